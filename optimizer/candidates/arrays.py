@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
+from optimizer.candidates.caution import cautious
 from optimizer.documents import ANY_LOSS, DEFAULT_MAX_LOSS, MAX_COUNT
 from optimizer.kinds.laws import LawTable
 from optimizer.kinds.queue_models import QUEUE_MODELS
@@ -40,6 +41,26 @@ class OwnTable:
     def of_pairs(self, server: IntArray, accelerator: IntArray) -> OwnArrays:
         """Return the row of each pair."""
         return self.arrays.take(self.chosen[server, accelerator])
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveArrays:
+    """What servers are to have beyond their load; shapes (S,), nothing for idle servers."""
+
+    headroom_share: FloatArray
+    spare_replicas: IntArray
+    availability_target: FloatArray
+    """0: none."""
+
+    @property
+    def one_pool(self) -> BoolArray:
+        """Whether a server has one pool, also in a mixed plan."""
+        return np.asarray((self.spare_replicas > 0) | (self.availability_target > 0), np.bool_)
+
+    @property
+    def wanted(self) -> BoolArray:
+        """Whether a server is to have a reserve of any kind."""
+        return np.asarray((self.headroom_share > 0) | self.one_pool, np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +96,11 @@ class ServerArrays:
     out_tokens_cv: FloatArray
     own: Mapping[str, OwnTable]
     """What only the servers of one kind have, by the kind's name."""
+    reserve: ReserveArrays
+    preference: BoolArray
+    """Whether a server prefers some accelerators."""
+    preferred: BoolArray
+    """Accelerators that a server prefers, all if it has no preference; shape (S, A)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +109,9 @@ class ProfileArrays:
 
     cost_per_replica: FloatArray
     """[cents/h]"""
+    accelerators_per_replica: IntArray
+    availability: FloatArray
+    """Probability that a replica is there."""
     units_per_replica: IntArray
     batch_limit: FloatArray
     batch_tokens: FloatArray
@@ -132,7 +161,7 @@ def tabulate(system: System) -> SystemArrays:
     by_model = np.full((len(models), len(accelerators)), -1)
     for i, (model, accelerator) in enumerate(system.profiles):
         by_model[model_index[model], place_of[accelerator]] = i
-    profiles = list(system.profiles.values())
+    profiles = [cautious(profile, system.options) for profile in system.profiles.values()]
     profile_of = by_model[[model_index[server.model] for server in system.servers.values()]]
     misfits = _with_estimates(system, profiles, profile_of)
     return SystemArrays(
@@ -243,7 +272,40 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         in_tokens_cv=frozen(np.array([load.in_tokens_cv for load in loads])),
         out_tokens_cv=frozen(np.array([load.out_tokens_cv for load in loads])),
         own=_own_tables(system, len(place_of)),
+        reserve=reserve_arrays(system, server_loads_rps(system)),
+        preference=frozen(np.array([server.preferred is not None for server in servers], dtype=np.bool_)),
+        preferred=frozen(_preferred(servers, place_of)),
     )
+
+
+def reserve_arrays(system: System, load_rps: FloatArray) -> ReserveArrays:
+    """Return what servers are to have beyond their load; headroom is its own, its class's or all's."""
+    servers = list(system.servers.values())
+    loaded = load_rps > 0
+    headroom = np.array([headroom_wanted(system, server) for server in servers])
+    return ReserveArrays(
+        headroom_share=frozen(np.where(loaded, headroom, 0.0)),
+        spare_replicas=frozen(
+            np.where(loaded, np.array([server.spare_replicas for server in servers], np.int64), 0)
+        ),
+        availability_target=frozen(
+            np.where(loaded, np.array([server.availability_target or 0.0 for server in servers]), 0.0)
+        ),
+    )
+
+
+def headroom_wanted(system: System, server: Server) -> float:
+    """Return the share of its load by which a server is to be able to grow."""
+    stated = server.headroom_share, system.service_classes[server.service_class].headroom_share
+    return next((share for share in stated if share is not None), system.options.headroom_share)
+
+
+def _preferred(servers: Sequence[Server], place_of: Mapping[str, int]) -> BoolArray:
+    preferred = np.ones((len(servers), len(place_of)), np.bool_)
+    for s, server in enumerate(servers):
+        if server.preferred is not None:
+            preferred[s] = np.isin([*place_of], server.preferred)
+    return preferred
 
 
 def server_loads_rps(system: System) -> FloatArray:
@@ -332,6 +394,8 @@ def _profile_arrays(system: System, profiles: list[ModelProfile]) -> ProfileArra
     queue_models = list(QUEUE_MODELS)
     return ProfileArrays(
         cost_per_replica=frozen(np.array([item.cost_cents_per_h for item in slices]) * count),
+        accelerators_per_replica=frozen(count),
+        availability=frozen(np.array([item.availability for item in slices]) ** count),
         units_per_replica=frozen(np.array([item.multiplicity for item in slices], dtype=np.int64) * count),
         batch_limit=frozen(batch_limit),
         batch_tokens=frozen(batch_limit * np.array(at_tokens, dtype=np.float64)),

@@ -4,9 +4,7 @@ All pairs are worked on at once. Sizing runs law by law in chunks of rows with s
 memory stays small and the time per pair is the same for one pair and for a million.
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,16 +12,18 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.batches import with_best_batches
 from optimizer.candidates.choices import arrays_of
+from optimizer.candidates.measuring import CHUNK_STEP_TRIES, COUNT_TOLERANCE
 from optimizer.candidates.memo import SizedRows, SizingMemo
 from optimizer.candidates.pairs import (
     Pairs,
     chunks,
     law_of,
-    queue_capacity,
     replicas_of,
     sizable_pairs,
     targets_of,
 )
+from optimizer.candidates.renting import rented
+from optimizer.candidates.reserve import with_reserve
 from optimizer.candidates.table import Candidates, CandidateTable, Reason, Verdicts
 from optimizer.documents import MAX_COUNT
 from optimizer.parallel import in_threads
@@ -33,24 +33,8 @@ from optimizer.queueing.targets import Targets, target_ratio
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
-COUNT_TOLERANCE = 1e-9
-"""Relative excess of load over replicas × rate that does not yet require another replica."""
 WINDOW_TOLERANCE = 1e-9
 """Relative difference by which a load may be below the least that keeps the targets of a batch server."""
-CHUNK_STEP_TRIES = 16
-"""Replicas added at most where a step of the prefill chunks makes the first count miss a target."""
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What one replica of each of R pairs does at a rate."""
-
-    performance: Performance
-    """Long-run means."""
-    targets: FloatArray
-    """What its targets measure, shape (K, R)."""
-    own: Mapping[str, FloatArray]
-    """Figures that only some kinds have, by fields of pools; NaN for others, shapes (R,)."""
 
 
 def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidates:
@@ -74,53 +58,9 @@ def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidate
     over = table.num_replicas > limit
     verdicts.freeze()
     bounded = replace(table, num_replicas=np.minimum(table.num_replicas, limit))
-    return Candidates(arrays, table.take(~over), bounded.take(over), verdicts, system)
-
-
-def analyze_pairs(
-    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
-) -> Performance:
-    """Return the long-run means of one replica per row at a given arrival rate > 0; all shapes (R,)."""
-    return measure_pairs(arrays, server, accelerator, max_batch, rate_rps).performance
-
-
-def measure_pairs(
-    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
-) -> Measured:
-    """Return the long-run means of one replica per row, and what its targets measure."""
-    found = [np.zeros(len(server)) for _ in fields(Performance)]
-    measured = np.zeros((len(arrays.servers.targets.measures), len(server)))
-    own: defaultdict[str, FloatArray] = defaultdict(lambda: np.full(len(server), np.nan))
-
-    def fill(part: tuple[IntArray, Pairs]) -> None:
-        rows, some = part
-        performance = replicas_of(arrays, some).analyze(rate_rps[rows])
-        measured[:, rows] = targets_of(arrays, some).figures(performance)
-        for name, figures in performance.own.items():
-            own[name][rows] = figures
-        for array, field in zip(found, fields(Performance), strict=True):
-            array[rows] = getattr(performance, field.name)
-
-    in_threads(fill, [*parts(arrays, server, accelerator, max_batch)])
-    return Measured(Performance(*found), measured, own)
-
-
-def performances(
-    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
-) -> Iterator[tuple[IntArray, Pairs, Performance]]:
-    """Yield what one replica per row does at its rate, queue model by queue model: rows, pairs, figures."""
-    for rows, some in parts(arrays, server, accelerator, max_batch):
-        yield rows, some, replicas_of(arrays, some).analyze(rate_rps[rows])
-
-
-def parts(
-    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray
-) -> Iterator[tuple[IntArray, Pairs]]:
-    """Yield rows that are analysed together, queue model by queue model, and their pairs."""
-    profile, capacity = arrays.profile_of[server, accelerator], queue_capacity(arrays, server, max_batch)
-    pairs = Pairs(server, accelerator, profile, max_batch, capacity, max_batch, np.full(len(server), np.nan))
-    for rows in chunks(arrays, pairs, np.arange(len(server))):
-        yield rows, pairs.take(rows)
+    within, more = with_reserve(arrays, table.take(~over))
+    external = rented(arrays, system, arrays.servers.load_rps)
+    return Candidates(arrays, within, bounded.take(over), more, external, verdicts, system)
 
 
 # --- from pairs to candidates --------------------------------------------------------------------------
@@ -166,6 +106,8 @@ def _candidates(
         meets_targets_below_max_rate=np.ones(len(num_replicas), np.bool_) if below is None else below,
         batch_ceiling=pairs.batch_ceiling,
         best_rate_rps=np.where(np.isnan(pairs.best_rate_rps), max_rate_rps, pairs.best_rate_rps),
+        reserved=~arrays.servers.reserve.wanted[pairs.server],
+        preferred=arrays.servers.preferred[pairs.server, pairs.accelerator],
     )
 
 

@@ -4,8 +4,8 @@ Rows are in the order of the names of the servers, then of the accelerators.
 """
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import IntEnum
 
 import numpy as np
@@ -88,6 +88,11 @@ class CandidateTable:
     best_rate_rps: FloatArray
     """Largest rate over all batches up to the ceiling; `max_rate_rps` unless batch sizes are chosen."""
 
+    reserved: BoolArray
+    """Whether it serves its server with the reserve that this is to have, if any."""
+    preferred: BoolArray
+    """Whether its server prefers its accelerator, or has no preference."""
+
     def __len__(self) -> int:
         """Return the number of rows C."""
         return len(self.server)
@@ -168,10 +173,23 @@ class Candidates:
     table: CandidateTable
     over_limit: CandidateTable
     """Pairs that need more replicas than the server may have, at that limit; for partial service only."""
+    with_reserve: CandidateTable
+    """Pairs of the table that take more replicas for the reserve of their server, with these."""
+    external: CandidateTable
+    """Services that servers may rent in place of replicas; their accelerator is the one behind the last."""
     verdicts: Verdicts
     system: System
     more: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """What a question adds to the amounts of limits, by names of limit and item; below zero: takes."""
+
+    def with_tables(
+        self, change: Callable[..., CandidateTable], other: "Candidates | None" = None
+    ) -> "Candidates":
+        """Return candidates with every table changed, by itself or with that of others."""
+        names = [field.name for field in fields(self) if field.type in ("CandidateTable", CandidateTable)]
+        sources = [self] if other is None else [self, other]
+        changed = {name: change(*(getattr(source, name) for source in sources)) for name in names}
+        return replace(self, **changed)
 
     def rejections(self, server: int | None = None) -> Iterator[Rejection]:
         """Yield the rejected pairs, of one server or of all, in the order of the names."""

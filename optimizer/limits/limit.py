@@ -5,7 +5,7 @@ it. What breaks one of these conditions is no limit (docs/design.md).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar, NamedTuple
 
 from optimizer.arrays import FloatArray, IntArray
@@ -38,6 +38,9 @@ class Replicas(NamedTuple):
     cards: IntArray
     cost: FloatArray
     """[cents/h]"""
+    accelerators: IntArray
+    largest_power: Callable[[], FloatArray]
+    """Computes the power at the largest rate [W]."""
 
 
 class Placed(NamedTuple):
@@ -50,6 +53,8 @@ class Placed(NamedTuple):
     """Of one replica."""
     cost: float
     """Of one replica [cents/h]."""
+    power_w: float = 0.0
+    """Of one replica at its largest rate [W]; 0 if no limit asks for it."""
 
 
 class Limit(ABC):
@@ -68,6 +73,10 @@ class Limit(ABC):
     """What an explanation takes as one more or one fewer."""
     can_be_added: ClassVar[bool] = False
     """Whether a repair may add to the amount."""
+
+    def needs_power(self, options: Document) -> bool:  # noqa: ARG002  few do
+        """Return whether it counts the power of replicas, which takes some time to compute."""
+        return False
 
     @abstractmethod
     def amounts(self, stock: Stock) -> Mapping[str, float]:

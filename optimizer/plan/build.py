@@ -1,7 +1,7 @@
 """From a solution to a plan: indices become names again, and what is not served gets its reason."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,9 +9,12 @@ import numpy as np
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import SystemArrays, own_fields
-from optimizer.candidates.finder import COUNT_TOLERANCE, Measured, measure_pairs
+from optimizer.candidates.measuring import COUNT_TOLERANCE, Measured, measure_pairs
+from optimizer.candidates.power import power_of_rows
 from optimizer.limits.cards import CARDS
+from optimizer.limits.table import LIMITS
 from optimizer.plan.document import (
+    EXTERNAL,
     CapacityUse,
     Change,
     Kept,
@@ -19,13 +22,17 @@ from optimizer.plan.document import (
     LimitUse,
     Plan,
     Pool,
+    Rented,
     TargetFigure,
+    TierUse,
 )
+from optimizer.plan.reserves import reserve_uses
 from optimizer.plan.shortages import unserved_with_reason
+from optimizer.plan.tiers import difference_cents_per_h, tier_uses
 from optimizer.queueing.measures import MEANS
 from optimizer.solvers.formulation import served_in_full
 from optimizer.solvers.levels import VALUE
-from optimizer.solvers.limit_rows import stock_of
+from optimizer.solvers.limit_rows import needs_power, placed, placed_cost, stock_of
 from optimizer.solvers.problem import Problem, Solution
 from optimizer.spec.schema import AllocationData
 from optimizer.units import SECONDS_PER_MINUTE
@@ -34,19 +41,16 @@ from optimizer.units import SECONDS_PER_MINUTE
 def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> Plan:
     """Name what a solution chose, with every pool's performance at the load that it gets."""
     names = candidates.arrays.server_names
-    pools = _pools(candidates, problem, solution.replicas)
-    carried = np.array([sum(pool.arrival_rate_rpm for pool in pools.get(name, ())) for name in names])
-    fraction = _served_fraction(problem, solution.replicas, carried / SECONDS_PER_MINUTE)
-    for s, name in enumerate(names):
-        if not problem.to_serve[s]:
-            pools.setdefault(name, ())
-    used = problem.table.units_used(solution.replicas, len(candidates.arrays.type_names))
-    left = problem.left_by(solution.replicas)
+    pools, rented = _placed(candidates, problem, solution.replicas)
+    fraction = _served_fraction(problem, solution.replicas, _carried_rps(names, pools, rented))
+    tiers = tier_uses(candidates.system, pools)
+    used_now = _limit_uses(candidates, problem, solution.replicas, tiers, rented.values())
+    left = _left(problem, solution.replicas, used_now)
     unserved = tuple(
         unserved_with_reason(candidates, problem, int(s), left, float(fraction[s]))
         for s in np.flatnonzero(~served_in_full(problem, solution.replicas))
     )
-    value, unlimited = solution.level(VALUE), candidates.system.options.unlimited
+    value = solution.level(VALUE)
     return Plan(
         status=solution.status.value,
         solver=solution.solver,
@@ -55,19 +59,18 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         bound=value.bound,
         gap=value.gap,
         levels=tuple(Level(name=x.name, value=x.value, bound=x.bound, gap=x.gap) for x in solution.levels),
-        total_cost_cents_per_h=float(sum(pool.cost_cents_per_h for mine in pools.values() for pool in mine)),
+        total_cost_cents_per_h=_total_cost(pools, rented, tiers),
         allocations={name: pools[name] for name in names if name in pools},
         unserved=unserved,
-        capacity=tuple(
-            CapacityUse(
-                type=name,
-                limit=None if unlimited else candidates.system.capacity.get(name, 0),
-                used=int(used[t]),
-            )
-            for t, name in enumerate(candidates.arrays.type_names)
+        capacity=_capacity(candidates, problem, solution.replicas),
+        limits=used_now,
+        tiers=tiers,
+        rented=tuple(rented.values()),
+        not_rented=candidates.system.not_rented,
+        reserves=reserve_uses(
+            candidates, problem, solution, pools, served_in_full(problem, solution.replicas)
         ),
-        limits=_limit_uses(candidates, problem, solution.replicas),
-        changes=_changes(candidates, pools),
+        changes=_changes(candidates, pools, rented),
         currency=candidates.system.currency,
         rate_factors=_rate_factors(candidates),
         kept=tuple(
@@ -77,15 +80,85 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     )
 
 
-def _limit_uses(candidates: Candidates, problem: Problem, replicas: IntArray) -> tuple[LimitUse, ...]:
+def _placed(
+    candidates: Candidates, problem: Problem, replicas: IntArray
+) -> tuple[dict[str, tuple[Pool, ...]], dict[str, Rented]]:
+    """Return the pools of servers, none for those that need none, and what servers rent, by their names."""
+    own = problem.table.accelerator < len(candidates.arrays.accelerator_names)
+    pools = _pools(candidates, problem, np.where(own, replicas, 0))
+    rented = {item.server: item for item in _rented(candidates, problem, np.where(own, 0, replicas))}
+    for s, name in enumerate(candidates.arrays.server_names):
+        if not problem.to_serve[s] or name in rented:
+            pools.setdefault(name, ())
+    return pools, rented
+
+
+def _carried_rps(
+    names: Iterable[str], pools: Mapping[str, Iterable[Pool]], rented: Mapping[str, Rented]
+) -> FloatArray:
+    """Return what is carried of each server's load [requests/s], shape (S,)."""
+    answered = {name: rented[name].arrival_rate_rpm if name in rented else 0.0 for name in names}
+    carried = [
+        sum(pool.arrival_rate_rpm for pool in pools.get(name, ())) + answered[name] for name in answered
+    ]
+    return np.array(carried) / SECONDS_PER_MINUTE
+
+
+def _total_cost(
+    pools: Mapping[str, Iterable[Pool]], rented: Mapping[str, Rented], tiers: Iterable[TierUse]
+) -> float:
+    cost = float(sum(pool.cost_cents_per_h for mine in pools.values() for pool in mine))
+    return cost + difference_cents_per_h(tiers) + sum(item.cost_cents_per_h for item in rented.values())
+
+
+def _capacity(candidates: Candidates, problem: Problem, replicas: IntArray) -> tuple[CapacityUse, ...]:
+    system, types = candidates.system, candidates.arrays.type_names
+    used = problem.table.units_used(replicas, len(types)).tolist()
+    limits = [None if system.options.unlimited else system.capacity.get(name, 0) for name in types]
+    return tuple(
+        CapacityUse(type=name, limit=limit, used=units)
+        for name, limit, units in zip(types, limits, used[: len(types)], strict=True)
+    )
+
+
+def _limit_uses(
+    candidates: Candidates,
+    problem: Problem,
+    replicas: IntArray,
+    tiers: Iterable[TierUse],
+    rented: Iterable[Rented],
+) -> tuple[LimitUse, ...]:
     """Return what a plan uses of what is limited beside cards."""
-    stock = stock_of(candidates.system, candidates.arrays.type_names)
-    uses = []
-    for row, used in zip(problem.limits.items, problem.limits.used(replicas).tolist(), strict=True):
-        if row.limit.name != CARDS:
-            amount = row.limit.amounts(stock)[row.item]
-            uses.append(LimitUse(limit=row.limit.name, item=row.item, amount=amount, used=used))
-    return tuple(uses)
+    table, arrays, system = problem.table, candidates.arrays, candidates.system
+    power = power_of_rows(candidates, table) if needs_power(system) else np.zeros(len(table))
+    items = [
+        placed(
+            system,
+            arrays.server_names[table.server[c]],
+            arrays.accelerator_names[table.accelerator[c]],
+            int(replicas[c]),
+            float(power[c]),
+        )
+        for c in np.flatnonzero(replicas * table.units_per_replica)
+    ]
+    items += [placed_cost(item.server, item.cost_cents_per_h) for item in rented]
+    items += [placed_cost(use.accelerator, use.difference_cents_per_h) for use in tiers]
+    return tuple(
+        LimitUse(limit=limit.name, item=item, amount=amount, used=limit.used(items).get(item, 0.0))
+        for limit in LIMITS
+        for item, amount in limit.amounts(stock_of(system, arrays.type_names)).items()
+        if limit.name != CARDS
+    )
+
+
+def _left(problem: Problem, replicas: IntArray, uses: Iterable[LimitUse]) -> FloatArray:
+    """Return what a plan leaves of each item that is limited, shape (R,), as it says itself."""
+    left = problem.left_by(replicas)
+    place = {row.key: r for r, row in enumerate(problem.limits.items)}
+    for use in uses:
+        if not problem.limits.items[place[use.limit, use.item]].limit.whole:
+            left[place[use.limit, use.item]] = use.amount - use.used
+    return left
 
 
 def _rate_factors(candidates: Candidates) -> dict[str, dict[str, float]]:
@@ -207,20 +280,37 @@ def _target_figures(
         )
 
 
-def _changes(candidates: Candidates, pools: dict[str, tuple[Pool, ...]]) -> tuple[Change, ...]:
+def _rented(candidates: Candidates, problem: Problem, replicas: IntArray) -> Iterator[Rented]:
+    """Yield the servers that rent, as some candidates are taken that are no replicas."""
+    table = problem.table
+    for c in np.flatnonzero(replicas).tolist():
+        yield Rented(
+            server=candidates.arrays.server_names[table.server[c]],
+            arrival_rate_rpm=float(problem.load_rps[table.server[c]] * SECONDS_PER_MINUTE),
+            cost_cents_per_h=float(table.cost_per_replica[c] * replicas[c]),
+            itl_ms=float(table.itl_ms[c]),
+            ttft_ms=float(table.ttft_ms[c]),
+        )
+
+
+def _changes(
+    candidates: Candidates, pools: dict[str, tuple[Pool, ...]], rented: Mapping[str, Rented]
+) -> tuple[Change, ...]:
     changes = []
     costs = candidates.arrays.servers.current_cost
     for s, (name, server) in enumerate(candidates.system.servers.items()):
-        before = [_placed(server.current)] if server.current.is_running else []
+        before = [_placement(server.current)] if server.current.is_running else []
         mine = pools.get(name, ())
-        after = [_placed(pool) for pool in mine]
+        after = [_placement(pool) for pool in mine]
+        after += [{"accelerator": EXTERNAL, "numReplicas": 1}] if name in rented else []
         if before != after:
-            difference = sum(pool.cost_cents_per_h for pool in mine) - float(costs[s])
+            cost = sum(item.cost_cents_per_h for item in (*mine, rented.get(name)) if item)
+            difference = cost - float(costs[s])
             changes.append(
                 Change.model_validate({"server": name, "from": before, "to": after, "costChange": difference})
             )
     return tuple(changes)
 
 
-def _placed(item: AllocationData | Pool) -> dict[str, object]:
+def _placement(item: AllocationData | Pool) -> dict[str, object]:
     return {"accelerator": item.accelerator, "numReplicas": item.num_replicas}

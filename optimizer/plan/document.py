@@ -22,6 +22,10 @@ def _is_empty(value: Sized) -> bool:
     return not len(value)
 
 
+EXTERNAL = "external"
+"""What changes name as the accelerator of a server that rents."""
+
+
 class TargetFigure(Document):
     """A figure beside the limit that it must keep to."""
 
@@ -123,6 +127,51 @@ class LimitUse(Document):
     """How much the plan uses."""
 
 
+class ReserveUse(Document):
+    """What a server that is served in full has beyond its load."""
+
+    server: str
+    """The server."""
+    has_reserve: bool = Field(alias="hasReserve")
+    """Whether it has all the reserve that it is to have."""
+    headroom_wanted: float = Field(0.0, alias="headroomWanted")
+    """Share of its load by which it is to be able to grow."""
+    spare_replicas: int = Field(0, alias="spareReplicas")
+    """Replicas that are to be dispensable."""
+    availability_target: float | None = Field(None, alias="availabilityTarget", exclude_if=is_none)
+    """Least probability that enough replicas are there; absent: none is asked for."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Cost of the replicas that its load alone does not need [cents/h]."""
+
+
+class Rented(Document):
+    """A server whose requests an external service answers, all of them."""
+
+    server: str
+    """The server."""
+    arrival_rate_rpm: float = Field(alias="arrivalRate")
+    """Its load [requests/min]."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """What the service costs at the load [cents/h]."""
+    itl_ms: float = Field(alias="itlAverage")
+    """Mean inter-token latency [ms]."""
+    ttft_ms: float = Field(alias="ttftAverage")
+    """Mean time to first token [ms]."""
+
+
+class TierUse(Document):
+    """What accelerators with tiers cost together."""
+
+    accelerator: str
+    """The accelerator."""
+    used: int
+    """How many of it the plan uses."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """What they cost, with commitments that are not used [cents/h]."""
+    difference_cents_per_h: float = Field(alias="difference")
+    """That less their list price, at which pools stand [cents/h]."""
+
+
 class Placement(Document):
     """An accelerator and a number of replicas."""
 
@@ -184,7 +233,7 @@ class Plan(Document):
     levels: tuple[Level, ...] = Field(strict=False)
     """Every objective in its order."""
     total_cost_cents_per_h: float = Field(alias="totalCost")
-    """Cost of all allocations [cents/h]."""
+    """Cost of all allocations, with what tiers change of it and what is rented [cents/h]."""
     allocations: dict[str, Annotated[tuple[Pool, ...], Field(strict=False)]] = Field(strict=False)
     """Pools by server; none for an idle server that needs no replicas."""
     unserved: tuple[Unserved, ...] = Field(strict=False)
@@ -193,6 +242,15 @@ class Plan(Document):
     """Use of every accelerator type."""
     limits: tuple[LimitUse, ...] = Field((), exclude_if=_is_empty, strict=False)
     """Use of what is limited beside cards. Absent without other limits."""
+    rented: tuple[Rented, ...] = Field((), exclude_if=_is_empty, strict=False)
+    """Servers whose requests external services answer; they have no pools. Absent without any."""
+    not_rented: tuple[str, ...] = Field((), alias="notRented", exclude_if=_is_empty, strict=False)
+    """Servers whose external services the plan leaves out, as a service that plans for a running fleet does.
+    Absent without any."""
+    reserves: tuple[ReserveUse, ...] = Field((), exclude_if=_is_empty, strict=False)
+    """What servers have beyond their loads. Absent where none is to have any."""
+    tiers: tuple[TierUse, ...] = Field((), exclude_if=_is_empty, strict=False)
+    """What accelerators with tiers cost. Absent where none has any."""
     changes: tuple[Change, ...] = Field(strict=False)
     """Servers whose allocation changes."""
     currency: str | None = Field(None, exclude_if=is_none)

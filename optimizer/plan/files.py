@@ -6,6 +6,7 @@ from pathlib import Path
 
 from optimizer.errors import SpecError
 from optimizer.plan.document import Plan, Pool
+from optimizer.plan.tiers import difference_cents_per_h
 from optimizer.quantities import precise
 from optimizer.spec.files import is_system, part_of, read_document
 from optimizer.spec.messages import validated
@@ -63,6 +64,8 @@ def plan_from_value(raw: object, source: str = "") -> Plan:
         for i, pool in enumerate(pools):
             _check_pool(pool, f"{prefix}allocations.{name}[{i}]")
     cost = math.fsum(pool.cost_cents_per_h for pools in plan.allocations.values() for pool in pools)
+    cost += math.fsum(item.cost_cents_per_h for item in plan.rented)
+    cost += difference_cents_per_h(plan.tiers)
     said = plan.total_cost_cents_per_h
     if not math.isclose(cost, said, rel_tol=COST_TOLERANCE, abs_tol=COST_TOLERANCE):
         raise SpecError(

@@ -17,7 +17,6 @@ from optimizer.plan.document import Plan
 from optimizer.quantities import precise, quantity
 from optimizer.solvers.branch_and_price.duals import DualBounds, DualMultipliers
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.levels import VALUE
 from optimizer.solvers.problem import build_problem
 from optimizer.spec.files import json_value, read_text
 from optimizer.spec.messages import validated
@@ -189,5 +188,5 @@ def _provable(plan: Plan, candidates: Candidates) -> DualBounds:
     names = candidates.arrays.server_names
     served = {name for name in names if plan.allocations.get(name)} - unserved
     left_out = np.array([name not in served for name in names], dtype=np.bool_)
-    value = next(level.value for level in plan.levels if level.name == VALUE)
-    return DualBounds(build_problem(candidates), left_out, value)
+    reached = {level.name: level.value for level in plan.levels}
+    return DualBounds(build_problem(candidates), left_out, reached)

@@ -4,6 +4,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray
 from optimizer.candidates import Candidates, Rejection
+from optimizer.candidates.power import power_of_rows
 from optimizer.plan.document import Unserved
 from optimizer.plan.reasons import (
     NO_ACCELERATOR,
@@ -13,8 +14,9 @@ from optimizer.plan.reasons import (
     rejection_reason,
     shortage_reason,
 )
-from optimizer.solvers.limit_rows import placed, stock_of
+from optimizer.solvers.limit_rows import needs_power, placed, stock_of
 from optimizer.solvers.problem import Problem
+from optimizer.solvers.tiers import TIERS
 
 
 def unserved_with_reason(
@@ -47,16 +49,18 @@ def _shortage(
     candidates: Candidates, problem: Problem, s: int, left: FloatArray, *, for_least: bool
 ) -> tuple[str, str]:
     """Name the candidate that comes nearest to what the limits allow."""
-    items = problem.limits.items
+    left = left[[row.limit.name != TIERS for row in problem.limits.items]]
+    items = [row for row in problem.limits.items if row.limit.name != TIERS]
     if not items:
         return STOPPED_UNLIMITED
     arrays, system, table = candidates.arrays, candidates.system, candidates.table
     name, stock = arrays.server_names[s], stock_of(system, arrays.type_names)
     amounts = {item.key: item.limit.amounts(stock)[item.item] for item in items}
     options = []
+    power_w = power_of_rows(candidates, table) if needs_power(system) else np.zeros(len(table))
     for c in np.flatnonzero(table.server == s).tolist():
         accelerator, count = arrays.accelerator_names[table.accelerator[c]], int(table.num_replicas[c])
-        here = [placed(system, name, accelerator, count)]
+        here = [placed(system, name, accelerator, count, float(power_w[c]))]
         needs = []
         for row, there in zip(items, left.tolist(), strict=True):
             needed = row.limit.used(here).get(row.item, 0.0)

@@ -10,6 +10,7 @@ from optimizer.plan.checks.facts import Facts
 from optimizer.plan.checks.levels import check_levels
 from optimizer.plan.checks.names import check_names
 from optimizer.plan.checks.queues import check_queues
+from optimizer.plan.checks.reserves import check_reserves
 from optimizer.plan.checks.service import check_service
 from optimizer.plan.checks.totals import check_totals
 from optimizer.plan.checks.unserved import check_unserved
@@ -41,6 +42,7 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
     return [
         *check_service(facts),
         *check_totals(facts),
+        *check_reserves(facts),
         *check_queues(facts),
         *check_levels(facts),
         *check_unserved(facts, at_hand),

@@ -198,7 +198,7 @@ def _legend(labels: list[_Label], names: tuple[tuple[str, ...], ...]) -> str:
     table = csv.writer(legend, lineterminator="\n")
     table.writerow(["variable", "stands for", "server", "accelerator"])
     for label, meaning, server, accelerator in labels:
-        where = "" if accelerator < 0 else accelerators[accelerator]
+        where = "" if accelerator < 0 else (*accelerators, "external")[accelerator]
         table.writerow([label, meaning, "" if server < 0 else servers[server], where])
     return legend.getvalue()
 

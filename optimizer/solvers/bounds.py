@@ -17,6 +17,7 @@ def trivial_bounds(problem: Problem) -> dict[str, float]:
     """Return the bounds of all levels that hold for any answer, those of service in steps."""
     every = np.arange(len(problem.table))
     bounds = dict.fromkeys((level.name for level in problem.service), 0.0)
+    bounds |= dict.fromkeys((goal.name for goal in problem.goals), 0.0)
     return bounds | {VALUE: least_value(problem, every, all_served=False), CHANGES: 0.0}
 
 
@@ -24,7 +25,7 @@ def least_value(problem: Problem, rows: IntArray, *, all_served: bool) -> float:
     """Return the least value of any answer in some candidates [cents/h], as in `least_values`."""
     has_candidate = np.isin(np.arange(len(problem.priority)), problem.table.server[rows])
     least = least_values(problem, rows, all_served=all_served)
-    return float(least.sum() + problem.none_value[~has_candidate].sum())
+    return float(least.sum() + problem.none_value[~has_candidate].sum()) + problem.tiers.committed
 
 
 def least_values(problem: Problem, rows: IntArray, *, all_served: bool) -> FloatArray:
@@ -43,7 +44,7 @@ def least_values(problem: Problem, rows: IntArray, *, all_served: bool) -> Float
     if problem.options.heterogeneous:
         served = _least_mixed(problem, rows)
     else:
-        np.minimum.at(served, server, problem.value[rows])
+        np.minimum.at(served, server, problem.model_value[rows])
     least = served if all_served else np.minimum(served, problem.none_value)
     has_candidate = np.isin(np.arange(len(problem.priority)), server)
     return np.where(has_candidate, least, 0.0)
@@ -55,11 +56,15 @@ def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:
     A split server runs all its load on the candidate that carries it at the least cost. It may keep what it
     runs on now beside that, without moving.
     """
-    table, server, each = problem.table, problem.table.server[rows], problem.replica_value[rows]
+    table, server, each = (
+        problem.table,
+        problem.table.server[rows],
+        problem.replica_value[rows] - problem.discount[rows],
+    )
     load = problem.load_rps[server]
     split = np.divide(load, table.max_rate_rps[rows], out=np.zeros(len(rows)), where=load > 0)
     count = np.where(load > 0, np.maximum(split, 1.0), 0.0)
-    indivisible = ~table.meets_targets_below_max_rate[rows]
+    indivisible = ~problem.divisible[rows]
     count = np.where(indivisible, table.num_replicas[rows], count)
     carrying, counting = np.full((2, len(problem.priority)), np.inf)
     np.minimum.at(carrying, server, each * count)

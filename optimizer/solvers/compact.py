@@ -104,7 +104,8 @@ class CompactModel(LevelSolver):
     def _coefficients(self, objective: LevelObjective) -> FloatArray:
         formulation = self.formulation
         value, changes = objective.on_value * formulation.value, objective.on_changes * formulation.changed
-        return formulation.on_servers(objective.on_unserved) + value + changes
+        goal = formulation.on_goal(objective.goal) if objective.goal else 0.0
+        return formulation.on_servers(objective.on_unserved) + value + changes + goal
 
     def _offset(self, objective: LevelObjective) -> float:
         """Return what the model's servers add without any variable."""

@@ -10,13 +10,15 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.solvers.dominance import nondominated
-from optimizer.solvers.levels import served, unchanged
-from optimizer.solvers.limit_rows import LimitRows
+from optimizer.solvers.goals import Goal
+from optimizer.solvers.levels import served, unchanged, without_reserve
 from optimizer.solvers.model import MilpModel
 from optimizer.solvers.problem import Problem
 
 COVER_SCALE = 1e3
 """Rows of load are in thousandths: the solver's absolute tolerance of 1e-6 is then 1e-9 of the load."""
+BARE_SHARE = 0.5
+"""What a pool as it was sized counts in the row of a load if it lacks more than headroom."""
 COVER_TOLERANCE = 1e-9
 """Relative shortfall of rate that counts as rounding, as in the number of replicas of a candidate."""
 
@@ -59,6 +61,14 @@ class Formulation:
     """Column of each of the last variables, which are one where exactly the current replicas stay."""
     shared: SharedRows
     """The rows that keep to the limits."""
+    unreserved_columns: BoolArray
+    """Columns that serve their server without its reserve, shape (n,); none where a variable says so."""
+    unreserved_servers: IntArray
+    """Server of each of the next variables, which are one where it is served without its reserve."""
+    steps: int
+    """Number of the very last variables: how much of each later price step is used."""
+    off_preferred: FloatArray
+    """Load that each column carries off preferred accelerators [requests/min], shape (n,)."""
 
     @property
     def unserved(self) -> IntArray:
@@ -71,13 +81,26 @@ class Formulation:
         coefficients[self.unserved] = weight[self.servers]
         return coefficients
 
+    def on_goal(self, goal: Goal) -> FloatArray:
+        """Return the coefficients of a goal, by variable."""
+        coefficients, n = np.zeros(len(self.value)), len(self.columns)
+        without = np.where(self.unreserved_columns, goal.on_unreserved[self.column_servers], 0.0)
+        coefficients[:n] = without + goal.on_off_preferred * self.off_preferred
+        count = len(self.unreserved_servers)
+        place = len(coefficients) - self.steps - count + np.arange(count)
+        coefficients[place] = goal.on_unreserved[self.unreserved_servers]
+        return coefficients
+
     def point(self, problem: Problem, replicas: IntArray) -> FloatArray:
         """Return the point of the model that stands for an answer in the columns of the model."""
         taken = replicas[self.columns] // self.replicas_each
         left = ~served(problem, replicas)[self.servers]
         stays = taken[self.staying] > 0
         kept = unchanged(problem, replicas)[self.column_servers[self.keeping]]
-        return np.concatenate([taken, left, stays, kept]).astype(np.float64)
+        without = without_reserve(problem, replicas)[self.unreserved_servers]
+        tiers = problem.tiers
+        steps = tiers.steps(problem.limits.used(replicas))[tiers.later]
+        return np.concatenate([taken, left, stays, kept, without, steps]).astype(np.float64)
 
     def replicas(self, x: FloatArray, rows: int) -> IntArray:
         """Return the replicas of each row of the candidate table at a point of the model."""
@@ -134,21 +157,32 @@ def formulate(problem: Problem) -> Formulation:
     return _mixed(problem) if problem.options.heterogeneous else _single(problem)
 
 
-def _add_limits(rows: _Rows, limits: LimitRows, each: IntArray) -> SharedRows:
+def _add_limits(
+    rows: _Rows, problem: Problem, columns: IntArray, each: IntArray, first_step: int
+) -> SharedRows:
     """Keep to the limits, in multiples of the common divisors of what columns use (eq. 37, 42).
 
     Args:
         rows: the model's rows so far.
-        limits: over the columns of the model.
+        problem: what is chosen from.
+        columns: the columns of the model.
         each: replicas that one of each column stands for.
+        first_step: first of the variables of price steps.
     """
+    limits, tiers = problem.limits.take(columns), problem.tiers
     limit, divisor, amount = limits.scaled(each)
-    place = np.searchsorted(limit, limits.row)
+    place = np.full(len(limits), -1)
+    place[limit] = np.arange(len(limit))
+    amount[place[tiers.row][place[tiers.row] >= 0]] = tiers.size[tiers.first][place[tiers.row] >= 0]
     column, entry = np.nonzero(limits.use)
-    row = place[column, entry]
+    row = place[limits.row[column, entry]]
     value = limits.use[column, entry] * each[column] / divisor[row]
     added = SharedRows(rows.count + np.arange(len(limit)), limit, divisor)
-    rows.add(np.full(len(limit), -np.inf), amount, (row, column, value))
+    entries = [(row, column, value)]
+    for step_row, coefficient in tiers.step_entries():
+        used = np.flatnonzero(place[step_row] >= 0)
+        entries.append((place[step_row[used]], first_step + used, coefficient[used]))
+    rows.add(np.full(len(limit), -np.inf), amount, *entries)
     return added
 
 
@@ -166,20 +200,26 @@ def _single(problem: Problem) -> Formulation:
     rows.add(
         np.ones(m), np.ones(m), (row, every, np.ones(n)), (np.arange(m), np.arange(n, n + m), np.ones(m))
     )
-    shared = _add_limits(rows, problem.limits.take(columns), table.num_replicas[columns])
+    shared = _add_limits(rows, problem, columns, table.num_replicas[columns], n + m)
     return Formulation(
-        model=rows.model(np.ones(n + m)),
+        model=rows.model(np.concatenate([np.ones(n + m), problem.tiers.size[problem.tiers.later]])),
         columns=columns,
         replicas_each=table.num_replicas[columns],
         column_servers=table.server[columns],
         servers=servers,
-        value=np.concatenate([problem.value[columns], problem.none_value[servers]]),
+        value=np.concatenate([problem.model_value[columns], problem.none_value[servers], problem.tiers.more]),
         value_offset=0.0,
-        changed=np.concatenate([problem.changed[columns], problem.none_changed[servers]]).astype(np.float64),
+        changed=np.concatenate(
+            [problem.changed[columns], problem.none_changed[servers], np.zeros(len(problem.tiers.later))]
+        ).astype(np.float64),
         changed_offset=0.0,
         staying=np.zeros(0, np.int64),
         keeping=np.zeros(0, np.int64),
         shared=shared,
+        unreserved_columns=~table.reserved[columns],
+        unreserved_servers=np.zeros(0, np.int64),
+        steps=len(problem.tiers.later),
+        off_preferred=problem.off_preferred_total[columns],
     )
 
 
@@ -197,7 +237,9 @@ def nondominated_candidates(problem: Problem) -> IntArray:
     current allocation always stays, as only it has no changes.
     """
     use = problem.limits.use * problem.table.num_replicas[:, None]
-    keys = np.column_stack([problem.value, use, problem.changed])
+    keys = np.column_stack(
+        [problem.model_value, use, problem.changed, ~problem.table.reserved, problem.off_preferred_total]
+    )
     return _nondominated(problem, np.flatnonzero(problem.full), keys)
 
 
@@ -225,44 +267,54 @@ def _mixed(problem: Problem) -> Formulation:
     columns, most, each = mixed_columns(problem)
     servers, row = np.unique(table.server[columns], return_inverse=True)
     n, m = len(columns), len(servers)
-    rows = _Rows()
-    _add_service(rows, problem, columns, most, each, servers, row)
-    shared = _add_limits(rows, problem.limits.take(columns), each)
-
+    tiers, reserving = problem.tiers, servers[problem.reserve.wanted[servers]]
     # s: the server keeps a pool where it runs now; k: it keeps exactly what it has.
     here = np.flatnonzero(problem.on_current[columns] & (problem.current_cost[servers[row]] > 0))
-    s = np.arange(n + m, n + m + len(here))
-    rows.add(
-        np.full(len(here), -np.inf),
-        np.zeros(len(here)),
-        (np.arange(len(here)), s, np.ones(len(here))),
-        (np.arange(len(here)), here, -np.ones(len(here))),
-    )
     exact = np.flatnonzero(
         keepable(problem)[columns] & (problem.current_replicas[servers[row]] <= most * each)
     )
-    k = np.arange(n + m + len(here), n + m + len(here) + len(exact))
+    first = n + m + len(here) + len(exact)
+    k = np.arange(n + m + len(here), first)
+    rows = _Rows()
+    _add_service(rows, problem, columns, most, each, servers, row, first)
+    shared = _add_limits(rows, problem, columns, each, first + len(reserving))
+    _add_staying(rows, here, n + m)
     _add_keeping(rows, problem, columns, most, each, row, exact, k)
 
-    leaving = problem.leaving_value[servers]
+    binary, steps = np.ones(first - n + len(reserving)), tiers.size[tiers.later]
+    last = n + len(binary)
+    count = last + len(steps)
+    value = (problem.replica_value[columns] - problem.discount[columns]) * each
     return Formulation(
-        model=rows.model(np.concatenate([most.astype(np.float64), np.ones(m + len(here) + len(exact))])),
+        model=rows.model(np.concatenate([most.astype(np.float64), binary, steps])),
         columns=columns,
         replicas_each=each,
         column_servers=table.server[columns],
         servers=servers,
-        value=np.concatenate(
-            [problem.replica_value[columns] * each, np.zeros(m), -leaving[row[here]], np.zeros(len(exact))]
+        value=_filled(
+            count, (0, value), (n + m, -problem.leaving_value[servers[row[here]]]), (last, tiers.more)
         ),
         value_offset=float(problem.none_value[servers].sum()),
-        changed=np.concatenate(
-            [np.zeros(n), problem.none_changed[servers] - 1.0, np.zeros(len(here)), -np.ones(len(exact))]
+        changed=_filled(
+            count, (n, problem.none_changed[servers] - 1.0), (n + m + len(here), -np.ones(len(exact)))
         ),
         changed_offset=float(m),
         staying=here,
         keeping=exact,
         shared=shared,
+        unreserved_columns=np.zeros(n, np.bool_),
+        unreserved_servers=reserving,
+        steps=len(tiers.later),
+        off_preferred=problem.off_preferred_rpm[columns] * each,
     )
+
+
+def _filled(count: int, *parts: tuple[int, FloatArray]) -> FloatArray:
+    """Return coefficients by variable: some from a place on each, all others 0."""
+    coefficients = np.zeros(count)
+    for place, values in parts:
+        coefficients[place : place + len(values)] = values
+    return coefficients
 
 
 def mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
@@ -272,17 +324,25 @@ def mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
     latencies step with the rate is indivisible: taken as it was sized, or not at all.
     """
     table = problem.table
-    alone = np.ceil(problem.load_rps[table.server] / table.max_rate_rps * (1 - COVER_TOLERANCE))
+    alone = np.ceil(problem.grown_load_rps[table.server] / table.max_rate_rps * (1 - COVER_TOLERANCE))
     most = np.maximum(np.minimum(alone, 2.0**31), problem.min_replicas[table.server])
     most = np.maximum(most, np.where(problem.on_current, problem.current_replicas[table.server], 0))
     most = np.minimum(most, problem.max_replicas[table.server])
-    divisible = table.meets_targets_below_max_rate
+    divisible = problem.divisible
     indivisible = ~divisible & problem.full
     most = np.minimum(most, problem.limits.most_replicas())
     indivisible &= problem.limits.fits(table.num_replicas)
     # Value and use of a replica, and the rate; the current accelerator's column always stays.
-    rate = np.minimum(table.max_rate_rps, problem.load_rps[table.server])
-    keys = np.column_stack([problem.replica_value, problem.limits.use, -rate, ~problem.on_current])
+    rate = np.minimum(table.max_rate_rps, problem.grown_load_rps[table.server])
+    keys = np.column_stack(
+        [
+            problem.replica_value - problem.discount,
+            problem.limits.use,
+            -rate,
+            ~problem.on_current,
+            problem.off_preferred_rpm,
+        ]
+    )
     pools = _nondominated(problem, np.flatnonzero(divisible & (most >= 1)), keys)
     columns = np.sort(np.concatenate([pools, np.flatnonzero(indivisible)]))
     each = np.where(divisible, 1, table.num_replicas)[columns]
@@ -297,22 +357,30 @@ def _add_service(
     each: IntArray,
     servers: IntArray,
     row: IntArray,
+    first: int,
 ) -> None:
-    """A served server's pools carry its rate and keep to its limits; an unserved one has none (eq. 39-41)."""
+    """A served server's pools carry its rate and keep to its limits; an unserved one has none (eq. 39-41).
+
+    A variable of one, from the first given on, lets a server do without its reserve (eq. 142).
+    """
     n, m = len(columns), len(servers)
     every, u = np.arange(n), np.arange(n, n + m)
-    pool = problem.table.meets_targets_below_max_rate[columns]
-    load = problem.load_rps[servers]
+    pool = problem.divisible[columns]
+    load, reserve = problem.grown_load_rps[servers], problem.reserve
+    bare = np.where(reserve.one_pool, BARE_SHARE, 1 / (1 + reserve.headroom_share))[servers]
     loaded = np.flatnonzero(load > 0)
     block = np.full(m, -1)
     block[loaded] = np.arange(len(loaded))
     of_loaded = np.flatnonzero(block[row] >= 0)
     share = np.minimum(problem.table.max_rate_rps[columns[of_loaded]] / load[row[of_loaded]], 1.0)
+    sized = np.where(problem.table.reserved[columns[of_loaded]], 1.0, bare[row[of_loaded]])
+    wants = np.flatnonzero(reserve.wanted[servers])
     rows.add(
         np.full(len(loaded), COVER_SCALE * (1 - COVER_TOLERANCE)),
         np.full(len(loaded), np.inf),
-        (block[row[of_loaded]], of_loaded, COVER_SCALE * np.where(pool[of_loaded], share, 1.0)),
+        (block[row[of_loaded]], of_loaded, COVER_SCALE * np.where(pool[of_loaded], share, sized)),
         (np.arange(len(loaded)), u[loaded], np.full(len(loaded), COVER_SCALE)),
+        (block[wants], first + np.arange(len(wants)), COVER_SCALE * (1 - bare[wants])),
     )
     least = problem.min_replicas[servers].astype(np.float64)
     together = np.bincount(row, most * each, minlength=m)
@@ -340,9 +408,17 @@ def keepable(problem: Problem) -> BoolArray:
     now = problem.current_replicas[server]
     carries = now * table.max_rate_rps >= problem.load_rps[server] * (1 - COVER_TOLERANCE)
     allowed = (now >= np.maximum(problem.min_replicas[server], 1)) & (now <= problem.max_replicas[server])
-    as_sized = table.meets_targets_below_max_rate | (problem.full & (now == table.num_replicas))
+    as_sized = problem.divisible | (problem.full & (now == table.num_replicas))
     keeps: BoolArray = problem.on_current & carries & allowed & as_sized
     return keeps
+
+
+def _add_staying(rows: _Rows, here: IntArray, first: int) -> None:
+    """An s of one, from the first given on, needs a replica of its column (eq. 43)."""
+    every, one = np.arange(len(here)), np.ones(len(here))
+    rows.add(
+        np.full(len(here), -np.inf), np.zeros(len(here)), (every, first + every, one), (every, here, -one)
+    )
 
 
 def _add_keeping(

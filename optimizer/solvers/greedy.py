@@ -11,7 +11,7 @@ from math import inf
 
 import numpy as np
 
-from optimizer.arrays import IntArray, runs
+from optimizer.arrays import BoolArray, IntArray, runs
 from optimizer.solvers.levels import levels_of
 from optimizer.solvers.problem import Problem, Solution, Status
 
@@ -24,11 +24,9 @@ def solve_greedy(problem: Problem) -> Solution:
 
 def greedy_replicas(problem: Problem) -> IntArray:
     """Return the replicas of each candidate that are chosen greedily, shape (C,)."""
+    problem = problem.at_list_price
     table = problem.table
-    rows = np.flatnonzero(problem.full)
-    keys = (-problem.room[rows], problem.changed[rows], problem.value[rows], table.server[rows])
-    order = rows[np.lexsort(keys)]
-    choices = {int(table.server[order[a]]): order[a:b].tolist() for a, b in runs(table.server[order])}
+    choices = _choices(problem, problem.full & ~problem.repeats)
     # In plain numbers, as each turn looks at one or two of them.
     value, priority, each = problem.value.tolist(), problem.priority.tolist(), table.num_replicas.tolist()
     entries, left = problem.limits.entries(), problem.limits.amount.tolist()
@@ -51,6 +49,46 @@ def greedy_replicas(problem: Problem) -> IntArray:
                 left[row] -= taken
         elif choices[server]:
             heapq.heappush(waiting, entry(server))
+    chosen = _give_reserves(problem, chosen, left)
     replicas = np.zeros(len(table), np.int64)
     replicas[chosen] = table.num_replicas[chosen]
     return replicas
+
+
+def _choices(problem: Problem, among: BoolArray) -> dict[int, list[int]]:
+    """Return some of the candidates by server, the best first."""
+    table, rows = problem.table, np.flatnonzero(among)
+    keys = (
+        -problem.room[rows],
+        problem.changed[rows],
+        problem.value[rows],
+        problem.off_preferred_total[rows],
+    )
+    order = rows[np.lexsort((*keys, table.server[rows]))]
+    return {int(table.server[order[a]]): order[a:b].tolist() for a, b in runs(table.server[order])}
+
+
+def _give_reserves(problem: Problem, chosen: list[int], left: list[float]) -> list[int]:
+    """Return candidates with the reserve of their servers in place of those without, as far as they fit.
+
+    Servers are asked in the order in which they were served; nobody loses anything for another's reserve.
+    """
+    table = problem.table
+    if not problem.reserve.wanted.any():
+        return chosen
+    choices, each = _choices(problem, problem.full & table.reserved), table.num_replicas.tolist()
+    entries, reserved = problem.limits.entries(), table.reserved.tolist()
+    found = []
+    for candidate in chosen:
+        options = [] if reserved[candidate] else choices.get(int(table.server[candidate]), [])
+        for row, one in entries[candidate]:
+            left[row] += one * each[candidate]
+        fitting = (
+            option
+            for option in options
+            if all(left[row] >= one * each[option] for row, one in entries[option])
+        )
+        found.append(next(fitting, candidate))
+        for row, one in entries[found[-1]]:
+            left[row] -= one * each[found[-1]]
+    return found

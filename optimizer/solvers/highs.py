@@ -6,7 +6,7 @@ from dataclasses import replace
 import highspy
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.arrays import FloatArray, IntArray
 from optimizer.errors import SolverError
 from optimizer.solvers.model import MilpModel, Outcome, RelaxingSession, RunResult
 
@@ -186,10 +186,10 @@ class MasterLp:
         first = np.arange(len(cost), dtype=np.int32)
         _check(self._highs.changeColsCost(len(first), first, cost), "change the costs of columns")
 
-    def allow(self, allowed: BoolArray) -> None:
-        """Say which columns may be above zero."""
-        every = np.arange(len(allowed), dtype=np.int32)
-        upper = np.where(allowed, highspy.kHighsInf, 0.0)
+    def allow(self, upper: FloatArray) -> None:
+        """Say how much of each column there may be; infinity for any amount."""
+        every = np.arange(len(upper), dtype=np.int32)
+        upper = np.where(np.isinf(upper), highspy.kHighsInf, upper)
         changed = self._highs.changeColsBounds(len(every), every, np.zeros(len(every)), upper)
         _check(changed, "change the bounds of columns")
 

@@ -10,12 +10,15 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.solvers.goals import Goal
 from optimizer.solvers.problem import Level, Problem
 
 VALUE_TOLERANCE = 5e-9
 """Relative slack at which the value counts as the same while the changes are minimised."""
 LEAST_TOLERANCE = 5e-6
 """Least slack of a value [cents/h]."""
+RESERVE_TOLERANCE = 2e-9
+"""Relative shortfall of a rate with headroom that counts as rounding."""
 VALUE = "value"
 CHANGES = "changes"
 
@@ -43,6 +46,28 @@ def unchanged(problem: Problem, replicas: IntArray) -> BoolArray:
     return same
 
 
+def without_reserve(problem: Problem, replicas: IntArray) -> BoolArray:
+    """Return which servers are served without the reserve that they are to have, shape (S,) (eq. 140).
+
+    Pools that divide have it if they carry the load with headroom, others as they were sized.
+    """
+    table, wanted = problem.table, problem.reserve.wanted
+    if not wanted.any():
+        return np.zeros(len(wanted), np.bool_)
+    carried = _by_server(problem, np.where(problem.divisible, replicas * table.max_rate_rps, 0.0))
+    has = carried >= problem.grown_load_rps * (1 - RESERVE_TOLERANCE)
+    has |= _by_server(problem, (replicas > 0) & table.reserved & ~problem.divisible) > 0
+    return wanted & ~has & served(problem, replicas)
+
+
+def goal_of(problem: Problem, goal: Goal, replicas: IntArray) -> float:
+    """Return what an answer has of a goal [requests/min]."""
+    reached = float(goal.on_unreserved[without_reserve(problem, replicas)].sum())
+    if goal.on_off_preferred:
+        reached += goal.on_off_preferred * float((replicas * problem.off_preferred_rpm).sum())
+    return reached
+
+
 def value_of(problem: Problem, replicas: IntArray) -> float:
     """Return the transition value of an answer [cents/h]."""
     pools = replicas * problem.table.cost_per_replica
@@ -51,7 +76,10 @@ def value_of(problem: Problem, replicas: IntArray) -> float:
     stays = _by_server(problem, np.where(problem.on_current, replicas, 0)) > 0
     every = np.arange(len(problem.priority))
     same = unchanged(problem, replicas)
-    return float(problem.transition_value(every, cost, elsewhere, stays, same).sum())
+    value = float(problem.transition_value(every, cost, elsewhere, stays, same).sum())
+    return value + (
+        problem.tiers.difference(problem.limits.used(replicas)) if len(problem.tiers.row) else 0.0
+    )
 
 
 def changes_of(problem: Problem, replicas: IntArray) -> int:
@@ -63,6 +91,7 @@ def levels_of(problem: Problem, replicas: IntArray, *, proved: bool) -> tuple[Le
     """Return every level at the value that an answer has there, with that as its bound if it is proved."""
     left = ~served(problem, replicas)
     values = {level.name: level.value(left) for level in problem.service}
+    values |= {goal.name: goal_of(problem, goal, replicas) for goal in problem.goals}
     values |= {VALUE: value_of(problem, replicas), CHANGES: float(changes_of(problem, replicas))}
     return tuple(Level(name, value, value if proved else None) for name, value in values.items())
 
@@ -99,6 +128,9 @@ def differences(problem: Problem, replicas: IntArray, than: IntArray) -> Iterato
     mine, other = ~served(problem, replicas), ~served(problem, than)
     for level in problem.service:
         yield level.steps(mine) - level.steps(other)
+    for goal in problem.goals:
+        reached, least = goal_of(problem, goal, replicas), goal_of(problem, goal, than)
+        yield reached - least if abs(reached - least) > value_slack(least) else 0.0
     value, best = value_of(problem, replicas), value_of(problem, than)
     yield value - best if abs(value - best) > value_slack(best) else 0.0
     yield float(changes_of(problem, replicas) - changes_of(problem, than))

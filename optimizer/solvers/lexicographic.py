@@ -17,6 +17,7 @@ from optimizer.solvers.objectives import (
     ROUNDING,
     LevelObjective,
     changes_objective,
+    goal_objectives,
     service_objectives,
     value_objective,
 )
@@ -80,7 +81,8 @@ class LexicographicSolve:
                 return False
             if self.service_by is not None and not self.proved:
                 return True
-        confirmed = self._minimise_value() and self._confirmed()
+        goals = all(self._minimise_goal(objective) for objective in goal_objectives(self.problem))
+        confirmed = goals and self._minimise_value() and self._confirmed()
         if confirmed:
             self._minimise_changes()
         return confirmed
@@ -156,6 +158,21 @@ class LexicographicSolve:
         if optimal:
             self.solver.fix(*fixed_by_subset_sum(weight, value))
         self.solver.hold(objective, value + INTEGER_SLACK, due)
+
+    def _minimise_goal(self, objective: LevelObjective) -> bool:
+        """Minimise one goal; return False if no answer keeps what was assumed of service."""
+        value, bound = self.solver.value_of(objective), 0.0
+        if value > ROUNDING or not self._confirmed():
+            result = self.solver.minimise(objective, KnownBounds(0.0), self.deadline.share(RATE_SHARE))
+            if not result.feasible:
+                return False
+            value = self.solver.value_of(objective)
+            bound = max(result.bound, 0.0)
+            self.proved &= result.proved
+        self.matches_related = False
+        self.bounds[objective.name] = value if value - bound <= ROUNDING * max(1.0, value) else bound
+        self.solver.hold(objective, value + value_slack(value), self.deadline)
+        return True
 
     def _minimise_value(self) -> bool:
         """Minimise the value; return False if no answer keeps what was assumed."""

@@ -6,13 +6,19 @@ limit by name.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
+from optimizer.candidates.power import power_of_rows
+from optimizer.limits.budget import BUDGET
 from optimizer.limits.limit import Limit, Placed, Replicas, Stock
 from optimizer.limits.table import LIMITS
+from optimizer.solvers.tiers import TierRow, steps_of, tiered
+from optimizer.spec.robustness import committed_cents_per_h
+from optimizer.spec.schema import Accelerator
 from optimizer.spec.system import System
 
 ROUNDING = 1e-9
@@ -78,7 +84,8 @@ class LimitRows:
         """Return how many replicas of each candidate fit by themselves, shape (C,)."""
         most = np.full(self.use.shape, np.inf)
         if len(self):
-            np.floor_divide(self.amount[self.row], self.use, out=most, where=self.use > 0)
+            there = self.amount[self.row]
+            np.floor_divide(there, self.use, out=most, where=(self.use > 0) & np.isfinite(there))
         fewest: FloatArray = most.min(axis=1, initial=np.inf)
         return fewest
 
@@ -123,6 +130,17 @@ class LimitRows:
         """Return the rows with other amounts, shape (R,)."""
         return replace(self, amount=amount)
 
+    def with_more_use(self, row: int, more: FloatArray) -> "LimitRows":
+        """Return the rows if a replica of each candidate uses more of an item, shape (C,)."""
+        mine = (self.row == row) & (self.use > 0)
+        use = np.where(mine, 0.0, self.use)
+        of_row = np.where(mine, self.use, 0.0).sum(axis=1) + more
+        return replace(
+            self,
+            row=np.column_stack([self.row, np.full(len(self.row), row)]),
+            use=np.column_stack([use, of_row]),
+        )
+
     def only(self, chosen: BoolArray) -> "LimitRows":
         """Return some of the rows, shape (R,)."""
         place = np.cumsum(chosen) - 1
@@ -138,25 +156,47 @@ class LimitRows:
 def limit_rows(candidates: Candidates, table: CandidateTable) -> LimitRows:
     """Return the rows of all limits of a system over some candidates, less what kept replicas use."""
     arrays, system = candidates.arrays, candidates.system
-    replicas = Replicas(
+    priced = tiered(system.accelerators)
+    replicas = _replicas(candidates, table, priced)
+    kept = list(kept_replicas(system))
+    items, amount, use = [], [], []
+    committed = committed_cents_per_h(system.accelerators)
+    for limit in LIMITS:
+        taken = limit.used(kept)
+        for item, exists in limit.amounts(stock_of(system, arrays.type_names)).items():
+            items.append(LimitItem(limit, item))
+            taken_already = taken.get(item, 0.0) + committed * (limit.name == BUDGET)
+            left = max(exists - taken_already, 0.0) + candidates.more.get((limit.name, item), 0.0)
+            amount.append(left if limit.whole else left * (1 + ROUNDING))
+            use.append(limit.use(replicas, item))
+    for name in [item.name for item in priced]:
+        items.append(LimitItem(TierRow(), name))
+        amount.append(np.inf)
+        use.append(items[-1].limit.use(replicas, name))
+    row, entries = _entries(np.array(use).reshape(len(items), len(table)))
+    return LimitRows(tuple(items), np.array(amount), row, entries)
+
+
+def _replicas(candidates: Candidates, table: CandidateTable, priced: list[Accelerator]) -> Replicas:
+    """Return one replica of each candidate; accelerators with tiers cost what their first step does."""
+    arrays, system = candidates.arrays, candidates.system
+    # Behind the last accelerator stands what is rented.
+    slices = np.array([*(item.multiplicity for item in system.accelerators.values()), 1], np.int64)
+    accelerators = table.units_per_replica // slices[table.accelerator]
+    discount = np.zeros(len(slices))
+    for item in priced:
+        place = arrays.accelerator_names.index(item.name)
+        discount[place] = item.cost_cents_per_h - steps_of(item)[0][1]
+    return Replicas(
         table.accelerator,
         arrays.accelerator_names,
         table.kind,
         arrays.type_names,
         table.units_per_replica,
-        table.cost_per_replica,
+        table.cost_per_replica - accelerators * discount[table.accelerator],
+        accelerators,
+        partial(power_of_rows, candidates, table),
     )
-    kept = list(kept_replicas(system))
-    items, amount, use = [], [], []
-    for limit in LIMITS:
-        taken = limit.used(kept)
-        for item, exists in limit.amounts(stock_of(system, arrays.type_names)).items():
-            items.append(LimitItem(limit, item))
-            left = max(exists - taken.get(item, 0.0), 0.0) + candidates.more.get((limit.name, item), 0.0)
-            amount.append(left if limit.whole else left * (1 + ROUNDING))
-            use.append(limit.use(replicas, item))
-    row, entries = _entries(np.array(use).reshape(len(items), len(table)))
-    return LimitRows(tuple(items), np.array(amount), row, entries)
 
 
 def _entries(use: FloatArray) -> tuple[IntArray, FloatArray]:
@@ -181,9 +221,29 @@ def kept_replicas(system: System) -> Iterable[Placed]:
         yield placed(system, server, accelerator, count)
 
 
-def placed(system: System, server: str, accelerator: str, count: int) -> Placed:
-    """Return replicas of a server on an accelerator as limits count them."""
+def placed(system: System, server: str, accelerator: str, count: int, power_w: float | None = None) -> Placed:
+    """Return replicas of a server on an accelerator as limits count them.
+
+    Args:
+        system: the system.
+        server: the server.
+        accelerator: the accelerator.
+        count: the replicas.
+        power_w: power of one at its largest rate [W]; None: where it is counted, that of full use.
+    """
     kind, cards = system.units_per_replica(server, accelerator)
     one = system.accelerators.get(accelerator)
-    cost = one.cost_cents_per_h * cards / one.multiplicity if one else 0.0
-    return Placed(accelerator, kind, count, cards, cost)
+    cost = one.cost_cents_per_h * (cards // one.multiplicity) if one else 0.0
+    if power_w is None and one and needs_power(system):
+        power_w = float(one.power.at(np.ones(1))[0]) * cards / one.multiplicity
+    return Placed(accelerator, kind, count, cards, cost, power_w or 0.0)
+
+
+def placed_cost(name: str, cost: float) -> Placed:
+    """Return a cost beside that of replicas as limits count it [cents/h]."""
+    return Placed(name, "", 1, 0, cost)
+
+
+def needs_power(system: System) -> bool:
+    """Return whether a limit of a system counts the power of replicas."""
+    return any(limit.needs_power(system.options) for limit in LIMITS)

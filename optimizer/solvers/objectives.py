@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.solvers.levels import CHANGES, VALUE, changes_of, served, value_of
+from optimizer.solvers.goals import Goal
+from optimizer.solvers.levels import CHANGES, VALUE, changes_of, goal_of, served, value_of
 from optimizer.solvers.problem import Problem, ServiceLevel
 
 INTEGER_SLACK = 0.5
@@ -30,23 +31,27 @@ class LevelObjective:
     """Servers that may have an allocation; the others come later; shape (S,)."""
     on_value: float = 0.0
     on_changes: float = 0.0
+    goal: Goal | None = None
+    """The goal; None for all other levels."""
     service: ServiceLevel | None = None
     """The level of service; None for value and changes."""
 
     @property
     def step(self) -> float:
         """The least difference of two values; 0 if any difference is possible."""
-        return 0.0 if self.on_value else 1.0
+        return 0.0 if self.on_value or self.goal else 1.0
 
     def of(self, problem: Problem, replicas: IntArray) -> float:
         """Return the objective's value for an answer, with what servers without a candidate add."""
         total = float(self.on_unserved[~served(problem, replicas)].sum())
         total += self.on_value * value_of(problem, replicas) if self.on_value else 0.0
+        total += goal_of(problem, self.goal, replicas) if self.goal else 0.0
         return total + (self.on_changes * changes_of(problem, replicas) if self.on_changes else 0.0)
 
     def constant(self, problem: Problem, without: BoolArray) -> float:
-        """Return what the servers without a candidate, shape (S,), add to value or changes."""
-        value, changes = problem.none_value[without].sum(), problem.none_changed[without].sum()
+        """Return what servers without a candidate, shape (S,), and commitments add to value or changes."""
+        value = problem.none_value[without].sum() + problem.tiers.committed
+        changes = problem.none_changed[without].sum()
         return float(self.on_value * value + self.on_changes * changes)
 
     def tolerance(self, value: float, gap: float) -> float:
@@ -75,6 +80,12 @@ def service_objectives(problem: Problem, without: BoolArray) -> list[LevelObject
         active = problem.priority <= priority
         objectives.append(LevelObjective(level.name, level.weight * ~without, active, service=level))
     return objectives
+
+
+def goal_objectives(problem: Problem) -> list[LevelObjective]:
+    """Return the goals between service and value as objectives."""
+    nothing, everyone = np.zeros(len(problem.priority)), np.ones(len(problem.priority), np.bool_)
+    return [LevelObjective(goal.name, nothing, everyone, goal=goal) for goal in problem.goals]
 
 
 def value_objective(problem: Problem) -> LevelObjective:

@@ -15,7 +15,10 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates import Candidates, CandidateTable
+from optimizer.candidates.arrays import ReserveArrays
+from optimizer.solvers.goals import Goal, goals_of
 from optimizer.solvers.limit_rows import LimitRows, limit_rows
+from optimizer.solvers.tiers import Tiers, tiers_of
 from optimizer.spec.schema import OptimizerOptions
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -135,6 +138,12 @@ class Problem:
     limits: LimitRows
     """What all servers share; without a row each server chooses for itself."""
     options: OptimizerOptions
+    reserve: ReserveArrays
+    """What servers are to have beyond their load, shapes (S,)."""
+    tiers: Tiers
+    """Prices of accelerators that depend on how many are used."""
+    preference: bool
+    """Whether a server prefers some accelerators."""
     excluded: frozenset[int] = frozenset()
     """Servers that get nothing, although they need replicas."""
 
@@ -204,6 +213,39 @@ class Problem:
         return frozen(self.transition_value(every, none, none, none > 0, ~self.none_changed))
 
     @cached_property
+    def divisible(self) -> BoolArray:
+        """Whether any number of replicas of a candidate can be a pool beside others, shape (C,)."""
+        one_pool = self.reserve.one_pool[self.table.server]
+        return frozen(self.table.meets_targets_below_max_rate & ~one_pool)
+
+    @cached_property
+    def grown_load_rps(self) -> FloatArray:
+        """Load of each server with its headroom, shape (S,)."""
+        return frozen(self.load_rps * (1 + self.reserve.headroom_share))
+
+    @cached_property
+    def off_preferred_rpm(self) -> FloatArray:
+        """What a replica of each candidate carries off what its server prefers [requests/min] (eq. 141)."""
+        carried = np.minimum(self.table.max_rate_rps, self.load_rps[self.table.server])
+        return frozen(np.where(self.table.preferred, 0.0, carried * SECONDS_PER_MINUTE))
+
+    @cached_property
+    def off_preferred_total(self) -> FloatArray:
+        """The same of all replicas of each candidate."""
+        return frozen(self.off_preferred_rpm * self.table.num_replicas)
+
+    @cached_property
+    def repeats(self) -> BoolArray:
+        """Whether a candidate is of the same pair as the one before it, with other replicas; shape (C,)."""
+        pair = np.column_stack([self.table.server, self.table.accelerator])
+        return frozen(np.append(False, (pair[1:] == pair[:-1]).all(axis=1))[: len(pair)])
+
+    @cached_property
+    def goals(self) -> tuple[Goal, ...]:
+        """The levels between service and value, in their order."""
+        return goals_of(self.priority, self.load_rps, self.reserve.wanted, preference=self.preference)
+
+    @cached_property
     def service(self) -> tuple[ServiceLevel, ...]:
         """The levels of service, in their order (eq. 34, 35)."""
         levels = []
@@ -236,9 +278,47 @@ class Problem:
         """Return the problem with other amounts of what is limited, shape (R,)."""
         return replace(self, limits=self.limits.with_amounts(amount))
 
+    def with_rows(self, chosen: BoolArray) -> "Problem":
+        """Return the problem with some of the limited items, shape (R,), with those of tiers among them."""
+        place = np.cumsum(chosen) - 1
+        budget = self.tiers.budget_row
+        kept = int(place[budget]) if budget >= 0 and chosen[budget] else -1
+        tiers = replace(self.tiers, row=place[self.tiers.row], budget_row=kept)
+        return replace(self, limits=self.limits.only(chosen), tiers=tiers)
+
     def left_by(self, replicas: IntArray) -> FloatArray:
         """Return what an answer leaves of each item that is limited, shape (R,)."""
-        return self.limits.amount - self.limits.used(replicas)
+        used = self.limits.used(replicas)
+        left: FloatArray = self.limits.amount - used
+        if self.tiers.budget_row >= 0:
+            left[self.tiers.budget_row] -= self.tiers.beyond_first(used)
+        return left
+
+    def after(self, replicas: IntArray) -> "Problem":
+        """Return the problem with what an answer leaves of limits and tiers."""
+        found = self.with_amounts(self.left_by(replicas))
+        return replace(found, tiers=self.tiers.after(self.limits.used(replicas)))
+
+    @cached_property
+    def discount(self) -> FloatArray:
+        """By how much a replica of each candidate is below its list price in the first steps, shape (C,)."""
+        if not len(self.tiers.row):
+            return np.zeros(len(self.table))
+        return frozen((self.limits.use * self.tiers.discount(len(self.limits))[self.limits.row]).sum(axis=1))
+
+    @cached_property
+    def model_value(self) -> FloatArray:
+        """Transition value of each candidate with all replicas in the first steps [cents/h], shape (C,)."""
+        return frozen(self.value - self.discount * self.table.num_replicas)
+
+    @cached_property
+    def at_list_price(self) -> "Problem":
+        """The problem in which a budget has to do at list prices: whatever keeps that keeps it with tiers."""
+        row = self.tiers.budget_row
+        if row < 0 or not self.discount.any():
+            return self
+        limits = self.limits.with_more_use(row, self.discount)
+        return replace(self, limits=limits, tiers=replace(self.tiers, budget_row=-1))
 
     def from_nothing(self) -> "Problem":
         """Return the problem as if nothing ran yet, so that the plan of least value is that of least cost."""
@@ -284,11 +364,14 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
     """
     servers, arrays = candidates.arrays.servers, candidates.arrays
     options = candidates.system.options
-    table = CandidateTable.joined([candidates.table, candidates.over_limit])
+    table = CandidateTable.joined(
+        [candidates.table, candidates.over_limit, candidates.with_reserve, candidates.external]
+    )
     left_out = frozenset(s for s, name in enumerate(arrays.server_names) if name in excluded)
     if left_out:
         table = table.take(~np.isin(table.server, list(left_out)))
     accelerators = len(arrays.accelerator_names)
+    limits = limit_rows(candidates, table)
     over = candidates.over_limit.server * accelerators + candidates.over_limit.accelerator
     return Problem(
         table=table,
@@ -302,8 +385,11 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
         current_replicas=servers.current_replicas,
         current_cost=servers.current_cost,
         none_changed=servers.running,
-        limits=limit_rows(candidates, table),
+        limits=limits,
         options=options,
+        reserve=servers.reserve,
+        tiers=tiers_of(candidates.system.accelerators, [item.key for item in limits.items]),
+        preference=bool(servers.preference.any()),
         excluded=left_out,
     )
 

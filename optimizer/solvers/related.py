@@ -75,6 +75,7 @@ def _of_server(problem: Problem, server: int) -> list[list[float]]:
         table.max_rate_rps,
         table.meets_targets_below_max_rate,
         problem.full,
+        table.reserved,
     )
     return [each[rows].tolist() for each in properties]
 
@@ -91,9 +92,9 @@ def repaired(problem: Problem, replicas: IntArray) -> IntArray:
     fitting = np.where(short[table.server], 0, replicas)
     if not len(problem.limits):
         return fitting
-    over = -problem.left_by(fitting)
+    over = -problem.at_list_price.left_by(fitting)
     for limit in np.flatnonzero(over > 0).tolist():
-        use = problem.limits.used_of(limit, fitting)
+        use = problem.at_list_price.limits.used_of(limit, fitting)
         rows = np.flatnonzero(use)
         for row in rows[np.lexsort((use[rows], -problem.priority[table.server[rows]]))].tolist():
             if over[limit] <= 0:
@@ -114,6 +115,6 @@ def completed(problem: Problem, replicas: IntArray, settled: BoolArray) -> IntAr
     answer = np.where(settled[problem.table.server], replicas, 0)
     if settled.all():
         return answer
-    others = problem.of_servers(~settled).with_amounts(problem.left_by(answer))
+    others = problem.at_list_price.after(answer).of_servers(~settled)
     answer[~settled[problem.table.server]] = greedy_replicas(others)
     return answer

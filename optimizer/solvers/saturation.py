@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.arrays import BoolArray, IntArray
-from optimizer.candidates.finder import COUNT_TOLERANCE
+from optimizer.candidates.measuring import COUNT_TOLERANCE
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import served
 from optimizer.solvers.problem import Problem
@@ -66,6 +66,7 @@ class _Leftover:
     """
 
     def __init__(self, problem: Problem, replicas: IntArray, deadline: Deadline) -> None:
+        problem = problem.at_list_price
         table = problem.table
         self.deadline, self.finished = deadline, True
         self.mixed = problem.options.heterogeneous
@@ -77,7 +78,7 @@ class _Leftover:
         self.load: list[float] = problem.load_rps.tolist()
         self.least: list[int] = problem.min_replicas.tolist()
         self.most: list[int] = problem.max_replicas.tolist()
-        pools = np.flatnonzero(table.meets_targets_below_max_rate)
+        pools = np.flatnonzero(table.meets_targets_below_max_rate & ~problem.repeats)
         ends = np.searchsorted(table.server[pools], np.arange(len(self.load) + 1)).tolist()
         candidates = pools.tolist()
         self.candidates = [candidates[start:end] for start, end in itertools.pairwise(ends)]

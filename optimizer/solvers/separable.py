@@ -15,7 +15,8 @@ def solve_separable(problem: Problem) -> Solution:
     """Give each server its candidate of least value, then fewest changes, then most room, then the first."""
     table = problem.table
     rows = np.flatnonzero(problem.full)
-    keys = (-problem.room[rows], problem.changed[rows], problem.value[rows], table.server[rows])
+    goals = ~table.reserved[rows], problem.off_preferred_total[rows]
+    keys = (-problem.room[rows], problem.changed[rows], problem.value[rows], *goals[::-1], table.server[rows])
     order = rows[np.lexsort(keys)]
     _, first = np.unique(table.server[order], return_index=True)
     chosen = order[first]
@@ -44,12 +45,12 @@ def solve_separable_mixed(
     ways, replicas = ways_of_one_pool(problem).best(), np.zeros(len(problem.table), np.int64)
     replicas[ways.row] = ways.replicas
     servers = np.unique(problem.table.server)
-    if by_patterns and len(servers) and not deadline.passed:
+    if by_patterns and not problem.goals and len(servers) and not deadline.passed:
         found = cheapest_patterns(problem)
         theirs = found.settled[problem.table.server]
         replicas[theirs] = found.replicas[theirs]
         servers = servers[~found.settled[servers]]
-    unproved = {VALUE: 0.0, CHANGES: 0.0}
+    unproved = dict.fromkeys([*(goal.name for goal in problem.goals), VALUE, CHANGES], 0.0)
     status = Status.optimal
     for place, server in enumerate(servers.tolist()):
         if deadline.passed:

@@ -39,7 +39,13 @@ def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
     mine = own[table.server[better]]
     value, changed = problem.value, problem.changed
     better = better[
-        (value[better] == value[mine]) & (changed[better] == changed[mine]) & (room[better] > room[mine])
+        (value[better] == value[mine])
+        & (changed[better] == changed[mine])
+        & (table.reserved[better] == table.reserved[mine])
+        & (problem.off_preferred_total[better] == problem.off_preferred_total[mine])
+        & (problem.discount[better] == 0)
+        & (problem.discount[mine] == 0)
+        & (room[better] > room[mine])
     ]
     if not len(better):
         return replicas
@@ -50,6 +56,7 @@ def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
 
 def _exchanged(problem: Problem, replicas: IntArray, own: IntArray, better: IntArray) -> IntArray:
     """Exchange candidates for better ones, of most room first, until none fits any more."""
+    problem = problem.at_list_price
     table, room, left = problem.table, problem.room, problem.left_by(replicas)
     rows, use = problem.limits.row, problem.limits.use * table.num_replicas[:, None]
     improved = True

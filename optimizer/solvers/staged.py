@@ -11,7 +11,8 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, IntArray
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.levels import CHANGES, VALUE, changes_of, value_of
+from optimizer.solvers.formulation import served_in_full
+from optimizer.solvers.levels import CHANGES, VALUE, changes_of, goal_of, value_of
 from optimizer.solvers.merging import not_worse_than
 from optimizer.solvers.problem import Level, Problem, Solution, Status
 from optimizer.solvers.saturation import share_leftover, waiting_servers
@@ -67,7 +68,7 @@ def _remaining(problem: Problem, servers: BoolArray, replicas: IntArray) -> Prob
     """Return the problem of some servers with the units that an answer of the others leaves."""
     if servers.all():
         return problem
-    return problem.of_servers(servers).with_amounts(problem.left_by(replicas))
+    return problem.after(replicas).of_servers(servers)
 
 
 def _joined(problem: Problem, replicas: IntArray, stages: list[Solution], *, finished: bool) -> Solution:
@@ -77,10 +78,12 @@ def _joined(problem: Problem, replicas: IntArray, stages: list[Solution], *, fin
     its own, as it follows from a procedure and not from an objective.
     """
     levels = []
+    full = np.where(served_in_full(problem, replicas)[problem.table.server], replicas, 0)
+    sums = {goal.name: goal_of(problem, goal, full) for goal in problem.goals}
+    sums |= {VALUE: value_of(problem, replicas), CHANGES: float(changes_of(problem, replicas))}
     for name in [level.name for level in stages[0].levels]:
         parts = [stage.level(name) for stage in stages]
-        value = {VALUE: value_of, CHANGES: changes_of}.get(name)
-        reached = sum(part.value for part in parts) if value is None else float(value(problem, replicas))
+        reached = sums[name] if name in sums else sum(part.value for part in parts)
         open_part = [None if part.bound is None else part.value - part.bound for part in parts]
         bound = None if None in open_part else reached - sum(part for part in open_part if part)
         levels.append(Level(name, reached, bound))

@@ -78,6 +78,7 @@ def _staying(problem: Problem) -> IntArray:
 
     Those that need no more units all fit beside each other wherever what runs fits.
     """
+    problem = problem.at_list_price
     table = problem.table
     ways = ways_of_one_pool(problem)
     ways = ways.take(problem.on_current[ways.row]).best()
@@ -93,7 +94,7 @@ def _staying(problem: Problem) -> IntArray:
     replicas = _taken(problem, ways.take(stays))
     others = ~np.isin(np.arange(len(problem.priority)), ways.server[stays])
     rows = others[table.server]
-    replicas[rows] = greedy_replicas(problem.of_servers(others).with_amounts(problem.left_by(replicas)))
+    replicas[rows] = greedy_replicas(problem.after(replicas).of_servers(others))
     return replicas
 
 
@@ -105,20 +106,36 @@ def in_columns(columns: IntArray, problem: Problem, replicas: IntArray) -> IntAr
     """
     table, answer, groups = problem.table, replicas.copy(), problem.limits.groups()
     use = problem.limits.use
-    outside = replicas > 0
+    columns = np.sort(columns)
+    _to_twins(problem, columns, answer)
+    outside = answer > 0
     outside[columns] = False
     rows = np.flatnonzero(outside)
-    columns = np.sort(columns)
     first, end = (
         np.searchsorted(table.server[columns], table.server[rows], side) for side in ("left", "right")
     )
     for c, begin, after in zip(rows, first, end, strict=True):
         mine = columns[begin:after]
         mine = mine[(groups[mine] == groups[c]) & problem.full[mine]]
-        more = use[mine] * table.num_replicas[mine][:, None] > replicas[c] * use[c]
+        mine = mine[table.reserved[mine] >= table.reserved[c]]
+        more = use[mine] * table.num_replicas[mine][:, None] > answer[c] * use[c]
         mine = mine[~more.any(axis=1)]
         answer[c] = 0
         if len(mine):
             best = mine[np.argmin(problem.value[mine])]
             answer[best] = table.num_replicas[best]
     return answer
+
+
+def _to_twins(problem: Problem, columns: IntArray, replicas: IntArray) -> None:
+    """Move pools of any size to the row of their pair that a model has, in place."""
+    if not problem.options.heterogeneous or not problem.repeats.any():
+        return
+    for c in np.flatnonzero(problem.repeats & problem.divisible & (replicas > 0)).tolist():
+        kept = [
+            twin
+            for twin in (c, c - 1)
+            if columns[min(np.searchsorted(columns, twin), len(columns) - 1)] == twin
+        ]
+        if kept and kept[0] != c:
+            replicas[kept[0]], replicas[c] = replicas[c], 0

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any
 
@@ -30,6 +30,7 @@ from optimizer.spec.files import Part, read_parts, spec_from_value
 from optimizer.spec.messages import did_you_mean, validated
 from optimizer.spec.names import Entry, Index, Names, Problem, located
 from optimizer.spec.positions import Location
+from optimizer.spec.robustness import check_options, option_problems, server_problems
 from optimizer.spec.schema import (
     Accelerator,
     Capacity,
@@ -63,6 +64,8 @@ class System:
     all of it is too much; 0: nothing. No part of the documents."""
     kept: Mapping[tuple[str, str], int] = field(default_factory=lambda: MappingProxyType({}))
     """By server and accelerator: replicas that keep their cards beside the plan. No part of the documents."""
+    not_rented: tuple[str, ...] = ()
+    """Servers whose external services are left out. No part of the documents."""
 
     @property
     def currency(self) -> str | None:
@@ -79,7 +82,18 @@ class System:
         if unknown:
             raise SpecError(f"optimizer.{unknown[0]}: unknown option")
         values = self.options.model_dump() | changes
-        return replace(self, options=validated(OptimizerOptions, values, "optimizer."))
+        options = validated(OptimizerOptions, values, "optimizer.")
+        check_options(options, self.accelerators, {accelerator for _, accelerator in self.profiles})
+        return replace(self, options=options)
+
+    def without_external(self) -> "System":
+        """Return a copy in which no server rents, which says of which servers that is so."""
+        renting = {name: server for name, server in self.servers.items() if server.external is not None}
+        if not renting:
+            return self
+        servers = {name: server.model_copy(update={"external": None}) for name, server in renting.items()}
+        changed = replace(self, servers=MappingProxyType({**self.servers, **servers}))
+        return replace(changed, not_rented=(*self.not_rented, *renting))
 
     def with_servers(self, changed: Mapping[str, Server]) -> "System":
         """Return a copy in which some servers, by name, are replaced.
@@ -204,7 +218,9 @@ def join_parts(parts: Sequence[Part], *, idle_without_answers: bool = False) -> 
         FaultyDocumentsError: a name occurs twice, or refers to nothing; the text has the first offender.
     """
     index = Index.of(parts)
-    found = _contradictions(index, idle_without_answers=idle_without_answers)
+    found = chain(
+        _contradictions(index, idle_without_answers=idle_without_answers), option_problems(parts, index)
+    )
     problems = list(islice(found, MAX_FAULTS + 1))
     if problems:
         raise FaultyDocumentsError(located(problems[:MAX_FAULTS]), others=max(0, len(problems) - MAX_FAULTS))
@@ -236,7 +252,9 @@ def contradictions(parts: Sequence[Part], incomplete: Collection[str]) -> list[F
         parts: what is sound of the documents.
         incomplete: sections from which something is missing, so that names may refer to it.
     """
-    return located(list(islice(_contradictions(Index.of(parts), incomplete), MAX_FAULTS)))
+    index = Index.of(parts)
+    found = chain(_contradictions(index, incomplete), option_problems(parts, index))
+    return located(list(islice(found, MAX_FAULTS)))
 
 
 def _contradictions(
@@ -291,6 +309,7 @@ def _server_problems(
     yield from models.missing(part, (*at, "model"), server.model)
     for i, name in enumerate(server.accelerators or ()):
         yield from accelerators.missing(part, (*at, "accelerators", i), name)
+    yield from server_problems(entry, profiles, accelerators)
     yield from _caught(part, at, lambda item, place: check_server(item, f"{place}.", profiles), server)
     current = server.current
     if current.accelerator and (

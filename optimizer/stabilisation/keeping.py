@@ -29,13 +29,13 @@ class Planner:
     timings: Timings | None = None
 
     def solve(self, system: System, kept: Kept, excluded: Iterable[str]) -> Solved:
-        """Plan a system around replicas that keep their cards, without some servers.
+        """Plan a system around replicas that keep their cards, without some servers and what can be rented.
 
         Raises:
             SolverError: the solver failed.
         """
         return solve_in_full(
-            system.with_kept(kept),
+            system.without_external().with_kept(kept),
             timings=self.timings,
             deadline=self.deadline,
             memo=self.memo,

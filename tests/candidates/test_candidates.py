@@ -12,7 +12,7 @@ from queue_oracles import Iteration, Linear, Machine, bisect
 
 from optimizer.candidates import Candidates, Reason, Rejection, find_candidates
 from optimizer.candidates.arrays import current_cost_cents_per_h
-from optimizer.candidates.finder import analyze_pairs
+from optimizer.candidates.measuring import analyze_pairs
 from optimizer.spec.system import load_system
 
 Document = dict[str, Any]

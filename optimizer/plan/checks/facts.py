@@ -9,12 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
+
 from optimizer.candidates.arrays import SystemArrays, server_loads_rps
+from optimizer.candidates.power import largest_power_w
+from optimizer.candidates.renting import rented_cost
 from optimizer.limits.cards import CARDS
 from optimizer.limits.limit import Limit, Stock
 from optimizer.limits.limit import Placed as PlacedReplicas
 from optimizer.limits.table import LIMITS
-from optimizer.plan.document import Plan, Pool, Unserved
+from optimizer.plan.document import EXTERNAL, Plan, Pool, Rented, Unserved
+from optimizer.plan.tiers import tier_uses
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -61,9 +66,21 @@ class Facts:
     def cost_cents_per_h(self) -> dict[str, float]:
         """What the pools of each server cost, by the prices of the system."""
         return {
-            name: math.fsum(self.cost_of(name, pool) for pool in self.pools_of(name))
+            name: math.fsum(self.cost_of(name, pool) for pool in self.pools_of(name)) + self.rent_of(name)
             for name in self.system.servers
         }
+
+    @cached_property
+    def rented(self) -> dict[str, Rented]:
+        """The servers that the plan says rent."""
+        return {item.server: item for item in self.plan.rented}
+
+    def rent_of(self, name: str) -> float:
+        """Return what a server pays for its external service [cents/h]; 0 if it rents none."""
+        server = self.system.servers[name]
+        if name not in self.rented or server.external is None:
+            return 0.0
+        return rented_cost(server.external, server.current.load, self.load_rpm[name])
 
     @cached_property
     def units(self) -> Counter[str]:
@@ -91,8 +108,46 @@ class Facts:
     @cached_property
     def used(self) -> dict[Limit, Mapping[str, float]]:
         """What the pools use of each item, by limit."""
-        pools = [self.placed_as(name, pool.accelerator, pool.num_replicas) for name, pool in self.pools]
+        pools = [
+            self.placed_as(name, pool.accelerator, pool.num_replicas, each)
+            for (name, pool), each in zip(self.pools, self.pool_power_w, strict=True)
+        ]
+        beside = [*self.cost_beside.items(), *((name, self.rent_of(name)) for name in self.rented)]
+        pools += [PlacedReplicas(name, "", 1, 0, cost) for name, cost in beside]
         return {limit: limit.used(pools) for limit in LIMITS}
+
+    @cached_property
+    def cost_beside(self) -> dict[str, float]:
+        """What is paid beside the pools at list price [cents/h], by what for."""
+        return {
+            use.accelerator: use.difference_cents_per_h
+            for use in tier_uses(self.system, self.plan.allocations)
+        }
+
+    @cached_property
+    def needs_power(self) -> bool:
+        """Whether a limit counts the power of replicas."""
+        return any(limit.needs_power(self.system.options) for limit in LIMITS)
+
+    @cached_property
+    def pool_power_w(self) -> list[float | None]:
+        """Power of one replica of each pool at its largest rate [W]; None where no limit asks for it."""
+        if not self.needs_power or any(pool.num_replicas < 1 for _, pool in self.pools):
+            return [None] * len(self.pools)
+        places = self.arrays.server_names, self.arrays.accelerator_names
+        rows = [
+            (
+                places[0].index(name),
+                places[1].index(pool.accelerator),
+                pool.max_batch,
+                pool.max_arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas,
+            )
+            for name, pool in self.pools
+        ]
+        columns = np.array(rows, np.float64).reshape(len(rows), 4).T
+        server, accelerator, batch = columns[:3].astype(np.int64)
+        powers = [item.power for item in self.system.accelerators.values()]
+        return [*largest_power_w(self.arrays, powers, server, accelerator, batch, columns[3]).tolist()]
 
     @cached_property
     def kept_use(self) -> dict[Limit, Mapping[str, float]]:
@@ -105,12 +160,21 @@ class Facts:
         """Whether anything is limited."""
         return any(self.amounts.values())
 
-    def placed_as(self, server: str, accelerator: str, replicas: int) -> PlacedReplicas:
-        """Return replicas of a server as limits count them."""
+    @property
+    def is_shared(self) -> bool:
+        """Whether servers share anything, so that not each chooses for itself."""
+        return self.is_limited or any(item.tiers for item in self.system.accelerators.values())
+
+    def placed_as(
+        self, server: str, accelerator: str, replicas: int, power_w: float | None = None
+    ) -> PlacedReplicas:
+        """Return replicas of a server as limits count them, without a power at that of full use."""
         profile = self.system.profiles.get((self.system.servers[server].model, accelerator))
         count, one = profile.acc_count if profile else 1, self.system.accelerators[accelerator]
         cards, cost = count * one.multiplicity, count * one.cost_cents_per_h
-        return PlacedReplicas(accelerator, one.type, replicas, cards, cost)
+        if power_w is None and self.needs_power:
+            power_w = count * float(one.power.at(np.ones(1))[0])
+        return PlacedReplicas(accelerator, one.type, replicas, cards, cost, power_w or 0.0)
 
     @cached_property
     def placed(self) -> dict[str, tuple[Placed, Placed]]:
@@ -120,7 +184,8 @@ class Facts:
                 ((server.current.accelerator, server.current.num_replicas),)
                 if server.current.is_running
                 else (),
-                tuple((pool.accelerator, pool.num_replicas) for pool in self.pools_of(name)),
+                tuple((pool.accelerator, pool.num_replicas) for pool in self.pools_of(name))
+                + (((EXTERNAL, 1),) if name in self.rented else ()),
             )
             for name, server in self.system.servers.items()
         }
@@ -143,6 +208,11 @@ class Facts:
     def pools_of(self, name: str) -> tuple[Pool, ...]:
         """Return the pools of a server, none if it has none."""
         return self.plan.allocations.get(name, ())
+
+    def is_preferred(self, name: str, accelerator: str) -> bool:
+        """Say whether a server prefers an accelerator, or has no preference."""
+        preferred = self.system.servers[name].preferred
+        return preferred is None or accelerator in preferred
 
     def is_to_serve(self, name: str) -> bool:
         """Say whether a server needs replicas: it has load, or a least number of them."""

@@ -1,7 +1,7 @@
 """Does a plan speak of the servers and accelerators of its system, and of each server once?"""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from optimizer.kinds.laws import laws_known
 from optimizer.plan.document import Plan, Pool
@@ -30,16 +30,26 @@ def _servers(plan: Plan, system: System) -> Iterator[str]:
     for name in sorted(known | partly):
         if name not in system.servers:
             yield f"{name}: not in the system"
+    yield from _renting(plan, system, known)
     for name in sorted(plan.allocations.keys() & wholly):
         yield f"{name}: both served and unserved"
     for what, names in (
         ("unserved", [item.server for item in plan.unserved]),
         ("changes", [item.server for item in plan.changes]),
+        ("rented", [item.server for item in plan.rented]),
         ("capacity", [item.type for item in plan.capacity]),
     ):
         for name, count in Counter(names).items():
             if count > 1:
                 yield f"{name}: {count} times in {what}"
+
+
+def _renting(plan: Plan, system: System, known: Collection[str]) -> Iterator[str]:
+    for name in sorted({item.server for item in plan.rented} - set(known)):
+        yield f"{name}: rents, but is not in the plan"
+    for name in plan.not_rented:
+        if name not in system.not_rented and (name not in known or system.servers[name].external is None):
+            yield f"{name}: in notRented, but has no external service"
 
 
 def _accelerators(plan: Plan, system: System) -> Iterator[str]:

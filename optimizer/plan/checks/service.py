@@ -6,6 +6,7 @@ Replicas, accelerators, batches, how a load splits over pools, and who is listed
 from collections.abc import Iterator
 
 from optimizer.candidates.arrays import profile_of
+from optimizer.candidates.renting import missed_target
 from optimizer.documents import MAX_BATCH_LIMIT
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, close
 from optimizer.plan.document import Pool
@@ -81,6 +82,9 @@ def _batches(facts: Facts, server: Server) -> Iterator[str]:
 def _loads(facts: Facts, server: Server) -> Iterator[str]:
     """Pools share the load in proportion to their largest rates, and carry no more than these (eq. 49)."""
     load, pools = facts.load_rpm[server.name], facts.pools_of(server.name)
+    if server.name in facts.rented:
+        yield from _rented(facts, server)
+        return
     carried = sum(pool.arrival_rate_rpm for pool in pools)
     most = sum(pool.max_arrival_rate_rpm for pool in pools)
     item = facts.listed.get(server.name)
@@ -101,8 +105,31 @@ def _loads(facts: Facts, server: Server) -> Iterator[str]:
             )
 
 
+def _rented(facts: Facts, server: Server) -> Iterator[str]:
+    """A server that rents has load, no pools, and a service that meets its targets."""
+    item, external, load = facts.rented[server.name], server.external, facts.load_rpm[server.name]
+    if external is None or not load:
+        yield f"rents, but has no {'load' if external else 'external service'}"
+        return
+    if facts.pools_of(server.name) or server.name in facts.listed:
+        yield "rents, but has pools or is listed as unserved"
+    missed = missed_target(server, facts.system.targets.get((server.service_class, server.model)))
+    if missed:
+        yield f"external: {missed}"
+    for word, true, said in (
+        ("cost", facts.rent_of(server.name), item.cost_cents_per_h),
+        ("arrivalRate", load, item.arrival_rate_rpm),
+        ("itlAverage", external.itl_ms, item.itl_ms),
+        ("ttftAverage", external.ttft_ms, item.ttft_ms),
+    ):
+        if not close(true, said):
+            yield f"{word} of the external service is {precise(true)}, the plan says {precise(said)}"
+
+
 def _listing(facts: Facts, server: Server) -> Iterator[str]:
     """A server is unserved if it has too few replicas, or pools too small for its load."""
+    if server.name in facts.rented:
+        return
     load, pools, least = facts.load_rpm[server.name], facts.pools_of(server.name), server.min_num_replicas
     most = sum(pool.max_arrival_rate_rpm for pool in pools)
     replicas = sum(pool.num_replicas for pool in pools)

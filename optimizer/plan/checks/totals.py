@@ -7,6 +7,7 @@ from optimizer.candidates.arrays import current_cost_cents_per_h
 from optimizer.limits.cards import CARDS
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, Placed, close
 from optimizer.plan.document import Change
+from optimizer.plan.tiers import tier_uses
 from optimizer.quantities import be, counted, precise
 
 
@@ -22,10 +23,28 @@ def _costs(facts: Facts) -> Iterator[str]:
             yield f"{name}: cost on {pool.accelerator} is {precise(cost)}, the plan says {precise(said)}"
     if facts.plan.currency != facts.system.currency:
         yield f"costs are in {facts.system.currency}, the plan says {facts.plan.currency}"
-    total = math.fsum(facts.cost_cents_per_h.values())
+    yield from _tiers(facts)
+    total = math.fsum([*facts.cost_cents_per_h.values(), *facts.cost_beside.values()])
     if not close(total, facts.plan.total_cost_cents_per_h):
         stated = precise(facts.plan.total_cost_cents_per_h)
         yield f"the allocations cost {precise(total)}, the plan says {stated}"
+
+
+def _tiers(facts: Facts) -> Iterator[str]:
+    """Every accelerator with tiers is listed, with what is used of it and what that costs."""
+    true, said = tier_uses(facts.system, facts.plan.allocations), facts.plan.tiers
+    if [use.accelerator for use in true] != [use.accelerator for use in said]:
+        yield f"tiers: are of {[x.accelerator for x in true]}, the plan says {[x.accelerator for x in said]}"
+        return
+    for use, claim in zip(true, said, strict=True):
+        for word, value, stated in (
+            ("used", use.used, claim.used),
+            ("cost", use.cost_cents_per_h, claim.cost_cents_per_h),
+            ("difference", use.difference_cents_per_h, claim.difference_cents_per_h),
+        ):
+            if not close(value, stated):
+                text = f"{precise(value)}, the plan says {precise(stated)}"
+                yield f"tiers: {word} of {use.accelerator} is {text}"
 
 
 def _units(facts: Facts) -> Iterator[str]:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 import numpy as np
 
 from optimizer.candidates import Candidates, Rejection, find_candidates
+from optimizer.candidates.power import power_of_rows
 from optimizer.plan.checks.facts import Facts
 from optimizer.plan.document import Unserved
 from optimizer.plan.reasons import (
@@ -72,9 +73,13 @@ def _reason(facts: Facts, candidates: Candidates, s: int, item: Unserved) -> tup
     if mine and not facts.is_limited:
         return STOPPED_UNLIMITED
     if mine:
+        power_w = power_of_rows(candidates, table) if facts.needs_power else np.zeros(len(table))
         accelerators = candidates.arrays.accelerator_names
         options = [
-            _needs(facts, name, accelerators[table.accelerator[c]], int(table.num_replicas[c])) for c in mine
+            _needs(
+                facts, name, accelerators[table.accelerator[c]], int(table.num_replicas[c]), float(power_w[c])
+            )
+            for c in mine
         ]
         # Only a plan around running replicas can leave out a server because of what runs.
         excluded = item.reason == "blocked" and any(kept.server == name for kept in facts.plan.kept)
@@ -84,9 +89,9 @@ def _reason(facts: Facts, candidates: Candidates, s: int, item: Unserved) -> tup
     return _nearest(rejected) if rejected else NO_ACCELERATOR
 
 
-def _needs(facts: Facts, server: str, accelerator: str, replicas: int) -> list[Need]:
+def _needs(facts: Facts, server: str, accelerator: str, replicas: int, power_w: float) -> list[Need]:
     """Return what replicas need of what is limited, in the order of the limits."""
-    here, needs = [facts.placed_as(server, accelerator, replicas)], []
+    here, needs = [facts.placed_as(server, accelerator, replicas, power_w)], []
     for limit, amounts in facts.amounts.items():
         needed, used, kept = limit.used(here), facts.used[limit], facts.kept_use[limit]
         for item, amount in amounts.items():

@@ -4,12 +4,14 @@ Takes a `Problem`, gives `PatternCandidates`. Equation numbers refer to ``docs/m
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.solvers.formulation import COVER_TOLERANCE, fitting_candidates, mixed_columns
 from optimizer.solvers.problem import Problem
+from optimizer.solvers.tiers import Tiers
 
 ROUNDING = 1e-12
 """Part of a replica that is rounding."""
@@ -17,7 +19,7 @@ LOAD = 1 - COVER_TOLERANCE
 """Share of a server's load that its replicas have to carry."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PatternCandidates:
     """Candidates of which patterns take replicas; shapes (n,) unless said otherwise."""
 
@@ -27,7 +29,7 @@ class PatternCandidates:
     divisible: BoolArray
     """Whether any number of replicas can be taken; else all that the candidate was sized with, or none."""
     share: FloatArray
-    """Share of its server's load that one replica carries, at most 1; 1 if there is no load."""
+    """Share of its server's load that one replica carries, at most all with headroom; 1 without load."""
     row_used: IntArray
     """Rows that a replica uses, shape (n, J)."""
     use: FloatArray
@@ -44,6 +46,33 @@ class PatternCandidates:
     """What one of each row stands for, shape (K,)."""
     whole: BoolArray
     """Whether amount and use are whole, shape (K,)."""
+    tiers: Tiers
+    """Prices that depend on how many accelerators are used; rows are those of the limits of the problem."""
+    off_preferred: FloatArray
+    """What a replica carries off what its server prefers [requests/min]."""
+
+    @cached_property
+    def first_sizes(self) -> FloatArray:
+        """What there is, and of a row of tiers the size of its first step; shape (K,)."""
+        amount, place = self.amount.copy(), self.place_of(self.tiers.row)
+        amount[place[place >= 0]] = self.tiers.size[self.tiers.first][place >= 0]
+        return amount
+
+    def place_of(self, row: IntArray) -> IntArray:
+        """Return the place of rows of the problem's limits among the rows here, -1 for those not here."""
+        place = np.searchsorted(self.limits, row)
+        here = np.append(self.limits, -1)[place] == row
+        return np.where(here, place, -1)
+
+    @cached_property
+    def step_use(self) -> FloatArray:
+        """What one accelerator of each later step adds to each row, shape (J, K)."""
+        use = np.zeros((len(self.tiers.later), len(self.amount)))
+        for row, coefficient in self.tiers.step_entries():
+            place = self.place_of(row)
+            every = np.flatnonzero(place >= 0)
+            use[every, place[every]] += coefficient[every]
+        return use
 
     def most_replicas(self) -> FloatArray:
         """Return how many replicas of each candidate the limits allow by themselves, shape (n,)."""
@@ -63,7 +92,7 @@ def candidates_of(problem: Problem) -> PatternCandidates:
     table = problem.table
     if problem.options.heterogeneous:
         row, _, each = mixed_columns(problem)
-        divisible = table.meets_targets_below_max_rate[row]
+        divisible = problem.divisible[row]
     else:
         row = fitting_candidates(problem)
         each, divisible = table.num_replicas[row], np.zeros(len(row), np.bool_)
@@ -74,18 +103,22 @@ def candidates_of(problem: Problem) -> PatternCandidates:
     limits, divisor, amount = mine.scaled(each)
     used = mine.use > 0
     row_used = np.where(used, np.searchsorted(limits, mine.row), 0)
-    use = np.divide(mine.use, divisor[row_used], out=np.zeros(used.shape), where=used)
+    if not len(limits):  # what candidates use is of no other's concern
+        used, row_used = used[:, :0], row_used[:, :0]
+    use = np.divide(mine.use[:, : used.shape[1]], divisor[row_used], out=np.zeros(used.shape), where=used)
     return PatternCandidates(
         row=row,
         server=server,
         divisible=divisible,
-        share=np.minimum(share, 1.0),
+        share=np.minimum(share, 1 + problem.reserve.headroom_share[server]),
         row_used=row_used,
         use=use,
-        cost=problem.replica_value[row],
+        cost=problem.replica_value[row] - problem.discount[row],
         here=problem.on_current[row],
         amount=amount,
         limits=limits,
         divisor=divisor,
         whole=mine.whole[limits],
+        tiers=problem.tiers,
+        off_preferred=problem.off_preferred_rpm[row],
     )

@@ -11,6 +11,8 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray, pairs_of_equal
 from optimizer.solvers.branch_and_price.candidates import LOAD, PatternCandidates
 from optimizer.solvers.dominance import nondominated
 from optimizer.solvers.formulation import keepable
+from optimizer.solvers.goals import Goal
+from optimizer.solvers.levels import RESERVE_TOLERANCE
 from optimizer.solvers.objectives import LevelObjective
 from optimizer.solvers.problem import Problem
 
@@ -35,11 +37,15 @@ class PatternColumns:
     use: FloatArray
     """Use by row of the limits, in multiples of its divisor; shape (P, K)."""
     value: FloatArray
-    """What the server then adds to the value [cents/h], shape (P,) (eq. 31-33)."""
+    """What the server then adds to the value [cents/h], in the first price steps; shape (P,) (eq. 31-33)."""
     changed: FloatArray
     """One where that is not what the server has now, shape (P,)."""
     served: BoolArray
     """Whether the column is a pattern, shape (P,)."""
+    unreserved: BoolArray
+    """Whether it serves its server without the reserve that this is to have, shape (P,)."""
+    off_preferred: FloatArray
+    """Load off preferred accelerators [requests/min], shape (P,)."""
 
     def __len__(self) -> int:
         """Return the number of columns P."""
@@ -68,7 +74,18 @@ class PatternColumns:
         """Return what each column adds to an objective, shape (P,)."""
         unserved = np.where(self.served, 0.0, objective.on_unserved[self.server])
         weights: FloatArray = unserved + objective.on_value * self.value + objective.on_changes * self.changed
-        return weights
+        return weights if objective.goal is None else weights + self.of_goal(objective.goal)
+
+    def of_goal(self, goal: Goal) -> FloatArray:
+        """Return what each column has of a goal, shape (P,)."""
+        unreserved = np.where(self.unreserved, goal.on_unreserved[self.server], 0.0)
+        reached: FloatArray = unreserved + goal.on_off_preferred * self.off_preferred
+        return reached
+
+    def keys(self, *, reserve: bool = True, preference: bool = True) -> list[FloatArray]:
+        """Return what of goals makes a column worse, each of shape (P, 1)."""
+        found = [self.unreserved.astype(np.float64)] * reserve + [self.off_preferred] * preference
+        return [key[:, None] for key in found if key.any()]
 
     def replicas(self, chosen: IntArray, candidates: PatternCandidates, rows: int) -> IntArray:
         """Return the replicas of each row of the candidate table if some columns are taken."""
@@ -104,8 +121,18 @@ def patterns(
     same = used & candidates.here[at] & (count == problem.current_replicas[server][:, None])
     kept = np.asarray(same.any(axis=1) & (used.sum(axis=1) == 1), np.bool_)
     value = problem.transition_value(server, pools.sum(axis=1), elsewhere, stays, kept)
-    served = np.ones(len(candidate), np.bool_)
-    columns = PatternColumns(server, candidate, count, use, value, (~kept).astype(np.float64), served)
+    value = value - (replicas * problem.discount[candidates.row[at]]).sum(axis=1)
+    columns = PatternColumns(
+        server=server,
+        candidate=candidate,
+        count=count,
+        use=use,
+        value=value,
+        changed=(~kept).astype(np.float64),
+        served=np.ones(len(candidate), np.bool_),
+        unreserved=_without_reserve(problem, candidates, server, at, replicas),
+        off_preferred=(replicas * candidates.off_preferred[at]).sum(axis=1),
+    )
     there = np.asarray((use <= candidates.amount).all(axis=1), np.bool_)
     return columns if there.all() else columns.take(there)
 
@@ -121,20 +148,48 @@ def nothing(problem: Problem, candidates: PatternCandidates, servers: IntArray) 
         value=problem.none_value[servers],
         changed=problem.none_changed[servers].astype(np.float64),
         served=np.zeros(len(servers), np.bool_),
+        unreserved=np.zeros(len(servers), np.bool_),
+        off_preferred=np.zeros(len(servers)),
     )
+
+
+def _without_reserve(
+    problem: Problem, candidates: PatternCandidates, server: IntArray, at: IntArray, replicas: IntArray
+) -> BoolArray:
+    """Return which patterns lack the reserve of their server, shape (P,), as `levels.without_reserve` does.
+
+    Args:
+        problem: what to choose from.
+        candidates: what patterns are made of.
+        server: server of each pattern, shape (P,).
+        at: candidates of each pattern, whichever in unused places; shape (P, W).
+        replicas: replicas of each of them, 0 in unused places; shape (P, W).
+    """
+    row, table = candidates.row[at], problem.table
+    divisible = problem.divisible[row]
+    carried = np.where(divisible, replicas * table.max_rate_rps[row], 0.0).sum(axis=1)
+    has = carried >= problem.grown_load_rps[server] * (1 - RESERVE_TOLERANCE)
+    has |= ((replicas > 0) & ~divisible & table.reserved[row]).any(axis=1)
+    return problem.reserve.wanted[server] & ~has
 
 
 def first_columns(problem: Problem, candidates: PatternCandidates) -> PatternColumns:
     """Return the patterns of one and two candidates, and what runs now, for every server."""
-    found = _of_one(problem, candidates)
+    headroom = problem.reserve.headroom_share
+    shares = [np.ones(len(headroom)), *([1 + headroom] if headroom.any() else [])]
+    found = _of_one(problem, candidates, shares[0])
     if problem.options.heterogeneous:
-        found = found.joined(_of_two(problem, candidates)).joined(_as_it_runs(problem, candidates))
+        for share in shares[1:]:
+            found = found.joined(_of_one(problem, candidates, share))
+        for share in shares:
+            found = found.joined(_of_two(problem, candidates, share))
+        found = found.joined(_as_it_runs(problem, candidates))
     if not len(problem.limits):
         return found
     # Compared are patterns that use the same rows: a column that stays without need costs time alone.
     same = same_entries(found.use > 0)
     group = found.server * (int(same.max(initial=0)) + 1) + same
-    keys = np.column_stack([found.use, found.value, found.changed])
+    keys = np.column_stack([found.use, found.value, found.changed, *found.keys()])
     return found.take(nondominated(group, keys))
 
 
@@ -153,9 +208,10 @@ def needed(missing: FloatArray, share: FloatArray, least: FloatArray) -> FloatAr
     return np.maximum(np.ceil(np.maximum(missing, 0) / share - COUNT_ROUNDING), np.maximum(least, 0.0))
 
 
-def _of_one(problem: Problem, candidates: PatternCandidates) -> PatternColumns:
+def _of_one(problem: Problem, candidates: PatternCandidates, carried: FloatArray) -> PatternColumns:
+    """Return the patterns of one candidate that carry a share of their server's load, shape (S,)."""
     least = problem.min_replicas[candidates.server].astype(np.float64)
-    load = np.where(problem.load_rps[candidates.server] > 0, LOAD, 0.0)
+    load = np.where(problem.load_rps[candidates.server] > 0, LOAD * carried[candidates.server], 0.0)
     count = np.maximum(needed(load, candidates.share, least), 1.0)
     count = np.where(candidates.divisible, count, problem.table.num_replicas[candidates.row])
     allowed = count <= problem.max_replicas[candidates.server]
@@ -170,11 +226,11 @@ def _as_it_runs(problem: Problem, candidates: PatternCandidates) -> PatternColum
     return patterns(problem, candidates, candidate[:, None], count[:, None])
 
 
-def _of_two(problem: Problem, candidates: PatternCandidates) -> PatternColumns:
-    """Return the patterns of replicas of two candidates, of which none can be left out."""
+def _of_two(problem: Problem, candidates: PatternCandidates, carried: FloatArray) -> PatternColumns:
+    """Return the patterns of two candidates that carry a share of the load, of which none can be left out."""
     first, second = _pairs(candidates)
     server = candidates.server[first]
-    load = np.where(problem.load_rps[server] > 0, LOAD, 0.0)
+    load = np.where(problem.load_rps[server] > 0, LOAD * carried[server], 0.0)
     least, most = problem.min_replicas[server].astype(np.float64), problem.max_replicas[server]
     # The candidate that needs fewer replicas takes each number of them that does not suffice alone.
     alone = [needed(load, candidates.share[candidate], least) for candidate in (first, second)]

@@ -19,6 +19,7 @@ from optimizer.solvers.objectives import (
     LevelConstraint,
     LevelObjective,
     changes_objective,
+    goal_objectives,
     service_objectives,
     value_objective,
 )
@@ -82,8 +83,15 @@ class DualLevel:
 class DualBounds:
     """The levels of a solution, each with what dual values prove of it."""
 
-    def __init__(self, problem: Problem, left_out: BoolArray, value: float) -> None:
-        self.problem, self.left_out, self.value = problem, left_out, value
+    def __init__(self, problem: Problem, left_out: BoolArray, reached: Mapping[str, float]) -> None:
+        """Take a solution.
+
+        Args:
+            problem: what was chosen from.
+            left_out: servers that it does not serve, shape (S,).
+            reached: its value and what it has of each goal, by the name of the level.
+        """
+        self.problem, self.left_out, self.reached = problem, left_out, reached
         self.pool = ColumnPool.of(problem)
         self.outside = ~np.isin(np.arange(len(problem.priority)), self.pool.candidates.server)
 
@@ -98,14 +106,16 @@ class DualBounds:
                 held = (*held, LevelConstraint(objective, reached))
             elif objective.service is not None:
                 settled = settled | (objective.service.weight > 0)
-        value, changes = value_objective(self.problem), changes_objective(self.problem)
-        yield self._level(value, held, settled)
-        most = self.value - value.constant(self.problem, self.outside) + value_slack(self.value)
-        yield self._level(changes, (*held, LevelConstraint(value, most)), settled)
+        for objective in [*goal_objectives(self.problem), value_objective(self.problem)]:
+            yield self._level(objective, held, settled)
+            value = self.reached[objective.name]
+            most = value - objective.constant(self.problem, self.outside) + value_slack(value)
+            held = (*held, LevelConstraint(objective, most))
+        yield self._level(changes_objective(self.problem), held, settled)
 
     def bound(self, level: DualLevel, multipliers: DualMultipliers) -> float:
         """Return the bound of a level that multipliers prove."""
-        duals = np.maximum(level.duals(multipliers), 0.0)
+        duals = level.master.capped(np.maximum(level.duals(multipliers), 0.0))
         least = least_of_servers(level.master, self.pool, duals)
         return level.reported(lagrangian_bound(level.master, duals, least[level.master.servers]))
 

@@ -14,6 +14,7 @@ from optimizer.solvers.branch_and_price.pool import ColumnPool, priced, reduced_
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.highs import MasterLp
 from optimizer.solvers.model import Outcome
+from optimizer.solvers.tiers import ENDLESS
 
 EACH_ROUND = 3
 """Columns that a server gets at most in one round."""
@@ -95,7 +96,12 @@ class RestrictedMaster:
         self.largest, self.penalty = max(largest, 1.0), 0
         every = np.arange(count)
         self.lp.add(np.full(count, ARTIFICIAL_COSTS[0] * self.largest), every, every, np.ones(count))
+        start_of, row, value = master.step_entries()
+        self.steps = len(master.step_weights)
+        self.lp.add(master.step_weights, start_of[:-1], row, value)
         self.columns = np.zeros(0, np.int64)
+        if self.steps:
+            self._bound_steps()
         self._add(np.flatnonzero(np.isin(self.rows, start) & self.allowed))
 
     def solve(
@@ -119,7 +125,7 @@ class RestrictedMaster:
             if result.outcome is not Outcome.optimal or result.row_price is None or result.x is None:
                 break
             count = len(self.servers)
-            duals = np.maximum(-result.row_price[count:], 0.0)
+            duals = self.master.capped(np.maximum(-result.row_price[count:], 0.0))
             of_server = np.full(len(self.pool.problem.priority), -np.inf)
             of_server[self.servers] = result.row_price[:count]
             reduced = priced(self.weight, self.shared, duals)
@@ -159,8 +165,13 @@ class RestrictedMaster:
             return
         self.master = master
         self.allowed = master.allowed(self.pool.columns.take(self.rows)) & ~self.pool.excluded[self.rows]
-        everyone = np.ones(len(self.servers), np.bool_)
-        self.lp.allow(np.concatenate([everyone, self.allowed[self.columns]]))
+        self._bound_steps()
+
+    def _bound_steps(self) -> None:
+        """Allow the columns that the node allows, and price steps up to their sizes."""
+        endless, sizes = np.full(len(self.servers), np.inf), self.master.step_sizes
+        upper = np.where(self.allowed[self.columns], np.inf, 0.0)
+        self.lp.allow(np.concatenate([endless, np.where(sizes >= ENDLESS, np.inf, sizes), upper]))
 
     def _new_rows(self) -> IntArray:
         """Return the columns that the pool has grown by since it was last looked at."""
@@ -204,8 +215,9 @@ class RestrictedMaster:
         self, duals: FloatArray, bound: float, x: FloatArray, value: float, *, finished: bool
     ) -> MasterSolution:
         count = len(self.servers)
-        taken = np.flatnonzero(x[count:] > ROUNDING)
         feasible = bool(x[:count].max(initial=0.0) <= ROUNDING)
+        count += self.steps
+        taken = np.flatnonzero(x[count:] > ROUNDING)
         used = self.rows[self.columns[taken]]
         return MasterSolution(duals, bound, used, x[count:][taken], finished, feasible, value)
 

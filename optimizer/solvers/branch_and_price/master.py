@@ -5,6 +5,7 @@ Takes `PatternColumns`, gives coefficients of columns and models over some of th
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from optimizer.solvers.branch_and_price.candidates import PatternCandidates
 from optimizer.solvers.branch_and_price.columns import PatternColumns
 from optimizer.solvers.model import MilpModel
 from optimizer.solvers.objectives import LevelConstraint, LevelObjective
+from optimizer.solvers.tiers import ENDLESS
 
 ROUNDING = 1e-9
 """Part of a unit that is rounding."""
@@ -41,7 +43,7 @@ class ChvatalGomoryCut:
         return float(rounded_down(rounded_down(amount)[list(self.rows)].sum() / self.divisor))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MasterProblem:
     """One level to be minimised over columns, or a node of it."""
 
@@ -84,7 +86,63 @@ class MasterProblem:
     def limits(self) -> FloatArray:
         """Right-hand sides of the rows that servers share: units, then held levels, then cuts."""
         held, amount = [each.most for each in self.held], self.candidates.amount
-        return np.concatenate([amount, held, [cut.most(amount) for cut in self.cuts]])
+        first = self.candidates.first_sizes
+        return np.concatenate([first, held, [cut.most(amount) for cut in self.cuts]])
+
+    @property
+    def step_weights(self) -> FloatArray:
+        """What one accelerator of each later price step adds to the objective, shape (J,)."""
+        return self.objective.on_value * self.candidates.tiers.more
+
+    @cached_property
+    def step_shared(self) -> FloatArray:
+        """Coefficients of later price steps in every shared row, shape (J, rows)."""
+        more = self.candidates.tiers.more
+        held = [(each.objective.on_value * more)[:, None] for each in self.held]
+        return np.hstack([self.candidates.step_use, *held, np.zeros((len(more), len(self.cuts)))])
+
+    @property
+    def step_sizes(self) -> FloatArray:
+        """How many accelerators each later price step has, shape (J,)."""
+        tiers = self.candidates.tiers
+        return tiers.size[tiers.later]
+
+    def step_entries(self) -> tuple[IntArray, IntArray, FloatArray]:
+        """Return later price steps as columns of the matrix: where each starts, its rows and its values."""
+        shared = self.step_shared
+        step, row = np.nonzero(shared)
+        start = np.concatenate([[0], np.cumsum(np.bincount(step, minlength=len(shared)))])
+        return start, len(self.servers) + row, shared[step, row]
+
+    def step_amounts(self, columns: PatternColumns) -> FloatArray:
+        """Return how much of each later price step some columns take together, shape (J,)."""
+        tiers, candidates = self.candidates.tiers, self.candidates
+        used = np.zeros(int(max(tiers.row, default=-1)) + 1)
+        place = candidates.place_of(tiers.row)
+        used[tiers.row] = np.where(place >= 0, np.append(columns.use.sum(axis=0), 0.0)[place], 0.0)
+        return tiers.steps(used)[tiers.later]
+
+    def capped(self, duals: FloatArray) -> FloatArray:
+        """Return dual values at which no step without an end has a negative reduced cost.
+
+        Any that are not below zero prove a bound; beyond what the last step costs, they would prove nothing.
+        """
+        if not len(self.candidates.tiers.row):
+            return duals
+        capped = duals.copy()
+        place = self.candidates.place_of(self.candidates.tiers.row)
+        rows = np.append(place, 0)[self.candidates.tiers.of[self.candidates.tiers.later]]
+        others = duals.copy()
+        others[place[place >= 0]] = 0.0
+        most = self.step_weights + self.step_shared @ others
+        for step in np.flatnonzero((self.step_sizes >= ENDLESS) & (rows >= 0)).tolist():
+            capped[rows[step]] = min(capped[rows[step]], float(most[step]))
+        return capped
+
+    def step_bound(self, duals: FloatArray) -> FloatArray:
+        """Return what each later price step has at least of the Lagrangian bound, shape (J,) (eq. 145)."""
+        reduced = self.step_weights + self.step_shared @ duals
+        return np.minimum(reduced, 0.0) * np.where(self.step_sizes >= ENDLESS, 0.0, self.step_sizes)
 
     def shared(self, columns: PatternColumns) -> FloatArray:
         """Return the coefficients of columns in every shared row, shape (P, rows)."""
@@ -104,16 +162,22 @@ class MasterProblem:
         return start, rows[used], entries[used]
 
     def model(self, columns: PatternColumns) -> MilpModel:
-        """Return the choice of one column for every active server, of those given, as a model (eq. 90)."""
+        """Return the choice of one column for every active server, of those given, as a model (eq. 90).
+
+        After the columns come the later price steps.
+        """
         start, row, value = self.entries(columns)
-        column = np.repeat(np.arange(len(columns)), np.diff(start))
+        more, step_row, step_value = self.step_entries()
+        start = np.concatenate([start, start[-1] + more[1:]])
+        row, value = np.concatenate([row, step_row]), np.concatenate([value, step_value])
+        column = np.repeat(np.arange(len(start) - 1), np.diff(start))
         order = np.argsort(row, kind="stable")
         servers, limits = len(self.servers), self.limits
         count = np.bincount(row, minlength=servers + len(limits))
         return MilpModel(
-            lower=np.zeros(len(columns)),
-            upper=np.ones(len(columns)),
-            integer=np.ones(len(columns), np.bool_),
+            lower=np.zeros(len(start) - 1),
+            upper=np.concatenate([np.ones(len(columns)), self.step_sizes]),
+            integer=np.arange(len(start) - 1) < len(columns),
             row_start=np.concatenate([[0], np.cumsum(count)]),
             row_index=column[order],
             row_value=value[order],

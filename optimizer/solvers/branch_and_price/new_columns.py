@@ -78,4 +78,4 @@ def _is_new(search: LevelSearch, related: RelatedSolution, columns: PatternColum
     problem, carried = search.solver.problem, related.carried_before(search.solver.problem)
     used, row = columns.candidate >= 0, search.pool.candidates.row[np.maximum(columns.candidate, 0)]
     before = (columns.count * np.where(used, carried[row], 0.0)).sum(axis=1)
-    return np.asarray(columns.served & (before < problem.load_rps[columns.server]), np.bool_)
+    return np.asarray(columns.served & (before < problem.grown_load_rps[columns.server]), np.bool_)

@@ -21,6 +21,7 @@ from optimizer.solvers.branch_and_price.pricing import (
     subproblems_of,
 )
 from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.goals import Goal
 from optimizer.solvers.problem import Problem
 
 MARGIN = 1e-12
@@ -165,11 +166,14 @@ class ColumnPool:
             most: the largest number of columns that is of use.
         """
         limit = np.where(master.active & ~master.forced_unserved, limit, -np.inf)
-        value, changes = _duals_of_sums(master, duals)
+        value, changes, goals = _duals_of_sums(master, duals)
         candidates, subproblems = self.candidates, self.subproblems
         prices = np.append(duals[: len(candidates.amount)], 0.0)  # without any row, of nothing
         weight = value * candidates.cost + (prices[candidates.row_used] * candidates.use).sum(axis=1)
         own = value * subproblems.value + changes
+        for goal, dual in goals:
+            own = own + dual * np.where(subproblems.unreserved, goal.on_unreserved[subproblems.server], 0.0)
+            weight = weight + dual * goal.on_off_preferred * candidates.off_preferred
         limits = limit[subproblems.server] - own
         found = enumerate_patterns(candidates, subproblems, weight, limits, most, self.due)
         floor = np.full(len(self.problem.priority), np.inf)
@@ -181,12 +185,13 @@ class ColumnPool:
         return PricingResult(columns, floor)
 
 
-def _duals_of_sums(master: MasterProblem, duals: FloatArray) -> tuple[float, float]:
-    """Return what a cent of value and a change cost at dual values: in the objective and the held levels."""
+def _duals_of_sums(master: MasterProblem, duals: FloatArray) -> tuple[float, float, list[tuple[Goal, float]]]:
+    """Return what a cent of value, a change and each goal cost: in the objective and the held levels."""
     held = zip(master.held, duals[len(master.candidates.amount) :].tolist(), strict=False)
     terms = [(master.objective, 1.0), *((each.objective, dual) for each, dual in held)]
     value = sum(objective.on_value * dual for objective, dual in terms)
-    return value, sum(objective.on_changes * dual for objective, dual in terms)
+    goals = [(objective.goal, dual) for objective, dual in terms if objective.goal is not None]
+    return value, sum(objective.on_changes * dual for objective, dual in terms), goals
 
 
 def reduced_costs(master: MasterProblem, columns: PatternColumns, duals: FloatArray) -> FloatArray:

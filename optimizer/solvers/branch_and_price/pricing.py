@@ -6,7 +6,7 @@ arrays; one step decides how many replicas all of them take of their next candid
 ``docs/math.md``.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -40,10 +40,20 @@ class PricingSubproblems:
     """Replicas at most, shape (Q,)."""
     value: FloatArray
     """What all patterns of the subproblem have of the value beside their candidates' costs, shape (Q,)."""
+    unreserved: BoolArray
+    """Whether they count as without their server's reserve, shape (Q,)."""
 
     def take(self, subproblems: IntArray) -> "PricingSubproblems":
         """Return some of the subproblems."""
         return PricingSubproblems(*(getattr(self, field.name)[subproblems] for field in fields(self)))
+
+    def with_headroom(self, share: FloatArray) -> "PricingSubproblems":
+        """Return the subproblems, and again those of servers with headroom, shape (S,), with it."""
+        growing = np.flatnonzero(share[self.server] > 0)
+        rows = np.concatenate([np.arange(len(self.server)), growing])
+        found, first = self.take(rows), np.arange(len(rows)) < len(self.server)
+        load = np.where(first, found.load, found.load * (1 + share[found.server]))
+        return replace(found, load=load, unreserved=found.unreserved & first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +93,17 @@ def subproblems_of(problem: Problem, candidates: PatternCandidates) -> PricingSu
     first = np.concatenate([np.full(len(servers), -1), here[servers[keeps]]])
     server = np.concatenate([servers, servers[keeps]])
     load = np.where(problem.load_rps[server] > 0, LOAD, 0.0)
-    return PricingSubproblems(
+    found = PricingSubproblems(
         server=server,
         first=first,
         candidates=np.concatenate([without, table[keeps]]),
         load=load,
+        unreserved=problem.reserve.wanted[server],
         least=problem.min_replicas[server].astype(np.float64),
         most=problem.max_replicas[server].astype(np.float64),
         value=np.concatenate([move, np.zeros(int(keeps.sum()))]) - problem.current_cost[server],
     )
+    return found.with_headroom(problem.reserve.headroom_share)
 
 
 def enumerate_patterns(

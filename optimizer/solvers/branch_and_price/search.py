@@ -256,6 +256,7 @@ class LevelSearch:
         keys = [mine.use, ~mine.served[:, None]]
         keys += [mine.value[:, None]] if any(each.on_value for each in objectives) else []
         keys += [mine.changed[:, None]] if any(each.on_changes for each in objectives) else []
+        keys += mine.keys() if any(each.goal for each in objectives) else []
         return columns[nondominated(mine.server, np.hstack(keys))]
 
     def _solve(self, columns: IntArray, time_s: float) -> RunResult:
@@ -264,12 +265,13 @@ class LevelSearch:
         if self.feasible:
             own = self.own[self.master.active[self.pool.columns.server[self.own]]]
             columns = np.union1d(columns, own)
-            start = np.isin(columns, own).astype(np.float64)
+            steps = self.master.step_amounts(self.pool.columns.take(own))
+            start = np.concatenate([np.isin(columns, own).astype(np.float64), steps])
         mine = self.pool.columns.take(columns)
         model = replace(self.master, cuts=self.nodes[0].master.cuts).model(mine)
         tolerance = self.tolerance / abs(self.value) if self.feasible and self.value else self.solver.gap
         result = HighsSession(model, lean=self.small).solve(
-            mine.weights(self.master.objective),
+            np.concatenate([mine.weights(self.master.objective), self.master.step_weights]),
             start,
             tolerance / 2,
             time_s,
@@ -278,7 +280,7 @@ class LevelSearch:
         self.solved = columns
         self.solved_bound = np.inf if result.outcome is Outcome.infeasible else result.bound
         if result.x is not None:
-            self._offer(columns[result.x > 0.5])
+            self._offer(columns[result.x[: len(columns)] > 0.5])
         return result
 
     def _offer(self, chosen: IntArray) -> None:

@@ -9,6 +9,7 @@ from optimizer.spec.schema.accelerators import Accelerator, Capacity, Power
 from optimizer.spec.schema.classes import ModelTarget, ServiceClass
 from optimizer.spec.schema.options import AnyCasePolicy, OptimizerOptions, SaturationPolicy
 from optimizer.spec.schema.profiles import EstimateEnd, EstimateSettings, ModelProfile
+from optimizer.spec.schema.robustness import External, PriceTier
 from optimizer.spec.schema.servers import AllocationData, Server
 from optimizer.spec.schema.system import SystemSpec
 
@@ -20,12 +21,14 @@ __all__ = [
     "Capacity",
     "EstimateEnd",
     "EstimateSettings",
+    "External",
     "LatencyTarget",
     "Load",
     "ModelProfile",
     "ModelTarget",
     "OptimizerOptions",
     "Power",
+    "PriceTier",
     "SaturationPolicy",
     "Server",
     "ServiceClass",

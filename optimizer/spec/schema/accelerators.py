@@ -1,7 +1,9 @@
 """Documents of accelerators: what can be bought, and how many units exist."""
 
+import numpy as np
 from pydantic import Field
 
+from optimizer.arrays import FloatArray
 from optimizer.documents import (
     Cost,
     Count,
@@ -13,6 +15,7 @@ from optimizer.documents import (
     SliceCount,
     Watts,
 )
+from optimizer.spec.schema.robustness import PriceFields
 
 
 class Power(Document):
@@ -27,9 +30,17 @@ class Power(Document):
     mid_utilization: Share = Field(0.0, alias="midUtil")
     """Utilisation at the inflection point, 0 … 1."""
 
+    def at(self, utilization: FloatArray) -> FloatArray:
+        """Return the power at some utilisations [W], of their shape."""
+        points, power_w = [0.0, 1.0], [self.idle_w, self.full_w]
+        if 0 < self.mid_utilization < 1:
+            points.insert(1, self.mid_utilization)
+            power_w.insert(1, self.mid_power_w)
+        return np.interp(utilization, points, power_w)
 
-class Accelerator(Document):
-    """A purchasable slice: one or more cards of one type (``4xA100``)."""
+
+class _Slice(Document):
+    """What an accelerator is."""
 
     name: Name
     """Unique name."""
@@ -45,6 +56,10 @@ class Accelerator(Document):
     """Power curve."""
     cost_cents_per_h: Cost = Field(0.0, alias="cost")
     """Price of the slice [cents/h]."""
+
+
+class Accelerator(PriceFields, _Slice):  # the fields of the last come first
+    """A purchasable slice: one or more cards of one type (``4xA100``)."""
 
 
 class Capacity(Document):

@@ -10,6 +10,7 @@ from optimizer.documents import Document, MaxLoss, Milliseconds, Name, Priority,
 from optimizer.kinds.fields import LatencyTarget
 from optimizer.queueing.measures import LATENCIES, MISSED, LatencyName, TargetMeasure
 from optimizer.queueing.performance import MS_PER_S
+from optimizer.spec.schema.robustness import HeadroomField
 
 
 class ModelTarget(Document):
@@ -85,8 +86,8 @@ class ModelTarget(Document):
         yield from limits.items()
 
 
-class ServiceClass(Document):
-    """A class of service: its priority and its targets by model."""
+class _Targets(Document):
+    """What a class asks for."""
 
     name: Name
     """Unique name."""
@@ -94,3 +95,7 @@ class ServiceClass(Document):
     """1 (highest) … 100 (lowest)."""
     model_targets: tuple[ModelTarget, ...] = Field((), alias="modelTargets", strict=False, fail_fast=True)
     """Targets by model."""
+
+
+class ServiceClass(HeadroomField, _Targets):  # the fields of the last come first
+    """A class of service: its priority and its targets by model."""

@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field
 from optimizer.documents import MaxLoss, Seconds, Share
 from optimizer.limits.table import LimitOptions
 from optimizer.spec.schema.profiles import EstimateEnd
+from optimizer.spec.schema.robustness import ReserveOptions
 
 SaturationPolicy = Literal["None", "PriorityExhaustive", "PriorityRoundRobin", "RoundRobin"]
 
@@ -22,7 +23,7 @@ AnyCasePolicy = Annotated[SaturationPolicy, BeforeValidator(_known_policy)]
 """A policy, in any case."""
 
 
-class OptimizerOptions(LimitOptions):
+class OptimizerOptions(ReserveOptions, LimitOptions):
     """How to choose."""
 
     unlimited: bool = False

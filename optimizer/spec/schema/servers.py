@@ -5,6 +5,7 @@ from pydantic import Field
 from optimizer.documents import Cost, Count, Document, Milliseconds, Name, Quantity
 from optimizer.kinds.fields import Load
 from optimizer.kinds.table import ServerFields
+from optimizer.spec.schema.robustness import ReserveFields
 
 
 class AllocationData(Document):
@@ -33,7 +34,7 @@ class AllocationData(Document):
         return bool(self.accelerator) and self.num_replicas > 0
 
 
-class Server(ServerFields):
+class Server(ReserveFields, ServerFields):
     """One model for one service class, to be placed."""
 
     accelerators: tuple[Name, ...] | None = Field(None, strict=False, fail_fast=True)

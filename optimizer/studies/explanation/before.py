@@ -13,12 +13,13 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates
 from optimizer.plan import Level as PlannedLevel
 from optimizer.plan import Plan, make_plan
+from optimizer.plan.document import EXTERNAL
 from optimizer.plan.proof import provable_levels
 from optimizer.solvers.bounds import trivial_bounds
 from optimizer.solvers.branch_and_price.duals import DualBounds, DualMultipliers
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import CHANGES, VALUE, changes_of, levels_of, served, value_of
-from optimizer.solvers.limit_rows import placed
+from optimizer.solvers.limit_rows import placed, placed_cost
 from optimizer.solvers.problem import Level, Problem, Solution, Status, build_problem
 from optimizer.solvers.related import RelatedSolution, differing, repaired
 from optimizer.solvers.saturation import share_leftover
@@ -50,6 +51,8 @@ class Before:
             for name, pools in self.plan.allocations.items()
             for pool in pools
         ]
+        pools += [placed_cost(item.server, item.cost_cents_per_h) for item in self.plan.rented]
+        pools += [placed_cost(use.accelerator, use.difference_cents_per_h) for use in self.plan.tiers]
         used = [row.limit.used(pools).get(row.item, 0.0) for row in limits.items]
         left: FloatArray = limits.amount - np.array(used)
         return left
@@ -77,9 +80,15 @@ class Before:
             if not left_out
             for pool in self.plan.allocations.get(name, ())
         }
+        rows = np.flatnonzero(problem.table.accelerator == len(accelerators)).tolist()
+        counts = {names[problem.table.server[c]]: int(problem.table.num_replicas[c]) for c in rows}
+        pools |= {(item.server, EXTERNAL): counts.get(item.server, 0) for item in self.plan.rented}
         table = problem.table
         pairs = zip(table.server.tolist(), table.accelerator.tolist(), strict=True)
-        return np.array([pools.get((names[s], accelerators[a]), 0) for s, a in pairs], np.int64)
+        found = np.array([pools.get((names[s], (*accelerators, EXTERNAL)[a]), 0) for s, a in pairs], np.int64)
+        for c in np.flatnonzero(problem.repeats & (found > 0)).tolist():
+            found[c - 1 if found[c] == table.num_replicas[c] else c] = 0
+        return found
 
     def related(self, problem: Problem, *, restricts: bool, carries_more: bool) -> RelatedSolution | None:
         """Return what the plan says of a problem that differs in one thing; none where a policy decides."""
@@ -122,9 +131,8 @@ class Before:
         """
         if self._multipliers or not len(self.problem.limits):
             return
-        value = next(level.value for level in self._levels if level.name == VALUE)
-        provable = DualBounds(self.problem, self._left_out, value)
         reached = {level.name: level.value for level in self._levels}
+        provable = DualBounds(self.problem, self._left_out, reached)
         found = provable.multipliers(reached, deadline)
         self._multipliers = {level.name: item for level, item, _ in found}
 
@@ -163,7 +171,7 @@ class Before:
 
     def _by_price(self, problem: Problem, replicas: IntArray, reached: tuple[Level, ...]) -> dict[str, float]:
         """Return what the plan's multipliers prove of a problem, up to the first level left open."""
-        provable = DualBounds(problem, ~served(problem, replicas), value_of(problem, replicas))
+        provable = DualBounds(problem, ~served(problem, replicas), _reached(problem, replicas))
         floors: dict[str, float] = {}
         if not len(problem.limits) or not len(problem.table):
             return floors
@@ -195,7 +203,7 @@ class Before:
         if not proved or VALUE not in self._multipliers or not len(problem.table):
             return -np.inf
         left = ~served(problem, replicas)
-        provable = DualBounds(problem, left, value_of(problem, replicas))
+        provable = DualBounds(problem, left, _reached(problem, replicas))
         level = next(level for level in provable.levels() if level.name == VALUE)
         bound = provable.bound(level, self._multipliers[VALUE])
         if {level.name for level in service} <= self.ordered:
@@ -217,6 +225,11 @@ class Before:
             with_bound(level, nothing_costs if level.name == VALUE else 0.0) for level in self.plan.levels
         )
         return self.plan.model_copy(update={"levels": levels})
+
+
+def _reached(problem: Problem, replicas: IntArray) -> dict[str, float]:
+    """Return what an answer has of every level, by name."""
+    return {level.name: level.value for level in levels_of(problem, replicas, proved=False)}
 
 
 def with_bound(level: PlannedLevel, bound: float | None) -> PlannedLevel:

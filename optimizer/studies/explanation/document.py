@@ -64,6 +64,10 @@ class Effect(Document):
     service: tuple[ServiceChange, ...] = Field((), strict=False)
     """Servers served to another share than before, or newly in full or no longer, in the order of their
     priority."""
+    without_reserve_change_rpm: float = Field(
+        0.0, alias="withoutReserveChange", exclude_if=lambda change: not change
+    )
+    """By how much more load is served without its reserve [requests/min]; absent if nothing changes."""
     open_cents_per_h: float | None = Field(None, alias="open")
     """How far the change of the value may be from that between two optima [cents/h]; 0: both are proved;
     none: a level of service is not proved."""
@@ -179,6 +183,8 @@ class ServerExplanation(Document):
     none: no load."""
     headroom_share: float | None = Field(None, alias="headroomShare")
     """The same as a share of the load."""
+    headroom_wanted: float = Field(0.0, alias="headroomWanted", exclude_if=lambda share: not share)
+    """Share of the load by which it is to be able to grow; absent if it need not."""
     next_best: Alternative | None = Field(None, alias="runnerUp")
     """The plan without the accelerators chosen for this server; none for a server that has none."""
     options: tuple[Option, ...] = Field(strict=False)
@@ -301,6 +307,15 @@ class Repair(Document):
     """Servers that no number of units serves."""
 
 
+class WishCost(Document):
+    """An option that makes the plan hold tomorrow, and the plan without it."""
+
+    option: str
+    """The option, by its name in documents; all that state it together."""
+    without: Effect
+    """The plan without it, less the plan: a fall in cost is what the option costs."""
+
+
 class Explanation(Document):
     """Why a plan is as it is, and what would change it."""
 
@@ -316,6 +331,8 @@ class Explanation(Document):
     """The accelerator types; empty where one server is explained."""
     limits: tuple[LimitExplanation, ...] = Field((), exclude_if=lambda limits: not limits, strict=False)
     """What is limited beside cards; absent without other limits."""
+    wishes: tuple[WishCost, ...] = Field((), exclude_if=lambda wishes: not wishes, strict=False)
+    """What options cost: reserves, safety, limits, preferences, tiers and renting; absent without any."""
     overload: Overload | None = Field(None, exclude_if=lambda overload: overload is None)
     """Options that serve more, if cards are left while load is not served; absent if there are none."""
     repair: Repair | None = None

@@ -14,6 +14,7 @@ from optimizer.studies.explanation.resolving import Inquiry
 from optimizer.studies.explanation.servers import explain_servers, server_questions, settled
 from optimizer.studies.explanation.targets import price_targets, target_questions
 from optimizer.studies.explanation.units import explain_units, unit_questions
+from optimizer.studies.explanation.wishes import wish_costs
 from optimizer.studies.overload import LIMIT_S, Overload, overload_of
 
 QUESTIONS_SHARE = 0.9
@@ -63,6 +64,7 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     alternatives = settled(before, {key: answers[key] for key in of_servers}, inquiry.part(1 / 3))
     units = {key: answers[key] for key in of_units}
     types, limits = explain_units(before, units, inquiry) if server is None else ((), ())
+    wishes = wish_costs(system, plan, inquiry) if server is None else ()
     repair = find_repair(candidates, plan, inquiry) if needs_repair else None
     return Explanation(
         plan=plan,
@@ -71,6 +73,7 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
         servers=explain_servers(before, servers, alternatives),
         types=types,
         limits=limits,
+        wishes=wishes,
         overload=overload,
         repair=repair,
         targets=price_targets(before, {key: answers[key] for key in of_targets}),

@@ -83,7 +83,7 @@ def _servable(problem: Problem) -> BoolArray:
 
 def _endless(problem: Problem) -> Problem:
     """Return the problem with no limit on what can be added."""
-    return replace(problem, limits=problem.limits.only(~problem.limits.addable))
+    return problem.with_rows(~problem.limits.addable)
 
 
 # --- units -----------------------------------------------------------------------------------------------

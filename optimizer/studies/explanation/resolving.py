@@ -125,7 +125,7 @@ def on_accelerators(candidates: Candidates, server: int, accelerators: Sequence[
     def kept(table: CandidateTable) -> CandidateTable:
         return table.take((table.server != server) | np.isin(table.accelerator, accelerators))
 
-    return replace(candidates, table=kept(candidates.table), over_limit=kept(candidates.over_limit))
+    return candidates.with_tables(kept)
 
 
 def with_more(candidates: Candidates, items: Sequence[LimitItem], added: FloatArray | IntArray) -> Candidates:
@@ -157,11 +157,7 @@ def with_targets_of(candidates: Candidates, system: System, servers: BoolArray) 
         renamed = replace(new, server=frozen(index[new.server]))
         return CandidateTable.joined([old.take(~servers[old.server]), renamed])
 
-    return replace(
-        candidates,
-        table=joined(candidates.table, fresh.table),
-        over_limit=joined(candidates.over_limit, fresh.over_limit),
-    )
+    return candidates.with_tables(joined, fresh)
 
 
 # --- how two plans differ --------------------------------------------------------------------------------
@@ -191,6 +187,7 @@ def effect(before: Plan, after: Plan, system: System) -> Effect:
         value_change_cents_per_h=_rounded(after.objective - before.objective),
         serves=_verdict(before, after, service),
         service=service,
+        without_reserve_change_rpm=_without_reserve(after, system) - _without_reserve(before, system),
         open_cents_per_h=_open(before, after),
     )
 
@@ -234,7 +231,14 @@ def no_worse(before: Plan, after: Plan) -> Plan:
 
 def carried_rpm(plan: Plan, server: str) -> float:
     """Return the load that a plan serves of a server."""
-    return sum(pool.arrival_rate_rpm for pool in plan.allocations.get(server, ()))
+    rented = sum(item.arrival_rate_rpm for item in plan.rented if item.server == server)
+    return sum(pool.arrival_rate_rpm for pool in plan.allocations.get(server, ())) + rented
+
+
+def _without_reserve(plan: Plan, system: System) -> float:
+    """Return the load that a plan serves in full without its reserve [requests/min]."""
+    lacking = [item.server for item in plan.reserves if not item.has_reserve]
+    return float(sum(system.servers[name].current.load.arrival_rate_rpm for name in lacking))
 
 
 def _rounded(difference: float) -> float:

@@ -156,6 +156,7 @@ def _explained(
         ),
         headroom_rpm=headroom,
         headroom_share=None if headroom is None else headroom / load_rpm,
+        headroom_wanted=float(arrays.servers.reserve.headroom_share[s]),
         next_best=alternatives.get((s, None)),
         options=_options(candidates, s, of_accelerator, alternatives),
         rejections=tuple(sorted((_rejected(item) for item in candidates.rejections(s)), key=_miss)),

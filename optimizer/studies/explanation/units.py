@@ -12,6 +12,7 @@ from optimizer.plan import Plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.expansion import unit_prices
 from optimizer.solvers.problem import build_problem
+from optimizer.solvers.tiers import TIERS
 from optimizer.studies.explanation.answering import Answer, Question, effect_of
 from optimizer.studies.explanation.before import Before
 from optimizer.studies.explanation.document import LimitExplanation, TypeExplanation, UnitValues
@@ -27,6 +28,8 @@ def unit_questions(before: Before) -> dict[UnitQuestion, Question]:
     candidates, limits = before.candidates, before.problem.limits
     questions = {}
     for place, row in enumerate(limits.items):
+        if row.limit.name == TIERS:
+            continue
         for sign in (1, -1):
             step = one_of(place, len(limits)) * sign * row.limit.step
             if limits.amount[place] + step[place] >= 0 and not (sign < 0 and _spares_one(before, place)):
@@ -48,7 +51,8 @@ def explain_units(
     """
     plan, items = before.plan, before.problem.limits.items
     same = Answer(plan, interval_of(plan, plan, "worse", before.ordered))
-    spare = {(place, -1): same for place in range(len(items)) if _spares_one(before, place)}
+    limited = [place for place, row in enumerate(items) if row.limit.name != TIERS]
+    spare = {(place, -1): same for place in limited if _spares_one(before, place)}
     effects = {step: effect_of(before, answer) for step, answer in (spare | dict(answers)).items()}
     prices = None
     if items:

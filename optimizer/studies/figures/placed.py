@@ -12,7 +12,7 @@ import numpy as np
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import CandidateTable, find_candidates
 from optimizer.candidates.arrays import SystemArrays, tabulate
-from optimizer.candidates.finder import analyze_pairs, performances
+from optimizer.candidates.measuring import analyze_pairs, performances
 from optimizer.candidates.pairs import (
     Pairs,
     largest_rates,

@@ -11,7 +11,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates
-from optimizer.candidates.finder import COUNT_TOLERANCE, measure_pairs
+from optimizer.candidates.measuring import COUNT_TOLERANCE, measure_pairs
 from optimizer.candidates.table import CandidateTable
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.plan import Plan, Pool

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.candidates.choices import arrays_of
-from optimizer.candidates.finder import performances
+from optimizer.candidates.measuring import performances
 from optimizer.kinds.replicas import Percentiles, percentiles_of
 from optimizer.plan import Pool
 from optimizer.queueing.measures import LATENCIES, LatencyName, TargetMeasure

@@ -1,0 +1,25 @@
+"""Token times that plans are sized with: longer than measured by the error of the measurement."""
+
+from optimizer.kinds.laws import laws_known
+from optimizer.spec.schema import ModelProfile, OptimizerOptions
+
+TIME = "_ms"
+"""End of the names of times; other parameters are shares and numbers of iterations."""
+
+
+def cautious(profile: ModelProfile, options: OptimizerOptions) -> ModelProfile:
+    """Return a profile whose times are longer by the larger of its errors, where that is asked for (eq. 137).
+
+    One without a measurement, such as an estimate, stays as it is.
+    """
+    if options.safety == "none" or profile.provenance is None:
+        return profile
+    errors = profile.provenance.errors
+    factor = 1 + max(errors.ttft, errors.itl)
+    parts = {}
+    for name in dict.fromkeys(name for law in laws_known(profile) for name in law.parts):
+        part = getattr(profile, name)
+        if part is not None:
+            times = [field for field in type(part).model_fields if field.endswith(TIME)]
+            parts[name] = part.model_copy(update={field: factor * getattr(part, field) for field in times})
+    return profile.model_copy(update=parts)

@@ -1,0 +1,76 @@
+"""What replicas do at a rate: the queueing model, asked for rows of servers and accelerators."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.candidates.arrays import SystemArrays
+from optimizer.candidates.pairs import Pairs, chunks, queue_capacity, replicas_of, targets_of
+from optimizer.parallel import in_threads
+from optimizer.queueing.performance import Performance
+
+COUNT_TOLERANCE = 1e-9
+"""Relative excess of load over replicas × rate that does not yet require another replica."""
+CHUNK_STEP_TRIES = 16
+"""Replicas added at most where a step of the prefill chunks makes the first count miss a target."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What one replica of each of R pairs does at a rate."""
+
+    performance: Performance
+    """Long-run means."""
+    targets: FloatArray
+    """What its targets measure, shape (K, R)."""
+    own: Mapping[str, FloatArray]
+    """Figures that only some kinds have, by fields of pools; NaN for others, shapes (R,)."""
+
+
+def analyze_pairs(
+    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
+) -> Performance:
+    """Return the long-run means of one replica per row at a given arrival rate > 0; all shapes (R,)."""
+    return measure_pairs(arrays, server, accelerator, max_batch, rate_rps).performance
+
+
+def measure_pairs(
+    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
+) -> Measured:
+    """Return the long-run means of one replica per row, and what its targets measure."""
+    found = [np.zeros(len(server)) for _ in fields(Performance)]
+    measured = np.zeros((len(arrays.servers.targets.measures), len(server)))
+    own: defaultdict[str, FloatArray] = defaultdict(lambda: np.full(len(server), np.nan))
+
+    def fill(part: tuple[IntArray, Pairs]) -> None:
+        rows, some = part
+        performance = replicas_of(arrays, some).analyze(rate_rps[rows])
+        measured[:, rows] = targets_of(arrays, some).figures(performance)
+        for name, figures in performance.own.items():
+            own[name][rows] = figures
+        for array, field in zip(found, fields(Performance), strict=True):
+            array[rows] = getattr(performance, field.name)
+
+    in_threads(fill, [*parts(arrays, server, accelerator, max_batch)])
+    return Measured(Performance(*found), measured, own)
+
+
+def performances(
+    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
+) -> Iterator[tuple[IntArray, Pairs, Performance]]:
+    """Yield what one replica per row does at its rate, queue model by queue model: rows, pairs, figures."""
+    for rows, some in parts(arrays, server, accelerator, max_batch):
+        yield rows, some, replicas_of(arrays, some).analyze(rate_rps[rows])
+
+
+def parts(
+    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray
+) -> Iterator[tuple[IntArray, Pairs]]:
+    """Yield rows that are analysed together, queue model by queue model, and their pairs."""
+    profile, capacity = arrays.profile_of[server, accelerator], queue_capacity(arrays, server, max_batch)
+    pairs = Pairs(server, accelerator, profile, max_batch, capacity, max_batch, np.full(len(server), np.nan))
+    for rows in chunks(arrays, pairs, np.arange(len(server))):
+        yield rows, pairs.take(rows)

@@ -1,0 +1,79 @@
+"""Services that answer requests in place of replicas: a candidate without units where a server may rent.
+
+Takes a system, gives rows of a candidate table whose accelerator is the one behind the last. Only the means
+of such a service are known, so that it meets no target on a percentile or a share of requests.
+"""
+
+import numpy as np
+
+from optimizer.arrays import FloatArray, frozen
+from optimizer.candidates.arrays import SystemArrays
+from optimizer.candidates.table import CandidateTable
+from optimizer.kinds.fields import Load
+from optimizer.queueing.targets import meets_target
+from optimizer.spec.schema import External, ModelTarget, Server
+from optimizer.spec.system import System
+from optimizer.units import SECONDS_PER_MINUTE
+
+MINUTES_PER_HOUR = 60
+MILLION = 1e6
+
+
+def rented_cost(external: External, load: Load, rate_rpm: float) -> float:
+    """Return what a service costs at a rate [cents/h] (eq. 146)."""
+    tokens = load.in_tokens * external.in_per_million + load.out_tokens * external.out_per_million
+    return rate_rpm * MINUTES_PER_HOUR * tokens / MILLION
+
+
+def missed_target(server: Server, target: ModelTarget | None) -> str | None:
+    """Say which target of a server its external service misses; none if it meets all."""
+    external = server.external
+    assert external is not None
+    if target is None:
+        return "there is no target"
+    steps = max(server.current.load.out_tokens - 1, 0)
+    last = external.ttft_ms + steps * external.itl_ms
+    means = {"ttft": external.ttft_ms, "itl": external.itl_ms, "e2e": last}
+    for measure, limit in target.latency_targets():
+        mean = means.get(measure.metric) if measure.percentile is None else None
+        if mean is None:
+            return f"{measure.label} is not known of it, only means are"
+        if not meets_target(mean, limit):
+            return f"{measure.label} is {measure.text(mean)}, target {measure.text(limit)}"
+    return None
+
+
+def rented(arrays: SystemArrays, system: System, load_rps: FloatArray) -> CandidateTable:
+    """Return the candidates without units: servers with load whose external service meets their targets."""
+    rows = [
+        (s, server.external)
+        for s, server in enumerate(system.servers.values())
+        if server.external is not None
+        and load_rps[s] > 0
+        and missed_target(server, system.targets.get((server.service_class, server.model))) is None
+    ]
+    server = np.array([s for s, _ in rows], np.int64)
+    nothing, none = np.zeros(len(rows)), np.zeros(len(rows), np.int64)
+    # As many as the server must have, so that they count like any replicas.
+    count = np.maximum(arrays.servers.min_replicas[server], 1)
+    loads = [item.current.load for item in system.servers.values()]
+    cost = [rented_cost(external, loads[s], float(load_rps[s]) * SECONDS_PER_MINUTE) for s, external in rows]
+    return CandidateTable(
+        server=frozen(server),
+        accelerator=frozen(none + len(arrays.accelerator_names)),
+        kind=frozen(none + len(arrays.type_names)),
+        max_batch=frozen(none + 1),
+        num_replicas=frozen(count),
+        units_per_replica=frozen(none),
+        cost_per_replica=frozen(np.array(cost) / count),
+        max_rate_rps=frozen(load_rps[server] / count),
+        ttft_ms=frozen(np.array([external.ttft_ms for _, external in rows])),
+        itl_ms=frozen(np.array([external.itl_ms for _, external in rows])),
+        utilization=frozen(nothing),
+        loss=frozen(nothing),
+        meets_targets_below_max_rate=frozen(none > 0),
+        batch_ceiling=frozen(none + 1),
+        best_rate_rps=frozen(load_rps[server] / count),
+        reserved=frozen(none == 0),
+        preferred=frozen(~arrays.servers.preference[server]),
+    )

@@ -1,0 +1,52 @@
+"""What all replicas together may cost."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
+
+from pydantic import Field
+
+from optimizer.arrays import FloatArray
+from optimizer.documents import Cost, Document, is_none
+from optimizer.limits.limit import Limit, Placed, Replicas, Stock
+from optimizer.quantities import precise
+
+BUDGET = "budget"
+ITEM = "total cost"
+
+
+class BudgetOption(Document):
+    """What the options say of it."""
+
+    budget_cents_per_h: Cost | None = Field(None, alias="budget", exclude_if=is_none)
+    """Most that the plan may cost [cents/h]; absent: not limited."""
+
+
+class Budget(Limit):
+    """Cents per hour; whether cards are limited or not."""
+
+    name: ClassVar[str] = BUDGET
+    unit: ClassVar[str] = "cent/h"
+    whole: ClassVar[bool] = False
+
+    def amounts(self, stock: Stock) -> Mapping[str, float]:
+        """Return the budget, if there is one."""
+        assert isinstance(stock.options, BudgetOption)
+        budget = stock.options.budget_cents_per_h
+        return {} if budget is None else {ITEM: float(budget)}
+
+    def use(self, replicas: Replicas, item: str) -> FloatArray:  # noqa: ARG002  there is one
+        """Return the cost of a replica."""
+        return replicas.cost
+
+    def used(self, placed: Iterable[Placed]) -> Mapping[str, float]:
+        """Add up costs."""
+        return {ITEM: math.fsum(item.replicas * item.cost for item in placed)}
+
+    def amount_text(self, item: str, amount: float) -> str:  # noqa: ARG002  there is one
+        """Write an amount: ``90 cents/h of the budget``."""
+        return f"{self.counted(amount)} of the budget"
+
+    def counted(self, amount: float) -> str:
+        """Write an amount: ``90 cents/h``."""
+        return f"{precise(amount)} cents/h"

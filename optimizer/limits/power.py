@@ -1,0 +1,56 @@
+"""What all replicas together may draw, each at its largest rate."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
+
+from pydantic import Field
+
+from optimizer.arrays import FloatArray
+from optimizer.documents import Document, Watts, is_none
+from optimizer.limits.limit import Limit, Placed, Replicas, Stock
+from optimizer.quantities import precise
+
+ITEM = "all replicas"
+
+
+class PowerOption(Document):
+    """What the options say of it."""
+
+    max_power_w: Watts | None = Field(None, alias="maxPower", exclude_if=is_none)
+    """Most that all replicas may draw at their largest rates [W]; absent: not limited."""
+
+
+class MaxPower(Limit):
+    """Watts at the largest rate of each replica: at the load, the draw of mixed pools is not linear."""
+
+    name: ClassVar[str] = "power"
+    unit: ClassVar[str] = "W"
+    whole: ClassVar[bool] = False
+
+    def needs_power(self, options: Document) -> bool:
+        """Return whether power is limited."""
+        assert isinstance(options, PowerOption)
+        return options.max_power_w is not None
+
+    def amounts(self, stock: Stock) -> Mapping[str, float]:
+        """Return the power, if it is limited."""
+        assert isinstance(stock.options, PowerOption)
+        power_w = stock.options.max_power_w
+        return {} if power_w is None else {ITEM: power_w}
+
+    def use(self, replicas: Replicas, item: str) -> FloatArray:  # noqa: ARG002  there is one
+        """Return the power of a replica at its largest rate."""
+        return replicas.largest_power()
+
+    def used(self, placed: Iterable[Placed]) -> Mapping[str, float]:
+        """Add up power."""
+        return {ITEM: math.fsum(item.replicas * item.power_w for item in placed)}
+
+    def amount_text(self, item: str, amount: float) -> str:  # noqa: ARG002  there is one
+        """Write an amount: ``700 W of power``."""
+        return f"{self.counted(amount)} of power"
+
+    def counted(self, amount: float) -> str:
+        """Write an amount: ``700 W``."""
+        return f"{precise(amount)} W"

@@ -1,0 +1,114 @@
+"""Do servers have the reserve that the plan says they have?
+
+Rates and replicas are counted from the pools, availability by its binomial, and the targets are asked of the
+queueing model again: at the load and with headroom, with all replicas and with the spare ones gone.
+"""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from optimizer.candidates.arrays import headroom_wanted
+from optimizer.candidates.measuring import measure_pairs
+from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, close
+from optimizer.plan.document import ReserveUse
+from optimizer.plan.reserves import unneeded_cost
+from optimizer.quantities import precise
+from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
+from optimizer.spec.schema import Server
+from optimizer.units import SECONDS_PER_MINUTE
+
+
+def check_reserves(facts: Facts) -> list[str]:
+    """Return which reserves are wrong."""
+    said = {item.server: item for item in facts.plan.reserves}
+    own = facts.system.servers.keys() - facts.listed.keys() - facts.rented.keys()
+    wanted = {name for name in own if asks_for_reserve(facts, name)}
+    problems = [f"{name}: in reserves, but has none to have" for name in sorted(said.keys() - wanted)]
+    problems += [
+        f"{name}: is to have a reserve, but is not in reserves" for name in sorted(wanted - said.keys())
+    ]
+    if len(said) < len(facts.plan.reserves):
+        problems.append("reserves: a server is listed twice")
+    for name in sorted(wanted & said.keys()):
+        problems += [f"{name}: {line}" for line in _item(facts, facts.system.servers[name], said[name])]
+    return problems
+
+
+def asks_for_reserve(facts: Facts, name: str) -> bool:
+    """Say whether a server is to have a reserve."""
+    server = facts.system.servers[name]
+    if not facts.load_rpm[name]:
+        return False
+    spares = server.spare_replicas or server.availability_target is not None
+    return bool(spares or headroom_wanted(facts.system, server))
+
+
+def _item(facts: Facts, server: Server, item: ReserveUse) -> Iterator[str]:
+    pools, load = facts.pools_of(server.name), facts.load_rpm[server.name]
+    for field, said, true in (
+        ("headroomWanted", item.headroom_wanted, headroom_wanted(facts.system, server)),
+        ("spareReplicas", item.spare_replicas, server.spare_replicas),
+        ("availabilityTarget", item.availability_target, server.availability_target),
+    ):
+        if said != true:
+            yield f"{field} is {true}, the plan says {said}"
+    cost = unneeded_cost(pools, load, server.min_num_replicas) if pools else 0.0
+    if not close(cost, item.cost_cents_per_h):
+        yield f"its reserve costs {precise(cost)}, the plan says {precise(item.cost_cents_per_h)}"
+    if (server.spare_replicas or server.availability_target) and len(pools) > 1:
+        yield f"{len(pools)} pools, a server with spares or an availability has one"
+    lacks = next(lacking(facts, server), None)
+    if lacks is not None and item.has_reserve:
+        yield lacks
+    if lacks is None and not item.has_reserve:
+        yield "has its reserve, the plan says that it has none"
+
+
+def lacking(facts: Facts, server: Server) -> Iterator[str]:
+    """Yield what a server lacks of its reserve."""
+    pools, load = facts.pools_of(server.name), facts.load_rpm[server.name]
+    grown, gone = load * (1 + headroom_wanted(facts.system, server)), server.spare_replicas
+    left = sum(pool.max_arrival_rate_rpm * max(1 - gone / pool.num_replicas, 0.0) for pool in pools)
+    without = f" without {gone} of its replicas" if gone else ""
+    if left < grown * (1 - RELATIVE_TOLERANCE):
+        yield f"carries at most {precise(left)}{without}, {precise(grown)} requests/min are its reserve"
+        return
+    if server.availability_target is not None:
+        there = _availability(facts, server, grown)
+        if there < server.availability_target * (1 - RELATIVE_TOLERANCE):
+            target = precise(server.availability_target)
+            yield f"enough replicas are there with probability {precise(there)}, its target is {target}"
+    for rate in (load, grown):
+        for spares in {0, gone}:
+            yield from _missed(facts, server, rate, spares)
+
+
+def _availability(facts: Facts, server: Server, grown_rpm: float) -> float:
+    """Return the probability that as many replicas are there as the load with headroom needs."""
+    (pool,) = facts.pools_of(server.name)
+    each = pool.max_arrival_rate_rpm / pool.num_replicas
+    needed = max(math.ceil(grown_rpm / each * (1 - RELATIVE_TOLERANCE)), server.min_num_replicas, 1)
+    count = facts.system.profiles[server.model, pool.accelerator].acc_count
+    there = facts.system.accelerators[pool.accelerator].availability ** count
+    n = pool.num_replicas
+    return math.fsum(math.comb(n, j) * there**j * (1 - there) ** (n - j) for j in range(needed, n + 1))
+
+
+def _missed(facts: Facts, server: Server, load_rpm: float, gone: int) -> Iterator[str]:
+    """Yield the targets that are missed at a load with some replicas gone."""
+    arrays, pools = facts.arrays, facts.pools_of(server.name)
+    most = sum(pool.max_arrival_rate_rpm for pool in pools)
+    count = np.array([pool.num_replicas for pool in pools])
+    rate = np.array([load_rpm * pool.max_arrival_rate_rpm / most for pool in pools])
+    s = np.full(len(pools), arrays.server_names.index(server.name))
+    a = np.array([arrays.accelerator_names.index(pool.accelerator) for pool in pools])
+    batch = np.array([pool.max_batch for pool in pools])
+    found = measure_pairs(arrays, s, a, batch, rate / SECONDS_PER_MINUTE / np.maximum(count - gone, 1))
+    targets = arrays.servers.targets.take(s)
+    for k, row in np.argwhere(~meets_target(found.targets, targets.limits, 2 * MISS_TOLERANCE)).tolist():
+        measure, limit = targets.measures[k], targets.limits[k, row]
+        at = f"{precise(load_rpm)} requests/min" + (f" without {gone} replicas" if gone else "")
+        figure = measure.text(found.targets[k, row])
+        yield f"{measure.label} at {at} is {figure}, target {measure.text(limit)}"

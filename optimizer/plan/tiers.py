@@ -1,0 +1,42 @@
+"""What accelerators with tiers cost in a plan, beside the list prices at which its pools stand."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from optimizer.plan.document import Pool, TierUse
+from optimizer.spec.schema import Accelerator
+from optimizer.spec.system import System
+
+
+def tier_uses(system: System, allocations: Mapping[str, Iterable[Pool]]) -> tuple[TierUse, ...]:
+    """Return what each accelerator with tiers costs (eq. 144)."""
+    used: Counter[str] = Counter()
+    for name, pools in allocations.items():
+        for pool in pools:
+            profile = system.profiles.get((system.servers[name].model, pool.accelerator))
+            used[pool.accelerator] += pool.num_replicas * (profile.acc_count if profile else 1)
+    return tuple(
+        TierUse(
+            accelerator=item.name,
+            used=used[item.name],
+            cost_cents_per_h=tier_cost(item, used[item.name]),
+            difference_cents_per_h=tier_cost(item, used[item.name]) - used[item.name] * item.cost_cents_per_h,
+        )
+        for item in system.accelerators.values()
+        if item.tiers
+    )
+
+
+def tier_cost(item: Accelerator, used: int) -> float:
+    """Return what so many accelerators of a name cost [cents/h], with commitments that are not used."""
+    cost, left = 0.0, used
+    for tier in sorted(item.tiers, key=lambda tier: not tier.committed):
+        taken = min(left, tier.units)
+        cost += (tier.units if tier.committed else taken) * tier.cost_cents_per_h
+        left -= taken
+    return cost + left * item.cost_cents_per_h
+
+
+def difference_cents_per_h(uses: Iterable[TierUse]) -> float:
+    """Return what tiers add to the cost of the pools at list price [cents/h]."""
+    return sum(use.difference_cents_per_h for use in uses)

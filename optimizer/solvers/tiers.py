@@ -1,0 +1,156 @@
+"""Prices of many accelerators: the first ones cost less, so that a plan's cost is convex in their numbers.
+
+Each accelerator with tiers has a row that counts how many of it a plan uses. The row has no amount that could
+be exceeded; it is split into steps, each of a size and at a price. Models count a replica at the price of the
+first step, and have one more variable for each further step, which costs the difference. Equation numbers
+refer to ``docs/math.md``.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.limits.budget import BUDGET
+from optimizer.limits.limit import Limit, Placed, Replicas, Stock
+from optimizer.spec.robustness import committed_cents_per_h
+from optimizer.spec.schema import Accelerator
+
+TIERS = "tiers"
+ENDLESS = 1e9
+"""Size of a last step, beyond any plan."""
+
+
+class TierRow(Limit):
+    """How many accelerators of a name a plan uses. It limits nothing, and is in no table."""
+
+    name: ClassVar[str] = TIERS
+    unit: ClassVar[str] = "accelerator"
+    whole: ClassVar[bool] = False
+
+    def amounts(self, stock: Stock) -> Mapping[str, float]:  # noqa: ARG002
+        """Return nothing."""
+        return {}
+
+    def use(self, replicas: Replicas, item: str) -> FloatArray:
+        """Return the accelerators of a replica."""
+        here = replicas.accelerator == replicas.accelerator_names.index(item)
+        return np.where(here, replicas.accelerators, 0.0)
+
+    def used(self, placed: Iterable[Placed]) -> Mapping[str, float]:  # noqa: ARG002
+        """Return nothing."""
+        return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Tiers:
+    """Steps of T accelerators; without any, all arrays are empty."""
+
+    row: IntArray
+    """Row of each accelerator among the limits, shape (T,)."""
+    listed: FloatArray
+    """List price [cents/h], shape (T,)."""
+    of: IntArray
+    """Accelerator of each step, not falling; shape (K,)."""
+    size: FloatArray
+    """Accelerators of each step, shape (K,)."""
+    price: FloatArray
+    """What each costs more if it is used [cents/h], not falling within an accelerator; shape (K,)."""
+    committed: float = 0.0
+    """What is paid whatever is used [cents/h]."""
+    budget_row: int = -1
+    """Row of the budget; -1: there is none."""
+
+    @property
+    def first(self) -> IntArray:
+        """The first step of each accelerator, shape (T,)."""
+        return np.searchsorted(self.of, np.arange(len(self.row)))
+
+    @property
+    def later(self) -> IntArray:
+        """The steps that are not the first of their accelerator."""
+        return np.flatnonzero(~np.isin(np.arange(len(self.of)), self.first))
+
+    @property
+    def more(self) -> FloatArray:
+        """What each later step costs more than the first of its accelerator [cents/h]."""
+        later = self.later
+        return self.price[later] - self.price[self.first[self.of[later]]]
+
+    def discount(self, rows: int) -> FloatArray:
+        """Return how far the first step of each row is below the list price, shape (R,)."""
+        discount = np.zeros(rows)
+        discount[self.row] = self.listed - self.price[self.first]
+        return discount
+
+    def steps(self, used: FloatArray) -> FloatArray:
+        """Return how much of each step accelerators of each row, shape (R,), fill; shape (K,)."""
+        before = np.cumsum(self.size) - self.size
+        before -= before[self.first][self.of] if len(self.of) else 0.0
+        filled: FloatArray = np.clip(used[self.row][self.of] - before, 0.0, self.size)
+        return filled
+
+    def difference(self, used: FloatArray) -> float:
+        """Return what accelerators of each row, shape (R,), cost more than at list price (eq. 144)."""
+        if not len(self.row):
+            return 0.0
+        paid = float((self.steps(used) * self.price).sum()) + self.committed
+        return paid - float((used[self.row] * self.listed).sum())
+
+    def beyond_first(self, used: FloatArray) -> float:
+        """Return what the later steps cost more than the first ones [cents/h]."""
+        return float((self.steps(used)[self.later] * self.more).sum()) if len(self.row) else 0.0
+
+    def step_entries(self) -> list[tuple[IntArray, FloatArray]]:
+        """Return rows of limits and coefficients of each later step, one pair for each row that it is in."""
+        later = self.later
+        entries = [(self.row[self.of[later]], -np.ones(len(later)))] if len(later) else []
+        if len(later) and self.budget_row >= 0:
+            entries.append((np.full(len(later), self.budget_row), self.more))
+        return entries
+
+    def after(self, used: FloatArray) -> "Tiers":
+        """Return what is left of the steps."""
+        if not len(self.row):
+            return self
+        return replace(self, size=self.size - self.steps(used), committed=0.0)
+
+
+NO_TIERS = Tiers(*(np.zeros(0, np.int64) if i in (0, 2) else np.zeros(0) for i in range(5)))
+
+
+def tiered(accelerators: Mapping[str, Accelerator]) -> list[Accelerator]:
+    """Return the accelerators that have tiers, in their order."""
+    return [item for item in accelerators.values() if item.tiers]
+
+
+def steps_of(item: Accelerator) -> list[tuple[float, float]]:
+    """Return size and price of each step: committed units cost no more if they are used, and come first."""
+    steps = [(0.0 if tier.committed else tier.cost_cents_per_h, float(tier.units)) for tier in item.tiers]
+    steps.sort(key=lambda step: step[0])
+    return [(size, float(price)) for price, size in [*steps, (item.cost_cents_per_h, ENDLESS)]]
+
+
+def tiers_of(accelerators: Mapping[str, Accelerator], keys: list[tuple[str, str]]) -> Tiers:
+    """Return the tiers of accelerators.
+
+    Args:
+        accelerators: by name.
+        keys: the names of limit and item of each row.
+    """
+    items = tiered(accelerators)
+    if not items:
+        return NO_TIERS
+    steps = [(t, *step) for t, item in enumerate(items) for step in steps_of(item)]
+    of, size, price = (np.array(column) for column in zip(*steps, strict=True))
+    return Tiers(
+        row=np.array([keys.index((TIERS, item.name)) for item in items]),
+        listed=np.array([float(item.cost_cents_per_h) for item in items]),
+        of=of.astype(np.int64),
+        size=size.astype(np.float64),
+        price=price.astype(np.float64),
+        committed=committed_cents_per_h(accelerators),
+        budget_row=next((row for row, (limit, _) in enumerate(keys) if limit == BUDGET), -1),
+    )

@@ -1,0 +1,61 @@
+"""What contradicts fields of reserves, limits and prices: across documents, as far as they are known."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from optimizer.errors import SpecError
+from optimizer.kinds.table import KINDS, kind_of_profile
+from optimizer.quantities import precise
+from optimizer.spec.files import Part
+from optimizer.spec.names import Entry, Index, Names, Problem
+from optimizer.spec.schema import Accelerator, ModelProfile, OptimizerOptions
+
+
+def server_problems(entry: Entry, profiles: Sequence[ModelProfile], accelerators: Names) -> Iterator[Problem]:
+    """Yield preferred accelerators that do not exist, and an external service of requests without tokens."""
+    part, at, server = entry
+    for i, name in enumerate(server.preferred or ()):
+        yield from accelerators.missing(part, (*at, "preferred", i), name)
+    if server.external is not None and any(kind_of_profile(profile) is not KINDS[0] for profile in profiles):
+        text = f"{server.model!r} has no tokens, and a service is paid by tokens; remove it"
+        yield Problem(part, (*at, "external"), text)
+
+
+def option_problems(parts: Sequence[Part], index: Index) -> Iterator[Problem]:
+    """Yield options that no plan can keep, or that need figures that are not given."""
+    accelerators = {name: entry.item for name, entry in index.accelerators.items()}
+    used = {accelerator for _, accelerator in index.profiles}
+    for part in parts:
+        if "optimizer" in part.spec.model_fields_set:
+            for key, text in _problems(part.spec.optimizer, accelerators, used):
+                yield Problem(part, ("optimizer", key), text)
+
+
+def check_options(options: OptimizerOptions, accelerators: Mapping[str, Accelerator], used: set[str]) -> None:
+    """Check options against the accelerators that profiles name.
+
+    Raises:
+        SpecError: no plan can keep them, or they need figures that are not given.
+    """
+    for key, text in _problems(options, accelerators, used):
+        raise SpecError(f"optimizer.{key}: {text}")
+
+
+def committed_cents_per_h(accelerators: Mapping[str, Accelerator]) -> float:
+    """Return what commitments cost whether they are used or not [cents/h]."""
+    tiers = (tier for item in accelerators.values() for tier in item.tiers if tier.committed)
+    return float(sum(tier.units * tier.cost_cents_per_h for tier in tiers))
+
+
+def _problems(
+    options: OptimizerOptions, accelerators: Mapping[str, Accelerator], used: set[str]
+) -> Iterator[tuple[str, str]]:
+    budget, committed = options.budget_cents_per_h, committed_cents_per_h(accelerators)
+    if budget is not None and committed > budget:
+        paid = f"{precise(budget)} cents/h do not pay for the commitments of {precise(committed)} cents/h"
+        yield "budget", f"{paid}; raise the budget or take committed tiers out"
+    if options.max_power_w is None:
+        return
+    for name in sorted(used & accelerators.keys()):
+        if not accelerators[name].power.full_w:
+            yield "maxPower", f"the power of {name} is not known; give it power.idle and power.full"
+            return

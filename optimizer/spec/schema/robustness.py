@@ -1,0 +1,104 @@
+"""Documents of what makes a plan hold tomorrow: reserves, cautious token times, price tiers, renting."""
+
+from itertools import pairwise
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from optimizer.documents import (
+    MAX_QUANTITY,
+    Cost,
+    Count,
+    Document,
+    In,
+    Milliseconds,
+    Name,
+    PositiveCount,
+    is_none,
+)
+from optimizer.units import SHARE
+
+Headroom = Annotated[float, In(SHARE, le=10)]
+"""More load, as a share of the load; 1 for twice the load."""
+Availability = Annotated[float, Field(gt=0, le=1)]
+AvailabilityTarget = Annotated[float, Field(gt=0, lt=1)]
+MoneyPerMillion = Annotated[float, Field(ge=0, le=MAX_QUANTITY)]
+
+
+class HeadroomField(Document):
+    """More load than there is now."""
+
+    headroom_share: Headroom | None = Field(None, alias="headroomShare", exclude_if=is_none)
+    """Share of the load by which it may grow while all targets hold; absent: the class's, else of all."""
+
+
+class External(Document):
+    """A service that answers a server's requests in place of replicas."""
+
+    in_per_million: MoneyPerMillion = Field(0.0, alias="inPerMillion")
+    """Price of input tokens [cents per million]."""
+    out_per_million: MoneyPerMillion = Field(0.0, alias="outPerMillion")
+    """Price of output tokens [cents per million]."""
+    ttft_ms: Milliseconds = Field(0.0, alias="ttft")
+    """Mean time to first token [ms]."""
+    itl_ms: Milliseconds = Field(0.0, alias="itl")
+    """Mean inter-token latency [ms]."""
+
+
+class ReserveFields(HeadroomField):
+    """What a server has beyond replicas for its load, and what it prefers."""
+
+    spare_replicas: Count = Field(0, alias="spareReplicas", exclude_if=lambda spares: not spares)
+    """Replicas that may be gone while all targets hold; the server then has one pool."""
+    availability_target: AvailabilityTarget | None = Field(
+        None, alias="availabilityTarget", exclude_if=is_none
+    )
+    """Least probability that as many replicas as it needs are there; the server then has one pool."""
+    preferred: tuple[Name, ...] | None = Field(None, strict=False, fail_fast=True, exclude_if=is_none)
+    """Accelerators that it should run on whatever they cost; absent: all alike."""
+    external: External | None = Field(None, exclude_if=is_none)
+    """A service that may answer its requests instead, all of them or none; absent: there is none."""
+
+
+class PriceTier(Document):
+    """A number of accelerators at a price of their own."""
+
+    units: PositiveCount
+    """Accelerators of the name."""
+    cost_cents_per_h: Cost = Field(alias="cost")
+    """Price of each [cents/h]."""
+    committed: bool = Field(default=False, exclude_if=lambda committed: not committed)
+    """Whether they are paid for even if they are not used."""
+
+
+class PriceFields(Document):
+    """How surely an accelerator is there, and what many of them cost."""
+
+    availability: Availability = Field(1.0, exclude_if=lambda share: share == 1)
+    """Probability that one accelerator is there, for servers with an `availabilityTarget`."""
+    tiers: tuple[PriceTier, ...] = Field((), strict=False, exclude_if=lambda tiers: not tiers)
+    """Prices of the first accelerators; the rest cost `cost`. Absent: all do."""
+
+    @model_validator(mode="after")
+    def _prices_do_not_fall(self) -> "PriceFields":
+        listed: float = getattr(self, "cost_cents_per_h")  # noqa: B009  of the accelerator
+        for before, after in pairwise((*(tier.cost_cents_per_h for tier in self.tiers), listed)):
+            if after < before:
+                raise PydanticCustomError(
+                    "falling_prices",
+                    "a tier costs {before}, the next accelerators {after}; prices must not fall from tier to "
+                    "tier: put the cheapest first",
+                    {"before": f"{before:g}", "after": f"{after:g}"},
+                )
+        return self
+
+
+class ReserveOptions(Document):
+    """What holds for all servers that state nothing else."""
+
+    headroom_share: Headroom = Field(0.0, alias="headroomShare", exclude_if=lambda share: not share)
+    """Share of every load by which it may grow while all targets hold."""
+    safety: Literal["none", "profile"] = Field("none", exclude_if=lambda safety: safety == "none")
+    """`profile`: token times of measured profiles count as longer by the larger of their errors `ttft` and
+    `itl`."""

@@ -1,0 +1,68 @@
+"""What options that make a plan hold tomorrow cost: the plan without one of them, less the plan.
+
+Each option is taken out of the whole system at once, and the system is sized and planned again.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from optimizer.pipeline import solve
+from optimizer.plan import Plan
+from optimizer.spec.system import System
+from optimizer.studies.explanation.document import WishCost
+from optimizer.studies.explanation.resolving import Inquiry, effect
+
+
+def _of_servers(system: System, **changes: Any) -> System:
+    servers = {name: item.model_copy(update=changes) for name, item in system.servers.items()}
+    return replace(system, servers=MappingProxyType(servers))
+
+
+def _of_accelerators(system: System, **changes: Any) -> System:
+    changed = {name: item.model_copy(update=changes) for name, item in system.accelerators.items()}
+    return replace(system, accelerators=MappingProxyType(changed))
+
+
+def _of_options(system: System, **changes: Any) -> System:
+    return replace(system, options=system.options.model_copy(update=changes))
+
+
+def _without_headroom(system: System) -> System:
+    classes = {
+        name: item.model_copy(update={"headroom_share": None})
+        for name, item in system.service_classes.items()
+    }
+    of_all = _of_servers(_of_options(system, headroom_share=0.0), headroom_share=None)
+    return replace(of_all, service_classes=MappingProxyType(classes))
+
+
+WITHOUT: Mapping[str, Callable[[System], System]] = {
+    "headroomShare": _without_headroom,
+    "spareReplicas": lambda system: _of_servers(system, spare_replicas=0),
+    "availabilityTarget": lambda system: _of_servers(system, availability_target=None),
+    "safety": lambda system: _of_options(system, safety="none"),
+    "budget": lambda system: _of_options(system, budget_cents_per_h=None),
+    "maxPower": lambda system: _of_options(system, max_power_w=None),
+    "preferred": lambda system: _of_servers(system, preferred=None),
+    "tiers": lambda system: _of_accelerators(system, tiers=()),
+    "external": lambda system: _of_servers(system, external=None),
+}
+"""A system without an option, by the option's name in documents."""
+
+
+def wish_costs(system: System, plan: Plan, inquiry: Inquiry) -> tuple[WishCost, ...]:
+    """Return what each option of a system costs that it uses, as far as there is time.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+    asked = {name: without(system) for name, without in WITHOUT.items()}
+    used = {name: other for name, other in asked.items() if other.to_spec() != system.to_spec()}
+    if not used:
+        return ()
+    found = inquiry.ask(
+        lambda other, due: solve(other, deadline=due), used, lambda name: f"what {name} costs"
+    )
+    return tuple(WishCost(option=name, without=effect(plan, after, system)) for name, after in found.items())

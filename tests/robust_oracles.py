@@ -1,0 +1,390 @@
+"""Plans with reserves, preferences, budgets, power, tiers and renting by exhaustive search, single and mixed.
+
+Reads a system as its plain document. Which pairs meet their targets, and up to which rate, is taken from
+`find_candidates`, which has its own tests; replicas for reserves, units, prices, values and levels are worked
+out here in exact fractions. Servers are joined one after the other; for each use of what they share the best
+levels are kept.
+"""
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, comb
+from typing import Any
+
+from builders import random_document
+from mixed_oracles import TOLERANCE, Demand, demands, random_mixed_document
+from oracles import Json, Levels, exact, plain
+
+from optimizer import System, find_candidates
+from optimizer.candidates.measuring import analyze_pairs
+
+EXTERNAL = "external"
+Used = tuple[Fraction, ...]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a server is to have beyond its load."""
+
+    headroom: Fraction
+    spares: int
+    target: Fraction | None
+    preferred: tuple[str, ...] | None
+    external: Json | None
+
+    @property
+    def one_pool(self) -> bool:
+        return self.spares > 0 or self.target is not None
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What servers share: how much there is of it, and what one replica of a server on a column uses."""
+
+    name: str
+    most: Fraction | None
+    """None: counted, not limited."""
+    use: Mapping[tuple[str, str], Fraction]
+
+
+def least_available(needed: int, there: Fraction, target: Fraction) -> int:
+    """Return the fewest replicas of which enough are there, by adding up the binomial."""
+    count = needed
+    while True:
+        terms = (comb(count, j) * there**j * (1 - there) ** (count - j) for j in range(needed, count + 1))
+        if float(sum(terms)) >= float(target) * (1 - 1e-12):
+            return count
+        count += 1
+
+
+def wishes(system: System) -> dict[str, Wish]:
+    """Return what every server is to have; headroom is a server's own, its class's, or all's."""
+    spec, found = plain(system), {}
+    classes = {item["name"]: item for item in spec["serviceClasses"]}
+    asked = demands(system)
+    for server in spec["servers"]:
+        stated = [server, classes[server["class"]], spec["optimizer"]]
+        headroom = next(
+            (item["headroomShare"] for item in stated if item.get("headroomShare") is not None), 0.0
+        )
+        loaded = asked[server["name"]].load_rpm > 0
+        target = server.get("availabilityTarget")
+        found[server["name"]] = Wish(
+            exact(float(headroom)) if loaded else Fraction(0),
+            server.get("spareReplicas", 0) if loaded else 0,
+            exact(target) if target and loaded else None,
+            tuple(server["preferred"]) if server.get("preferred") is not None else None,
+            server.get("external") if loaded else None,
+        )
+    return found
+
+
+def best_levels(system: System) -> Levels:
+    """Return the best value of every level over all plans."""
+    asked, wanted = demands(system), wishes(system)
+    names, shared = _level_names(asked, wanted), _shared(system, asked)
+    best: dict[Used, tuple[Fraction, ...]] = {(Fraction(0),) * len(shared): (Fraction(0),) * len(names)}
+    for name, demand in asked.items():
+        ways = list(_ways(system, demand, wanted[name], names, shared))
+        joined: dict[Used, tuple[Fraction, ...]] = {}
+        for (used, levels), (more, adds) in itertools.product(best.items(), ways):
+            total = tuple(a + b for a, b in zip(used, more, strict=True))
+            if any(
+                one.name != "budget" and one.most is not None and amount > one.most * (1 + TOLERANCE)
+                for one, amount in zip(shared, total, strict=True)
+            ):
+                continue
+            reached = tuple(a + b for a, b in zip(levels, adds, strict=True))
+            if total not in joined or reached < joined[total]:
+                joined[total] = reached
+        best = joined
+    value = names.index("value")
+    final = []
+    for used, levels in best.items():
+        difference = _tier_difference(system, dict(zip((one.name for one in shared), used, strict=True)))
+        cost = next((u for one, u in zip(shared, used, strict=True) if one.name == "budget"), None)
+        budget = next((one.most for one in shared if one.name == "budget"), None)
+        if cost is not None and budget is not None and cost + difference > budget * (1 + TOLERANCE):
+            continue
+        final.append((*levels[:value], levels[value] + difference, *levels[value + 1 :]))
+    return dict(zip(names, min(final), strict=True))
+
+
+def _level_names(asked: Mapping[str, Demand], wanted: Mapping[str, Wish]) -> list[str]:
+    priorities = sorted({demand.priority for demand in asked.values()})
+    names = [f"priority {p}: unserved {what}" for p in priorities for what in ("rate", "servers")]
+    with_reserve = {
+        asked[name].priority for name, wish in wanted.items() if wish.headroom > 0 or wish.one_pool
+    }
+    names += [f"reserve of priority {p}: load without it" for p in sorted(with_reserve)]
+    if any(wish.preferred is not None for wish in wanted.values()):
+        names.append("load off preferred accelerators")
+    return [*names, "value", "changes"]
+
+
+def _shared(system: System, asked: Mapping[str, Demand]) -> list[Shared]:
+    columns = [(name, column) for name, demand in asked.items() for column in demand.columns]
+    found = []
+    if not system.options.unlimited:
+        for kind in sorted({column.kind for _, column in columns}):
+            use = {(s, c.accelerator): Fraction(c.units) for s, c in columns if c.kind == kind}
+            found.append(Shared(f"type {kind}", Fraction(system.capacity.get(kind, 0)), use))
+    for name, card in system.accelerators.items():
+        if card.tiers:
+            use = {
+                (s, c.accelerator): Fraction(c.units, card.multiplicity)
+                for s, c in columns
+                if c.accelerator == name
+            }
+            found.append(Shared(f"accelerator {name}", None, use))
+    options = system.options
+    if options.budget_cents_per_h is not None:
+        use = {(s, c.accelerator): c.cost for s, c in columns}
+        found.append(Shared("budget", exact(float(options.budget_cents_per_h)), use))
+    if options.max_power_w is not None:
+        found.append(Shared("power", exact(options.max_power_w), _power(system)))
+    return found
+
+
+def _power(system: System) -> dict[tuple[str, str], Fraction]:
+    """Return the power of a replica of each pair at its largest rate, from its utilisation there."""
+    candidates, found = find_candidates(system), {}
+    arrays = candidates.arrays
+    for table in (candidates.table, candidates.over_limit):
+        for c in range(len(table)):
+            server = arrays.server_names[table.server[c]]
+            acc = arrays.accelerator_names[table.accelerator[c]]
+            rows = table.server[[c]], table.accelerator[[c]], table.max_batch[[c]], table.max_rate_rps[[c]]
+            busy = 1.0
+            if arrays.servers.load_rps[table.server[c]] > 0:
+                busy = float(analyze_pairs(arrays, *rows).utilization[0])
+            curve, count = system.accelerators[acc].power, system.profiles[system.servers[server].model, acc]
+            low, middle, high = curve.idle_w, curve.mid_power_w, curve.full_w
+            bend = curve.mid_utilization
+            watts = (
+                low + (middle - low) * busy / bend
+                if busy <= bend
+                else (middle + (high - middle) * (busy - bend) / (1 - bend))
+            )
+            found[server, acc] = Fraction(watts * count.acc_count)
+    return found
+
+
+def _tier_difference(system: System, used: Mapping[str, Fraction]) -> Fraction:
+    """Return what tiers cost more than the list price; committed ones cost whether used or not."""
+    total = Fraction(0)
+    for name, card in system.accelerators.items():
+        left = used.get(f"accelerator {name}", Fraction(0))
+        total -= left * exact(float(card.cost_cents_per_h))
+        for tier in sorted(card.tiers, key=lambda tier: (not tier.committed, tier.cost_cents_per_h)):
+            price, taken = exact(float(tier.cost_cents_per_h)), min(left, Fraction(tier.units))
+            total += price * (tier.units if tier.committed else taken)
+            left -= taken
+        total += left * exact(float(card.cost_cents_per_h))
+    return total
+
+
+def _ways(
+    system: System, demand: Demand, wish: Wish, names: list[str], shared: list[Shared]
+) -> Iterator[tuple[Used, tuple[Fraction, ...]]]:
+    """Yield what each way to run a server uses and adds to every level; none at all is a way, too."""
+    penalty = exact(system.options.transition_penalty)
+    for replicas, reserved in _mixtures(system, demand, wish):
+        used = tuple(
+            sum(
+                (
+                    n * one.use.get((demand.name, c.accelerator), Fraction(0))
+                    for n, c in zip(replicas, demand.columns, strict=True)
+                ),
+                Fraction(0),
+            )
+            for one in shared
+        )
+        costs = {c.accelerator: n * c.cost for n, c in zip(replicas, demand.columns, strict=True) if n}
+        counts = {c.accelerator: n for n, c in zip(replicas, demand.columns, strict=True) if n}
+        off = sum(
+            (
+                n * min(c.rate_rpm, demand.load_rpm)
+                for n, c in zip(replicas, demand.columns, strict=True)
+                if wish.preferred is not None and c.accelerator not in wish.preferred
+            ),
+            Fraction(0),
+        )
+        yield used, _levels(system, demand, names, penalty, costs, counts, off, reserved=reserved)
+    if wish.external is not None and _rents(system, demand, wish.external):
+        load = system.servers[demand.name].current.load
+        tokens = [exact(load.in_tokens), exact(load.out_tokens)]
+        prices = [exact(float(wish.external[key])) for key in ("inPerMillion", "outPerMillion")]
+        cost = demand.load_rpm * 60 * sum(a * b for a, b in zip(tokens, prices, strict=True)) / 10**6
+        used = tuple(cost if one.name == "budget" else Fraction(0) for one in shared)
+        off = demand.load_rpm if wish.preferred is not None else Fraction(0)
+        counts = {EXTERNAL: 1}
+        yield used, _levels(system, demand, names, penalty, {EXTERNAL: cost}, counts, off, reserved=True)
+
+
+def _rents(system: System, demand: Demand, external: Json) -> bool:
+    server = system.servers[demand.name]
+    target = system.targets.get((server.service_class, server.model))
+    if target is None:
+        return False
+    first, each, out = external["ttft"], external["itl"], server.current.load.out_tokens
+    limits = [(target.ttft_ms, first), (target.itl_ms, each), (target.e2e_ms, first + each * (out - 1))]
+    return all(not limit or value <= limit * (1 + 1e-6) for limit, value in limits)
+
+
+def _levels(
+    system: System, demand: Demand, names: list[str], penalty: Fraction,
+    costs: Mapping[str, Fraction], counts: Mapping[str, int], off: Fraction, *, reserved: bool,
+) -> tuple[Fraction, ...]:  # fmt: skip
+    levels = dict.fromkeys(names, Fraction(0))
+    if demand.to_serve and not counts:
+        levels[f"priority {demand.priority}: unserved rate"] = demand.load_rpm
+        levels[f"priority {demand.priority}: unserved servers"] = Fraction(1)
+    if counts and not reserved:
+        levels[f"reserve of priority {demand.priority}: load without it"] = demand.load_rpm
+    if "load off preferred accelerators" in levels:
+        levels["load off preferred accelerators"] = off
+    unchanged = counts == ({demand.now: demand.now_replicas} if demand.now else {})
+    moved = sum((cost for acc, cost in costs.items() if acc != demand.now), Fraction(0))
+    moved += Fraction(0) if demand.now in counts else demand.now_cost
+    value = sum(costs.values(), Fraction(0)) - demand.now_cost + penalty * moved
+    levels["value"] = Fraction(0) if unchanged and not system.options.heterogeneous else value
+    levels["changes"] = Fraction(not unchanged)
+    return tuple(levels.values())
+
+
+def _mixtures(system: System, demand: Demand, wish: Wish) -> Iterator[tuple[tuple[int, ...], bool]]:
+    """Yield replicas by column, and whether they are the reserve as well; first none at all."""
+    width = len(demand.columns)
+    yield (0,) * width, True
+    if not demand.to_serve:
+        return
+    if not system.options.heterogeneous or wish.one_pool:
+        for j in range(width):
+            counts = {
+                count: with_it for count, with_it in _sized(system, demand, wish, j) if count <= demand.most
+            }
+            for count, reserved in counts.items():
+                yield (*(0,) * j, count, *(0,) * (width - j - 1)), reserved
+        return
+    grown = demand.load_rpm * (1 + wish.headroom)
+    ranges = []
+    for column in demand.columns:
+        needed = ceil(grown * (1 - TOLERANCE) / column.rate_rpm) if grown else 0
+        ranges.append(range(min(max(needed, demand.least, demand.now_replicas), demand.most) + 1))
+    for replicas in itertools.product(*ranges):
+        rate = sum((n * c.rate_rpm for n, c in zip(replicas, demand.columns, strict=True)), Fraction(0))
+        count = sum(replicas)
+        if count and demand.least <= count <= demand.most and rate >= demand.load_rpm * (1 - TOLERANCE):
+            yield replicas, rate >= grown * (1 - TOLERANCE)
+
+
+def _sized(system: System, demand: Demand, wish: Wish, j: int) -> Iterator[tuple[int, bool]]:
+    """Yield the replicas that carry the load alone, and those with the reserve; the latter come last."""
+    column = demand.columns[j]
+    grown = demand.load_rpm * (1 + wish.headroom)
+    plain_count, needed = (
+        max(ceil(load * (1 - TOLERANCE) / column.rate_rpm), demand.least, 1)
+        for load in (demand.load_rpm, grown)
+    )
+    if not demand.load_rpm:
+        plain_count = needed = demand.least
+    count = needed + wish.spares
+    if wish.target is not None:
+        profile = system.profiles[system.servers[demand.name].model, column.accelerator]
+        there = exact(system.accelerators[column.accelerator].availability) ** profile.acc_count
+        count = max(count, least_available(needed, there, wish.target))
+    yield plain_count, not (wish.headroom or wish.one_pool)
+    yield count, True
+
+
+# --- random systems --------------------------------------------------------------------------------------
+
+OPTIONS = ("headroom", "spares", "availability", "preferred", "budget", "power", "tiers", "external")
+
+
+def random_robust_system(seed: int, wanted: tuple[str, ...], *, mixed: bool) -> Json:
+    """Return a small random system that uses some of the options."""
+    rng = random.Random(f"robust {seed} {wanted} {mixed}")
+    source = random_mixed_document(seed) if mixed else random_document(rng)
+    source["optimizer"] |= {"heterogeneous": mixed, "unlimited": rng.random() < 0.2}
+    for item in source["count"]:
+        item["count"] += rng.choice([0, 2, 6])
+    for option in wanted:
+        _ADD[option](source, rng)
+    return source
+
+
+def _add_headroom(source: Json, rng: random.Random) -> None:
+    source["optimizer"]["headroomShare"] = rng.choice([0.0, 0.25, 0.5])
+    for item in [*source["serviceClasses"], *source["servers"]]:
+        if rng.random() < 0.4:
+            item["headroomShare"] = rng.choice([0.0, 0.125, 0.75, 1.5])
+
+
+def _add_spares(source: Json, rng: random.Random) -> None:
+    for server in source["servers"]:
+        server["spareReplicas"] = rng.choice([0, 1, 1, 2])
+
+
+def _add_availability(source: Json, rng: random.Random) -> None:
+    for card in source["accelerators"]:
+        card["availability"] = rng.choice([0.875, 0.97, 1.0])
+    for server in source["servers"]:
+        if rng.random() < 0.6:
+            server["availabilityTarget"] = rng.choice([0.9, 0.99])
+
+
+def _add_preferred(source: Json, rng: random.Random) -> None:
+    names = [card["name"] for card in source["accelerators"]]
+    for server in source["servers"]:
+        if rng.random() < 0.6:
+            server["preferred"] = rng.sample(names, rng.randint(0, len(names)))
+
+
+def _add_budget(source: Json, rng: random.Random) -> None:
+    source["optimizer"]["budget"] = rng.choice([30.0, 60.125, 100.0, 150.0])
+
+
+def _add_power(source: Json, rng: random.Random) -> None:
+    for card in source["accelerators"]:
+        card["power"] = {"idle": 50, "full": rng.choice([300, 400, 700]), "midPower": 200, "midUtil": 0.5}
+    source["optimizer"]["maxPower"] = rng.choice([500.0, 1500.0, 3000.0])
+
+
+def _add_tiers(source: Json, rng: random.Random) -> None:
+    for card in source["accelerators"]:
+        if rng.random() < 0.7:
+            prices = sorted(
+                rng.choice([0.125, 0.25, 0.5, 0.75]) * card["cost"] for _ in range(rng.choice([1, 2]))
+            )
+            card["tiers"] = [{"units": rng.randint(1, 4), "cost": price} for price in prices]
+            card["tiers"][0]["committed"] = rng.random() < 0.4
+
+
+def _add_external(source: Json, rng: random.Random) -> None:
+    for server in source["servers"]:
+        if rng.random() < 0.6:
+            prices = {
+                "inPerMillion": rng.choice([0.0, 25.0, 50.0]),
+                "outPerMillion": rng.choice([25.0, 50.0, 125.0]),
+            }
+            server["external"] = prices | {
+                "ttft": rng.choice([5.0, 20.0, 200.0]),
+                "itl": rng.choice([5.0, 10.5, 20.0]),
+            }
+
+
+_ADD: dict[str, Any] = {
+    "headroom": _add_headroom,
+    "spares": _add_spares,
+    "availability": _add_availability,
+    "preferred": _add_preferred,
+    "budget": _add_budget,
+    "power": _add_power,
+    "tiers": _add_tiers,
+    "external": _add_external,
+}
