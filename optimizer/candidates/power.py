@@ -26,7 +26,7 @@ def activity(performance: Performance, alone_ms: FloatArray) -> FloatArray:
 
     Args:
         performance: long-run means of the replicas.
-        alone_ms: time of a request's iterations in an otherwise idle replica, without its prefill, shape (R,).
+        alone_ms: time of a lone request's iterations after its prefill, shape (R,).
     """
     service = performance.service_ms
     fixed = np.divide(alone_ms, service, out=np.zeros_like(service), where=service > 0)

@@ -11,8 +11,8 @@ from optimizer.jobs.requests import Flag, PlanOptions, RequestError
 from optimizer.jobs.study import Study
 from optimizer.pipeline import Timings, solve
 from optimizer.plan import Plan
-from optimizer.simulation.replicas import DEFAULT_REQUESTS, DEFAULT_SEED, MOST_REQUESTS, Effort
-from optimizer.simulation.summary import LEAST_REQUESTS
+from optimizer.simulation.replicas import DEFAULT_REQUESTS, DEFAULT_SEED, MAX_REQUESTS, Effort
+from optimizer.simulation.summary import MIN_REQUESTS
 from optimizer.simulation.trace import read_trace
 from optimizer.spec.system import System
 from optimizer.studies.simulation import repair
@@ -26,7 +26,7 @@ class EffortOptions(PlanOptions):
 
     requests: Annotated[
         int, Flag("N", help=f"requests to the replica of each pool ({DEFAULT_REQUESTS:,})")
-    ] = Field(DEFAULT_REQUESTS, ge=LEAST_REQUESTS, le=MOST_REQUESTS)
+    ] = Field(DEFAULT_REQUESTS, ge=MIN_REQUESTS, le=MAX_REQUESTS)
     """Requests to the replica of each pool."""
     seed: Annotated[int, Flag("S", help=f"random seed ({DEFAULT_SEED})")] = Field(
         DEFAULT_SEED, ge=0, lt=2**64

@@ -25,8 +25,8 @@ from optimizer.studies.reports.report import Report
 NOTHING_RUNS = "No server runs."
 WATTS_PER_KW = 1000.0
 POWER_NOTE = (
-    "Power is that of the cards at their load, estimated from the share of time in which they compute, and from "
-    "the part of it that grows with the tokens; it was within 10% of half of the published measurements "
+    "Power is that of the cards at their load, estimated from the share of time in which they compute and from "
+    "the part of it that grows with the tokens. The median error against published measurements is 10% "
     "(docs/fidelity.md)."
 )
 
@@ -187,7 +187,9 @@ def _utilisation(overview: Overview) -> Section:
     text = [Paragraph(meaning if overview.pools else NOTHING_RUNS)]
     power = [row.power_w for row in overview.pools if row.power_w is not None]
     if power:
-        text.append(Paragraph(f"All pools together draw {quantity(sum(power) / WATTS_PER_KW)} kW. {POWER_NOTE}"))
+        text.append(
+            Paragraph(f"All pools together draw {quantity(sum(power) / WATTS_PER_KW)} kW. {POWER_NOTE}")
+        )
     return table("Utilisation", columns, overview.pools, text=text)
 
 
