@@ -218,6 +218,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "comparison",
             "explanation",
             "figures",
+            "horizon",
             "replay",
             "reports",
             "simulation",
@@ -233,12 +234,17 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "simulation.predictions",
             "replay.document",
             "replay.pods",
+            "horizon.document",
+            "horizon.hours",
+            "horizon.reservations",
             "sweep.checkpoint",
             "sweep.document",
             "sweep.parameters",
         ),
         (
             "comparison.rows",
+            "horizon.figure",
+            "horizon.outcomes",
             "sweep.binding",
             "sweep.days",
             "sweep.figure",
@@ -251,7 +257,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ),
         ("figures.collecting", "explanation.resolving", "sweep.points"),
         ("figures.rejections", "figures.any_kind", "explanation.answering"),
-        ("comparison.compare", "reports.overview", "simulation.plans", "sweep.sweep"),
+        ("comparison.compare", "reports.overview", "simulation.plans", "sweep.sweep", "horizon.horizon"),
         ("replay.replay", "replay.figure"),
         (
             "explanation.servers",
@@ -379,7 +385,7 @@ JOBS = {
     "add_profile", "analyze_replicas", "check_documents", "choose", "compare", "explain",
     "find_candidates", "find_overload", "fit_reports", "make_figure", "make_report", "predict_points",
     "repair_plan", "replay", "show_fit", "simulate_plan", "simulate_replica", "simulation_of",
-    "size_replicas", "solve", "sweep",
+    "plan_horizon", "size_replicas", "solve", "sweep",
 }  # fmt: skip
 """What computes for users; the shells have it from `optimizer.jobs`."""
 
