@@ -186,6 +186,18 @@ def test_moving_between_hours_costs_the_transition_penalty() -> None:
     assert stayed.total_cost == 50
 
 
+def test_every_policy_pays_for_moves_at_list_price() -> None:
+    """The fewest cards for 1, 3 and 1 replicas: two of B carry what four of A do, three replicas need A."""
+    cards = [accelerator("A", cost=10.0), accelerator("B", cost=40.0, multiplicity=1)]
+    models = [profile("m", "A", count=2), profile("m", "B")]
+    source = document([server("chat", 100.0)], cards, {"A": 9, "B": 2}, models=models, transitionPenalty=0.5)
+    system = load_system(source)
+    found = policies(plan_horizon(system, trace(system, (1,), (3,), (1,))))["perfect autoscaler"]
+    assert (found.transitions, found.unit_hours) == (2, 1 + 6 + 1)
+    assert found.total_cost == 40 + 60 + 40
+    assert found.transition_cost == 2 * 0.5 * (40 + 60)
+
+
 def test_unserved_load_is_shown_and_served_by_priority() -> None:
     source = document(
         [server("chat", 100.0), server("code", 100.0, service="tin")],

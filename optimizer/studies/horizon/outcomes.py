@@ -71,7 +71,7 @@ def outcome_of(hours: tuple[Hour, ...], plans: Sequence[Plan], taken: Taken) -> 
         for item in service_by_priority(plan, hour.system):
             unserved[item.priority] += (item.load_rpm - item.served_rpm) * MINUTES_PER_H * hour.hours
     penalty = system.options.transition_penalty
-    moved = sum(moved_cents_per_h(before, after) for before, after in pairwise(plans))
+    moved = sum(moved_cents_per_h(before, after, system) for before, after in pairwise(plans))
     return Outcome(
         hours=hours,
         plans=tuple(plans),
@@ -82,20 +82,31 @@ def outcome_of(hours: tuple[Hour, ...], plans: Sequence[Plan], taken: Taken) -> 
     )
 
 
-def moved_cents_per_h(before: Plan, after: Plan) -> float:
+def moved_cents_per_h(before: Plan, after: Plan, system: System) -> float:
     """Return the cost of what moves between two plans, old and new, at list price (eq. 31 to 33)."""
     total = 0.0
     for name in sorted(before.allocations.keys() | after.allocations.keys()):
-        old, new = _costs(before.allocations.get(name, ())), _costs(after.allocations.get(name, ()))
+        old, new = _list_costs(before, name, system), _list_costs(after, name, system)
         total += sum(cost for accelerator, cost in new.items() if accelerator not in old)
         total += 0.0 if old.keys() & new.keys() else sum(old.values())
     return total
 
 
+def _list_costs(plan: Plan, name: str, system: System) -> dict[str, float]:
+    """Return the cost of a server's pools at list price [cents/h], by accelerator."""
+    model = system.servers[name].model
+    return {
+        pool.accelerator: pool.num_replicas
+        * system.profiles[model, pool.accelerator].acc_count
+        * system.accelerators[pool.accelerator].cost_cents_per_h
+        for pool in plan.allocations.get(name, ())
+    }
+
+
 def transitions(before: Plan, after: Plan) -> int:
     """Return how many servers come to an accelerator that they did not run on, from another one."""
     return sum(
-        bool(_costs(pools)) and bool(_costs(after.allocations.get(name, ())).keys() - _costs(pools).keys())
+        bool(pools) and bool(_places(after.allocations.get(name, ())) - _places(pools))
         for name, pools in before.allocations.items()
     )
 
@@ -114,8 +125,8 @@ def _replicas(plan: Plan) -> Mapping[tuple[str, str], int]:
     }
 
 
-def _costs(pools: Sequence[Pool]) -> dict[str, float]:
-    return {pool.accelerator: pool.cost_cents_per_h for pool in pools if pool.num_replicas}
+def _places(pools: Sequence[Pool]) -> set[str]:
+    return {pool.accelerator for pool in pools}
 
 
 def same_plan_for(system: System, plan: Plan) -> Plan:
