@@ -7,7 +7,7 @@ from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import counted, percent, precise, share_text
 from optimizer.section import Column, Section, name, sentence, table
 from optimizer.studies.sweep.binding import NO_CANDIDATE
-from optimizer.studies.sweep.document import SampledDays, Sweep, SweepPoint
+from optimizer.studies.sweep.document import Binding, SampledDays, Sweep, SweepPoint
 
 
 def sweep_sections(found: Sweep) -> list[Section]:
@@ -68,13 +68,14 @@ def _binds(point: SweepPoint) -> str:
     return ", ".join(item.item or "no accelerator can serve" for item in found) or "nothing"
 
 
+def _first(row: tuple[SweepPoint, Binding], column: Column) -> object:
+    return column.value(row[0])
+
+
 def _binding(found: Sweep) -> Section:
     rows = [(point, item) for point in found.points for item in point.binds]
     columns = (
-        *(
-            Column(column.name, lambda row, column=column: column.value(row[0]), column.unit)
-            for column in _values(found)
-        ),
+        *(Column(column.name, partial(_first, column=column), column.unit) for column in _values(found)),
         name("limit", lambda row: "" if row[1].limit == NO_CANDIDATE else row[1].limit),
         name("item", lambda row: row[1].item or "no accelerator can serve"),
         Column("unserved", lambda row: row[1].unserved, "servers", ",d"),

@@ -52,8 +52,7 @@ def _values(problem: Problem, replicas: IntArray) -> FloatArray:
     here = problem.on_current & (replicas > 0)
 
     def by_server(weight: FloatArray) -> FloatArray:
-        found: FloatArray = np.bincount(table.server, weight, len(servers))
-        return found
+        return np.bincount(table.server, weight, len(servers)).astype(np.float64)
 
     stays = by_server(here.astype(np.float64)) > 0
     same = here & (replicas == problem.current_replicas[table.server])

@@ -129,7 +129,9 @@ def _days_panel(found: Sweep, days: SampledDays) -> CurvePanel:
 
     kept = [(item.days_share, item.total_cost_cents_per_h) for item in days.fleets]
     safe = [series("one fleet", kept)] if any(cost is not None for _, cost in kept) else []
-    anew = [(item.days_share, item.replanned_cents_per_h) for item in days.fleets]
+    anew: list[tuple[float, float | None]] = [
+        (item.days_share, item.replanned_cents_per_h) for item in days.fleets
+    ]
     return CurvePanel(
         title="Cost of being safe on a share of the days",
         x_label="days [%]",
