@@ -13,7 +13,7 @@ from typing import Protocol
 
 from optimizer.plan import Plan
 from optimizer.spec.schema import AllocationData
-from optimizer.stabilisation.decisions import Decisions, Observation, Replicas
+from optimizer.stabilisation.decisions import Decisions, Observation, ReplicaStatus
 from optimizer.stabilisation.loads import LoadEstimate
 from optimizer.stabilisation.rules import Rules
 from optimizer.stabilisation.stabilise import stabilise
@@ -71,7 +71,7 @@ class Reported:
     """Servers whose loads did not."""
     unusable: frozenset[str] = frozenset()
     """Those of them whose load was never known well enough to plan for it."""
-    replicas: Mapping[str, Mapping[str, Replicas]] = field(default_factory=dict)
+    replicas: Mapping[str, Mapping[str, ReplicaStatus]] = field(default_factory=dict)
     """Replicas that are there, by server and accelerator, as far as they were reported."""
     estimates: Mapping[str, LoadEstimate] = field(default_factory=dict)
     """What is known of the loads, by server."""
@@ -90,7 +90,7 @@ class Snapshot:
     """What was changed and planned last."""
     decisions: Decisions | None = None
     """What is desired since the last plan."""
-    replicas: Mapping[str, Mapping[str, Replicas]] = field(default_factory=dict)
+    replicas: Mapping[str, Mapping[str, ReplicaStatus]] = field(default_factory=dict)
     """Replicas that are there, by server and accelerator, as they were last reported."""
     rules: Rules = field(default_factory=Rules, compare=False)
     """What stands between plans and what is desired."""

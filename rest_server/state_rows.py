@@ -19,7 +19,7 @@ from optimizer.spec.schema import (
     Server,
     ServiceClass,
 )
-from optimizer.stabilisation.decisions import Decisions, Replicas
+from optimizer.stabilisation.decisions import Decisions, ReplicaStatus
 from rest_server.differences import MODELS, Key
 from rest_server.fleet import Entities
 from rest_server.history import Event, History, KeptPlan
@@ -119,7 +119,7 @@ class _Known:
     """What is desired, and what is there."""
 
     decisions: Decisions | None = None
-    replicas: Mapping[str, Mapping[str, Replicas]] = field(default_factory=dict)
+    replicas: Mapping[str, Mapping[str, ReplicaStatus]] = field(default_factory=dict)
 
 
 def decisions_text(snapshot: Snapshot) -> str:

@@ -40,7 +40,7 @@ def cost_at_load(system: System, options: CostAtLoadOptions) -> CostAtLoad:
         SolverError: the solver failed.
     """
     plan = solve(scale_loads(system, options.factor))
-    return CostAtLoad(factor=options.factor, cost=plan.total_cost_cents_per_h)
+    return CostAtLoad(factor=options.factor, cost_cents_per_h=plan.total_cost_cents_per_h)
 
 
 _COLUMNS = (Column("factor", "factor"), Column("cost", "cost_cents_per_h", "cents/h", ",.2f"))

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from optimizer.profiles import Efficiency, load_catalogue
-from optimizer.profiles.points import Row, estimate_points
+from optimizer.profiles.points import PointEstimate, estimate_points
 
 ROOFLINE = Efficiency(
     step_ms=0, layer_ms=0, eager_layer_ms=0, sequence_ms=0, weight_bandwidth=1, cache_bandwidth=1,
@@ -40,7 +40,7 @@ FAR_APART = 1.15
 class Point(NamedTuple):
     """A measured time beside its estimate."""
 
-    row: Row
+    row: PointEstimate
     bin: str
 
     @property
@@ -71,7 +71,7 @@ def read_points(folder: Path, efficiency: Efficiency | None = None) -> list[Poin
     return points
 
 
-def bin_of(row: Row) -> str:
+def bin_of(row: PointEstimate) -> str:
     """Return the bin of a row; a loop counts as decode where answers are as long as prompts."""
     names = ("batch", "tokens", "concurrency", "in_tokens", "out_tokens")
     number = {name: float(row.given[name]) for name in names if name in row.given}
@@ -159,7 +159,7 @@ def order_of_accelerators(points: Sequence[Point]) -> tuple[int, int]:
     return right, total
 
 
-def memory_errors(folder: Path) -> list[tuple[Row, float]]:
+def memory_errors(folder: Path) -> list[tuple[PointEstimate, float]]:
     """Return the rows of kv.csv with their errors [%]."""
     rows = estimate_points((folder / "kv.csv").read_text(encoding="utf-8"), "kv.csv")
     return [
@@ -169,7 +169,7 @@ def memory_errors(folder: Path) -> list[tuple[Row, float]]:
     ]
 
 
-def is_dense(row: Row) -> bool:
+def is_dense(row: PointEstimate) -> bool:
     return load_catalogue().model(row.given["model"]).experts is None
 
 

@@ -194,7 +194,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.plan": (
         ("tabular", "notebook", "reasons", "checks"),
         ("document",),
-        ("reserves", "tiers"),
+        ("reserves", "tiers", "token_costs"),
         ("checks.facts", "shortages"),
         ("checks.names", "checks.service", "checks.totals", "checks.unserved", "checks.reserves"),
         ("checks.levels", "checks.queues"),
@@ -280,7 +280,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("names", "estimates", "service_text", "simulation_text", "money"),
         ("plots.style", "terminal", "figures", "plan_text", "comparison_text", "explanation_text"),
         ("plots.curves", "plots.bars", "plots.grids"),
-        ("progress", "plots", "manifests"),
+        ("progress", "plots", "manifests", "robust_sections"),
         (
             "comparison_sections",
             "estimate_sections",

@@ -43,7 +43,7 @@ def system_of(
     )
 
 
-def test_a_batch_server_is_planned_on_several_percentiles_and_the_plan_holds() -> None:
+def test_batch_servers_are_planned_on_several_percentiles() -> None:
     system = system_of(batchTimeout=10)
     plan = solve(system)
     (pool,) = plan.allocations["s"]
@@ -69,7 +69,7 @@ def test_a_load_that_decayed_to_next_to_nothing_is_none() -> None:
     assert solve(system_of(1e-200)).allocations == solve(system_of(0.0)).allocations
 
 
-def test_where_the_window_is_too_long_at_the_load_the_pair_is_rejected_for_it() -> None:
+def test_pairs_with_too_long_windows_are_rejected() -> None:
     # A lone request waits for the whole window, so that the target holds at high rates only.
     system = system_of(20.0, {"latency": [{"percentile": 99, "ms": 300}]}, batchTimeout=400)
     (item,) = solve(system).unserved
@@ -77,7 +77,7 @@ def test_where_the_window_is_too_long_at_the_load_the_pair_is_rejected_for_it() 
     assert "window" in item.detail
 
 
-def test_a_window_that_is_left_open_is_chosen_so_that_the_targets_hold() -> None:
+def test_optimal_windows_meet_the_targets() -> None:
     target = {"latency": [{"percentile": 99, "ms": 150}]}
     system = system_of(20.0, target, batchTimeout=400, batchWindow="optimal")
     plan = solve(system)
@@ -96,15 +96,15 @@ def test_rejections_are_a_target() -> None:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"target": {"slo-itl": 20}}, "slo-itl: 'm' on 'T4' answers without tokens"),
-        ({"target": {"slo-tps": 20}}, "slo-tps: 'm' on 'T4' answers without tokens"),
+        ({"target": {"slo-itl": 20}}, "slo-itl: 'm' on 'T4' does not apply to a model without tokens"),
+        ({"target": {"slo-tps": 20}}, "slo-tps: 'm' on 'T4' does not apply to a model without tokens"),
         ({"profile": {"atTokens": 20}}, "atTokens: requests of a batch server"),
         ({"profile": {"kvCapacity": 20}}, "kvCapacity: requests of a batch server"),
         ({"profile": {"decodeParms": {"alpha": 1}}}, "keep one of the two latency models"),
         ({"batchTimeout": 5, "maxQueueSize": 4}, "maxQueueSize: on 'T4': 4 places never hold a batch of 5"),
         ({"batchTrigger": "clock", "batchTimeout": 5}, "batchTimeout: on 'T4': a clock ticks every 5 ms"),
         ({"profile": {"batchParms": {"base": 1e-6}}}, "a request alone takes 1e-06 ms (base + slope)"),
-        ({"stages": [PRE, PRE]}, "stages: two stages are called 'pre'"),
+        ({"stages": [PRE, PRE]}, "stages: two stages have the name 'pre'"),
         ({"stages": [PRE | {"time": 0}]}, "stages[0].time: must be more than 0"),
         ({"jobs": 4, "maxQueueSize": 9}, "maxQueueSize: on 'T4': jobs wait before the replica"),
         ({"jobs": 4, "batchTimeout": 9}, "batchTimeout: on 'T4': a replica of so many jobs"),
@@ -164,7 +164,7 @@ def test_stages_are_planned_verified_explained_and_simulated() -> None:
     assert simulation.pools[0].e2e.mean.value == pytest.approx(pool.ttft_ms, rel=0.06)
 
 
-def test_a_stage_that_can_serve_no_more_is_the_binding_constraint() -> None:
+def test_a_saturated_stage_is_the_binding_constraint() -> None:
     system = system_of(300.0, {"latency": [{"percentile": 50, "ms": 1e6}]}, stages=[PRE | {"time": 12.0}])
     (limit,) = explain(system).servers[0].pools[0].binding
     assert (limit.limit, limit.stage) == ("stage", "pre")
@@ -191,7 +191,7 @@ def test_rows_take_stages_and_jobs() -> None:
     bursty = BatchRow.model_validate(row | {"arrivalCV": 2}).analyze()
     assert isinstance(bursty, BatchAnswer)
     assert bursty.p99_ms > found.p99_ms
-    with pytest.raises(ValueError, match="two stages are called 'pre'"):
+    with pytest.raises(ValueError, match="two stages have the name 'pre'"):
         BatchRow.model_validate(row | {"stages": [PRE, PRE]})
     overrun = BatchRow.model_validate(row | {"jobs": 1, "RPS": 20}).analyze()
     assert not isinstance(overrun, BatchAnswer)

@@ -72,7 +72,7 @@ def test_a_mixed_plan_of_two_thousand_servers_is_no_worse_than_greedy_when_it_is
 
 @pytest.mark.slow
 def test_ten_thousand_servers_of_which_many_must_wait() -> None:
-    """The size of docs/design.md, "one run for every level": 10,000 x 50, here with half of the units."""
+    """The largest size of docs/design.md, 10,000 x 50, here with half of the units."""
     system = fleet(10_000, 50, 12).with_options(time_limit_s=30.0)
     plan = assert_a_good_answer(system)
     assert carried(plan, system) >= carried(solve(system, milp_solver=False), system)

@@ -10,7 +10,7 @@ from optimizer import load_system, solve, verify
 from optimizer.jobs import SimulateRequest, simulate_plan
 from optimizer.kinds.laws import laws_known
 from optimizer.kinds.replicas import Replica, analyze_replicas
-from optimizer.profiles import Deployment, Estimate, load_catalogue
+from optimizer.profiles import Deployment, ProfileEstimate, load_catalogue
 from optimizer.profiles.efficiency import Efficiency
 from optimizer.profiles.iterations import Iterations
 from optimizer.timing import IterationLaw, MixtureIterationLaw, RequestShapes
@@ -102,7 +102,7 @@ def test_with_another_further_term_it_is_a_law_of_iterations_alone() -> None:
 def test_the_law_has_the_estimated_alpha_at_every_batch(model: object) -> None:
     accelerator = load_catalogue().accelerator("H200")
     deployment = Deployment(tp=8, in_tokens=1024, out_tokens=256)
-    found = Estimate(Iterations(model, accelerator, deployment, Efficiency()), 1)  # type: ignore[arg-type]
+    found = ProfileEstimate(Iterations(model, accelerator, deployment, Efficiency()), 1)  # type: ignore[arg-type]
     for end in ("low", "value", "high"):
         terms = {
             "alpha": getattr(found.alpha_alone_ms, end),

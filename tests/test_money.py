@@ -100,7 +100,7 @@ def test_two_currencies_in_one_system_are_refused_with_both_places() -> None:
     with pytest.raises(SpecError) as refused:
         load_system(document("$2.50/h", "5.10 EUR/h"))
     assert str(refused.value) == (
-        "accelerators[1].cost: a price in EUR; give all prices in one currency: one in USD is at "
+        "accelerators[1].cost: a price in EUR; give all prices in one currency: there is one in USD at "
         "accelerators[0].cost"
     )
     running = {"accelerator": "A", "numReplicas": 1, "cost": "1 CHF/h"}

@@ -1,4 +1,4 @@
-"""The README tells the truth: what it shows runs, and prints what it says."""
+"""The README and the overview tell the truth: what they show runs, and prints what they say."""
 
 import contextlib
 import io
@@ -18,6 +18,7 @@ from optimizer.profiles import load_catalogue
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+OVERVIEW = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
 
 
 class Block(NamedTuple):
@@ -26,27 +27,22 @@ class Block(NamedTuple):
     text: str
 
 
-def blocks() -> list[Block]:
-    """Return the fenced blocks of the README with the sections that they stand in."""
+def blocks(page: str = README) -> list[Block]:
+    """Return the fenced blocks of a page with their sections."""
     found, section = [], ""
-    for match in re.finditer(r"^## ([^\n]+)$|^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL):
+    for match in re.finditer(r"^## ([^\n]+)$|^```(\w*)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
         section = match[1] or section
         if match[1] is None:
             found.append(Block(section, match[2], match[3]))
     return found
 
 
-FIRST_PLAN = "A first plan from the names of a model and a GPU"
-"""A section whose commands build on one another."""
-
-
-def commands(*sections: str) -> list[list[str]]:
-    """Return the arguments of every ``inferplan`` line of some sections; of none: outside these two."""
+def commands(page: str) -> list[list[str]]:
+    """Return the arguments of every line of a page that begins with ``inferplan``."""
     lines = [
         line
-        for block in blocks()
+        for block in blocks(page)
         if block.language == "sh"
-        and (block.section in sections if sections else block.section not in {"Set up", FIRST_PLAN})
         for line in block.text.replace("\\\n", " ").splitlines()
     ]
     words = [shlex.split(line, comments=True) for line in lines]
@@ -76,13 +72,13 @@ def test_there_are_exactly_two_set_up_commands() -> None:
     assert "[dev]" in tested
 
 
-def test_the_readme_shows_the_commands_of_everyday() -> None:
-    assert {line[0] for line in commands()} >= {"solve", "candidates", "convert", "schema"}
+def test_the_overview_shows_everyday_commands() -> None:
+    assert {line[0] for line in commands(OVERVIEW)} >= {"solve", "candidates", "convert", "schema"}
 
 
 @pytest.mark.usefixtures("workplace")
-@pytest.mark.parametrize("arguments", commands(), ids=" ".join)
-def test_every_command_of_the_readme_runs(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("arguments", commands(OVERVIEW), ids=" ".join)
+def test_every_command_of_the_overview_runs(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     if arguments[0] == "serve":
         with as_a_program(*arguments[1:], "--port", "0") as program:
             assert program.ask("GET", "/healthz").status == 200
@@ -97,8 +93,8 @@ def test_every_command_of_the_readme_runs(arguments: list[str], capsys: pytest.C
 
 
 @pytest.mark.usefixtures("workplace")
-def test_the_first_plan_is_made_from_two_names(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = commands(FIRST_PLAN)
+def test_the_commands_of_the_readme_run_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = commands(README)
     assert [line[0] for line in lines][:2] == ["estimate", "init"]
     printed = {}
     for line in lines:
@@ -126,6 +122,7 @@ def test_every_python_block_prints_what_the_block_after_it_says() -> None:
 def test_the_first_picture_shows_cards_that_people_know() -> None:
     """It is made by a command of the page of pictures, from a sample whose cards are in the catalogue."""
     picture = re.findall(r"!\[[^]]+\]\(([^)]+)\)", README)[0]
+    assert f"({picture.removeprefix('docs/')})" in OVERVIEW
     page = (ROOT / "docs" / "pictures.md").read_text(encoding="utf-8")
     (source,) = re.findall(rf"^inferplan plot plan (\S+) -o {re.escape(picture)}$", page, re.MULTILINE)
     kinds = {item.type for item in load_system(ROOT / source).accelerators.values()}
@@ -134,20 +131,13 @@ def test_the_first_picture_shows_cards_that_people_know() -> None:
         assert load_catalogue().accelerator(kind).name.startswith(kind)
 
 
-def test_every_file_that_the_readme_links_to_exists() -> None:
-    links = re.findall(r"\]\(([^)#]+)[^)]*\)", README)
-    assert links
-    assert not [link for link in links if "://" not in link and not (ROOT / link).exists()]
-
-
-def test_every_flag_that_the_readme_names_exists(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_flag_that_both_pages_name_exists(capsys: pytest.CaptureFixture[str]) -> None:
     text = ""
     for command in ("solve", "candidates", "analyze", "size", "convert", "serve", "estimate", "init"):
         with pytest.raises(SystemExit):
             main([command, "--help"])
         text += capsys.readouterr().out
-    shown = set(
-        re.findall(r"(?<![\w-])--[a-z][a-z-]+", "\n".join(b.text for b in blocks() if b.section != "Set up"))
-    )
+    shown = [block.text for page in (README, OVERVIEW) for block in blocks(page) if block.section != "Set up"]
+    shown = re.findall(r"(?<![\w-])--[a-z][a-z-]+", "\n".join(shown))
     assert shown
-    assert not {flag for flag in shown if flag not in text}
+    assert not [flag for flag in shown if flag not in text]

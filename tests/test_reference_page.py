@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from reference_page import generated
 
 from optimizer import Explanation
-from optimizer.candidates import Reason
+from optimizer.candidates import RejectionReason
 from optimizer.cli.main import COMMANDS
 from optimizer.plan import Plan
 from optimizer.spec.schema import SystemSpec
@@ -46,6 +46,6 @@ def test_the_page_names_every_field(document: type[BaseModel]) -> None:
 
 
 def test_the_page_names_every_reason() -> None:
-    assert {reason.label for reason in Reason if f"`{reason.label}`" not in PAGE} == set()
+    assert {reason.label for reason in RejectionReason if f"`{reason.label}`" not in PAGE} == set()
     for reason in ("capacity", "solver_stopped", "no_candidate"):
         assert f"`{reason}`" in PAGE

@@ -1,4 +1,4 @@
-"""Plans with reserves, preferences, limits, tiers and renting are those of brute force, and false ones found."""
+"""Plans with reserves, prices and limits are those of brute force, and false ones are found."""
 
 import itertools
 import json
@@ -16,7 +16,7 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.problem import Level, build_problem
 
 SINGLES = [(option,) for option in OPTIONS]
-PAIRS = list(itertools.combinations(OPTIONS, 2))
+PAIRS: list[tuple[str, ...]] = list(itertools.combinations(OPTIONS, 2))
 
 
 def faults(seed: int, wanted: tuple[str, ...], *, mixed: bool) -> list[str]:
@@ -100,6 +100,7 @@ FALSE = {
     "the difference of tiers": ("tiers", "A", "difference", 1.0),
     "the accelerator of tiers": ("tiers", "A", "accelerator", "B"),
     "the rent": ("rented", "rents", "cost", 1.0),
+    "the rent of a million tokens": ("rented", "rents", "costPerMillion", 2.0),
     "the rented load": ("rented", "rents", "arrivalRate", 1.0),
     "rented token times": ("rented", "rents", "itlAverage", 1.0),
     "rented first tokens": ("rented", "rents", "ttftAverage", 1.0),

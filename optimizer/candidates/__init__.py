@@ -1,7 +1,7 @@
-"""Candidates: server x accelerator, sized by the queueing model, or rejected with the reason."""
+"""Candidates: pairs of server and accelerator, sized by queue models or rejected with a reason."""
 
 from optimizer.candidates.finder import find_candidates
 from optimizer.candidates.memo import SizingMemo
-from optimizer.candidates.table import Candidates, CandidateTable, Reason, Rejection
+from optimizer.candidates.table import Candidates, CandidateTable, Rejection, RejectionReason
 
-__all__ = ["CandidateTable", "Candidates", "Reason", "Rejection", "SizingMemo", "find_candidates"]
+__all__ = ["CandidateTable", "Candidates", "Rejection", "RejectionReason", "SizingMemo", "find_candidates"]

@@ -1,7 +1,7 @@
-"""A system as arrays: names become indices here, once, for everything behind it.
+"""A system as arrays, with indices instead of names.
 
-Takes a `System`, gives `SystemArrays`: one entry per server (s), accelerator (a) and profile (p), each in the
-order of the names, and the table of which profile serves which pair.
+`SystemArrays` has one entry per server (s), accelerator (a) and profile (p), each sorted by name, and a table
+of the profile of each pair.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,23 +23,23 @@ from optimizer.spec.schema import DEFAULT_MAX_BATCH, ModelProfile, ModelTarget, 
 from optimizer.spec.system import System
 
 if TYPE_CHECKING:
-    from optimizer.profiles.requested import Misfit
+    from optimizer.profiles.estimate import DoesNotFitError
 
 
 @dataclass(frozen=True, slots=True)
 class OwnTable:
-    """What the servers of one kind have beside all others: one row for each way to run them."""
+    """Additional arrays for the servers of one kind, with one row for each way to run a server."""
 
     arrays: OwnArrays
     first: IntArray
-    """First row of each server, shape (S,); those of other kinds have none."""
+    """First row of each server, shape (S,); 0 for servers of other kinds."""
     count: IntArray
-    """Rows of each server, shape (S,)."""
+    """Number of rows of each server, shape (S,); 0 for servers of other kinds."""
     chosen: IntArray
-    """Row of each pair, shape (S, A); 0 for servers of other kinds."""
+    """Chosen row of each pair, shape (S, A); 0 for servers of other kinds."""
 
     def of_pairs(self, server: IntArray, accelerator: IntArray) -> OwnArrays:
-        """Return the row of each pair."""
+        """Return the chosen row of each pair."""
         return self.arrays.take(self.chosen[server, accelerator])
 
 
@@ -65,37 +65,37 @@ class ReserveArrays:
 
 @dataclass(frozen=True, slots=True)
 class ServerArrays:
-    """What is asked for; shapes (S,)."""
+    """Servers as arrays of shape (S,)."""
 
     in_tokens: FloatArray
     out_tokens: FloatArray
     load_rps: FloatArray
-    """Arrival rate, or the throughput target over the output length; 0 when idle."""
+    """Arrival rate, or the throughput target over the output length; 0 if idle [requests/s]."""
     priority: IntArray
     has_target: BoolArray
     targets: Targets
-    """Limits on latencies and loss, and whether there is a throughput target."""
+    """Limits on latencies and loss, and whether there are throughput targets."""
     min_replicas: IntArray
     max_replicas: IntArray
     max_batch: IntArray
-    """0: the profile's."""
+    """Batch limit; 0: that of the profile."""
     max_queue: IntArray
-    """-1: in proportion to the batch."""
+    """Queue capacity; -1: proportional to the batch."""
     allowed: BoolArray
-    """Which accelerators it may use, shape (S, A)."""
+    """Allowed accelerators, shape (S, A)."""
     current_accelerator: IntArray
-    """-1: none, or one that is no longer in the catalogue."""
+    """Current accelerator; -1 if there is none or it is not in the system."""
     current_replicas: IntArray
     running: BoolArray
-    """Whether the current allocation has an accelerator and replicas."""
+    """Whether replicas are running."""
     current_cost: FloatArray
     """[cents/h]"""
     arrival_cv: FloatArray
-    """Coefficient of variation of the times between arrivals; and of the lengths:"""
+    """Coefficient of variation of the interarrival times."""
     in_tokens_cv: FloatArray
     out_tokens_cv: FloatArray
     own: Mapping[str, OwnTable]
-    """What only the servers of one kind have, by the kind's name."""
+    """Additional arrays of single kinds, by the kind's name."""
     reserve: ReserveArrays
     preference: BoolArray
     """Whether a server prefers some accelerators."""
@@ -105,7 +105,7 @@ class ServerArrays:
 
 @dataclass(frozen=True, slots=True)
 class ProfileArrays:
-    """What can be bought, and how fast it is; shapes (P,)."""
+    """Profiles as arrays of shape (P,)."""
 
     cost_per_replica: FloatArray
     """[cents/h]"""
@@ -115,16 +115,16 @@ class ProfileArrays:
     units_per_replica: IntArray
     batch_limit: FloatArray
     batch_tokens: FloatArray
-    """Batch limit × the output length it was found at; 0: the limit is not scaled."""
+    """Batch limit × the output length at which it was measured; 0: the limit is not scaled."""
     kv_capacity_tokens: FloatArray
-    """Infinity where none is stated."""
+    """KV cache [tokens]; inf if not stated."""
     laws: LawTable
     """Latency models and their parameters."""
     queue_model: IntArray
-    """Queue model, an index into `QUEUE_MODELS`."""
+    """Index into `QUEUE_MODELS`."""
 
     def of_rows(self, profile: IntArray, more_tokens: FloatArray) -> "ProfileArrays":
-        """Return one profile for each row, with more KV cache; both shapes (R,)."""
+        """Return the profile of each row, with additional KV cache; both shapes (R,)."""
         own = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "laws"}
         rows = {name: values[profile] for name, values in own.items()}
         rows["kv_capacity_tokens"] = rows["kv_capacity_tokens"] + more_tokens
@@ -143,15 +143,15 @@ class SystemArrays:
     servers: ServerArrays
     profiles: ProfileArrays
     profile_of: IntArray
-    """Profile of each pair, -1 where there is none; shape (S, A)."""
+    """Profile of each pair, -1 if there is none; shape (S, A)."""
     rate_factor: FloatArray
-    """What a replica may take of its largest rate, shape (S, A); 1 where no simulation showed less."""
-    misfits: "dict[int, Misfit]" = field(default_factory=dict)
-    """Why the models of estimated profiles do not fit, by profile."""
+    """Usable fraction of a replica's maximum rate, shape (S, A); 1 unless a simulation showed less."""
+    misfits: "dict[int, DoesNotFitError]" = field(default_factory=dict)
+    """Errors of estimated profiles whose models do not fit, by profile."""
 
 
 def tabulate(system: System) -> SystemArrays:
-    """Turn a system into arrays."""
+    """Convert a system to arrays."""
     accelerators = list(system.accelerators.values())
     types = sorted({item.type for item in accelerators} | set(system.capacity))
     type_index = {name: i for i, name in enumerate(types)}
@@ -188,22 +188,22 @@ def _rate_factors(system: System, place_of: dict[str, int]) -> FloatArray:
 
 def _with_estimates(
     system: System, profiles: list[ModelProfile], profile_of: IntArray
-) -> "dict[int, Misfit]":
-    """Give every pair whose profile is to be estimated one for the requests of its server, in place.
+) -> "dict[int, DoesNotFitError]":
+    """Append profiles estimated for the requests of each server, in place.
 
     Returns:
-        Why the models of some profiles do not fit, by profile.
+        Errors of profiles whose models do not fit, by profile.
     """
-    asked = np.array([profile.is_estimated for profile in profiles], dtype=np.bool_)
-    if not asked.any():
+    is_estimated = np.array([profile.is_estimated for profile in profiles], dtype=np.bool_)
+    if not is_estimated.any():
         return {}
     from optimizer.profiles.requested import Requested, requested_profile  # reads the catalogue
 
     rows: dict[int, tuple[int, Requested]] = {}
-    misfits: dict[int, Misfit] = {}
+    misfits: dict[int, DoesNotFitError] = {}
     servers, names = list(system.servers.values()), list(system.accelerators)
-    for s, a in np.argwhere((profile_of >= 0) & asked[profile_of]):
-        found = requested_profile(system, servers[s], names[a])  # the same one for the same request
+    for s, a in np.argwhere((profile_of >= 0) & is_estimated[profile_of]):
+        found = requested_profile(system, servers[s], names[a])  # equal requests return the same object
         row, _ = rows.setdefault(id(found), (len(profiles), found))
         if row == len(profiles):
             profiles.append(found.profile)
@@ -214,7 +214,7 @@ def _with_estimates(
 
 
 def profile_of(system: System, server: Server, accelerator: str) -> ModelProfile:
-    """Return the profile of a server's model on an accelerator, estimated for its requests if need be."""
+    """Return the profile of a server's model on an accelerator, estimated if necessary."""
     profile = system.profiles[server.model, accelerator]
     if not profile.is_estimated:
         return profile
@@ -224,7 +224,15 @@ def profile_of(system: System, server: Server, accelerator: str) -> ModelProfile
 
 
 def own_fields(arrays: SystemArrays, system: System, s: int, a: int, max_batch: int) -> Mapping[str, Any]:
-    """Return what only the kind of a server shows of its pool on an accelerator, by the fields of `Pool`."""
+    """Return the additional fields of a `Pool` of the server's kind.
+
+    Args:
+        arrays: the system as arrays.
+        system: the system.
+        s: index of the server.
+        a: index of the accelerator.
+        max_batch: batch limit.
+    """
     server = system.servers[arrays.server_names[s]]
     profile = system.profiles[server.model, arrays.accelerator_names[a]]
     kind = kind_of_profile(profile)
@@ -309,21 +317,18 @@ def _preferred(servers: Sequence[Server], place_of: Mapping[str, int]) -> BoolAr
 
 
 def server_loads_rps(system: System) -> FloatArray:
-    """Return what each server has to carry, shape (S,): its arrival rate, or what its throughput target asks.
+    """Return the load of each server [requests/s], shape (S,).
 
-    0 for one that is idle.
+    The load is the arrival rate, or the rate of the throughput target; 0 for idle servers.
     """
-    asked = zip(system.server_kinds(), system.servers.values(), _targets_of(system), strict=True)
+    rows = zip(system.server_kinds(), system.servers.values(), _targets_of(system), strict=True)
     return np.array(
-        [
-            kind.demand_rps(server.current.load, target.tps if target else 0.0)
-            for kind, server, target in asked
-        ]
+        [kind.demand_rps(server.current.load, target.tps if target else 0.0) for kind, server, target in rows]
     )
 
 
 def _own_tables(system: System, accelerators: int) -> dict[str, OwnTable]:
-    """Return what servers of single kinds have, by kind; each pair runs as its server states."""
+    """Return the additional arrays of single kinds; each pair uses the row that its server specifies."""
     kinds, servers = system.server_kinds(), list(system.servers.values())
     tables = {}
     for kind in dict.fromkeys(kinds):
@@ -346,14 +351,14 @@ def _targets_of(system: System) -> list[ModelTarget | None]:
 
 
 def _tps(targets: Sequence[ModelTarget | None]) -> FloatArray:
-    """Return the throughput targets [tokens/s], shape (S,); 0 for none."""
+    """Return the throughput targets [tokens/s], shape (S,); 0 if there is none."""
     return np.array([target.tps if target else 0.0 for target in targets])
 
 
 def largest_loss(system: System, server: Server) -> float:
-    """Return the largest share of requests that a server may lose.
+    """Return the maximum fraction of rejected requests of a server.
 
-    A queue that is not stated stands for one without a limit, so that there the default asks for nothing.
+    Without a stated queue capacity the queue is considered unlimited, so the default is no limit.
     """
     target = system.targets.get((server.service_class, server.model))
     default = ANY_LOSS if server.max_queue_size is None else DEFAULT_MAX_LOSS
@@ -362,7 +367,7 @@ def largest_loss(system: System, server: Server) -> float:
 
 
 def _targets(targets: list[ModelTarget | None], max_loss: list[float], tps: BoolArray) -> Targets:
-    """Return the targets of servers, over every measure that one of them has, means first."""
+    """Return the targets of servers for all measures that any of them uses."""
     limits = [dict(target.latency_targets()) if target else {} for target in targets]
     for mine, bound in zip(limits, max_loss, strict=True):
         if bound < ANY_LOSS:
@@ -373,8 +378,8 @@ def _targets(targets: list[ModelTarget | None], max_loss: list[float], tps: Bool
 def current_cost_cents_per_h(system: System, server_name: str) -> float:
     """Return the cost of a server's current allocation [cents/h].
 
-    Where it is missing or zero while replicas run it is recomputed from the specs: a cost of nothing would
-    make every other allocation look dearer than the current one.
+    A missing cost of running replicas is recomputed from the price, because with a cost of 0 all other
+    allocations would look more expensive.
     """
     server = system.servers[server_name]
     current = server.current

@@ -1,4 +1,4 @@
-"""Batch size as a decision: for every pair the smallest batch whose rate is as high as the best."""
+"""Optimised batch limits: for each pair the smallest batch with almost the highest rate."""
 
 from dataclasses import replace
 
@@ -9,17 +9,17 @@ from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.pairs import Pairs, largest_rates, queue_capacity, targets_of
 
 BATCH_SLACK = 0.01
-"""A chosen batch is the smallest whose rate is within this share of the best."""
+"""Maximum relative loss of rate by choosing a smaller batch."""
 SCANNED_BATCHES = 512
-"""Batches that are tried for a pair: all up to this ceiling, so many in geometric steps above it."""
+"""Batches evaluated per pair: all up to this ceiling, or this number in geometric steps."""
 SCANNED_ROWS = 2**20
-"""Pairs × batches that are expanded at a time."""
+"""Maximum pairs × batches evaluated at a time."""
 
 
 def with_best_batches(arrays: SystemArrays, pairs: Pairs) -> Pairs:
     """Replace each batch limit by the smallest batch whose rate is within 1 % of the best up to that limit.
 
-    The best rate is not monotone in the batch, so all batches are tried, row by row (eq. 26).
+    The rate is not monotone in the batch, so all batches are evaluated (eq. 26).
     """
     max_batch, best_rate = pairs.max_batch.copy(), pairs.best_rate_rps.copy()
     loaded = np.flatnonzero(arrays.servers.load_rps[pairs.server] > 0)
@@ -50,7 +50,7 @@ def with_best_batches(arrays: SystemArrays, pairs: Pairs) -> Pairs:
 
 
 def _batches(ceiling: int) -> IntArray:
-    """Return the batches to try up to a ceiling, ascending."""
+    """Return the batches to evaluate up to a ceiling, ascending."""
     if ceiling <= SCANNED_BATCHES:
         return np.arange(1, ceiling + 1)
     return np.unique(np.round(np.geomspace(1, ceiling, SCANNED_BATCHES))).astype(np.int64)

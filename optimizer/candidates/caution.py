@@ -8,7 +8,7 @@ TIME = "_ms"
 
 
 def cautious(profile: ModelProfile, options: OptimizerOptions) -> ModelProfile:
-    """Return a profile whose times are longer by the larger of its errors, where that is asked for (eq. 137).
+    """Return a profile whose times are longer by the larger of its errors, where that is asked for (eq. 140).
 
     One without a measurement, such as an estimate, stays as it is.
     """

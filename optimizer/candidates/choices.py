@@ -1,4 +1,4 @@
-"""What servers leave to choose beside accelerators and batches: for every pair the best way to run it."""
+"""Choose the best row of kinds with several ways to run a server, for each pair."""
 
 from dataclasses import replace
 
@@ -11,11 +11,11 @@ from optimizer.candidates.table import Verdicts
 from optimizer.spec.system import System
 
 RATE_SLACK = 1e-6
-"""Relative difference of largest rates that counts as none; the first way is then taken."""
+"""Relative tolerance for equal maximum rates; the first of equal rows is chosen."""
 
 
 def arrays_of(system: System) -> SystemArrays:
-    """Return a system as arrays, in which every pair runs as its server states, or the best way it allows."""
+    """Return a system as arrays, with the best row of each pair that has several."""
     arrays = tabulate(system)
     for name, own in arrays.servers.own.items():
         if (own.count > 1).any():
@@ -24,7 +24,7 @@ def arrays_of(system: System) -> SystemArrays:
 
 
 def _with_best_rows(arrays: SystemArrays, name: str, own: OwnTable) -> SystemArrays:
-    """Give each pair of some servers the first row whose largest rate is as high as any."""
+    """Choose for each pair the first row with the highest maximum rate."""
     pairs = sizable_pairs(arrays, Verdicts.none(arrays.profile_of.shape), choose_batch=False)
     pairs = pairs.take(own.count[pairs.server] > 1)
     if not len(pairs.server):
@@ -43,7 +43,7 @@ def _with_best_rows(arrays: SystemArrays, name: str, own: OwnTable) -> SystemArr
 
 
 def _with_rows(arrays: SystemArrays, name: str, chosen: IntArray) -> SystemArrays:
-    """Return arrays in which the pairs of one kind run in other ways."""
+    """Return arrays with other chosen rows of one kind."""
     own = arrays.servers.own
     changed = {**own, name: replace(own[name], chosen=chosen)}
     return replace(arrays, servers=replace(arrays.servers, own=changed))

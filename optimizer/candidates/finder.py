@@ -1,7 +1,7 @@
-"""From a system to candidates: every pair of server and accelerator is sized, or rejected with a reason.
+"""From a system to candidates: each pair of server and accelerator is sized, or rejected with a reason.
 
-All pairs are worked on at once. Sizing runs law by law in chunks of rows with similar batch limits, so that
-memory stays small and the time per pair is the same for one pair and for a million.
+Sizing is vectorised by law, in chunks of rows with similar batch limits, so that memory is bounded and the
+time per pair does not depend on the number of pairs.
 """
 
 from dataclasses import replace
@@ -24,7 +24,7 @@ from optimizer.candidates.pairs import (
 )
 from optimizer.candidates.renting import rented
 from optimizer.candidates.reserve import with_reserve
-from optimizer.candidates.table import Candidates, CandidateTable, Reason, Verdicts
+from optimizer.candidates.table import Candidates, CandidateTable, RejectionReason, Verdicts
 from optimizer.documents import MAX_COUNT
 from optimizer.parallel import in_threads
 from optimizer.queueing.performance import Performance, QueueModel
@@ -34,18 +34,18 @@ from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
 WINDOW_TOLERANCE = 1e-9
-"""Relative difference by which a load may be below the least that keeps the targets of a batch server."""
+"""Relative tolerance below the minimum rate of a batch server."""
 
 
 def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidates:
     """Size every pair of server and accelerator of a system.
 
-    Never fails for a pair that cannot serve: that is a rejection with its reason.
+    A pair that cannot serve is not an error, but a rejection with its reason.
 
     Args:
-        system: what to size.
-        memo: remembers what replicas can take, for other systems with the same profiles and targets; the
-            candidates are the same with and without.
+        system: the system.
+        memo: cache of sizings, to reuse for systems with the same profiles and targets; it does not change
+            the candidates.
     """
     arrays = arrays_of(system)
     shape = arrays.profile_of.shape
@@ -67,7 +67,7 @@ def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidate
 
 
 def _sized(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts, memo: SizingMemo | None) -> CandidateTable:
-    """Size all pairs, law by law and chunk by chunk, and return candidates for those that can serve."""
+    """Size all pairs, and return candidates for those that can serve."""
     idle = arrays.servers.load_rps[pairs.server] == 0
     tables = [_no_candidates(arrays, pairs)]
     tables += [
@@ -119,7 +119,7 @@ def _no_candidates(arrays: SystemArrays, pairs: Pairs) -> CandidateTable:
 
 
 def _idle_candidates(arrays: SystemArrays, pairs: Pairs) -> CandidateTable:
-    """Give idle servers their least number of replicas, and the figures the reference quotes for them."""
+    """Return candidates of idle servers, with the minimum replicas and the reference's metrics."""
     times, turnaround_ms = law_of(arrays, pairs).idle_times(pairs.max_batch)
     nothing = np.zeros(len(pairs.server))
     return _candidates(
@@ -137,10 +137,12 @@ def _idle_candidates(arrays: SystemArrays, pairs: Pairs) -> CandidateTable:
 def _loaded_candidates(
     arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts, memo: SizingMemo | None
 ) -> CandidateTable:
-    """Find the largest rate of a replica, the replicas the load needs, and the latencies at its share."""
+    """Return candidates with the maximum rate, the replicas needed, and the latencies at the load."""
     works = law_of(arrays, pairs).has_work()
     if not works.all():
-        verdicts.reject(pairs.server[~works], pairs.accelerator[~works], Reason.no_work, np.nan, np.nan)
+        verdicts.reject(
+            pairs.server[~works], pairs.accelerator[~works], RejectionReason.no_work, np.nan, np.nan
+        )
         pairs = pairs.take(works)
     pairs, factor = _tightened(arrays, pairs, verdicts)
     if not len(pairs.server):
@@ -159,10 +161,10 @@ def _loaded_candidates(
     _reject_unattainable(verdicts, pairs, targets, sizing, performance, ~holds & in_window)
     early = sizing.attainable & ~in_window
     _reject_early(verdicts, pairs.take(early), (load / needed)[early], sizing.lowest_rate_rps[early])
-    most = servers.max_replicas[pairs.server]
-    over = holds & (needed > most)
+    limit = servers.max_replicas[pairs.server]
+    over = holds & (needed > limit)
     verdicts.reject(
-        pairs.server[over], pairs.accelerator[over], Reason.replica_limit, needed[over], most[over]
+        pairs.server[over], pairs.accelerator[over], RejectionReason.replica_limit, needed[over], limit[over]
     )
     table = _candidates(
         arrays,
@@ -179,17 +181,17 @@ def _loaded_candidates(
 
 
 def _reject_early(verdicts: Verdicts, pairs: Pairs, rate_rps: FloatArray, lowest_rps: FloatArray) -> None:
-    """Reject pairs whose replicas would have so little load that a window is too long."""
+    """Reject pairs whose load per replica is so low that a batching window is too long."""
     rate_rpm, lowest_rpm = rate_rps * SECONDS_PER_MINUTE, lowest_rps * SECONDS_PER_MINUTE
-    verdicts.reject(pairs.server, pairs.accelerator, Reason.window, rate_rpm, lowest_rpm)
+    verdicts.reject(pairs.server, pairs.accelerator, RejectionReason.window, rate_rpm, lowest_rpm)
 
 
 def _tightened(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> tuple[Pairs, FloatArray]:
-    """Return the pairs that may take something of their largest rates, and what share of them."""
+    """Return the pairs with a usable rate, and the usable fraction of their maximum rates."""
     factor = arrays.rate_factor[pairs.server, pairs.accelerator]
     never = factor == 0
     if never.any():
-        reason = Reason.simulation_missed
+        reason = RejectionReason.simulation_missed
         verdicts.reject(pairs.server[never], pairs.accelerator[never], reason, np.nan, np.nan)
         pairs, factor = pairs.take(~never), factor[~never]
     return replace(pairs, best_rate_rps=pairs.best_rate_rps * factor), factor
@@ -198,10 +200,10 @@ def _tightened(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> tuple[
 def _settled(
     replicas: QueueModel, targets: Targets, load_rps: FloatArray, needed: FloatArray, attainable: BoolArray
 ) -> tuple[Performance, BoolArray]:
-    """Return the performance at the load per replica, and whether the targets hold there.
+    """Return the performance at the load per replica, and whether the targets are met.
 
-    They hold at the first count wherever latencies grow with the rate. Where a step of the prefill chunks
-    breaks that, replicas are added to `needed`, in place, until they do.
+    They are met with the first count if latencies increase with the rate. If a chunk-count jump breaks that,
+    replicas are added to `needed`, in place, until the targets are met.
     """
     performance = replicas.analyze(load_rps / needed)
     holds = attainable & targets.met(performance)
@@ -226,7 +228,7 @@ def _reject_unattainable(
     performance: Performance,
     rows: BoolArray,
 ) -> None:
-    """Note the target that is missed by the largest factor: at the least rate, or at the load per replica."""
+    """Reject rows with their worst target, at the minimum rate or at the load per replica."""
     if not rows.any():
         return
     found, figures = sizing.attainable, sizing.least
@@ -235,7 +237,10 @@ def _reject_unattainable(
     worst = target_ratio(figures, targets.limits).argmax(axis=0)
     every = np.arange(len(worst))
     value, limit = figures[worst, every], targets.limits[worst, every]
-    for chosen, reason in ((rows & ~found, Reason.slo_unattainable), (rows & found, Reason.slo_missed)):
+    for chosen, reason in (
+        (rows & ~found, RejectionReason.slo_unattainable),
+        (rows & found, RejectionReason.slo_missed),
+    ):
         server, accelerator = pairs.server[chosen], pairs.accelerator[chosen]
         verdicts.reject(server, accelerator, reason, value[chosen], limit[chosen])
         verdicts.measure[server, accelerator] = worst[chosen]

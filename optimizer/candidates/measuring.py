@@ -19,7 +19,7 @@ CHUNK_STEP_TRIES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ReplicaMetrics:
     """What one replica of each of R pairs does at a rate."""
 
     performance: Performance
@@ -39,7 +39,7 @@ def analyze_pairs(
 
 def measure_pairs(
     arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
-) -> Measured:
+) -> ReplicaMetrics:
     """Return the long-run means of one replica per row, and what its targets measure."""
     found = [np.zeros(len(server)) for _ in fields(Performance)]
     measured = np.zeros((len(arrays.servers.targets.measures), len(server)))
@@ -55,7 +55,7 @@ def measure_pairs(
             array[rows] = getattr(performance, field.name)
 
     in_threads(fill, [*parts(arrays, server, accelerator, max_batch)])
-    return Measured(Performance(*found), measured, own)
+    return ReplicaMetrics(Performance(*found), measured, own)
 
 
 def performances(

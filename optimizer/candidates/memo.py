@@ -1,8 +1,7 @@
-"""Sizing, computed or remembered: what a replica can take does not depend on its load.
+"""Cache of sizings: the maximum rate of a replica does not depend on its load.
 
-In a control loop loads change from minute to minute, profiles and targets hardly ever. A row's sizing depends
-on nothing but its key here, and not on its neighbours, to the last bit: with a memo and without, and whatever
-was asked before, the answer is the same.
+In a control loop, loads change every minute, but profiles and targets rarely. The sizing of a row depends
+only on its key, not on other rows, to the last bit. So results are identical with and without a memo.
 """
 
 import threading
@@ -19,16 +18,16 @@ from optimizer.queueing.sizing import Sizing, largest_rate, meet_targets_below
 from optimizer.queueing.targets import Targets
 
 MAX_ROWS = 2**15
-"""Rows that a memo keeps unless told: those of 50 fleets like specs/large, in about 12 MB."""
+"""Default maximum rows of a memo: those of 50 fleets like specs/large, in about 12 MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class SizedRows:
-    """What sizing says of R rows, whatever their load."""
+    """Sizing of R rows, independent of their loads."""
 
     sizing: Sizing
     meets_below: BoolArray
-    """Whether the targets hold below the largest rate as well, shape (R,)."""
+    """Whether the targets are also met at all lower rates, shape (R,)."""
 
     @classmethod
     def of(cls, replicas: QueueModel, targets: Targets) -> Self:
@@ -46,23 +45,20 @@ class SizedRows:
 
     @classmethod
     def of_values(cls, values: Sequence[bytes]) -> Self:
-        """Return the rows that some bytes hold, at least one."""
+        """Return the rows stored in bytes; at least one."""
         table = np.frombuffer(b"".join(values)).reshape(len(values), -1).T
         max_rate_rps, lowest_rate_rps, meets_below, *least = table.copy()
         return cls(Sizing(max_rate_rps, np.array(least), lowest_rate_rps), meets_below > 0)
 
 
 class SizingMemo:
-    """Sized rows by all that they depend on; beyond `max_rows` those least recently asked for are dropped.
-
-    Several threads may use one at once.
-    """
+    """A thread-safe least-recently-used cache of sized rows."""
 
     def __init__(self, max_rows: int = MAX_ROWS) -> None:
         self.max_rows = max_rows
-        """Rows that are kept at most."""
+        """Maximum rows."""
         self.rows_sized = 0
-        """Rows that were not known when they were asked for."""
+        """Number of cache misses."""
         self._rows: OrderedDict[Hashable, bytes] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -70,7 +66,7 @@ class SizingMemo:
         return len(self._rows)
 
     def rows(self, replicas: QueueModel, targets: Targets) -> SizedRows:
-        """Return what sizing says of R ≥ 1 replicas, and size only those that are not known."""
+        """Return the sizing of R ≥ 1 replicas; only those not in the cache are computed."""
         keys = _keys(replicas, targets)
         with self._lock:
             found = [self._rows.get(key) for key in keys]
@@ -96,7 +92,7 @@ class SizingMemo:
 
 
 def _keys(replicas: QueueModel, targets: Targets) -> list[Hashable]:
-    """Return what the sizing of each row depends on: every number to the last bit, and what they mean."""
+    """Return the cache key of each row: the type of its model and all numbers to the last bit."""
     per_request = () if targets.per_request is None else targets.per_request
     columns = [*replicas.columns(), *targets.limits, targets.tps, *per_request]
     kind = type(replicas), replicas.law_type, targets.measures

@@ -1,4 +1,4 @@
-"""Pairs of server and accelerator that may become candidates, and what the queueing model needs of them."""
+"""Pairs of server and accelerator before sizing, and their queue models."""
 
 from dataclasses import dataclass, fields
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, same_rows
 from optimizer.candidates.arrays import SystemArrays
-from optimizer.candidates.table import Reason, Verdicts
+from optimizer.candidates.table import RejectionReason, Verdicts
 from optimizer.documents import MAX_BATCH_LIMIT
 from optimizer.kinds.queue_models import QUEUE_MODELS
 from optimizer.kinds.table import kind_of_law
@@ -25,7 +25,7 @@ from optimizer.timing import Law, RequestShapes
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Pairs that may become candidates, as equally long arrays of shape (R,)."""
+    """Pairs before sizing, as arrays of shape (R,)."""
 
     server: IntArray
     accelerator: IntArray
@@ -34,33 +34,43 @@ class Pairs:
     max_queue: IntArray
     batch_ceiling: IntArray
     best_rate_rps: FloatArray
-    """NaN where batch sizes are not chosen."""
+    """Highest rate over all batches; NaN unless batch limits are optimised."""
 
     def take(self, rows: IntArray | BoolArray) -> "Pairs":
-        """Return the chosen rows, in their order."""
+        """Return the selected rows, in that order."""
         return Pairs(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 def sizable_pairs(arrays: SystemArrays, verdicts: Verdicts, *, choose_batch: bool) -> Pairs:
-    """Reject what needs no queue to be seen, and return the rest with batch limit and queue capacity."""
+    """Reject pairs for reasons other than queueing; return the others with batch limit and queue capacity."""
     servers, profiles = arrays.servers, arrays.profiles
     timed = np.zeros(arrays.profile_of.shape, np.bool_)
     known = arrays.profile_of >= 0
     timed[known] = profiles.laws.law[arrays.profile_of[known]] >= 0
-    verdicts.reason[~timed] = Reason.no_profile
+    verdicts.reason[~timed] = RejectionReason.no_profile
     for row, misfit in arrays.misfits.items():
         s, a = np.nonzero(arrays.profile_of == row)
-        verdicts.reject(s, a, Reason.does_not_fit, misfit.needed_gib, misfit.usable_gib)
-    verdicts.reason[~servers.has_target] = Reason.no_target
-    verdicts.reason[~servers.allowed] = Reason.not_allowed
+        verdicts.reject(s, a, RejectionReason.does_not_fit, misfit.needed_gib, misfit.usable_gib)
+    verdicts.reason[~servers.has_target] = RejectionReason.no_target
+    verdicts.reason[~servers.allowed] = RejectionReason.not_allowed
 
     needed = (servers.load_rps > 0) | (servers.min_replicas > 0)
     server, accelerator = np.nonzero((verdicts.reason == 0) & needed[:, None])
     profile = arrays.profile_of[server, accelerator]
     batch, in_memory = _batch_and_memory(arrays, server, profile, choose_batch=choose_batch)
     for rows, reason, value, limit in (
-        (in_memory < 1, Reason.does_not_fit, _tokens(arrays, server), profiles.kv_capacity_tokens[profile]),
-        (batch > MAX_BATCH_LIMIT, Reason.batch_limit, batch, np.full(len(batch), float(MAX_BATCH_LIMIT))),
+        (
+            in_memory < 1,
+            RejectionReason.does_not_fit,
+            _tokens(arrays, server),
+            profiles.kv_capacity_tokens[profile],
+        ),
+        (
+            batch > MAX_BATCH_LIMIT,
+            RejectionReason.batch_limit,
+            batch,
+            np.full(len(batch), float(MAX_BATCH_LIMIT)),
+        ),
     ):
         verdicts.reject(server[rows], accelerator[rows], reason, value[rows], limit[rows])
     fits = (in_memory >= 1) & (batch <= MAX_BATCH_LIMIT)
@@ -70,23 +80,24 @@ def sizable_pairs(arrays: SystemArrays, verdicts: Verdicts, *, choose_batch: boo
 
 
 def queue_capacity(arrays: SystemArrays, server: IntArray, max_batch: IntArray) -> IntArray:
-    """Return how many requests may wait behind a full batch: the queue capacity."""
+    """Return the queue capacity: maximum requests waiting behind a full batch."""
     own = arrays.servers.max_queue[server]
     return np.where(own >= 0, own, QUEUE_TO_BATCH_RATIO * max_batch)
 
 
 def _tokens(arrays: SystemArrays, server: IntArray) -> FloatArray:
-    """Return the tokens of one request of each given server."""
+    """Return the mean tokens of a request of each server."""
     return arrays.servers.in_tokens[server] + arrays.servers.out_tokens[server]
 
 
 def _batch_and_memory(
     arrays: SystemArrays, server: IntArray, profile: IntArray, *, choose_batch: bool
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the batch limit of each pair, and how many requests its KV cache holds.
+    """Return the batch limit of each pair, and the number of requests that fit in its KV cache.
 
-    The limit is the server's own, else the profile's scaled to the output length (eq. 25); an idle
-    server's is not scaled. Where batches are chosen, both are ceilings. The KV cache caps either.
+    The limit is that of the server, or else that of the profile, scaled to the output length (eq. 25) unless
+    the server is idle. If batch limits are optimised, both are upper limits. The KV cache also limits the
+    batch.
     """
     batch = batch_limit(arrays, server, profile, choose_batch=choose_batch)
     idle = arrays.servers.load_rps[server] == 0
@@ -97,7 +108,7 @@ def _batch_and_memory(
 def batch_limit(
     arrays: SystemArrays, server: IntArray, profile: IntArray, *, choose_batch: bool
 ) -> FloatArray:
-    """Return the batch limit of each pair as servers and profiles state it, whatever the memory."""
+    """Return the batch limit of each pair by its server and profile, regardless of memory."""
     servers, profiles = arrays.servers, arrays.profiles
     idle = servers.load_rps[server] == 0
     scaled = np.maximum(profiles.batch_tokens[profile] // np.maximum(servers.out_tokens[server], 1), 1)
@@ -108,20 +119,20 @@ def batch_limit(
 
 
 def requests_in_memory(arrays: SystemArrays, server: IntArray, profile: IntArray) -> FloatArray:
-    """Return how many requests the KV cache of each pair holds; infinity where none is stated."""
+    """Return the number of requests that fit in the KV cache of each pair; inf if it is not stated."""
     return np.floor(arrays.profiles.kv_capacity_tokens[profile] / np.maximum(_tokens(arrays, server), 1))
 
 
 def law_of(arrays: SystemArrays, pairs: Pairs) -> Law:
-    """Return the latency model of pairs (at least one) that all have the same law."""
+    """Return the latency model of at least one pair with the same law."""
     laws = arrays.profiles.laws
     return laws.of_rows(int(laws.law[pairs.profile[0]]), pairs.profile, _shapes_of(arrays, pairs))
 
 
 def replicas_of(arrays: SystemArrays, pairs: Pairs) -> QueueModel:
-    """Return one replica of each of some pairs (at least one) that all have the same law and queue model.
+    """Return the queue model of at least one pair with the same law and queue model.
 
-    Those that are alike are built once.
+    Equal rows are built once.
     """
     model = list(QUEUE_MODELS.values())[int(arrays.profiles.queue_model[pairs.profile[0]])]
     own = _own_of(arrays, pairs)
@@ -156,19 +167,19 @@ def _variability_of(arrays: SystemArrays, pairs: Pairs) -> Variability:
 
 
 def _own_of(arrays: SystemArrays, pairs: Pairs) -> OwnArrays | None:
-    """Return what only the kind of some pairs has, which have the same law; none: nothing."""
+    """Return the additional arrays of pairs with the same law, or None if their kind has none."""
     laws = arrays.profiles.laws
     own = arrays.servers.own.get(kind_of_law(laws.laws[laws.law[pairs.profile[0]]]).name)
     return None if own is None else own.of_pairs(pairs.server, pairs.accelerator)
 
 
 def targets_of(arrays: SystemArrays, pairs: Pairs) -> Targets:
-    """Return the targets of pairs, those of their servers."""
+    """Return the targets of the servers of pairs."""
     return arrays.servers.targets.take(pairs.server)
 
 
 def largest_rates(arrays: SystemArrays, pairs: Pairs, targets: Targets) -> FloatArray:
-    """Return the largest rate of each pair under given targets, NaN where there is none; shape (R,)."""
+    """Return the maximum rate of each pair within targets [requests/s], NaN if there is none; shape (R,)."""
     rates = np.full(len(pairs.server), np.nan)
 
     def fill(rows: IntArray) -> None:
@@ -182,19 +193,19 @@ def largest_rates(arrays: SystemArrays, pairs: Pairs, targets: Targets) -> Float
 
 
 def chunks(arrays: SystemArrays, pairs: Pairs, rows: IntArray) -> list[IntArray]:
-    """Split rows by queue model and law, and each part, sorted by batch limit, into bounded chunks."""
+    """Split rows by queue model and law, and then, sorted by batch limit, into chunks of bounded size."""
     laws, queue_model, models = arrays.profiles.laws, arrays.profiles.queue_model, [*QUEUE_MODELS.values()]
     profile = pairs.profile[rows]
     group = queue_model[profile] * len(laws.laws) + laws.law[profile]
     found = []
     for one in np.unique(group):
         part = rows[group == one]
-        most = models[int(queue_model[pairs.profile[part[0]]])].chunk_elements
-        # Rows with the same profile share a chunk: what is alike is computed once.
+        limit = models[int(queue_model[pairs.profile[part[0]]])].chunk_elements
+        # Equal rows share a chunk and are computed once.
         part = part[np.lexsort((pairs.profile[part], pairs.max_batch[part]))]
         end = len(part)
         while end:
-            count = max(1, most // (int(pairs.max_batch[part[end - 1]]) + 1))
+            count = max(1, limit // (int(pairs.max_batch[part[end - 1]]) + 1))
             found.append(part[max(0, end - count) : end])
             end = max(0, end - count)
     return found

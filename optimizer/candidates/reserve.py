@@ -20,7 +20,7 @@ MAX_REPLICAS = 1_000_000
 
 
 def least_available(needed: IntArray, availability: FloatArray, target: FloatArray) -> FloatArray:
-    """Return the fewest replicas of which enough are there often enough (eq. 139); all shapes (R,).
+    """Return the fewest replicas of which enough are there often enough (eq. 142); all shapes (R,).
 
     Args:
         needed: replicas that have to be there.
@@ -79,7 +79,7 @@ def with_reserve(arrays: SystemArrays, table: CandidateTable) -> tuple[Candidate
 
 
 def _sized(arrays: SystemArrays, table: CandidateTable) -> tuple[FloatArray, BoolArray]:
-    """Return the replicas that serve each load with its reserve, and whether they hold (eq. 138)."""
+    """Return the replicas that serve each load with its reserve, and whether they hold (eq. 141)."""
     servers, reserve = arrays.servers, arrays.servers.reserve
     server = table.server
     grown = servers.load_rps[server] * (1 + reserve.headroom_share[server])

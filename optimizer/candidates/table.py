@@ -1,6 +1,6 @@
-"""What the choice chooses from: candidates, and the reason for every pair that is none.
+"""Candidates, and a rejection reason for every other pair of server and accelerator.
 
-Rows are in the order of the names of the servers, then of the accelerators.
+Rows are sorted by server, then by accelerator.
 """
 
 import sys
@@ -19,8 +19,8 @@ from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
 
-class Reason(IntEnum):
-    """Why a pair of server and accelerator is no candidate; `label` is what the output says."""
+class RejectionReason(IntEnum):
+    """Reasons to reject a pair of server and accelerator; `label` is the text in outputs."""
 
     not_allowed = 1
     no_target = 2
@@ -36,13 +36,17 @@ class Reason(IntEnum):
 
     @property
     def label(self) -> str:
-        """The reason as it stands in the output."""
-        return Reason.slo_unattainable.name if self in {Reason.slo_missed, Reason.window} else self.name
+        """The reason in outputs."""
+        return (
+            RejectionReason.slo_unattainable.name
+            if self in {RejectionReason.slo_missed, RejectionReason.window}
+            else self.name
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A pair that is no candidate, with the numbers that show it."""
+    """A rejected pair, with the compared numbers."""
 
     server: str
     accelerator: str
@@ -53,7 +57,7 @@ class Rejection:
 
     @property
     def factor(self) -> float | None:
-        """By how much it misses: the larger of the two numbers over the smaller; none without numbers."""
+        """Factor between value and limit, at least 1; None without numbers."""
         if not self.value or not self.limit:
             return None
         return min(max(self.value / self.limit, self.limit / self.value), sys.float_info.max)
@@ -61,7 +65,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class CandidateTable:
-    """Candidates, one row each; every array is read-only, shape (C,)."""
+    """Candidates, one row each; read-only arrays of shape (C,)."""
 
     server: IntArray
     """Index into the fleet's servers."""
@@ -75,18 +79,18 @@ class CandidateTable:
     cost_per_replica: FloatArray
     """[cents/h]"""
     max_rate_rps: FloatArray
-    """Largest arrival rate of one replica that meets every target."""
+    """Maximum arrival rate of one replica within all targets."""
     ttft_ms: FloatArray
     itl_ms: FloatArray
     utilization: FloatArray
     loss: FloatArray
-    """Share of arrivals that find the queue full, at the load per replica."""
+    """Fraction of rejected requests, at the load per replica."""
     meets_targets_below_max_rate: BoolArray
-    """Whether the targets also hold at every load below the largest rate; chunk steps can break that."""
+    """Whether the targets are also met at all lower rates; chunk-count jumps can break that."""
     batch_ceiling: IntArray
-    """Largest batch that was allowed; `max_batch` itself unless batch sizes are chosen."""
+    """Upper limit on the batch; equal to `max_batch` unless batch limits are optimised."""
     best_rate_rps: FloatArray
-    """Largest rate over all batches up to the ceiling; `max_rate_rps` unless batch sizes are chosen."""
+    """Highest rate over all batches up to the ceiling; equal to `max_rate_rps` unless optimised."""
 
     reserved: BoolArray
     """Whether it serves its server with the reserve that this is to have, if any."""
@@ -99,7 +103,7 @@ class CandidateTable:
 
     @property
     def units(self) -> IntArray:
-        """Units of the accelerator's type that the candidate takes."""
+        """Cards of the accelerator's type that the candidate uses."""
         return self.num_replicas * self.units_per_replica
 
     @property
@@ -108,16 +112,16 @@ class CandidateTable:
         return self.num_replicas * self.cost_per_replica
 
     def units_used(self, replicas: IntArray, types: int) -> IntArray:
-        """Return the units of each accelerator type that replicas, shape (C,), take; shape (T,)."""
+        """Return the cards of each type used by replicas of shape (C,); shape (T,)."""
         return np.bincount(self.kind, replicas * self.units_per_replica, types).astype(np.int64)
 
     def take(self, rows: IntArray | BoolArray) -> "CandidateTable":
-        """Return the chosen rows, in their order."""
+        """Return the selected rows, in that order."""
         return CandidateTable(*(frozen(getattr(self, field.name)[rows]) for field in fields(self)))
 
     @classmethod
     def joined(cls, tables: Sequence["CandidateTable"]) -> "CandidateTable":
-        """Return the rows of several tables (at least one) as one, in the order of server and accelerator."""
+        """Join at least one table, sorted by server and accelerator."""
         server = np.concatenate([table.server for table in tables])
         order = np.lexsort((np.concatenate([table.accelerator for table in tables]), server))
         return cls(
@@ -130,18 +134,18 @@ class CandidateTable:
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """Why pairs were rejected, and the numbers compared; shapes (S, A)."""
+    """Rejection reasons of pairs, and the compared numbers; shapes (S, A)."""
 
     reason: IntArray
-    """`Reason`, 0 for candidates."""
+    """`RejectionReason`, 0 for candidates."""
     value: FloatArray
     limit: FloatArray
     measure: IntArray
-    """What the numbers measure, an index into the measures of the fleet's targets; -1: by the reason."""
+    """Measure of the numbers, an index into those of the fleet's targets; -1 if none applies."""
 
     @classmethod
     def none(cls, shape: tuple[int, ...]) -> "Verdicts":
-        """Return verdicts without a rejection, to be filled."""
+        """Return verdicts without rejections."""
         return cls(
             np.zeros(shape, np.int64), np.full(shape, np.nan), np.full(shape, np.nan), np.full(shape, -1)
         )
@@ -155,11 +159,11 @@ class Verdicts:
         self,
         server: IntArray,
         accelerator: IntArray,
-        reason: Reason,
+        reason: RejectionReason,
         value: FloatArray | IntArray | float,
         limit: FloatArray | IntArray | float,
     ) -> None:
-        """Note the reason for the given pairs, with the numbers that show it."""
+        """Reject pairs, with a reason and the compared numbers."""
         self.reason[server, accelerator] = reason
         self.value[server, accelerator] = value
         self.limit[server, accelerator] = limit
@@ -167,38 +171,42 @@ class Verdicts:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What the choice chooses from."""
+    """Candidates and rejections of a system."""
 
     arrays: SystemArrays
     table: CandidateTable
     over_limit: CandidateTable
-    """Pairs that need more replicas than the server may have, at that limit; for partial service only."""
+    """Pairs that need more replicas than allowed, at that limit; for partial service only."""
     with_reserve: CandidateTable
-    """Pairs of the table that take more replicas for the reserve of their server, with these."""
+    """Pairs of the table with more replicas, for the reserve of their server."""
     external: CandidateTable
-    """Services that servers may rent in place of replicas; their accelerator is the one behind the last."""
+    """External services of servers; their accelerator is the index after the last."""
     verdicts: Verdicts
     system: System
     more: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """What a question adds to the amounts of limits, by names of limit and item; below zero: takes."""
+    """Changes of the amounts of limits in a what-if question, by limit and item."""
 
     def with_tables(
         self, change: Callable[..., CandidateTable], other: "Candidates | None" = None
     ) -> "Candidates":
         """Return candidates with every table changed, by itself or with that of others."""
-        names = [field.name for field in fields(self) if field.type in ("CandidateTable", CandidateTable)]
         sources = [self] if other is None else [self, other]
-        changed = {name: change(*(getattr(source, name) for source in sources)) for name in names}
-        return replace(self, **changed)
+        return replace(
+            self,
+            table=change(*(each.table for each in sources)),
+            over_limit=change(*(each.over_limit for each in sources)),
+            with_reserve=change(*(each.with_reserve for each in sources)),
+            external=change(*(each.external for each in sources)),
+        )
 
     def rejections(self, server: int | None = None) -> Iterator[Rejection]:
-        """Yield the rejected pairs, of one server or of all, in the order of the names."""
+        """Yield the rejected pairs of one server or all, sorted by name."""
         for s in range(len(self.arrays.server_names)) if server is None else (server,):
             for a in np.flatnonzero(self.verdicts.reason[s]):
                 yield self._rejection(s, int(a))
 
     def to_wire(self) -> dict[str, list[dict[str, object]]]:
-        """Return the candidates and the rejections as plain values, for JSON."""
+        """Return the candidates and rejections as plain values."""
         arrays, table = self.arrays, self.table
         units, cost = table.units, table.cost_cents_per_h
         rows = [
@@ -224,13 +232,13 @@ class Candidates:
         return {"candidates": rows, "rejections": [asdict(item) for item in self.rejections()]}
 
     def estimated(self, s: int, a: int) -> EstimateEnd | None:
-        """Return which end of an estimate the figures of a pair rest on; none where its profile was given."""
+        """Return the end of the estimate used for a pair, or None if its profile was given."""
         server = self.system.servers[self.arrays.server_names[s]]
         profile = self.system.profiles[server.model, self.arrays.accelerator_names[a]]
         return self.system.options.estimates if profile.is_estimated else None
 
     def provenance(self, s: int, a: int) -> str | None:
-        """Return where the token times of a pair come from; none where they were not fitted."""
+        """Return the provenance of the token times of a pair, or None if they were not fitted."""
         found = self._provenance(s, a)
         if found is None:
             return None
@@ -238,7 +246,7 @@ class Candidates:
         return found.of_pair(server.model, self.arrays.accelerator_names[a])
 
     def outside(self, s: int, a: int, in_flight: float) -> tuple[str, ...]:
-        """Return in what a pair is outside what was measured, with so many requests in a replica."""
+        """Describe how a pair exceeds the measured range, at a number of requests in flight per replica."""
         found = self._provenance(s, a)
         if found is None:
             return ()
@@ -254,7 +262,7 @@ class Candidates:
         return {} if end is None else {"estimated": end}
 
     def _rejection(self, s: int, a: int) -> Rejection:
-        reason = Reason(int(self.verdicts.reason[s, a]))
+        reason = RejectionReason(int(self.verdicts.reason[s, a]))
         value, limit = float(self.verdicts.value[s, a]), float(self.verdicts.limit[s, a])
         server = self.system.servers[self.arrays.server_names[s]]
         accelerator = self.arrays.accelerator_names[a]
@@ -267,14 +275,16 @@ class Candidates:
             None if np.isnan(limit) else limit,
         )
 
-    def _detail(self, reason: Reason, server: Server, accelerator: str, pair: tuple[int, int]) -> str:
-        if reason is Reason.not_allowed:
+    def _detail(
+        self, reason: RejectionReason, server: Server, accelerator: str, pair: tuple[int, int]
+    ) -> str:
+        if reason is RejectionReason.not_allowed:
             if server.keep_accelerator and server.current.accelerator not in ("", accelerator):
                 return f"keepAccelerator holds it on {server.current.accelerator}"
             return "not in the server's list of accelerators"
         misfit = self.arrays.misfits.get(int(self.arrays.profile_of[pair]))
-        if reason is Reason.does_not_fit and misfit is not None:
-            return misfit.text
+        if reason is RejectionReason.does_not_fit and misfit is not None:
+            return str(misfit).replace("--tp", "tp")
         value, limit = float(self.verdicts.value[pair]), float(self.verdicts.limit[pair])
         measure = self.arrays.servers.targets.measures[self.verdicts.measure[pair]]
         return _DETAILS[reason].format(
@@ -292,15 +302,15 @@ class Candidates:
 
 
 _DETAILS = {
-    Reason.no_target: "class {service_class} has no target for {model}",
-    Reason.no_profile: "no token times of {model} on {accelerator} are known",
-    Reason.does_not_fit: "one request has {value:,.0f} tokens, kvCapacity is {limit:,.0f}",
-    Reason.batch_limit: "batch limit {value:,.0f} is over {limit:,.0f}; set the server's maxBatchSize",
-    Reason.no_work: "the service time of a request is zero; give the profile token times",
-    Reason.slo_unattainable: "best {measure.label} at batch 1 is {measured}, target {target}",
-    Reason.slo_missed: "{measure.label} at the load per replica is {measured}, target {target}",
-    Reason.window: "window: at {shown} requests/min a replica waits for its batches too long, "
+    RejectionReason.no_target: "class {service_class} has no target for {model}",
+    RejectionReason.no_profile: "no token times of {model} on {accelerator} are known",
+    RejectionReason.does_not_fit: "one request has {value:,.0f} tokens, kvCapacity is {limit:,.0f}",
+    RejectionReason.batch_limit: "batch limit {value:,.0f} exceeds {limit:,.0f}; reduce maxBatchSize",
+    RejectionReason.no_work: "the service time of a request is zero; give the profile token times",
+    RejectionReason.slo_unattainable: "best {measure.label} at batch 1 is {measured}, target {target}",
+    RejectionReason.slo_missed: "{measure.label} at the load per replica is {measured}, target {target}",
+    RejectionReason.window: "window: at {shown} requests/min a replica waits for its batches too long, "
     "its targets hold from {bound} on",
-    Reason.simulation_missed: "its targets were missed at every simulated load",
-    Reason.replica_limit: "needs {value:,.0f} replicas, the limit is {limit:,.0f}",
+    RejectionReason.simulation_missed: "its targets were missed at every simulated load",
+    RejectionReason.replica_limit: "needs {value:,.0f} replicas, the limit is {limit:,.0f}",
 }

@@ -19,7 +19,7 @@ from optimizer.cli.start_flags import (
 from optimizer.cli.start_questions import ask_demands, ask_models, ask_offers, ask_price, ask_template
 
 if TYPE_CHECKING:
-    from optimizer.starters.facts import Demand, Start
+    from optimizer.starters.facts import Demand, StarterFacts
     from optimizer.starters.prices import Offer
 
 _EPILOG = """\
@@ -95,10 +95,10 @@ def _check_path(arguments: argparse.Namespace) -> None:
         raise SpecError(f"{arguments.path}: cannot be written: there is no directory {folder}")
 
 
-def _start(arguments: argparse.Namespace) -> "tuple[Start, tuple[str, ...]]":
+def _start(arguments: argparse.Namespace) -> "tuple[StarterFacts, tuple[str, ...]]":
     """Return the facts of the flags and the answers to questions, and names that price files alone know."""
     from optimizer.errors import SpecError
-    from optimizer.starters.facts import Start, check_template
+    from optimizer.starters.facts import StarterFacts, check_template
 
     can_ask = sys.stdin.isatty()
     offers, unknown = offers_of(arguments, (lambda name: ask_price(Asker(), name)) if can_ask else None)
@@ -127,7 +127,9 @@ def _start(arguments: argparse.Namespace) -> "tuple[Start, tuple[str, ...]]":
     folder = Path() if to_stdout else arguments.path.parent
     names = (os.path.relpath(name, folder) if name.endswith(".json") else name for name in models)
     file = "system.yaml" if to_stdout else arguments.path.name
-    return Start(template, tuple(names), tuple(offers), tuple(demands), file, folder, **settings), unknown
+    return StarterFacts(
+        template, tuple(names), tuple(offers), tuple(demands), file, folder, **settings
+    ), unknown
 
 
 def _template_of(models: list[str], offers: "list[Offer]", demands: "list[Demand]") -> Any:

@@ -1,6 +1,6 @@
-"""The reference's queue-analysis format: problems and answers as its service has them (iteration law).
+"""The reference's queue-analysis format: problems and answers of its service (iteration law).
 
-Rates are requests per second, times ms. A missing ``maxQueueSize`` is 0, as there.
+Rates are in requests per second, times in ms. As in the reference, a missing ``maxQueueSize`` means 0.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,13 +27,13 @@ class QueueProblem(Document):
     """One problem of the reference's queue-analysis service."""
 
     rate_rps: Quantity = Field(0.0, alias="RPS")
-    """Arrival rate [requests/s]; of no matter for sizing."""
+    """Arrival rate [requests/s]; ignored in sizing."""
     max_batch: BatchLimit = Field(alias="maxBatchSize")
     """Batch limit."""
     in_tokens: Tokens = Field(alias="avgInputTokens")
-    """Mean prompt length [tokens]."""
+    """Mean input length [tokens]."""
     out_tokens: AnswerTokens = Field(alias="avgOutputTokens")
-    """Mean answer length [tokens]."""
+    """Mean output length [tokens]."""
     alpha: Quantity = 0.0
     """α of the iteration law [ms]."""
     beta: Quantity = 0.0
@@ -41,11 +41,11 @@ class QueueProblem(Document):
     gamma: Quantity = 0.0
     """γ of the iteration law [ms per token of KV cache read]."""
     max_queue: Count = Field(0, alias="maxQueueSize")
-    """Room to wait behind a full batch."""
+    """Queue capacity behind a full batch."""
     target_ttft_ms: Quantity = Field(0.0, alias="targetTTFT")
-    """Time to first token [ms]; 0 for none."""
+    """Target of the time to first token [ms]; 0: none."""
     target_itl_ms: Quantity = Field(0.0, alias="targetITL")
-    """Inter-token latency [ms]; 0 for none."""
+    """Target of the inter-token latency [ms]; 0: none."""
 
     def replica(self) -> Replica:
         """Return the replica that the problem describes."""
@@ -72,33 +72,33 @@ class QueueAnswer(Document):
     throughput_rps: float = Field(alias="throughput")
     """Completed [requests/s]."""
     response_ms: float = Field(alias="avgRespTime")
-    """Wait and service [ms]."""
+    """Mean queueing and service time [ms]."""
     wait_ms: float = Field(alias="avgWaitTime")
-    """Wait before service [ms]."""
+    """Mean queueing time [ms]."""
     in_service: float = Field(alias="avgNumInServ")
     """Mean requests in the batch."""
     ttft_ms: float = Field(alias="avgTTFT")
-    """Time to first token [ms]."""
+    """Mean time to first token [ms]."""
     itl_ms: float = Field(alias="avgITL")
-    """Inter-token latency [ms]."""
+    """Mean inter-token latency [ms]."""
     stable_rate_rps: float = Field(alias="maxRPS")
-    """Largest stable rate [requests/s]."""
+    """Maximum stable rate [requests/s]."""
     rate_ttft_rps: float = Field(0.0, alias="RPSTargetTTFT")
-    """Largest rate that meets the TTFT target [requests/s]; 0 in an analysis."""
+    """Maximum rate that meets the TTFT target [requests/s]; 0 in an analysis."""
     rate_itl_rps: float = Field(0.0, alias="RPSTargetITL")
-    """Largest rate that meets the ITL target [requests/s]; 0 in an analysis."""
+    """Maximum rate that meets the ITL target [requests/s]; 0 in an analysis."""
 
 
 def read_problems(
     lines: Iterable[str], kind: type[_Problem] | Callable[[object], type[_Problem]]
 ) -> Iterator[_Problem | SpecError]:
-    """Read problems from JSON lines, skipping empty ones; a bad line yields what is wrong with it.
+    """Read problems from JSON lines, skipping empty ones; an invalid line yields its error.
 
-    Numbers have no units, as in the reference's format.
+    As in the reference's format, numbers have no units.
 
     Args:
         lines: the lines.
-        kind: the kind of problem, or what tells it from the line's value.
+        kind: the type of problem, or a function that determines it from the line's value.
     """
     for number, line in enumerate(lines, start=1):
         if line.strip():
@@ -117,11 +117,11 @@ def analyze_problem(problem: QueueProblem) -> QueueAnswer:
     Raises:
         AnalysisError: the rate or a service time is zero.
     """
-    return _answer(analyze_replicas([problem.replica()], [problem.rate_rps])[0])
+    return answer_of(analyze_replicas([problem.replica()], [problem.rate_rps])[0])
 
 
 def size_problem(problem: QueueProblem) -> QueueAnswer:
-    """Return the largest rates that meet the targets, and the performance at the smaller of them.
+    """Return the maximum rate for each target, and the performance at the smaller one.
 
     Raises:
         AnalysisError: no rate meets the targets.
@@ -130,15 +130,24 @@ def size_problem(problem: QueueProblem) -> QueueAnswer:
     sizing = size_replicas([problem.replica()], [targets])[0]
     if isinstance(sizing, AnalysisError):
         raise sizing
-    return _answer(sizing.at_max_rate, sizing.rate_ttft_rps or 0.0, sizing.rate_itl_rps or 0.0)
+    return answer_of(sizing.at_max_rate, sizing.rate_ttft_rps or 0.0, sizing.rate_itl_rps or 0.0)
 
 
-def _answer(found: ReplicaPerformance, rate_ttft_rps: float = 0.0, rate_itl_rps: float = 0.0) -> QueueAnswer:
-    figures = {
+def answer_of(
+    found: ReplicaPerformance, rate_ttft_rps: float = 0.0, rate_itl_rps: float = 0.0
+) -> QueueAnswer:
+    """Return an analysis as the reference's answer.
+
+    Args:
+        found: the analysis.
+        rate_ttft_rps: maximum rate that meets the TTFT target [requests/s].
+        rate_itl_rps: maximum rate that meets the ITL target [requests/s].
+    """
+    metrics = {
         name: getattr(found, name)
         for name in QueueAnswer.model_fields
         if name in ReplicaPerformance.model_fields
     }
     return QueueAnswer.model_validate(
-        figures | {"rate_ttft_rps": rate_ttft_rps, "rate_itl_rps": rate_itl_rps}
+        metrics | {"rate_ttft_rps": rate_ttft_rps, "rate_itl_rps": rate_itl_rps}
     )

@@ -1,7 +1,7 @@
-"""Rows of replicas to analyse, as JSON lines: the reference's queue-analysis format, and what goes beyond it.
+"""Rows of replicas to analyse, as JSON lines: the reference's queue-analysis format with extensions.
 
-A row that names the queue model ``continuous`` gets percentiles beside the means; one that names none, or the
-reference's, gets the reference's answer. Rates are requests per second, times ms.
+Rows with the queue model ``continuous`` also return percentiles. Rows without a queue model, or with the
+reference's, return the reference's answer. Rates are in requests per second, times in ms.
 """
 
 from abc import abstractmethod
@@ -9,8 +9,8 @@ from abc import abstractmethod
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from optimizer.compat.queue_service import QueueAnswer, QueueProblem, analyze_problem, size_problem
-from optimizer.documents import Coefficient, Count, PositiveCount, Quantity, SignedQuantity
+from optimizer.compat.queue_service import QueueAnswer, QueueProblem, analyze_problem, answer_of, size_problem
+from optimizer.documents import Coefficient, Count, PositiveCount
 from optimizer.kinds.queue_models import REFERENCE, QueueModelName
 from optimizer.kinds.replicas import (
     LatencyFigures,
@@ -30,25 +30,25 @@ from optimizer.timing import (
     DEFAULT_MAX_NUM_TOKENS,
     Batching,
     DecodeParms,
-    PerfParms,
     PrefillParms,
     SchedulerName,
 )
+from optimizer.timing.iteration import FurtherTerms
 
 
 class RowAnswer(LatencyFigures, QueueAnswer):
-    """The reference's answer, and the latencies that it does not know."""
+    """The reference's answer, with percentiles and the end-to-end latency."""
 
 
 class _TokenRow(QueueProblem, Row):
-    """A replica that answers in tokens, at one rate."""
+    """A token replica at one rate."""
 
     @abstractmethod
     def replica(self) -> Replica:
         """Return the replica that the row describes.
 
         Raises:
-            SpecError: the queue model does not take its law, or its variability.
+            SpecError: the queue model does not support its law or its variability.
         """
 
     def analyze(self) -> QueueAnswer | NoSteadyState:
@@ -56,53 +56,29 @@ class _TokenRow(QueueProblem, Row):
         return analyze_problem(self)
 
     def size(self) -> QueueAnswer:
-        """Return the largest rates that meet the targets, and the performance at the smaller of them."""
+        """Return the maximum rate for each target, and the performance at the smaller one."""
         return size_problem(self)
 
     def simulate(self, effort: Effort) -> ReplicaSimulation | Overload:
-        """Return what is simulated: of a queue that is not stated nothing is lost."""
+        """Return the simulated performance; without `maxQueueSize` the queue is unlimited."""
         replica, stated = self.replica(), "max_queue" in self.model_fields_set
         simulated = replica if stated else replica.model_copy(update={"max_queue": None})
         return simulate_replica(simulated, self.rate_rps, effort)
 
 
-class ReplicaRow(_TokenRow):
-    """One replica at one rate: a problem of the reference's format, with what it cannot say."""
+class ReplicaRow(FurtherTerms, _TokenRow):
+    """One replica at one rate: a problem in the reference's format, with extensions."""
 
-    per_sequence_ms: SignedQuantity = Field(0.0, alias="perSequence")
-    """Of the iteration law [ms per request]."""
-    prompt_attention_ms: Quantity = Field(0.0, alias="promptAttention")
-    """Of the iteration law [ms per pair of a prompt's token and one before it]."""
-    prompt_base_ms: SignedQuantity = Field(0.0, alias="promptBase")
-    """Of the iteration law [ms]."""
-    weight_read_ms: Quantity = Field(0.0, alias="weightRead")
-    """Of the iteration law [ms]."""
-    batch_base_ms: Quantity = Field(0.0, alias="batchBase")
-    """Of the iteration law [ms]."""
-    per_prompt_ms: Quantity = Field(0.0, alias="perPrompt")
-    """Of the iteration law [ms per prompt]."""
-    expert_read_ms: Quantity = Field(0.0, alias="expertRead")
-    """Of the iteration law [ms]."""
-    expert_share: Quantity = Field(0.0, alias="expertShare", lt=1)
-    """Of the iteration law."""
-    client_offset_ms: Quantity = Field(0.0, alias="clientOffset")
-    """What a client sees beyond it [ms]."""
-    pipeline_depth: Quantity = Field(0.0, alias="pipelineDepth")
-    """The same in iterations, while other requests are in progress."""
-    front_end_lag: Quantity = Field(0.0, alias="frontEndLag")
-    """The same for each of them."""
-    pause_offset_ms: Quantity = Field(0.0, alias="pauseOffset")
-    """What it sees beyond it beside them, seconds after the last prompt [ms]."""
     queue_model: QueueModelName = Field(REFERENCE, alias="queueModel")
-    """Performance model; the format is the reference's, and so is the queue of a row that names none."""
+    """Queue model; default: the reference's, because the format is the reference's."""
     scheduler: SchedulerName = "chunked"
-    """How prompts are computed."""
+    """Scheduling of prompts."""
     max_num_tokens: PositiveCount = Field(DEFAULT_MAX_NUM_TOKENS, alias="maxNumTokens")
     """Token budget of one iteration."""
     kv_capacity_tokens: Count | None = Field(None, alias="kvCapacity")
-    """Tokens of KV cache; none: no limit."""
+    """KV cache [tokens]; default: unlimited."""
     arrival_cv: Coefficient = Field(1.0, alias="arrivalCV")
-    """Coefficient of variation of the times between arrivals."""
+    """Coefficient of variation of the interarrival times."""
     in_tokens_cv: Coefficient = Field(1.0, alias="inTokensCV")
     """Coefficient of variation of the input length."""
     out_tokens_cv: Coefficient = Field(1.0, alias="outTokensCV")
@@ -112,22 +88,22 @@ class ReplicaRow(_TokenRow):
         """Return the replica that the row describes.
 
         Raises:
-            SpecError: the queue model does not take its law, or its variability.
+            SpecError: the queue model does not support its law or its variability.
         """
-        terms = {name: getattr(self, name) for name in PerfParms.model_fields if hasattr(self, name)}
+        terms = {name: getattr(self, name) for name in FurtherTerms.model_fields}
         three = {
             "base_ms": self.alpha,
             "compute_per_token_ms": self.beta,
             "kv_read_per_token_ms": self.gamma,
         }
         own = {name: getattr(self, name) for name in Replica.model_fields if hasattr(self, name)}
-        # Only the reference's queue has room for no request by default.
+        # Only the reference's queue has a capacity of 0 by default.
         if self.queue_model != REFERENCE and "max_queue" not in self.model_fields_set:
             own["max_queue"] = None
         return validated(Replica, own | {"iteration": terms | three})
 
     def analyze(self) -> QueueAnswer | NoSteadyState:
-        """Return the reference's answer, or more than that where the row names another queue model."""
+        """Return the reference's answer, extended if the row has another queue model."""
         if self.queue_model == REFERENCE:
             return super().analyze()
         found = analyze_replicas([self.replica()], [self.rate_rps])[0]
@@ -137,14 +113,14 @@ class ReplicaRow(_TokenRow):
 
 
 class LinearRow(_TokenRow):
-    """One replica under the linear law at one rate, in continuous or in static batches."""
+    """One replica under the linear law at one rate, with continuous or static batching."""
 
     decode: DecodeParms | None = Field(None, alias="decodeParms")
     """Linear law, decode."""
     prefill: PrefillParms | None = Field(None, alias="prefillParms")
     """Linear law, prefill."""
     batching: Batching = "continuous"
-    """How requests share a batch."""
+    """Batching mode."""
     out_tokens_cv: Coefficient | None = Field(None, alias="outTokensCV")
     """Coefficient of variation of the output length; static batches need it."""
 
@@ -162,14 +138,14 @@ class LinearRow(_TokenRow):
         """Return the replica that the row describes.
 
         Raises:
-            SpecError: the queue model does not take its variability.
+            SpecError: the queue model does not support its variability.
         """
         own = {name: getattr(self, name) for name in Replica.model_fields if hasattr(self, name)}
         return validated(Replica, {name: value for name, value in own.items() if value is not None})
 
 
 def kind_of_row(value: object) -> type[Row]:
-    """Return what a row is: one of the kind whose key it has, else a replica by its law."""
+    """Return the type of a row, by the keys of its kind or law."""
     keys = {str(key).lower() for key in value} if isinstance(value, dict) else set()
     if keys & {"decodeparms", "prefillparms", "batching"}:
         return LinearRow
@@ -177,12 +153,9 @@ def kind_of_row(value: object) -> type[Row]:
 
 
 def _answer(found: ReplicaPerformance) -> RowAnswer:
-    figures = {
-        name: getattr(found, name) for name in QueueAnswer.model_fields if name in type(found).model_fields
-    }
-    figures["e2e_ms"] = found.response_ms
+    metrics = dict(answer_of(found)) | {"e2e_ms": found.response_ms}
     for metric in LATENCIES:
         percentiles = getattr(found, f"{metric}_percentiles")
         assert isinstance(percentiles, Percentiles)
-        figures |= {f"{name[:-3]}_{metric}_ms": value for name, value in percentiles}
-    return RowAnswer.model_validate(figures)
+        metrics |= {f"{name[:-3]}_{metric}_ms": value for name, value in percentiles}
+    return RowAnswer.model_validate(metrics)

@@ -9,7 +9,7 @@ from optimizer.spec.system import System
 
 if TYPE_CHECKING:
     from optimizer.plan.proof import Proof
-    from optimizer.starters.document import Start
+    from optimizer.starters.document import StarterFacts
     from optimizer.studies.checking import Checked
 
 
@@ -24,7 +24,7 @@ def check_documents(path: str | os.PathLike[str]) -> "Checked":
     return checking.check_documents(path)
 
 
-def start_document(start: "Start") -> tuple[str, tuple[str, ...]]:
+def start_document(start: "StarterFacts") -> tuple[str, tuple[str, ...]]:
     """Return a complete, commented system document from a few facts, and what it does not use of them.
 
     Raises:

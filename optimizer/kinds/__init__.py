@@ -1,1 +1,1 @@
-"""What a replica does: one object for each kind of workload, in a table. Everything else asks the object."""
+"""Kinds of replicas: one object for each kind of workload, in a table."""

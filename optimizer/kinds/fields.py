@@ -1,6 +1,6 @@
-"""The part of a document that every kind of replica sees: profiles, servers, their loads and targets.
+"""Document fields common to all kinds of replicas: profiles, servers, loads and targets.
 
-Each kind adds fields of its own to profiles and servers; `optimizer.kinds.table` composes them.
+Each kind adds its own fields to profiles and servers; `optimizer.kinds.table` combines them.
 """
 
 from pydantic import Field, model_validator
@@ -21,26 +21,26 @@ from optimizer.documents import (
 from optimizer.queueing.measures import TargetMeasure
 
 DEFAULT_MAX_BATCH = 256
-"""Batch limit where a profile states none (the ceiling of llm-inferno's optimizer-light)."""
+"""Default batch limit (the ceiling of llm-inferno's optimizer-light)."""
 
 
 class ReplicaProfile(Document):
-    """What a profile is of, and its batch limit."""
+    """The model and accelerator of a profile, and its batch limit."""
 
     name: Name
     """The model."""
     accelerator: Name = Field(alias="acc")
-    """The accelerator's name."""
+    """The accelerator."""
     acc_count: SliceCount = Field(1, alias="accCount")
     """Accelerators of one replica."""
     max_batch_size: BatchSize = Field(0, alias="maxBatchSize")
     """Batch limit at `atTokens` output tokens per request; 0 means 256."""
     at_tokens: Count = Field(0, alias="atTokens")
-    """Request length at which the batch limit was found [output tokens]; 0: the limit is not scaled."""
+    """Request length at which the batch limit was measured [output tokens]; 0: the limit is not scaled."""
 
 
 class PlacedServer(Document):
-    """What is to be placed, and the limits of its replicas."""
+    """A server to place, with the limits of its replicas."""
 
     name: Name
     """Unique name."""
@@ -49,40 +49,40 @@ class PlacedServer(Document):
     model: Name
     """The model."""
     keep_accelerator: bool = Field(default=False, alias="keepAccelerator")
-    """Whether the current accelerator, where there is one, must stay."""
+    """Whether the server must stay on its current accelerator, if it has one."""
     min_num_replicas: Count = Field(0, alias="minNumReplicas")
-    """Fewest replicas, also when idle."""
+    """Minimum replicas, also when idle."""
     max_num_replicas: PositiveCount | None = Field(None, alias="maxNumReplicas")
-    """Most replicas."""
+    """Maximum replicas; default: unlimited."""
     max_batch_size: BatchSize = Field(0, alias="maxBatchSize")
     """Batch limit; 0: the profile's, scaled to the request length."""
     max_queue_size: Count | None = Field(None, alias="maxQueueSize")
-    """Queue capacity: requests that may wait behind a full batch; none: 10 times the batch; 0: none wait."""
+    """Queue capacity: maximum requests waiting behind a full batch; default: 10 times the batch limit."""
 
     @model_validator(mode="after")
     def _replica_range(self) -> "PlacedServer":
         if self.max_num_replicas is not None and self.max_num_replicas < self.min_num_replicas:
             raise PydanticCustomError(
                 "replica_range",
-                "maxNumReplicas {most} is below minNumReplicas {least}; raise the one or lower the other",
-                {"most": self.max_num_replicas, "least": self.min_num_replicas},
+                "maxNumReplicas {maximum} is below minNumReplicas {minimum}; raise it, or lower the other",
+                {"maximum": self.max_num_replicas, "minimum": self.min_num_replicas},
             )
         return self
 
 
 class Load(Document):
-    """The statistics of a server's traffic."""
+    """Statistics of a server's traffic."""
 
     arrival_rate_rpm: RequestsPerMinute = Field(0.0, alias="arrivalRate")
-    """Arrival rate [requests/min]; below 1e-12 it is read as 0."""
+    """Arrival rate [requests/min]; values below 1e-12 are read as 0."""
     throughput_rpm: RequestsPerMinute = Field(0.0, alias="throughput")
-    """Measured throughput [requests/min]; kept, not used."""
+    """Measured throughput [requests/min]; stored but not used."""
     in_tokens: Tokens = Field(0.0, alias="avgInTokens")
     """Mean input length [tokens]."""
     out_tokens: Tokens = Field(0.0, alias="avgOutTokens")
     """Mean output length [tokens]."""
     arrival_cv: Coefficient = Field(1.0, alias="arrivalCV")
-    """Coefficient of variation of the times between arrivals."""
+    """Coefficient of variation of the interarrival times."""
     in_tokens_cv: Coefficient = Field(1.0, alias="inTokensCV")
     """Coefficient of variation of the input length."""
     out_tokens_cv: Coefficient = Field(1.0, alias="outTokensCV")
@@ -90,14 +90,14 @@ class Load(Document):
 
 
 class LatencyTarget(Document):
-    """A limit on the time to the whole answer."""
+    """A limit on the time to the complete answer."""
 
     percentile: float | None = Field(None, gt=0, lt=100)
-    """Percentile at which it must hold; none: the mean."""
+    """Percentile to which the limit applies; default: the mean."""
     limit_ms: Milliseconds = Field(alias="ms", gt=0)
     """The limit [ms]."""
 
     @property
     def measure(self) -> TargetMeasure:
-        """What it is about."""
+        """The measure that is limited."""
         return TargetMeasure("e2e", self.percentile)

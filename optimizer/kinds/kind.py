@@ -1,7 +1,7 @@
-"""What every kind of replica declares and does: everything above asks the object and knows none by name.
+"""The interface of a kind of replica; all layers above use it and know no kind by name.
 
-A kind stands below `optimizer.spec`: it sees its own fields of profiles and servers, and loads; never a whole
-system, its arrays or a plan.
+Kinds are below `optimizer.spec`: they see their own fields of profiles and servers, and loads, but no
+systems, arrays or plans.
 """
 
 from abc import ABC, abstractmethod
@@ -21,23 +21,23 @@ from optimizer.timing import Law
 from optimizer.units import SECONDS_PER_MINUTE
 
 Fault = tuple[str, str]
-"""The keys of a field below its document, joined by points, and what is wrong there."""
+"""The path of a field within its document, with dots, and its error message."""
 
 
 class Refused(NamedTuple):
-    """Fields that a kind has no use for, by their Python names, and why."""
+    """Fields that a kind does not allow, by Python name, and the reason."""
 
     fields: tuple[str, ...] = ()
     because: str = ""
 
 
 class OwnRows(NamedTuple):
-    """What some servers of a kind have beside the arrays of all servers: one row for each way to run them."""
+    """Additional arrays for servers of a kind, with one row for each way to run a server."""
 
     arrays: OwnArrays
     server: IntArray
-    """Server of each row, not falling. Of several rows the first that is as good as any is chosen; the last
-    is what the server states."""
+    """Server of each row, in ascending order. The best row of a server is chosen, and the first of equals;
+    the last row is what the document specifies."""
 
 
 P = TypeVar("P", bound=ReplicaProfile)
@@ -45,84 +45,84 @@ S = TypeVar("S", bound=PlacedServer)
 
 
 class KindOf(ABC, Generic[P, S]):
-    """A kind of replica. Nothing of it changes; the table of kinds holds one object of each.
+    """A kind of replica: immutable, with one object of each in the table of kinds.
 
-    P and S are the profiles and servers that it sees: what all have, with its own fields.
+    P and S are its profiles and servers: the common fields and its own.
     """
 
     name: ClassVar[str]
-    """As code and messages call it, in the plural."""
+    """Name in code and messages, plural."""
     gives: ClassVar[str]
-    """What a profile of this kind gives: "batchParms", "tokens"."""
+    """Key or quantity that marks a profile of this kind: "batchParms", "tokens"."""
     queue_models: ClassVar[Mapping[type[Law], tuple[type[QueueModel], ...]]]
-    """Latency models that make a profile one of this kind, each with its queue models, the default first."""
+    """Latency models of this kind, each with its queue models, the default first."""
     server_fields: ClassVar[type[Document] | None] = None
-    """The fields of a server that only this kind has."""
+    """Fields of a server that only this kind has."""
     does: ClassVar[str] = ""
-    """What those fields are about, after the kind's name: "collect requests"."""
+    """Verb phrase about those fields, to follow the kind's name: "collect requests"."""
     refused_in_profiles: ClassVar[Refused] = Refused()
     refused_targets: ClassVar[Refused] = Refused()
     row: ClassVar[type[Row] | None] = None
-    """One replica at one rate, told by the key that `gives` names; none: the reference's format."""
+    """Input row for one replica at one rate, recognised by the key `gives`; None: the reference's format."""
     compiles_queues: ClassVar[bool] = False
-    """Whether its queue models run code that is compiled first, which takes some seconds."""
+    """Whether its queue models run compiled code; compilation takes some seconds."""
     mark: ClassVar[str | None] = None
-    """Field of a pool that only pools of this kind have; none: the default kind."""
+    """Field that only pools of this kind have; None for the default kind."""
     simulated_mark: ClassVar[str | None] = None
-    """The same of a simulated pool: a truth value."""
+    """Boolean field that is true only for simulated pools of this kind."""
     metrics: ClassVar[tuple[Shown, ...]]
-    """What is shown of its pools, in the order of columns."""
+    """Metrics of its pools, in column order."""
     orders: ClassVar[Mapping[TableName, tuple[str, ...]]] = MappingProxyType({})
-    """Metrics by table in another order; those that it does not name come last."""
+    """Column order of single tables; metrics not listed are last."""
     lengths: ClassVar[tuple[str, ...]] = ()
-    """Fields of a load that matter to it beside the rate."""
+    """Fields of a load that it uses, in addition to the rate."""
     of_server: ClassVar[tuple[str, ...]] = ()
-    """Fields of a server that stand beside its pools."""
+    """Fields of a server that are shown with its pools."""
     words: ClassVar[Words]
 
     def check(self, server: S, profiles: Sequence[P], load: Load) -> Iterator[Fault]:  # noqa: ARG002  most check more
-        """Yield what is wrong with a server beside the profiles of its model."""
+        """Yield the faults of a server and the profiles of its model."""
         yield from ()
 
     def demand_rps(self, load: Load, throughput_tps: float) -> float:  # noqa: ARG002  for tokens
-        """Return what a server has to carry [requests/s]; 0 where it is idle.
+        """Return the rate that a server must carry [requests/s]; 0 if it is idle.
 
         Args:
             load: its load.
-            throughput_tps: its throughput target [tokens/s]; 0: none.
+            throughput_tps: its throughput target [tokens/s]; 0 if it has none.
         """
         return load.arrival_rate_rpm / SECONDS_PER_MINUTE
 
     def own(self, servers: Sequence[S]) -> OwnRows | None:  # noqa: ARG002  for those that have any
-        """Return what some servers have beside the arrays of all; none: nothing."""
+        """Return the additional arrays of some servers, or None if the kind has none."""
         return None
 
     @abstractmethod
     def replica(
         self, server: S, profile: P, max_batch: int, pool: Document | None = None
     ) -> SimulatedReplica:
-        """Return a replica of a server as the simulator runs it.
+        """Return a replica of a server for the simulator.
 
         Args:
             server: the server.
             profile: its model on an accelerator.
             max_batch: its batch limit.
-            pool: a pool of a plan, whose own fields say what the plan chose; none: as the server states.
+            pool: a pool of a plan, with the settings that the plan chose; None: the server's own settings.
         """
 
     def pool_fields(self, server: S, profile: P, max_batch: int, own: OwnArrays | None) -> Mapping[str, Any]:  # noqa: ARG002
-        """Return what a pool shows beside the figures of all, by the fields of `Pool`, whatever its load.
+        """Return the additional fields of a `Pool` of this kind, which do not depend on the load.
 
         Args:
             server: its server.
             profile: its model on an accelerator.
             max_batch: its batch limit.
-            own: its row of what servers of this kind have beside others.
+            own: its row of the additional arrays of this kind.
         """
         return {}
 
     def shown(self, table: TableName) -> Mapping[str, Shown]:
-        """Return what a table shows of its pools, by metric, in the order of the columns."""
+        """Return the metrics of its pools in a table, by name, in column order."""
         return self._tables.get(table, {})
 
     @cached_property
@@ -137,11 +137,11 @@ class KindOf(ABC, Generic[P, S]):
 
     @property
     def fields(self) -> set[str]:
-        """The fields of the row of a pool that it gives a meaning under their own names."""
+        """Fields of a pool's row that apply to this kind."""
         own = {shown.field for shown in self.metrics if shown.field and not shown.alias}
         targets = {shown.target_field for shown in self.metrics if shown.target}
         return {*self.lengths, *own, *targets}
 
 
 Kind = KindOf[Any, Any]
-"""A kind, whichever."""
+"""Any kind."""

@@ -1,4 +1,4 @@
-"""The latency models of documents: which one a document gives, and the parameters of many as arrays."""
+"""Latency models of documents, and their parameters as arrays."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ from optimizer.timing import Law, RequestShapes
 
 
 def laws_given(document: Document) -> list[type[Law]]:
-    """Return the laws of which a document gives any part."""
+    """Return the laws for which a document has any part."""
     return _laws_with(document, lambda _: True)
 
 
 def laws_known(document: Document) -> list[type[Law]]:
-    """Return the laws of which a document gives a non-zero parameter."""
+    """Return the laws for which a document has a non-zero parameter."""
     return _laws_with(document, _has_parameter)
 
 
 def _laws_with(document: Document, counts: Callable[[Document], bool]) -> list[type[Law]]:
-    """Return the laws of which a document gives a part that counts."""
+    """Return the laws for which a document has a part that satisfies a condition."""
     fields, found = vars(document), []
     for law in QUEUE_MODELS_OF:
         for name in law.parts:
@@ -45,13 +45,13 @@ class LawTable:
     laws: tuple[type[Law], ...]
     """All laws."""
     law: IntArray
-    """Law of each document, an index into `laws`; -1: no token time is known; shape (P,)."""
+    """Law of each document, an index into `laws`; -1 if no token time is known; shape (P,)."""
     parameters: tuple[FloatArray, ...]
-    """Of each law, in the order of its `parameters`: shape (K, P), zero for documents of other laws."""
+    """Parameters of each law, shape (K, P); zero for documents of other laws."""
 
     @classmethod
     def of(cls, documents: Sequence[Document]) -> Self:
-        """Read the laws of documents, each of which knows at most one."""
+        """Read the laws of documents, at most one each."""
         known = [laws_known(document) for document in documents]
         laws, tables = tuple(QUEUE_MODELS_OF), []
         law = np.array([laws.index(mine[0]) if mine else -1 for mine in known], dtype=np.int64)
@@ -63,9 +63,15 @@ class LawTable:
         return cls(laws, frozen(law), tuple(tables))
 
     def take(self, document: IntArray) -> "LawTable":
-        """Return the laws of the chosen documents, in their order."""
+        """Return the laws of the selected documents, in that order."""
         return LawTable(self.laws, self.law[document], tuple(table[:, document] for table in self.parameters))
 
     def of_rows(self, law: int, document: IntArray, shapes: RequestShapes) -> Law:
-        """Return rows of one law: the parameters of the given documents, shape (R,), with request shapes."""
+        """Return one law with R rows.
+
+        Args:
+            law: index of the law.
+            document: the document of each row, shape (R,).
+            shapes: request shapes, R rows.
+        """
         return self.laws[law].of_rows(self.parameters[law][:, document], shapes)

@@ -1,4 +1,4 @@
-"""Queue models as documents name them, and what is said where one does not go with the rest of a document."""
+"""Queue models by their names in documents, and messages about incompatible settings."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -16,29 +16,25 @@ from optimizer.timing import Law
 QUEUE_MODELS: dict[str, type[QueueModel]] = {
     model.name: model for models in QUEUE_MODELS_OF.values() for model in models
 }
-"""All queue models by the names that documents give them."""
+"""All queue models by name."""
 
 REFERENCE = ReplicaQueues.name
-"""The reference's queue: that of the linear law, and of all that comes on the reference's routes."""
+"""The reference's queue, used for the linear law and on the reference's routes."""
 
 
 def default_model(laws: Sequence[type[Law]]) -> str:
-    """Return the queue model of a document that names none.
-
-    Args:
-        laws: the laws of which the document gives any part; the first counts.
-    """
+    """Return the default queue model for the laws of a document; the first law decides."""
     return QUEUE_MODELS_OF[laws[0]][0].name if laws else REFERENCE
 
 
 def without_default(schema: dict[str, Any]) -> None:
-    """Leave the default out of a JSON schema: which one it is depends on the law."""
+    """Remove the default from a JSON schema, because it depends on the law."""
     del schema["default"]
 
 
 def _known(name: str) -> str:
     if name not in QUEUE_MODELS:
-        # Where a law has one queue model, that goes without saying.
+        # Laws with a single queue model leave no choice.
         choices = {model.name for models in QUEUE_MODELS_OF.values() if len(models) > 1 for model in models}
         named = [other for other in QUEUE_MODELS if other in choices]
         known = " or ".join(map(repr, named))
@@ -49,22 +45,22 @@ def _known(name: str) -> str:
 
 
 QueueModelName = Annotated[str, AfterValidator(_known), WithJsonSchema({"enum": list(QUEUE_MODELS)})]
-"""The name of a queue model in a document."""
+"""Name of a queue model in a document."""
 
 
 def models_that(can: Callable[[type[QueueModel]], bool], kind: Kind = KINDS[0]) -> str:
-    """Return the names of the queue models of a kind that can do something, as messages give them."""
+    """Return the queue models of a kind that satisfy a condition, quoted for messages."""
     mine = dict.fromkeys(model for models in kind.queue_models.values() for model in models)
     return " or ".join(repr(model.name) for model in mine if can(model))
 
 
 def law_problem(name: str, law: type[Law], given: str = "") -> str | None:
-    """Return what is wrong where a queue model cannot express a law; none where it can.
+    """Return a message if a queue model does not support a law, else None.
 
     Args:
         name: the queue model.
         law: the law.
-        given: what of the law stands in the way.
+        given: text after the law's name, such as the terms that are not supported.
     """
     mine = QUEUE_MODELS_OF[law]
     if QUEUE_MODELS[name] in mine:
@@ -77,12 +73,12 @@ def law_problem(name: str, law: type[Law], given: str = "") -> str | None:
 
 
 def variability_problem(name: str, coefficients: Mapping[str, float], owner: str = "") -> str | None:
-    """Return what is wrong where requests vary otherwise than a queue model assumes; none where nothing is.
+    """Return a message if a queue model does not support the variability of requests, else None.
 
     Args:
         name: the queue model.
-        coefficients: coefficients of variation, by their names in the document.
-        owner: whose queue model it is.
+        coefficients: coefficients of variation, by document key.
+        owner: text that names the owner of the queue model.
     """
     own = QUEUE_MODELS[name].own_variability
     varied = [f"{wire}: {value:g}" for wire, value in coefficients.items() if value != 1 and wire not in own]

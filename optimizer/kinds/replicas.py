@@ -1,7 +1,6 @@
-"""One replica on its own: what it does at a rate, and the largest rate that meets its targets.
+"""Analysis of single replicas: performance at a rate, and the maximum rate that meets the targets.
 
-Takes `Replica` documents, many at a time, and gives documents back; the queue-analysis format of the
-reference is read and written by `optimizer.compat.queue_service`.
+The queue-analysis format of the reference is in `optimizer.compat.queue_service`.
 """
 
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from optimizer.documents import (
     MaxLoss,
     Milliseconds,
     Tokens,
+    is_none,
 )
 from optimizer.errors import AnalysisError
 from optimizer.kinds.laws import laws_given
@@ -50,30 +50,30 @@ from optimizer.timing import Law, RequestShapes
 
 
 class _ReplicaShape(Document):
-    """A replica's limits and its requests."""
+    """Limits and request statistics of a replica."""
 
     max_batch: BatchLimit = Field(alias="maxBatch")
     """Batch limit."""
     max_queue: Count | None = Field(None, alias="maxQueue")
-    """Queue capacity: requests that may wait behind a full batch; none: 10 times the batch."""
+    """Queue capacity: maximum requests waiting behind a full batch; default: 10 times the batch limit."""
     in_tokens: Tokens = Field(alias="inTokens")
     """Mean input length [tokens]."""
     out_tokens: AnswerTokens = Field(alias="outTokens")
     """Mean output length [tokens]."""
     kv_capacity_tokens: Count | None = Field(None, alias="kvCapacity")
-    """Tokens of KV cache; the queue model `continuous` caps the batch by them."""
+    """KV cache [tokens]; it limits the batch in the queue model `continuous`."""
     arrival_cv: Coefficient = Field(1.0, alias="arrivalCV")
-    """Coefficient of variation of the times between arrivals."""
+    """Coefficient of variation of the interarrival times."""
     in_tokens_cv: Coefficient = Field(1.0, alias="inTokensCV")
     """Coefficient of variation of the input length."""
     out_tokens_cv: Coefficient = Field(1.0, alias="outTokensCV")
     """Coefficient of variation of the output length."""
     queue_model: QueueModelName = Field(REFERENCE, alias="queueModel", json_schema_extra=without_default)
-    """Performance model; absent: `continuous` with `perfParms`, else `reference`."""
+    """Queue model; default: `continuous` with `perfParms`, else `reference`."""
 
 
 class Replica(LawFields, _ReplicaShape):
-    """A replica: its latency model, its limits, and its requests."""
+    """A replica: latency model, limits and request statistics."""
 
     @model_validator(mode="after")
     def _one_law(self) -> "Replica":
@@ -99,43 +99,39 @@ class Replica(LawFields, _ReplicaShape):
 
 
 class Percentiles(Document):
-    """A latency that so many percent of the requests do not exceed."""
+    """Percentiles of a latency over requests [ms]."""
 
     p50_ms: float = Field(alias="p50")
-    """Half of them [ms]."""
+    """Median [ms]."""
     p90_ms: float = Field(alias="p90")
-    """90 % [ms]."""
+    """90th percentile [ms]."""
     p95_ms: float = Field(alias="p95")
-    """95 % [ms]."""
+    """95th percentile [ms]."""
     p99_ms: float = Field(alias="p99")
-    """99 % [ms]."""
-
-
-def _is_none(value: object) -> bool:
-    return value is None
+    """99th percentile [ms]."""
 
 
 class ReplicaPerformance(Document):
-    """Long-run means of a replica at one arrival rate, and percentiles where the queue model knows them."""
+    """Steady-state means of a replica at one arrival rate, and percentiles if the queue model has them."""
 
     offered_rps: float = Field(alias="offeredRate")
     """Arrival rate [requests/s]."""
     throughput_rps: float = Field(alias="throughput")
     """Completed [requests/s]."""
     stable_rate_rps: float = Field(alias="stableRate")
-    """Largest rate that counts as stable [requests/s]; beyond it the queue stays full."""
+    """Maximum stable rate [requests/s]; above it, the queue stays full."""
     ttft_ms: float = Field(alias="ttft")
-    """Time to first token, with the wait [ms]."""
+    """Mean time to first token, including the queueing time [ms]."""
     itl_ms: float = Field(alias="itl")
     """Inter-token latency [ms]."""
     wait_ms: float = Field(alias="wait")
-    """Wait before service [ms]."""
+    """Mean queueing time [ms]."""
     prefill_ms: float = Field(alias="prefill")
-    """Prefill [ms]."""
+    """Mean prefill time [ms]."""
     service_ms: float = Field(alias="service")
-    """Time in the batch [ms]."""
+    """Mean time in the batch [ms]."""
     response_ms: float = Field(alias="response")
-    """Wait and service [ms]."""
+    """Mean queueing and service time [ms]."""
     in_service: float = Field(alias="inService")
     """Mean requests in the batch."""
     in_queue: float = Field(alias="inQueue")
@@ -143,19 +139,19 @@ class ReplicaPerformance(Document):
     utilization: float
     """Mean batch over the batch limit."""
     loss: float
-    """Share of requests that find the queue full."""
+    """Fraction of requests rejected because the queue is full."""
     p_empty: float = Field(alias="pEmpty")
     """Probability of an empty replica."""
-    ttft_percentiles: Percentiles | None = Field(None, alias="ttftPercentiles", exclude_if=_is_none)
-    """Of the time to first token."""
-    itl_percentiles: Percentiles | None = Field(None, alias="itlPercentiles", exclude_if=_is_none)
-    """Of the inter-token latency, each request by its mean."""
-    e2e_percentiles: Percentiles | None = Field(None, alias="e2ePercentiles", exclude_if=_is_none)
-    """Of the time to the last token."""
+    ttft_percentiles: Percentiles | None = Field(None, alias="ttftPercentiles", exclude_if=is_none)
+    """Percentiles of the time to first token."""
+    itl_percentiles: Percentiles | None = Field(None, alias="itlPercentiles", exclude_if=is_none)
+    """Percentiles of each request's mean inter-token latency."""
+    e2e_percentiles: Percentiles | None = Field(None, alias="e2ePercentiles", exclude_if=is_none)
+    """Percentiles of the time to the last token."""
 
 
 class LatencyFigures(Document):
-    """Mean and percentiles of what users see [ms]."""
+    """Mean and percentiles of user-visible latencies [ms]."""
 
     e2e_ms: float = Field(alias="avgE2E")
     """Mean time to the last token."""
@@ -174,22 +170,22 @@ class LatencyFigures(Document):
 
 
 class ReplicaSizing(Document):
-    """The largest rate of a replica that meets its targets."""
+    """The maximum rate of a replica that meets its targets."""
 
     max_rate_rps: float = Field(alias="maxRate")
-    """Meets every target [requests/s]."""
+    """Maximum rate that meets all targets [requests/s]."""
     rate_ttft_rps: float | None = Field(None, alias="rateAtTTFT")
-    """Meets the TTFT target alone; the largest stable rate without one [requests/s]."""
+    """Maximum rate for the TTFT target alone; without one, the maximum stable rate [requests/s]."""
     rate_itl_rps: float | None = Field(None, alias="rateAtITL")
-    """Meets the ITL target alone; the largest stable rate without one [requests/s]."""
+    """Maximum rate for the ITL target alone; without one, the maximum stable rate [requests/s]."""
     rate_tps_rps: float | None = Field(None, alias="rateAtTPS")
-    """Cap that a throughput target sets; the largest stable rate without one [requests/s]."""
-    rate_e2e_rps: float | None = Field(None, alias="rateAtE2E", exclude_if=_is_none)
-    """Meets the end-to-end target alone [requests/s]; absent without one."""
+    """Rate cap of a throughput target; without one, the maximum stable rate [requests/s]."""
+    rate_e2e_rps: float | None = Field(None, alias="rateAtE2E", exclude_if=is_none)
+    """Maximum rate for the end-to-end target alone [requests/s]; absent without one."""
     rate_loss_rps: float | None = Field(None, alias="rateAtLoss")
-    """Keeps to the bound on the loss alone; the largest stable rate without one [requests/s]."""
+    """Maximum rate for the loss limit alone; without one, the maximum stable rate [requests/s]."""
     at_max_rate: ReplicaPerformance = Field(alias="atMaxRate")
-    """The performance there."""
+    """Performance at the maximum rate."""
 
 
 class LatencyTargets(Document):
@@ -202,19 +198,19 @@ class LatencyTargets(Document):
     e2e_ms: Milliseconds = Field(0.0, alias="e2e")
     """Time to the last token [ms]."""
     percentile: float | None = Field(None, gt=0, lt=100)
-    """Percentile at which latencies must hold; none: the mean."""
+    """Percentile to which the latency targets apply; default: the mean."""
     tps: bool = False
-    """Whether there is a throughput target: the rate is then capped at 0.9 of the largest stable one."""
+    """Whether there is a throughput target, which caps the rate at 0.9 of the maximum stable rate."""
 
     max_loss: MaxLoss = Field(ANY_LOSS, alias="maxLoss")
-    """Largest share of requests that may find the queue full; `none`: any."""
+    """Maximum fraction of requests rejected by a full queue; `none`: unlimited."""
 
     def only(self, name: str) -> "LatencyTargets":
-        """Return one of the targets, by its Python name, without the others."""
+        """Return a copy with only one of the targets, by its Python name."""
         return LatencyTargets.model_validate({name: getattr(self, name), "percentile": self.percentile})
 
     def limits(self) -> dict[TargetMeasure, float]:
-        """Return the limits by what they are on."""
+        """Return the limits by measure."""
         latencies = {
             TargetMeasure(metric, self.percentile): getattr(self, f"{metric}_ms") for metric in LATENCIES
         }
@@ -226,8 +222,8 @@ def analyze_replicas(replicas: Sequence[Replica], rates_rps: Sequence[float]) ->
     """Return the performance of each replica at its arrival rate.
 
     Raises:
-        AnalysisError: the rates are not one for each replica, one of them is not positive and finite, or a
-            service time is zero.
+        AnalysisError: the number of rates differs from that of replicas, a rate is not positive and finite,
+            or a service time is zero.
     """
     if len(rates_rps) != len(replicas):
         raise AnalysisError(
@@ -238,28 +234,28 @@ def analyze_replicas(replicas: Sequence[Replica], rates_rps: Sequence[float]) ->
             limit = "finite" if rate == np.inf else "more than 0 requests/s"
             raise AnalysisError(f"rate: must be {limit}, not {rate:g}")
     rates = np.array(rates_rps, dtype=np.float64)
-    answers: list[ReplicaPerformance | None] = [None] * len(replicas)
+    results: list[ReplicaPerformance | None] = [None] * len(replicas)
     for rows, queues in _queues(replicas):
         found = queues.analyze(rates[rows])
         for i, row in enumerate(rows):
-            answers[row] = _performance(found, queues.stable_rate_rps, i)
-    return [answer for answer in answers if answer is not None]
+            results[row] = _performance(found, queues.stable_rate_rps, i)
+    return [result for result in results if result is not None]
 
 
 def size_replicas(
     replicas: Sequence[Replica], targets: Sequence[LatencyTargets]
 ) -> list[ReplicaSizing | AnalysisError]:
-    """Return the largest rate of each replica, or the error that says which target it cannot meet.
+    """Return the maximum rate of each replica, or an error that names the targets it cannot meet.
 
     Raises:
-        AnalysisError: the targets are not one for each replica, or a service time is zero.
+        AnalysisError: the number of targets differs from that of replicas, or a service time is zero.
     """
     if len(targets) != len(replicas):
         raise AnalysisError(
             f"targets: {len(targets)} for {counted(len(replicas), 'replica')}; give one entry for "
             "each replica"
         )
-    answers: list[ReplicaSizing | AnalysisError] = [AnalysisError("not sized")] * len(replicas)
+    results: list[ReplicaSizing | AnalysisError] = [AnalysisError("not sized")] * len(replicas)
     for rows, queues in _queues(replicas):
         wanted = [targets[row] for row in rows]
         joint = largest_rate(queues, _targets(wanted))
@@ -271,7 +267,7 @@ def size_replicas(
         found = queues.analyze(np.where(joint.attainable, joint.max_rate_rps, queues.least_rate_rps))
         for i, row in enumerate(rows):
             if joint.attainable[i]:
-                answers[row] = ReplicaSizing(
+                results[row] = ReplicaSizing(
                     max_rate_rps=float(joint.max_rate_rps[i]),
                     rate_ttft_rps=_or_none(alone["ttft_ms"][i]),
                     rate_itl_rps=_or_none(alone["itl_ms"][i]),
@@ -281,8 +277,8 @@ def size_replicas(
                     at_max_rate=_performance(found, queues.stable_rate_rps, i),
                 )
             else:
-                answers[row] = _unattainable(_targets(wanted).take(np.array([i])), joint.least[:, i])
-    return answers
+                results[row] = _unattainable(_targets(wanted).take(np.array([i])), joint.least[:, i])
+    return results
 
 
 def _targets(wanted: Sequence[LatencyTargets]) -> Targets:
@@ -320,7 +316,7 @@ def _performance(found: Performance, stable_rate_rps: FloatArray, row: int) -> R
 
 
 def percentiles_of(found: Performance, metric: LatencyName, row: int) -> Percentiles | None:
-    """Return the percentiles of a latency of one row; none where only means are known."""
+    """Return the percentiles of a latency of one row, or None if only means are known."""
     if not found.knows_percentiles:
         return None
     values = {
@@ -331,7 +327,7 @@ def percentiles_of(found: Performance, metric: LatencyName, row: int) -> Percent
 
 
 def _queues(replicas: Sequence[Replica]) -> list[tuple[IntArray, QueueModel]]:
-    """Return the queues of the replicas law by law, each with the rows that it stands for."""
+    """Group replicas by law and queue model; return each group's rows and queues."""
     given = [(laws_given(replica)[0], replica.queue_model) for replica in replicas]
     parts: list[tuple[IntArray, QueueModel]] = []
     for kind, model in dict.fromkeys(given):

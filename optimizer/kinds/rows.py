@@ -1,4 +1,4 @@
-"""One replica at one rate as a line of JSON: what it is asked, whatever its kind."""
+"""Input rows, one replica at one rate, as lines of JSON; common to all kinds."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -13,71 +13,71 @@ from optimizer.simulation.summary import IntervalEstimate
 
 
 class Row(Document):
-    """A replica, its rate and its targets. What it answers are documents of its kind."""
+    """A replica, its rate and its targets; results are documents of its kind."""
 
     rate_rps: Quantity = Field(0.0, alias="RPS")
-    """Arrival rate [requests/s]; of no matter for sizing."""
+    """Arrival rate [requests/s]; ignored in sizing."""
 
     @abstractmethod
     def analyze(self) -> Document:
-        """Return what the replica does at its rate, or that there is no long run.
+        """Return the performance at the row's rate, or a `NoSteadyState`.
 
         Raises:
             AnalysisError: the rate or a service time is zero.
-            SpecError: the queue model does not take what the row says.
+            SpecError: the queue model does not support the row's settings.
         """
 
     @abstractmethod
     def size(self) -> Document:
-        """Return the largest rates that meet its targets, and what it does at the smallest of them.
+        """Return the maximum rate that meets the targets, and the performance there.
 
         Raises:
             AnalysisError: no rate meets the targets.
-            SpecError: the queue model does not take what the row says.
+            SpecError: the queue model does not support the row's settings.
         """
 
     @abstractmethod
     def simulate(self, effort: Effort) -> Document:
-        """Return what it does when it is simulated, or that it is overloaded.
+        """Return the simulated performance, or an `Overload`.
 
         Raises:
-            AnalysisError: too little is simulated, or a service time is zero.
-            SpecError: the queue model does not take what the row says.
+            AnalysisError: the simulation is too short, or a service time is zero.
+            SpecError: the queue model does not support the row's settings.
         """
 
 
 class NoSteadyState(Document):
-    """The answer for a row whose queue grows without end."""
+    """Result for a row whose queue grows without bound."""
 
     offered_rps: float = Field(alias="offeredRPS")
     """Arrival rate [requests/s]."""
     stable_rate_rps: float = Field(alias="maxRPS")
-    """Largest stable rate [requests/s]."""
+    """Maximum stable rate [requests/s]."""
     message: str
-    """What is wrong."""
+    """Error message."""
 
     @classmethod
     def beyond(cls, rate_rps: float, stable_rate_rps: float) -> Self:
-        """Return the answer for a rate beyond the largest stable one."""
+        """Return the result for a rate above the maximum stable rate."""
         message = (
-            f"no steady state: the rate {precise(rate_rps)} requests/s exceeds the largest stable rate "
+            f"no steady state: the rate {precise(rate_rps)} requests/s exceeds the maximum stable rate "
             f"{precise(stable_rate_rps)}"
         )
         return cls(offered_rps=rate_rps, stable_rate_rps=stable_rate_rps, message=message)
 
 
 class Overload(Document):
-    """What is said of a replica whose queue grows without end."""
+    """Simulation result for a replica whose queue grows without bound."""
 
     overload: str
-    """Why there is no steady state."""
+    """Reason why there is no steady state."""
 
 
-def simulated_values(figures: Mapping[str, IntervalEstimate], effort: Effort) -> dict[str, Any]:
-    """Return simulated figures by their fields, with half of each interval, and how they were found."""
+def simulated_values(metrics: Mapping[str, IntervalEstimate], effort: Effort) -> dict[str, Any]:
+    """Return simulated metrics by field, with the half-width of each interval and the simulation's effort."""
     return {
-        **{name: estimate.value for name, estimate in figures.items()},
-        "half_width": {name: estimate.half_width for name, estimate in figures.items()},
+        **{name: estimate.value for name, estimate in metrics.items()},
+        "half_width": {name: estimate.half_width for name, estimate in metrics.items()},
         "requests": effort.requests,
         "seed": effort.seed,
     }

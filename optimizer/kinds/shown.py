@@ -1,4 +1,4 @@
-"""How figures of pools are shown: written once, for tables, pages, comparisons, simulations, pictures."""
+"""Presentation of pool metrics, shared by tables, pages, comparisons, simulations and charts."""
 
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
@@ -8,73 +8,73 @@ from optimizer.quantities import percent
 TableName = Literal[
     "plan", "candidates", "notebook", "comparison", "simulation", "simulated", "latencies", "use", "bars"
 ]
-"""What shows pools: tables of plans and of candidates, a plan in a notebook, a comparison, the table and the
-section of a simulation, the sections of a report on latencies and on utilisation, the picture of servers."""
+"""Places that show pools: tables of plans and candidates, a plan in a notebook, a comparison, the table and
+section of a simulation, the report sections on latencies and utilisation, and the chart of servers."""
 
 EVERYWHERE: tuple[TableName, ...] = (
     "plan", "candidates", "notebook", "comparison", "simulation", "simulated", "latencies",
 )  # fmt: skip
-"""What shows a latency that matters."""
+"""Tables that show the main latencies."""
 
 
 class Shown(NamedTuple):
-    """A figure of pools of one kind."""
+    """A metric of the pools of one kind."""
 
     metric: str
-    """Its name; that of `queueing.measures` where a target can be about it. Kinds share what has one name."""
+    """Name; that of `queueing.measures` if it can have a target. Kinds share equal names."""
     field: str
-    """Of the row of a pool that holds it."""
+    """Field of a pool's row that contains it."""
     heading: str
     tables: tuple[TableName, ...]
-    """What shows it; a comparison shows its mean over requests."""
+    """Tables that show it; a comparison shows its mean over requests."""
     unit: str = ""
     form: str | Callable[[Any], str] = ""
-    """How a value is written: a format, or a function."""
+    """Format of a value: a format specification or a function."""
     rank: int = 0
-    """0: always shown; the higher, the sooner its column is left out at a terminal."""
+    """Priority of its column: 0 is always shown; the highest is hidden first in a narrow terminal."""
     rank_beside: int | None = None
-    """The same beside another kind; none: no other."""
+    """Rank if another kind is also shown; None: the same rank."""
     is_text: bool = False
     least: float = 0.0
-    """A table of a plan shows larger values only, and no column without any."""
+    """Threshold: a plan's table shows only larger values, and omits the column if there are none."""
     target: str | None = None
-    """Field of a model's targets that bounds its mean, and that tables show beside it."""
+    """Field of a model's targets that limits its mean; tables show it next to the value."""
     percentile_ranks: tuple[int, int] | None = None
-    """Ranks, alone and beside another kind, of the columns of percentiles; none: these replace the mean."""
+    """Ranks of its percentile columns, alone and with another kind; None: percentiles replace the mean."""
     part_of: str | None = None
-    """The metric of which it is a part: pages show it between the value and the target of that."""
+    """Metric of which it is a component; pages show it between that metric's value and target."""
     long: str = ""
-    """Its heading in pages, if that is longer."""
+    """Longer heading for pages."""
     spoken: str = ""
-    """Its name in pictures before the heading, if that is longer."""
+    """Longer name for charts, before the heading."""
     alias: str = ""
-    """Its name in CSV, where its field has that of another figure."""
+    """Name in CSV, if its field name belongs to another metric."""
     simulated: str = ""
-    """Field of a simulation's summary, and of `Performance`, that holds it; none needed for latencies."""
+    """Field of `Summary` and `Performance` that contains it; not needed for latencies."""
     note: str = ""
-    """What a page says of it."""
+    """Explanatory note on pages."""
 
     @property
     def target_field(self) -> str:
-        """The field of the row of a pool that holds its target."""
+        """Field of a pool's row that contains its target."""
         return f"{self.metric}_target_ms"
 
     @property
     def title(self) -> str:
-        """Its heading in pages."""
+        """Heading in pages."""
         return self.long or self.heading
 
     def with_unit(self, name: str) -> str:
-        """Return a heading of it with the unit."""
+        """Return a heading with the unit."""
         return f"{name} [{self.unit}]" if self.unit else name
 
     def text(self, value: Any) -> str:
-        """Return a value as it is written."""
+        """Return a formatted value."""
         return self.form(value) if callable(self.form) else format(value, self.form)
 
 
 def share_text(share: float) -> str:
-    """Return a share of requests in percent; small ones in full."""
+    """Return a fraction of requests in percent; fractions below 1e-6 as 0."""
     return "0" if share < 1e-6 else percent(share)
 
 
@@ -83,15 +83,15 @@ LOSS = Shown("loss", "loss", "lost", ("plan", "latencies"), "", share_text, rank
 
 
 class Words(NamedTuple):
-    """What pages and messages say of a kind."""
+    """Texts about a kind, for pages and messages."""
 
     section: tuple[str, str]
-    """Name and title of its section on latencies."""
+    """Name and title of its latency section."""
     about: str = "at the load that each pool carries"
-    """Of what, and when, the figures of that section are means."""
+    """Completes "Means ..." in that section."""
     utilisation: str = "the mean batch over the batch limit"
-    """What its utilisation is."""
+    """Definition of its utilisation."""
     utilisation_heading: str = "utilisation"
-    """What that is called where no other kind is shown."""
+    """Heading of the utilisation if no other kind is shown."""
     replica: str = ""
-    """One of its servers, as opposed to others."""
+    """Noun phrase for one of its servers."""

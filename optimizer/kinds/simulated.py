@@ -1,4 +1,4 @@
-"""One replica of tokens at one rate, simulated: what stands beside the figures of its queue model."""
+"""Simulation of one token replica at one rate, to compare with its queue model."""
 
 from pydantic import Field
 
@@ -23,18 +23,18 @@ class SimulatedFigures(LatencyFigures):
 
 
 class ReplicaSimulation(SimulatedFigures):
-    """What a simulation of one replica shows."""
+    """Simulation result of one replica."""
 
     half_width: SimulatedFigures = Field(alias="halfWidth")
-    """Half of the 95 % interval of each figure."""
+    """Half-width of the 95 % confidence interval of each metric."""
     requests: int
-    """Requests sent; the first and the last tenth do not count."""
+    """Simulated requests; the first and last tenth are excluded from the statistics."""
     seed: int
-    """Where chance began."""
+    """Random seed."""
 
 
 def open_load(requests: Load | Replica, rate_rps: float) -> OpenLoad:
-    """Return requests as a document describes them, at a rate."""
+    """Return the arrival process of a document's requests at a rate [requests/s]."""
     return OpenLoad(
         rate_rps,
         Lengths.with_cv(requests.in_tokens, requests.in_tokens_cv),
@@ -44,10 +44,15 @@ def open_load(requests: Load | Replica, rate_rps: float) -> OpenLoad:
 
 
 def simulate_replica(replica: Replica, rate_rps: float, effort: Effort) -> ReplicaSimulation | Overload:
-    """Run one replica at an arrival rate; a queue that is not stated has no limit.
+    """Simulate one replica; without `max_queue` its queue is unlimited.
+
+    Args:
+        replica: the replica.
+        rate_rps: arrival rate [requests/s].
+        effort: length and seed of the simulation.
 
     Raises:
-        AnalysisError: too little is simulated, or an iteration would take no time.
+        AnalysisError: the simulation is too short, or an iteration would take no time.
     """
     simulated = simulated_replica(replica, replica.kv_capacity_tokens, replica.max_batch, replica.max_queue)
     found = summarise(run_replica(open_load(replica, rate_rps), simulated, effort))
@@ -57,7 +62,7 @@ def simulate_replica(replica: Replica, rate_rps: float, effort: Effort) -> Repli
 
 
 def _figures(found: Summary) -> dict[str, IntervalEstimate]:
-    """Return the simulated figures by the names of their fields."""
+    """Return the simulated metrics by field."""
     figures = {}
     for metric in LATENCIES:
         latency: Distribution = getattr(found, metric)

@@ -1,4 +1,4 @@
-"""The table of kinds: a kind is a package beside this one, and an entry here with its fields of documents."""
+"""The table of kinds: each kind is a module or package, and an entry here with its document fields."""
 
 from collections.abc import Collection, Iterable
 from typing import Self
@@ -19,11 +19,11 @@ from optimizer.timing.batch import BatchFields
 from optimizer.timing.static import is_static
 
 KINDS: tuple[Kind, ...] = (TokenBatching(), BatchServers())
-"""All kinds, in the order in which tables and messages name them; the first is the default."""
+"""All kinds, in the order of tables and messages; the first is the default."""
 
 
-class LawFields(BatchFields, TokenFields):  # pydantic takes those of the last base first
-    """The fields of a document that gives one law, whichever."""
+class LawFields(BatchFields, TokenFields):  # pydantic orders fields by the last base first
+    """Fields of a document with one latency model of any kind."""
 
     @model_validator(mode="after")
     def _static_batches_are_linear(self) -> Self:
@@ -37,38 +37,38 @@ class LawFields(BatchFields, TokenFields):  # pydantic takes those of the last b
 
 
 class ServerFields(BatchServerFields):
-    """The fields of a server: those that all have, then those of single kinds."""
+    """Fields of a server: the common ones, then those of single kinds."""
 
 
 class KindPoolFields(PoolFields):
-    """The fields of a pool that only some kinds have, each absent for the others."""
+    """Fields of a pool that only some kinds have; absent for the others."""
 
 
 class KindRowFields(RowFields):
-    """What stands beside a pool of what its server asks for, of some kinds only."""
+    """Settings of a pool's server that only some kinds have."""
 
 
 class KindSimulatedFields(SimulatedFields):
-    """The fields of a simulated pool that only some kinds have."""
+    """Fields of a simulated pool that only some kinds have."""
 
 
 QUEUE_MODELS_OF: dict[type[Law], tuple[type[QueueModel], ...]] = {
     law: models for kind in KINDS for law, models in kind.queue_models.items()
 }
-"""All laws, in the order in which messages name them, each with its queue models, the default first."""
+"""All laws, in the order of messages, each with its queue models, the default first."""
 
 
 _PARTS = tuple((part, kind) for kind in KINDS[1:] for law in kind.queue_models for part in law.parts)
-"""Fields of a profile that make it one of another kind than the default."""
+"""Fields of a profile that select a kind other than the default."""
 
 
 def kind_of_law(law: type[Law]) -> Kind:
-    """Return the kind of a latency model; the default for one that no kind lists."""
+    """Return the kind of a latency model; the default if no kind lists it."""
     return next((kind for kind in KINDS if law in kind.queue_models), KINDS[0])
 
 
 def kind_of_profile(profile: Document) -> Kind:
-    """Return the kind of a document that gives a latency model; the default if it gives none."""
+    """Return the kind of a document with a latency model; the default if it has none."""
     given = vars(profile)
     for part, kind in _PARTS:
         if given.get(part) is not None:
@@ -77,7 +77,7 @@ def kind_of_profile(profile: Document) -> Kind:
 
 
 def kind_of_pool(pool: Document) -> Kind:
-    """Return the kind of a pool, planned or simulated, by the field that marks it."""
+    """Return the kind of a planned or simulated pool, by its marking field."""
     return next((kind for kind in KINDS if _is_marked(pool, kind)), KINDS[0])
 
 
@@ -87,19 +87,19 @@ def _is_marked(pool: Document, kind: Kind) -> bool:
 
 
 def kinds_of(pools: Iterable[Document]) -> list[Kind]:
-    """Return the kinds of pools, in the order of the table; without any the default."""
+    """Return the kinds of pools, in table order; the default if there are no pools."""
     return in_order({kind_of_pool(pool) for pool in pools})
 
 
 def in_order(kinds: Collection[Kind]) -> list[Kind]:
-    """Return kinds in the order of the table; the default where there is none."""
+    """Return kinds in table order; the default if there are none."""
     return [kind for kind in KINDS if kind in kinds] or [KINDS[0]]
 
 
 def shown_in(table: TableName, kinds: Iterable[Kind]) -> list[Shown]:
-    """Return what a table shows of pools of some kinds: of all figures of one metric the first.
+    """Return the metrics of a table for pools of some kinds, one of each name.
 
-    What several kinds have stands behind what is their own.
+    Metrics common to several kinds are last.
     """
     found: dict[str, Shown] = {}
     for kind in kinds:

@@ -1,4 +1,4 @@
-"""Token batching: a replica that answers in tokens, several requests at a time."""
+"""Token batching: replicas that generate tokens for several requests at a time."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -29,23 +29,23 @@ from optimizer.timing.iteration import IterationFields
 from optimizer.timing.linear import LinearFields
 
 LENGTHS_NEEDED = (
-    "missing; a static batch lasts as long as its longest answer: give how much the output lengths vary"
+    "missing; a static batch lasts as long as its longest output: give the CV of the output lengths"
 )
-"""What is said where a static batch has no variation of its lengths."""
+"""Message for a static batch without the variability of its output lengths."""
 
 
 class TokenFields(IterationFields, LinearFields):
-    """The fields of a document that gives a law of tokens."""
+    """Fields of a document with a latency model for tokens."""
 
 
 class TokenProfile(TokenFields, ReplicaProfile):
-    """What token batching sees of a profile."""
+    """Fields of a profile that token batching uses."""
 
     kv_capacity_tokens: int | None
 
 
 class TokenBatching(KindOf[TokenProfile, PlacedServer]):
-    """Continuous batching, and static batches. The defaults of iteration laws: see docs/fidelity.md."""
+    """Continuous and static batching; docs/fidelity.md explains the default queue models."""
 
     name: ClassVar[str] = "token batching"
     gives: ClassVar[str] = "tokens"
@@ -83,7 +83,7 @@ class TokenBatching(KindOf[TokenProfile, PlacedServer]):
         profiles: Sequence[TokenProfile],
         load: Load,
     ) -> Iterator[Fault]:
-        """Yield that a static batch lacks the variation of its lengths."""
+        """Yield a fault if a static batch lacks the variability of its output lengths."""
         if "out_tokens_cv" not in load.model_fields_set and any(map(is_static, profiles)):
             yield "currentAlloc.load.outTokensCV", LENGTHS_NEEDED
 
@@ -92,13 +92,13 @@ class TokenBatching(KindOf[TokenProfile, PlacedServer]):
         server: PlacedServer,
         profile: TokenProfile,
         max_batch: int,
-        pool: Document | None = None,  # noqa: ARG002  a plan chooses nothing else
+        pool: Document | None = None,  # noqa: ARG002  plans choose no further settings
     ) -> SimulatedReplica:
-        """Return a replica that computes iterations, shares its time, or answers in static batches."""
+        """Return a replica with continuous batching, processor sharing or static batches."""
         return simulated_replica(profile, profile.kv_capacity_tokens, max_batch, server.max_queue_size)
 
     def demand_rps(self, load: Load, throughput_tps: float) -> float:
-        """Return the arrival rate, or what a throughput target asks; requests without answers are none."""
+        """Return the arrival rate, or the rate of a throughput target; 0 without output tokens."""
         rate_rps = super().demand_rps(load, throughput_tps)
         if not rate_rps or not load.out_tokens:
             return 0.0
@@ -108,7 +108,14 @@ class TokenBatching(KindOf[TokenProfile, PlacedServer]):
 def simulated_replica(
     document: TokenFields, kv_capacity_tokens: int | None, max_batch: int, max_queue: int | None
 ) -> SimulatedReplica:
-    """Return what the simulator runs; a queue or a memory that is not stated has no limit."""
+    """Return a replica for the simulator.
+
+    Args:
+        document: its latency model.
+        kv_capacity_tokens: KV cache [tokens]; None: unlimited.
+        max_batch: batch limit.
+        max_queue: queue capacity [requests]; None: unlimited.
+    """
     limits = Limits(
         max_batch=max_batch,
         max_num_tokens=document.max_num_tokens,

@@ -1,1 +1,1 @@
-"""What all servers share: one object for each limit, in a table."""
+"""Limits shared by all servers: one object for each, in a table."""

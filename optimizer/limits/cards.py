@@ -1,4 +1,4 @@
-"""The cards that exist of each accelerator type."""
+"""The limit on cards of each accelerator type."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -13,26 +13,26 @@ CARDS = "cards"
 
 
 class Cards(Limit):
-    """Units of accelerator types; none of a type that is not listed."""
+    """Cards by accelerator type; a type that is not listed has none."""
 
     name: ClassVar[str] = CARDS
     unit: ClassVar[str] = "card"
     can_be_added: ClassVar[bool] = True
 
     def why_none(self, item: str, stock: Stock) -> str | None:
-        """Say that a type is not listed."""
+        """Return a message if a type is not listed, else None."""
         return None if item in stock.cards else f"{item} is not listed in count, so there are none"
 
     def amounts(self, stock: Stock) -> Mapping[str, float]:
-        """Return the cards of each type, unless plans are unlimited."""
+        """Return the available cards of each type; empty if plans are unlimited."""
         return {} if stock.unlimited else {name: float(stock.cards.get(name, 0)) for name in stock.types}
 
     def use(self, replicas: Replicas, item: str) -> FloatArray:
-        """Return the cards of a replica on accelerators of the type."""
+        """Return the cards of the type that each candidate uses per replica."""
         return np.where(replicas.kind == replicas.type_names.index(item), replicas.cards, 0.0)
 
     def used(self, placed: Iterable[Placed]) -> Mapping[str, float]:
-        """Add up cards by type."""
+        """Return the used cards by type."""
         cards: Counter[str] = Counter()
         for item in placed:
             cards[item.type] += item.replicas * item.cards

@@ -1,7 +1,7 @@
-"""What a limit declares: how much of what it counts exists, what a replica uses, and in which words.
+"""The interface of a limit: available amounts, use per replica, and its texts.
 
-A limit is an upper bound on a sum over replicas, no replica uses less than nothing, and serving nobody keeps
-it. What breaks one of these conditions is no limit (docs/design.md).
+A limit is an upper bound on a sum over replicas. The use of a replica is not negative, so serving no server
+always satisfies it. Restrictions of another form are not limits (docs/design.md).
 """
 
 from abc import ABC, abstractmethod
@@ -14,14 +14,14 @@ from optimizer.quantities import counted, quantity
 
 
 class Stock(NamedTuple):
-    """What a system says of what exists."""
+    """The part of a system that limits use."""
 
     options: Document
     """Options of the optimizer."""
     unlimited: bool
-    """Whether cards are not counted."""
+    """Whether cards are unlimited."""
     cards: Mapping[str, int]
-    """By accelerator type, as the system lists them."""
+    """Cards by accelerator type, as listed in the system."""
     types: tuple[str, ...]
     """All accelerator types."""
 
@@ -50,29 +50,29 @@ class Placed(NamedTuple):
     type: str
     replicas: int
     cards: int
-    """Of one replica."""
+    """Cards of one replica."""
     cost: float
-    """Of one replica [cents/h]."""
+    """Cost of one replica [cents/h]."""
     power_w: float = 0.0
-    """Of one replica at its largest rate [W]; 0 if no limit asks for it."""
+    """Power of one replica at its largest rate [W]; 0 if no limit needs it."""
 
 
 class Limit(ABC):
-    """A kind of limit. It has no state; the table of limits holds one object of each.
+    """A kind of limit, without state; the table of limits has one object of each.
 
-    It counts items, such as the cards of each accelerator type, and bounds the use of each by an amount.
+    A limit has items, such as the accelerator types, and an upper bound on the use of each.
     """
 
     name: ClassVar[str]
-    """As documents and messages call it."""
+    """Name in documents and messages."""
     unit: ClassVar[str]
-    """What one of an item is called: card."""
+    """Singular noun for an amount of 1: card."""
     whole: ClassVar[bool] = True
-    """Whether amounts and uses are whole numbers."""
+    """Whether amounts and uses are integers."""
     step: ClassVar[float] = 1.0
-    """What an explanation takes as one more or one fewer."""
+    """Step by which explanations increase or reduce the amount."""
     can_be_added: ClassVar[bool] = False
-    """Whether a repair may add to the amount."""
+    """Whether a repair may increase the amount."""
 
     def needs_power(self, options: Document) -> bool:  # noqa: ARG002  few do
         """Return whether it counts the power of replicas, which takes some time to compute."""
@@ -80,28 +80,28 @@ class Limit(ABC):
 
     @abstractmethod
     def amounts(self, stock: Stock) -> Mapping[str, float]:
-        """Return how much there is of each item that is limited, in the order of the names."""
+        """Return the available amount of each limited item, sorted by name."""
 
     @abstractmethod
     def use(self, replicas: Replicas, item: str) -> FloatArray:
-        """Return what one replica of each candidate uses of an item; shape (C,)."""
+        """Return the use of an item by one replica of each candidate, shape (C,)."""
 
     @abstractmethod
     def used(self, placed: Iterable[Placed]) -> Mapping[str, float]:
-        """Add up what replicas use of each item, by plain arithmetic."""
+        """Return the use of each item by replicas, by plain arithmetic."""
 
     def why_none(self, item: str, stock: Stock) -> str | None:  # noqa: ARG002
-        """Say why there is nothing of an item, where that is no matter of its amount."""
+        """Return a message if an item is unavailable regardless of its amount, else None."""
         return None
 
     def amount_text(self, item: str, amount: float) -> str:
-        """Write an amount of an item: ``4 cards of H100``."""
+        """Format an amount of an item: ``4 cards of H100``."""
         return f"{self.counted(amount)} of {item}"
 
     def number(self, amount: float) -> str:
-        """Write an amount as a number: ``1,200``."""
+        """Format an amount as a number: ``1,200``."""
         return f"{int(amount):,}" if self.whole else quantity(amount)
 
     def counted(self, amount: float) -> str:
-        """Write an amount without its item: ``4 cards``."""
+        """Format an amount without its item: ``4 cards``."""
         return counted(int(amount) if self.whole else amount, self.unit)

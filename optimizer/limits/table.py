@@ -1,4 +1,4 @@
-"""The table of limits: a limit is a file beside this one, and an entry here."""
+"""The table of limits: each limit is a module in this package, and an entry here."""
 
 from optimizer.limits.budget import Budget, BudgetOption
 from optimizer.limits.cards import Cards
@@ -6,8 +6,8 @@ from optimizer.limits.limit import Limit
 from optimizer.limits.power import MaxPower, PowerOption
 
 LIMITS: tuple[Limit, ...] = (Cards(), Budget(), MaxPower())
-"""All limits, in the order in which plans list them."""
+"""All limits, in the order of plans."""
 
 
 class LimitOptions(PowerOption, BudgetOption):
-    """Fields of the optimizer's options that limits bring; a limit's own class of fields becomes a base."""
+    """Fields of the optimizer's options that belong to limits; a limit adds its class of fields as a base."""

@@ -1,16 +1,25 @@
-"""The answer: a document that names every server, made from a solution and verified by plain arithmetic."""
+"""The plan: a document with every server, built from a solution and verified by plain arithmetic."""
 
 from optimizer.plan.build import make_plan
-from optimizer.plan.document import CapacityUse, Change, Level, Placement, Plan, Pool, TargetFigure, Unserved
+from optimizer.plan.document import (
+    CapacityUse,
+    Change,
+    Placement,
+    Plan,
+    PlanLevel,
+    Pool,
+    TargetFigure,
+    Unserved,
+)
 from optimizer.plan.files import load_plan, load_system_or_plan, plan_from_value
 from optimizer.plan.verify import verify
 
 __all__ = [
     "CapacityUse",
     "Change",
-    "Level",
     "Placement",
     "Plan",
+    "PlanLevel",
     "Pool",
     "TargetFigure",
     "Unserved",

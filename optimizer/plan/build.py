@@ -1,4 +1,4 @@
-"""From a solution to a plan: indices become names again, and what is not served gets its reason."""
+"""Build a plan from a solution, with names instead of indices and reasons for unserved servers."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,8 +9,9 @@ import numpy as np
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import SystemArrays, own_fields
-from optimizer.candidates.measuring import COUNT_TOLERANCE, Measured, measure_pairs
+from optimizer.candidates.measuring import COUNT_TOLERANCE, ReplicaMetrics, measure_pairs
 from optimizer.candidates.power import power_of_rows
+from optimizer.candidates.renting import rented_per_million
 from optimizer.limits.cards import CARDS
 from optimizer.limits.table import LIMITS
 from optimizer.plan.document import (
@@ -18,9 +19,9 @@ from optimizer.plan.document import (
     CapacityUse,
     Change,
     Kept,
-    Level,
     LimitUse,
     Plan,
+    PlanLevel,
     Pool,
     Rented,
     TargetFigure,
@@ -39,7 +40,7 @@ from optimizer.units import SECONDS_PER_MINUTE
 
 
 def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> Plan:
-    """Name what a solution chose, with every pool's performance at the load that it gets."""
+    """Return the plan of a solution, with the performance of every pool at its load."""
     names = candidates.arrays.server_names
     pools, rented = _placed(candidates, problem, solution.replicas)
     fraction = _served_fraction(problem, solution.replicas, _carried_rps(names, pools, rented))
@@ -58,7 +59,9 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         objective=value.value,
         bound=value.bound,
         gap=value.gap,
-        levels=tuple(Level(name=x.name, value=x.value, bound=x.bound, gap=x.gap) for x in solution.levels),
+        levels=tuple(
+            PlanLevel(name=x.name, value=x.value, bound=x.bound, gap=x.gap) for x in solution.levels
+        ),
         total_cost_cents_per_h=_total_cost(pools, rented, tiers),
         allocations={name: pools[name] for name in names if name in pools},
         unserved=unserved,
@@ -169,7 +172,7 @@ def _rate_factors(candidates: Candidates) -> dict[str, dict[str, float]]:
 
 
 def _served_fraction(problem: Problem, replicas: IntArray, carried_rps: FloatArray) -> FloatArray:
-    """Return the share of each server's load that is carried, or of its least replicas where it is idle."""
+    """Return the served fraction of each server's load, or of its minimum replicas if it is idle."""
     count = np.bincount(problem.table.server, replicas, minlength=len(problem.priority))
     loaded = problem.load_rps > 0
     demand = np.where(loaded, problem.load_rps, np.maximum(problem.min_replicas, 1))
@@ -178,7 +181,7 @@ def _served_fraction(problem: Problem, replicas: IntArray, carried_rps: FloatArr
 
 
 def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict[str, tuple[Pool, ...]]:
-    """Return the pools of every server that has any."""
+    """Return the pools of each server with replicas."""
     arrays, chosen = candidates.arrays, np.flatnonzero(replicas)
     table, count = problem.table.take(chosen), replicas[chosen]
     most_rps, carried_rps = _shared_loads(problem, table, count)
@@ -222,10 +225,10 @@ def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict
 
 
 def _shared_loads(problem: Problem, table: CandidateTable, count: IntArray) -> tuple[FloatArray, FloatArray]:
-    """Return the most that each pool can carry and what it carries [requests/s].
+    """Return the maximum and the actual load of each pool [requests/s].
 
-    The load splits in proportion to the pools' largest rates, so that each runs at the same share of its own
-    (eq. 49); a server whose pools cannot carry all of it gives them what they can.
+    The load is split in proportion to the pools' maximum rates, so that all have the same utilisation (eq.
+    49). If the pools cannot carry all of it, each runs at its maximum.
     """
     most = table.max_rate_rps * count
     together = np.bincount(table.server, most, minlength=len(problem.priority))[table.server]
@@ -234,10 +237,10 @@ def _shared_loads(problem: Problem, table: CandidateTable, count: IntArray) -> t
     return most, np.where(is_too_much, np.minimum(load, together), load) * most / together
 
 
-def _figures(table: CandidateTable, loaded: IntArray, measured: Measured) -> list[dict[str, Any]]:
-    """Return the means of each pool at its load, or those of its candidate where it has none."""
+def _figures(table: CandidateTable, loaded: IntArray, measured: ReplicaMetrics) -> list[dict[str, Any]]:
+    """Return the means of each pool at its load, or those of its candidate without load."""
     figures = {name: getattr(table, name).copy() for name in ("itl_ms", "ttft_ms", "utilization", "loss")}
-    figures["wait_ms"] = np.zeros(len(table))  # where there is no load nothing waits
+    figures["wait_ms"] = np.zeros(len(table))  # no queueing without load
     for name, values in figures.items():
         values[loaded] = getattr(measured.performance, name)
     columns = {name: values.tolist() for name, values in figures.items()}
@@ -245,9 +248,9 @@ def _figures(table: CandidateTable, loaded: IntArray, measured: Measured) -> lis
 
 
 def _own_figures(
-    candidates: Candidates, chosen: CandidateTable, loaded: IntArray, measured: Measured
+    candidates: Candidates, chosen: CandidateTable, loaded: IntArray, measured: ReplicaMetrics
 ) -> list[dict[str, Any]]:
-    """Return what pools show that only their kind has: figures where they have a load, and the rest."""
+    """Return the additional fields of pools' kinds: settings, and metrics if there is a load."""
     place_of = {row: i for i, row in enumerate(loaded.tolist())}
     rows: list[dict[str, Any]] = []
     pairs = zip(
@@ -265,7 +268,13 @@ def _own_figures(
 def _target_figures(
     arrays: SystemArrays, server: IntArray, measured: FloatArray
 ) -> Iterator[tuple[TargetFigure, ...]]:
-    """Yield what is measured against each row's targets beyond means, shape (K, R)."""
+    """Yield the values of each row's targets other than means.
+
+    Args:
+        arrays: the system as arrays.
+        server: indices of the servers, shape (R,).
+        measured: values of the targets' measures, shape (K, R).
+    """
     targets = arrays.servers.targets.take(server)
     other = [k for k, measure in enumerate(targets.measures) if measure not in MEANS]
     for row in range(len(server)):
@@ -288,9 +297,16 @@ def _rented(candidates: Candidates, problem: Problem, replicas: IntArray) -> Ite
             server=candidates.arrays.server_names[table.server[c]],
             arrival_rate_rpm=float(problem.load_rps[table.server[c]] * SECONDS_PER_MINUTE),
             cost_cents_per_h=float(table.cost_per_replica[c] * replicas[c]),
+            cost_per_million=_per_million(candidates, int(table.server[c])),
             itl_ms=float(table.itl_ms[c]),
             ttft_ms=float(table.ttft_ms[c]),
         )
+
+
+def _per_million(candidates: Candidates, s: int) -> float:
+    server = candidates.system.servers[candidates.arrays.server_names[s]]
+    assert server.external is not None
+    return rented_per_million(server.external, server.current.load)
 
 
 def _changes(

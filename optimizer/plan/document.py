@@ -1,4 +1,4 @@
-"""The plan as a document: the same from the library, the command line and REST."""
+"""The plan as a document, common to the library, the command line and REST."""
 
 from collections.abc import Sized
 from typing import Annotated, Any, Literal
@@ -27,28 +27,28 @@ EXTERNAL = "external"
 
 
 class TargetFigure(Document):
-    """A figure beside the limit that it must keep to."""
+    """A metric and its limit."""
 
     measure: str
-    """What is measured: a percentile of a latency, or the share of requests beyond a target."""
+    """The metric: a percentile of a latency, or the fraction of requests that miss a target."""
     value: float
-    """The figure at the load [ms; a share is a number up to 1]."""
+    """The value at the load [ms, or a fraction]."""
     limit: float
     """The limit, in the same unit."""
 
     @property
     def text(self) -> str:
-        """The figure beside its limit: ``p95 TTFT 512 (800)``, ``97.6 % within (97 %)``."""
+        """The value with its limit: ``p95 TTFT 512 (800)``, ``97.6 % within (97 %)``."""
         if self.measure == MISSED.label:
             return f"{quantity(100 * (1 - self.value))} % within ({quantity(100 * (1 - self.limit))} %)"
         return f"{self.measure} {quantity(self.value)} ({precise(self.limit)})"
 
 
 class _Figures(Document):
-    """What every pool has, of whatever kind."""
+    """Fields common to pools of all kinds."""
 
     accelerator: str
-    """The accelerator's name."""
+    """The accelerator."""
     num_replicas: int = Field(alias="numReplicas")
     """Replicas."""
     max_batch: int = Field(alias="maxBatch")
@@ -56,75 +56,75 @@ class _Figures(Document):
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of the pool [cents/h]."""
     arrival_rate_rpm: float = Field(alias="arrivalRate")
-    """Load that the pool carries [requests/min]."""
+    """Load of the pool [requests/min]."""
     max_arrival_rate_rpm: float = Field(alias="maxArrivalRate")
-    """Largest load at which the pool meets every target [requests/min]."""
+    """Maximum load within all targets [requests/min]."""
     itl_ms: float = Field(alias="itlAverage")
     """Mean inter-token latency at the load [ms]."""
     ttft_ms: float = Field(alias="ttftAverage")
-    """Mean time to first token at the load; of batch servers the mean latency [ms]."""
+    """Mean time to first token at the load; for batch servers the mean latency [ms]."""
     wait_ms: float = Field(alias="waitAverage")
-    """Mean wait before the batch at the load, part of the time to first token [ms]."""
+    """Mean queueing time at the load, part of the time to first token [ms]."""
     utilization: float
-    """Mean batch over the batch limit, at the load; of batch servers the load over what they could answer."""
+    """Mean batch over the batch limit at the load; for batch servers the load over the maximum throughput."""
     loss: float
-    """Share of requests that find the queue full, at the load."""
+    """Fraction of rejected requests at the load."""
 
 
 class _Grounds(Document):
-    """What the figures of a pool are held against, and what they rest on."""
+    """Targets of a pool, and the sources of its metrics."""
 
     targets: tuple[TargetFigure, ...] = Field((), exclude_if=_is_empty, strict=False)
-    """What is measured against targets that are not about means; absent without any."""
+    """Targets other than means, with their values; absent if there are none."""
     estimated: EstimateEnd | None = Field(None, exclude_if=is_none)
-    """The end of the interval that its figures rest on, where token times are estimated; else absent."""
+    """End of the interval of estimated token times; absent if they are not estimated."""
     provenance: str | None = Field(None, exclude_if=is_none)
-    """Where its token times come from, where they were fitted to benchmarks; else absent."""
+    """Provenance of token times fitted to benchmarks; else absent."""
     outside: tuple[str, ...] = Field((), exclude_if=_is_empty, strict=False)
-    """In what its load is outside what those benchmarks measured; absent where it is inside."""
+    """Quantities of its load outside the range of those benchmarks; absent if there are none."""
 
 
-class Pool(_Grounds, KindPoolFields, _Figures):  # the fields of the last come first
-    """Replicas of one server on one accelerator, and what they are predicted to do at their load."""
+class Pool(_Grounds, KindPoolFields, _Figures):  # pydantic orders fields by the last base first
+    """Replicas of one server on one accelerator, with their predicted performance at their load."""
 
 
 class Unserved(Document):
-    """A server that is not served in full, and why."""
+    """A server that is not fully served, with the reason."""
 
     server: str
     """The server."""
     priority: int
     """Its priority."""
     reason: str
-    """One of a closed set."""
+    """Reason code."""
     detail: str
-    """The reason in numbers."""
+    """Explanation with numbers."""
     served_fraction: float = Field(0.0, alias="servedFraction")
-    """Share of its load that is served."""
+    """Served fraction of its load."""
 
 
 class CapacityUse(Document):
-    """Units of one accelerator type."""
+    """Use of the cards of one accelerator type."""
 
     type: str
     """The accelerator type."""
     limit: int | None = None
-    """Units that exist; none: not limited."""
+    """Available cards; None if unlimited."""
     used: int
-    """Units that the plan uses."""
+    """Cards used by the plan."""
 
 
 class LimitUse(Document):
-    """What a plan uses of something that is limited beside cards."""
+    """Use of a limit other than cards."""
 
     limit: str
     """The limit."""
     item: str
-    """What of it."""
+    """The limited item."""
     amount: float
-    """How much there is."""
+    """Available amount."""
     used: float
-    """How much the plan uses."""
+    """Amount used by the plan."""
 
 
 class ReserveUse(Document):
@@ -153,6 +153,8 @@ class Rented(Document):
     """Its load [requests/min]."""
     cost_cents_per_h: float = Field(alias="cost")
     """What the service costs at the load [cents/h]."""
+    cost_per_million: float = Field(alias="costPerMillion")
+    """The same for a million input and output tokens [cents]."""
     itl_ms: float = Field(alias="itlAverage")
     """Mean inter-token latency [ms]."""
     ttft_ms: float = Field(alias="ttftAverage")
@@ -182,11 +184,11 @@ class Placement(Document):
 
 
 class Kept(Placement):
-    """Replicas that keep running beside the plan: no part of it, but their cards are in use."""
+    """Replicas that keep running in addition to the plan; their cards are in use."""
 
     server: str
-    """The server: one that cannot be served, or one whose new replicas are not ready yet; with 0 replicas one
-    that has to stop before it can be served elsewhere."""
+    """The server: it cannot be served, or its new replicas are not ready yet; with 0 replicas, it must stop
+    before it can be served elsewhere."""
 
 
 class Change(Document):
@@ -195,53 +197,53 @@ class Change(Document):
     server: str
     """The server."""
     before: tuple[Placement, ...] = Field(alias="from", strict=False)
-    """What it runs on now; empty for nothing."""
+    """Current placement; empty if it is not running."""
     after: tuple[Placement, ...] = Field(alias="to", strict=False)
-    """What it is to run on; empty for nothing."""
+    """Planned placement; empty if it is to stop."""
     cost_change_cents_per_h: float = Field(alias="costChange")
-    """Cost after less cost before [cents/h]."""
+    """Planned cost minus current cost [cents/h]."""
 
 
-class Level(Document):
-    """One objective of the lexicographic order, as reached."""
+class PlanLevel(Document):
+    """The result of one lexicographic objective."""
 
     name: str
-    """What is minimised."""
+    """The minimised quantity."""
     value: float
-    """What was reached: requests/min, servers, cents/h or servers, by the name."""
+    """The value reached; requests/min, servers or cents/h, depending on the name."""
     bound: float | None = None
-    """No plan can do better, given the levels before; none where nothing is proved."""
+    """Lower bound, given the values of the previous levels; None if unproved."""
     gap: float | None = None
-    """Relative distance between value and bound."""
+    """Relative gap between value and bound."""
 
 
 class Plan(Document):
-    """What to run where; every server of the input is in `allocations` or in `unserved`."""
+    """The plan; every server of the input is in `allocations` or in `unserved`."""
 
     status: Literal["optimal", "feasible", "heuristic"]
     """Proved within the gap, stopped early, or without proof."""
     solver: SolverName
-    """What found the plan."""
+    """Solver that found the plan."""
     complete: bool
-    """Whether every server is served in full."""
+    """Whether every server is fully served."""
     objective: float
-    """Transition value reached [cents/h]."""
+    """Transition cost of the plan [cents/h]."""
     bound: float | None = None
-    """Its proved lower bound [cents/h]."""
+    """Proved lower bound of the transition cost [cents/h]."""
     gap: float | None = None
-    """Relative distance between the two."""
-    levels: tuple[Level, ...] = Field(strict=False)
-    """Every objective in its order."""
+    """Relative gap between the two."""
+    levels: tuple[PlanLevel, ...] = Field(strict=False)
+    """Lexicographic objectives, in order."""
     total_cost_cents_per_h: float = Field(alias="totalCost")
     """Cost of all allocations, with what tiers change of it and what is rented [cents/h]."""
     allocations: dict[str, Annotated[tuple[Pool, ...], Field(strict=False)]] = Field(strict=False)
-    """Pools by server; none for an idle server that needs no replicas."""
+    """Pools by server; empty for an idle server without replicas."""
     unserved: tuple[Unserved, ...] = Field(strict=False)
-    """Servers that are not served in full."""
+    """Servers that are not fully served."""
     capacity: tuple[CapacityUse, ...] = Field(strict=False)
     """Use of every accelerator type."""
     limits: tuple[LimitUse, ...] = Field((), exclude_if=_is_empty, strict=False)
-    """Use of what is limited beside cards. Absent without other limits."""
+    """Use of limits other than cards; absent if there are none."""
     rented: tuple[Rented, ...] = Field((), exclude_if=_is_empty, strict=False)
     """Servers whose requests external services answer; they have no pools. Absent without any."""
     not_rented: tuple[str, ...] = Field((), alias="notRented", exclude_if=_is_empty, strict=False)
@@ -254,25 +256,25 @@ class Plan(Document):
     changes: tuple[Change, ...] = Field(strict=False)
     """Servers whose allocation changes."""
     currency: str | None = Field(None, exclude_if=is_none)
-    """The currency that the system's prices name; costs are hundredths of it. Absent where none is named."""
+    """Currency of the system's prices; costs are hundredths of it. Absent if prices state none."""
 
     rate_factors: dict[str, dict[str, float]] = Field(
         default_factory=dict, alias="rateFactors", exclude_if=_is_empty
     )
-    """By server and accelerator, the share of its largest rate that a replica keeps its targets at where a
-    simulation showed that it misses them above; 0: at none. Absent without any."""
+    """Usable fraction of a replica's maximum rate, by server and accelerator, if a simulation showed that it
+    misses its targets above; 0: unusable. Absent if there are none."""
 
     kept: tuple[Kept, ...] = Field((), exclude_if=_is_empty, strict=False)
-    """Replicas that keep their cards beside the plan, from a service that plans for a running fleet; `used`
-    of `capacity` does not count them. Absent without any."""
+    """Replicas that keep their cards in addition to the plan, from a service that plans for a running fleet;
+    not included in `used` of `capacity`. Absent if there are none."""
 
     def to_json(self) -> str:
-        """Return the plan as JSON text, the same bytes for the same plan."""
+        """Return the plan as JSON text; equal plans give equal bytes."""
         return self.model_dump_json(by_alias=True, indent=2)
 
     @property
     def factor_of_pair(self) -> dict[tuple[str, str], float]:
-        """The factors on largest rates, by server and accelerator."""
+        """Factors on maximum rates, by server and accelerator."""
         return {
             (server, accelerator): factor
             for server, factors in self.rate_factors.items()
@@ -281,19 +283,18 @@ class Plan(Document):
 
     @property
     def kept_replicas(self) -> dict[tuple[str, str], int]:
-        """Replicas that are kept, by server and accelerator."""
+        """Kept replicas, by server and accelerator."""
         return {(item.server, item.accelerator): item.num_replicas for item in self.kept}
 
     @property
     def estimated_pools(self) -> int:
-        """How many pools rest on estimated token times."""
+        """Number of pools with estimated token times."""
         return sum(pool.estimated is not None for pools in self.allocations.values() for pool in pools)
 
     def to_dataframe(self) -> Any:
-        """Return the plan as a pandas data frame: a row for each pool, and one for each server without any.
+        """Return the plan as a pandas data frame, with a row for each pool and for each server without pools.
 
-        The columns are `server`, the fields of `Pool` by their Python names, with their units, and
-        `served_fraction` and `reason`.
+        The columns are `server`, the fields of `Pool` by Python name, `served_fraction` and `reason`.
 
         Raises:
             MissingExtraError: pandas is not installed.
@@ -301,7 +302,7 @@ class Plan(Document):
         return data_frame(self._rows(), _COLUMNS)
 
     def _repr_html_(self) -> str:
-        """Return the plan as a notebook shows it."""
+        """Return the plan as HTML for notebooks."""
         servers = len(self._server_names())
         served = f"{servers - len(self.unserved):,} of {counted(servers, 'server')} served in full"
         cost = f"{cost_amount(self.total_cost_cents_per_h, self.currency)} {cost_unit(self.currency)}"
@@ -321,10 +322,10 @@ class Plan(Document):
         return rows
 
     def raise_for_status(self) -> None:
-        """Raise if a server is not served in full.
+        """Raise an error if a server is not fully served.
 
         Raises:
-            IncompletePlanError: names the unserved servers.
+            IncompletePlanError: a server is not fully served; the text names these servers.
         """
         if self.complete:
             return
@@ -333,9 +334,9 @@ class Plan(Document):
         raise IncompletePlanError(f"{len(names)} of the servers cannot be served in full: {shown}")
 
     def applied_to(self, system: System) -> System:
-        """Return the system as it is once the plan is carried out: what was planned is what runs.
+        """Return the system with the plan as its current allocations.
 
-        A server with several pools shows the largest of them, as its current allocation holds one.
+        For a server with several pools, the current allocation is the largest of them.
 
         Raises:
             SpecError: the plan is not for the servers and accelerators of this system.
@@ -350,10 +351,10 @@ class Plan(Document):
         return system.with_servers(servers)
 
     def allocation_of(self, server: Server) -> AllocationData:
-        """Return what a server is to run, at the load that it has now; its largest pool if it has several.
+        """Return the planned allocation of a server with its current load; the largest of several pools.
 
         Raises:
-            SpecError: the plan does not know the server.
+            SpecError: the server is not in the plan.
         """
         if server.name not in self.allocations and server.name not in self._server_names():
             raise SpecError(
@@ -362,9 +363,9 @@ class Plan(Document):
         return _as_allocation(self.allocations.get(server.name, ()), server.current.load)
 
     def reference_answer(self, system: System) -> dict[str, Any]:
-        """Return the answer in the reference's format, with every server that has an allocation.
+        """Return the allocations in the reference's format.
 
-        A server with several pools shows its largest in the reference's fields, and all under ``pools``.
+        For a server with several pools, the reference's fields show the largest, and ``pools`` shows all.
 
         Raises:
             SpecError: the plan is not for the servers and accelerators of this system.
@@ -380,7 +381,7 @@ class Plan(Document):
         return {*self.allocations, *(item.server for item in self.unserved)}
 
     def _check_is_for(self, system: System) -> None:
-        """Refuse a system whose servers are not those of the plan, or that lacks an accelerator of it."""
+        """Check that a system has the same servers as the plan, and all its accelerators."""
         hint = "the plan was made for another system"
         mine = self._server_names()
         for name in sorted(mine - system.servers.keys()):
@@ -403,7 +404,7 @@ _NO_POOL: dict[str, object] = {
     "arrival_rate_rpm": 0.0,
     "max_arrival_rate_rpm": 0.0,
 }
-"""A server's row where it runs on nothing; other figures are missing there."""
+"""Row of a server without pools; other fields are missing."""
 _COLUMNS = ("server", *Pool.model_fields, "served_fraction", "reason")
 
 
@@ -412,11 +413,11 @@ def _largest(pools: tuple[Pool, ...]) -> Pool | None:
 
 
 def _as_allocation(pools: tuple[Pool, ...], load: Load) -> AllocationData:
-    """Return the largest pool as an allocation of the documents, or the lack of one."""
+    """Return the largest pool as an allocation, or an empty allocation without pools."""
     main = _largest(pools)
     if main is None:
         return AllocationData(load=load)
-    return AllocationData.model_construct(  # what is planned may be dearer than any document may say
+    return AllocationData.model_construct(  # planned costs can exceed the limits of documents
         accelerator=main.accelerator,
         num_replicas=main.num_replicas,
         max_batch=main.max_batch,

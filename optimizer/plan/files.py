@@ -1,4 +1,4 @@
-"""Plans from files: what ``solve -o`` and ``Plan.to_json`` wrote is read back, and checked against itself."""
+"""Read plans written by ``solve -o`` and ``Plan.to_json``, and check their consistency."""
 
 import math
 import os
@@ -15,16 +15,16 @@ from optimizer.spec.samples import sample_or_path
 from optimizer.spec.system import System, join_parts, load_system
 
 COST_TOLERANCE = 1e-6
-"""Relative difference of the total and the sum of the pools that rounding may cause, and cents/h."""
+"""Tolerance for rounding of the total cost, relative and in cents/h."""
 MAX_FIGURE = 1e30
-"""Largest cost, rate or time of a pool: beyond any plan, and sums of them are still numbers."""
+"""Maximum cost, rate or time of a pool; sums of such values are still finite."""
 _PLAN_WANTED = "give a plan instead, as 'inferplan solve -o plan.json' writes it"
 
 
 def load_plan(path: str | os.PathLike[str]) -> Plan:
     """Read a plan from a file, or from ``-`` (standard input).
 
-    Whether it holds for a system only `verify` can say, which needs that system.
+    `verify` checks whether the plan is valid for a system.
 
     Raises:
         SpecError: the file cannot be read, breaks the schema of plans, or contradicts itself.
@@ -37,10 +37,10 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
 
 
 def load_system_or_plan(path: str | os.PathLike[str]) -> System | Plan:
-    """Read a system (a file, a directory or ``-``) or a plan (a file or ``-``), whichever it is.
+    """Read a system (a file, a directory or ``-``) or a plan (a file or ``-``).
 
     Raises:
-        SpecError: it cannot be read, or is neither.
+        SpecError: the file cannot be read, or is neither.
     """
     path = sample_or_path(path)
     if _is_directory(path):
@@ -51,10 +51,10 @@ def load_system_or_plan(path: str | os.PathLike[str]) -> System | Plan:
 
 
 def plan_from_value(raw: object, source: str = "") -> Plan:
-    """Return the plan that plain values hold.
+    """Return a plan from plain values.
 
     Raises:
-        SpecError: it breaks the schema of plans, or contradicts itself; the text begins with the source.
+        SpecError: it breaks the schema of plans, or is inconsistent; the text starts with the source.
     """
     prefix = f"{source}: " if source else ""
     if not is_plan(raw) and (what := answer_name(raw) or ("a system" if is_system(raw) else None)):
@@ -66,10 +66,10 @@ def plan_from_value(raw: object, source: str = "") -> Plan:
     cost = math.fsum(pool.cost_cents_per_h for pools in plan.allocations.values() for pool in pools)
     cost += math.fsum(item.cost_cents_per_h for item in plan.rented)
     cost += difference_cents_per_h(plan.tiers)
-    said = plan.total_cost_cents_per_h
-    if not math.isclose(cost, said, rel_tol=COST_TOLERANCE, abs_tol=COST_TOLERANCE):
+    stated = plan.total_cost_cents_per_h
+    if not math.isclose(cost, stated, rel_tol=COST_TOLERANCE, abs_tol=COST_TOLERANCE):
         raise SpecError(
-            f"{prefix}totalCost: {precise(said)} is not what the allocations cost, {precise(cost)}"
+            f"{prefix}totalCost: {precise(stated)} differs from the cost of the allocations, {precise(cost)}"
         )
     return plan
 

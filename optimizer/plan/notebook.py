@@ -1,6 +1,6 @@
-"""A plan as a notebook shows it: an HTML table of its pools, and of the servers without any.
+"""HTML table of a plan for notebooks: its pools, and the servers without pools.
 
-Takes rows of plain values and their pools, knows no plan.
+This module uses rows of plain values and pools, not plans.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,9 +13,9 @@ from optimizer.money import cost_amount, cost_unit
 from optimizer.quantities import quantity, share_text
 
 MARK = " ~"
-"""Behind the name of an accelerator whose token times are estimated."""
+"""Suffix of an accelerator whose token times are estimated."""
 _ALERT = ' style="color:#b3261e;font-weight:600"'
-"""Of the row of a server that is not served in full."""
+"""Style of the row of a server that is not fully served."""
 
 Row = Mapping[str, Any]
 
@@ -27,13 +27,13 @@ class _Column(NamedTuple):
 
 
 def notebook_table(caption: str, rows: Sequence[Row], currency: str | None) -> str:
-    """Return rows as an HTML table; names are text, whatever they hold.
+    """Return rows as an HTML table; all texts are escaped.
 
     Args:
         caption: text above the table.
-        rows: the fields of pools by their Python names, with `server`, `served_fraction` and `reason`, and
-            the `pool`, if there is one.
-        currency: of the costs; None: cents/h.
+        rows: the fields of pools by Python name, with `server`, `served_fraction`, `reason` and `pool`, which
+            can be None.
+        currency: currency of the costs; None: cents/h.
     """
     columns = _columns(rows, currency)
     head = "".join(f"<th>{escape(column.heading)}</th>" for column in columns)
@@ -53,7 +53,7 @@ def _cell(column: _Column, row: Row) -> str:
 
 
 def _columns(rows: Sequence[Row], currency: str | None) -> list[_Column]:
-    """Return the columns; those of figures and targets only if some pool has any."""
+    """Return the columns; those of metrics and targets only if a pool has them."""
     pools = [row["pool"] for row in rows if row["pool"] is not None]
     figures = [
         _Column(shown.with_unit(f"mean {shown.heading}"), partial(_figure, shown.metric))

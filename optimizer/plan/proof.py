@@ -1,7 +1,7 @@
-"""What multipliers prove of a plan: written with it, checked later by arithmetic alone.
+"""Proofs of a plan's bounds by dual multipliers, which can be checked by arithmetic alone.
 
-The bounds of a plan come from a search, of which the multipliers of the relaxation prove most. They are kept
-out of the plan, in a document of their own. Equation numbers refer to ``docs/math.md``.
+The bounds of a plan come from a search; the multipliers of the relaxation prove most of them. They are stored
+in a separate document. Equation numbers refer to ``docs/math.md``.
 """
 
 import os
@@ -23,29 +23,29 @@ from optimizer.spec.messages import validated
 from optimizer.spec.system import System
 
 TOLERANCE = 1e-9
-"""Relative difference of two bounds that is rounding."""
+"""Relative tolerance for rounding of bounds."""
 
 
 class LevelProof(Document):
-    """What multipliers prove of one level."""
+    """Dual multipliers of one level, and the bound that they prove."""
 
     name: str
     """The level."""
     bound: float
-    """No plan that is as good at the levels before can have less."""
+    """Lower bound of the level, given the values of the previous levels."""
     units: dict[str, float] = Field(default_factory=dict)
-    """Price of one unit of an accelerator type, in steps of the level; a type that is not named has none."""
+    """Dual price of a card by accelerator type, in integer units of the level; 0 if absent."""
     limits: dict[str, dict[str, float]] = Field(default_factory=dict, exclude_if=lambda prices: not prices)
-    """Price of one of an item that is limited beside cards, by limit and item. Absent without any."""
+    """Dual prices of limits other than cards, by limit and item. Absent if there are none."""
     levels: dict[str, float] = Field(default_factory=dict)
-    """Price of one step of a level before."""
+    """Dual prices of one integer unit of previous levels."""
 
 
 class Proof(Document):
-    """Multipliers for the levels of a plan, in their order."""
+    """Dual multipliers for the levels of a plan, in order."""
 
     levels: tuple[LevelProof, ...] = Field(strict=False)
-    """One for each level that has multipliers."""
+    """Proofs of the levels that have multipliers."""
 
     def to_json(self) -> str:
         """Return the proof as JSON."""
@@ -56,17 +56,17 @@ def load_proof(path: str | os.PathLike[str]) -> Proof:
     """Read a proof from a JSON file, or from ``-`` (standard input).
 
     Raises:
-        SpecError: the file cannot be read, or is no proof.
+        SpecError: the file cannot be read, or is not a proof.
     """
     source = "standard input" if str(path) == "-" else str(path)
     return validated(Proof, json_value(read_text(path), source), f"{source}: ")
 
 
 def prove(plan: Plan, candidates: Candidates, deadline: Deadline) -> Proof:
-    """Return multipliers for the levels of a plan, as far as there is time.
+    """Return dual multipliers for the levels of a plan, until the deadline.
 
-    Under a saturation policy that gives out what is left, only levels of service up to the first that is not
-    reached are proved: the rest follows from a procedure and has no multipliers.
+    With a saturation policy, only service levels up to the first with unserved load are proved, because the
+    remaining capacity is allocated by a procedure without multipliers.
 
     Raises:
         SolverError: the solver failed.
@@ -82,7 +82,7 @@ def prove(plan: Plan, candidates: Candidates, deadline: Deadline) -> Proof:
 
 
 def provable_levels(plan: Plan, candidates: Candidates) -> set[str]:
-    """Return the names of the levels of a plan that multipliers can prove."""
+    """Return the names of the levels that multipliers can prove."""
     names = [level.name for level in plan.levels]
     partly = candidates.system.options.saturation_policy != "None" and not plan.complete
     if not partly:
@@ -95,10 +95,9 @@ def provable_levels(plan: Plan, candidates: Candidates) -> set[str]:
 
 
 def check_proof(plan: Plan, system: System, proof: Proof) -> tuple[list[str], list[str]]:
-    """Return what is wrong with a proof, and what it leaves to the solver's word, one line each.
+    """Check a proof; return its errors and its unverified parts, one line each.
 
-    Everything is computed again from the system: candidates, patterns and what the prices prove. No solver is
-    asked.
+    Candidates, patterns and bounds are computed again from the system, without a solver.
     """
     if system.rate_factors != plan.factor_of_pair:
         system = system.with_rate_factors(plan.factor_of_pair)
@@ -113,9 +112,7 @@ def check_proof(plan: Plan, system: System, proof: Proof) -> tuple[list[str], li
         if said.bound is None:
             continue
         if level.name not in wanted or level.name not in proofs:
-            open_points.append(
-                f"{level.name}: no multipliers; the bound {precise(said.bound)} is the solver's word"
-            )
+            open_points.append(f"{level.name}: no multipliers; the bound {precise(said.bound)} is unverified")
             continue
         item = proofs[level.name]
         proved = provable.bound(level, _multipliers(item, provable))
@@ -131,18 +128,18 @@ def check_proof(plan: Plan, system: System, proof: Proof) -> tuple[list[str], li
         elif said.bound > item.bound + TOLERANCE * max(1.0, abs(item.bound)):
             open_points.append(
                 f"{level.name}: the multipliers prove {quantity(item.bound, 9)} of the bound "
-                f"{quantity(said.bound, 9)}; the rest is the solver's word"
+                f"{quantity(said.bound, 9)}; the rest is unverified"
             )
     return wrong, open_points
 
 
 def _misnamed(plan: Plan, candidates: Candidates, provable: DualBounds, proof: Proof) -> Iterator[str]:
-    """Yield what a proof names that does not exist, and prices that cannot be."""
+    """Yield unknown names and invalid prices in a proof."""
     levels = {level.name for level in plan.levels}
     types = set(candidates.arrays.type_names)
     keys = {row.key for row in provable.problem.limits.items}
     if len({item.name for item in proof.levels}) < len(proof.levels):
-        yield "levels: a level is named twice"
+        yield "levels: duplicate level"
     for item in proof.levels:
         if item.name not in levels:
             yield f"{item.name}: the plan has no such level"

@@ -1,4 +1,4 @@
-"""Why a server is not served in full, in words: facts become the reason and the detail of the plan."""
+"""Texts of the reasons why a server is not fully served."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from optimizer.quantities import be, counted
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What replicas of a server on an accelerator would use of something limited, and what there is of it."""
+    """Use of a limited item by replicas of a server on an accelerator, and the available amount."""
 
     accelerator: str
     num_replicas: int
@@ -19,23 +19,23 @@ class Need:
     item: str
     needed: float
     left: float
-    """What the plan leaves."""
+    """Remaining amount."""
     amount: float
-    """How much there is."""
+    """Total amount."""
 
     @property
     def missing(self) -> float:
-        """How much more there would have to be left; 0 or less if there is enough."""
+        """Missing amount; 0 or less if there is enough."""
         return self.needed - self.left
 
 
 def nearest_need(options: Sequence[Sequence[Need]]) -> Need:
-    """Return what keeps a server from being served: of the first limit that none of its options keeps to.
+    """Return the need that prevents a server from being served: of the first limit that all options exceed.
 
-    If some option keeps to all of them, it is the first of its needs.
+    If an option is within all limits, return its first need.
 
     Args:
-        options: for each candidate of the server what it needs, in the order of the limits.
+        options: needs of each candidate of the server, in the order of the limits.
     """
     left = list(options)
     for limit in LIMITS:
@@ -58,14 +58,13 @@ NO_ACCELERATOR = "no_candidate", "there is no accelerator in the system"
 
 
 def shortage_reason(found: Need, stock: Stock, *, for_least: bool, excluded: bool = False) -> tuple[str, str]:
-    """Return reason and detail where replicas on some accelerator would serve a server, but do not run.
+    """Return reason and detail for a server that has candidates.
 
     Args:
-        found: what they need.
-        stock: what the system says of its limits.
-        for_least: whether it is not the load but the server's least number of replicas that asks for them.
-        excluded: whether the server was not to be served: it runs, and cannot be brought there without
-            stopping.
+        found: the need of its nearest candidate.
+        stock: the limits of the system.
+        for_least: whether the replicas are needed for the server's minimum instead of its load.
+        excluded: whether the server was excluded because it runs and cannot be moved without stopping.
     """
     verb = "takes" if found.num_replicas == 1 else "take"
     text = (
@@ -85,12 +84,12 @@ def shortage_reason(found: Need, stock: Stock, *, for_least: bool, excluded: boo
 
 
 def rejection_reason(nearest: Rejection, labels: set[str], accelerators: int) -> tuple[str, str]:
-    """Return reason and detail where no accelerator would serve a server.
+    """Return reason and detail for a server without candidates.
 
     Args:
-        nearest: the rejection that is nearest to being none.
-        labels: the reasons of all, but for those that are not allowed where others are.
-        accelerators: how many were rejected.
+        nearest: the rejection with the smallest factor.
+        labels: all reasons; without `not_allowed` if there are others.
+        accelerators: number of rejected accelerators.
     """
     reason = nearest.reason if len(labels) == 1 else "no_candidate"
     if nearest.value is None and len(labels) == 1:

@@ -46,7 +46,7 @@ def reserve_uses(
 
 
 def unneeded_cost(pools: Sequence[Pool], load_rpm: float, least: int) -> float:
-    """Return the cost of the replicas that the load alone does not need [cents/h] (eq. 143).
+    """Return the cost of the replicas that the load alone does not need [cents/h] (eq. 146).
 
     Replicas are taken away from the most expensive pool per request on, as far as the others carry the load
     and are as many as the server must have.

@@ -1,4 +1,4 @@
-"""Why a server is not served in full."""
+"""Find the reason why a server is not fully served."""
 
 import numpy as np
 
@@ -22,14 +22,14 @@ from optimizer.solvers.tiers import TIERS
 def unserved_with_reason(
     candidates: Candidates, problem: Problem, s: int, left: FloatArray, fraction: float
 ) -> Unserved:
-    """Say why a server is not served in full: what is missing, or what each accelerator lacks.
+    """Return a server that is not fully served, with the reason: a limit, or rejections.
 
     Args:
-        candidates: what was chosen from.
-        problem: the same as a problem.
-        s: the server.
-        left: what the plan leaves of each item that is limited, shape (R,).
-        fraction: the share of the server that is served.
+        candidates: the candidates.
+        problem: the planning problem.
+        s: index of the server.
+        left: remaining amount of each limited item, shape (R,).
+        fraction: served fraction of the server.
     """
     if (candidates.table.server == s).any():
         for_least = bool(problem.load_rps[s] == 0) or fraction == 1
@@ -48,7 +48,7 @@ def unserved_with_reason(
 def _shortage(
     candidates: Candidates, problem: Problem, s: int, left: FloatArray, *, for_least: bool
 ) -> tuple[str, str]:
-    """Name the candidate that comes nearest to what the limits allow."""
+    """Return reason and detail of the candidate that exceeds the limits least."""
     left = left[[row.limit.name != TIERS for row in problem.limits.items]]
     items = [row for row in problem.limits.items if row.limit.name != TIERS]
     if not items:
@@ -72,7 +72,7 @@ def _shortage(
 
 
 def nearest_miss(candidates: Candidates, s: int) -> tuple[str, str]:
-    """Name the rejection that misses by the smallest factor."""
+    """Return reason and detail of the rejection with the smallest factor."""
     rejections = list(candidates.rejections(s))
     if not rejections:
         return NO_ACCELERATOR
@@ -81,7 +81,7 @@ def nearest_miss(candidates: Candidates, s: int) -> tuple[str, str]:
 
 
 def _miss(rejection: Rejection) -> tuple[bool, bool, float]:
-    """Return a key that puts measured misses first, by their factor, and what is not allowed last."""
+    """Return a sort key: rejections with numbers first, by factor; `not_allowed` last."""
     if rejection.factor is None:
         return True, rejection.reason == "not_allowed", 0.0
     return False, False, rejection.factor

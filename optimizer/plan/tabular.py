@@ -1,4 +1,4 @@
-"""Plans as rows for data frames. Takes plain values, knows no plan."""
+"""Data frames from rows of plain values."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

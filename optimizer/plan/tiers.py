@@ -9,7 +9,7 @@ from optimizer.spec.system import System
 
 
 def tier_uses(system: System, allocations: Mapping[str, Iterable[Pool]]) -> tuple[TierUse, ...]:
-    """Return what each accelerator with tiers costs (eq. 144)."""
+    """Return what each accelerator with tiers costs (eq. 147)."""
     used: Counter[str] = Counter()
     for name, pools in allocations.items():
         for pool in pools:

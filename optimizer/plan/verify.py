@@ -1,7 +1,7 @@
-"""Does a plan hold? Plain arithmetic on the plan and the system; the solver is not asked.
+"""Verify a plan by plain arithmetic on the plan and the system, without the solver.
 
-Units are counted in integers; rates, costs, levels and changes are added up again from the documents;
-every pool is put through the queueing model again; what cannot be computed again must agree with the rest.
+Cards, rates, costs, levels and changes are summed again from the documents. Every pool is analysed again by
+its queue model. Values that cannot be computed again must be consistent with the others.
 """
 
 from optimizer.candidates import Candidates
@@ -19,16 +19,17 @@ from optimizer.spec.system import System
 
 
 def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> list[str]:
-    """Return what is wrong with a plan for a system, one line each; nothing if it holds.
+    """Return the errors of a plan for a system, one line each; empty if the plan is valid.
 
-    Largest rates are those of the system times the factors that the plan states, which only tighten them; the
-    cards of replicas that it says are kept are in use.
+    Maximum rates are those of the system times the factors in the plan, which only reduce them. The cards of
+    kept replicas are in use.
 
     Args:
-        plan: what to check.
-        system: what it was made for, with the options that it was made with.
-        candidates: those of the system, if they are at hand; otherwise servers that are not served are sized
-            again to see whether the reasons given for them are true.
+        plan: the plan.
+        system: the planned system, with the same options.
+        candidates: candidates of the system, if available; otherwise unserved servers are sized again to
+        verify
+            their reasons.
     """
     problems = check_names(plan, system)
     if problems:

@@ -1,14 +1,13 @@
 """Profiles without measurements: the catalogue of accelerators and models, and the estimator.
 
-Takes names, or the config.json of a model, and how it is run; gives the coefficients of the iteration law
-with their intervals, the KV capacity and the largest batch. It knows no queueing: what an estimate is used
-for is not its business.
+Takes names, or the config.json of a model, and a deployment. Returns the coefficients of the iteration law
+with intervals, the KV capacity and the maximum batch. It contains no queueing.
 """
 
 from optimizer.profiles.catalogue import Catalogue, load_catalogue
 from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.efficiency import Efficiency
-from optimizer.profiles.estimate import Estimate, estimate_profile
+from optimizer.profiles.estimate import ProfileEstimate, estimate_profile
 from optimizer.profiles.facts import AcceleratorFacts, ModelFacts
 from optimizer.profiles.intervals import Estimated
 from optimizer.profiles.model_config import read_model_config
@@ -18,9 +17,9 @@ __all__ = [
     "Catalogue",
     "Deployment",
     "Efficiency",
-    "Estimate",
     "Estimated",
     "ModelFacts",
+    "ProfileEstimate",
     "estimate_profile",
     "load_catalogue",
     "read_model_config",

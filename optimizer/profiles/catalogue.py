@@ -1,7 +1,6 @@
 """The catalogue: accelerators and models by name, from the package's YAML files.
 
-A name is understood in any case, with or without dashes, by its aliases, and a model's by its repository,
-too.
+Lookup ignores case and dashes, and accepts aliases; models are also found by their repository.
 """
 
 import difflib
@@ -21,38 +20,38 @@ from optimizer.spec.messages import kind_of, validated
 
 _Entry = TypeVar("_Entry", bound=Sourced)
 _TUNED = re.compile(r"(instruct|chat|base|hf|it|\d{4})$")
-"""Endings of repositories that leave the architecture as it is: instruction-tuned, a date."""
+"""Repository suffixes that do not change the architecture: instruction-tuned, a date."""
 _CARDS = re.compile(r"^(\d+)\s*[x×]\s*(.+)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """All entries by their names, in the order of the files."""
+    """All entries by name, in file order."""
 
     accelerators: Mapping[str, AcceleratorFacts]
     models: Mapping[str, ModelFacts]
 
     def accelerator(self, name: str) -> AcceleratorFacts:
-        """Return the accelerator of a name.
+        """Return the accelerator of that name.
 
         Raises:
-            SpecError: there is none.
+            SpecError: the catalogue has no such accelerator.
         """
         return _found(name, self.accelerators, "accelerator")
 
     def model(self, name: str) -> ModelFacts:
-        """Return the model of a name.
+        """Return the model of that name.
 
         Raises:
-            SpecError: there is none.
+            SpecError: the catalogue has no such model.
         """
         return _found(name, self.models, "model")
 
     def entry(self, name: str) -> AcceleratorFacts | ModelFacts:
-        """Return the accelerator or model of a name.
+        """Return the accelerator or model of that name.
 
         Raises:
-            SpecError: there is neither.
+            SpecError: the catalogue has no such entry.
         """
         both: dict[str, AcceleratorFacts | ModelFacts] = {**self.accelerators, **self.models}
         return _found(name, both, "catalogue")
@@ -60,7 +59,7 @@ class Catalogue:
 
 @cache
 def load_catalogue() -> Catalogue:
-    """Read the catalogue of the package, once.
+    """Return the catalogue of the package; it is read only once.
 
     Raises:
         SpecError: an entry breaks the schema, or its sizes contradict its declared parameters.
@@ -71,7 +70,7 @@ def load_catalogue() -> Catalogue:
 
 
 def slice_of(name: str) -> tuple[int, str]:
-    """Return how many cards a name such as ``8xH100`` stands for, and the name of one of them."""
+    """Split a name such as ``8xH100`` into the number of cards and the name of a single card."""
     found = _CARDS.match(name)
     return (int(found[1]), found[2]) if found else (1, name)
 
@@ -80,8 +79,8 @@ def read_entries(text: str, source: str, kind: type[_Entry]) -> dict[str, _Entry
     """Read entries from YAML: a mapping of names to facts.
 
     Raises:
-        SpecError: an entry breaks the schema, its sizes contradict its declared parameters, or two entries
-        have names that are told apart only by case or dashes.
+        SpecError: an entry breaks the schema, its sizes contradict its declared parameters, or two names
+            differ only in case or dashes.
     """
     raw = plain_value(text, source, json_only=False)
     if not isinstance(raw, Mapping):
@@ -103,17 +102,19 @@ def _text(file: str) -> str:
 
 
 def _spelling(name: str) -> str:
-    """Return a name without what people write in different ways."""
+    """Return a name in lower case, without dashes and spaces."""
     return re.sub(r"[^a-z0-9.]", "", name.lower())
 
 
 def _by_spelling(entries: Mapping[str, _Entry]) -> dict[str, str]:
-    """Return the names of entries by every spelling that finds them."""
+    """Map every accepted spelling to the name of its entry."""
     found: dict[str, str] = {}
     for name, entry in entries.items():
         for spelling in {_spelling(text) for text in (name, *entry.aliases)}:
             if found.setdefault(spelling, name) != name:
-                raise SpecError(f"catalogue: {name!r} and {found[spelling]!r} are both found by {spelling!r}")
+                raise SpecError(
+                    f"catalogue: {name!r} and {found[spelling]!r} share the spelling {spelling!r}"
+                )
     for name, entry in entries.items():
         repository = getattr(entry, "repository", "")
         for text in (repository, repository.rpartition("/")[2]):
@@ -138,7 +139,7 @@ def _found(asked: str, entries: Mapping[str, _Entry], what: str) -> _Entry:
 
 
 def _hint(asked: str, spellings: Mapping[str, str], what: str) -> str:
-    """Return what to do about a name that is not there."""
+    """Return a suggestion for an unknown name."""
     near = difflib.get_close_matches(_spelling(asked.rpartition("/")[2]), spellings, n=3, cutoff=0.7)
     names = " or ".join(dict.fromkeys(repr(spellings[spelling]) for spelling in near))
     hint = f"did you mean {names}?" if names else "'inferplan catalogue' lists the names"

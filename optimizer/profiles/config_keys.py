@@ -1,4 +1,4 @@
-"""Reading a config.json: a fact under any of its names, or a clear error."""
+"""Read a config.json: each fact under any of its names, or an error that names the key."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from optimizer.errors import SpecError
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The values of a config.json without those that are null."""
+    """The non-null values of a config.json."""
 
     values: Mapping[str, Any]
     kind: str
@@ -18,13 +18,13 @@ class Config:
     """The file, for messages."""
 
     REQUIRED: ClassVar[Any] = object()
-    """Stands for no default."""
+    """Sentinel: the key has no default."""
 
     def get(self, *names: str, default: Any = REQUIRED) -> Any:
-        """Return the value of the first name that the config has.
+        """Return the value of the first key that the config has.
 
         Raises:
-            SpecError: it has none, and there is no default.
+            SpecError: it has none of them, and there is no default.
         """
         for name in names:
             if name in self.values:
@@ -34,10 +34,10 @@ class Config:
         return default
 
     def whole(self, *names: str, default: Any = REQUIRED) -> int | None:
-        """Return the same as an integer.
+        """Return the value of the first key that the config has, which must be an integer.
 
         Raises:
-            SpecError: the same, or the value is no integer.
+            SpecError: it has none of them and there is no default, or the value is not an integer.
         """
         value = self.get(*names, default=default)
         if value is None or (isinstance(value, int) and not isinstance(value, bool)):
@@ -46,5 +46,5 @@ class Config:
         raise SpecError(f"{self.source}: {name}: must be an integer, not {value!r}")
 
     def not_understood(self, name: str, value: object) -> SpecError:
-        """Return the error for a value that an estimate would have to guess the meaning of."""
+        """Return the error for a value whose meaning an estimate would have to guess."""
         return SpecError(f"{self.source}: {name}: {str(value)[:60]!r} is not understood")

@@ -1,4 +1,4 @@
-"""The optional parts of an architecture in a config.json: experts, latent and linear attention, windows."""
+"""Optional parts of an architecture in a config.json: experts, latent and linear attention, windows."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,14 +9,14 @@ _FULL = {"full_attention", "attention", "chunked_attention", "global"}
 _SLIDING = {"sliding_attention", "sliding_window_attention", "local"}
 _LINEAR = {"linear_attention"}
 ALTERNATING = frozenset({"gemma2", "gpt_oss"})
-"""Kinds where every second layer has a window if the config lists no layers."""
+"""Model types in which every second layer has a window if the config lists no layers."""
 
 
 def experts_of(config: Config) -> dict[str, Any] | None:
-    """Return the mixture of experts, or none.
+    """Return the mixture of experts, or None for a dense model.
 
     Raises:
-        SpecError: a key of it is missing or not understood.
+        SpecError: one of its keys is missing or not understood.
     """
     count = config.whole(
         "num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts", default=None
@@ -42,7 +42,7 @@ def experts_of(config: Config) -> dict[str, Any] | None:
 
 
 def _dense_layers(config: Config) -> int:
-    """Return how many layers of a mixture have no experts; each family of models says it in its own way."""
+    """Count the layers of a mixture without experts; model families encode this differently."""
     layers = config.whole("num_hidden_layers", "n_layer", "n_layers", "num_layers") or 0
     listed = config.get("moe_layers", default=None)
     pattern = config.get("moe_layer_freq", default=1)
@@ -64,7 +64,7 @@ def _dense_layers(config: Config) -> int:
 
 
 def latent_of(config: Config) -> dict[str, Any] | None:
-    """Return latent attention, or none."""
+    """Return latent attention, or None if the model has none."""
     if config.get("kv_lora_rank", default=None) is None:
         return None
     return {
@@ -77,10 +77,10 @@ def latent_of(config: Config) -> dict[str, Any] | None:
 
 
 def linear_of(config: Config) -> dict[str, Any] | None:
-    """Return linear attention, or none.
+    """Return linear attention, or None if no layer uses it.
 
     Raises:
-        SpecError: its layers are there, but not its sizes.
+        SpecError: such layers exist, but their sizes are missing.
     """
     full, _, linear = _layers_by_kind(config)
     if not linear:
@@ -95,7 +95,7 @@ def linear_of(config: Config) -> dict[str, Any] | None:
 
 
 def window_of(config: Config) -> dict[str, Any] | None:
-    """Return the sliding window, or none; a window as long as the context is none."""
+    """Return the sliding window, or None if there is none or it covers the context."""
     tokens = config.whole("sliding_window", default=None)
     if not tokens or config.get("use_sliding_window", default=not config.kind.startswith("qwen")) is False:
         return None
@@ -107,10 +107,10 @@ def window_of(config: Config) -> dict[str, Any] | None:
 
 
 def _layers_by_kind(config: Config) -> tuple[int, int, int]:
-    """Return the layers with full, sliding and linear attention.
+    """Count the layers with full, sliding and linear attention.
 
     Raises:
-        SpecError: `layer_types` names another kind.
+        SpecError: `layer_types` names an unknown kind.
     """
     layers = config.whole("num_hidden_layers", "n_layer", "n_layers", "num_layers") or 0
     listed = config.get("layer_types", default=None)

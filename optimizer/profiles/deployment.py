@@ -1,4 +1,4 @@
-"""How a model is run: parallelism, formats, memory settings of the engine, lengths of its requests."""
+"""Deployment settings: parallelism, formats, memory settings of the engine, request lengths."""
 
 from dataclasses import dataclass
 
@@ -9,31 +9,31 @@ MAX_TENSOR_PARALLEL = 1024
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Settings of one replica, and the requests it serves; the defaults are those of vLLM."""
+    """Settings and mean request lengths of one replica; the defaults are those of vLLM."""
 
     tp: int = 1
-    """Devices of the replica (tensor parallelism)."""
+    """Tensor-parallel degree: devices of the replica."""
     weights: str | None = None
-    """Format of the weights; None: as published."""
+    """Weight format; None: as published."""
     eager: bool = False
-    """Whether the engine starts every kernel from the host, without captured graphs."""
+    """Whether the engine launches each kernel from the host, without captured graphs."""
     cache: str = "bf16"
     """Format of the KV cache, `bf16` or `fp8`."""
     in_tokens: float = 1024.0
-    """Mean prompt [tokens]."""
+    """Mean input length [tokens]."""
     out_tokens: float = 256.0
-    """Mean answer [tokens]."""
+    """Mean output length [tokens]."""
     memory_utilization: float = 0.90
-    """Share of the device's memory that the engine takes."""
+    """Fraction of device memory that the engine may use."""
     max_num_tokens: int = 8192
     """Token budget of one iteration."""
     max_requests: int = 256
-    """Most requests in the batch."""
+    """Maximum requests in the batch."""
     memory_gib: float | None = None
-    """Memory of one device [GiB] in place of the catalogue's."""
+    """Memory of one device [GiB]; None: from the catalogue."""
 
     def __post_init__(self) -> None:
-        """Check the ranges.
+        """Check that each setting is within its range.
 
         Raises:
             SpecError: a setting is out of its range.
@@ -47,11 +47,11 @@ class Deployment:
             ("max-requests", self.max_requests, 1, 1e6),
             ("memory-gib", 1.0 if self.memory_gib is None else self.memory_gib, 0.01, 1e6),
         )
-        for name, value, least, most in ranges:
-            if not least <= value <= most:
-                raise SpecError(f"{name}: must be at least {least:g} and at most {most:g}, not {value:g}")
+        for name, value, minimum, maximum in ranges:
+            if not minimum <= value <= maximum:
+                raise SpecError(f"{name}: must be between {minimum:g} and {maximum:g}, not {value:g}")
 
     @property
     def request_tokens(self) -> float:
-        """Tokens of a request at its end."""
+        """Mean total length of a request [tokens]."""
         return self.in_tokens + self.out_tokens

@@ -1,15 +1,15 @@
-"""Estimates and entries of the catalogue as plain values for JSON."""
+"""Estimates and catalogue entries as plain values for JSON."""
 
 from typing import Any
 
 from optimizer.profiles.efficiency import VERSION
-from optimizer.profiles.estimate import Estimate
+from optimizer.profiles.estimate import ProfileEstimate
 from optimizer.profiles.facts import AcceleratorFacts, ModelFacts
 from optimizer.profiles.intervals import Estimated
 from optimizer.profiles.parameters import count_parameters
 
 
-def estimate_document(estimate: Estimate) -> dict[str, Any]:
+def estimate_document(estimate: ProfileEstimate) -> dict[str, Any]:
     """Return an estimate as plain values; times in ms."""
     deployment, form = estimate.deployment, estimate.iterations.format
     return {
@@ -44,15 +44,15 @@ def estimate_document(estimate: Estimate) -> dict[str, Any]:
 
 
 def entry_document(entry: AcceleratorFacts | ModelFacts) -> dict[str, Any]:
-    """Return an entry of the catalogue as plain values."""
+    """Return a catalogue entry as plain values."""
     values = entry.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     if isinstance(entry, ModelFacts):
         values["countedParametersB"] = round(count_parameters(entry).total / 1e9, 3)
     return values
 
 
-def _experts(estimate: Estimate) -> dict[str, Any]:
-    """Return what α is made of where it depends on the batch, as `perfParms` takes it."""
+def _experts(estimate: ProfileEstimate) -> dict[str, Any]:
+    """Return the parts of α of a mixture of experts, as `perfParms` takes them."""
     return {
         "alphaWithoutExperts": _timed(estimate.alpha_alone_ms),
         "expertRead": _timed(estimate.expert_read_ms),

@@ -1,8 +1,7 @@
-"""How much of a data sheet real engines reach: the constants of the estimator, with their meaning.
+"""Constants of the estimator: the share of peak rates that engines reach, and fixed software costs.
 
-They are shares of peak rates and fixed costs of software, not properties of single devices or models; how
-they were found, and how well they hold for devices and models that took no part, says docs/estimate.md,
-section 6.
+They are not properties of single devices or models. Section 6 of docs/estimate.md explains how they were
+fitted, and their accuracy on devices and models that were not used for the fit.
 """
 
 from collections.abc import Mapping
@@ -10,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 VERSION = "2026-11"
-"""Version of the constants; estimates name it."""
+"""Version of the constants, stated in estimates."""
 
 _SHARE_OF_GENERATION = MappingProxyType(
     {"ampere": 1.05, "ada": 0.8, "ada-geforce": 1.2, "blackwell": 0.8, "blackwell-pro": 1.05}
@@ -19,45 +18,45 @@ _SHARE_OF_GENERATION = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Efficiency:
-    """The constants. Shares are of the data sheet's figure and at most 1."""
+    """Constants of the estimator. Shares are relative to the data sheet, at most 1."""
 
     step_ms: float = 0.30
-    """Scheduling, sampling, copying: per iteration."""
+    """Scheduling, sampling and copying per iteration."""
     layer_ms: float = 0.055
-    """Starting the kernels of a layer from a captured graph."""
+    """Kernel launches of one layer from a captured graph."""
     eager_layer_ms: float = 0.30
-    """The same kernel by kernel from the host: engines of 2023 and early 2024, or `--enforce-eager`."""
+    """Kernel launches of one layer from the host: engines of 2023 and early 2024, or `--enforce-eager`."""
     sequence_ms: float = 0.006
-    """Work of the host per request in the batch."""
+    """Host work per request in the batch."""
     weight_bandwidth: float = 0.85
-    """Share of the memory bandwidth at which dense weights are read."""
+    """Share of the memory bandwidth reached when dense weights are read."""
     cache_bandwidth: float = 0.85
-    """The same for the KV cache."""
+    """Share of the memory bandwidth reached when the KV cache is read."""
     expert_bandwidth: float = 0.70
-    """The same for routed experts: many small matrices."""
+    """Share of the memory bandwidth reached when routed experts, many small matrices, are read."""
     bf16: float = 0.75
-    """Share of the dense 16-bit rate that large multiplications reach."""
+    """Share of the dense 16-bit rate reached by large multiplications."""
     fp8: float = 0.52
-    """Share of the dense fp8 rate: scales are applied, activations converted."""
+    """Share of the dense fp8 rate, including scaling and conversion of activations."""
     fp4: float = 0.55
     """Share of the dense fp4 rate."""
     experts: float = 0.70
-    """Of these, what multiplications with experts reach."""
+    """Factor on these shares for multiplications with experts."""
     attention: float = 0.50
-    """Share of the 16-bit rate that attention over a prompt, and latent attention, reach."""
+    """Share of the 16-bit rate reached by prompt attention and latent attention."""
     all_reduce_ms: float = 0.012
-    """Latency of one all-reduce inside a node."""
+    """Latency of one all-reduce within a node."""
     all_reduce_pcie_ms: float = 0.027
-    """The same over PCIe."""
+    """Latency of one all-reduce over PCIe."""
     link: float = 0.36
-    """Share of the link's rate that an all-reduce reaches (bus bandwidth)."""
+    """Share of the link's rate reached by an all-reduce (bus bandwidth)."""
     link_pcie: float = 0.27
-    """The same over PCIe between two devices; it falls with the root of their number."""
+    """Share reached over PCIe by two devices; it falls with the square root of their number."""
     generations: Mapping[str, float] = field(default_factory=lambda: _SHARE_OF_GENERATION)
-    """Arithmetic shares of a generation over those of Hopper."""
+    """Factor of each generation on the arithmetic shares; Hopper is 1."""
 
     def shares(self, generation: str) -> dict[str, float]:
-        """Return the reached share of the dense rate by format, for a generation; never above 1."""
+        """Return the reached share of the dense rate of a generation, by format; at most 1."""
         factor = self.generations.get(generation, 1.0)
         rates = {"bf16": self.bf16, "fp8": self.fp8, "fp4": self.fp4}
         return {name: min(share * factor, 1.0) for name, share in rates.items()}

@@ -1,8 +1,8 @@
-"""One end of the intervals of an estimate: what a plan, or a single replica, counts with."""
+"""The end of an estimate's intervals that a plan or a single replica uses."""
 
 from dataclasses import dataclass
 
-from optimizer.profiles.estimate import Estimate
+from optimizer.profiles.estimate import ProfileEstimate
 from optimizer.profiles.intervals import Estimated
 from optimizer.spec.schema import EstimateEnd
 from optimizer.timing import PerfParms
@@ -13,20 +13,20 @@ class EstimateAtEnd:
     """Token times and memory of a replica at one end of their intervals."""
 
     law: PerfParms
-    """Of a mixture, experts have their own terms, so that α grows with the batch as the estimate says."""
+    """Latency model; the experts of a mixture are separate terms, so α grows with the batch."""
     kv_capacity_tokens: int
-    """Tokens of KV cache of the replica."""
+    """KV cache of the replica [tokens]."""
     max_batch: int
-    """Requests of full length that the cache holds, at most `max_requests` of the deployment."""
+    """Maximum full-length requests in the cache, capped by the deployment's `max_requests`."""
 
 
-def at_end(found: Estimate, end: EstimateEnd, kv_capacity_tokens: int | None = None) -> EstimateAtEnd:
-    """Return an estimate at one end; the slow end of the times goes with the small end of the memory.
+def at_end(found: ProfileEstimate, end: EstimateEnd, kv_capacity_tokens: int | None = None) -> EstimateAtEnd:
+    """Return an estimate at one end; slow token times are paired with little memory.
 
     Args:
         found: the estimate.
         end: slow and small (``upper``), the middle, or fast and large (``lower``).
-        kv_capacity_tokens: KV cache that is known; None: as estimated.
+        kv_capacity_tokens: known KV cache [tokens]; None: as estimated.
     """
     times: dict[EstimateEnd, str] = {"upper": "high", "middle": "value", "lower": "low"}
     memory: dict[EstimateEnd, str] = {"upper": "low", "middle": "value", "lower": "high"}

@@ -1,7 +1,7 @@
-"""A profile without a measurement: α, β and γ of the iteration law, KV capacity and batch, from facts alone.
+"""Profiles estimated without measurements: α, β and γ of the iteration law, KV capacity and batch.
 
-Takes names of the catalogue (or facts) and a deployment; gives an `Estimate`: values with intervals, and
-what they rest on. Equation numbers are those of docs/estimate.md.
+Takes names of the catalogue (or facts) and a deployment. Returns a `ProfileEstimate`: values with intervals.
+Equation numbers are those of docs/estimate.md.
 """
 
 from collections.abc import Iterator
@@ -15,44 +15,43 @@ from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.efficiency import Efficiency
 from optimizer.profiles.facts import AcceleratorFacts, ModelFacts
 from optimizer.profiles.formats import reached_tflops
-from optimizer.profiles.intervals import Estimated, Spread, spread_of_times, tokens_in_memory
+from optimizer.profiles.intervals import Estimated, UncertaintyFactors, tokens_in_memory, uncertainty_of_times
 from optimizer.profiles.iterations import Iterations
 from optimizer.profiles.memory import GIB, Memory
 from optimizer.profiles.model_config import read_model_config
 from optimizer.quantities import counted
 
 NODE = 8
-"""Devices of the usual node: links between nodes are slower."""
+"""Devices per node; links between nodes are slower."""
 _LARGEST_TP = 64
 _ALL_BUT_NONE = 1 - 2**-20
-"""Stands for all experts, of which the law must leave something."""
+"""Largest expert share that the law accepts; it must be below 1."""
 
 
 class DoesNotFitError(SpecError):
-    """Raised when a model does not fit; the text has the least tensor parallelism and memory that hold it."""
+    """A model does not fit; the text states the smallest tensor parallelism and accelerator that hold it."""
 
     def __init__(self, memory: Memory) -> None:
         super().__init__(memory)
         request = memory.request_bytes(memory.iterations.deployment.request_tokens)
         self.memory = memory
-        """What does not fit where."""
         self.needed_gib = (memory.total_bytes - memory.free_bytes[1] + request) / GIB
-        """What a device must hold with one request [GiB]."""
+        """Memory per device for the model and one request [GiB]."""
         self.usable_gib = memory.total_bytes / GIB
-        """What the engine may take of it [GiB]."""
+        """Memory per device that the engine may use [GiB]."""
 
     def __str__(self) -> str:
-        """Say it; what would hold the model is searched for only here."""
+        """Return the message; the search for devices that hold the model runs only here."""
         return _does_not_fit(self)
 
 
 @dataclass(frozen=True)
-class Estimate:
+class ProfileEstimate:
     """An estimated profile of a model on `tp` devices of an accelerator."""
 
     iterations: Iterations
     at_batch: int
-    """The batch at which α is given; it depends on the batch for mixtures of experts only."""
+    """Batch at which α is stated; α depends on the batch only for mixtures of experts."""
 
     @property
     def model(self) -> ModelFacts:
@@ -66,18 +65,18 @@ class Estimate:
 
     @property
     def deployment(self) -> Deployment:
-        """How it is run."""
+        """The deployment."""
         return self.iterations.deployment
 
     @cached_property
     def memory(self) -> Memory:
-        """What fits into its memory."""
+        """Memory of one device."""
         return Memory(self.iterations)
 
     @cached_property
-    def spread(self) -> Spread:
-        """How far the times may be off."""
-        return spread_of_times(self.iterations)
+    def spread(self) -> UncertaintyFactors:
+        """Uncertainty factors of all times."""
+        return uncertainty_of_times(self.iterations)
 
     @cached_property
     def alpha_ms(self) -> Estimated:
@@ -85,7 +84,7 @@ class Estimate:
         return self.alpha_at(self.at_batch)
 
     def alpha_at(self, batch: float) -> Estimated:
-        """Return α at a batch [ms] (eq. E25): it grows with the experts that the batch chooses."""
+        """Return α at a batch [ms] (eq. E25); it grows with the number of distinct experts used."""
         iterations = self.iterations
         own = iterations.touched(batch)
         with_prompt = min(1.0, batch / self.deployment.out_tokens)
@@ -94,7 +93,7 @@ class Estimate:
 
     @cached_property
     def alpha_alone_ms(self) -> Estimated:
-        """α without the experts [ms]; of a dense model all of it."""
+        """α without reading experts [ms]; equal to α for a dense model."""
         return self.spread.around(self.iterations.fixed_ms + self.iterations.weights_ms)
 
     @cached_property
@@ -104,13 +103,13 @@ class Estimate:
 
     @property
     def expert_share(self) -> float:
-        """Share of the experts that a token chooses; 0 for a dense model."""
+        """Fraction of the routed experts used per token; 0 for a dense model."""
         experts = self.model.experts
         return 0.0 if experts is None else min(experts.per_token / experts.count, _ALL_BUT_NONE)
 
     @cached_property
     def beta_ms(self) -> Estimated:
-        """β [ms per token computed], for the deployment's mix of prompts and answers (eq. E26)."""
+        """β [ms per token computed] for the deployment's mix of input and output tokens (eq. E26)."""
         iterations, deployment = self.iterations, self.deployment
         answers = deployment.out_tokens / deployment.request_tokens
         answer = iterations.answer_ms + iterations.window_ms(self._mean_context)
@@ -128,29 +127,29 @@ class Estimate:
 
     @cached_property
     def kv_tokens(self) -> Estimated:
-        """Tokens of KV cache that the replica holds."""
+        """KV cache of the replica [tokens]."""
         return tokens_in_memory(self.memory)
 
     @cached_property
     def max_batch(self) -> int:
-        """Largest batch: requests of full length that memory holds, at most `max_requests`."""
+        """Maximum batch: full-length requests that fit in memory, at most `max_requests`."""
         return _max_batch(self.memory)
 
     @cached_property
     def max_batch_low(self) -> int:
-        """The same at the lower end of the memory's interval."""
+        """Maximum batch at the lower end of the memory interval."""
         length = self.deployment.request_tokens
         return max(1, min(int(self.kv_tokens.low // length), self.deployment.max_requests))
 
     @cached_property
     def batches(self) -> tuple[int, ...]:
-        """Powers of two up to the largest batch, and that one."""
+        """Powers of two below the maximum batch, and the maximum."""
         powers = [2**i for i in range(self.max_batch.bit_length()) if 2**i < self.max_batch]
         return (*powers, self.max_batch)
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What one should know before relying on it."""
+        """Warnings about the estimate's reliability."""
         return tuple(_warnings(self))
 
 
@@ -161,20 +160,19 @@ def estimate_profile(
     *,
     at_batch: int | None = None,
     efficiency: Efficiency | None = None,
-) -> Estimate:
-    """Estimate the profile of a model on an accelerator.
+) -> ProfileEstimate:
+    """ProfileEstimate the profile of a model on an accelerator.
 
     Args:
         model: a name of the catalogue, the path of a config.json, or facts.
         accelerator: a name of the catalogue, or facts.
-        deployment: how it is run; None: one device and the defaults.
-        at_batch: the batch to give α at; None: half the largest batch.
-        efficiency: constants; None: those of this version.
+        deployment: the settings; None: one device and the defaults.
+        at_batch: batch at which to state α; None: half the maximum batch.
+        efficiency: constants of the estimator; None: the current version.
 
     Raises:
-        SpecError: a name is not known, a setting is out of range, or the model does not fit
-        (`DoesNotFitError`); the message then has the smallest tensor parallelism and the smallest
-        accelerator that hold it.
+        SpecError: a name is unknown, a setting is out of range, or the model does not fit
+            (`DoesNotFitError`).
     """
     iterations = Iterations(
         find_model(model),
@@ -187,14 +185,14 @@ def estimate_profile(
         raise DoesNotFitError(memory)
     if at_batch is not None and at_batch < 1:
         raise SpecError(f"at-batch: must be at least 1, not {at_batch}")
-    return Estimate(iterations, at_batch or max(1, _max_batch(memory) // 2))
+    return ProfileEstimate(iterations, at_batch or max(1, _max_batch(memory) // 2))
 
 
 def find_model(model: str | Path | ModelFacts) -> ModelFacts:
     """Return the facts of a model by name or from its config.json.
 
     Raises:
-        SpecError: the name is not known, or the file is not understood.
+        SpecError: the name is unknown, or the file is not understood.
     """
     if isinstance(model, ModelFacts):
         return model
@@ -208,7 +206,7 @@ def find_accelerator(accelerator: str | AcceleratorFacts) -> AcceleratorFacts:
     """Return the facts of an accelerator by name.
 
     Raises:
-        SpecError: the name is not known.
+        SpecError: the name is unknown.
     """
     if isinstance(accelerator, AcceleratorFacts):
         return accelerator
@@ -216,14 +214,14 @@ def find_accelerator(accelerator: str | AcceleratorFacts) -> AcceleratorFacts:
 
 
 def find_slice(name: str, tp: int | None = None) -> tuple[AcceleratorFacts, int]:
-    """Return the facts of the card that a name such as ``H100`` or ``4xH100`` means, and a replica's devices.
+    """Return the card named by ``H100`` or ``4xH100``, and the number of devices of a replica.
 
     Args:
-        name: a name of the catalogue, perhaps of several cards.
-        tp: devices of the replica; None: all of the cards.
+        name: a name of the catalogue, with an optional number of cards.
+        tp: devices of the replica; None: all devices of the cards.
 
     Raises:
-        SpecError: the name is not known, or several cards have another number of devices than `tp`.
+        SpecError: the name is unknown, or `tp` differs from the devices of several cards.
     """
     cards, single = slice_of(name)
     facts = find_accelerator(single)
@@ -238,7 +236,7 @@ def _max_batch(memory: Memory) -> int:
 
 
 def _does_not_fit(error: DoesNotFitError) -> str:
-    """Return what does not fit where, and the least that would do."""
+    """Describe what does not fit where, and the smallest alternatives."""
     memory = error.memory
     iterations = memory.iterations
     deployment, model = iterations.deployment, iterations.model
@@ -249,7 +247,7 @@ def _does_not_fit(error: DoesNotFitError) -> str:
     )
     text = (
         f"{model.name} in {iterations.format.name} does not fit {where}: it needs {error.needed_gib:.1f} GiB "
-        f"a device with one request of {deployment.request_tokens:g} tokens, the engine may take "
+        f"per device with one request of {deployment.request_tokens:g} tokens, but the engine may use "
         f"{error.usable_gib:.1f}"
     )
     larger = next(
@@ -260,11 +258,11 @@ def _does_not_fit(error: DoesNotFitError) -> str:
         ),
         None,
     )
-    text += f"; smallest that does: --tp {larger}" if larger else f"; no --tp up to {_LARGEST_TP} does"
+    text += f"; it fits with --tp {larger}" if larger else f"; no --tp up to {_LARGEST_TP} is enough"
     others = (other for other in load_catalogue().accelerators.values() if _fits(memory, accelerator=other))
     smallest = min(others, key=lambda other: other.device_memory_gib, default=None)
     if smallest is not None and deployment.memory_gib is None:
-        text += f", or {smallest.name} ({smallest.device_memory_gib:g} GiB) with --tp {deployment.tp}"
+        text += f", or on {smallest.name} ({smallest.device_memory_gib:g} GiB) with --tp {deployment.tp}"
     return text
 
 
@@ -277,28 +275,28 @@ def _fits(memory: Memory, tp: int | None = None, accelerator: AcceleratorFacts |
     )
 
 
-def _warnings(estimate: Estimate) -> Iterator[str]:
-    """Yield what makes an estimate less sure than its interval says, or may surprise."""
+def _warnings(estimate: ProfileEstimate) -> Iterator[str]:
+    """Yield reasons why an estimate can be less accurate than its interval states."""
     accelerator, model, deployment = estimate.accelerator, estimate.model, estimate.deployment
     tp, form = deployment.tp, estimate.iterations.format
     if accelerator.over_pcie and tp > 2:
-        yield "more than two devices over PCIe: without direct access to each other far slower than estimated"
+        yield "more than two devices over PCIe: without peer-to-peer access, much slower than estimated"
     if tp > NODE and not accelerator.name.startswith("GB"):
-        yield f"tp {tp} is more than a node of {NODE}; slower links between nodes are not counted"
+        yield f"tp {tp} exceeds one node of {NODE}; slower links between nodes are not modelled"
     if model.heads % tp:
         heads = counted(model.heads, "attention head")
-        yield f"{heads} cannot be divided by tp {tp}; most engines refuse that"
+        yield f"{heads} cannot be divided by tp {tp}; most engines reject that"
     if form.name != "bf16" and _rate(estimate, form.routed) <= _rate(estimate, "bf16"):
-        yield f"{accelerator.name} gains nothing from computing in {form.name}; counted at the 16-bit rate"
+        yield f"{accelerator.name} computes no faster in {form.name}; the 16-bit rate is used"
     if deployment.request_tokens > model.context:
         yield f"requests of {deployment.request_tokens:g} tokens exceed the context of {model.context:,}"
     if model.window:
-        yield "window layers hold less: what an engine reports as KV cache tokens may count them in full"
+        yield "sliding-window layers cache fewer tokens than an engine's reported KV cache size might suggest"
     for facts in (model, accelerator):
         if facts.note:
             yield f"{facts.name}: {facts.note}"
 
 
-def _rate(estimate: Estimate, form: str) -> float:
+def _rate(estimate: ProfileEstimate, form: str) -> float:
     facts = estimate.accelerator
     return reached_tflops(facts.dense_tflops, form, estimate.iterations.efficiency.shares(facts.generation))

@@ -1,7 +1,4 @@
-"""What the catalogue says of accelerators and models: data-sheet figures and architectures, with sources.
-
-Takes plain values (YAML, or what a config.json was turned into), gives frozen documents.
-"""
+"""Catalogue entries: data sheets of accelerators and architectures of models, with sources."""
 
 from typing import Annotated, Literal, Self
 
@@ -21,24 +18,24 @@ _FOUND_BY_CATALOGUE = Field("", max_length=253)
 
 
 class Sourced(Document):
-    """An entry of the catalogue: its names, and where its values come from."""
+    """A catalogue entry: its names and the sources of its values."""
 
     name: str = _FOUND_BY_CATALOGUE
     """The catalogue's name."""
     aliases: tuple[Name, ...] = Field((), strict=False)
-    """Other names that it is found by."""
+    """Alternative names."""
     note: str = ""
-    """What one must know to use the entry."""
+    """Note for users of the entry."""
     source: Name
-    """Where the values come from, but for those of `otherSources`."""
+    """Source of the values, except those in `otherSources`."""
     as_of: Name = Field(alias="asOf")
-    """The day of the values."""
+    """Date of the values."""
     checked_against: str = Field("", alias="checkedAgainst")
-    """A second source that the values were compared with."""
+    """A second source used to verify the values."""
     conflicts: tuple[str, ...] = Field((), strict=False)
-    """What the second source says instead."""
+    """Values on which the second source differs."""
     other_sources: dict[str, str] = Field(default={}, alias="otherSources")
-    """Sources of single values, by field."""
+    """Sources of individual values, by field."""
 
 
 class DenseTflops(Document):
@@ -47,9 +44,9 @@ class DenseTflops(Document):
     bf16: Positive
     """16-bit."""
     fp8: Positive | None = None
-    """fp8; absent where the device has no rate of its own."""
+    """fp8; absent if the device has no native fp8 rate."""
     int8: Positive | None = None
-    """int8, where it differs from fp8."""
+    """int8, if it differs from fp8."""
     fp4: Positive | None = None
     """fp4."""
 
@@ -62,11 +59,11 @@ class AcceleratorFacts(Sourced):
     generation: Name
     """Generation, in lower case."""
     devices: Dimension = 1
-    """Devices that the runtime sees on one card; a tensor-parallel degree counts these."""
+    """Devices per card as seen by the runtime; a tensor-parallel degree counts devices."""
     memory_gb: Positive = Field(alias="memoryGB")
     """Memory as sold [GB]."""
     memory_gib: Positive = Field(alias="memoryGiB")
-    """Memory that the runtime reports [GiB]."""
+    """Memory reported by the runtime [GiB]."""
     bandwidth_gb_per_s: Positive = Field(alias="bandwidthGBPerS")
     """Memory bandwidth [GB/s]."""
     dense_tflops: DenseTflops = Field(alias="denseTflops")
@@ -109,11 +106,11 @@ class Experts(Document):
     count: Dimension
     """Routed experts of a layer."""
     per_token: Dimension = Field(alias="perToken")
-    """Routed experts that a token passes."""
+    """Routed experts used per token."""
     ffn: Dimension
     """Width of a routed expert."""
     shared_ffn: Size = Field(0, alias="sharedFfn")
-    """Width of what every token passes beside them."""
+    """Width of the shared experts, which every token uses."""
     dense_layers: Size = Field(0, alias="denseLayers")
     """Layers without experts; their width is the model's `ffn`."""
 
@@ -124,26 +121,26 @@ class LatentAttention(Document):
     kv_rank: Dimension = Field(alias="kvRank")
     """Rank of the compressed keys and values."""
     query_rank: Size = Field(0, alias="queryRank")
-    """Rank of the queries; 0: they are not compressed."""
+    """Rank of the compressed queries; 0: not compressed."""
     rope_dim: Dimension = Field(alias="ropeDim")
-    """Part of a head with positions."""
+    """Head dimension with rotary position embedding."""
     nope_dim: Dimension = Field(alias="nopeDim")
-    """Part of a head without positions."""
+    """Head dimension without position embedding."""
     value_dim: Dimension = Field(alias="valueDim")
-    """Values of a head."""
+    """Dimension of a value head."""
 
 
 class Window(Document):
     """Sliding-window attention in some or all layers."""
 
     tokens: Dimension
-    """Tokens that a window layer looks back."""
+    """Window length [tokens]."""
     full_layers: Size = Field(alias="fullLayers")
     """Layers without a window."""
 
 
 class LinearAttention(Document):
-    """Linear attention in some layers: a state of fixed size per request in place of a cache."""
+    """Linear attention in some layers: a fixed-size state per request instead of a cache."""
 
     full_layers: Size = Field(alias="fullLayers")
     """Layers with ordinary attention."""
@@ -158,12 +155,12 @@ class LinearAttention(Document):
 
 
 class ModelFacts(Sourced):
-    """The architecture of a model, in the words of its config.json."""
+    """The architecture of a model, in the terms of its config.json."""
 
     repository: str = ""
-    """Where its weights are published."""
+    """Repository of the weights."""
     parameters_b: Positive | None = Field(None, alias="parametersB")
-    """Declared parameters [10⁹]; absent where a config.json, which does not say, is all there is."""
+    """Declared parameters [10⁹]; absent for a model read from a config.json."""
     layers: Dimension
     """Layers."""
     hidden: Dimension
@@ -175,15 +172,15 @@ class ModelFacts(Sourced):
     head_dim: Dimension = Field(alias="headDim")
     """Dimension of a head."""
     ffn: Size
-    """Width of a dense feed-forward layer; 0 where every layer has experts."""
+    """Width of a dense feed-forward layer; 0 if every layer has experts."""
     gated: bool
-    """Whether a feed-forward layer has three matrices (gate, up, down), not two."""
+    """Whether a feed-forward layer has three matrices (gate, up, down) instead of two."""
     vocab: Dimension
-    """Tokens of the vocabulary."""
+    """Vocabulary size [tokens]."""
     tied: bool
-    """Whether the output head is the embedding."""
+    """Whether the output head shares the embedding weights."""
     context: Dimension
-    """Longest context [tokens]."""
+    """Maximum context [tokens]."""
     checkpoint: Checkpoint
     """Format of the published weights."""
     experts: Experts | None = None
@@ -195,9 +192,9 @@ class ModelFacts(Sourced):
     linear: LinearAttention | None = None
     """Linear attention."""
     query_gate: bool = Field(default=False, alias="queryGate")
-    """Whether a gate as wide as the queries stands behind attention."""
+    """Whether attention is followed by a gate as wide as the queries."""
     sparse_top_k: Dimension | None = Field(None, alias="sparseTopK")
-    """Sparse attention: tokens of the cache that are read at most."""
+    """Sparse attention: maximum tokens of the cache that are read."""
 
     @model_validator(mode="after")
     def _layers_add_up(self) -> Self:
@@ -209,20 +206,22 @@ class ModelFacts(Sourced):
         for path, count in counted.items():
             if count > self.layers:
                 raise PydanticCustomError(
-                    "layers", "{path} is {count}, the model has {layers} layers",
+                    "layers", "{path} is {count}, but the model has {layers} layers",
                     {"path": path, "count": count, "layers": self.layers},
                 )  # fmt: skip
         if self.experts and self.experts.per_token > self.experts.count:
             raise PydanticCustomError("experts", "experts.perToken exceeds experts.count")
         if self.window and self.linear:
-            raise PydanticCustomError("layers", "window and linear attention in one model are not understood")
+            raise PydanticCustomError(
+                "layers", "models with both window and linear attention are not supported"
+            )
         if not self.ffn and not (self.experts and not self.experts.dense_layers):
             raise PydanticCustomError("ffn", "ffn is 0, but there are layers without experts")
         return self
 
     @property
     def growing_layers(self) -> int:
-        """Layers whose cache grows with the whole context."""
+        """Layers whose cache grows with the entire context."""
         part = self.window or self.linear
         return part.full_layers if part else self.layers
 

@@ -1,4 +1,4 @@
-"""Formats of weights and of the cache: the bytes they take, and the rate that they compute at."""
+"""Weight and cache formats: their size and compute rate."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ BYTES: Mapping[str, float] = {
 """Bytes of one weight with its scales."""
 
 EXPERTS_ONLY = frozenset({"int4", "fp4", "mxfp4"})
-"""Of a model with experts, checkpoints in these formats hold the experts so and the rest in 16 bit."""
+"""Formats in which checkpoints of a mixture store only the experts; the rest is 16-bit."""
 
 _OTHER_WORDS: Mapping[str, str] = {
     "fp16": "bf16", "float16": "bf16", "bfloat16": "bf16", "half": "bf16", "16bit": "bf16", "w16a16": "bf16",
@@ -30,46 +30,46 @@ CACHE_BYTES: Mapping[str, int] = {"bf16": 2, "fp8": 1}
 
 @dataclass(frozen=True, slots=True)
 class WeightFormat:
-    """The formats of the two parts of a model."""
+    """Formats of the dense and the routed weights."""
 
     name: str
     dense: str
-    """Of all that every token passes, but for the output head, which is 16-bit."""
+    """Format of the weights that every token uses, except the output head, which is 16-bit."""
     routed: str
-    """Of routed experts."""
+    """Format of routed experts."""
 
 
-def weight_format(model: ModelFacts, asked: str | None = None) -> WeightFormat:
-    """Return the formats of a model's weights; without `asked` those that it is published in.
+def weight_format(model: ModelFacts, requested: str | None = None) -> WeightFormat:
+    """Return the formats of a model's weights; by default as published.
 
     Raises:
-        SpecError: the format is not known.
+        SpecError: the format is unknown.
     """
-    name = model.checkpoint if asked is None else asked.strip().lower()
+    name = model.checkpoint if requested is None else requested.strip().lower()
     name = known_name(_OTHER_WORDS.get(name, name), BYTES, "format of the weights")
     if name == "fp4" and model.checkpoint == "mxfp4":
         name = "mxfp4"
     return WeightFormat(name, "bf16" if model.experts and name in EXPERTS_ONLY else name, name)
 
 
-def cache_bytes(asked: str) -> int:
+def cache_bytes(requested: str) -> int:
     """Return the bytes of one number in the cache.
 
     Raises:
-        SpecError: the format is not known.
+        SpecError: the format is unknown.
     """
-    name = asked.strip().lower()
+    name = requested.strip().lower()
     return CACHE_BYTES[known_name(_OTHER_WORDS.get(name, name), CACHE_BYTES, "format of the cache")]
 
 
 def reached_tflops(rates: DenseTflops, name: str, shares: Mapping[str, float]) -> float:
-    """Return the rate that multiplications with weights of a format reach [TFLOPS] (eq. E6).
+    """Return the reached rate of multiplications with weights of a format [TFLOPS] (eq. E6).
 
-    A format that the device does not compute in is unpacked to 16 bit; so is one that would be slower.
+    Weights are unpacked to 16 bit if the device does not compute in their format, or would be slower in it.
 
     Args:
         rates: dense rates of the device.
-        name: format of the weights.
+        name: weight format.
         shares: reached share of the dense rate, by `bf16`, `fp8`, `fp4`.
     """
     eight = rates.fp8 if name == "fp8" else rates.int8 or rates.fp8

@@ -1,4 +1,4 @@
-"""How far an estimate may be off: factors below and above (docs/estimate.md, section 6)."""
+"""Uncertainty of estimates: factors below and above (docs/estimate.md, section 6)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,9 +7,9 @@ from optimizer.profiles.iterations import Iterations
 from optimizer.profiles.memory import Memory
 
 MEASURED = frozenset({"ampere", "ada-geforce", "hopper", "blackwell", "blackwell-pro"})
-"""Generations whose measurements took part in finding the constants."""
+"""Generations whose measurements were used to fit the constants."""
 SPARSELY_MEASURED = frozenset({"cdna3", "tpu5e"})
-"""Generations of which a few measurements were there to compare with."""
+"""Generations with only a few measurements for comparison."""
 
 FACTORS: Mapping[str, tuple[float, float]] = {
     "dense model": (1.4, 1.4),
@@ -18,13 +18,13 @@ FACTORS: Mapping[str, tuple[float, float]] = {
     "few measurements of this generation": (1.5, 1.7),
     "no measurement of this generation": (2.0, 2.0),
 }
-"""Times may be lower by the first factor and higher by the second; of several that apply the widest holds."""
+"""Factors by which times can be lower and higher; if several apply, the widest is used."""
 _WIDEST_MEMORY = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Estimated:
-    """A value and the interval that holds the true one in about four of five cases."""
+    """A value and its interval, which contains the true value in about four of five cases."""
 
     value: float
     low: float
@@ -32,8 +32,8 @@ class Estimated:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
-    """Factors of the interval of a time, and why they are as wide as they are."""
+class UncertaintyFactors:
+    """Factors of the interval of a time, with their reasons."""
 
     below: float
     above: float
@@ -44,8 +44,8 @@ class Spread:
         return Estimated(value, value / self.below, value * self.above)
 
 
-def spread_of_times(iterations: Iterations) -> Spread:
-    """Return the spread of all times of a model on an accelerator."""
+def uncertainty_of_times(iterations: Iterations) -> UncertaintyFactors:
+    """Return the uncertainty of all times of a model on an accelerator."""
     accelerator = iterations.accelerator
     reasons = ["mixture of experts" if iterations.model.experts else "dense model"]
     if accelerator.over_pcie and iterations.deployment.tp > 1:
@@ -55,10 +55,10 @@ def spread_of_times(iterations: Iterations) -> Spread:
     elif accelerator.generation not in MEASURED:
         reasons.append("no measurement of this generation")
     below, above = (max(FACTORS[reason][side] for reason in reasons) for side in (0, 1))
-    return Spread(below, above, tuple(reasons))
+    return UncertaintyFactors(below, above, tuple(reasons))
 
 
 def tokens_in_memory(memory: Memory) -> Estimated:
-    """Return the tokens of cache that a replica holds, never further than twice or half."""
-    least, expected, most = (memory.tokens(free) for free in memory.free_bytes)
-    return Estimated(expected, max(least, expected / _WIDEST_MEMORY), min(most, expected * _WIDEST_MEMORY))
+    """Return the cache capacity of a replica [tokens]; the interval is at most a factor of two."""
+    low, expected, high = (memory.tokens(free) for free in memory.free_bytes)
+    return Estimated(expected, max(low, expected / _WIDEST_MEMORY), min(high, expected * _WIDEST_MEMORY))

@@ -1,7 +1,6 @@
-"""The time of one iteration from architecture and data sheet: the pieces that α, β and γ are made of.
+"""The time of one iteration from architecture and data sheet: the components of α, β and γ.
 
-Takes a model, an accelerator and a deployment; gives times in ms. Equation numbers are those of
-docs/estimate.md.
+Times are in ms. Equation numbers are those of docs/estimate.md.
 """
 
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ STATE_BYTES = 4
 
 @dataclass(frozen=True)
 class Iterations:
-    """Times of iterations of a model on `tp` devices of one kind."""
+    """Iteration times of a model on `tp` devices of an accelerator."""
 
     model: ModelFacts
     accelerator: AcceleratorFacts
@@ -34,7 +33,7 @@ class Iterations:
 
     @cached_property
     def format(self) -> WeightFormat:
-        """Formats of its weights."""
+        """Weight formats."""
         return weight_format(self.model, self.deployment.weights)
 
     @cached_property
@@ -52,14 +51,14 @@ class Iterations:
         rate = self.accelerator.dense_tflops.bf16 / self.accelerator.devices
         return rate * 1e9 * self.efficiency.attention
 
-    # --- what every iteration costs ----------------------------------------------------------------------
+    # --- cost of every iteration -------------------------------------------------------------------------
 
     @cached_property
     def fixed_ms(self) -> float:
-        """Time of an iteration whatever it computes: host, kernel starts, all-reduce latencies (eq. E7)."""
+        """Fixed time of an iteration: host, kernel launches, all-reduce latencies (eq. E7)."""
         efficiency, layers = self.efficiency, self.model.layers
         layer_ms = efficiency.eager_layer_ms if self.deployment.eager else efficiency.layer_ms
-        if self.model.sparse_top_k is not None:  # the index that chooses tokens is an attention of its own
+        if self.model.sparse_top_k is not None:  # the index that selects tokens is a second attention
             layer_ms *= 2
         time = efficiency.step_ms + layer_ms * layers
         if self.deployment.tp > 1:
@@ -69,7 +68,7 @@ class Iterations:
 
     @cached_property
     def weights_ms(self) -> float:
-        """Time to read what every iteration reads: the dense part and the output head (eq. E8)."""
+        """Time to read the dense weights and the output head, once per iteration (eq. E8)."""
         size = self.parameters.dense * BYTES[self.format.dense] + self.parameters.head * BYTES["bf16"]
         return size / (self.deployment.tp * self._bytes_per_ms * self.efficiency.weight_bandwidth)
 
@@ -80,17 +79,17 @@ class Iterations:
         return size / (self.deployment.tp * self._bytes_per_ms * self.efficiency.expert_bandwidth)
 
     def touched(self, tokens: float) -> float:
-        """Return the share of the routed experts that a number of tokens chooses (eq. E10)."""
+        """Return the expected fraction of routed experts used by a number of tokens (eq. E10)."""
         experts = self.model.experts
         if experts is None:
             return 0.0
         return float(1 - (1 - experts.per_token / experts.count) ** tokens)
 
-    # --- what a token costs ------------------------------------------------------------------------------
+    # --- cost of a token ---------------------------------------------------------------------------------
 
     @cached_property
     def token_ms(self) -> float:
-        """Arithmetic and all-reduce traffic of one token, prompt or answer (eq. E12)."""
+        """Arithmetic and all-reduce traffic of one input or output token (eq. E12)."""
         tp, parameters, experts = self.deployment.tp, self.parameters, self.model.experts
         time = 2 * parameters.dense / (tp * self._flop_per_ms(self.format.dense))
         if experts:
@@ -110,20 +109,20 @@ class Iterations:
 
     @cached_property
     def answer_ms(self) -> float:
-        """What an answer's token costs besides: host, output head, state of linear attention (eq. E13)."""
+        """Additional time of an output token: host, output head, state of linear attention (eq. E13)."""
         head = 2 * self.parameters.head / (self.deployment.tp * self._flop_per_ms("bf16"))
         rate = self._bytes_per_ms * self.efficiency.cache_bandwidth
         return self.efficiency.sequence_ms + head + 2 * self.state_bytes / rate
 
     def window_ms(self, context: float) -> float:
-        """Return the time to read the cache of window layers for one answer token (eq. E14)."""
+        """Return the time to read the cache of window layers for one output token (eq. E14)."""
         if self.model.window is None:
             return 0.0
         read = min(context, self.model.window.tokens) * self.model.window_layers * self.layer_cache_bytes
         return read / (self._bytes_per_ms * self.efficiency.cache_bandwidth)
 
     def prompt_attention_ms(self, context: float) -> float:
-        """Return the attention of one prompt token over a context, on average over a prompt (eq. E15)."""
+        """Return the attention time of a prompt token, averaged over a prompt (eq. E15)."""
         model, latent = self.model, self.model.latent
         seen = mean_seen(context, model.sparse_top_k) * model.growing_layers
         if model.window:
@@ -132,11 +131,11 @@ class Iterations:
         work = 4 * model.heads * dimension * seen
         return work / (self.deployment.tp * self._attention_flop_per_ms)
 
-    # --- what a token of the cache costs -----------------------------------------------------------------
+    # --- cost of a cached token -------------------------------------------------------------------------
 
     @cached_property
     def layer_cache_bytes(self) -> float:
-        """Bytes that one token takes in the cache of one layer on one device (eq. E16)."""
+        """Bytes of one token in the cache of one layer on one device (eq. E16)."""
         size = cache_bytes(self.deployment.cache)
         if self.model.latent:
             return float((self.model.latent.kv_rank + self.model.latent.rope_dim) * size)
@@ -145,7 +144,7 @@ class Iterations:
 
     @cached_property
     def state_bytes(self) -> float:
-        """Bytes of the state of linear attention of one request on one device."""
+        """Bytes of the linear-attention state of one request on one device."""
         linear = self.model.linear
         if linear is None:
             return 0.0
@@ -153,7 +152,7 @@ class Iterations:
         return self.model.linear_layers * state / self.deployment.tp
 
     def cache_ms(self, context: float) -> float:
-        """Return the time per token of cache that an answer token reads, at a length of context (eq. E17)."""
+        """Return the time per cached token that an output token reads, at a context length (eq. E17)."""
         model = self.model
         time = model.growing_layers * self.layer_cache_bytes
         time /= self._bytes_per_ms * self.efficiency.cache_bandwidth
@@ -164,21 +163,21 @@ class Iterations:
             time *= min(1.0, model.sparse_top_k / context)
         return time
 
-    # --- whole iterations --------------------------------------------------------------------------------
+    # --- entire iterations -------------------------------------------------------------------------------
 
     def decode_ms(self, requests: float, context: float) -> float:
-        """Return the time of an iteration that gives each request its next token (eq. E18)."""
+        """Return the time of an iteration that decodes one token of each request (eq. E18)."""
         each = self.token_ms + self.answer_ms + self.window_ms(context) + context * self.cache_ms(context)
         read = self.weights_ms + self.experts_ms * self.touched(requests)
         return self.fixed_ms + read + requests * each
 
     def prompt_ms(self, prompts: float, tokens: float, context: float) -> float:
-        """Return the time of an iteration of whole prompts, `tokens` in all (eq. E19).
+        """Return the time of an iteration of complete prompts (eq. E19).
 
         Args:
-            prompts: prompts in the iteration; each ends with its first answer token.
-            tokens: tokens of all prompts.
-            context: mean context that a token sees, half a prompt.
+            prompts: prompts in the iteration; each yields its first output token.
+            tokens: total tokens of the prompts.
+            context: mean context of a token, half a prompt [tokens].
         """
         read = self.weights_ms + self.experts_ms * self.touched(tokens)
         work = tokens * (self.token_ms + self.prompt_attention_ms(context)) + prompts * self.answer_ms
@@ -186,9 +185,9 @@ class Iterations:
 
 
 def mean_seen(context: float, limit: float | None) -> float:
-    """Return the tokens that a prompt's tokens see on average if none sees more than a limit (eq. E15).
+    """Return the mean attention span of a prompt's tokens, each capped at a limit (eq. E15).
 
-    A token at place x sees min(x, limit); places are spread evenly from 0 to twice the mean context.
+    A token at position x attends to min(x, limit) tokens; positions are uniform from 0 to twice `context`.
     """
     prompt = 2 * context
     if limit is None or prompt <= limit:

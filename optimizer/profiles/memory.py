@@ -1,4 +1,4 @@
-"""What fits into the memory of a replica: weights, work space, cache (docs/estimate.md, section 5)."""
+"""Memory of a replica: weights, workspace and cache (docs/estimate.md, section 5)."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,13 +8,13 @@ from optimizer.profiles.iterations import ACTIVATION_BYTES, Iterations
 
 GIB = 2**30
 _RUNTIME_GIB = 0.8
-"""Context of the driver, communication buffers, captured graphs."""
+"""Driver context, communication buffers, captured graphs."""
 _EXPERTS_GIB = (2.0, 5.0, 8.0)
-"""Work space beside that, of mixtures of experts: least, expected, most."""
+"""Additional workspace of mixtures of experts: minimum, expected, maximum."""
 _DENSE_GIB = (-0.6, 0.0, 2.0)
-"""The same of all others."""
+"""Additional workspace of dense models: minimum, expected, maximum."""
 _LOGIT_BYTES = 6
-"""Logits of a request in 16 and in 32 bit."""
+"""Bytes of a logit, stored in 16 and in 32 bit."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Memory:
 
     @cached_property
     def total_bytes(self) -> float:
-        """What the engine may take."""
+        """Memory that the engine may use."""
         deployment = self.iterations.deployment
         device = self.iterations.accelerator.device_memory_gib
         return (deployment.memory_gib or device) * deployment.memory_utilization * GIB
@@ -51,14 +51,14 @@ class Memory:
 
     @cached_property
     def free_bytes(self) -> tuple[float, float, float]:
-        """What is left for the cache: least, expected, most (eq. E23); negative if the model does not fit."""
+        """Memory for the cache: minimum, expected, maximum (eq. E23); negative if the model does not fit."""
         used = self.weight_bytes + self.work_bytes + _RUNTIME_GIB * GIB
         extra = _EXPERTS_GIB if self.iterations.model.experts else _DENSE_GIB
-        most, expected, least = (self.total_bytes - used - more * GIB for more in extra)
-        return least, expected, most
+        high, expected, low = (self.total_bytes - used - more * GIB for more in extra)
+        return low, expected, high
 
     def request_bytes(self, tokens: float) -> float:
-        """Return the cache and state of one request of a length (eq. E24)."""
+        """Return the size of the cache and state of one request of a given length (eq. E24)."""
         model = self.iterations.model
         held = model.growing_layers * tokens
         if model.window:
@@ -66,10 +66,10 @@ class Memory:
         return held * self.iterations.layer_cache_bytes + self.iterations.state_bytes
 
     def tokens(self, free_bytes: float) -> float:
-        """Return the tokens that memory holds in requests of the deployment's length."""
+        """Return the number of cached tokens that fit, in requests of the deployment's length."""
         length = self.iterations.deployment.request_tokens
         return max(free_bytes, 0.0) / self.request_bytes(length) * length
 
     def requests(self, free_bytes: float) -> int:
-        """Return the requests of the deployment's length that memory holds."""
+        """Return the number of requests of the deployment's length that fit."""
         return int(max(free_bytes, 0.0) // self.request_bytes(self.iterations.deployment.request_tokens))

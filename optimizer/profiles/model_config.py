@@ -1,7 +1,7 @@
-"""A model from the config.json of its Hugging Face repository.
+"""Read a model from the config.json of its Hugging Face repository.
 
-Keys have had many names; each fact is looked for under all of them. What is not understood is an error that
-names the key: an estimate from a guessed architecture would be worth nothing.
+Each fact is searched under all names that its key has had. Anything unknown is an error that names the key,
+because an estimate for a guessed architecture would be worthless.
 """
 
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ UNGATED = frozenset({
     "opt", "gpt2", "gpt_bigcode", "gpt_neox", "gptj", "gpt_neo", "bloom", "falcon", "phi", "mpt",
     "starcoder2", "nemotron", "persimmon", "codegen",
 })  # fmt: skip
-"""Kinds whose feed-forward layers have two matrices."""
+"""Model types whose feed-forward layers have two matrices."""
 TIED = frozenset({
     "opt", "gpt2", "gpt_bigcode", "bloom", "falcon", "gemma", "gemma2", "gemma3", "gemma3_text", "mpt",
     "cohere", "cohere2", "starcoder2", "granite",
 })  # fmt: skip
-"""Kinds whose output head is the embedding where the config does not say."""
+"""Model types whose output head shares the embedding weights by default."""
 FOUR_TIMES = frozenset({"gpt2", "gpt_bigcode", "bloom", "falcon", "gptj", "mpt"})
-"""Kinds whose feed-forward layer is four times as wide as the model where the config does not say."""
+"""Model types whose feed-forward layer is four times as wide as the model by default."""
 NOT_TRANSFORMERS = (
     "mamba",
     "rwkv",
@@ -40,7 +40,7 @@ NOT_TRANSFORMERS = (
     "clip",
     "lfm",
 )
-"""Parts of the names of kinds that are no decoder with attention in every layer."""
+"""Substrings of model types that are not decoders with attention in every layer."""
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "gemma3_text": {
         "vocab_size": 262208, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
@@ -48,14 +48,14 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     },
     "gemma2": {"head_dim": 256},
 }  # fmt: skip
-"""What the classes of the library assume where a published config leaves keys out."""
+"""Defaults of the library's classes for keys missing in published configs."""
 
 
 def read_model_config(path: str | Path) -> ModelFacts:
-    """Read the config.json of a model, from the file or from the folder that holds it.
+    """Read the config.json of a model, from the file or its folder.
 
     Raises:
-        SpecError: the file cannot be read, or says something that is not understood.
+        SpecError: the file cannot be read, or a value is not understood.
     """
     file = Path(path)
     if file.is_dir():
@@ -71,7 +71,7 @@ def model_of_config(raw: Mapping[str, Any], name: str = "model", source: str = "
     """Return the architecture that a config.json describes.
 
     Raises:
-        SpecError: a key is missing, or says something that is not understood.
+        SpecError: a key is missing, or a value is not understood.
     """
     inner = next((raw[key] for key in ("text_config", "llm_config", "language_config") if raw.get(key)), None)
     text = {**raw, **inner} if isinstance(inner, Mapping) else dict(raw)
@@ -111,7 +111,7 @@ def _refuse_other_kinds(config: Config) -> None:
 
 
 def _sizes(config: Config) -> dict[str, Any]:
-    """Return the sizes that every decoder has."""
+    """Return the sizes common to all decoders."""
     kind = config.kind
     hidden = config.whole("hidden_size", "n_embd", "d_model")
     heads = config.whole("num_attention_heads", "n_head", "n_heads")
@@ -143,7 +143,7 @@ def _sizes(config: Config) -> dict[str, Any]:
 
 
 def _kv_heads(config: Config, heads: int) -> int:
-    """Return the heads of keys and values; a config that names none means one each, or one for all."""
+    """Return the number of key-value heads; by default one per query head, or one in total."""
     if config.kind == "falcon" and not config.get("new_decoder_architecture", default=False):
         return 1 if config.get("multi_query", default=True) else heads
     if config.get("multi_query", default=False):
@@ -189,7 +189,7 @@ def _checkpoint(config: Config) -> str:
 
 
 def _group_weights(quantization: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what the first group of compressed-tensors says of its weights, if there is one."""
+    """Return the weight settings of the first compressed-tensors group, if any."""
     groups = quantization.get("config_groups")
     first = next(iter(groups.values()), None) if isinstance(groups, Mapping) else None
     weights = first.get("weights") if isinstance(first, Mapping) else None

@@ -1,26 +1,26 @@
-"""How many parameters a model has, and which of them an iteration reads (docs/estimate.md, section 2)."""
+"""Parameter counts of a model, by use in an iteration (docs/estimate.md, section 2)."""
 
 from dataclasses import dataclass
 
 from optimizer.errors import SpecError
 from optimizer.profiles.facts import LatentAttention, ModelFacts
 
-LARGEST_DEVIATION = 0.01
-"""Largest relative difference between the counted and the declared parameters."""
+MAX_DEVIATION = 0.01
+"""Maximum relative difference between the counted and the declared parameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParameterCounts:
-    """Parameters by what an iteration does with them."""
+    """Parameters by use in an iteration."""
 
     dense: int
     """Read in every iteration: attention, dense and shared feed-forward layers, routers."""
     routed: int
-    """Routed experts: read as far as tokens choose them."""
+    """Routed experts: read only if a token selects them."""
     head: int
     """Output head."""
     embedding: int
-    """Looked up, not read; 0 where it is the head."""
+    """Looked up, not read; 0 if shared with the head."""
 
     @property
     def total(self) -> int:
@@ -29,7 +29,7 @@ class ParameterCounts:
 
 
 def count_parameters(model: ModelFacts) -> ParameterCounts:
-    """Count the parameters of a model (eq. E1 to E3); norms and biases, below 0.5 %, are left out."""
+    """Count the parameters of a model (eq. E1 to E3); norms and biases, below 0.5 %, are omitted."""
     matrices = 3 if model.gated else 2
     attention = model.linear_layers * _linear_attention(model)
     attention += (model.layers - model.linear_layers) * _attention(model)
@@ -53,10 +53,10 @@ def check_parameters(model: ModelFacts) -> None:
     if model.parameters_b is None:
         return
     counted = count_parameters(model).total / 1e9
-    if abs(counted / model.parameters_b - 1) > LARGEST_DEVIATION:
+    if abs(counted / model.parameters_b - 1) > MAX_DEVIATION:
         raise SpecError(
-            f"{model.name or 'model'}: the sizes give {counted:.2f} billion parameters, parametersB declares "
-            f"{model.parameters_b:g}; they may differ by 1 %: correct the sizes"
+            f"{model.name or 'model'}: the sizes give {counted:.2f} billion parameters, but parametersB is "
+            f"{model.parameters_b:g}; they must agree within 1 %: correct the sizes"
         )
 
 

@@ -1,8 +1,7 @@
-"""Whole tables of points: one estimate for each row of a CSV file, to hold against measurements.
+"""Tables of estimates: one for each row of a CSV file, to compare with measurements.
 
-A row is an iteration (`kind` decode or prefill, `b`, `tok`, `ctx`), a closed loop (`c`, `isl`, `osl`) or a
-memory (neither); model, accelerator, tp and format of the weights are common to all. Other columns are left
-alone.
+A row describes an iteration (`kind` decode or prefill, `b`, `tok`, `ctx`), a closed loop (`c`, `isl`, `osl`)
+or a memory size (neither). All have model, accelerator, tp and weight format. Other columns are ignored.
 """
 
 import csv
@@ -17,7 +16,7 @@ from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.efficiency import Efficiency
 from optimizer.profiles.estimate import find_accelerator, find_model
 from optimizer.profiles.facts import AcceleratorFacts, ModelFacts
-from optimizer.profiles.intervals import Estimated, spread_of_times, tokens_in_memory
+from optimizer.profiles.intervals import Estimated, tokens_in_memory, uncertainty_of_times
 from optimizer.profiles.iterations import Iterations
 from optimizer.profiles.loops import token_ms_of_loop
 from optimizer.profiles.memory import GIB, Memory
@@ -44,37 +43,37 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     "cache": ("cache", "kv_cache"),
     "measured": ("ms", "kv_tokens", "tpot"),
 }
-"""What a row says, and the headings that it may stand under, in any case."""
+"""Accepted column headings of each value, in any case."""
 EAGER_ENGINES = frozenset({"legacy", "eager"})
-"""Engines that start every kernel from the host."""
+"""Engines that launch each kernel from the host."""
 _DECODE, _PROMPT = {"decode"}, {"prefill", "prompt"}
 _WHOLE = {"tp", "max_num_tokens", "max_requests"}
 
 
-class Row(NamedTuple):
-    """The answer to one row."""
+class PointEstimate(NamedTuple):
+    """The estimate of one row."""
 
     number: int
-    """Its place in the file, from 1."""
+    """Row number in the file, from 1."""
     given: Mapping[str, str]
-    """What it says, under our names."""
+    """Values of the row, by the keys of `_COLUMNS`."""
     kind: str
     """decode, prefill, loop or kv."""
     estimated: Estimated | None
-    """ms, or tokens for `kv`."""
+    """[ms], or [tokens] for `kv`; None if the row cannot be estimated."""
     error: str
-    """Why there is none."""
+    """Error message if there is no estimate."""
 
     @property
     def measured(self) -> float | None:
-        """The measured value beside it, if there is one."""
+        """The measured value, if the row has one."""
         try:
             return float(self.given["measured"])
         except (KeyError, ValueError):
             return None
 
     def document(self) -> dict[str, Any]:
-        """Return the answer as plain values."""
+        """Return the estimate as plain values."""
         names = ("model", "accelerator", "tp", "weights")
         values: dict[str, Any] = {
             "row": self.number,
@@ -91,11 +90,16 @@ class Row(NamedTuple):
         return values if self.measured is None else values | {"measured": self.measured}
 
 
-def estimate_points(text: str, source: str = "", efficiency: Efficiency | None = None) -> list[Row]:
-    """Estimate every row of a CSV text with headings; a row that cannot be estimated says why.
+def estimate_points(text: str, source: str = "", efficiency: Efficiency | None = None) -> list[PointEstimate]:
+    """Estimate every row of a CSV text with headings; rows that cannot be estimated state why.
+
+    Args:
+        text: the CSV text.
+        source: its file, for messages.
+        efficiency: constants of the estimator; None: the current version.
 
     Raises:
-        SpecError: the text has no headings, or none for the model and the accelerator.
+        SpecError: the headings lack the model or the accelerator.
     """
     table = csv.DictReader(io.StringIO(text))
     headings = {str(name).strip().lower(): name for name in table.fieldnames or ()}
@@ -110,28 +114,28 @@ def estimate_points(text: str, source: str = "", efficiency: Efficiency | None =
                 f"{source}: a column {needed!r} is required; the headings are {', '.join(headings)}"
             )
     facts = _Facts(efficiency or Efficiency(), cache(find_model), cache(find_accelerator))
-    answers = []
+    estimates = []
     for number, raw in enumerate(table, 1):
         given = {key: value for key, place in places.items() if (value := (raw[place] or "").strip())}
-        answers.append(_answer(number, given, facts))
-    return answers
+        estimates.append(_estimate_row(number, given, facts))
+    return estimates
 
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What all rows share; a name is looked up once."""
+    """Constants and cached lookups shared by all rows."""
 
     efficiency: Efficiency
     model: Callable[[str], ModelFacts]
     accelerator: Callable[[str], AcceleratorFacts]
 
 
-def _answer(number: int, given: Mapping[str, str], facts: _Facts) -> Row:
+def _estimate_row(number: int, given: Mapping[str, str], facts: _Facts) -> PointEstimate:
     kind = _kind(given)
     try:
-        return Row(number, given, kind, _Point(given, kind, facts).estimated(), "")
+        return PointEstimate(number, given, kind, _Point(given, kind, facts).estimated(), "")
     except SpecError as error:
-        return Row(number, given, kind, None, str(error))
+        return PointEstimate(number, given, kind, None, str(error))
 
 
 def _kind(given: Mapping[str, str]) -> str:
@@ -143,7 +147,7 @@ def _kind(given: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """One row, with numbers for its text."""
+    """One row, with its text parsed as numbers."""
 
     given: Mapping[str, str]
     kind: str
@@ -153,18 +157,18 @@ class _Point:
         """Return the estimate.
 
         Raises:
-            SpecError: something is missing, not understood, or the weights alone exceed the memory.
+            SpecError: a value is missing or invalid, or the weights alone exceed the memory.
         """
         iterations = self._iterations()
         memory = Memory(iterations)
         if memory.weight_bytes > memory.total_bytes / iterations.deployment.memory_utilization:
             size = f"{memory.weight_bytes / GIB:.1f} GiB"
-            raise SpecError(f"{iterations.model.name} does not fit: its weights alone take {size} a device")
+            raise SpecError(f"{iterations.model.name} does not fit: its weights alone take {size} per device")
         if self.kind == "kv":
             if memory.free_bytes[1] <= 0:
                 raise SpecError(f"{iterations.model.name} leaves no memory for a cache")
             return tokens_in_memory(memory)
-        return spread_of_times(iterations).around(self._ms(iterations, memory))
+        return uncertainty_of_times(iterations).around(self._ms(iterations, memory))
 
     def _iterations(self) -> Iterations:
         names = (
@@ -207,7 +211,7 @@ class _Point:
             raise SpecError("dp: data parallelism inside one replica is not estimated")
         fitting = max(memory.requests(memory.free_bytes[1]), 1)
         requests = min(self._number("concurrency"), float(fitting))
-        self._number("in_tokens"), self._number("out_tokens")  # both are needed
+        self._number("in_tokens"), self._number("out_tokens")  # both are required
         if self._number("static", 0.0):
             deployment = iterations.deployment
             return iterations.decode_ms(requests, deployment.in_tokens + deployment.out_tokens / 2)
@@ -217,7 +221,7 @@ class _Point:
         text = self.given.get(name)
         if text is None:
             if default is None:
-                raise SpecError(f"{_COLUMNS[name][0]}: missing; this kind of row needs it")
+                raise SpecError(f"{_COLUMNS[name][0]}: missing; this kind of row requires it")
             return default
         try:
             value = float(text)

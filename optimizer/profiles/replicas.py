@@ -1,8 +1,4 @@
-"""One replica from the names of a model and an accelerator: its token times and memory are estimated.
-
-Takes names, how the model is run and what is known of its requests; gives a `Replica` with the estimate that
-it rests on.
-"""
+"""Estimate a replica from the names of a model and an accelerator."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,7 +8,7 @@ from typing import Any
 from optimizer.kinds.replicas import Replica
 from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.ends import at_end
-from optimizer.profiles.estimate import Estimate, estimate_profile, find_slice
+from optimizer.profiles.estimate import ProfileEstimate, estimate_profile, find_slice
 from optimizer.spec.messages import validated
 from optimizer.spec.schema import EstimateEnd
 
@@ -22,13 +18,12 @@ class EstimatedReplica:
     """A replica whose token times and memory are estimated, not measured."""
 
     replica: Replica
-    estimate: Estimate
-    """What it rests on."""
+    estimate: ProfileEstimate
     end: EstimateEnd
-    """End of the intervals that it counts with."""
+    """End of the estimate's intervals used."""
 
     def document(self) -> dict[str, Any]:
-        """Return what was assumed, as plain values."""
+        """Return the assumptions as plain values."""
         deployment, replica = self.estimate.deployment, self.replica
         return {
             "model": self.estimate.model.name,
@@ -56,14 +51,14 @@ def estimate_replica(
 
     Args:
         model: a name of the catalogue, or the path of a config.json.
-        accelerator: a name of the catalogue, perhaps of several cards: ``4xH100``.
-        deployment: how it is run; its parallelism follows from `accelerator` and `tp`.
-        given: fields of `Replica` that are known, by their Python names; they replace what is estimated.
-        tp: devices of the replica; None: those of the cards.
-        end: end of the intervals to count with.
+        accelerator: a name of the catalogue, with an optional number of cards: ``4xH100``.
+        deployment: the settings; their parallelism follows from `accelerator` and `tp`.
+        given: known fields of `Replica`, by Python name; they override the estimate.
+        tp: devices of the replica; None: all devices of the cards.
+        end: end of the intervals to use.
 
     Raises:
-        SpecError: a name is not known, a value is out of range, or the model does not fit.
+        SpecError: a name is unknown, a value is out of range, or the model does not fit.
     """
     facts, devices = find_slice(accelerator, tp)
     known = {name: given[name] for name in ("in_tokens", "out_tokens", "max_num_tokens") if name in given}

@@ -1,8 +1,6 @@
-"""The estimates that a system asks for: profiles whose token times are to be computed, not given.
+"""Estimates requested by a system: profiles whose token times are computed instead of given.
 
-Takes a system, a server and an accelerator; gives the profile with the law's coefficients, memory and batch
-for the requests of this server, or why there is none. Only systems that ask for an estimate come here, so
-that nobody else waits for the catalogue.
+This module loads the catalogue, so it is imported only for systems that request an estimate.
 """
 
 from dataclasses import dataclass
@@ -13,53 +11,31 @@ from optimizer.errors import SpecError
 from optimizer.profiles.catalogue import load_catalogue, slice_of
 from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.ends import at_end
-from optimizer.profiles.estimate import DoesNotFitError, Estimate, estimate_profile
+from optimizer.profiles.estimate import DoesNotFitError, ProfileEstimate, estimate_profile
 from optimizer.profiles.facts import AcceleratorFacts, ModelFacts
 from optimizer.profiles.model_config import read_model_config
 from optimizer.spec.schema import Accelerator, EstimateEnd, EstimateSettings, ModelProfile, Server
 from optimizer.spec.system import System
 
 _REMEMBERED = 2**14
-"""Estimates that are kept: plan, verification and studies ask for the same again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Misfit:
-    """Why a model does not fit."""
-
-    error: DoesNotFitError
-
-    @property
-    def needed_gib(self) -> float:
-        """What a device must hold."""
-        return self.error.needed_gib
-
-    @property
-    def usable_gib(self) -> float:
-        """What the engine may take of it."""
-        return self.error.usable_gib
-
-    @property
-    def text(self) -> str:
-        """The same in words, with the least that would hold it."""
-        return str(self.error).replace("--tp", "tp")
+"""Maximum cached estimates; plan, verification and studies reuse them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """What became of a request for an estimate."""
+    """Result of a requested estimate."""
 
     profile: ModelProfile
-    """The profile; without token times where the model does not fit."""
-    misfit: Misfit | None = None
-    """Why the model does not fit, if it does not."""
+    """The profile; without token times if the model does not fit."""
+    misfit: DoesNotFitError | None = None
+    """The error if the model does not fit, else None."""
 
 
 def requested_profile(system: System, server: Server, accelerator: str) -> Requested:
     """Return the profile of a server's model on an accelerator, estimated for the requests of the server.
 
     Raises:
-        SpecError: a name is not in the catalogue, or a setting is out of range; the text has its place.
+        SpecError: a name is not in the catalogue, or a setting is out of range; the text states where.
     """
     profile = system.profiles[server.model, accelerator]
     load = server.current.load
@@ -74,10 +50,10 @@ def requested_profile(system: System, server: Server, accelerator: str) -> Reque
 
 
 def check_request(system: System, profile: ModelProfile) -> None:
-    """Refuse a request for an estimate that nobody can answer, whether a server uses it or not.
+    """Check that a requested estimate can be computed, even if no server uses it.
 
     Raises:
-        SpecError: a name is not in the catalogue, or a setting is out of range; the text has its place.
+        SpecError: a name is not in the catalogue, or a setting is out of range; the text states where.
     """
     if profile.is_estimated:
         accelerator = system.accelerators[profile.accelerator]
@@ -101,14 +77,14 @@ def _requested(
         deployment = _deployment(settings, profile, accelerator, facts, lengths)
         found = estimate_profile(model, facts, deployment)
     except DoesNotFitError as error:
-        return Requested(profile.model_copy(update={"iteration": None}), Misfit(error))
+        return Requested(profile.model_copy(update={"iteration": None}), error)
     except SpecError as error:
         raise SpecError(f"{place}: {error}") from None
     return Requested(_filled(profile, found, end))
 
 
 def _stamp(profile: ModelProfile) -> int:
-    """Return when the config.json of a profile was last written, so that a newer one is read again."""
+    """Return the modification time of a profile's config.json, so that caches notice a newer one."""
     settings = profile.iteration.estimate if profile.iteration else None
     path = None if settings is None or settings.config is None else Path(settings.config)
     return path.stat().st_mtime_ns if path is not None and path.is_file() else 0
@@ -121,7 +97,7 @@ def _model(config: str | None, name: str, stamp: int) -> ModelFacts:  # noqa: AR
 
 @lru_cache(maxsize=_REMEMBERED)
 def _accelerator(name: str | None, kind: str, slice_name: str) -> AcceleratorFacts:
-    """Return the facts of the type in stock; by the slice's name where the type has one of its own."""
+    """Return the facts of an accelerator, found by its type or else by its own name."""
     catalogue = load_catalogue()
     if name is not None:
         return catalogue.accelerator(name)
@@ -141,7 +117,7 @@ def _deployment(
     facts: AcceleratorFacts,
     lengths: tuple[float | None, float | None],
 ) -> Deployment:
-    """Return how the model is run: on all cards of the replica, unless the document says otherwise."""
+    """Return the deployment: by default on all cards of the replica."""
     cards = accelerator.multiplicity * profile.acc_count
     in_tokens, out_tokens = lengths
     default = Deployment()
@@ -158,8 +134,8 @@ def _deployment(
     )
 
 
-def _filled(profile: ModelProfile, found: Estimate, end: EstimateEnd) -> ModelProfile:
-    """Return the profile with the coefficients at an end of their intervals."""
+def _filled(profile: ModelProfile, found: ProfileEstimate, end: EstimateEnd) -> ModelProfile:
+    """Return the profile with the estimate at one end of its intervals."""
     chosen = at_end(found, end, profile.kv_capacity_tokens)
     update: dict[str, object] = {"iteration": chosen.law, "kv_capacity_tokens": chosen.kv_capacity_tokens}
     if not profile.max_batch_size:

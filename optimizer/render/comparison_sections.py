@@ -33,6 +33,7 @@ def comparison_sections(found: Comparison) -> list[Section]:
         _metrics(view),
         _cards(view),
         *_type_costs(view),
+        _tokens(view),
         _unserved(view),
     ]
 
@@ -243,6 +244,19 @@ def _type_costs(view: _View) -> Iterator[Section]:
         if all(known):
             section.total = ("all", *(column.value(view.found.total) for column in view.costs()))
         yield section
+
+
+def _tokens(view: _View) -> Section:
+    """Return the cost of a million tokens of each server on both sides; shown on request."""
+
+    def cost(side: Figures) -> float | None:
+        return view.money.number(side.cost_per_million)
+
+    heading, unit = "cost per million tokens", view.money.unit[:-2]
+    columns = (name("server", "server"), view.both(heading, cost, unit=unit, form=",.2f"))
+    title = "Cost per million input and output tokens"
+    rows = [row for row in view.servers() if any(side and cost(side) for side in (row.first, row.second))]
+    return table(title, columns, rows, "tokens", on_request=True)
 
 
 def _exist(row: TypeRow) -> SidePair | int | None:

@@ -6,10 +6,10 @@ from statistics import median
 from optimizer.profiles.catalogue import Catalogue
 from optimizer.profiles.documents import entry_document
 from optimizer.profiles.efficiency import VERSION
-from optimizer.profiles.estimate import Estimate
+from optimizer.profiles.estimate import ProfileEstimate
 from optimizer.profiles.facts import AcceleratorFacts, ModelFacts
 from optimizer.profiles.parameters import count_parameters
-from optimizer.profiles.points import Row
+from optimizer.profiles.points import PointEstimate
 from optimizer.quantities import precise, quantity, significant
 from optimizer.section import (
     Column,
@@ -26,7 +26,7 @@ from optimizer.section import (
 _UNIT_OF_RATES = "ms/token"
 
 
-def estimate_sections(estimate: Estimate) -> list[Section]:
+def estimate_sections(estimate: ProfileEstimate) -> list[Section]:
     """Return an estimate: values with their intervals, their basis, and warnings."""
     return [
         _headline(estimate),
@@ -37,7 +37,7 @@ def estimate_sections(estimate: Estimate) -> list[Section]:
     ]
 
 
-def _headline(estimate: Estimate) -> Section:
+def _headline(estimate: ProfileEstimate) -> Section:
     deployment, form = estimate.deployment, estimate.iterations.format
     title = f"{estimate.model.name} on {deployment.tp} x {estimate.accelerator.name}"
     rest = "" if form.dense == form.routed or not estimate.model.experts else f" experts, {form.dense} rest"
@@ -51,7 +51,7 @@ def _headline(estimate: Estimate) -> Section:
     )
 
 
-def _values(estimate: Estimate) -> Section:
+def _values(estimate: ProfileEstimate) -> Section:
     experts = (
         (f"α, at batch {estimate.at_batch}", estimate.alpha_ms, "ms"),
         ("α without experts", estimate.alpha_alone_ms, "ms"),
@@ -87,7 +87,7 @@ def _whole(value: float) -> FormattedValue:
     return FormattedValue(f"{int(value):,}", int(value))
 
 
-def _alpha_by_batch(estimate: Estimate) -> Section:
+def _alpha_by_batch(estimate: ProfileEstimate) -> Section:
     columns = (
         Column("batch", lambda row: row[0], form=",d"),
         Column("α", lambda row: row[1].value, "ms", quantity),
@@ -98,7 +98,7 @@ def _alpha_by_batch(estimate: Estimate) -> Section:
     return table("α by batch: more requests choose more experts", columns, rows, "alpha")
 
 
-def _basis(estimate: Estimate) -> list[str]:
+def _basis(estimate: ProfileEstimate) -> list[str]:
     spread, efficiency = estimate.spread, estimate.iterations.efficiency
     shares = efficiency.shares(estimate.accelerator.generation)
     why = ", ".join(spread.reasons)
@@ -116,10 +116,10 @@ def _basis(estimate: Estimate) -> list[str]:
     return lines
 
 
-def point_sections(rows: Sequence[Row]) -> list[Section]:
+def point_sections(rows: Sequence[PointEstimate]) -> list[Section]:
     """Return the estimates of points, and their agreement with measurements."""
 
-    def end(row: Row, field: str) -> FormattedValue | None:
+    def end(row: PointEstimate, field: str) -> FormattedValue | None:
         if row.estimated is None:
             return None
         value: float = getattr(row.estimated, field)
@@ -144,7 +144,7 @@ def point_sections(rows: Sequence[Row]) -> list[Section]:
     ]
 
 
-def _agreement(rows: Sequence[Row]) -> list[Section]:
+def _agreement(rows: Sequence[PointEstimate]) -> list[Section]:
     both = [(row.estimated, row.measured) for row in rows if row.estimated and row.measured]
     if not both:
         return []

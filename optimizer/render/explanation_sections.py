@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
 from optimizer.plan import Plan
+from optimizer.plan.document import EXTERNAL
 from optimizer.quantities import counted, precise, quantity, share_text, significant
 from optimizer.render.estimates import estimates_note
 from optimizer.render.explanation_proof import proof_sections
@@ -17,6 +18,7 @@ from optimizer.render.explanation_text import (
 )
 from optimizer.render.money import Money
 from optimizer.render.plan_sections import RPM, limit_columns, overload_section
+from optimizer.render.robust_sections import wish_sections
 from optimizer.render.server_sections import server_sections
 from optimizer.section import Column, FormattedValue, Section, name, sentence, table, titled_list, words
 from optimizer.studies.explanation.document import (
@@ -47,6 +49,7 @@ def explanation_sections(explanation: Explanation) -> list[Section]:
     if explanation.server is None:
         parts += [*_overview(explanation, money), *_unserved(explanation), overload]
         parts += [*_types(explanation, money), *_limits(explanation, money)]
+        parts += wish_sections(explanation, money)
     else:
         parts += [*server_sections(explanation.servers[0], explanation), overload]
     if explanation.repair is not None:
@@ -82,9 +85,10 @@ class _Line(NamedTuple):
 
 def _overview(explanation: Explanation, money: Money) -> Iterator[Section]:
     order = sorted(explanation.servers, key=lambda item: (item.priority, item.server))
+    rented = {item.server for item in explanation.plan.rented}
     columns = (
         name("server", lambda line: FormattedValue(line.item.server * (line.place == 0), line.item.server)),
-        name("runs on", lambda line: _runs_on(*line)),
+        name("runs on", lambda line: EXTERNAL if line.item.server in rented else _runs_on(*line)),
         words("binding constraint", lambda line: _binding(*line), rank=2),
         Column("headroom", lambda line: line.once(_headroom), RPM, quantity, 3),
         Column("headroom share", lambda line: line.once(_headroom_share), form=".1%", rank=5),

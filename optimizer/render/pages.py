@@ -19,13 +19,13 @@ from optimizer.kinds.table import KINDS, KindPoolFields, KindRowFields, kind_of_
 from optimizer.render.money import Money
 from optimizer.render.plots import draw
 from optimizer.render.report_sections import headline, report_sections, status
-from optimizer.text import printable, spreadsheet_text
 from optimizer.section import FOR_PROGRAMS, Column, Section
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import Figure
 from optimizer.studies.figures.plans import PANELS, Shown, left_out
 from optimizer.studies.reports.overview import PoolRow
 from optimizer.studies.reports.report import Report
+from optimizer.text import printable, spreadsheet_text
 
 PageFormat = Literal["html", "markdown", "csv"]
 

@@ -8,12 +8,15 @@ from optimizer.kinds.kind import Kind
 from optimizer.kinds.shown import LOSS
 from optimizer.kinds.table import KINDS, in_order, kind_of_pool
 from optimizer.plan import Plan
+from optimizer.plan.document import EXTERNAL, Rented
+from optimizer.plan.token_costs import token_costs
 from optimizer.quantities import counted, percent, quantity, share_text
 from optimizer.render.estimates import estimates_note, marked
 from optimizer.render.explanation_text import part_text
 from optimizer.render.figures import columns_of, other_targets, plan_columns
 from optimizer.render.money import Money
 from optimizer.render.plan_text import figures_text, overload_note, overload_rows, proved
+from optimizer.render.robust_sections import robust_sections
 from optimizer.section import FOR_PROGRAMS, Column, FormattedValue, Paragraph, Section, name, table, words
 from optimizer.solvers.levels import VALUE
 from optimizer.spec.system import System
@@ -37,6 +40,7 @@ def plan_sections(plan: Plan, system: System, overload: Overload | None = None) 
         _allocations(plan, system),
         _cards(plan),
         *_limits(plan),
+        *robust_sections(plan, token_costs(plan, system)),
         unserved_section(plan),
         overload_section(overload, plan),
         _levels(plan),
@@ -72,6 +76,8 @@ class _PlanRow(NamedTuple):
     priority: int
     pool: PoolRow | None
     is_first: bool = True
+    rented: Rented | None = None
+    """What it rents instead of a pool."""
 
     def once(self, value: str | int) -> FormattedValue:
         """Return a value of the server, which is written in the row of its first pool only."""
@@ -84,8 +90,9 @@ def _allocations(plan: Plan, system: System) -> Section:
     pools: dict[str, list[PoolRow]] = {}
     for pool in overview.pools:
         pools.setdefault(pool.server, []).append(pool)
+    rented = {item.server: item for item in plan.rented}
     rows = (
-        _PlanRow(server, system.priority(system.servers[server]), pool, i == 0)
+        _PlanRow(server, system.priority(system.servers[server]), pool, i == 0, rented.get(server))
         for server in sorted(plan.allocations, key=lambda key: (system.priority(system.servers[key]), key))
         for i, pool in enumerate(pools.get(server, [None]))
     )
@@ -112,7 +119,7 @@ def _allocation_columns(money: Money, kinds: Sequence[Kind], pools: Sequence[Poo
             words("targets", _targets, rank=1, none=""),
             Column("util", "utilization", form=".0%", rank=9),
         )),
-        money.column("cost", lambda row: row.pool.cost_cents_per_h if row.pool else 0.0),
+        money.column("cost", _cost),
         _of_pool(name("estimated", "estimated", rank=FOR_PROGRAMS)),
     ]  # fmt: skip
 
@@ -122,7 +129,14 @@ def _of_pool(column: Column) -> Column:
     return column._replace(of=lambda row: None if row.pool is None else column.value(row.pool))
 
 
+def _cost(row: _PlanRow) -> float:
+    placed = row.pool or row.rented
+    return placed.cost_cents_per_h if placed else 0.0
+
+
 def _accelerator(row: _PlanRow) -> FormattedValue:
+    if row.rented is not None:
+        return FormattedValue(EXTERNAL, EXTERNAL)
     if row.pool is None:
         return FormattedValue("idle", "idle")
     return FormattedValue(marked(row.pool.accelerator, row.pool.estimated), row.pool.accelerator)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from optimizer.plan import Level, Plan, TargetFigure
+from optimizer.plan import Plan, PlanLevel, TargetFigure
 from optimizer.quantities import be
 from optimizer.render.service_text import service_text
 from optimizer.solvers.levels import CHANGES, VALUE
@@ -15,7 +15,7 @@ def proved(plan: Plan) -> str:
     return "proved within the gap" if any(level.gap for level in plan.levels) else "proved optimal"
 
 
-def is_service(level: Level) -> bool:
+def is_service(level: PlanLevel) -> bool:
     """Return whether a level is about service, not about value or changes."""
     return level.name not in (VALUE, CHANGES)
 

@@ -17,6 +17,7 @@ from optimizer.render.figures import of_pool, other_targets, percentiles_of
 from optimizer.render.money import Money
 from optimizer.render.plan_sections import RPM, overload_section, unserved_section
 from optimizer.render.plan_text import figures_text, is_service, proved
+from optimizer.render.robust_sections import robust_sections
 from optimizer.render.simulation_sections import simulation_sections
 from optimizer.section import Column, Fact, Paragraph, Section, name, table
 from optimizer.studies.reports.overview import EmptyRow, Overview, PoolRow
@@ -41,6 +42,7 @@ def report_sections(report: Report) -> list[Section]:
         *([] if plan.complete else unserved),
         _assignment(overview),
         _types(overview),
+        *_robust(overview),
         *_latencies(overview),
         *_simulation(report),
         _utilisation(overview),
@@ -48,6 +50,16 @@ def report_sections(report: Report) -> list[Section]:
         *(unserved if plan.complete else []),
         *limits_sections(report.comparison),
     ]
+
+
+def _robust(overview: Overview) -> Iterator[Section]:
+    """Yield reserves, tiers and rented services; the cost of tokens if any of them or a limit is there."""
+    plan = overview.plan
+    shown = bool(plan.rented or plan.tiers or plan.reserves or plan.limits)
+    for section in robust_sections(plan, overview.token_costs):
+        if section.name != "tokens" or (shown and section.rows):
+            section.on_request = False
+            yield section
 
 
 def headline(overview: Overview) -> tuple[Fact, ...]:

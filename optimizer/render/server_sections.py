@@ -15,8 +15,8 @@ from optimizer.render.explanation_text import (
     service_text,
 )
 from optimizer.render.money import Money
-from optimizer.section import Column, FormattedValue, Section, name, sentence, table, words
 from optimizer.render.plan_text import figures_text
+from optimizer.section import Column, FormattedValue, Section, name, sentence, table, words
 from optimizer.studies.explanation.document import (
     Alternative,
     Binding,

@@ -19,8 +19,8 @@ from rich.text import Text
 from optimizer.errors import SpecError
 from optimizer.render.names import shortened
 from optimizer.section import FOR_PROGRAMS, Column, Paragraph, Section
-from optimizer.text import printable
 from optimizer.spec.messages import did_you_mean
+from optimizer.text import printable
 
 WIDTH_WITHOUT_TERMINAL = 80
 """Characters of a line without a terminal and without COLUMNS."""

@@ -296,7 +296,9 @@ def _mixed(problem: Problem) -> Formulation:
         ),
         value_offset=float(problem.none_value[servers].sum()),
         changed=_filled(
-            count, (n, problem.none_changed[servers] - 1.0), (n + m + len(here), -np.ones(len(exact)))
+            count,
+            (n, problem.none_changed[servers].astype(np.float64) - 1),
+            (n + m + len(here), -np.ones(len(exact))),
         ),
         changed_offset=float(m),
         staying=here,
@@ -361,7 +363,7 @@ def _add_service(
 ) -> None:
     """A served server's pools carry its rate and keep to its limits; an unserved one has none (eq. 39-41).
 
-    A variable of one, from the first given on, lets a server do without its reserve (eq. 142).
+    A variable of one, from the first given on, lets a server do without its reserve (eq. 145).
     """
     n, m = len(columns), len(servers)
     every, u = np.arange(n), np.arange(n, n + m)

@@ -33,7 +33,7 @@ class Goal:
 def goals_of(
     priority: IntArray, load_rps: FloatArray, wants_reserve: BoolArray, *, preference: bool
 ) -> tuple[Goal, ...]:
-    """Return the goals of a problem, in their order (eq. 140, 141).
+    """Return the goals of a problem, in their order (eq. 143, 144).
 
     Args:
         priority: of each server, shape (S,), as are the next two.

@@ -47,7 +47,7 @@ def unchanged(problem: Problem, replicas: IntArray) -> BoolArray:
 
 
 def without_reserve(problem: Problem, replicas: IntArray) -> BoolArray:
-    """Return which servers are served without the reserve that they are to have, shape (S,) (eq. 140).
+    """Return which servers are served without the reserve that they are to have, shape (S,) (eq. 143).
 
     Pools that divide have it if they carry the load with headroom, others as they were sized.
     """

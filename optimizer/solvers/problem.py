@@ -225,7 +225,7 @@ class Problem:
 
     @cached_property
     def off_preferred_rpm(self) -> FloatArray:
-        """What a replica of each candidate carries off what its server prefers [requests/min] (eq. 141)."""
+        """What a replica of each candidate carries off what its server prefers [requests/min] (eq. 144)."""
         carried = np.minimum(self.table.max_rate_rps, self.load_rps[self.table.server])
         return frozen(np.where(self.table.preferred, 0.0, carried * SECONDS_PER_MINUTE))
 

@@ -93,7 +93,7 @@ class Tiers:
         return filled
 
     def difference(self, used: FloatArray) -> float:
-        """Return what accelerators of each row, shape (R,), cost more than at list price (eq. 144)."""
+        """Return what accelerators of each row, shape (R,), cost more than at list price (eq. 147)."""
         if not len(self.row):
             return 0.0
         paid = float((self.steps(used) * self.price).sum()) + self.committed
@@ -118,7 +118,8 @@ class Tiers:
         return replace(self, size=self.size - self.steps(used), committed=0.0)
 
 
-NO_TIERS = Tiers(*(np.zeros(0, np.int64) if i in (0, 2) else np.zeros(0) for i in range(5)))
+_NONE, _NOTHING = np.zeros(0, np.int64), np.zeros(0)
+NO_TIERS = Tiers(_NONE, _NOTHING, _NONE, _NOTHING, _NOTHING)
 
 
 def tiered(accelerators: Mapping[str, Accelerator]) -> list[Accelerator]:

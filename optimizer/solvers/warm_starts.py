@@ -131,11 +131,7 @@ def _to_twins(problem: Problem, columns: IntArray, replicas: IntArray) -> None:
     """Move pools of any size to the row of their pair that a model has, in place."""
     if not problem.options.heterogeneous or not problem.repeats.any():
         return
-    for c in np.flatnonzero(problem.repeats & problem.divisible & (replicas > 0)).tolist():
-        kept = [
-            twin
-            for twin in (c, c - 1)
-            if columns[min(np.searchsorted(columns, twin), len(columns) - 1)] == twin
-        ]
-        if kept and kept[0] != c:
-            replicas[kept[0]], replicas[c] = replicas[c], 0
+    kept = np.isin(np.arange(len(replicas)), columns)
+    for c in np.flatnonzero(problem.repeats & problem.divisible & (replicas > 0) & ~kept).tolist():
+        if kept[c - 1]:
+            replicas[c - 1], replicas[c] = replicas[c], 0

@@ -1,1 +1,1 @@
-"""The documents: their schema, the files that hold them, and the system that they describe."""
+"""System documents: their schema, their files, and the system that they describe."""

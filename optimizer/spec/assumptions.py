@@ -1,7 +1,7 @@
-"""What queue models assume of the documents: a law, a target or a load that one cannot express is refused."""
+"""Assumptions of queue models: laws, targets and loads that a model does not support are rejected."""
 
 from collections.abc import Iterable
-from functools import partial
+from operator import methodcaller
 
 from optimizer.errors import SpecError
 from optimizer.kinds.fields import Load, PlacedServer
@@ -9,16 +9,15 @@ from optimizer.kinds.kind import Kind
 from optimizer.kinds.laws import laws_known
 from optimizer.kinds.queue_models import QUEUE_MODELS, law_problem, models_that, variability_problem
 from optimizer.kinds.table import KINDS, in_order, kind_of_profile
-from optimizer.queueing.measures import TargetMeasure
-from optimizer.queueing.performance import VARIABILITY, QueueModel
+from optimizer.queueing.performance import VARIABILITY
 from optimizer.spec.schema import ModelProfile, ModelTarget, Server
 
 
 def check_profile(profile: ModelProfile, place: str) -> None:
-    """Refuse a profile whose queue model cannot express its law; `place` stands before what is wrong.
+    """Check that the queue model of a profile supports its law; `place` is the prefix of messages.
 
     Raises:
-        SpecError: it names a queue model that does not take its law.
+        SpecError: it does not, or the profile has fields that its kind does not allow.
     """
     terms = profile.iteration.further_terms if profile.iteration else []
     if profile.scheduler != "chunked":
@@ -34,10 +33,15 @@ def check_profile(profile: ModelProfile, place: str) -> None:
 
 
 def check_server(server: Server, prefix: str, profiles: Iterable[ModelProfile]) -> None:
-    """Refuse a server that its kind of replica knows nothing of, and fields of one kind on another.
+    """Check a server against the kind of its model's profiles.
+
+    Args:
+        server: the server.
+        prefix: prefix of messages.
+        profiles: the profiles of its model.
 
     Raises:
-        SpecError: its model is of two kinds, it has fields of another, or its kind refuses it.
+        SpecError: its model has several kinds, it has fields of another kind, or its kind rejects it.
     """
     mine = list(profiles)
     kinds = in_order(set(map(kind_of_profile, mine)))
@@ -45,7 +49,7 @@ def check_server(server: Server, prefix: str, profiles: Iterable[ModelProfile]) 
         given = [] if kind in kinds else [name for name in _own_fields(kind) if _is_stated(server, name)]
         if given:
             raise SpecError(
-                f"{prefix}{Server.model_fields[given[0]].alias}: {server.model!r} has no {kind.gives}, and "
+                f"{prefix}{Server.model_fields[given[0]].alias}: {server.model!r} has no {kind.gives}, but "
                 f"only {kind.name} {kind.does}; remove it"
             )
     if len(kinds) > 1:
@@ -59,7 +63,7 @@ def check_server(server: Server, prefix: str, profiles: Iterable[ModelProfile]) 
 
 
 def _own_fields(kind: Kind) -> list[str]:
-    """Return the fields of a server that only one kind has."""
+    """Return the fields of a server that only this kind has."""
     fields = kind.server_fields.model_fields if kind.server_fields else {}
     return [name for name in fields if name not in PlacedServer.model_fields]
 
@@ -70,17 +74,17 @@ def _is_stated(server: Server, name: str) -> bool:
 
 
 def check_load(load: Load, prefix: str) -> None:
-    """Check a load beyond its schema, as far as that needs no other document.
+    """Check a load beyond its schema, without other documents.
 
     Raises:
-        SpecError: the answers are shorter than a token.
+        SpecError: the mean output length is between 0 and 1.
     """
     if 0 < load.out_tokens < 1:
         raise SpecError(f"{prefix}avgOutTokens: must be 0 (idle) or at least 1, not {load.out_tokens:g}")
 
 
 def lacks_answers(load: Load, profiles: Iterable[ModelProfile]) -> bool:
-    """Return whether requests arrive whose output length is not given, though the model answers in tokens."""
+    """Return whether requests to a token model arrive without an output length."""
     if not load.arrival_rate_rpm or load.out_tokens:
         return False
     kinds = [kind_of_profile(profile) for profile in profiles]
@@ -88,10 +92,15 @@ def lacks_answers(load: Load, profiles: Iterable[ModelProfile]) -> bool:
 
 
 def check_answers(load: Load, prefix: str, profiles: Iterable[ModelProfile]) -> None:
-    """Refuse requests without an output length; only some kinds answer without tokens.
+    """Check that requests to a token model have an output length.
+
+    Args:
+        load: the load.
+        prefix: prefix of messages.
+        profiles: the profiles of the model.
 
     Raises:
-        SpecError: there are such requests.
+        SpecError: they have none.
     """
     if lacks_answers(load, profiles):
         raise SpecError(
@@ -101,10 +110,15 @@ def check_answers(load: Load, prefix: str, profiles: Iterable[ModelProfile]) -> 
 
 
 def check_variability(load: Load, prefix: str, profiles: Iterable[ModelProfile]) -> None:
-    """Refuse a load that varies otherwise than the queue model of one of its model's profiles assumes.
+    """Check that the queue models of a model's profiles support the variability of its load.
+
+    Args:
+        load: the load.
+        prefix: prefix of messages.
+        profiles: the profiles of the model.
 
     Raises:
-        SpecError: a coefficient of variation is not the one that a queue model assumes.
+        SpecError: a queue model assumes another coefficient of variation.
     """
     if all(getattr(load, name) == 1 for name in VARIABILITY):
         return
@@ -117,35 +131,37 @@ def check_variability(load: Load, prefix: str, profiles: Iterable[ModelProfile])
 
 
 def check_target(target: ModelTarget, place: str, profiles: Iterable[ModelProfile]) -> None:
-    """Refuse a target that the queue model of one of its model's profiles cannot judge.
+    """Check that the queue models of a model's profiles support its target.
+
+    Args:
+        target: the target.
+        place: prefix of messages.
+        profiles: the profiles of the model.
 
     Raises:
-        SpecError: it asks for a percentile, or a share of requests, of a model that knows means only.
+        SpecError: it needs a percentile or a share of requests, but a queue model computes means only.
     """
     mine = list(profiles)
     _check_kinds(target, place, mine)
-    models = {QUEUE_MODELS[profile.queue_model] for profile in mine}
-    listed = {limit.measure for limit in target.latency}
     for measure, _ in target.latency_targets():
-        if all(model.supports_measure(measure) for model in models):
-            continue
-        field = "percentile" if target.percentile is not None else "goodputShare"
-        field = "latency" if measure in listed else field
+        if measure in {limit.measure for limit in target.latency}:
+            field, value = "latency", measure.percentile
+        elif target.percentile is not None:
+            field, value = "percentile", target.percentile
+        else:
+            field, value = "goodputShare", target.goodput_share
+        supports = methodcaller("supports_measure", measure)
         for profile in mine:
-            model = QUEUE_MODELS[profile.queue_model]
-            if not model.supports_measure(measure) and laws_known(profile):
-                value = target.percentile if target.percentile is not None else target.goodput_share
-                value = measure.percentile if measure in listed else value
-                knowing = models_that(partial(_knows, measure), kind_of_profile(profile))
+            if not supports(QUEUE_MODELS[profile.queue_model]) and laws_known(profile):
                 raise SpecError(
-                    f"{place}.{field}: {value:g} asks for more than the queue model {model.name!r} of "
-                    f"{profile.name!r} on {profile.accelerator!r} knows, which is means; remove it, or set "
-                    f"queueModel to {knowing} there"
+                    f"{place}.{field}: {value:g}: the queue model {profile.queue_model!r} of "
+                    f"{profile.name!r} on {profile.accelerator!r} computes means only; remove it, or set "
+                    f"queueModel to {models_that(supports, kind_of_profile(profile))} there"
                 )
 
 
 def _check_kinds(target: ModelTarget, place: str, profiles: Iterable[ModelProfile]) -> None:
-    """Refuse targets that a kind has no use for."""
+    """Check that a target has no fields that the kinds of the profiles do not allow."""
     for profile in profiles:
         refused = kind_of_profile(profile).refused_targets
         for name in refused.fields:
@@ -154,7 +170,3 @@ def _check_kinds(target: ModelTarget, place: str, profiles: Iterable[ModelProfil
                     f"{place}.{ModelTarget.model_fields[name].alias}: {profile.name!r} on "
                     f"{profile.accelerator!r} {refused.because}"
                 )
-
-
-def _knows(measure: TargetMeasure, model: type[QueueModel]) -> bool:
-    return model.supports_measure(measure)

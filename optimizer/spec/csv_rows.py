@@ -1,4 +1,4 @@
-"""Rows of CSV files: fields by column, and where each row stands for messages."""
+"""Rows of CSV files: fields by column, with file and line for messages."""
 
 import csv
 import os
@@ -10,23 +10,23 @@ from optimizer.spec.files import lines_of, read_text
 
 
 def csv_rows(
-    path: str | os.PathLike[str], column_of: Callable[[str, list[str]], str], required: str
+    path: str | os.PathLike[str], column_of: Callable[[str, list[str]], str], required: str = ""
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the place and the fields of each row that is not empty, by what their columns are called here.
+    """Yield each non-empty row as its file and line, and its fields by column.
 
     Args:
         path: the file; its first line is the header.
-        column_of: gives what a column is called here, from its name and all names of the header.
-        required: a column that there must be.
+        column_of: maps a heading to a column name, given all headings.
+        required: a required column, if any.
 
     Raises:
-        SpecError: the file is not readable or no CSV, the header is wrong, or a row has other fields.
+        SpecError: the file is not readable or not CSV, the header is invalid, or the length of a row differs.
     """
     rows = csv.reader(lines_of(read_text(path)), strict=True)
     try:
         header = _header(next(rows, []), path, column_of, required)
         for row in rows:
-            if not any(row):
+            if not any(field.strip() for field in row):
                 continue
             place = f"{path}:{rows.line_num}"
             if len(row) != len(header):
@@ -50,6 +50,6 @@ def _header(
     twice = next((name for name in header if header.count(name) > 1), None)
     if twice is not None:
         raise SpecError(f"{path}:1: column {twice!r} occurs twice")
-    if required not in header:
+    if required and required not in header:
         raise SpecError(f"{path}:1: the header must name the column {required!r}")
     return header

@@ -1,7 +1,6 @@
-"""One item of a section, changed or added in the text of a document: all other text stays as it is.
+"""Change or add one item of a section in the text of a document, without changing any other text.
 
-Takes the text of a document, YAML or JSON, and an item in plain values; gives the text with the item. The
-parser's nodes say what stands where. A round trip through a parser would reflow what it does not change.
+Positions come from the parser's nodes, because writing the parsed document would reformat the rest.
 """
 
 import json
@@ -14,13 +13,13 @@ from optimizer.spec.files import WRAPPERS, Text
 from optimizer.spec.yaml_format import yaml_flow, yaml_root, yaml_text
 
 _STEP = 2
-"""Columns that new lines are indented by."""
+"""Indentation of new lines [columns]."""
 _END_OF_ITEM = re.compile(r"(,?)(\s*(?:#.*)?)")
-"""What may stand behind an item of a bracketed list that ends its line: a comma, a comment."""
+"""Optional comma and comment after an item of a bracketed list at the end of its line."""
 
 
 class _Edit(NamedTuple):
-    """Text that replaces that from `start` to `end`."""
+    """Replacement of the text from `start` to `end`."""
 
     start: int
     end: int
@@ -45,16 +44,16 @@ class _Pair(NamedTuple):
 def with_item(
     text: Text, section: str, item: Mapping[str, Any], old: tuple[int, Mapping[str, Any]] | None
 ) -> str:
-    """Return the text of a document with an item of a section.
+    """Return the text of a document with a changed or added item.
 
     Args:
-        text: a document that can be parsed.
+        text: a valid document.
         section: the section, by its wire name.
         item: the item in plain values.
-        old: the place in the section, and the plain values, of the item that it replaces; None: it is added.
+        old: index and plain values of the item to replace; None: the item is added.
 
     Raises:
-        SpecError: it is JSON that is no YAML.
+        SpecError: the text is JSON that is not valid YAML.
     """
     root = yaml_root(text.content)
     node = _section(root, section.lower())
@@ -72,7 +71,7 @@ def with_item(
 
 
 def _section(node: Any, name: str) -> Any:
-    """Return the node of a section, perhaps inside the reference's wrappers; None if there is none."""
+    """Return the node of a section, possibly inside the reference's wrappers, or None."""
     for key, value in node.value if node.id == "mapping" else ():
         if key.value.lower() == name:
             return value
@@ -83,7 +82,7 @@ def _section(node: Any, name: str) -> Any:
 
 
 class _Editor:
-    """Edits of one text, in its own style."""
+    """Edits of one text, in its style."""
 
     def __init__(self, text: Text) -> None:
         self._content = text.content
@@ -91,7 +90,7 @@ class _Editor:
         self._newline = "\r\n" if "\r\n" in text.content else "\n"
 
     def changed(self, node: Any, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[_Edit]:
-        """Yield edits that make a mapping say something else; what stays keeps its place and comments."""
+        """Yield edits that change a mapping; unchanged keys keep their order and comments."""
         pairs = [_Pair(*pair) for pair in node.value]
         wanted = {key.lower(): key for key in new}
         kept = [pair for pair in pairs if pair.name.lower() in wanted]
@@ -127,7 +126,7 @@ class _Editor:
                 yield _Edit(self._line_end(run[0].start, -1), self._line_end(self._end(run[-1])), "")
 
     def _inserted(self, node: Any, last: _Pair, new: Mapping[str, Any]) -> _Edit:
-        """Return the edit that adds keys to a mapping behind the last that stays."""
+        """Return the edit that adds keys to a mapping after the last remaining one."""
         if node.flow_style:
             place = self._end(last)
             return _Edit(place, place, f", {self._flow(new)[1:-1]}")
@@ -135,7 +134,7 @@ class _Editor:
         return _Edit(place, place, self._line(column) + self._block(new, column))
 
     def added(self, node: Any, item: Mapping[str, Any]) -> _Edit:
-        """Return the edit that adds an item at the end of a list, which may be empty or null."""
+        """Return the edit that appends an item to a list, which can be empty or null."""
         items = node.value if node.id == "sequence" else ()
         if not items:
             start, end = node.start_mark.index, node.end_mark.index
@@ -162,31 +161,31 @@ class _Editor:
         return _Edit(length, length, text)
 
     def _flow(self, value: object, column: int | None = None) -> str:
-        """Return a value on one line; of JSON on several at a column, if one is given."""
+        """Return a value on one line, or for JSON indented at a column, if one is given."""
         if not self._json:
             return yaml_flow(value)
         text = json.dumps(value, ensure_ascii=False, indent=None if column is None else _STEP)
         return text.replace("\n", self._line(column or 0))
 
     def _block(self, value: object, column: int) -> str:
-        """Return a mapping or a list as lines, all but the first indented by some columns."""
+        """Return a mapping or list as lines; all but the first are indented to a column."""
         return yaml_text(value).rstrip().replace("\n", self._line(column))
 
     def _line(self, column: int) -> str:
         return self._newline + " " * column
 
     def _line_end(self, place: int, lines: int = 0) -> int:
-        """Return where the text of the line of a place ends, or (-1) that of the line before it."""
+        """Return the end of the line of a position, or with lines -1 of the previous line."""
         end = self._content.rfind("\n", 0, place) if lines else self._content.find("\n", place)
         end = len(self._content) if end < 0 else end
         return end - 1 if self._content[end - 1 : end + 1] == "\r\n" else end
 
     def _end(self, pair: _Pair) -> int:
-        """Return where the value of a pair ends; behind the colon where there is none."""
+        """Return the end of the value of a pair, or of its colon if there is no value."""
         return max(self._node_end(pair.value), int(pair.key.end_mark.index) + 1)
 
     def _node_end(self, node: Any) -> int:
-        """Return where the text of a node ends, without the comments and lines behind it."""
+        """Return the end of a node, without trailing comments and lines."""
         if node.id == "mapping" and not node.flow_style:
             return self._end(_Pair(*node.value[-1]))
         if node.id == "sequence" and not node.flow_style:

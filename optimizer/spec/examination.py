@@ -1,8 +1,7 @@
-"""Everything that is wrong in documents, in one go.
+"""Find all faults of documents in one run.
 
-Takes a path, gives the sound parts of its documents and all faults: of the files, of the schema, and of names
-that occur twice or refer to nothing. Where a document is broken, what may stand in it is given the benefit of
-the doubt.
+Faults concern the files, the schema, and names that are duplicate or undefined. Names that an invalid part of
+a document might define are not reported as undefined.
 """
 
 import os
@@ -19,19 +18,19 @@ _ALL_SECTIONS = frozenset(field.alias or name for name, field in SystemSpec.mode
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What documents hold, and what is wrong in them."""
+    """The valid parts of documents, and their faults."""
 
     parts: tuple[Part, ...]
-    """Without what is wrong in them."""
+    """Documents without their invalid parts."""
     faults: tuple[Fault, ...]
-    """In the order of the files and lines."""
+    """Faults, sorted by file and line."""
 
 
 def examine(path: str | os.PathLike[str]) -> Examination:
-    """Read a file, every document file of a directory, or standard input, and find all that is wrong.
+    """Read a file, all document files of a directory, or standard input, and find all faults.
 
     Raises:
-        SpecError: the path does not exist, or the directory holds no document.
+        SpecError: the path does not exist, or the directory has no document file.
     """
     parts: list[Part] = []
     faults: list[Fault] = []
@@ -55,7 +54,7 @@ def examine(path: str | os.PathLike[str]) -> Examination:
 
 
 def _examined(text: Text) -> tuple[list[Part], list[Fault], frozenset[str]]:
-    """Return the sound part of a document, its faults, and the sections that may hold more than the part."""
+    """Return the valid part of a document, its faults, and the sections that are incomplete."""
     try:
         value = text.value()
     except SpecError as error:
@@ -63,7 +62,7 @@ def _examined(text: Text) -> tuple[list[Part], list[Fault], frozenset[str]]:
     try:
         return [part_of(text, value)], [], frozenset()
     except FaultyDocumentsError as error:
-        if error.others:  # rubbish
+        if error.others:  # too many faults to use any part
             return [], list(error.faults), _ALL_SECTIONS
         sound = sound_spec(value, text.context)
         return [Part(sound.document, text, sound.kept)], list(error.faults), sound.incomplete
@@ -72,5 +71,5 @@ def _examined(text: Text) -> tuple[list[Part], list[Fault], frozenset[str]]:
 
 
 def _whole(error: SpecError) -> Fault:
-    """Return an error that has its place in its text."""
+    """Return an error whose text includes its location as a fault."""
     return Fault((), str(error))

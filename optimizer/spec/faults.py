@@ -1,7 +1,7 @@
-"""What is wrong in documents, all of it at once, each with its place.
+"""All faults of documents, with their locations.
 
-`validated` stops at the first fault of a list, so that rubbish costs little; what is here goes through a
-document that was refused item by item, and keeps what is sound in it for the checks across documents.
+`validated` stops at the first fault of a list, so that garbage input is cheap. This module validates a
+rejected document item by item, and keeps its valid parts for the checks across documents.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,21 +16,21 @@ from optimizer.spec.messages import path_text, problem_text
 from optimizer.spec.positions import Location, Position
 
 MAX_FAULTS = 1000
-"""Most faults that are listed."""
+"""Maximum faults that are listed."""
 _IDENTITY = frozenset({"name", "type", "acc", "class", "model", "count"})
-"""The keys by which documents refer to one another; what is left of an item of which all else is wrong."""
+"""Keys that other documents refer to; they are kept from an otherwise invalid item."""
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that is wrong in a document, and where."""
+    """A fault of a document, with its location."""
 
     location: Location
-    """Where in the document."""
+    """Location in the document."""
     problem: str
-    """What is wrong, which limit, what to do."""
+    """Message: the problem, the limit and the fix."""
     source: str = ""
     """The file; empty for a document in memory."""
     position: Position | None = None
@@ -38,18 +38,18 @@ class Fault:
 
     @property
     def path(self) -> str:
-        """The location as messages show it: ``servers[3].model``."""
+        """The location as text: ``servers[3].model``."""
         return path_text(self.location)
 
     @property
     def place(self) -> str:
-        """File, line and column as compilers write them; empty for a document in memory."""
+        """File, line and column, separated by colons; empty for a document in memory."""
         if not self.source or self.position is None:
             return self.source
         return f"{self.source}:{self.position[0]}:{self.position[1]}"
 
     def to_wire(self) -> dict[str, str | int | None]:
-        """Return the fault as plain values, for JSON."""
+        """Return the fault as plain values."""
         line, column = self.position or (None, None)
         return {
             "file": self.source or None,
@@ -64,19 +64,18 @@ class Fault:
 
 
 def in_order(faults: Iterable[Fault]) -> list[Fault]:
-    """Return faults in the order of files and lines; those in memory, which have none, as they are."""
+    """Sort faults by file and line; those of documents in memory keep their order."""
     return sorted(faults, key=lambda fault: (fault.source, fault.position or (0, 0)))
 
 
 class FaultyDocumentsError(SpecError):
-    """Raised when documents have faults; the text has the first and how many more there are."""
+    """Documents have faults; the text has the first fault and the number of others."""
 
     def __init__(self, faults: Sequence[Fault], others: int = 0) -> None:
         super().__init__(faults, others)
         self.faults = tuple(in_order(faults))
-        """What was found, in the order of files and lines."""
         self.others = others
-        """Faults beyond those."""
+        """Number of further faults."""
 
     def __str__(self) -> str:
         more = len(self.faults) - 1 + self.others
@@ -86,7 +85,14 @@ class FaultyDocumentsError(SpecError):
 def document_problems(
     model: type[BaseModel], raw: object, context: Mapping[str, object], at: Location = ()
 ) -> Iterator[tuple[Location, str]]:
-    """Yield everything that is wrong with plain values as a document, in the order of its fields."""
+    """Yield all schema errors of plain values, in field order, with their locations.
+
+    Args:
+        model: the document type.
+        raw: the plain values.
+        context: validation context.
+        at: location of the values.
+    """
     lists = _lists(model)
     rest, items = _parted(raw, lists)
     try:
@@ -103,17 +109,17 @@ def document_problems(
 
 @dataclass(frozen=True, slots=True)
 class Sound(Generic[_Model]):
-    """What is left of a document without what is wrong in it."""
+    """The valid part of a document."""
 
     document: _Model
     kept: Mapping[str, tuple[int, ...]]
-    """Of each list of documents the indices of the items that are left."""
+    """Indices of the valid items of each list of documents."""
     incomplete: frozenset[str]
-    """Lists from which something is missing."""
+    """Lists from which items were removed."""
 
 
 def sound_part(model: type[_Model], raw: Mapping[Any, Any], context: Mapping[str, object]) -> Sound[_Model]:
-    """Return plain values as a document whose fields may all be absent, without what is wrong in them."""
+    """Return the valid part of plain values, as a document without required fields."""
     lists = _lists(model)
     rest, items = _parted(raw, lists)
     sound = {
@@ -127,7 +133,7 @@ def sound_part(model: type[_Model], raw: Mapping[Any, Any], context: Mapping[str
 
 
 def _sound_item(model: type[_Model], raw: object, context: Mapping[str, object]) -> _Model | None:
-    """Return what is sound of an item; of lists in it what stands before an item of which nothing is."""
+    """Return the valid part of an item; its lists end before their first unusable item."""
     if not isinstance(raw, Mapping):
         return None
     lists = _lists(model)
@@ -142,7 +148,7 @@ def _sound_item(model: type[_Model], raw: object, context: Mapping[str, object])
 def _without_faults(
     model: type[_Model], rest: Mapping[Any, Any], lists: Mapping[str, Any], context: Mapping[str, object]
 ) -> _Model | None:
-    """Validate values without those that are refused; where only their sum is, with the names alone."""
+    """Validate values without the invalid ones, or with names only if their combination is invalid."""
     for _ in range(3):
         try:
             return model.model_validate({**rest, **lists}, context=dict(context))
@@ -157,7 +163,7 @@ def _without_faults(
 
 
 def _lists(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
-    """Return the documents in the lists of a document, by the lists' wire names."""
+    """Return the types of the items in a document's lists, by wire name."""
     found = {}
     for name, field in model.model_fields.items():
         inner = get_args(field.annotation)
@@ -167,7 +173,7 @@ def _lists(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
 
 
 def _parted(raw: object, lists: Mapping[str, object]) -> tuple[Any, dict[str, Sequence[object]]]:
-    """Part plain values into what is no list of documents, and these lists by their wire names."""
+    """Separate the lists of documents, by wire name, from the other plain values."""
     if not isinstance(raw, Mapping):
         return raw, {}
     spelling = {name.lower(): name for name in lists}

@@ -1,7 +1,6 @@
-"""Files to documents: YAML or JSON, one file, a directory of them, or standard input.
+"""Read documents from files: YAML or JSON, one file, a directory, or standard input.
 
-Takes a path, gives `Part`s: the documents with the place that each came from. A key that
-occurs twice is an error in both formats.
+Each document becomes a `Part` with its text. Duplicate keys are errors in both formats.
 """
 
 import io
@@ -37,7 +36,7 @@ SUFFIXES = (".yaml", ".yml", ".json")
 MAX_YAML_BYTES = 8 * 2**20
 MAX_JSON_BYTES = 64 * 2**20
 MAX_WRAPPERS = 3
-"""The deepest of the reference (llm-inferno, docs/glossary.md): system, optimizerData, optimizer."""
+"""Maximum nesting in the reference (llm-inferno, docs/glossary.md): system, optimizerData, optimizer."""
 
 WRAPPERS = {
     "system",
@@ -56,25 +55,25 @@ _SECTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """The text of a document, and where it came from (a file's name, or nothing for text in memory)."""
+    """The text of a document and its source: a file name, or empty for text in memory."""
 
     content: str
     source: str = ""
     json_only: bool = False
-    """Whether it is JSON; else YAML."""
+    """Whether the format is JSON; else YAML."""
     folder: Path | None = None
-    """The folder in which the document may name files."""
+    """Folder to which file names in the document are relative; None: no file names allowed."""
 
     @property
     def context(self) -> dict[str, object]:
-        """What the validation of the document may need beside it."""
+        """Validation context."""
         return {} if self.folder is None else {FOLDER: self.folder}
 
     def value(self) -> object:
         """Parse the text as plain values.
 
         Raises:
-            SpecError: it is not of its format.
+            SpecError: the text is invalid in its format.
         """
         if self.json_only:
             return json_value(self.content, self.source)
@@ -83,7 +82,7 @@ class Text:
         return yaml_value(self.content, self.source)
 
     def faults(self, problems: Sequence[tuple[Location, str]]) -> list[Fault]:
-        """Return problems as faults, each with its line and column."""
+        """Return problems as faults with line and column."""
         locations = [location for location, _ in problems]
         found = find_positions(self.content, locations, WRAPPERS, json_only=self.json_only)
         return [Fault(at, problem, self.source, found.get(at)) for at, problem in problems]
@@ -91,12 +90,12 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A document and the text that it came from (none for a value in memory)."""
+    """A document and its text; None for a value in memory."""
 
     spec: SystemSpec
     text: Text | None = None
     kept: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Where the items of the spec stand in the text, by section; empty: in the same places."""
+    """Indices in the text of the spec's items, by section; default: the same as in the spec."""
 
     @property
     def source(self) -> str:
@@ -104,18 +103,18 @@ class Part:
         return "" if self.text is None else self.text.source
 
     def location(self, section: str, item: int) -> Location:
-        """Return where an item of the spec stands in the text."""
+        """Return the location of an item in the text."""
         return section, self.kept[section][item] if section in self.kept else item
 
     def faults(self, problems: Sequence[tuple[Location, str]]) -> list[Fault]:
-        """Return problems as faults, with line and column where there is a text."""
+        """Return problems as faults, with line and column if there is a text."""
         if self.text is None:
             return [Fault(location, problem) for location, problem in problems]
         return self.text.faults(problems)
 
 
 def read_parts(path: str | os.PathLike[str]) -> list[Part]:
-    """Read the documents of a file, of every document file of a directory, or of ``-`` (standard input).
+    """Read the documents of a file, of all document files of a directory, or of ``-`` (standard input).
 
     Raises:
         SpecError: the path does not exist, cannot be read or parsed, or a document breaks the schema.
@@ -128,7 +127,7 @@ def document_files(path: str | os.PathLike[str]) -> list[str | os.PathLike[str]]
     """Return the path itself, or the document files of a directory.
 
     Raises:
-        SpecError: the path does not exist, or the directory holds no such file.
+        SpecError: the path does not exist, or the directory has no document file.
     """
     if str(path) == "-":
         return [path]
@@ -143,11 +142,11 @@ def document_files(path: str | os.PathLike[str]) -> list[str | os.PathLike[str]]
     for entry in entries:
         if entry.name.startswith(".") and not entry.exists():
             continue  # an editor's lock
-        with _refusing(entry):  # a link that leads nowhere, or in a circle, is no reason to plan without it
+        with _refusing(entry):  # a broken link is an error: its document must not be ignored
             if stat.S_ISREG(entry.stat().st_mode):
                 files.append(entry)
     if not files:
-        raise SpecError(f"{root}: the directory holds no {', '.join(SUFFIXES)} file")
+        raise SpecError(f"{root}: the directory has no {', '.join(SUFFIXES)} file")
     return files
 
 
@@ -194,14 +193,14 @@ def read_text(path: str | os.PathLike[str]) -> str:
 def lines_of(text: str) -> Iterator[str]:
     r"""Yield lines as files have them, with their ends: only \n, \r\n and \r end one.
 
-    `str.splitlines` would also split at characters that names may hold, such as U+2028.
+    `str.splitlines` would also split at characters that are valid in names, such as U+2028.
     """
     return iter(io.StringIO(text, newline=""))
 
 
 @contextmanager
 def _refusing(path: Path) -> Iterator[None]:
-    """Turn what the operating system says of a path into one line."""
+    """Convert errors of the operating system to one-line messages."""
     try:
         yield
     except OSError as error:
@@ -220,20 +219,24 @@ def _decoded(data: bytes, source: str) -> str:
 def text_of(
     content: str, source: str = "", *, json_only: bool | None = None, folder: Path | None = None
 ) -> Text:
-    """Return a text with its format; without `json_only`, what begins with a brace is JSON, the rest YAML.
+    """Return a text with its format.
 
-    With a folder the document may name files in it.
+    Args:
+        content: the text.
+        source: its file, for messages.
+        json_only: whether it is JSON; None: if it starts with a brace.
+        folder: folder to which file names in the document are relative.
     """
     is_json = content.lstrip()[:1] == "{" if json_only is None else json_only
     return Text(content, source, is_json, folder)
 
 
 def parse_part(content: str, source: str = "", *, json_only: bool | None = None) -> Part:
-    """Parse one document; its format is that of `text_of`.
+    """Parse one document; arguments as for `text_of`.
 
     Raises:
         FaultyDocumentsError: it breaks the schema; every fault has its line and column.
-        SpecError: the text is not of its format, or no document of a system at all.
+        SpecError: the text is invalid in its format, or not a system document.
     """
     text = text_of(content, source, json_only=json_only)
     return part_of(text, text.value())
@@ -244,7 +247,7 @@ def part_of(text: Text, value: object) -> Part:
 
     Raises:
         FaultyDocumentsError: it breaks the schema; every fault has its line and column.
-        SpecError: it is no document of a system at all.
+        SpecError: it is not a system document.
     """
     try:
         return Part(spec_from_value(value, text.source, text.context), text)
@@ -256,16 +259,16 @@ def part_of(text: Text, value: object) -> Part:
 
 
 def plain_value(text: str, source: str, *, json_only: bool | None = None) -> object:
-    """Parse text as plain values; without `json_only`, what begins with a brace is JSON, other text YAML.
+    """Parse text as plain values; arguments as for `text_of`.
 
     Raises:
-        SpecError: the text is neither.
+        SpecError: the text is invalid in its format.
     """
     return text_of(text, source, json_only=json_only).value()
 
 
 def spec_problems(raw: object, context: Mapping[str, object]) -> Iterator[tuple[Location, str]]:
-    """Yield everything that breaks the schema in a document given as plain values, with its location."""
+    """Yield all schema errors of a document in plain values, with their locations."""
     if not isinstance(raw, Mapping) or answer_name(raw) is not None:
         return
     unknown: list[tuple[Location, str]] = []
@@ -278,32 +281,37 @@ def spec_problems(raw: object, context: Mapping[str, object]) -> Iterator[tuple[
 
 
 def sound_spec(raw: object, context: Mapping[str, object]) -> Sound[SystemSpec]:
-    """Return what is sound in a document that has problems."""
+    """Return the valid part of a document with schema errors."""
     assert isinstance(raw, Mapping)
     return sound_part(SystemSpec, _unwrapped(raw, unknown=[]), context)
 
 
 def spec_from_value(raw: object, source: str = "", context: Mapping[str, object] | None = None) -> SystemSpec:
-    """Validate a document given as plain values, in the bare or in the reference's wrapped form.
+    """Validate a document in plain values, bare or in the reference's wrappers.
+
+    Args:
+        raw: the plain values.
+        source: the file, for messages.
+        context: validation context.
 
     Raises:
-        SpecError: the value breaks the schema; the text has the path of the first offender.
+        SpecError: the value breaks the schema; the text has the path of the first error.
     """
     prefix = f"{source}: " if source else ""
     if not isinstance(raw, Mapping):
         what = "nothing" if raw is None else f"{kind_of(raw)}"
-        raise SpecError(f"{prefix}a document with sections such as 'servers' is expected, this holds {what}")
+        raise SpecError(f"{prefix}expected a document with sections such as 'servers', but found {what}")
     answer = answer_name(raw)
     if answer is not None:
         raise SpecError(f"{prefix}this is {answer}; give the system instead")
     sections = _unwrapped(raw, prefix)
     if not sections:
-        raise SpecError(f"{prefix}a document with sections such as 'servers' is expected, this holds none")
+        raise SpecError(f"{prefix}expected a document with sections such as 'servers', but found none")
     return validated(SystemSpec, sections, prefix, context)
 
 
 def section_items(text: Text, section: str) -> list[Any]:
-    """Return the items of a section of a document that can be parsed, in plain values."""
+    """Return the items of a section of a valid document, in plain values."""
     raw = text.value()
     assert isinstance(raw, Mapping)
     return list(_unwrapped(raw).get(section) or ())
@@ -322,17 +330,17 @@ def _unwrapped(
     depth: int = 0,
     unknown: list[tuple[Location, str]] | None = None,
 ) -> dict[Any, Any]:
-    """Return the sections of a document without the reference's wrappers around them.
+    """Return the sections of a document without the reference's wrappers.
 
     Args:
         raw: the document, or a wrapper of it.
-        prefix: stands before messages.
-        depth: wrappers around this one.
-        unknown: takes up keys that are not known, in place of an error.
+        prefix: prefix of messages.
+        depth: number of wrappers around this one.
+        unknown: list that collects unknown keys; None: they are errors.
     """
     if depth > MAX_WRAPPERS:
         raise SpecError(
-            f"{prefix}wrappers within wrappers; the sections are expected at most {MAX_WRAPPERS} deep"
+            f"{prefix}too many nested wrappers; sections must be at most {MAX_WRAPPERS} levels deep"
         )
     sections: dict[Any, Any] = {}
     for key, value in raw.items():
@@ -359,7 +367,7 @@ def _unwrapped(
 
 
 def json_value(text: str, source: str) -> object:
-    """Parse JSON text; a key that occurs twice in one object is an error.
+    """Parse JSON text; duplicate keys are errors.
 
     Raises:
         SpecError: the text is not JSON.

@@ -1,8 +1,8 @@
-"""Loads over time from a CSV file: what was counted of each server in the interval before a row.
+"""Load traces from CSV files: the load of each server in the interval before each time.
 
-Either in rows, ``time,server,arrivalRate`` and perhaps ``avgInTokens`` and ``avgOutTokens``, or in columns,
-``time`` and then a rate for each server by its name. A time is a number of seconds, or a date with a time. A
-server that a time does not name, or whose cell is empty, was not reported then.
+The long format has the columns ``time,server,arrivalRate`` and optionally ``avgInTokens`` and
+``avgOutTokens``; the wide format has ``time`` and a column with the rate of each server. Times are seconds,
+or a date with time. A server without a row or with an empty cell was not reported at that time.
 """
 
 import os
@@ -19,23 +19,23 @@ from optimizer.units import UnitError, time_s
 
 _FIELDS = {name.lower(): name for name in ("time", "server", "arrivalRate", "avgInTokens", "avgOutTokens")}
 MAX_STEPS = 200_000
-"""Most times of a trace."""
+"""Maximum times of a trace."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadStep:
-    """What was reported at one time."""
+    """The loads reported at one time."""
 
     time_s: float
     servers: Mapping[str, Server]
-    """Servers with their loads, by name: those that were reported."""
+    """Reported servers with their loads, by name."""
 
 
 def read_load_trace(system: System, path: str | os.PathLike[str]) -> tuple[LoadStep, ...]:
-    """Read loads over time, in the order of the times.
+    """Read a load trace, sorted by time.
 
     Raises:
-        SpecError: the file cannot be read, a column or a server is unknown, or a value is not a valid number.
+        SpecError: the file cannot be read, a column or a server is unknown, or a value is invalid.
     """
     steps: dict[float, dict[str, Server]] = {}
     for place, fields in csv_rows(path, partial(_column, system=system), "time"):
@@ -53,7 +53,7 @@ def read_load_trace(system: System, path: str | os.PathLike[str]) -> tuple[LoadS
 
 
 def _column(name: str, names: list[str], system: System) -> str:
-    """Return what a column is called here; a column of a server has the server's name."""
+    """Return the name of a column: a known field, or in the wide format a server."""
     in_rows = "server" in {other.lower() for other in names} and "server" not in system.servers
     known = _FIELDS.get(name.lower())
     if known is None and not in_rows and name in system.servers:
@@ -65,7 +65,7 @@ def _column(name: str, names: list[str], system: System) -> str:
 
 
 def _loads(fields: Mapping[str, str], system: System, place: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield servers with the fields of their loads that are not empty."""
+    """Yield servers with the non-empty fields of their loads."""
     if "server" not in fields:
         for name, text in fields.items():
             yield name, {"arrivalRate": text} if text else {}

@@ -1,7 +1,7 @@
-"""Loads by server from a CSV file: a snapshot that replaces the loads of a document.
+"""Load snapshots from CSV files, which replace the loads of a document.
 
-The header names ``server`` and any of ``arrivalRate`` (requests/min), ``avgInTokens`` and ``avgOutTokens``,
-in any case, plain or with units; what a row leaves empty stays as it is in the document.
+The columns are ``server`` and any of ``arrivalRate`` (requests/min), ``avgInTokens`` and ``avgOutTokens``, in
+any case, with optional units. Empty cells keep the values of the document.
 """
 
 import os
@@ -18,14 +18,14 @@ from optimizer.units import REQUESTS_PER_MINUTE, TOKENS, UnitError
 _COLUMN_UNITS = {
     "arrivalRate": REQUESTS_PER_MINUTE, "avgInTokens": TOKENS, "avgOutTokens": TOKENS
 }  # fmt: skip
-_COLUMNS = {name.lower(): name for name in ("server", "arrivalRate", "avgInTokens", "avgOutTokens")}
+_COLUMNS = {name.lower(): name for name in ("server", *_COLUMN_UNITS)}
 
 
 def with_loads(system: System, path: str | os.PathLike[str]) -> System:
-    """Return a system with the loads of a CSV file in place of its own; a row that is wrong changes nothing.
+    """Return a system with the loads of a CSV file.
 
     Raises:
-        SpecError: the file cannot be read, a column or a server is unknown, or a value is not a valid number.
+        SpecError: the file cannot be read, a column or a server is unknown, or a value is invalid.
     """
     changed: dict[str, Server] = {}
     for place, fields in csv_rows(path, _column, "server"):
@@ -41,21 +41,21 @@ def with_loads(system: System, path: str | os.PathLike[str]) -> System:
 def _column(name: str, _: list[str]) -> str:
     known = _COLUMNS.get(name.lower())
     if known is None:
-        raise SpecError(f"unknown column {name!r}; known are {', '.join(_COLUMNS.values())}")
+        raise SpecError(f"unknown column {name!r}; known: {', '.join(_COLUMNS.values())}")
     return known
 
 
 def loaded_server(system: System, name: str, fields: Mapping[str, str], place: str) -> Server:
-    """Return a server with what the fields of a row say of its load; empty ones stay as they are.
+    """Return a server with the load fields of a row; empty fields do not change.
 
     Args:
         system: the system of the server.
         name: the server.
-        fields: text by column, as this module names columns.
-        place: where the row stands, for messages.
+        fields: text by column.
+        place: file and line of the row, for messages.
 
     Raises:
-        SpecError: a field is no valid number, or the load makes no sense.
+        SpecError: a field is not a number, or the load is invalid.
     """
     values: dict[str, object] = {}
     for column, text in fields.items():

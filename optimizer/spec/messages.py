@@ -1,4 +1,4 @@
-"""What a validation error says: one line with the path, the value and the limit."""
+"""One-line messages for validation errors, with path, value and limit."""
 
 import contextlib
 import difflib
@@ -13,11 +13,11 @@ from optimizer.errors import SpecError
 from optimizer.quantities import precise
 
 MAX_SHOWN = 60
-"""Longest value or name that is shown in full."""
+"""Maximum characters of a value or name that is shown in full."""
 NAMES_SHOWN = 10
-"""Most names that are listed to choose from."""
+"""Maximum names in a list of choices."""
 MAX_WRITTEN_OUT = 1e9
-"""Larger integer limits are written with an exponent."""
+"""Integer limits above this are written with an exponent."""
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -25,10 +25,16 @@ _Model = TypeVar("_Model", bound=BaseModel)
 def validated(
     model: type[_Model], raw: object, prefix: str = "", context: Mapping[str, object] | None = None
 ) -> _Model:
-    """Validate plain values as a document of the given kind, perhaps in a context (`documents.NUMBERS_ONLY`).
+    """Validate plain values as a document.
+
+    Args:
+        model: the document type.
+        raw: the plain values.
+        prefix: prefix of messages.
+        context: validation context, such as `documents.NUMBERS_ONLY`.
 
     Raises:
-        SpecError: one line with the path and value of the first offender and how many more there are.
+        SpecError: one line with the path and value of the first error, and the number of others.
     """
     try:
         return model.model_validate(raw, context=context)
@@ -58,12 +64,12 @@ def path_text(location: Iterable[int | str]) -> str:
 
 
 def _short(text: str) -> str:
-    """Return text that is no longer than a message can bear."""
+    """Return text, truncated to `MAX_SHOWN` characters."""
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
 
 
 UNKNOWN_KEY = "unknown key; "
-"""How the message on a key begins that is not known, and that may be any text."""
+"""Start of the message about an unknown key."""
 _TEXTS = {
     "missing": "missing; this key is required",
     "string_too_short": "must not be empty",
@@ -90,11 +96,11 @@ _TEXTS = {
 
 
 def problem_text(problem: Mapping[str, Any], model: type[BaseModel] | None = None) -> str:
-    """Return what a problem that pydantic found says in our words, without its path.
+    """Return our message for a pydantic error, without its path.
 
     Args:
         problem: one of the errors of a `ValidationError`.
-        model: the document in which it was found, to suggest one of its keys.
+        model: the type of the document, to suggest one of its keys.
     """
     if problem["type"] == "extra_forbidden":
         owner = None if model is None else _document_at(model, problem["loc"][:-1])
@@ -110,13 +116,13 @@ def problem_text(problem: Mapping[str, Any], model: type[BaseModel] | None = Non
 
 
 def unknown_key(key: str, known: Collection[str]) -> str:
-    """Return what to say of a key that is not known, with the nearest of those that are."""
+    """Return the message about an unknown key, with the most similar known key."""
     hint = did_you_mean(key, known).removeprefix("; ")
     return UNKNOWN_KEY + (hint or "remove it or correct its spelling")
 
 
 def did_you_mean(given: str, known: Collection[str]) -> str:
-    """Return ``; did you mean 'x'?`` with the known name that is nearest to the one given, or nothing."""
+    """Return ``; did you mean 'x'?`` with the most similar known name, or an empty string."""
     spelling = {name.lower(): name for name in known}
     near = difflib.get_close_matches(given[:MAX_SHOWN].lower(), spelling, n=1)
     return f"; did you mean {spelling[near[0]]!r}?" if near else ""
@@ -127,10 +133,10 @@ def _keys_of(model: type[BaseModel]) -> list[str]:
 
 
 def _document_at(model: type[BaseModel], location: Iterable[int | str]) -> type[BaseModel] | None:
-    """Return the document that stands at a location inside another, as far as the fields tell."""
+    """Return the document type at a location inside another, or None if unknown."""
     for step in location:
         if isinstance(step, int):
-            continue  # an item of a list is of the document that the list's type names
+            continue  # the type of a list's items is that of the list
         fields = (field for name, field in model.model_fields.items() if step in {field.alias, name})
         inner = next((_document_in(field.annotation) for field in fields), None)
         if inner is None:
@@ -140,21 +146,21 @@ def _document_at(model: type[BaseModel], location: Iterable[int | str]) -> type[
 
 
 def _document_in(annotation: Any) -> type[BaseModel] | None:
-    """Return the first document that a type names: ``Load``, ``Load | None``, ``tuple[Load, ...]``."""
+    """Return the first document type in an annotation: ``Load``, ``Load | None``, ``tuple[Load, ...]``."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for part in get_args(annotation) if (found := _document_in(part)) is not None), None)
 
 
 def _limit(value: object) -> str:
-    """Return a limit as people write it: 1,000,000 and 1e+15, not 1000000.0."""
+    """Format a limit: 1,000,000 and 1e+15, not 1000000.0."""
     if isinstance(value, int | float) and float(value).is_integer() and abs(value) <= MAX_WRITTEN_OUT:
         return f"{value:,.0f}"
     return precise(value) if isinstance(value, float) else str(value)
 
 
 def kind_of(value: object) -> str:
-    """Return what a value is, as messages say it."""
+    """Describe the type of a value for messages."""
     if isinstance(value, list | tuple):
         return "a list"
     return "an object" if isinstance(value, Mapping) else _shown(value)
@@ -171,10 +177,15 @@ def _shown(value: object) -> str:
 
 
 def known_name(name: str | None, names: Collection[str], what: str) -> str:
-    """Return a name that exists, or the only one there is where none is given.
+    """Return a known name, or the only one if none is given.
+
+    Args:
+        name: the name; None: not given.
+        names: the known names.
+        what: noun for messages.
 
     Raises:
-        SpecError: it does not exist, or there are several and none is given.
+        SpecError: the name is unknown, or none is given and there are several.
     """
     if name in names:
         return str(name)

@@ -1,4 +1,4 @@
-"""The items of documents by name: what occurs twice, and what refers to nothing."""
+"""Index of document items by name; finds duplicate and undefined names."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -10,19 +10,19 @@ from optimizer.spec.messages import did_you_mean, path_text
 from optimizer.spec.positions import Location
 
 MAX_COMPARED = 200_000
-"""Names compared to suggest one for what does not exist; beyond it none is suggested."""
+"""Maximum name comparisons for suggestions; after that, none are made."""
 
 
 class Entry(NamedTuple):
-    """An item of a section, and where it stands."""
+    """An item of a section, with its location."""
 
     part: Part
     at: Location
     item: Any
 
 
-class Problem(NamedTuple):
-    """What contradicts something, and where; perhaps another place that stands in the text as ``{}``."""
+class Finding(NamedTuple):
+    """An error or warning about documents, with its location; `other` is a location to append to the text."""
 
     part: Part
     at: Location
@@ -32,20 +32,20 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """The items of documents by name."""
+    """Document items by name."""
 
     accelerators: dict[str, Entry]
     profiles: dict[tuple[str, str], Entry]
     classes: dict[str, Entry]
     servers: dict[str, Entry]
     capacity: dict[str, Entry]
-    twice: list[Problem]
-    """Names that occur twice, and sections that may not."""
+    twice: list[Finding]
+    """Duplicate names, and sections that must not occur twice."""
 
     @classmethod
     def of(cls, parts: Sequence[Part]) -> "Index":
-        """Return the items of some documents."""
-        twice: list[Problem] = []
+        """Index the items of documents."""
+        twice: list[Finding] = []
         index = cls(
             accelerators=_indexed(parts, "accelerators", lambda item: item.name, twice),
             profiles=_indexed(parts, "models", lambda item: (item.name, item.accelerator), twice),
@@ -56,16 +56,16 @@ class Index:
         )
         given = [part for part in parts if "optimizer" in part.spec.model_fields_set]
         twice += (
-            Problem(part, ("optimizer",), f"the section is also in {given[0].source}; keep one")
+            Finding(part, ("optimizer",), f"the section is also in {given[0].source}; keep one")
             for part in given[1:]
         )
         return index
 
 
 def _indexed(
-    parts: Sequence[Part], section: str, key: Callable[[Any], Any], twice: list[Problem]
+    parts: Sequence[Part], section: str, key: Callable[[Any], Any], twice: list[Finding]
 ) -> dict[Any, Entry]:
-    """Return the items of a section by name; a name that occurs twice is noted."""
+    """Return the items of a section by name; duplicate names are added to `twice`."""
     index: dict[Any, Entry] = {}
     field = {"serviceClasses": "service_classes"}.get(section, section)
     for part in parts:
@@ -74,14 +74,14 @@ def _indexed(
             if name in index:
                 shown = " on ".join(map(repr, name)) if isinstance(name, tuple) else repr(name)
                 text = f"{shown} occurs twice; it is also at "
-                twice.append(Problem(part, at, text, index[name][:2]))
+                twice.append(Finding(part, at, text, index[name][:2]))
             else:
                 index[name] = Entry(part, at, item)
     return index
 
 
-def located(problems: Sequence[Problem]) -> list[Fault]:
-    """Return problems as faults; each text is read once to find their lines."""
+def located(problems: Sequence[Finding]) -> list[Fault]:
+    """Return findings as faults; each text is read once to find their lines."""
     wanted: dict[int, list[tuple[Location, str]]] = {}
     places = [(problem.part, problem.at) for problem in problems]
     places += [problem.other for problem in problems if problem.other is not None]
@@ -101,7 +101,7 @@ def located(problems: Sequence[Problem]) -> list[Fault]:
 
 
 class Names:
-    """The names of a section, to which others refer."""
+    """The names defined by a section."""
 
     def __init__(self, what: str, known: Collection[str], incomplete: bool) -> None:  # noqa: FBT001  read above
         self._what = what
@@ -110,8 +110,15 @@ class Names:
         self._hints: dict[str, str] = {}
         self._compared = 0
 
-    def missing(self, part: Part, at: Location, name: str, note: str = "") -> Iterator[Problem]:
-        """Yield a problem if a name refers to nothing; with the nearest that exists."""
+    def missing(self, part: Part, at: Location, name: str, note: str = "") -> Iterator[Finding]:
+        """Yield a finding if a name is undefined, with the most similar defined name.
+
+        Args:
+            part: the document.
+            at: location of the name.
+            name: the name.
+            note: text after the kind of name.
+        """
         if name in self._known or self._incomplete:
             return
         if name not in self._hints:
@@ -120,4 +127,4 @@ class Names:
             self._hints[name] = near
         correct = path_text(at).rsplit(".", 1)[-1]
         hint = self._hints[name] or f"; add it, or correct {correct!r}"
-        yield Problem(part, at, f"{self._what}{note} {name!r} does not exist{hint}")
+        yield Finding(part, at, f"{self._what}{note} {name!r} does not exist{hint}")

@@ -1,7 +1,6 @@
-"""Where values stand in the text of a document: line and column by location.
+"""Line and column of locations such as ``("servers", 3, "model")`` in the text of a document.
 
-Takes text and locations such as ``("servers", 3, "model")``, gives positions. It reads the text once more and
-is for faults alone: documents without one never pay for it.
+The text is parsed a second time, so this is used for faults only.
 """
 
 import re
@@ -21,12 +20,12 @@ _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 def find_positions(
     text: str, locations: Iterable[Location], wrappers: Collection[str], *, json_only: bool
 ) -> dict[Location, Position]:
-    """Return the positions of locations: of a key or item itself, or of what it should stand in.
+    """Return the positions of keys and items; for missing ones, the position of their parent.
 
     Args:
-        text: a document that can be parsed.
-        locations: what to look for; keys match in any case.
-        wrappers: keys in lower case, around the sections, that locations leave out.
+        text: a valid document.
+        locations: the locations; keys match in any case.
+        wrappers: lower-case keys around the sections, which locations omit.
         json_only: whether the text is JSON.
     """
     wanted = {location: _lower(location) for location in locations}
@@ -45,7 +44,7 @@ def find_positions(
 
 
 def duplicate_key(text: str) -> tuple[str, Position] | None:
-    """Return the first key of JSON text that occurs twice in one object, as written, with its position."""
+    """Return the first duplicate key in an object of JSON text, with its position."""
     stack: list[set[str] | None] = []
     previous = None
     for token in _TOKEN.finditer(text):
@@ -68,12 +67,12 @@ def _lower(location: Location) -> Location:
 
 
 def _nearest(path: Location, found: Mapping[Location, object]) -> Location | None:
-    """Return the longest beginning of a path that was found."""
+    """Return the longest prefix of a path that was found."""
     return next((path[:end] for end in range(len(path), -1, -1) if path[:end] in found), None)
 
 
 def _inside(path: Location, key: str, wrappers: Collection[str]) -> Location:
-    """Return the location of a key's value; a wrapper's is that of the wrapper itself."""
+    """Return the location of a key's value; a wrapper adds no step."""
     lower = key.lower()
     if (not path and lower in wrappers) or (path == ("optimizer",) and lower == "optimizer"):
         return path
@@ -91,7 +90,7 @@ def _mark(node: Any) -> Position:
 def _yaml_marks(
     node: Any, path: Location, prefixes: Collection[Location], wrappers: Collection[str]
 ) -> Iterator[tuple[Location, Position]]:
-    """Yield where the keys and items of a node stand, as far as they lead to what is looked for."""
+    """Yield the positions of keys and items on the paths to the requested locations."""
     if node.id == "mapping":
         steps = [(_inside(path, str(key.value), wrappers), key, value) for key, value in node.value]
     elif node.id == "sequence":
@@ -108,9 +107,9 @@ def _yaml_marks(
 def _json_offsets(
     text: str, prefixes: Collection[Location], wrappers: Collection[str], missing: set[Location]
 ) -> Iterator[tuple[Location, int]]:
-    """Yield where the keys and items of JSON text start, as far as they lead to what is looked for.
+    """Yield the offsets of keys and items on the paths to the requested locations.
 
-    It ends when nothing of `missing` can follow any more.
+    It ends when no location of `missing` can follow.
     """
     opened: list[_Opened] = []
     for token in _TOKEN.finditer(text):
@@ -136,7 +135,7 @@ def _json_offsets(
 
 
 class _Opened:
-    """An object or a list whose end is not reached yet."""
+    """An open object or list."""
 
     __slots__ = ("_index", "_is_list", "key", "location")
 
@@ -151,12 +150,12 @@ class _Opened:
         return not self._is_list and self.key is None
 
     def next(self) -> None:
-        """Pass a comma."""
+        """Advance past a comma."""
         self._index += 1
         self.key = None
 
     def inner(self, token: re.Match[str], wrappers: Collection[str]) -> tuple[Location | None, int]:
-        """Return the location of a value, if anything in it is looked for, and where it or its key starts."""
+        """Return the location of a value, or None if irrelevant, and the offset of its key or itself."""
         start = token.start() if self.key is None else self.key.start()
         if self.location is None:
             return None, start

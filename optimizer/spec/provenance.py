@@ -1,4 +1,4 @@
-"""Where measured token times come from, and for which requests they hold."""
+"""Provenance of measured token times, and the range of requests for which they are valid."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -9,79 +9,85 @@ from optimizer.documents import Count, Document, Quantity
 from optimizer.quantities import counted, precise, quantity
 
 Range = Annotated[tuple[float, float], Field(strict=False)]
-"""Least and most."""
+"""Minimum and maximum."""
 DOMAIN_TOLERANCE = 0.05
-"""Relative distance from the measured range that still counts as inside."""
+"""Relative tolerance around the measured range."""
 
 
 class Domain(Document):
-    """What was measured: the least and the most of each."""
+    """Measured range of each quantity."""
 
     in_tokens: Range = Field(alias="inTokens")
-    """Mean prompt length [tokens]."""
+    """Mean input length [tokens]."""
     out_tokens: Range = Field(alias="outTokens")
-    """Mean answer length [tokens]."""
+    """Mean output length [tokens]."""
     rate_rps: Range = Field(alias="rate")
-    """Completed by one replica [requests/s]."""
+    """Throughput of one replica [requests/s]."""
     concurrency: Range
-    """Requests in flight at one replica."""
+    """Requests in flight per replica."""
 
     def misses(self, in_tokens: float, out_tokens: float, concurrency: float) -> Iterator[str]:
-        """Yield what of a use was not measured, in words."""
-        for what, value, (least, most) in (
+        """Yield descriptions of the quantities outside the measured range.
+
+        Args:
+            in_tokens: mean input length [tokens].
+            out_tokens: mean output length [tokens].
+            concurrency: requests in flight per replica.
+        """
+        for what, value, (low, high) in (
             ("prompts", in_tokens, self.in_tokens),
             ("answers", out_tokens, self.out_tokens),
         ):
-            if not least * (1 - DOMAIN_TOLERANCE) <= value <= most * (1 + DOMAIN_TOLERANCE):
-                measured = f"measured from {precise(least)} to {precise(most)}"
+            if not low * (1 - DOMAIN_TOLERANCE) <= value <= high * (1 + DOMAIN_TOLERANCE):
+                measured = f"measured from {precise(low)} to {precise(high)}"
                 yield f"{what} of {counted(value, 'token')}, {measured}"
-        most = self.concurrency[1]
-        if concurrency > most * (1 + DOMAIN_TOLERANCE):
-            yield f"requests in flight: {quantity(concurrency, 3)}, measured up to {quantity(most, 3)}"
+        high = self.concurrency[1]
+        if concurrency > high * (1 + DOMAIN_TOLERANCE):
+            yield f"requests in flight: {quantity(concurrency, 3)}, measured up to {quantity(high, 3)}"
 
 
 class FitErrors(Document):
-    """How far predicted times are from measured ones: Σ|predicted − measured| / Σ measured."""
+    """Errors of predicted times: Σ|predicted − measured| / Σ measured."""
 
     ttft: Quantity
-    """Of the median time to the first token."""
+    """Error of the median time to first token."""
     itl: Quantity
-    """Of the mean time between tokens."""
+    """Error of the mean inter-token latency."""
     ttft_median: Quantity = Field(alias="ttftMedian")
-    """Median relative error of a run."""
+    """Median over runs of the relative error of the time to first token."""
     itl_median: Quantity = Field(alias="itlMedian")
-    """The same of the time between tokens."""
+    """Median over runs of the relative error of the inter-token latency."""
     runs: Count
-    """Runs that were compared."""
+    """Compared runs."""
 
 
 class Provenance(Document):
-    """Where token times come from."""
+    """Provenance of token times."""
 
     source: str
-    """The reports that they were fitted to."""
+    """The benchmark reports used for the fit."""
     tool: str | None = Field(None, exclude_if=lambda tool: tool is None)
-    """What measured."""
+    """The benchmark tool."""
     date: str | None = Field(None, exclude_if=lambda date: date is None)
-    """When it was measured."""
+    """Date of the measurement."""
     engine: str | None = Field(None, exclude_if=lambda engine: engine is None)
     """The serving engine, and its version."""
     weights: str | None = Field(None, exclude_if=lambda weights: weights is None)
-    """Format of the weights."""
+    """Weight format."""
     runs: Count
-    """Runs that were fitted."""
+    """Runs used for the fit."""
     domain: Domain
-    """What was measured."""
+    """Measured ranges."""
     errors: FitErrors
-    """Errors at the runs that were fitted."""
+    """Errors at the runs used for the fit."""
 
     def of_pair(self, model: str, accelerator: str) -> str:
-        """As plans say it of a model on an accelerator."""
+        """Return the summary for a model on an accelerator."""
         return f"{model} on {accelerator}: {self.summary}"
 
     @property
     def summary(self) -> str:
-        """As tables and reports say it, in one line."""
+        """One-line summary for tables and reports."""
         origin = ", ".join(part for part in (self.tool, self.engine, self.weights, self.date) if part)
         return (
             f"measured ({origin or self.source}), {counted(self.runs, 'run')} of "
@@ -92,7 +98,7 @@ class Provenance(Document):
 
 
 def domain_of(lengths: list[tuple[float, float, float, float]]) -> Domain:
-    """Return the domain of runs, each with its prompt, answer, rate and requests in flight."""
+    """Return the ranges of runs: input length, output length, rate and requests in flight of each."""
     columns = list(zip(*lengths, strict=True))
     ends = [(float(min(column)), float(max(column))) for column in columns]
     return Domain(in_tokens=ends[0], out_tokens=ends[1], rate_rps=ends[2], concurrency=ends[3])

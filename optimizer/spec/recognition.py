@@ -1,4 +1,4 @@
-"""What plain values were written as, by the keys at their top: answers of the program are not systems."""
+"""Recognise outputs of the program by their top-level keys; they are not systems."""
 
 from collections.abc import Mapping
 
@@ -15,17 +15,17 @@ _ANSWERS = {
     "alphaByBatch": "an estimate",
     "provenance": "a fitted profile",
 }
-"""Keys that only one kind of answer has at its top, and the kind; the first that is found decides."""
+"""Top-level keys that identify a kind of output; the first match decides."""
 _SPELLING = {key.lower(): key for key in _ANSWERS}
 
 
 def is_plan(raw: object) -> bool:
-    """Return whether plain values are meant to be a plan, or the reference's answer, and not a system."""
+    """Return whether plain values look like a plan or the reference's answer."""
     return answer_name(raw) == _ANSWERS["allocations"]
 
 
 def answer_name(raw: object) -> str | None:
-    """Return which answer of the program plain values are, in words; None if they are none."""
+    """Describe the kind of output that plain values are, or return None if they are not an output."""
     if not isinstance(raw, Mapping):
         return None
     keys = {str(key).lower() for key in raw}

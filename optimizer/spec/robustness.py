@@ -6,28 +6,28 @@ from optimizer.errors import SpecError
 from optimizer.kinds.table import KINDS, kind_of_profile
 from optimizer.quantities import precise
 from optimizer.spec.files import Part
-from optimizer.spec.names import Entry, Index, Names, Problem
+from optimizer.spec.names import Entry, Finding, Index, Names
 from optimizer.spec.schema import Accelerator, ModelProfile, OptimizerOptions
 
 
-def server_problems(entry: Entry, profiles: Sequence[ModelProfile], accelerators: Names) -> Iterator[Problem]:
+def server_problems(entry: Entry, profiles: Sequence[ModelProfile], accelerators: Names) -> Iterator[Finding]:
     """Yield preferred accelerators that do not exist, and an external service of requests without tokens."""
     part, at, server = entry
     for i, name in enumerate(server.preferred or ()):
         yield from accelerators.missing(part, (*at, "preferred", i), name)
     if server.external is not None and any(kind_of_profile(profile) is not KINDS[0] for profile in profiles):
         text = f"{server.model!r} has no tokens, and a service is paid by tokens; remove it"
-        yield Problem(part, (*at, "external"), text)
+        yield Finding(part, (*at, "external"), text)
 
 
-def option_problems(parts: Sequence[Part], index: Index) -> Iterator[Problem]:
+def option_problems(parts: Sequence[Part], index: Index) -> Iterator[Finding]:
     """Yield options that no plan can keep, or that need figures that are not given."""
     accelerators = {name: entry.item for name, entry in index.accelerators.items()}
     used = {accelerator for _, accelerator in index.profiles}
     for part in parts:
         if "optimizer" in part.spec.model_fields_set:
             for key, text in _problems(part.spec.optimizer, accelerators, used):
-                yield Problem(part, ("optimizer", key), text)
+                yield Finding(part, ("optimizer", key), text)
 
 
 def check_options(options: OptimizerOptions, accelerators: Mapping[str, Accelerator], used: set[str]) -> None:

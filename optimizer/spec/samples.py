@@ -1,4 +1,4 @@
-"""The sample systems that come with the package: their names, and where their files are."""
+"""Names and paths of the sample systems in the package."""
 
 import os
 from importlib import resources
@@ -8,14 +8,14 @@ from optimizer.errors import SpecError
 from optimizer.spec.messages import known_name
 
 PREFIX = "sample:"
-"""Begins the name of a sample in place of a path: ``sample:small``."""
+"""Prefix of a sample's name, which can replace a path: ``sample:small``."""
 
 
 def samples() -> dict[str, Path]:
-    """Return the samples by name: each is a file, or a directory of files.
+    """Return the paths of the samples, files or directories, by name.
 
     Raises:
-        SpecError: they are not there.
+        SpecError: the samples are not installed.
     """
     package = Path(str(resources.files("optimizer")))
     for folder in (package / "samples", package.parent / "specs"):  # installed; in a clone
@@ -25,10 +25,10 @@ def samples() -> dict[str, Path]:
 
 
 def sample_or_path(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
-    """Return the path of a sample where one is named, else the path itself.
+    """Return the path of a named sample, or else the path itself.
 
     Raises:
-        SpecError: there is no sample of this name.
+        SpecError: the sample does not exist.
     """
     if not str(path).startswith(PREFIX):
         return path

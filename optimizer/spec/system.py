@@ -1,7 +1,7 @@
-"""The system: documents joined, cross-checked and indexed by name, immutable from here on.
+"""The system: joined documents, cross-checked and indexed by name; immutable.
 
-Whatever the order of the input, accelerators, profiles, classes and servers are in the order of their
-names; this is what makes every later answer independent of it.
+Accelerators, profiles, classes and servers are sorted by name, so that answers do not depend on the order of
+the input.
 """
 
 import os
@@ -27,8 +27,8 @@ from optimizer.spec.assumptions import (
 from optimizer.spec.currency import currency_problems, first_currency
 from optimizer.spec.faults import MAX_FAULTS, Fault, FaultyDocumentsError
 from optimizer.spec.files import Part, read_parts, spec_from_value
-from optimizer.spec.messages import did_you_mean, validated
-from optimizer.spec.names import Entry, Index, Names, Problem, located
+from optimizer.spec.messages import known_name, validated
+from optimizer.spec.names import Entry, Finding, Index, Names, located
 from optimizer.spec.positions import Location
 from optimizer.spec.robustness import check_options, option_problems, server_problems
 from optimizer.spec.schema import (
@@ -46,10 +46,10 @@ from optimizer.spec.schema import (
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A fleet to be planned: what can be bought, what runs on it, its targets, and how to choose."""
+    """A fleet to plan: accelerators, model profiles, servers, targets and options."""
 
     accelerators: Mapping[str, Accelerator]
-    """By name, in the order of the names (as are all of these)."""
+    """By name; this and all other mappings are sorted by key."""
     profiles: Mapping[tuple[str, str], ModelProfile]
     """By model and accelerator."""
     service_classes: Mapping[str, ServiceClass]
@@ -60,20 +60,21 @@ class System:
     """Units by accelerator type."""
     options: OptimizerOptions
     rate_factors: Mapping[tuple[str, str], float] = field(default_factory=lambda: MappingProxyType({}))
-    """By server and accelerator: what a replica may take of its largest rate, where simulations showed that
-    all of it is too much; 0: nothing. No part of the documents."""
+    """Usable fraction of a replica's maximum rate, by server and accelerator, if simulations showed that the
+    maximum is too high; 0: unusable. Not part of the documents."""
     kept: Mapping[tuple[str, str], int] = field(default_factory=lambda: MappingProxyType({}))
-    """By server and accelerator: replicas that keep their cards beside the plan. No part of the documents."""
+    """Replicas that keep their cards in addition to the plan, by server and accelerator. Not part of the
+    documents."""
     not_rented: tuple[str, ...] = ()
-    """Servers whose external services are left out. No part of the documents."""
+    """Servers whose external services are left out. Not part of the documents."""
 
     @property
     def currency(self) -> str | None:
-        """The currency that a price names; none where costs are plain numbers [cents/h]."""
+        """The currency of prices; None if costs are plain numbers [cents/h]."""
         return first_currency(self.accelerators.values(), self.servers.values())
 
     def with_options(self, **changes: object) -> "System":
-        """Return a copy with some optimizer options changed, given by their Python names.
+        """Return a copy with changed optimizer options, by Python name.
 
         Raises:
             SpecError: an option does not exist or its value is out of range.
@@ -96,29 +97,29 @@ class System:
         return replace(changed, not_rented=(*self.not_rented, *renting))
 
     def with_servers(self, changed: Mapping[str, Server]) -> "System":
-        """Return a copy in which some servers, by name, are replaced.
+        """Return a copy with replaced servers, by name.
 
         Raises:
             SpecError: a server does not exist.
         """
         for name, server in changed.items():
-            _must_exist(name, self.servers, f"servers.{name}", "server")
+            known_name(name, self.servers, f"servers.{name}: server")
             check_variability(server.current.load, f"servers.{name}.load.", self.profiles_of(server.model))
         return replace(self, servers=MappingProxyType({**self.servers, **changed}))
 
     def with_load(self, server_name: str, **changes: float) -> "System":
-        """Return a copy with another load of one server, given by the Python names (``arrival_rate_rpm``).
+        """Return a copy with a changed load of one server, by Python names (``arrival_rate_rpm``).
 
         Raises:
             SpecError: the server or a field does not exist, or a value is out of range.
         """
-        _must_exist(server_name, self.servers, f"servers.{server_name}", "server")
+        known_name(server_name, self.servers, f"servers.{server_name}: server")
         server = with_changed_load(self.servers[server_name], **changes)
         check_answers(server.current.load, f"servers.{server_name}.load.", self.profiles_of(server.model))
         return self.with_servers({server_name: server})
 
     def with_target(self, service_class: str, model: str, **changes: float | None) -> "System":
-        """Return a copy with another target of a model in a class, given by the Python names (``ttft_ms``).
+        """Return a copy with a changed target of a model in a class, by Python names (``ttft_ms``).
 
         Raises:
             SpecError: there is no such target, a field does not exist, or a value is out of range.
@@ -139,7 +140,7 @@ class System:
         )
 
     def with_capacity(self, units: Mapping[str, int]) -> "System":
-        """Return a copy with other capacities of some accelerator types.
+        """Return a copy with changed capacities of accelerator types.
 
         Raises:
             SpecError: a number of units is out of range.
@@ -152,15 +153,15 @@ class System:
         return replace(self, capacity=MappingProxyType({kind: capacity[kind] for kind in sorted(capacity)}))
 
     def with_rate_factors(self, factors: Mapping[tuple[str, str], float]) -> "System":
-        """Return a copy in which replicas take other shares of their largest rates."""
+        """Return a copy with other factors on the maximum rates of replicas."""
         return replace(self, rate_factors=MappingProxyType(dict(sorted(factors.items()))))
 
     def with_kept(self, replicas: Mapping[tuple[str, str], int]) -> "System":
-        """Return a copy in which these replicas keep their cards, by server and accelerator."""
+        """Return a copy with kept replicas, by server and accelerator."""
         return replace(self, kept=MappingProxyType(dict(sorted(replicas.items()))))
 
     def units_per_replica(self, server: str, accelerator: str) -> tuple[str, int]:
-        """Return the accelerator type and the units of a replica; 0 units if there is no such accelerator."""
+        """Return the accelerator type and the cards of a replica; 0 cards if the accelerator is unknown."""
         found = self.accelerators.get(accelerator)
         if found is None:
             return "", 0
@@ -176,16 +177,16 @@ class System:
         return {model: kind_of_profile(profile) for (model, _), profile in self.profiles.items()}
 
     def server_kinds(self) -> list[Kind]:
-        """Return the kind of replica of each server: that of its model, else the default."""
+        """Return the kind of replica of each server: that of its model, or else the default."""
         kinds = self.model_kinds()
         return [kinds.get(server.model, KINDS[0]) for server in self.servers.values()]
 
     def priority(self, server: Server) -> int:
-        """Return the priority of a server, that of its class."""
+        """Return the priority of a server's class."""
         return self.service_classes[server.service_class].priority
 
     def to_spec(self) -> SystemSpec:
-        """Return the system as one document, sections in the order of the names."""
+        """Return the system as one document, with sections sorted by name."""
         return SystemSpec(
             accelerators=tuple(self.accelerators.values()),
             models=tuple(self.profiles.values()),
@@ -207,15 +208,15 @@ def load_system(source: str | os.PathLike[str] | Mapping[str, Any]) -> System:
 
 
 def join_parts(parts: Sequence[Part], *, idle_without_answers: bool = False) -> System:
-    """Join documents into one cross-checked system; one without servers is a system with an empty plan.
+    """Join documents into one cross-checked system; a system without servers has an empty plan.
 
     Args:
         parts: the documents.
         idle_without_answers: whether a server whose requests have no output length is idle, as in the
-            reference; else that is a fault.
+            reference, instead of a fault.
 
     Raises:
-        FaultyDocumentsError: a name occurs twice, or refers to nothing; the text has the first offender.
+        FaultyDocumentsError: documents contradict each other; the text has the first contradiction.
     """
     index = Index.of(parts)
     found = chain(
@@ -246,11 +247,11 @@ def join_parts(parts: Sequence[Part], *, idle_without_answers: bool = False) -> 
 
 
 def contradictions(parts: Sequence[Part], incomplete: Collection[str]) -> list[Fault]:
-    """Return what documents say that contradicts them, each with its place.
+    """Return the contradictions in documents, with their locations.
 
     Args:
-        parts: what is sound of the documents.
-        incomplete: sections from which something is missing, so that names may refer to it.
+        parts: the valid parts of the documents.
+        incomplete: sections with missing items, which undefined names might refer to.
     """
     index = Index.of(parts)
     found = chain(_contradictions(index, incomplete), option_problems(parts, index))
@@ -259,8 +260,8 @@ def contradictions(parts: Sequence[Part], incomplete: Collection[str]) -> list[F
 
 def _contradictions(
     index: Index, incomplete: Collection[str] = (), *, idle_without_answers: bool = False
-) -> Iterator[Problem]:
-    """Yield everything in which documents contradict themselves or one another."""
+) -> Iterator[Finding]:
+    """Yield the contradictions within and between documents."""
     yield from index.twice
     yield from currency_problems(index.accelerators.values(), index.servers.values())
     by_model: dict[str, list[ModelProfile]] = defaultdict(list)
@@ -272,7 +273,7 @@ def _contradictions(
             here = (*at, "modelTargets", i)
             if target.model in models:
                 text = f"{target.model!r} occurs twice in class {service_class.name!r}"
-                yield Problem(part, (*here, "model"), text)
+                yield Finding(part, (*here, "model"), text)
             models.add(target.model)
             yield from _caught(
                 part, here, partial(check_target, profiles=by_model.get(target.model, ())), target
@@ -291,18 +292,18 @@ def _contradictions(
         yield from _load_problems(entry, profiles, idle_without_answers=idle_without_answers)
 
 
-def _caught(part: Part, at: Location, check: Callable[[Any, str], None], item: object) -> Iterator[Problem]:
-    """Yield what a check of one item refuses; `check` names the field after the place that it is given."""
+def _caught(part: Part, at: Location, check: Callable[[Any, str], None], item: object) -> Iterator[Finding]:
+    """Yield the error of a check, if any; `check` appends the field to the prefix that it receives."""
     try:
         check(item, "")
     except SpecError as error:
         path, _, text = str(error).partition(": ")
-        yield Problem(part, (*at, *path.strip(".").split(".")) if path.strip(".") else at, text)
+        yield Finding(part, (*at, *path.strip(".").split(".")) if path.strip(".") else at, text)
 
 
 def _server_problems(
     entry: Entry, profiles: Sequence[ModelProfile], accelerators: Names, classes: Names, models: Names
-) -> Iterator[Problem]:
+) -> Iterator[Finding]:
     part, at, server = entry
     default = "" if "service_class" in server.model_fields_set else " (the default)"
     yield from classes.missing(part, (*at, "class"), server.service_class, default)
@@ -320,7 +321,7 @@ def _server_problems(
 
 def _load_problems(
     entry: Entry, profiles: Sequence[ModelProfile], *, idle_without_answers: bool
-) -> Iterator[Problem]:
+) -> Iterator[Finding]:
     part, at, server = entry
     here, load = (*at, "currentAlloc", "load"), server.current.load
     yield from _caught(part, here, lambda item, place: check_load(item, f"{place}."), load)
@@ -341,20 +342,8 @@ def with_changed_load(server: Server, **changes: float) -> Server:
     return server.model_copy(update={"current": server.current.model_copy(update={"load": load})})
 
 
-def _must_exist(name: str, known: Collection[str], place: str, what: str) -> None:
-    """Check a name against those that are known.
-
-    Raises:
-        SpecError: it is not among them; the text has the nearest that is.
-    """
-    if name in known:
-        return
-    hint = did_you_mean(name, known) or f"; add it, or correct {place.rsplit('.', 1)[-1]!r}"
-    raise SpecError(f"{place}: {what} {name!r} does not exist{hint}")
-
-
 def joined_document(parts: Sequence[Part]) -> dict[str, Any]:
-    """Return documents as one, in plain values under the wire names, with only what was given."""
+    """Return documents as one, in plain values by wire name, without defaults."""
     joined: dict[str, Any] = {}
     for part in parts:
         for section, value in part.spec.model_dump(mode="json", by_alias=True, exclude_unset=True).items():

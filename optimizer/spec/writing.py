@@ -1,4 +1,4 @@
-"""Documents and other text to files, each whole or not at all."""
+"""Write documents and other files atomically."""
 
 import errno
 import json
@@ -14,10 +14,10 @@ from optimizer.spec.yaml_format import yaml_text
 
 
 def write_document(raw: Mapping[str, Any], path: Path) -> None:
-    """Write plain values as JSON or YAML, by the suffix of `path`; the file appears whole or not at all.
+    """Write plain values as JSON or YAML, depending on the suffix of `path`, atomically.
 
     Raises:
-        SpecError: the suffix is of neither format, or the file cannot be written.
+        SpecError: the suffix is not JSON or YAML, or the file cannot be written.
     """
     check_suffix(path)
     if path.suffix.lower() == ".json":
@@ -28,17 +28,17 @@ def write_document(raw: Mapping[str, Any], path: Path) -> None:
 
 
 def check_suffix(path: Path) -> None:
-    """Refuse a path of a document whose suffix is of neither format.
+    """Check that the suffix of a document's path is JSON or YAML.
 
     Raises:
-        SpecError: it is.
+        SpecError: it is neither.
     """
     if path.suffix.lower() not in SUFFIXES:
         raise SpecError(f"{path}: the suffix must be one of {', '.join(SUFFIXES)}")
 
 
 def write_text(text: str, path: Path) -> None:
-    """Write a text file whole or not at all.
+    """Write a text file atomically.
 
     Raises:
         SpecError: the file cannot be written.
@@ -47,7 +47,7 @@ def write_text(text: str, path: Path) -> None:
 
 
 def write_bytes(content: bytes, path: Path) -> None:
-    """Write a file whole or not at all; a symbolic link stays, and the file that it leads to is written.
+    """Write a file atomically; if the path is a symbolic link, its target is written.
 
     Raises:
         SpecError: the file cannot be written.
@@ -56,7 +56,7 @@ def write_bytes(content: bytes, path: Path) -> None:
         raise SpecError("-: only input is read from -; name a file, or /dev/stdout")
     try:
         if path.exists() and (not path.is_file() or _is_stdout(path)):
-            path.write_bytes(content)  # a device, a pipe or what is open already: nothing may be replaced
+            path.write_bytes(content)  # a device, a pipe or standard output cannot be replaced
         else:
             _replace(_target(path), content)
     except OSError as error:
@@ -64,10 +64,10 @@ def write_bytes(content: bytes, path: Path) -> None:
 
 
 def copy_tree(source: Path, target: Path) -> Path:
-    """Copy a file, or a directory of files, to a path where nothing is yet; return the path.
+    """Copy a file, or a directory of files, to a new path; return the path.
 
     Raises:
-        SpecError: something is there, or it cannot be written.
+        SpecError: the path exists, or cannot be written.
     """
     files = sorted(source.iterdir()) if source.is_dir() else [source]
     if os.path.lexists(target):
@@ -84,10 +84,10 @@ def copy_tree(source: Path, target: Path) -> Path:
 
 
 def _target(path: Path) -> Path:
-    """Return the file that a path leads to through all symbolic links, whether it exists or not.
+    """Return the path with all symbolic links resolved; the file need not exist.
 
     Raises:
-        OSError: the links lead in a circle.
+        OSError: the links are circular.
     """
     target = Path(os.path.realpath(path))
     if target.is_symlink():
@@ -96,7 +96,7 @@ def _target(path: Path) -> Path:
 
 
 def _is_stdout(path: Path) -> bool:
-    """Say whether a path leads to the file that standard output is."""
+    """Return whether a path is the file of standard output."""
     try:
         return os.path.samestat(path.stat(), os.fstat(1))
     except OSError:  # it is closed

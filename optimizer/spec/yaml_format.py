@@ -1,7 +1,6 @@
-"""YAML text to plain values and back, by the rules of YAML 1.2 and within bounds.
+"""Read and write YAML by the rules of YAML 1.2, with limits on size.
 
-``1e-9`` is a number, ``no`` is text, a key that occurs twice is an error, and what aliases stand for is
-bounded.
+``1e-9`` is a number, ``no`` is text, duplicate keys are errors, and the expansion of aliases is limited.
 """
 
 import math
@@ -13,21 +12,21 @@ from typing import Any
 from optimizer.errors import SpecError
 
 MAX_ENTRIES = 1_000_000
-"""Lines and commas of a document: what it may hold grows with them, and so does the time to read it."""
+"""Maximum lines and commas of a document; they limit its size and the time to read it."""
 MAX_DEPTH = 100
-"""Deepest nesting; the parser would follow any depth until its stack ends."""
+"""Maximum nesting depth; the parser itself would recurse until the stack overflows."""
 MAX_ALIASED_NODES = 300_000
-"""Values (keys and items, too) that the aliases of a document may stand for beyond those that are written."""
+"""Maximum additional values (including keys and items) from expanding the aliases of a document."""
 
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\xa0\u2028\u2029\ufeff]")
-"""Text with any of these is written in double quotes, where it is escaped."""
+"""Characters that require double quotes and escapes."""
 
 
 def yaml_value(text: str, source: str) -> object:
     """Parse YAML text.
 
     Raises:
-        SpecError: the text is not YAML, or larger, deeper or more often repeated than any document needs.
+        SpecError: the text is not YAML, or exceeds a limit of size, depth or alias expansion.
     """
     import yaml  # slow to import, and JSON needs none of it
 
@@ -57,7 +56,7 @@ def yaml_value(text: str, source: str) -> object:
 
 
 def yaml_root(text: str) -> Any:
-    """Return the root of YAML text as PyYAML's node, which knows where it stands.
+    """Return the root of YAML text as a PyYAML node, which has its position.
 
     Raises:
         SpecError: the text is not YAML.
@@ -74,10 +73,10 @@ def yaml_root(text: str) -> Any:
 
 
 def _check_aliases(root: Any, source: str) -> None:
-    """Refuse a document whose aliases, written out, would hold far more than its text.
+    """Check that the expansion of a document's aliases is limited.
 
-    The composed nodes are a graph, in which an alias is its anchor's own node. What a node stands for is
-    summed from below, each node once, so that the time grows with the text and not with what it stands for.
+    The composed nodes are a graph, in which an alias is its anchor's node. Expanded sizes are summed from the
+    leaves, each node once, so the time is linear in the text and not in the expansion.
     """
     sizes: dict[int, int] = {}
     depths: dict[int, int] = {}
@@ -92,9 +91,7 @@ def _check_aliases(root: Any, source: str) -> None:
         elif here not in opened:
             opened.add(here)
             if any(id(part) in opened and id(part) not in sizes for part in parts):
-                raise SpecError(
-                    f"{source}:{_place(node)}: not valid here: an alias stands inside its own anchor"
-                )
+                raise SpecError(f"{source}:{_place(node)}: not valid here: an alias is inside its own anchor")
             stack += parts
         else:
             stack.pop()
@@ -104,13 +101,13 @@ def _check_aliases(root: Any, source: str) -> None:
                 raise SpecError(f"{source}:{_place(node)}: not valid here: nested more than {MAX_DEPTH} deep")
     if sizes[id(root)] > len(sizes) + MAX_ALIASED_NODES:
         raise SpecError(
-            f"{source}: its aliases stand for more than {MAX_ALIASED_NODES:,} further values; "
+            f"{source}: its aliases expand to more than {MAX_ALIASED_NODES:,} additional values; "
             "use fewer of them, or JSON"
         )
 
 
 def _parts(node: Any) -> list[Any]:
-    """Return the nodes directly in a node: the items of a list, the keys and values of an object."""
+    """Return the children of a node: the items of a list, or the keys and values of a mapping."""
     if node.id == "sequence":
         return list(node.value)
     return [part for pair in node.value for part in pair] if node.id == "mapping" else []
@@ -121,7 +118,7 @@ def _place(node: Any) -> str:
 
 
 def _nested_too_deeply(text: str) -> bool:
-    """Say whether brackets, dashes on one line or indentation go deeper than any document needs."""
+    """Return whether brackets, dashes on one line or indentation exceed the maximum depth."""
     depth = 0
     for bracket in re.finditer(r"[\[\]{}]", text):
         depth += 1 if bracket.group() in "[{" else -1
@@ -173,7 +170,7 @@ def _loader() -> Any:
 
     for tag, pattern, first in _rules():
         Loader.add_implicit_resolver(tag, pattern, first)
-    # Only the core types: a document that names another one gets an error, not a surprise.
+    # Only the core types: other tags are errors.
     Loader.yaml_constructors = {
         None: base.yaml_constructors[None],
         **{
@@ -190,7 +187,7 @@ def _loader() -> Any:
 
 
 def _constructor(parse: Callable[[str], object]) -> Any:
-    """Return a constructor of scalars; text that `parse` cannot take is an error at its place."""
+    """Return a constructor of scalars; text that `parse` rejects is an error with its position."""
     import yaml
 
     def construct(loader: Any, node: Any) -> object:
@@ -206,7 +203,7 @@ def _constructor(parse: Callable[[str], object]) -> Any:
 
 
 def yaml_text(raw: object) -> str:
-    """Return plain values as YAML."""
+    """Return plain values as YAML text."""
     import yaml
 
     return yaml.dump(raw, Dumper=_dumper(), sort_keys=False, allow_unicode=True, width=120)
@@ -224,7 +221,7 @@ def yaml_flow(raw: object) -> str:
 
 @cache
 def _dumper() -> Any:
-    """Return a dumper that quotes text which either YAML 1.1 or 1.2 would read as something else."""
+    """Return a dumper that quotes text that YAML 1.1 or 1.2 would read as another type."""
     import yaml
 
     class Dumper(yaml.SafeDumper):

@@ -1,1 +1,1 @@
-"""From plans, one after the other, to numbers of replicas that do not flap."""
+"""From successive plans to replica counts that do not flap."""

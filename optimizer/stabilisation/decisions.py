@@ -1,16 +1,14 @@
-"""Desired replicas of every server, the reason of each number, and what the next decision needs to know."""
+"""Desired replicas of every server with their reasons, and the state that the next decision needs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from pydantic import TypeAdapter
-
 from optimizer.stabilisation.loads import LoadEstimate
 
 
-class Reason(StrEnum):
-    """Why a number is desired."""
+class TargetReason(StrEnum):
+    """Reason for a replica count."""
 
     new = "New"
     unchanged = "Unchanged"
@@ -20,7 +18,7 @@ class Reason(StrEnum):
     switch = "Switch"
     not_chosen = "NotChosen"
     unserved = "Unserved"
-    # held:
+    # the plan has another number:
     load_missing = "LoadMissing"
     noise = "Noise"
     scale_down_load = "ScaleDownLoad"
@@ -35,34 +33,34 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """What is desired of a server on one accelerator."""
+class ReplicaTarget:
+    """Desired replicas of a server on one accelerator."""
 
     replicas: int
-    reason: Reason
+    reason: TargetReason
     max_batch: int = 0
     """Batch limit of a replica."""
     rate_rpm: float = 0.0
-    """Largest load of a replica that meets every target, when it was last sized [requests/min]."""
+    """Maximum rate of a replica within all targets, when last sized [requests/min]."""
     cost_cents_per_h: float = 0.0
     """Cost of a replica [cents/h]."""
     held: bool = False
-    """Whether the plan has another number."""
+    """Whether the number differs from the plan."""
     detail: str = ""
-    """What a held number waits for."""
+    """Explanation of a held number."""
     leaving: bool = False
-    """Whether it goes when the pool in its place is ready."""
+    """Whether it is removed once its replacement is ready."""
     raised_s: float = 0.0
-    """When the number last went up [s since the epoch]."""
+    """Time of the last increase [s since the epoch]."""
     ready_before: int = 0
-    """Replicas that were ready then, as far as they are still desired."""
+    """Replicas that were ready then and are still desired."""
     sized_rpm: float | None = None
-    """Load of the server when the number last changed [requests/min]; None if it is not known."""
+    """Load of the server when the number last changed [requests/min]; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What was recommended and desired for some time."""
+    """Recommended and desired replicas during a period."""
 
     first_s: float
     last_s: float
@@ -73,71 +71,58 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class ServerDecision:
-    """What is desired of a server, and what is remembered of it."""
+    """Desired replicas of a server, and the state that later decisions need."""
 
-    targets: Mapping[str, Target]
-    """By accelerator, as far as it has replicas, or had some just before."""
+    targets: Mapping[str, ReplicaTarget]
+    """By accelerator; includes those whose replicas were just removed."""
     switched_s: float
-    """When it last came to an accelerator."""
+    """Time of the last switch to another accelerator [s since the epoch]."""
     in_tokens: float = 0.0
-    """Mean input length of the load that it was sized for [tokens]."""
+    """Mean input length for which it was sized [tokens]."""
     out_tokens: float = 0.0
-    """Mean output length of the same [tokens]."""
+    """Mean output length for which it was sized [tokens]."""
     load_rpm: float | None = None
-    """Load that the last plan was made for [requests/min]; None if it is not known."""
+    """Load of the last plan [requests/min]; None if unknown."""
     load: LoadEstimate | None = None
     past: tuple[Moment, ...] = ()
     pending_since_s: Mapping[str, float] = field(default_factory=dict)
-    """By accelerator, since when there have been pending replicas without a break."""
+    """By accelerator: start of the current period with pending replicas [s since the epoch]."""
     ups: int = 0
-    """How often a number has gone up."""
+    """Number of increases."""
     downs: int = 0
-    """How often one has gone down."""
+    """Number of decreases."""
 
     @property
     def replicas(self) -> dict[str, int]:
-        """Replicas by accelerator, where there are any."""
+        """Replicas by accelerator, without zeros."""
         return {name: target.replicas for name, target in self.targets.items() if target.replicas}
 
     @property
-    def staying(self) -> dict[str, Target]:
-        """Targets with replicas that are not about to go, by accelerator."""
+    def staying(self) -> dict[str, ReplicaTarget]:
+        """Targets with replicas that are not to be removed, by accelerator."""
         return {
             name: target for name, target in self.targets.items() if target.replicas and not target.leaving
         }
 
     @property
     def cost_cents_per_h(self) -> float:
-        """What it costs [cents/h]."""
+        """Cost [cents/h]."""
         return sum(target.replicas * target.cost_cents_per_h for target in self.targets.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """What is desired of a fleet."""
+    """Desired replicas of a fleet."""
 
     made_at_s: float
-    """When [s since the epoch]."""
+    """Time [s since the epoch]."""
     servers: Mapping[str, ServerDecision]
     """By name."""
 
-    def to_json(self) -> str:
-        """Return this as JSON text."""
-        return _adapter().dump_json(self).decode()
-
-    @classmethod
-    def from_json(cls, text: str) -> "Decisions":
-        """Return what `to_json` was called of."""
-        return _adapter().validate_json(text)
-
-
-def _adapter() -> "TypeAdapter[Decisions]":
-    return TypeAdapter(Decisions)
-
 
 @dataclass(frozen=True, slots=True)
-class Replicas:
-    """Replicas of a server on one accelerator that are there."""
+class ReplicaStatus:
+    """Existing replicas of a server on one accelerator."""
 
     ready: int
     pending: int = 0
@@ -145,13 +130,13 @@ class Replicas:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What was seen of a fleet when a plan was made."""
+    """State of a fleet when a plan was made."""
 
     now_s: float
-    """When [s since the epoch]."""
+    """Time [s since the epoch]."""
     missing: frozenset[str] = frozenset()
     """Servers whose load was not reported."""
-    replicas: Mapping[str, Mapping[str, Replicas]] = field(default_factory=dict)
-    """By server and accelerator, as far as it was reported."""
+    replicas: Mapping[str, Mapping[str, ReplicaStatus]] = field(default_factory=dict)
+    """By server and accelerator; servers without a report are absent."""
     unusable: frozenset[str] = frozenset()
-    """Missing servers whose load was never known well enough to plan for it."""
+    """Missing servers whose load was never known well enough to plan."""

@@ -1,7 +1,7 @@
-"""Plans for a fleet that runs: a server that cannot be served keeps what others leave of what it runs.
+"""Plans for a running fleet: unserved servers keep those of their replicas that still fit.
 
-Priority decides first. A running server that the plan does not serve keeps what servers of its own and of
-higher priorities leave; servers of lower priorities are planned again around that.
+A running server without an allocation keeps replicas on cards not used by servers of equal or higher
+priority. Servers of lower priority are then planned again around the kept replicas.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,21 +15,21 @@ from optimizer.spec.system import System
 from optimizer.stabilisation.cards import Cards
 
 Runs = Mapping[str, Mapping[str, int]]
-"""Replicas that run, by server and accelerator."""
+"""Running replicas, by server and accelerator."""
 Kept = dict[tuple[str, str], int]
 """Replicas that keep their cards, by server and accelerator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """Solves systems for one answer that is due at a time."""
+    """Solves systems until a common deadline."""
 
     deadline: Deadline
     memo: SizingMemo | None = None
     timings: Timings | None = None
 
     def solve(self, system: System, kept: Kept, excluded: Iterable[str]) -> Solved:
-        """Plan a system around replicas that keep their cards, without some servers and what can be rented.
+        """Plan a system around kept replicas, without the excluded servers and external services.
 
         Raises:
             SolverError: the solver failed.
@@ -44,7 +44,7 @@ class Planner:
 
     @property
     def may_repeat(self) -> bool:
-        """Whether there is time to plan again."""
+        """Whether there is time for another solve."""
         return not self.deadline.passed
 
 
@@ -52,10 +52,10 @@ def plan_keeping(system: System, runs: Runs, planner: Planner, excluded: Iterabl
     """Return the plan of a running fleet, with the replicas that servers without an allocation keep.
 
     Args:
-        system: what to plan; replicas that it says are kept stay so.
-        runs: replicas that run.
-        planner: solves; when its time is over, nothing is planned again, and servers keep what is left.
-        excluded: servers that are not served.
+        system: the system to plan; its kept replicas stay.
+        runs: running replicas.
+        planner: the solver; after its deadline nothing is solved again.
+        excluded: servers that are not to be served.
 
     Raises:
         SolverError: the solver failed.
@@ -76,7 +76,7 @@ def plan_keeping(system: System, runs: Runs, planner: Planner, excluded: Iterabl
 
 
 def _next_group(plan: Plan, runs: Runs, excluded: set[str]) -> list[str]:
-    """Return the running servers without an allocation that decide next: those of the highest priority."""
+    """Return the running servers without an allocation of the highest remaining priority."""
     waiting = [
         item
         for item in plan.unserved
@@ -87,7 +87,7 @@ def _next_group(plan: Plan, runs: Runs, excluded: set[str]) -> list[str]:
 
 
 def left_by(system: System, plan: Plan, kept: Kept, lowest: int | None = None) -> Cards:
-    """Return the cards that servers down to a priority, or all, leave of those that nobody keeps."""
+    """Return the cards not used by kept replicas, nor by allocations down to a priority (None: all)."""
     cards = Cards.of(system)
     for (name, accelerator), replicas in kept.items():
         cards.take(name, accelerator, replicas)
@@ -99,7 +99,7 @@ def left_by(system: System, plan: Plan, kept: Kept, lowest: int | None = None) -
 
 
 def by_server(kept: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
-    """Return replicas by server, and then by accelerator."""
+    """Group kept replicas by server, then by accelerator."""
     found: dict[str, dict[str, int]] = {}
     for (name, accelerator), number in kept.items():
         found.setdefault(name, {})[accelerator] = number
@@ -107,11 +107,11 @@ def by_server(kept: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
 
 
 def share_out(runs: Runs, cards: Cards) -> Kept:
-    """Give cards to replicas that run: one to each server first, so that few stop, then up to all.
+    """Allocate cards to running replicas: first one per server, so that few servers stop, then the rest.
 
     Args:
-        runs: replicas, by server and accelerator, in the order in which they get cards.
-        cards: the free cards; what is given is taken from them.
+        runs: replicas by server and accelerator, in allocation order.
+        cards: the free cards; modified.
     """
     kept: Kept = {}
     served = set()

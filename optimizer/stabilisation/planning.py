@@ -1,8 +1,8 @@
 """Plans that a running fleet can reach.
 
-A plan says where everything should run, and not whether there is a way there. If every order of steps ends
-with servers that wait for each other's cards, some of them are planned where they run, or keep their old
-replicas beside the new ones, and the others are planned again around them.
+A plan might be unreachable because servers wait for each other's cards. Then some of them stay on their
+current accelerators, or keep their old replicas in addition to the new ones, and the others are planned again
+around them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,10 +23,10 @@ def plan_running_fleet(system: System, running: Running, runs: Runs, planner: Pl
     """Return a plan of a running fleet that can be reached in steps.
 
     Args:
-        system: what to plan.
-        running: the pools that each server has, with the loads that they carry.
+        system: the system to plan.
+        running: the pools of each server, with the loads that they can carry.
         runs: replicas that servers keep if they cannot be served.
-        planner: solves; when its time is over, nothing is planned again.
+        planner: the solver; after its deadline nothing is solved again.
 
     Raises:
         SolverError: the solver failed.
@@ -46,23 +46,23 @@ def plan_running_fleet(system: System, running: Running, runs: Runs, planner: Pl
 
 @dataclass(slots=True)
 class _Search:
-    """Servers that cannot be brought to where a plan has them, and what is done about them."""
+    """Search for a reachable plan, with restrictions on servers that block the transition."""
 
     system: System
     running: Running
     runs: Runs
     planner: Planner
     allowed: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Accelerators of servers that may not use all of theirs."""
+    """Allowed accelerators of restricted servers."""
     kept: Kept = field(default_factory=dict)
-    """Old replicas that servers keep beside their new ones, or because they are excluded."""
+    """Old replicas that servers keep, in addition to new ones or because they are excluded."""
     excluded: set[str] = field(default_factory=set)
-    """Servers that are not served, because they cannot be brought to where they could be."""
+    """Servers that are not served because no accelerator that could serve them is reachable."""
     tried: set[str] = field(default_factory=set)
-    """Servers that have stayed where they run, or kept both pools."""
+    """Servers that already stay on their accelerators or keep both pools."""
 
     def plan(self) -> Plan:
-        """Return a plan; a server that its allowed accelerators cannot serve may use all of them again."""
+        """Return a plan; restrictions that make a server unserved are lifted."""
         while True:
             system = _restricted(self.system, self.allowed).with_kept(self.kept)
             plan = plan_keeping(system, self.runs, self.planner, self.excluded)
@@ -72,7 +72,7 @@ class _Search:
             self.allowed = {name: found for name, found in self.allowed.items() if name not in unserved}
 
     def blocked(self, plan: Plan) -> list[str]:
-        """Return the servers of the highest priority that do not reach where the plan has them."""
+        """Return the blocked servers of the highest priority."""
         names = [name for name in self.transition(plan).blocked if name not in self.tried]
         first = min((self._priority(name) for name in names), default=0)
         return [name for name in names if self._priority(name) == first]
@@ -80,7 +80,8 @@ class _Search:
     def without(self, blocked: Sequence[str], plan: Plan) -> Plan:
         """Return a plan in which blocked servers stay, or the first of them keeps both pools while it moves.
 
-        They stay if nobody is served less because of that, or if others of their priority would otherwise be.
+        They stay if no server is served less as a result, or if moving would reduce service at their
+        priority.
         """
         before, lowest = (self.allowed, self.kept), self._priority(blocked[0])
         here = {name: _accelerators_of(self.system, self.running, name) for name in blocked}
@@ -106,7 +107,7 @@ class _Search:
         return staying
 
     def elsewhere(self, name: str, plan: Plan) -> Plan:
-        """Return a plan that has a server where it can be brought to; otherwise it keeps what it runs."""
+        """Return a plan with a server on other accelerators; if there are none, it keeps its replicas."""
         self.kept = {key: number for key, number in self.kept.items() if key[0] != name}
         goal = {pool.accelerator for pool in plan.allocations.get(name, ())}
         open_to_it = self.allowed.get(name, _may_use(self.system, name))
@@ -128,7 +129,7 @@ class _Search:
 
 
 def goals_of(plan: Plan, system: System) -> list[Goal]:
-    """Return what a plan wants every server to run; servers without an allocation what they keep."""
+    """Return the replicas that each server is to run: those of its allocation, or else those it keeps."""
     goals, kept = [], by_server(plan.kept_replicas)
     for name, server in system.servers.items():
         pools = [pool for pool in plan.allocations.get(name, ()) if pool.num_replicas]
@@ -148,7 +149,7 @@ def goals_of(plan: Plan, system: System) -> list[Goal]:
 
 
 def _restricted(system: System, allowed: Mapping[str, tuple[str, ...]]) -> System:
-    """Return the system with fewer accelerators open to some servers."""
+    """Return the system with restricted accelerators of some servers."""
     changed = {
         name: system.servers[name].model_copy(update={"accelerators": accelerators})
         for name, accelerators in allowed.items()
@@ -162,7 +163,7 @@ def _may_use(system: System, name: str) -> tuple[str, ...]:
 
 
 def _accelerators_of(system: System, running: Running, name: str) -> tuple[str, ...]:
-    """Return the accelerators that a server runs on; unless plans mix, that of its largest pool."""
+    """Return the accelerators of a server's pools; only that of the largest if plans do not mix them."""
     may_use = _may_use(system, name)
     pools = {on: pool for on, pool in running.get(name, {}).items() if on in may_use}
     if system.options.heterogeneous or not pools:
@@ -171,7 +172,7 @@ def _accelerators_of(system: System, running: Running, name: str) -> tuple[str, 
 
 
 def _serves_as_much(plan: Plan, other: Plan, system: System, lowest: float = inf) -> bool:
-    """Return whether a plan serves as much as another, at every priority down to one, or at all."""
+    """Return whether a plan serves as much as another at every priority, or at those down to `lowest`."""
     mine, theirs = _unserved(plan, system), _unserved(other, system)
     return all(
         mine.get(priority, 0.0) <= theirs.get(priority, 0.0) * (1 + _TOLERANCE)
@@ -181,7 +182,7 @@ def _serves_as_much(plan: Plan, other: Plan, system: System, lowest: float = inf
 
 
 def _unserved(plan: Plan, system: System) -> dict[int, float]:
-    """Return the load of servers that are not served in full, and a little for each, by priority."""
+    """Return the load of servers not fully served, plus a small constant for each, by priority."""
     found: dict[int, float] = {}
     for item in plan.unserved:
         load_rpm = system.servers[item.server].current.load.arrival_rate_rpm
@@ -190,7 +191,7 @@ def _unserved(plan: Plan, system: System) -> dict[int, float]:
 
 
 def _both(plan: Plan, system: System, running: Running, doubled: Kept, name: str) -> Kept:
-    """Return the old replicas that a server keeps beside its new ones, as far as cards are left."""
+    """Return the old replicas that a server can keep in addition to its new ones."""
     cards = left_by(system, plan, doubled, system.priority(system.servers[name]) - 1)
     for pool in plan.allocations[name]:
         cards.take(name, pool.accelerator, pool.num_replicas)

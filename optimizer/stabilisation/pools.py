@@ -1,7 +1,7 @@
-"""The rules for one server: where it runs, and how many replicas it may have now. Each is a small function.
+"""The rules for one server: its accelerators and its number of replicas.
 
-Sizes are in replicas of pools; loads in requests/min. The largest load of a pool is that of a replica when it
-was last sized, times its replicas, so that every rule is about loads and not about counts.
+Loads are in requests/min. The maximum rate of a pool is that of a replica when it was last sized, times the
+replicas, so rules compare loads instead of counts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,14 @@ from math import ceil, floor
 from optimizer.plan import Pool, Unserved
 from optimizer.spec.schema import Server
 from optimizer.spec.system import System
-from optimizer.stabilisation.decisions import Moment, Observation, Reason, Replicas, ServerDecision, Target
+from optimizer.stabilisation.decisions import (
+    Moment,
+    Observation,
+    ReplicaStatus,
+    ReplicaTarget,
+    ServerDecision,
+    TargetReason,
+)
 from optimizer.stabilisation.rules import Rules, StepLimit
 from optimizer.stabilisation.running import RunningPool, same_requests
 
@@ -20,19 +27,19 @@ _TOLERANCE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """What a plan recommends for a server, and what the rules need to know of the server."""
+    """A plan's recommendation for a server, and the data that the rules need."""
 
     server: Server
-    targets: Mapping[str, Target]
-    """Replicas by accelerator, as planned; those that are kept if the server cannot be served."""
+    targets: Mapping[str, ReplicaTarget]
+    """Replicas by accelerator, as planned, or as kept if the server cannot be served."""
     load_rpm: float
-    """Load that the pools carry."""
+    """Load carried by the pools."""
     offered_rpm: float
-    """Load that the plan was made for."""
+    """Load used for planning."""
     unserved: Unserved | None
-    """Why it has no allocation; None if it has one."""
+    """Reason for no allocation; None if it has one."""
     may_use: frozenset[str]
-    """Accelerators that it may run on and that its model has a profile for."""
+    """Allowed accelerators for which its model has a profile."""
 
     @classmethod
     def of(
@@ -44,26 +51,28 @@ class Recommendation:
         unserved: Unserved | None = None,
         kept: Mapping[str, int] | None = None,
     ) -> "Recommendation":
-        """Return what a plan recommends for a server.
+        """Return the recommendation of a plan for a server.
 
         Args:
-            system: what the plan was made for.
+            system: the planned system.
             name: the server.
-            offered_rpm: the load that the plan was made for.
+            offered_rpm: the load used for planning [requests/min].
             pools: its pools in the plan.
-            unserved: why it has no allocation; None if it has one.
-            kept: replicas that it keeps without one, by accelerator.
+            unserved: reason for no allocation; None if it has one.
+            kept: replicas that it keeps without an allocation, by accelerator.
         """
         server = system.servers[name]
         known = frozenset(accelerator for model, accelerator in system.profiles if model == server.model)
         allowed = known if server.accelerators is None else known & frozenset(server.accelerators)
         targets = {
-            on: Target(number, Reason.unserved, cost_cents_per_h=_cost_of_replica(system, server, on))
+            on: ReplicaTarget(
+                number, TargetReason.unserved, cost_cents_per_h=_cost_of_replica(system, server, on)
+            )
             for on, number in (kept or {}).items()
         } | {
-            pool.accelerator: Target(
+            pool.accelerator: ReplicaTarget(
                 pool.num_replicas,
-                Reason.unchanged,
+                TargetReason.unchanged,
                 pool.max_batch,
                 pool.max_arrival_rate_rpm / pool.num_replicas,
                 pool.cost_cents_per_h / pool.num_replicas,
@@ -82,23 +91,23 @@ class Recommendation:
 
 @dataclass(frozen=True, slots=True)
 class Ruled:
-    """Pools of a server after the rules: a target that the rules change is held, with their reason."""
+    """Pools of a server after the rules; changed targets are held, with the rule's reason."""
 
-    targets: Mapping[str, Target]
+    targets: Mapping[str, ReplicaTarget]
     """By accelerator."""
     recommended: Mapping[str, int]
     """Replicas before the rules that spread changes over time, by accelerator."""
-    stays_for: Reason | None = None
-    """Why the server stays where it is although the plan has it elsewhere; None if the rules let it go."""
+    stays_for: TargetReason | None = None
+    """Reason to stay on the current accelerators although the plan moves the server; None if it moves."""
 
     @property
     def replicas(self) -> dict[str, int]:
-        """Replicas by accelerator, where there are any."""
+        """Replicas by accelerator, without zeros."""
         return {name: target.replicas for name, target in self.targets.items() if target.replicas}
 
 
 def as_planned(wanted: Recommendation) -> Ruled:
-    """Return what a server gets if no rule applies."""
+    """Return the result if no rule applies."""
     return Ruled(wanted.targets, wanted.replicas)
 
 
@@ -110,22 +119,22 @@ def ruled(
     running: Mapping[str, RunningPool],
     fleet_cost: float,
 ) -> Ruled:
-    """Apply the rules to what a plan recommends for a server.
+    """Apply the rules to a plan's recommendation for a server.
+
+    A server whose load was never known well enough to plan keeps its replicas even without rules.
 
     Args:
-        wanted: what the plan recommends.
+        wanted: the recommendation.
         rules: the rules.
-        last: the decision before; None for a new server.
-        seen: when, whose loads are missing, and which replicas are there.
-        running: its pools.
-        fleet_cost: cost of the whole plan [cents/h].
-
-    A server whose load could never be planned for keeps what it runs also without rules.
+        last: the previous decision; None for a new server.
+        seen: the observed state of the fleet.
+        running: its current pools.
+        fleet_cost: cost of the plan [cents/h].
     """
     if wanted.unserved is not None:
         return as_planned(wanted)
     if wanted.server.name in seen.unusable and not wanted.targets:
-        return _kept_as_it_runs(running, last, "the output length of its requests is not known")
+        return _kept_as_it_runs(running, last, "the output length of its requests is unknown")
     if last is None:
         return as_planned(wanted)
     if wanted.server.name in seen.missing and rules.hold_missing_load:
@@ -137,20 +146,23 @@ def _kept_as_it_runs(running: Mapping[str, RunningPool], last: ServerDecision | 
     known = {} if last is None else last.targets
     held = {
         name: _held(
-            known.get(name, Target(0, Reason.load_missing)), pool.replicas, Reason.load_missing, detail
+            known.get(name, ReplicaTarget(0, TargetReason.load_missing)),
+            pool.replicas,
+            TargetReason.load_missing,
+            detail,
         )
         for name, pool in running.items()
     }
-    return Ruled(held, {name: item.replicas for name, item in held.items()}, Reason.load_missing)
+    return Ruled(held, {name: item.replicas for name, item in held.items()}, TargetReason.load_missing)
 
 
 def remembered(
     rules: Rules, decision: ServerDecision, recommended: Mapping[str, int], now_s: float
 ) -> ServerDecision:
-    """Return a decision that remembers what was recommended and desired, as long as the rules need it."""
+    """Return a decision with the history of recommended and desired replicas that the rules need."""
     since_s, desired = now_s - rules.memory_s, decision.replicas
     past = decision.past
-    while len(past) > 1 and past[1].first_s <= since_s:  # the first one is what was in force at that time
+    while len(past) > 1 and past[1].first_s <= since_s:  # the first one was in force at that time
         past = past[1:]
     if past and (past[-1].recommended, past[-1].desired) == (dict(recommended), desired):
         past = (*past[:-1], replace(past[-1], last_s=now_s))
@@ -161,13 +173,13 @@ def remembered(
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One server at one plan."""
+    """One server with a new plan."""
 
     wanted: Recommendation
     rules: Rules
     last: ServerDecision
     seen: Observation
-    replicas: Mapping[str, Replicas]
+    replicas: Mapping[str, ReplicaStatus]
     fleet_cost: float
 
     def ruled(self) -> Ruled:
@@ -179,13 +191,13 @@ class _Step:
             {name: self._limited(name, target) for name, target in targets.items()}, recommended, stays_for
         )
 
-    # --- where it runs -------------------------------------------------------------------------------------
+    # --- accelerators --------------------------------------------------------------------------------------
 
-    def _placed(self) -> tuple[dict[str, Target], Reason | None]:
-        """Return the pools as planned, or where the server stays, with the rule that keeps it there."""
+    def _placed(self) -> tuple[dict[str, ReplicaTarget], TargetReason | None]:
+        """Return the planned pools, or the current ones with the rule that keeps the server there."""
         planned, staying = dict(self.wanted.targets), self.last.staying
-        if not planned:  # nothing to do for it: the same pools, without replicas
-            idle = Target(0, Reason.unchanged)
+        if not planned:  # no load: the same pools, without replicas
+            idle = ReplicaTarget(0, TargetReason.unchanged)
             return {name: replace(idle, max_batch=target.max_batch) for name, target in staying.items()}, None
         needed = None if _same_place(planned, staying) else self._needed(staying)
         reason = None if needed is None else self._reason_to_stay(needed, planned)
@@ -193,8 +205,8 @@ class _Step:
             return planned, None
         return {name: _held(item, item.replicas, reason, "") for name, item in needed.items()}, reason
 
-    def _needed(self, staying: Mapping[str, Target]) -> dict[str, Target] | None:
-        """Return the pool that would carry the load where the server is; None if none is known to."""
+    def _needed(self, staying: Mapping[str, ReplicaTarget]) -> dict[str, ReplicaTarget] | None:
+        """Return a pool on the current accelerator that would carry the load, or None if unknown."""
         if len(staying) != 1 or not same_requests(self.wanted.server, self.last):
             return None
         ((name, target),) = staying.items()
@@ -206,22 +218,24 @@ class _Step:
             return None
         return {name: replace(target, replicas=number)}
 
-    def _reason_to_stay(self, needed: Mapping[str, Target], planned: Mapping[str, Target]) -> Reason | None:
+    def _reason_to_stay(
+        self, needed: Mapping[str, ReplicaTarget], planned: Mapping[str, ReplicaTarget]
+    ) -> TargetReason | None:
         cost = sum(item.replicas * item.cost_cents_per_h for item in needed.values())
         saving = cost - sum(item.replicas * item.cost_cents_per_h for item in planned.values())
         if self.rules.min_saving is not None and saving < self.rules.min_saving * self.fleet_cost:
-            return Reason.small_saving
+            return TargetReason.small_saving
         if self.rules.switch_dwell_s is not None:
             if self.seen.now_s - self.last.switched_s < self.rules.switch_dwell_s:
-                return Reason.dwell
+                return TargetReason.dwell
             if saving < self.rules.switch_saving * cost:
-                return Reason.small_saving
+                return TargetReason.small_saving
         return None
 
-    # --- how many ------------------------------------------------------------------------------------------
+    # --- replicas ------------------------------------------------------------------------------------------
 
-    def _with_margin(self, name: str, target: Target) -> Target:
-        """Return a pool that is no smaller than what some more load would need."""
+    def _with_margin(self, name: str, target: ReplicaTarget) -> ReplicaTarget:
+        """Return a pool large enough for the load plus a margin."""
         before, estimate = self.last.replicas.get(name, 0), self.last.load
         margin = self.rules.scale_down_load
         if margin is None or target.replicas >= before or len(self.wanted.targets) > 1 or not target.rate_rpm:
@@ -233,24 +247,24 @@ class _Step:
         number = min(before, max(target.replicas, _replicas(self.wanted.load_rpm * margin, target.rate_rpm)))
         if number == target.replicas:
             return target
-        reason = target.reason if target.held else Reason.scale_down_load
-        return _held(target, number, reason, f"fewer would not hold with {margin - 1:.1%} more load")
+        reason = target.reason if target.held else TargetReason.scale_down_load
+        return _held(target, number, reason, f"fewer could not carry {margin - 1:.1%} more load")
 
-    # --- how fast ------------------------------------------------------------------------------------------
+    # --- rate of change -------------------------------------------------------------------------------------
 
-    def _limited(self, name: str, target: Target) -> Target:
-        """Return a target that moves as fast as it may."""
+    def _limited(self, name: str, target: ReplicaTarget) -> ReplicaTarget:
+        """Return a target within the rate limits."""
         before = self.last.replicas.get(name, 0)
         if target.replicas > before:
             return self._growing(name, target, before)
         return self._shrinking(name, target, before) if target.replicas < before else target
 
-    def _growing(self, name: str, target: Target, before: int) -> Target:
+    def _growing(self, name: str, target: ReplicaTarget, before: int) -> ReplicaTarget:
         limit, now_s = self.rules.pending_limit_s, self.seen.now_s
         waited_s = now_s - pending_since(self.last, self.replicas, now_s).get(name, now_s)
         if limit is not None and waited_s >= limit:
             detail = f"replicas have been pending for {waited_s:.0f} s; adding more would not help"
-            return _held(target, before, Reason.pending, detail)
+            return _held(target, before, TargetReason.pending, detail)
         step = self.rules.scale_up_limit
         if step is None:
             return target
@@ -258,45 +272,47 @@ class _Step:
         base = self._desired_at(name, now_s - step.period_s, before)
         if limit is not None and there is not None:
             base = max(base, there.ready + there.pending)
-        most = max(base + _reach(base, step), before)
-        if target.replicas <= most:
+        limit = max(base + _reach(base, step), before)
+        if target.replicas <= limit:
             return target
-        return _held(target, most, Reason.scale_up_limit, f"at most {most} within {step.period_s:g} s")
+        return _held(
+            target, limit, TargetReason.scale_up_limit, f"at most {limit} within {step.period_s:g} s"
+        )
 
-    def _shrinking(self, name: str, target: Target, before: int) -> Target:
-        """Return a target that goes down no further than the rules let it."""
-        floor_of = before  # replicas that are not there yet can be taken back at once
+    def _shrinking(self, name: str, target: ReplicaTarget, before: int) -> ReplicaTarget:
+        """Return a target that is not reduced further than the rules allow."""
+        upper = before  # pending replicas can be removed at once
         there = self.replicas.get(name)
         if self.rules.pending_limit_s is not None and there is not None:
-            floor_of = min(before, max(there.ready, target.replicas))
+            upper = min(before, max(there.ready, target.replicas))
         window_s, result = self.rules.scale_down_window_s, target
         if window_s is not None:
             since = self.seen.now_s - window_s
             past = [item.recommended.get(name, 0) for item in self.last.past if item.last_s > since]
-            most = min(floor_of, max([target.replicas, *past]))
-            if most > target.replicas:
-                detail = f"{most} were recommended within the last {window_s:g} s"
-                result = _held(target, most, Reason.scale_down_window, detail)
+            lowest = min(upper, max([target.replicas, *past]))
+            if lowest > target.replicas:
+                detail = f"{lowest} were recommended within the last {window_s:g} s"
+                result = _held(target, lowest, TargetReason.scale_down_window, detail)
         step = self.rules.scale_down_limit
         if step is not None:
             base = self._desired_at(name, self.seen.now_s - step.period_s, before)
-            least = min(floor_of, base - _reach(base, step))
-            if result.replicas < least:
-                detail = f"at least {least} within {step.period_s:g} s"
-                result = _held(target, least, Reason.scale_down_limit, detail)
+            lowest = min(upper, base - _reach(base, step))
+            if result.replicas < lowest:
+                detail = f"at least {lowest} within {step.period_s:g} s"
+                result = _held(target, lowest, TargetReason.scale_down_limit, detail)
         return result
 
     def _desired_at(self, name: str, then_s: float, now: int) -> int:
-        """Return the replicas that were desired at a time, or as long ago as is known."""
+        """Return the replicas desired at a time, or at the earliest known time after it."""
         past = self.last.past
         known = [moment for moment in past if moment.first_s <= then_s] or list(past[:1])
         return known[-1].desired.get(name, 0) if known else now
 
 
 def pending_since(
-    last: ServerDecision | None, replicas: Mapping[str, Replicas], now_s: float
+    last: ServerDecision | None, replicas: Mapping[str, ReplicaStatus], now_s: float
 ) -> dict[str, float]:
-    """Return since when each accelerator has had pending replicas without a break [s since the epoch]."""
+    """Return the start of each accelerator's current period with pending replicas [s since the epoch]."""
     before = {} if last is None else last.pending_since_s
     return {name: before.get(name, now_s) for name, there in replicas.items() if there.pending}
 
@@ -306,7 +322,7 @@ def _cost_of_replica(system: System, server: Server, accelerator: str) -> float:
     return system.accelerators[accelerator].cost_cents_per_h * (profile.acc_count if profile else 1)
 
 
-def _same_place(planned: Mapping[str, Target], staying: Mapping[str, Target]) -> bool:
+def _same_place(planned: Mapping[str, ReplicaTarget], staying: Mapping[str, ReplicaTarget]) -> bool:
     return planned.keys() == staying.keys() and all(
         planned[name].max_batch == staying[name].max_batch for name in planned
     )
@@ -316,7 +332,7 @@ def _replicas(load_rpm: float, rate_rpm: float) -> int:
     return max(0, ceil(load_rpm / rate_rpm - _TOLERANCE))
 
 
-def _held(target: Target, replicas: int, reason: Reason, detail: str) -> Target:
+def _held(target: ReplicaTarget, replicas: int, reason: TargetReason, detail: str) -> ReplicaTarget:
     return replace(target, replicas=replicas, held=True, reason=reason, detail=detail)
 
 

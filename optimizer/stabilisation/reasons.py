@@ -1,18 +1,18 @@
-"""The number that is desired on each accelerator, its reason, and whether it is held: decided together.
+"""The desired replicas on each accelerator, their reason, and whether they are held.
 
-A number is held if the plan has another one; then the reason names what keeps it: a rule, replicas that are
-not ready yet, or missing cards. Otherwise the reason says how it has changed, and whether the load did.
+A number is held if it differs from the plan. The reason is then a rule, replicas that are not ready yet, or
+missing cards. Otherwise the reason states how the number has changed, and whether the load has.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from optimizer.stabilisation.decisions import Reason, ServerDecision, Target
+from optimizer.stabilisation.decisions import ReplicaTarget, ServerDecision, TargetReason
 from optimizer.stabilisation.pools import Recommendation, Ruled
 from optimizer.stabilisation.running import RunningPool
 
 WAITS = "removed once the replicas that replace it are ready"
-NO_CARDS = "its cards are taken by replicas that have to be replaced first"
+NO_CARDS = "its cards are used by replicas that must be replaced first"
 
 
 def decided_targets(
@@ -22,16 +22,16 @@ def decided_targets(
     last: ServerDecision | None,
     running: Mapping[str, RunningPool],
     now_s: float,
-) -> dict[str, Target]:
-    """Return the targets of a server, by accelerator: those with replicas, planned ones, and those just left.
+) -> dict[str, ReplicaTarget]:
+    """Return the targets of a server by accelerator, including planned and just removed ones.
 
     Args:
-        wanted: what the plan recommends.
-        way: what the rules make of it.
+        wanted: the plan's recommendation.
+        way: the recommendation after the rules.
         step: replicas to run now.
-        last: the decision before; None for a new server.
-        running: what runs now.
-        now_s: when [s since the epoch].
+        last: the previous decision; None for a new server.
+        running: the current pools.
+        now_s: time [s since the epoch].
     """
     before = {} if last is None else last.targets
     left = [name for name, target in before.items() if target.replicas]
@@ -51,9 +51,11 @@ def _target(
     last: ServerDecision | None,
     running: RunningPool | None,
     now_s: float,
-) -> Target:
+) -> ReplicaTarget:
     old = None if last is None else last.targets.get(name)
-    base = way.targets.get(name) or wanted.targets.get(name) or old or Target(0, Reason.not_chosen)
+    base = (
+        way.targets.get(name) or wanted.targets.get(name) or old or ReplicaTarget(0, TargetReason.not_chosen)
+    )
     if not base.max_batch:
         current = wanted.server.current
         batch = old.max_batch if old else current.max_batch if current.accelerator == name else 0
@@ -67,8 +69,8 @@ def _target(
         replicas=number,
         reason=reason,
         detail=detail,
-        held=number != wanted.replicas.get(name, 0) or (reason is Reason.unserved and number > 0),
-        leaving=number > 0 and reason is Reason.waits_for_new_pool and not way.replicas.get(name, 0),
+        held=number != wanted.replicas.get(name, 0) or (reason is TargetReason.unserved and number > 0),
+        leaving=number > 0 and reason is TargetReason.waits_for_new_pool and not way.replicas.get(name, 0),
         raised_s=0.0 if old is None else old.raised_s,
         ready_before=min(number, 0 if running is None else running.ready),
         sized_rpm=wanted.offered_rpm if old is None or number != old.replicas else old.sized_rpm,
@@ -78,17 +80,17 @@ def _target(
 
 def _reason(
     name: str, wanted: Recommendation, way: Ruled, number: int, last: ServerDecision | None
-) -> tuple[Reason, str]:
-    """Return the reason of a number, and what it waits for if it is held."""
+) -> tuple[TargetReason, str]:
+    """Return the reason of a number, with an explanation if it is held."""
     if wanted.unserved is not None:
-        return Reason.unserved, f"{wanted.unserved.reason}: {wanted.unserved.detail}"
+        return TargetReason.unserved, f"{wanted.unserved.reason}: {wanted.unserved.detail}"
     goal = way.replicas.get(name, 0)
     if number == wanted.replicas.get(name, 0):
         return _change(name, wanted, number, last), ""
     if number > goal:
-        return Reason.waits_for_new_pool, WAITS
+        return TargetReason.waits_for_new_pool, WAITS
     if number < goal:
-        return Reason.units, NO_CARDS
+        return TargetReason.units, NO_CARDS
     target = way.targets.get(name)
     if target is not None and target.held:
         return target.reason, target.detail
@@ -96,20 +98,20 @@ def _reason(
     return way.stays_for, ""
 
 
-def _change(name: str, wanted: Recommendation, number: int, last: ServerDecision | None) -> Reason:
-    """Return how a number that agrees with the plan has changed, and why."""
+def _change(name: str, wanted: Recommendation, number: int, last: ServerDecision | None) -> TargetReason:
+    """Return the reason of a number that agrees with the plan."""
     if last is None:
-        return Reason.new if number else Reason.not_chosen
+        return TargetReason.new if number else TargetReason.not_chosen
     old = last.targets.get(name)
     before = 0 if old is None else old.replicas
     if number == before:
-        return Reason.unchanged if number else Reason.not_chosen
+        return TargetReason.unchanged if number else TargetReason.not_chosen
     if not before and last.replicas:
-        return Reason.switch
+        return TargetReason.switch
     if not number and wanted.targets:
-        return Reason.not_chosen
+        return TargetReason.not_chosen
     change_rpm = 0.0 if old is None or old.sized_rpm is None else wanted.offered_rpm - old.sized_rpm
     just_now_rpm = 0.0 if last.load_rpm is None else wanted.offered_rpm - last.load_rpm
     if change_rpm * (number - before) <= 0 or just_now_rpm * (number - before) < 0:
-        return Reason.replanned
-    return Reason.load_increase if change_rpm > 0 else Reason.load_decrease
+        return TargetReason.replanned
+    return TargetReason.load_increase if change_rpm > 0 else TargetReason.load_decrease

@@ -1,4 +1,4 @@
-"""The rules between a plan and what is desired: each is on or off here, and off unless asked for."""
+"""The rules that damp changes of desired replicas; each is off unless it is set."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,49 +16,50 @@ _Replicas = Annotated[int, Field(ge=1, le=10_000)]
 
 
 class StepLimit(Document):
-    """How far the replicas of a target may move within a time: the larger of a share and a number."""
+    """Maximum change of a target's replicas within a period: the larger of a fraction and a number."""
 
     share: Annotated[float, Field(ge=0, le=100)]
-    """Of the replicas at the beginning of the time."""
+    """Fraction of the replicas at the start of the period."""
     replicas: _Replicas
-    """Replicas that it may move by in any case."""
+    """Change that is always allowed [replicas]."""
     period_s: Seconds = Field(alias="period")
-    """The time [s]."""
+    """The period [s]."""
 
 
 class Rules(Document):
-    """What keeps replicas from following every plan; absent: off."""
+    """Rules that keep replicas from following every plan; an absent rule is off."""
 
     scale_down_window_s: Seconds | None = Field(None, alias="scaleDownWindow")
-    """A target goes down to the largest number that was recommended for it in this time, no further [s]."""
+    """A target is not reduced below the largest number recommended within this time [s]."""
     scale_down_load: _Factor | None = Field(None, alias="scaleDownLoad")
-    """A pool gets smaller only if the smaller one holds with the load times this."""
+    """A pool is reduced only if the smaller pool can carry this factor times the load."""
     noise: _Deviations | None = None
-    """Deviations of a counted load, in standard deviations of counting, that are taken for chance."""
+    """Maximum deviation of a counted load that is treated as noise [standard deviations of the count]."""
     load_window_s: Seconds = Field(60.0, alias="loadWindow")
-    """Time over which a load is counted before it is reported [s]; what `noise` is about."""
+    """Counting window of a reported load [s], used by `noise`."""
     min_saving: _Share | None = Field(None, alias="minSaving")
-    """A server that is served as well where it is moves only if that saves this share of the fleet's cost."""
+    """A server that is served equally well on its current accelerator moves only if that saves this fraction
+    of the fleet's cost."""
     switch_dwell_s: Seconds | None = Field(None, alias="switchDwell")
-    """A server stays on an accelerator for this time at least, and moves only for `switchSaving`; its old
-    pool goes down when the new one is ready [s]."""
+    """Minimum time on an accelerator [s]; after it, a server moves only for `switchSaving`, and its old pool
+    is removed once the new one is ready."""
     switch_saving: Share = Field(0.1, alias="switchSaving")
-    """Share of the cost of a server that a move must save, where `switchDwell` is on."""
+    """Minimum saving of a move as a fraction of the server's cost, if `switchDwell` is on."""
     startup_s: Seconds = Field(300.0, alias="startup")
-    """After this time replicas count as ready where nobody reports which are [s]."""
+    """Time after which replicas count as ready if their status is not reported [s]."""
     hold_missing_load: bool = Field(default=False, alias="holdMissingLoad")
-    """A server whose load is missing from a snapshot keeps what was desired for it."""
+    """Whether a server whose load is missing from a snapshot keeps its desired replicas."""
     pending_limit_s: Seconds | None = Field(None, alias="pendingLimit")
-    """A target whose replicas have been pending for this time gets no further ones [s]; replicas that are
-    pending count as there, and can be taken back at once."""
+    """A target whose replicas have been pending for this time is not increased [s]. Pending replicas count as
+    existing, and can be removed at once."""
     scale_up_limit: StepLimit | None = Field(None, alias="scaleUpLimit")
-    """How fast a target may grow."""
+    """Maximum growth of a target."""
     scale_down_limit: StepLimit | None = Field(None, alias="scaleDownLimit")
-    """How fast a target may shrink."""
+    """Maximum reduction of a target."""
 
     @property
     def memory_s(self) -> float:
-        """How long what was recommended and desired must be remembered [s]."""
+        """Time for which recommended and desired replicas must be stored [s]."""
         limits = (self.scale_up_limit, self.scale_down_limit)
         periods = [limit.period_s for limit in limits if limit is not None]
         return max([self.scale_down_window_s or 0.0, *periods])
@@ -68,7 +69,7 @@ def read_rules(path: Path) -> Rules:
     """Return the rules in a file of YAML or JSON.
 
     Raises:
-        SpecError: it cannot be read, or says something impossible.
+        SpecError: the file cannot be read, or a rule is invalid.
     """
     return validated(Rules, plain_value(read_text(path), str(path)), f"{path}: ")
 
@@ -85,4 +86,4 @@ RECOMMENDED = Rules(
     scale_up_limit=StepLimit(share=3.0, replicas=4, period_s=60.0),
     scale_down_limit=StepLimit(share=0.1, replicas=1, period_s=120.0),
 )
-"""Every rule, with the values that are usual for fleets whose replicas take minutes to start."""
+"""All rules, with usual values for fleets whose replicas take minutes to start."""

@@ -1,14 +1,14 @@
-"""What every server runs when a plan is made: the numbers desired last, or what was reported or is stated."""
+"""The pools of every server when a plan is made: last desired, reported, or as stated in the system."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from optimizer.spec.schema import Server
 from optimizer.spec.system import System
-from optimizer.stabilisation.decisions import Decisions, Observation, ServerDecision, Target
+from optimizer.stabilisation.decisions import Decisions, Observation, ReplicaTarget, ServerDecision
 
 OTHER_REQUESTS = 0.2
-"""Relative change of the mean lengths of requests above which the largest load of a replica is not known."""
+"""Relative change of mean request lengths above which the maximum rate of a replica is unknown."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -18,10 +18,10 @@ class RunningPool:
     replicas: int
     ready: int
     rate_rpm: float = 0.0
-    """Largest load of a replica [requests/min]; 0 if it is not known."""
+    """Maximum rate of a replica [requests/min]; 0 if unknown."""
 
     def resized(self, replicas: int) -> "RunningPool":
-        """Return the pool with another number of replicas; those that are not ready go first."""
+        """Return the pool with another number of replicas; those not ready are removed first."""
         return RunningPool(replicas, min(self.ready, replicas), self.rate_rpm)
 
     def all_ready(self) -> "RunningPool":
@@ -34,13 +34,13 @@ Running = Mapping[str, Mapping[str, RunningPool]]
 
 
 def running_pools(system: System, last: Decisions | None, seen: Observation, startup_s: float) -> Running:
-    """Return the pools that each server of a system has.
+    """Return the current pools of each server.
 
     Args:
         system: the system.
-        last: the decisions before; None for none.
-        seen: when, and the replicas that are there.
-        startup_s: time after which replicas count as ready if nobody reports which are [s].
+        last: the previous decisions, if any.
+        seen: the observed state of the fleet.
+        startup_s: time after which replicas count as ready if their status is not reported [s].
     """
     known = {} if last is None else last.servers
     return {name: _pools(server, known.get(name), seen, startup_s) for name, server in system.servers.items()}
@@ -70,7 +70,7 @@ def _pools(
     return {}
 
 
-def _ready(name: str, target: Target, seen: Observation, server: str, startup_s: float) -> int:
+def _ready(name: str, target: ReplicaTarget, seen: Observation, server: str, startup_s: float) -> int:
     reported = seen.replicas.get(server)
     if reported is not None:
         there = reported.get(name)
@@ -79,14 +79,14 @@ def _ready(name: str, target: Target, seen: Observation, server: str, startup_s:
 
 
 def same_requests(server: Server, last: ServerDecision) -> bool:
-    """Return whether requests are about as long as when the server was last sized."""
+    """Return whether mean request lengths are close to those when the server was last sized."""
     load = server.current.load
     pairs = ((load.in_tokens, last.in_tokens), (load.out_tokens, last.out_tokens))
     return all(abs(now - then) <= OTHER_REQUESTS * then for now, then in pairs)
 
 
 def kept_of(running: Running, seen: Observation) -> dict[str, dict[str, int]]:
-    """Return what each server runs, as reported if it is: what one that cannot be served would keep."""
+    """Return the replicas that each server keeps if unserved: as reported, or else desired."""
     found = {}
     for name, pools in running.items():
         reported = {

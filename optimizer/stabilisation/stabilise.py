@@ -1,8 +1,8 @@
-"""From the last decisions and a new plan to the replicas that are desired now: a pure function.
+"""From the last decisions and a new plan to the desired replicas, as a pure function.
 
-Rules first change what the plan recommends, as far as cards exist for it. Then each server moves as far as it
-can without giving up replicas that nothing replaces yet. A server that the plan cannot serve keeps what
-others leave of what it runs. The desired replicas of all servers together never take more cards than exist.
+First, the rules change the plan's recommendations, within the available cards. Then each server moves as far
+as it can without removing replicas that are not replaced yet. A server that the plan cannot serve keeps those
+of its replicas that still fit. The desired replicas never use more cards than available.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,19 +24,19 @@ from optimizer.stabilisation.running import Running, kept_of, running_pools
 from optimizer.stabilisation.transition import Goal, Transition
 
 
-def settled(
+def denoise_loads(
     system: System, rules: Rules, last: Decisions | None, seen: Observation
 ) -> tuple[System, Mapping[str, LoadEstimate]]:
-    """Return a system with loads that differ from the last ones only as far as that is no chance.
+    """Return the system with statistically insignificant load changes removed.
 
     Args:
-        system: the system, with loads as they were counted.
-        rules: without `noise` the system stays as it is.
-        last: what was desired before; none: nothing was.
-        seen: when, and whose loads are missing: these stay as they are.
+        system: the system, with counted loads.
+        rules: the rules; without `noise` the system is returned unchanged.
+        last: the previous decisions, if any.
+        seen: the observed state of the fleet; missing loads do not change.
 
     Returns:
-        The system to plan, and what is now known of each load, for `stabilise`.
+        The system to plan, and the load estimates for `stabilise`.
     """
     if rules.noise is None:
         return system, {}
@@ -68,11 +68,11 @@ def plan_next(
     """Return the plan of a running fleet that `stabilise` can follow.
 
     Args:
-        system: what to plan, with settled loads.
-        rules: what may keep replicas from following the plan.
-        last: what was desired before; none: nothing was.
-        seen: when, whose loads are missing, and which replicas are there.
-        planner: solves; when its time is over, nothing is planned again.
+        system: the system to plan, with denoised loads.
+        rules: the rules.
+        last: the previous decisions, if any.
+        seen: the observed state of the fleet.
+        planner: the solver; after its deadline nothing is solved again.
 
     Raises:
         SolverError: the solver failed.
@@ -89,15 +89,15 @@ def stabilise(
     seen: Observation,
     estimates: Mapping[str, LoadEstimate] | None = None,
 ) -> Decisions:
-    """Return what is desired of every server.
+    """Return the desired replicas of every server.
 
     Args:
         plan: the new plan.
-        system: what it was made for.
-        rules: what may keep replicas from following it.
-        last: what was desired before; none: nothing was.
-        seen: when, whose loads are missing, and which replicas are there.
-        estimates: what is known of the loads, where they were settled before planning.
+        system: the planned system.
+        rules: the rules.
+        last: the previous decisions, if any.
+        seen: the observed state of the fleet.
+        estimates: load estimates, if loads were denoised before planning.
     """
     loads = estimates or {}
     before = {} if last is None else {n: d for n, d in last.servers.items() if n in system.servers}
@@ -116,7 +116,7 @@ def stabilise(
 
 @dataclass(frozen=True, slots=True)
 class _Fleet:
-    """A plan, and the fleet that is to follow it."""
+    """A plan, and the fleet that follows it."""
 
     plan: Plan
     system: System
@@ -126,7 +126,7 @@ class _Fleet:
     running: Running
 
     def recommendations(self, loads: Mapping[str, LoadEstimate]) -> dict[str, Recommendation]:
-        """Return the plan's recommendation for each server, and what those without pools keep."""
+        """Return the recommendation for each server; those without an allocation keep replicas."""
         listed, pools = {item.server: item for item in self.plan.unserved}, self.plan.allocations
         names = [name for name in self.system.servers if name in self.plan.allocations or name in listed]
         kept, found = by_server(self._kept(set(names) - self.plan.allocations.keys())), {}
@@ -138,18 +138,18 @@ class _Fleet:
         return found
 
     def _kept(self, names: Iterable[str]) -> Kept:
-        """Return what servers without an allocation keep of what they run, those of a priority together."""
-        beside = {
+        """Return the replicas kept by servers without an allocation, one priority after the other."""
+        also_kept = {
             key: number for key, number in self.plan.kept_replicas.items() if key[0] in self.plan.allocations
         }
-        cards, runs = left_by(self.system, self.plan, beside), kept_of(self.running, self.seen)
+        cards, runs = left_by(self.system, self.plan, also_kept), kept_of(self.running, self.seen)
         kept = Kept()
         for _, group in groupby(sorted(names, key=self.rank), lambda name: self.rank(name)[0]):
             kept |= share_out({name: runs[name] for name in group}, cards)
         return kept
 
     def unknown(self, steps: Mapping[str, Mapping[str, int]]) -> dict[str, ServerDecision]:
-        """Return the decisions about servers that the plan does not know, as far as cards are left."""
+        """Return the previous decisions for servers that are not in the plan, within the remaining cards."""
         cards, found = Cards.of(self.system), {}
         for name, replicas in steps.items():
             cards.take_all(name, replicas)
@@ -164,17 +164,17 @@ class _Fleet:
         return found
 
     def rank(self, name: str) -> tuple[int, str]:
-        """Return the place of a server in the order in which servers get cards."""
+        """Return the rank of a server in the order in which servers get cards."""
         return self.system.priority(self.system.servers[name]), name
 
     def fitting(self, wanted: Mapping[str, Recommendation]) -> dict[str, Ruled]:
-        """Return what the rules make of the plan, for as many servers as that fits and can be reached.
+        """Apply the rules to the plan, for as many servers as fit and can be reached.
 
-        The plan fits, so servers follow it where the rules want more cards than exist: those of the lowest
-        priority first, and only as many as have to.
+        If the rules need more cards than available, servers follow the plan, which fits: those of the lowest
+        priority first, and only as many as necessary.
         """
         cost = self.plan.total_cost_cents_per_h
-        moving = {name for name, _ in self.plan.kept_replicas}  # which makes way for others
+        moving = {name for name, _ in self.plan.kept_replicas}  # they move to release cards
         found = {
             name: as_planned(item)
             if name in moving
@@ -196,7 +196,7 @@ class _Fleet:
         return found
 
     def transition(self, wanted: Mapping[str, Recommendation], ways: Mapping[str, Ruled]) -> Transition:
-        """Return the way from what runs to what the servers are to run."""
+        """Return the transition from the running to the desired replicas."""
         goals = [
             Goal(
                 server=name,
@@ -212,12 +212,12 @@ class _Fleet:
 
 
 def _beyond(way: Ruled, wanted: Recommendation) -> list[str]:
-    """Return the accelerators on which the rules want more replicas than the plan."""
+    """Return the accelerators on which the rules require more replicas than the plan."""
     return [name for name, number in way.replicas.items() if number > wanted.replicas.get(name, 0)]
 
 
 def _decision(wanted: Recommendation, way: Ruled, step: Mapping[str, int], fleet: _Fleet) -> ServerDecision:
-    """Return the decision about a server that is to run some replicas now."""
+    """Return the decision for a server with the given replicas."""
     name, now_s = wanted.server.name, fleet.seen.now_s
     last = fleet.before.get(name)
     base = last or ServerDecision({}, now_s)
@@ -237,7 +237,7 @@ def _decision(wanted: Recommendation, way: Ruled, step: Mapping[str, int], fleet
 
 
 def _counted(decision: ServerDecision, last: ServerDecision | None) -> ServerDecision:
-    """Return a decision that has counted how its numbers have moved."""
+    """Return a decision with updated counts of increases and decreases."""
     if last is None:
         return decision
     names = decision.replicas.keys() | last.replicas.keys()

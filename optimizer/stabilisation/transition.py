@@ -1,9 +1,9 @@
-"""From what runs to what is to run, a step at a time, on the cards that exist.
+"""Transition from the running to the desired replicas, in steps, within the available cards.
 
-A server keeps replicas that it is to give up until enough of the others are ready to carry its load.
-Meanwhile both take cards, so the order matters: a server can only start replicas on cards that are free, and
-two servers that each wait for the cards of the other never get there. A step is taken only if the rest can be
-done after it (the banker's algorithm, Dijkstra 1965; equation 139 of ``docs/math.md``).
+A server keeps old replicas until enough new ones are ready to carry its load. Meanwhile both use cards, so
+the order matters: a server can start replicas only on free cards, and two servers that wait for each other's
+cards are deadlocked. A step is taken only if the remaining steps stay possible (the banker's algorithm,
+Dijkstra 1965; equation 139 of ``docs/math.md``).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,31 +14,31 @@ from optimizer.stabilisation.cards import Cards
 from optimizer.stabilisation.running import Running, RunningPool
 
 MAX_STATES = 2_000
-"""Most intermediate states that a search for an order of steps visits."""
+"""Maximum intermediate states visited in a search for an order of steps."""
 _TOLERANCE = 1e-9
 
 Pools = dict[str, RunningPool]
-"""Pools of a server by accelerator, those with replicas."""
+"""Non-empty pools of a server, by accelerator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a server is to run, and the load that it must carry on the way."""
+    """Desired replicas of a server, and the load that it must carry during the transition."""
 
     server: str
     priority: int
     replicas: Mapping[str, int]
-    """By accelerator, at least one each."""
+    """By accelerator, without zeros."""
     rates_rpm: Mapping[str, float]
-    """Largest load of a replica, by accelerator [requests/min]."""
+    """Maximum rate of a replica, by accelerator [requests/min]."""
     load_rpm: float
     waits: bool = True
-    """Whether it gives up old replicas only when new ones are ready."""
+    """Whether old replicas are removed only when new ones are ready."""
     waived: int = 0
-    """Old replicas that it gives up too early, because the new ones need their cards."""
+    """Old replicas that are removed too early because the new ones need their cards."""
 
     def reduced(self, now: Mapping[str, RunningPool]) -> Pools:
-        """Return the pools that remain of some when everything is given up that nothing waits for."""
+        """Return the pools without the replicas that are no longer needed."""
         retained = self.needed(now)
         left = {
             name: min(pool.replicas, self.replicas.get(name, 0)) + retained.get(name, 0)
@@ -47,7 +47,7 @@ class Goal:
         return {name: now[name].resized(number) for name, number in left.items() if number}
 
     def retained(self, now: Mapping[str, RunningPool]) -> dict[str, int]:
-        """Return the replicas beyond the goal that stay, if cards are free, until enough others are ready."""
+        """Return the replicas beyond the goal that stay until enough new ones are ready, if they fit."""
         if not self.waits or self.missing_rpm(now) <= _TOLERANCE:
             return {}
         wanted = self.replicas
@@ -57,7 +57,7 @@ class Goal:
         }
 
     def needed(self, now: Mapping[str, RunningPool]) -> dict[str, int]:
-        """Return the retained replicas that the load needs: the rest can go if others need the cards."""
+        """Return the retained replicas that the load needs; the others can be removed if cards are needed."""
         missing_rpm, retained, kept = self.missing_rpm(now), self.retained(now), dict[str, int]()
         for name in sorted(retained, key=lambda name: (not now[name].ready, name)):
             pool, kept[name] = now[name], retained[name]
@@ -67,7 +67,7 @@ class Goal:
         return self._without_waived(kept, now) if self.waived else kept
 
     def _without_waived(self, kept: dict[str, int], now: Mapping[str, RunningPool]) -> dict[str, int]:
-        """Give up some replicas too early, but never the last one that is ready."""
+        """Remove some replicas too early, but never the last ready one."""
         others = sum(min(pool.ready, self.replicas.get(name, 0)) for name, pool in now.items())
         left = min(self.waived, max(0, sum(kept.values()) - (0 if others else 1)))
         for name in reversed(kept):
@@ -79,7 +79,7 @@ class Goal:
     def missing_rpm(self, now: Mapping[str, RunningPool]) -> float:
         """Return the load that the goal's ready replicas cannot carry yet [requests/min].
 
-        Without a load it is infinite until all of them are ready.
+        Without a load it is infinite until all replicas are ready.
         """
         ready = {name: min(now[name].ready if name in now else 0, n) for name, n in self.replicas.items()}
         if ready == self.replicas:
@@ -88,7 +88,7 @@ class Goal:
         return self.load_rpm - carried if self.load_rpm else inf
 
     def lacking(self, now: Mapping[str, RunningPool]) -> dict[str, int]:
-        """Return the replicas of the goal that have not been started."""
+        """Return the replicas of the goal that have not started."""
         numbers = {name: n - (now[name].replicas if name in now else 0) for name, n in self.replicas.items()}
         return {name: number for name, number in numbers.items() if number > 0}
 
@@ -97,32 +97,32 @@ class Goal:
         return any(pool.replicas > self.replicas.get(name, 0) for name, pool in now.items())
 
     def is_reached(self, now: Mapping[str, RunningPool]) -> bool:
-        """Return whether exactly the goal's replicas are there."""
+        """Return whether the pools equal the goal."""
         return not self.has_surplus(now) and not self.lacking(now)
 
 
 @dataclass(slots=True)
 class State:
-    """The pools of all servers, and the cards that they leave free."""
+    """The pools of all servers, and the free cards."""
 
     pools: dict[str, Pools]
     free: Cards
 
     def copy(self) -> "State":
-        """Return a copy that can be changed alone."""
+        """Return an independent copy."""
         return State(dict(self.pools), self.free.copy())
 
     def put(self, server: str, pools: Pools) -> None:
-        """Let a server have other pools."""
+        """Replace the pools of a server."""
         self.free.take_all(server, {name: pool.replicas for name, pool in self.pools[server].items()}, -1)
         self.free.take_all(server, {name: pool.replicas for name, pool in pools.items()})
         self.pools[server] = pools
 
-    def begin(self, goal: Goal, most: int | None = None) -> bool:
-        """Let a server start replicas that it lacks, up to a number, as far as cards are free."""
+    def begin(self, goal: Goal, limit: int | None = None) -> bool:
+        """Start missing replicas of a server on free cards, at most `limit`; return whether any started."""
         pools, started = dict(self.pools[goal.server]), 0
         for name, lacking in goal.lacking(pools).items():
-            wanted = lacking if most is None else min(lacking, most - started)
+            wanted = lacking if limit is None else min(lacking, limit - started)
             new = self.free.most(goal.server, name, wanted)
             pool = pools.get(name, RunningPool(0, 0, goal.rates_rpm.get(name, 0.0)))
             if new:
@@ -133,50 +133,50 @@ class State:
         return started > 0
 
     def finish(self, goal: Goal) -> None:
-        """Let all replicas of a server become ready, and give up those that nothing waits for any more."""
+        """Mark all replicas of a server as ready, and remove those that are no longer needed."""
         pools = self.pools[goal.server]
         self.put(goal.server, goal.reduced({name: pool.all_ready() for name, pool in pools.items()}))
 
-    def drop(self, goal: Goal, accelerator: str, replicas: int, least: Mapping[str, int]) -> bool:
-        """Give up some replicas of a server beyond some that it needs; return whether there were any."""
+    def drop(self, goal: Goal, accelerator: str, replicas: int, minimum: Mapping[str, int]) -> bool:
+        """Remove replicas of a server down to a minimum; return whether any were removed."""
         pools = self.pools[goal.server]
         if accelerator not in pools:
             return False
         pool = pools[accelerator]
-        gone = min(replicas, max(0, pool.replicas - least.get(accelerator, 0)))
+        gone = min(replicas, max(0, pool.replicas - minimum.get(accelerator, 0)))
         if gone:
             rest = {**pools, accelerator: pool.resized(pool.replicas - gone)}
             self.put(goal.server, {name: item for name, item in rest.items() if item.replicas})
         return gone > 0
 
     def run(self, goals: Sequence[Goal]) -> None:
-        """Let servers start what fits and give up what is replaced, in turn, until nothing can be started."""
+        """Start replicas that fit and remove replaced ones, alternately, until no more can be started."""
         while [goal for goal in goals if self.begin(goal)]:
             for goal in goals:
                 self.finish(goal)
 
 
 class Transition:
-    """The way from what runs to the goals of all servers, which together fit."""
+    """The transition from the running pools to the goals of all servers, which together fit."""
 
     def __init__(self, goals: Iterable[Goal], running: Running, cards: Cards) -> None:
-        """Give up what nothing waits for, and what no cards exist for any more.
+        """Search for an order of steps.
+
+        If there is none, blocked servers remove as few replicas as necessary too early.
 
         Args:
-            goals: what each server is to run.
-            running: what each server runs now.
-            cards: all cards that exist.
-
-        If there is no order otherwise, blocked servers give up replicas too early: as few as are enough.
+            goals: desired replicas of each server.
+            running: current pools of each server.
+            cards: all available cards.
         """
         self.goals = sorted(goals, key=lambda goal: (goal.priority, goal.server))
         self.system, self.running, self.cards = cards.system, running, cards
         self.start = self._started()
         self.first = self._first_step()
         self.blocked = [] if self.first is not None else self._blocked()
-        most = max((n for goal in self.goals for n in self._runs(goal).values()), default=0)
+        largest = max((n for goal in self.goals for n in self._runs(goal).values()), default=0)
         waived = 1
-        while self.first is None and waived < 2 * most:
+        while self.first is None and waived < 2 * largest:
             self.goals = [
                 replace(goal, waived=waived) if goal.server in self.blocked else goal for goal in self.goals
             ]
@@ -187,21 +187,21 @@ class Transition:
         return {name: pool.replicas for name, pool in self.running.get(goal.server, {}).items()}
 
     def _started(self) -> State:
-        """Return what runs once everything has been given up that nothing waits for or no cards exist for."""
+        """Return the state without replicas that are no longer needed or exceed the available cards."""
         start = State({goal.server: {} for goal in self.goals}, self.cards.copy())
         for goal in self.goals:
             start.put(goal.server, goal.reduced(self.running.get(goal.server, {})))
-        for beyond_goal in (True, False):  # the goals fit, unless cards have gone since they were set
+        for beyond_goal in (True, False):  # goals fit, unless cards were removed since
             for goal in reversed(self.goals):
-                least = goal.replicas if beyond_goal else {}
+                minimum = goal.replicas if beyond_goal else {}
                 for name in start.pools[goal.server]:
-                    start.drop(goal, name, start.free.missing(goal.server, name), least)
+                    start.drop(goal, name, start.free.missing(goal.server, name), minimum)
         return start
 
     def step(self) -> dict[str, dict[str, int]]:
-        """Return what every server is to run now, by accelerator: the first step of an order that works.
+        """Return the replicas to run now by server and accelerator: the first step of a feasible order.
 
-        Without one, servers of higher priorities take the cards that others only retain.
+        If there is none, servers of higher priority take cards of replicas that others only retain.
         """
         state = self._forced() if self.first is None else self.first.copy()
         found = {}
@@ -222,7 +222,7 @@ class Transition:
         return self.first is not None
 
     def _blocked(self) -> list[str]:
-        """Return the servers that do not reach their goals without giving up replicas too early."""
+        """Return the servers that cannot reach their goals without removing replicas too early."""
         state = self.start.copy()
         for goal in self.goals:
             state.finish(goal)
@@ -245,7 +245,7 @@ class Transition:
         return self._with_more(found, [goal for goal in self.goals if goal.lacking(found.pools[goal.server])])
 
     def _with_more(self, state: State, goals: Sequence[Goal]) -> State:
-        """Let those servers start as well after which all others still reach their goals."""
+        """Also start those servers that leave the other goals reachable."""
         trial = state.copy()
         if not [goal for goal in goals if trial.begin(goal)]:
             return state
@@ -257,9 +257,9 @@ class Transition:
         return self._with_more(self._with_more(state, goals[:half]), goals[half:])
 
     def _order(self, begin: State) -> list[Goal] | None:
-        """Return an order in which servers can give up what they have beyond their goals, or None.
+        """Return an order in which servers can remove replicas beyond their goals, or None.
 
-        The others only take free cards, and the goals fit: they can always be reached in the end.
+        Other servers only take free cards. Because the goals fit, those can always be reached at the end.
         """
         state = begin.copy()
         for goal in self.goals:
@@ -278,7 +278,7 @@ class Transition:
 
     @staticmethod
     def _alone(goal: Goal, state: State) -> bool:
-        """Bring one server to its goal if the free cards are enough for it; return whether they are."""
+        """Move one server to its goal if the free cards suffice; return whether they do."""
         trial = State({goal.server: state.pools[goal.server]}, state.free.copy())
         trial.run([goal])
         reached = goal.is_reached(trial.pools[goal.server])
@@ -287,7 +287,7 @@ class Transition:
         return reached
 
     def _searched(self) -> State | None:
-        """Return the first step of an order of single replicas, if a search of limited length finds one."""
+        """Search, up to a limit, for an order of single replicas; return its first step, or None."""
         movers = [goal for goal in self.goals if goal.has_surplus(self.start.pools[goal.server])]
         seen: set[tuple[object, ...]] = set()
         stack = [(self.start, self.start)]
@@ -301,14 +301,14 @@ class Transition:
                 return first
             for goal in reversed(movers):
                 trial = state.copy()
-                if trial.begin(goal, most=1):
+                if trial.begin(goal, limit=1):
                     begun = trial.copy() if first is self.start else first
                     trial.finish(goal)
                     stack.append((trial, begun))
         return None
 
     def _forced(self) -> State:
-        """Return a step in which servers take the cards that others of equal or lower priority retain."""
+        """Return a step in which servers take cards retained by others of equal or lower priority."""
         for goal in self.goals:
             for name, lacking in goal.lacking(self.start.pools[goal.server]).items():
                 self._claim(goal, name, lacking)
@@ -316,7 +316,7 @@ class Transition:
         return self.start
 
     def _claim(self, goal: Goal, accelerator: str, lacking: int) -> None:
-        """Drop retained replicas, of the lowest priorities first, until some more of a server's fit."""
+        """Remove retained replicas, lowest priority first, until the missing replicas of a server fit."""
         kind, _ = self.system.units_per_replica(goal.server, accelerator)
         for other in reversed(self.goals):
             for name in self.start.pools[other.server]:

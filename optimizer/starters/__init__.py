@@ -1,1 +1,1 @@
-"""Starting points: a complete, commented system document from a few facts, and prices from files."""
+"""Starter documents: a complete, commented system document from a few facts, and prices from files."""

@@ -1,7 +1,7 @@
-"""A system document from few facts: models, what can be bought, use cases with their rates.
+"""A system document from a few facts: models, accelerators on offer, use cases with their rates.
 
-Takes a `Start`, gives commented YAML. Token times are asked for as estimates, so that nothing has to be
-measured first; what stands in it are the user's facts and the use cases', each with its reason.
+Takes `StarterFacts` and returns commented YAML. Token times are requested as estimates, so that nothing has
+to be measured first. Every target has its reason in a comment.
 """
 
 import json
@@ -12,25 +12,33 @@ from optimizer.profiles.catalogue import load_catalogue
 from optimizer.spec.files import Part, part_of, text_of
 from optimizer.spec.system import join_parts
 from optimizer.spec.yaml_format import yaml_value
-from optimizer.starters.facts import TEMPLATES, Demand, Start, Template, check_start, is_path, model_name
+from optimizer.starters.facts import (
+    TEMPLATES,
+    Demand,
+    StarterFacts,
+    Template,
+    check_start,
+    is_path,
+    model_name,
+)
 from optimizer.starters.slices import Choice, choose_slices
 from optimizer.starters.use_cases import use_case
 from optimizer.units import is_number
 
-__all__ = ["TEMPLATES", "Demand", "Start", "Template", "document_of", "notes_of"]
+__all__ = ["TEMPLATES", "Demand", "StarterFacts", "Template", "document_of", "notes_of"]
 
 _WIDTH = 100
 POLICY = "PriorityExhaustive"
-"""Who is served in part if nobody says it."""
+"""Default saturation policy of a document."""
 _ODD = " \t'\"#:,[]{}&*!|>%@`\\"
-"""Characters of a name that is put in quotes."""
+"""Characters that require quotes in a name."""
 
 
-def document_of(start: Start) -> str:
+def document_of(start: StarterFacts) -> str:
     """Return a complete system document.
 
     Raises:
-        SpecError: a name does not exist, a fact is missing, or a model fits nothing that is offered.
+        SpecError: a name does not exist, a fact is missing, or a model fits no accelerator on offer.
     """
     check_start(start)
     choice = choose_slices(start)
@@ -44,12 +52,12 @@ def document_of(start: Start) -> str:
         *_optimizer(start),
     ]
     text = "\n".join(lines).rstrip() + "\n"
-    join_parts([_part(text, start)])  # a document that contradicts itself is not written
+    join_parts([_part(text, start)])  # raises if the document is inconsistent
     return text
 
 
-def notes_of(start: Start) -> tuple[str, ...]:
-    """Return what of the offers a document does not use, and why, in words.
+def notes_of(start: StarterFacts) -> tuple[str, ...]:
+    """Return notes about offers that a document does not use.
 
     Raises:
         SpecError: as `document_of` does.
@@ -58,7 +66,7 @@ def notes_of(start: Start) -> tuple[str, ...]:
     return choose_slices(start).notes
 
 
-def _part(text: str, start: Start) -> Part:
+def _part(text: str, start: StarterFacts) -> Part:
     document = text_of(text, start.file, json_only=False, folder=start.folder.absolute())
     return part_of(document, document.value())
 
@@ -66,16 +74,16 @@ def _part(text: str, start: Start) -> Part:
 # --- the text ------------------------------------------------------------------------------------------
 
 
-def _heading(start: Start) -> Iterator[str]:
+def _heading(start: StarterFacts) -> Iterator[str]:
     yield f"# A system for inferplan: {TEMPLATES[start.template]}."
     file = start.file
     yield f"# Next: inferplan check {file}; inferplan solve {file}; inferplan report {file} -o report.html"
-    yield "# Every field is described in docs/reference.md; numbers may have units: 500ms, 10/s, $2.50/h."
+    yield "# Every field is described in docs/reference.md; numbers can have units: 500ms, 10/s, $2.50/h."
     yield ""
 
 
 def _accelerators(choice: Choice) -> Iterator[str]:
-    yield "# What replicas may run on. Slices of one type share its cards; cost is the price of the slice."
+    yield "# Accelerators for replicas. Slices of one type share its cards; cost is the price of the slice."
     for note in choice.notes:
         yield from _comment(f"{note}.")
     yield "accelerators:"
@@ -92,11 +100,11 @@ def _accelerators(choice: Choice) -> Iterator[str]:
     yield ""
 
 
-def _models(choice: Choice, start: Start) -> Iterator[str]:
+def _models(choice: Choice, start: StarterFacts) -> Iterator[str]:
     yield from _comment(
-        "Every model on every slice that holds it. The token times are estimated from the model's "
-        "architecture and the data sheet of the accelerator; plans count with the slow end of the estimate. "
-        "Once you have measured, put alpha, beta and gamma in place of estimate."
+        "Each model on each slice that it fits on. Token times are estimated from the model's architecture "
+        "and the accelerator's data sheet; plans use the slow end of the estimate. "
+        "Once you have measured, replace estimate by alpha, beta and gamma."
     )
     yield "models:"
     for model, slices in choice.fits.items():
@@ -108,9 +116,9 @@ def _models(choice: Choice, start: Start) -> Iterator[str]:
     yield ""
 
 
-def _classes(start: Start) -> Iterator[str]:
-    hold = "hold at the percentiles that are stated" if start.percentiles else "are means over all requests"
-    yield f"# What is promised. Priority 1 is served first; targets {hold}."
+def _classes(start: StarterFacts) -> Iterator[str]:
+    meaning = "apply to the stated percentiles" if start.percentiles else "are means over all requests"
+    yield f"# Service classes. Priority 1 is served first; latency targets {meaning}."
     yield "serviceClasses:"
     for priority, name in enumerate(start.use_cases, start=1):
         targets = start.targets_of(name)
@@ -126,19 +134,19 @@ def _classes(start: Start) -> Iterator[str]:
 
 
 def _reasons(name: str, *, given: bool) -> Iterator[str]:
-    """Yield why a class has its targets: as given, or by its use case."""
+    """Yield comments with the reasons of a class's targets: as given, or from its use case."""
     case = use_case(name)
     if given:
         lengths = case.source.partition("; targets:")[0]
-        yield from _comment(f"{case.title}. Its targets are those that were asked for.")
+        yield from _comment(f"{case.title}. Its targets are as requested.")
         yield from _comment(f"Source of {lengths}.")
     else:
         yield from _comment(f"{case.title}. {case.why}")
         yield from _comment(f"Source of {case.source}.")
 
 
-def _servers(start: Start) -> Iterator[str]:
-    yield "# What is to be placed: one model for one class, with its requests and their mean lengths."
+def _servers(start: StarterFacts) -> Iterator[str]:
+    yield "# Servers to place: one model for one class, with its request rate and mean lengths."
     yield "servers:"
     for demand in start.demands:
         case = use_case(demand.use_case)
@@ -160,10 +168,10 @@ def _servers(start: Start) -> Iterator[str]:
     yield ""
 
 
-def _count(start: Start, choice: Choice) -> Iterator[str]:
+def _count(start: StarterFacts, choice: Choice) -> Iterator[str]:
     if start.template == "clouds":
         return
-    yield f"# Cards that exist, by type; without that limit: inferplan solve {start.file} --unlimited"
+    yield f"# Available cards by type; to ignore this limit: inferplan solve {start.file} --unlimited"
     yield "count:"
     used = {item.accelerator for item in choice.used}
     for kind, count in {offer.accelerator: offer.count for offer in start.offers}.items():
@@ -172,17 +180,17 @@ def _count(start: Start, choice: Choice) -> Iterator[str]:
     yield ""
 
 
-def _optimizer(start: Start) -> Iterator[str]:
-    """Yield how to plan; the policy for overload with its reason, unless there is no limit."""
+def _optimizer(start: StarterFacts) -> Iterator[str]:
+    """Yield the planning options; the saturation policy with its reason, unless cards are unlimited."""
     if start.template == "clouds":
-        yield f"# Clouds have any number of cards. What each offer costs: inferplan candidates {start.file}"
+        yield f"# Clouds have unlimited cards. To compare the offers: inferplan candidates {start.file}"
         policy = "" if start.saturation is None else f", saturationPolicy: {start.saturation}"
         yield f"optimizer: {{unlimited: true{policy}}}"
         return
     yield from _comment(
-        f"If the cards do not suffice, {POLICY} serves in part what does not fit, the highest "
-        "priority first. With None a server is served in full or not at all, and cards stay idle while its "
-        "load waits. docs/policies.md compares the policies."
+        f"If the cards do not suffice, {POLICY} serves the remaining servers in part, the highest "
+        "priority first. With None a server is served in full or not at all, so cards can stay idle. "
+        "docs/policies.md compares the policies."
     )
     yield f"optimizer: {{saturationPolicy: {start.saturation or POLICY}}}"
 
@@ -196,7 +204,7 @@ def _comment(text: str) -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """Return text as YAML has it, in quotes only where it would be read as something else."""
+    """Return text as a YAML scalar, quoted only if necessary."""
     if text.isprintable() and not any(sign in _ODD for sign in text) and yaml_value(text, "") == text:
         return text
     return json.dumps(text, ensure_ascii=not text.isprintable())

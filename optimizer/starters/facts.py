@@ -1,4 +1,4 @@
-"""The facts that a document is made of: models, offers, requests and targets; and their contradictions."""
+"""The facts of a starter document: models, offers, demands and targets; and their checks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,40 +14,40 @@ from optimizer.units import REQUESTS_PER_MINUTE, UnitError
 
 Template = Literal["one-model", "fleet", "clouds"]
 TEMPLATES: dict[Template, str] = {
-    "one-model": "one model on the cards that exist",
-    "fleet": "several models and classes of service on the cards that exist",
-    "clouds": "what clouds offer, side by side, without limits",
+    "one-model": "one model on a limited number of cards",
+    "fleet": "several models and service classes on a limited number of cards",
+    "clouds": "cloud offers side by side, without limits",
 }
 ByName = Mapping[str | None, float]
-"""Values by the name of a use case; None: for all others."""
+"""Values by use case; None: all other use cases."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Requests of one use case for a model, or for each."""
+    """Requests of one use case for one model, or for each model."""
 
     use_case: str
     rate: str
-    """As documents write it: ``10/s``, ``600``."""
+    """Rate as in documents: ``10/s``, ``600``."""
     model: str | None = None
-    """None: each model gets this rate."""
+    """The model; None: each model has this rate."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassTargets:
-    """The targets of a class, and which of them replace those of its use case."""
+    """The targets of a class."""
 
     limits_ms: Mapping[str, float]
-    """By latency: ``ttft``, ``itl``, ``e2e``; only those that there are."""
+    """Limits by latency: ``ttft``, ``itl``, ``e2e`` [ms]; without those that have none."""
     percentile: float | None
-    """Percentile at which they must hold; None: the mean."""
+    """Percentile to which they apply; None: the mean."""
     given: bool
-    """Whether any of them replaces that of the use case."""
+    """Whether any of them overrides the use case."""
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """The facts that a document is made of."""
+class StarterFacts:
+    """The facts of a starter document."""
 
     template: Template
     models: tuple[str, ...]
@@ -55,25 +55,25 @@ class Start:
     offers: tuple[Offer, ...]
     demands: tuple[Demand, ...]
     file: str = "system.yaml"
-    """What the document will be called, for its own comments."""
+    """File name of the document, for its comments."""
     folder: Path = Path()
-    """Where it will stand; the paths of a config.json start there."""
+    """Folder of the document, to which the paths of config.json files are relative."""
     weights: str | None = None
-    """Format of the weights of all models; None: as published."""
+    """Weight format of all models; None: as published."""
     targets_ms: Mapping[str, ByName] = field(default_factory=dict)
-    """Targets that replace those of use cases [ms], by latency; 0: no target."""
+    """Targets that override those of use cases [ms], by latency; 0: no target."""
     percentiles: ByName = field(default_factory=dict)
-    """Percentiles at which targets must hold; the mean for others."""
+    """Percentiles to which targets apply, by use case; the mean for others."""
     saturation: SaturationPolicy | None = None
-    """Who gets partial service when not everything fits; None: the document does not say."""
+    """Saturation policy; None: not stated in the document."""
 
     @property
     def use_cases(self) -> list[str]:
-        """The use cases in the order of their priorities."""
+        """The use cases, in priority order."""
         return list(dict.fromkeys(item.use_case for item in self.demands))
 
     def models_of(self, name: str) -> tuple[str, ...]:
-        """Return the models that have requests of a use case."""
+        """Return the models with requests of a use case."""
         asked = [item.model for item in self.demands if item.use_case == name]
         return tuple(model for model in self.models if None in asked or model in asked)
 
@@ -82,7 +82,7 @@ class Start:
         return [use_case(item.use_case) for item in self.demands if item.model in {None, model}]
 
     def targets_of(self, name: str) -> ClassTargets:
-        """Return the targets of a use case: its own, unless others are given."""
+        """Return the targets of a use case, with overrides."""
         case = use_case(name)
         own = {"ttft": case.ttft_ms, "itl": case.itl_ms, "e2e": 0.0}
         given = {latency: _of(name, values) for latency, values in self.targets_ms.items()}
@@ -93,17 +93,17 @@ class Start:
 
 
 def _of(name: str, values: ByName) -> float | None:
-    """Return the value of a use case, or that of all others."""
+    """Return the value of a use case, or else the default for all use cases."""
     return values[name] if name in values else values.get(None)
 
 
 def is_path(model: str) -> bool:
-    """Return whether a model is the path of a config.json, and no name."""
+    """Return whether a model is given as the path of a config.json."""
     return model.endswith(".json")
 
 
 def model_name(model: str) -> str:
-    """Return what a model is called: its name, or the folder of its config.json."""
+    """Return the name of a model; for a config.json, that of its folder."""
     if not is_path(model):
         return model
     parts = [part for part in model.replace("\\", "/").split("/") if part not in {"", ".", ".."}]
@@ -111,23 +111,28 @@ def model_name(model: str) -> str:
 
 
 def check_template(template: Template, models: tuple[str, ...], offers: tuple[Offer, ...]) -> None:
-    """Check that a template suits the models and offers that are known so far.
+    """Check that a template suits the models and offers.
+
+    Args:
+        template: the template.
+        models: models known so far.
+        offers: offers known so far.
 
     Raises:
-        SpecError: it takes fewer models, or needs the number of cards.
+        SpecError: the template allows fewer models, or requires the number of cards.
     """
     if template == "one-model" and len(models) > 1:
         raise SpecError(f"the template one-model takes one model, not {len(models)}; choose fleet")
     unknown = [offer.name for offer in offers if offer.count is None]
     if template != "clouds" and unknown:
         raise SpecError(
-            f"accelerator {unknown[0]}: how many cards exist? The template {template} plans within "
-            "them; say it, or choose clouds"
+            f"accelerator {unknown[0]}: the number of cards is missing, which the template {template} "
+            "requires; give it, or choose clouds"
         )
 
 
-def check_start(start: Start) -> None:
-    """Check facts against one another.
+def check_start(start: StarterFacts) -> None:
+    """Check that the facts are complete and consistent.
 
     Raises:
         SpecError: one is missing, out of range, or contradicts another.
@@ -138,7 +143,7 @@ def check_start(start: Start) -> None:
         (start.demands, "a use case with its rate"),
     ):
         if not given:
-            raise SpecError(f"nothing to start from: name {what}")
+            raise SpecError(f"incomplete facts: give {what}")
     check_template(start.template, start.models, start.offers)
     _check_prices(start.offers)
     if start.template != "clouds":
@@ -149,7 +154,7 @@ def check_start(start: Start) -> None:
         for name in values:
             if name is not None and name not in start.use_cases:
                 known = ", ".join(start.use_cases)
-                raise SpecError(f"{flag} of {name}: no requests of this use case; there are {known}")
+                raise SpecError(f"{flag} of {name}: there are no requests of this use case; known: {known}")
 
 
 def _check_prices(offers: tuple[Offer, ...]) -> None:
@@ -172,16 +177,16 @@ def _check_counts(offers: tuple[Offer, ...]) -> None:
         other = known.setdefault(offer.accelerator, offer)
         if other.count != offer.count:
             raise SpecError(
-                f"accelerator {offer.accelerator}: {other.count} cards exist for {other.name}, but "
+                f"accelerator {offer.accelerator}: {other.count} cards for {other.name}, but "
                 f"{offer.count} for {offer.name}; slices share their cards, so give one number"
             )
 
 
 def check_rate(text: str) -> None:
-    """Check a rate as documents write it.
+    """Check the text of a rate.
 
     Raises:
-        SpecError: it is no rate, or not more than 0.
+        SpecError: it is not a rate above 0.
     """
     try:
         rate = REQUESTS_PER_MINUTE.read(text)
@@ -191,7 +196,7 @@ def check_rate(text: str) -> None:
         raise SpecError(f"must be more than 0, not {text}")
 
 
-def _check_demand(demand: Demand, start: Start) -> None:
+def _check_demand(demand: Demand, start: StarterFacts) -> None:
     use_case(demand.use_case)
     try:
         check_rate(demand.rate)

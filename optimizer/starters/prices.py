@@ -1,10 +1,10 @@
-"""Prices of accelerators from files: SkyPilot's catalogue, or a plain table of accelerators and prices.
+"""Accelerator prices from files: SkyPilot's catalogue, or a plain table of accelerators and prices.
 
 No price is built in. A SkyPilot file (``vms.csv``) has a row for each instance type, region and zone, in
-USD; a plain one has the columns ``accelerator`` and ``price`` and may have ``cards``, ``count``, ``place``.
+USD. A plain file has the columns ``accelerator`` and ``price``, and optionally ``cards``, ``count``,
+``place``.
 """
 
-import csv
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,44 +12,43 @@ from dataclasses import dataclass
 from optimizer.errors import SpecError
 from optimizer.money import EXAMPLES, Price, read_price
 from optimizer.profiles.catalogue import load_catalogue, slice_of
-from optimizer.quantities import counted
-from optimizer.spec.files import lines_of, read_text
+from optimizer.spec.csv_rows import csv_rows
 from optimizer.units import UnitError
 
 _SKYPILOT = {"acceleratorname", "acceleratorcount", "price"}
 _PLAIN = {"accelerator", "price"}
 _SKYPILOT_NAMES: Mapping[str, str] = {"a100": "A100-40", "v100": "", "h100-mega": "H100", "l40": ""}
-"""SkyPilot's names that mean something else than the catalogue's; empty: what the catalogue does not have."""
+"""SkyPilot names that differ from the catalogue's; empty if the catalogue has no such accelerator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A slice of cards that can be had at a price."""
+    """A slice of cards on offer at a price."""
 
     accelerator: str
     """The card's name in the catalogue."""
     cards: int
     price: Price
-    """Of the slice."""
+    """Price of the slice."""
     place: str = ""
-    """Region, cloud or whatever the file says; empty where it says nothing."""
+    """Region or cloud; empty if the file does not state it."""
     count: int | None = None
-    """Cards that exist; none: the file does not say."""
+    """Available cards; None if the file does not state it."""
 
     @property
     def name(self) -> str:
-        """What the slice is called: ``H100``, ``8xH100``."""
+        """Name of the slice: ``H100``, ``8xH100``."""
         return self.accelerator if self.cards == 1 else f"{self.cards}x{self.accelerator}"
 
 
 @dataclass(frozen=True, slots=True)
 class PriceList:
-    """The offers of a file, the cheapest of each slice."""
+    """The cheapest offer of each slice in a file."""
 
     offers: tuple[Offer, ...]
-    """By accelerator and cards."""
+    """Sorted by accelerator and cards."""
     unknown: tuple[str, ...]
-    """Names of accelerators in the file that the catalogue does not have."""
+    """Accelerators in the file that are not in the catalogue."""
 
     def document(self) -> list[dict[str, object]]:
         """Return the offers as plain values."""
@@ -62,24 +61,26 @@ class PriceList:
 
 
 def read_prices(path: str | os.PathLike[str], *, region: str | None = None, spot: bool = False) -> PriceList:
-    """Read the offers of a file, of several for the same slice the cheapest.
+    """Read the cheapest offer of each slice from a file.
 
     Args:
         path: a CSV file, or ``-`` for standard input.
-        region: a region (SkyPilot) or place; none: all.
-        spot: the spot prices of a SkyPilot file in place of those on demand.
+        region: a region (SkyPilot) or place; None: all.
+        spot: whether to use SkyPilot's spot prices instead of on-demand prices.
 
     Raises:
         SpecError: the file cannot be read, has neither format, or a price is wrong.
     """
-    rows = _rows(path)
+    rows = list(csv_rows(path, lambda name, _: name.lower()))
+    if not rows:
+        raise SpecError(f"{path}: the file has no prices")
     columns = {name.lower() for _, row in rows[:1] for name in row}
     if columns >= _SKYPILOT:
         found = list(_skypilot(rows, spot=spot))
     elif columns >= _PLAIN and not spot:
         found = list(_plain(rows))
     else:
-        what = "SpotPrice, which --spot asks for" if spot else "AcceleratorName, AcceleratorCount and Price"
+        what = "SpotPrice, which --spot requires" if spot else "AcceleratorName, AcceleratorCount and Price"
         raise SpecError(
             f"{path}: the header must name accelerator and price, or (SkyPilot) {what}; it names "
             f"{', '.join(sorted(columns)) or 'nothing'}"
@@ -89,33 +90,13 @@ def read_prices(path: str | os.PathLike[str], *, region: str | None = None, spot
     chosen = [offer for offer in offers if region is None or region.lower() == offer.place.lower()]
     if offers and not chosen:
         places = sorted({offer.place for offer in offers})
-        raise SpecError(f"{path}: nothing is offered in {region!r}; the file has {', '.join(places[:10])}")
+        raise SpecError(f"{path}: no offers in {region!r}; the file has {', '.join(places[:10])}")
     best: dict[tuple[str, int], Offer] = {}
     for offer in chosen:
         key = offer.accelerator, offer.cards
         if key not in best or (offer.price, offer.place) < (best[key].price, best[key].place):
             best[key] = offer
     return PriceList(tuple(best[key] for key in sorted(best)), tuple(unknown))
-
-
-def _rows(path: str | os.PathLike[str]) -> list[tuple[str, dict[str, str]]]:
-    """Return the rows of a CSV file by lower-case column, each with its place."""
-    reader = csv.reader(lines_of(read_text(path)), strict=True)
-    try:
-        header = [name.strip().lower() for name in next(reader, [])]
-        found = []
-        for row in reader:
-            if not any(field.strip() for field in row):
-                continue
-            place = f"{path}:{reader.line_num}"
-            if len(row) != len(header):
-                raise SpecError(f"{place}: {counted(len(row), 'field')}, the header has {len(header)}")
-            found.append((place, dict(zip(header, (field.strip() for field in row), strict=True))))
-    except csv.Error as error:
-        raise SpecError(f"{path}:{reader.line_num}: not valid CSV: {error}") from None
-    if not found:
-        raise SpecError(f"{path}: the file holds no prices")
-    return found
 
 
 def _skypilot(rows: list[tuple[str, dict[str, str]]], *, spot: bool) -> Iterator[tuple[str, Offer | None]]:
@@ -128,7 +109,7 @@ def _skypilot(rows: list[tuple[str, dict[str, str]]], *, spot: bool) -> Iterator
         accelerator = _known(_SKYPILOT_NAMES.get(name.lower(), name))
         if accelerator is None:
             yield name, None
-        elif cards >= 1 and cards.is_integer():  # a part of a card is no card
+        elif cards >= 1 and cards.is_integer():  # fractions of a card are skipped
             yield (
                 name,
                 Offer(accelerator, int(cards), Price(round(100 * amount, 6), "USD"), row.get("region", "")),
@@ -146,7 +127,7 @@ def _plain(rows: list[tuple[str, dict[str, str]]]) -> Iterator[tuple[str, Offer 
         except UnitError as error:
             raise SpecError(f"{place}: price: {error}") from None
         if not isinstance(price, Price) or price < 0:
-            raise SpecError(f"{place}: price: {row['price']!r} must name its currency; write {EXAMPLES[:18]}")
+            raise SpecError(f"{place}: price: {row['price']!r} must have a currency; write {EXAMPLES[:18]}")
         accelerator = _known(name)
         if accelerator is None:
             yield name, None
@@ -169,7 +150,7 @@ def _number(text: str, place: str, column: str) -> float:
 
 
 def _known(name: str) -> str | None:
-    """Return the catalogue's name of an accelerator; none where it has none."""
+    """Return the catalogue's name of an accelerator, or None if it is unknown."""
     try:
         return load_catalogue().accelerator(name).name if name else None
     except SpecError:

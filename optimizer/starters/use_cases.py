@@ -1,6 +1,5 @@
 """Use cases by name: token lengths, variability and targets, each with its reason and source."""
 
-import difflib
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -9,34 +8,33 @@ from types import MappingProxyType
 from pydantic import Field
 
 from optimizer.documents import AnswerTokens, Coefficient, Document, Milliseconds, Name, Tokens
-from optimizer.errors import SpecError
 from optimizer.spec.files import plain_value
-from optimizer.spec.messages import validated
+from optimizer.spec.messages import known_name, validated
 
 _FILE = "use_cases.yaml"
 
 
 class UseCase(Document):
-    """What requests of a use case look like, and what they should be answered within."""
+    """Request lengths and latency targets of a use case."""
 
     title: Name
-    """In words."""
+    """Title."""
     in_tokens: Tokens = Field(alias="inTokens")
     """Mean input length [tokens]."""
     out_tokens: AnswerTokens = Field(alias="outTokens")
     """Mean output length [tokens]."""
     in_tokens_cv: Coefficient | None = Field(None, alias="inTokensCV")
-    """Coefficient of variation of the input length; none: the source does not say."""
+    """Coefficient of variation of the input length; None if the source does not state it."""
     out_tokens_cv: Coefficient | None = Field(None, alias="outTokensCV")
-    """Coefficient of variation of the output length; none: the source does not say."""
+    """Coefficient of variation of the output length; None if the source does not state it."""
     ttft_ms: Milliseconds = Field(alias="ttft")
     """Target of the mean time to first token [ms]."""
     itl_ms: Milliseconds = Field(alias="itl")
     """Target of the mean inter-token latency [ms]."""
     why: str
-    """Why these targets."""
+    """Reason for the targets."""
     source: str
-    """Where lengths and targets come from."""
+    """Source of lengths and targets."""
 
 
 @cache
@@ -51,14 +49,9 @@ def use_cases() -> Mapping[str, UseCase]:
 
 
 def use_case(name: str) -> UseCase:
-    """Return the use case of a name.
+    """Return the use case of that name.
 
     Raises:
-        SpecError: there is none.
+        SpecError: it does not exist.
     """
-    known = use_cases()
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-        raise SpecError(f"use case {name!r} does not exist; {hint}")
-    return known[name]
+    return use_cases()[known_name(name, use_cases(), "use case")]

@@ -18,7 +18,7 @@ from optimizer.profiles import load_catalogue
 from optimizer.profiles.requested import check_request
 from optimizer.spec.examination import examine
 from optimizer.spec.faults import Fault, in_order
-from optimizer.spec.names import Index, Problem, located
+from optimizer.spec.names import Finding, Index, located
 from optimizer.spec.schema import Accelerator
 from optimizer.spec.system import System, join_parts
 from optimizer.studies.slips import Written, slips
@@ -77,23 +77,23 @@ def check_documents(path: str | os.PathLike[str]) -> Checked:
     return Checked((), tuple(in_order(located(problems))), system, sized)
 
 
-def _unanswered(system: System, index: Index) -> Iterator[Problem]:
+def _unanswered(system: System, index: Index) -> Iterator[Finding]:
     """Yield the estimates that are asked for and that nobody can make."""
     for part, at, profile in index.profiles.values():
         try:
             check_request(system, profile)
         except SpecError as error:
-            yield Problem(part, (*at, "perfParms"), str(error).partition(": ")[2])
+            yield Finding(part, (*at, "perfParms"), str(error).partition(": ")[2])
 
 
-def _missing_token_times(index: Index) -> Iterator[Problem]:
+def _missing_token_times(index: Index) -> Iterator[Finding]:
     for part, at, profile in index.profiles.values():
         if not laws_known(profile) and not profile.is_estimated:
             text = "no token times are given, so the model cannot run there; give perfParms or decodeParms"
-            yield Problem(part, at, text)
+            yield Finding(part, at, text)
 
 
-def _missing_capacities(system: System, index: Index) -> Iterator[Problem]:
+def _missing_capacities(system: System, index: Index) -> Iterator[Finding]:
     """Yield the first accelerator of each type that has no units, though units are limited."""
     if system.options.unlimited or not system.servers:
         return
@@ -103,22 +103,22 @@ def _missing_capacities(system: System, index: Index) -> Iterator[Problem]:
         if kind not in system.capacity and kind not in seen:
             seen.add(kind)
             text = f"type {kind!r} is not listed in count, so a limited plan has no card of it"
-            yield Problem(part, (*at, "type"), text)
+            yield Finding(part, (*at, "type"), text)
 
 
-def _odd_prices(index: Index) -> Iterator[Problem]:
+def _odd_prices(index: Index) -> Iterator[Finding]:
     priced = any(entry.item.cost_cents_per_h for entry in index.accelerators.values())
     for part, at, accelerator in index.accelerators.values():
         cost = accelerator.cost_cents_per_h
         if cost and cost < _least_price(accelerator):
             text = f"{cost:g} cents/h is little for {accelerator.name!r}; cost is in cents, not dollars"
-            yield Problem(part, (*at, "cost"), text)
+            yield Finding(part, (*at, "cost"), text)
         elif priced and "cost_cents_per_h" not in accelerator.model_fields_set:
             text = f"{accelerator.name!r} has no cost and counts as free beside others that have one"
-            yield Problem(part, at, text)
+            yield Finding(part, at, text)
 
 
-def _unmeasured_lengths(system: System, index: Index) -> Iterator[Problem]:
+def _unmeasured_lengths(system: System, index: Index) -> Iterator[Finding]:
     """Yield servers whose requests are outside what the token times of their model were measured on."""
     for name, server in system.servers.items():
         load = server.current.load
@@ -129,7 +129,7 @@ def _unmeasured_lengths(system: System, index: Index) -> Iterator[Problem]:
             if missed:
                 part, at, _ = index.servers[name]
                 text = f"outside what was measured of {server.model!r} on {profile.accelerator!r}: "
-                yield Problem(part, at, text + ", ".join(missed))
+                yield Finding(part, at, text + ", ".join(missed))
 
 
 def _least_price(accelerator: Accelerator) -> float:
@@ -144,24 +144,24 @@ def _least_price(accelerator: Accelerator) -> float:
     return LOW_PRICE_PER_TB_PER_S * bandwidth / 1000
 
 
-def _sized(system: System, index: Index, written: Written) -> Iterator[Problem]:
+def _sized(system: System, index: Index, written: Written) -> Iterator[Finding]:
     """Yield what is odd in the loads of servers, each sized on every accelerator."""
     candidates = find_candidates(system)
     yield from _unservable(candidates, index)
     yield from _low_loads(candidates, index, written)
 
 
-def _unservable(candidates: Candidates, index: Index) -> Iterator[Problem]:
+def _unservable(candidates: Candidates, index: Index) -> Iterator[Finding]:
     """Yield the servers with a load that no accelerator can serve, with the nearest miss."""
     served = np.unique(candidates.table.server)
     needed = (candidates.arrays.servers.load_rps > 0) | (candidates.arrays.servers.min_replicas > 0)
     for s in np.setdiff1d(np.flatnonzero(needed), served):
         part, at, _ = index.servers[candidates.arrays.server_names[s]]
         reason, detail = nearest_miss(candidates, int(s))
-        yield Problem(part, at, f"no accelerator can serve it ({reason}): {detail}")
+        yield Finding(part, at, f"no accelerator can serve it ({reason}): {detail}")
 
 
-def _low_loads(candidates: Candidates, index: Index, written: Written) -> Iterator[Problem]:
+def _low_loads(candidates: Candidates, index: Index, written: Written) -> Iterator[Finding]:
     """Yield loads per minute without a unit that look like loads per second: they would idle any replica."""
     table, servers = candidates.table, candidates.arrays.servers
     share = np.zeros(len(servers.load_rps))
@@ -174,4 +174,4 @@ def _low_loads(candidates: Candidates, index: Index, written: Written) -> Iterat
                 f"{rate:g} requests/min take at most {share[s]:.1%} of one replica; write {rate:g}/s if the "
                 f"rate is per second, or {rate:g}/min"
             )
-            yield Problem(part, place, text)
+            yield Finding(part, place, text)

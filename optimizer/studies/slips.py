@@ -10,7 +10,7 @@ from typing import Any
 
 from optimizer.profiles.catalogue import slice_of
 from optimizer.spec.files import Part, section_items
-from optimizer.spec.names import Entry, Index, Names, Problem
+from optimizer.spec.names import Entry, Finding, Index, Names
 from optimizer.spec.positions import Location
 from optimizer.spec.schema import ModelTarget
 from optimizer.spec.system import System
@@ -49,7 +49,7 @@ def _same(name: object, step: object) -> bool:
     return str(name).lower() == str(step).lower()
 
 
-def slips(system: System, index: Index, written: Written) -> Iterator[Problem]:
+def slips(system: System, index: Index, written: Written) -> Iterator[Finding]:
     """Yield likely slips that can be told without sizing."""
     models = Names("the target has no effect: model", {name for name, _ in system.profiles}, incomplete=False)
     for entry in index.classes.values():
@@ -64,7 +64,7 @@ def slips(system: System, index: Index, written: Written) -> Iterator[Problem]:
     yield from _server_slips(system, index)
 
 
-def _target_slips(part: Part, at: Location, target: ModelTarget, written: Written) -> Iterator[Problem]:
+def _target_slips(part: Part, at: Location, target: ModelTarget, written: Written) -> Iterator[Finding]:
     percentiles = [(at, target.percentile)]
     percentiles += [((*at, "latency", j), limit.percentile) for j, limit in enumerate(target.latency)]
     for place, percentile in percentiles:
@@ -73,31 +73,31 @@ def _target_slips(part: Part, at: Location, target: ModelTarget, written: Writte
             text = (
                 f"only the fastest {percentile:g} % of requests must meet the target; did you mean {meant:g}?"
             )
-            yield Problem(part, (*place, "percentile"), text)
+            yield Finding(part, (*place, "percentile"), text)
     share = target.goodput_share
     if share is not None and share < HALF:
         text = f"{1 - share:.0%} of requests may miss their targets; did you mean {1 - share:g}?"
-        yield Problem(part, (*at, "goodputShare"), text)
+        yield Finding(part, (*at, "goodputShare"), text)
     for key, loss in (("maxLoss", target.max_loss), ("maxRejected", target.max_rejected)):
         if loss is not None and loss >= HALF and written.is_plain(part, (*at, key)):
-            yield Problem(part, (*at, key), f"{loss:.0%} of requests may be lost; it is a share: 0.01, or 1%")
+            yield Finding(part, (*at, key), f"{loss:.0%} of requests may be lost; it is a share: 0.01, or 1%")
     limits = {"slo-ttft": target.ttft_ms, "slo-itl": target.itl_ms, "slo-e2e": target.e2e_ms}
     for key, limit in limits.items():
         if 0 < limit < SHORTEST_MS[key] and written.is_plain(part, (*at, key)):
             text = f"{limit:g} is in milliseconds; write {limit:g}s for seconds, or {limit:g}ms"
-            yield Problem(part, (*at, key), text)
+            yield Finding(part, (*at, key), text)
 
 
-def _unused(system: System, index: Index) -> Iterator[Problem]:
+def _unused(system: System, index: Index) -> Iterator[Finding]:
     """Yield models and accelerators without use, and classes without targets."""
     models, seen = {item.model for item in system.servers.values()}, set[str]()
     for (model, _), entry in index.profiles.items():
         if models and model not in models | seen:
             seen.add(model)
-            yield Problem(entry.part, entry.at, f"no server uses the model {model!r}")
+            yield Finding(entry.part, entry.at, f"no server uses the model {model!r}")
     for name, entry in index.classes.items():
         if not entry.item.model_targets:
-            yield Problem(
+            yield Finding(
                 entry.part,
                 entry.at,
                 f"the class {name!r} is empty: it has no targets, so nothing is promised",
@@ -105,19 +105,19 @@ def _unused(system: System, index: Index) -> Iterator[Problem]:
     used = {accelerator for _, accelerator in system.profiles}
     for name, entry in index.accelerators.items():
         if system.profiles and name not in used:
-            yield Problem(
+            yield Finding(
                 entry.part, entry.at, f"no model has a profile on {name!r}, so nothing can run there"
             )
 
 
-def _uncounted(index: Index) -> Iterator[Problem]:
+def _uncounted(index: Index) -> Iterator[Finding]:
     types = {entry.item.type for entry in index.accelerators.values()}
     known = Names("nothing can run on these cards: accelerator type", types, incomplete=not types)
     for kind, entry in index.capacity.items():
         yield from known.missing(entry.part, (*entry.at, "type"), kind)
 
 
-def _alike(index: Index) -> Iterator[Problem]:
+def _alike(index: Index) -> Iterator[Finding]:
     """Yield names that differ in case or separators alone, and are different things."""
     accelerators = index.accelerators.values()
     for what, key, names in (
@@ -136,23 +136,23 @@ def _alike(index: Index) -> Iterator[Problem]:
                 text = (
                     f"{name!r} and {other!r} are two different {what}; if one is meant, write it in one way"
                 )
-                yield Problem(entry.part, (*entry.at, key), text)
+                yield Finding(entry.part, (*entry.at, key), text)
 
 
-def _accelerator_slips(index: Index) -> Iterator[Problem]:
+def _accelerator_slips(index: Index) -> Iterator[Finding]:
     for name, entry in index.accelerators.items():
         cards, count = slice_of(name)[0], entry.item.multiplicity
         if cards not in {1, count}:
             text = f"{name!r} has {_cards(count)}, although its name says {cards}"
             at = (*entry.at, "multiplicity") if "multiplicity" in entry.item.model_fields_set else entry.at
-            yield Problem(entry.part, at, text)
+            yield Finding(entry.part, at, text)
 
 
 def _cards(count: int) -> str:
     return "one card" if count == 1 else f"{count} cards"
 
 
-def _server_slips(system: System, index: Index) -> Iterator[Problem]:
+def _server_slips(system: System, index: Index) -> Iterator[Finding]:
     rated = {name for name, entry in index.servers.items() if _is_rated(entry)}
     known = Names("the server cannot stay on it: accelerator", system.accelerators, incomplete=False)
     for name, entry in index.servers.items():
@@ -162,7 +162,7 @@ def _server_slips(system: System, index: Index) -> Iterator[Problem]:
         target = system.targets.get((server.service_class, server.model))
         if rated and name not in rated and not (target and target.tps):
             text = "no arrivalRate is given, so the server counts as idle beside others that have one"
-            yield Problem(entry.part, entry.at, text)
+            yield Finding(entry.part, entry.at, text)
 
 
 def _is_rated(entry: Entry) -> bool:

@@ -32,11 +32,8 @@ DEFAULT_MAX_NUM_TOKENS = 8192
 """Default token budget of one iteration (vLLM's usual setting)."""
 
 
-class PerfParms(Document):
-    """Iteration model: α + β·(tokens computed) + γ·(KV tokens read), and further terms, 0 by default.
-
-    Eleven terms describe an iteration's time, four the delay at the client.
-    """
+class _ReferenceTerms(Document):
+    """The three terms of the reference."""
 
     base_ms: Milliseconds = Field(0.0, alias="alpha")
     """α [ms]."""
@@ -44,6 +41,11 @@ class PerfParms(Document):
     """β [ms per token computed]."""
     kv_read_per_token_ms: MillisecondsPerToken = Field(0.0, alias="gamma")
     """γ [ms per token of KV cache read]."""
+
+
+class FurtherTerms(Document):
+    """Terms beyond the reference's three: eight of an iteration's time, four of what a client observes."""
+
     per_sequence_ms: SignedQuantity = Field(0.0, alias="perSequence")
     """Sampling, scheduling and launching [ms per request in the iteration]."""
     prompt_attention_ms: Quantity = Field(0.0, alias="promptAttention")
@@ -70,10 +72,14 @@ class PerfParms(Document):
     """Further delay of the first token with other requests in progress, seconds after the last prompt
     [ms]."""
 
+
+class PerfParms(FurtherTerms, _ReferenceTerms):  # pydantic orders fields by the last base first
+    """Iteration law: α + β·(tokens computed) + γ·(KV tokens read), and further terms, 0 by default."""
+
     @property
     def further_terms(self) -> list[str]:
-        """Keys of the terms given in addition to the reference's three."""
-        own = list(PerfParms.model_fields.items())[3:]
+        """The keys of the terms given beyond the reference's three."""
+        own = FurtherTerms.model_fields.items()
         return [field.alias or name for name, field in own if getattr(self, name)]
 
     @model_validator(mode="after")

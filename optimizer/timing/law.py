@@ -67,7 +67,8 @@ class Law(RowArrays, ABC):
     @abstractmethod
     def idle_times(self, max_batch: IntArray) -> tuple[TokenTimes, FloatArray]:
         """Return the times of one-token requests in an idle replica, and of a full batch [ms]; shapes
-        (R,)."""
+        (R,).
+        """
 
     @classmethod
     def takes(cls, document: Document) -> bool:  # noqa: ARG003  laws that share parts tell them apart

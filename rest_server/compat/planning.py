@@ -211,6 +211,9 @@ def _fitted(server: Server, entities: Entities) -> Server | None:
         if not allowed:
             return None
         server = server.model_copy(update={"accelerators": allowed})
+    if server.preferred is not None:
+        preferred = tuple(name for name in server.preferred if name in known) or None
+        server = server.model_copy(update={"preferred": preferred})
     if not current.accelerator or current.accelerator in known:
         return server
     if server.keep_accelerator:

@@ -19,6 +19,7 @@ from optimizer.spec.schema import (
     Server,
     ServiceClass,
 )
+from optimizer.spec.schema.robustness import ReserveFields
 from optimizer.timing import DecodeParms, PerfParms, PrefillParms
 
 EXACT = 2**53
@@ -50,6 +51,7 @@ def accelerator_shape(item: Accelerator) -> dict[str, Any]:
             "midUtil": plain(power.mid_utilization),
         },
         "cost": plain(item.cost_cents_per_h),
+        **_beyond(item, ("availability", "tiers")),
     }
 
 
@@ -98,7 +100,8 @@ def target_shape(item: ModelTarget) -> dict[str, Any]:
 def service_class_shape(item: ServiceClass) -> dict[str, Any]:
     """Return a service class as the reference shows it."""
     targets = [target_shape(target) for target in item.model_targets]
-    return {"name": item.name, "priority": item.priority, "modelTargets": targets}
+    own = _beyond(item, ("headroom_share",))
+    return {"name": item.name, "priority": item.priority, "modelTargets": targets, **own}
 
 
 def server_shape(item: Server) -> dict[str, Any]:
@@ -110,7 +113,7 @@ def server_shape(item: Server) -> dict[str, Any]:
         "keepAccelerator": item.keep_accelerator,
         "minNumReplicas": item.min_num_replicas,
         "maxBatchSize": item.max_batch_size,
-        **_beyond(item, ("max_num_replicas", "max_queue_size", "accelerators")),
+        **_beyond(item, ("max_num_replicas", "max_queue_size", "accelerators", *ReserveFields.model_fields)),
         "currentAlloc": allocation_shape(item.current),
         "desiredAlloc": allocation_shape(item.desired),
     }
@@ -160,6 +163,12 @@ def _beyond(item: Document, names: Iterable[str]) -> dict[str, Any]:
         value = getattr(item, name)
         if name in item.model_fields_set and value is not None:
             wire = type(item).model_fields[name].alias or name
-            dumped = value.model_dump(mode="json", by_alias=True) if isinstance(value, BaseModel) else value
-            found[wire] = plain(dumped)
+            found[wire] = plain(_dumped(value))
     return found
+
+
+def _dumped(value: Any) -> Any:
+    """Return a value with documents as plain values."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", by_alias=True)
+    return [_dumped(item) for item in value] if isinstance(value, tuple) else value

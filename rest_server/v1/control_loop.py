@@ -19,9 +19,9 @@ from optimizer.plan import Plan
 from optimizer.spec.assumptions import check_load, lacks_answers
 from optimizer.spec.messages import did_you_mean, path_text, validated
 from optimizer.spec.schema import AllocationData, Load, Server
-from optimizer.stabilisation.decisions import Observation, Replicas
+from optimizer.stabilisation.decisions import Observation, ReplicaStatus
 from optimizer.stabilisation.loads import LoadEstimate
-from optimizer.stabilisation.stabilise import settled
+from optimizer.stabilisation.stabilise import denoise_loads
 from rest_server.compat.answers import notice_headers
 from rest_server.errors import BodyError, field_path
 from rest_server.fleet import Entities, desired_allocations
@@ -106,7 +106,7 @@ class _Storing:
         """Return the fleet with the loads to plan for: as they are, but for what may be chance."""
         now = self.held.snapshot()
         seen = Observation(time.time(), frozenset(self.missing), self.replicas, self.unusable)
-        system, self.estimates = settled(stored.loose_system(), now.rules, now.decisions, seen)
+        system, self.estimates = denoise_loads(stored.loose_system(), now.rules, now.decisions, seen)
         return RunningFleet(replace(stored, servers=system.servers).spec(), now.rules, now.decisions, seen)
 
     @property
@@ -119,10 +119,10 @@ class _Storing:
         ]
 
     @property
-    def replicas(self) -> dict[str, dict[str, Replicas]]:
+    def replicas(self) -> dict[str, dict[str, ReplicaStatus]]:
         """Replicas that are there, by server and accelerator, as far as they were given."""
         return {
-            name: {acc: Replicas(there.ready, there.pending) for acc, there in change.replicas.items()}
+            name: {acc: ReplicaStatus(there.ready, there.pending) for acc, there in change.replicas.items()}
             for name, change in self.loads.items()
             if change.replicas is not None
         }

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from optimizer.spec.schema import Server
-from optimizer.stabilisation.decisions import Reason, Target
+from optimizer.stabilisation.decisions import ReplicaTarget, TargetReason
 from rest_server.fleet import Entities
 from rest_server.state import HeldFleet, Snapshot
 from rest_server.v1.entities import held_fleet
@@ -41,7 +41,7 @@ class Reading:
 
     server: str
     accelerator: str
-    target: Target
+    target: ReplicaTarget
     current: int
     """Replicas that are there, as last reported, or as the fleet has them."""
 
@@ -77,7 +77,7 @@ def reading(now: Snapshot, server: Server, accelerator: str) -> Reading | None:
     decision = None if now.decisions is None else now.decisions.servers.get(server.name)
     if decision is None:
         return None
-    target = decision.targets.get(accelerator) or Target(0, Reason.not_chosen)
+    target = decision.targets.get(accelerator) or ReplicaTarget(0, TargetReason.not_chosen)
     return Reading(server.name, accelerator, target, current_replicas(now, server, accelerator))
 
 

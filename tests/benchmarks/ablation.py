@@ -50,9 +50,9 @@ def _all_columns(_level: LevelSearch, columns: np.ndarray) -> np.ndarray:
     return columns
 
 
-def _core_once(level: LevelSearch, start: np.ndarray, due: Deadline, *, only_complete: bool = False) -> None:
+def _core_once(level: LevelSearch, due: Deadline, *, only_complete: bool = False) -> None:
     level.solve_core(due)
-    level.branch(start, due)
+    level.branch(due)
     level.solve_window(due, only_complete=only_complete)
 
 

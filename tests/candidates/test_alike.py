@@ -23,7 +23,7 @@ def alone(system: System, name: str) -> System:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_rows_are_sized_to_the_same_bits_alone_and_beside_their_like(seed: int) -> None:
+def test_sizing_is_bit_identical_alone_and_in_batches(seed: int) -> None:
     system = generate_system(6, 5, 3, seed)
     names = list(system.servers)
     twin = system.servers[names[0]]

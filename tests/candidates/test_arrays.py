@@ -25,7 +25,7 @@ def load_rps(tps: float, out_tokens: float, rate_rpm: float = 60.0) -> float:
 
 @pytest.mark.parametrize("out_tokens", [1.0, 1.25, 2.0, 3.0, 7.5, 1000.0])
 @pytest.mark.parametrize("tps", [0.5, 1000.0, 20_000.0])
-def test_a_throughput_target_is_divided_by_the_tokens_of_an_answer(tps: float, out_tokens: float) -> None:
+def test_throughput_targets_are_divided_by_the_output_length(tps: float, out_tokens: float) -> None:
     """The reference: TPS/K_out in place of the arrival rate, K_out the mean output length."""
     assert load_rps(tps, out_tokens) == float(Fraction(tps) / Fraction(out_tokens))
 

@@ -224,14 +224,14 @@ def test_the_ceiling_is_the_least_of_profile_server_and_kv_cache(
     assert ours.max_batch <= ceiling
 
 
-def test_without_latency_targets_nearly_the_whole_ceiling_is_taken() -> None:
+def test_without_latency_targets_the_ceiling_is_nearly_used() -> None:
     # The stable rate at a batch of n is in proportion to n / (5 + 63 * (10 + 0.02 n)): 100 / 761 at the
     # ceiling, and 0.99 of that at n = 98.8.
     ours = chosen(one_pair(profile={"maxBatchSize": 100}))["a", "A"]
     assert (ours.ceiling, ours.max_batch) == (100, 99)
 
 
-def test_a_target_out_of_reach_at_any_batch_is_rejected_in_the_same_words() -> None:
+def test_targets_unattainable_at_any_batch_are_rejected() -> None:
     system = one_pair(profile={"maxBatchSize": 40}, targets={"itl": 5.0})
     words = [
         [item.detail for item in find_candidates(system.with_options(batch_sizing=sizing)).rejections()]
@@ -288,7 +288,7 @@ def test_a_chosen_batch_is_never_dearer_in_a_mixed_plan(name: str, capacities: s
     assert_no_dearer(system.with_options(heterogeneous=True, time_limit_s=300.0))
 
 
-def test_a_chosen_batch_is_never_dearer_in_an_unlimited_mixed_plan(specs: Path) -> None:
+def test_chosen_batches_never_cost_more_in_unlimited_mixed_plans(specs: Path) -> None:
     assert_no_dearer(load_system(specs / "large").with_options(heterogeneous=True, unlimited=True))
 
 
@@ -335,9 +335,7 @@ def test_candidates_show_the_ceiling_and_the_best_rate(
     assert any(row["maxBatch"] < row["batchCeiling"] for row in rows)
 
 
-def test_candidates_with_the_batches_of_the_profiles_show_those_as_the_ceiling(
-    specs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_profile_batches_are_shown_as_the_ceiling(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not main(["candidates", str(specs / "small"), "--json"])
     for row in json.loads(capsys.readouterr().out)["candidates"]:
         assert row["batchCeiling"] == row["maxBatch"]

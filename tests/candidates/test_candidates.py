@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from queue_oracles import Iteration, Linear, Machine, bisect
 
-from optimizer.candidates import Candidates, Reason, Rejection, find_candidates
+from optimizer.candidates import Candidates, Rejection, find_candidates
 from optimizer.candidates.arrays import current_cost_cents_per_h
 from optimizer.candidates.measuring import analyze_pairs
 from optimizer.spec.system import load_system
@@ -110,7 +110,7 @@ def test_the_table_is_read_only() -> None:
         candidates.verdicts.reason[0, 0] = 1
 
 
-def test_the_performance_of_pairs_at_given_rates_is_that_of_their_replicas() -> None:
+def test_pair_performance_matches_single_replicas() -> None:
     candidates = found()
     one = np.zeros(2, np.int64)
     rates = np.array([0.5, 2.0])
@@ -144,7 +144,7 @@ def test_the_performance_of_pairs_at_given_rates_is_that_of_their_replicas() -> 
         ({"maxBatchSize": 16, "kvCapacity": 10**9}, 200, 0, 16),
     ],
 )
-def test_the_batch_is_the_servers_or_the_profiles_scaled_within_the_kv_cache(
+def test_the_batch_limit_follows_server_profile_and_kv_cache(
     profile: Document, out: float, own: int, batch: int
 ) -> None:
     law = Linear(20, 0.01, 50, 0.001, 512, out)
@@ -153,9 +153,7 @@ def test_the_batch_is_the_servers_or_the_profiles_scaled_within_the_kv_cache(
 
 
 @pytest.mark.parametrize(("given_room", "room"), [(None, 160), (0, 0), (3, 3), (2_000, 2_000)])
-def test_the_room_to_wait_is_ten_batches_unless_the_server_says_otherwise(
-    given_room: int | None, room: int
-) -> None:
+def test_the_default_queue_capacity_is_ten_batches(given_room: int | None, room: int) -> None:
     only = column(
         found(
             server={"maxQueueSize": given_room},
@@ -211,7 +209,7 @@ def test_a_throughput_target_replaces_the_load_and_caps_the_rate() -> None:
     assert only["numReplicas"] == -(-10 // rate)
 
 
-def test_more_replicas_than_allowed_are_a_rejection_that_partial_service_may_use() -> None:
+def test_replica_limits_are_rejections_with_a_bounded_candidate() -> None:
     needed = column(found())["numReplicas"]
     candidates = found(server={"maxNumReplicas": needed - 1})
     only = rejection(candidates)
@@ -230,13 +228,13 @@ def test_more_replicas_than_allowed_are_a_rejection_that_partial_service_may_use
 
 
 @pytest.mark.parametrize("law", [PLAIN, Iteration(20, 0.5, 0.001, 512, 200)], ids=["linear", "iteration"])
-def test_an_idle_server_without_a_least_number_of_replicas_has_no_column(law: Linear | Iteration) -> None:
+def test_idle_servers_without_minimum_have_no_candidate(law: Linear | Iteration) -> None:
     idle = found(law, rate_rpm=0.0)
     assert len(idle.table) == 0
     assert list(idle.rejections()) == []
 
 
-def test_an_idle_server_keeps_its_least_number_of_replicas_with_an_unscaled_batch() -> None:
+def test_idle_servers_keep_minimum_and_unscaled_batch() -> None:
     profile = {"maxBatchSize": 16, "atTokens": 4096, "kvCapacity": 1}
     only = column(found(rate_rpm=0.0, profile=profile, server={"minNumReplicas": 2}, target={"slo-itl": 1}))
     assert (only["numReplicas"], only["maxBatch"], only["cost"]) == (2, 16, 2 * 3 * 30)
@@ -247,7 +245,7 @@ def test_an_idle_server_keeps_its_least_number_of_replicas_with_an_unscaled_batc
     assert (only["utilization"], only["loss"]) == (0, 0)
 
 
-def test_an_idle_server_of_the_iteration_law_is_quoted_as_the_reference_does() -> None:
+def test_idle_iteration_law_metrics_match_the_reference() -> None:
     only = column(found(Iteration(20, 0.5, 0.001, 512, 200), rate_rpm=0.0, server={"minNumReplicas": 1}))
     assert only["itlAverage"] == pytest.approx(20.5)  # as in the reference: α + β
     assert only["ttftAverage"] == pytest.approx(20.5 + 0.001 * 16)  # α + β + γN
@@ -259,7 +257,7 @@ def test_an_idle_server_of_the_iteration_law_is_quoted_as_the_reference_does() -
 # --- rejections -------------------------------------------------------------------------------------------
 
 
-def test_an_itl_target_that_is_missed_at_the_least_load_is_rejected_with_the_best_itl() -> None:
+def test_unattainable_itl_is_rejected_with_the_best_itl() -> None:
     only = rejection(found(target={"slo-itl": 20.25}))
     assert only.reason == "slo_unattainable"
     assert only.detail == "best ITL at batch 1 is 20.5 ms, target 20.25 ms"
@@ -267,7 +265,7 @@ def test_an_itl_target_that_is_missed_at_the_least_load_is_rejected_with_the_bes
     assert only.limit == 20.25
 
 
-def test_a_ttft_target_that_is_missed_at_the_least_load_is_rejected_with_the_best_ttft() -> None:
+def test_unattainable_ttft_is_rejected_with_the_best_ttft() -> None:
     only = rejection(found(target={"slo-itl": 26.0, "slo-ttft": 60}))
     assert only.reason == "slo_unattainable"
     assert only.detail == "best TTFT at batch 1 is 60.25 ms, target 60 ms"
@@ -280,7 +278,7 @@ def test_of_two_missed_targets_the_one_missed_by_more_is_named() -> None:
     assert "best ITL" in rejection(found(target={"slo-itl": 10, "slo-ttft": 55})).detail
 
 
-def test_a_target_that_is_missed_only_below_the_least_rate_is_rejected_with_a_number_above_it() -> None:
+def test_barely_missed_targets_show_a_value_above_the_limit() -> None:
     # The ITL of a single place falls with the rate (iteration law), here by 0.02 % up to the least rate.
     law = Iteration(100, 0.05, 1e-4, 1000, 1)
     machine = Machine(law, 1, 10)
@@ -302,12 +300,12 @@ def test_a_request_larger_than_the_kv_cache_does_not_fit() -> None:
     assert column(found(law, profile={"kvCapacity": 100_000}, target={"slo-itl": 0}))["maxBatch"] == 1
 
 
-def test_a_batch_beyond_what_is_analysed_is_rejected_with_what_to_do() -> None:
+def test_batches_beyond_the_analysis_limit_are_rejected() -> None:
     law = Linear(20, 0.0, 50, 0.0, 1, 1)
     profile = {"maxBatchSize": 2048, "atTokens": 1024}
     only = rejection(found(law, profile=profile))
     assert (only.reason, only.value, only.limit) == ("batch_limit", 2048 * 1024, 1_000_000)
-    assert only.detail == "batch limit 2,097,152 is over 1,000,000; set the server's maxBatchSize"
+    assert only.detail == "batch limit 2,097,152 exceeds 1,000,000; reduce maxBatchSize"
     assert column(found(law, profile=profile, server={"maxBatchSize": 100}))["maxBatch"] == 100
 
 
@@ -326,7 +324,7 @@ def test_a_profile_without_token_times_is_none(parms: Document) -> None:
     assert only.detail == "no token times of m on 2xA are known"
 
 
-def test_an_accelerator_without_a_profile_of_the_model_is_rejected() -> None:
+def test_accelerators_without_a_profile_are_rejected() -> None:
     raw = document()
     raw["accelerators"].append({"name": "B", "type": "B"})
     candidates = find_candidates(load_system(raw))
@@ -366,7 +364,7 @@ def test_only_accelerators_on_the_servers_list_are_candidates() -> None:
     assert only.detail == "not in the server's list of accelerators"
 
 
-def test_a_server_that_keeps_its_accelerator_has_that_candidate_only() -> None:
+def test_keep_accelerator_leaves_one_candidate() -> None:
     raw = several()
     raw["servers"][0] |= {"keepAccelerator": True}
     raw["servers"][0]["currentAlloc"] |= {"accelerator": "C", "numReplicas": 1}
@@ -378,7 +376,7 @@ def test_a_server_that_keeps_its_accelerator_has_that_candidate_only() -> None:
     ]
 
 
-def test_a_server_that_keeps_its_accelerator_but_has_none_has_all_candidates() -> None:
+def test_keep_accelerator_without_current_allows_all() -> None:
     raw = several()
     raw["servers"][0] |= {"keepAccelerator": True}
     assert accelerators_of(find_candidates(load_system(raw))) == ["2xA", "B", "C"]
@@ -391,20 +389,6 @@ def test_rejections_of_one_server_can_be_asked_for() -> None:
     assert list(candidates.rejections(0)) == []
     assert [item.server for item in candidates.rejections(1)] == ["t", "t"]
     assert list(candidates.rejections()) == list(candidates.rejections(1))
-
-
-def test_every_reason_has_a_label_of_the_closed_set() -> None:
-    assert {reason.label for reason in Reason} == {
-        "not_allowed",
-        "no_target",
-        "no_profile",
-        "does_not_fit",
-        "batch_limit",
-        "no_work",
-        "slo_unattainable",
-        "replica_limit",
-        "simulation_missed",
-    }
 
 
 # --- the current cost -------------------------------------------------------------------------------------
@@ -421,15 +405,13 @@ def test_every_reason_has_a_label_of_the_closed_set() -> None:
         ({}, 0.0),
     ],
 )
-def test_a_current_cost_that_is_missing_while_replicas_run_is_recomputed(
-    current: Document, cost: float
-) -> None:
+def test_missing_current_costs_are_recomputed(current: Document, cost: float) -> None:
     system = load_system(document(current=current))
     assert current_cost_cents_per_h(system, "s") == cost
     assert find_candidates(system).arrays.servers.current_cost[0] == cost
 
 
-def test_a_current_cost_on_an_accelerator_without_a_profile_counts_one_slice_a_replica() -> None:
+def test_current_costs_without_a_profile_count_one_slice() -> None:
     raw = several()
     raw["models"] = raw["models"][:1]
     raw["servers"][0]["currentAlloc"] |= {"accelerator": "B", "numReplicas": 4}
@@ -502,7 +484,7 @@ def test_the_replicas_meet_every_target_and_one_fewer_does_not(
     share=st.floats(0.05, 1),
     load=st.floats(-1, 2),
 )
-def test_targets_hold_at_the_load_per_replica_even_across_chunk_steps(
+def test_targets_are_met_across_chunk_count_jumps(
     tokens_in: int, tokens_out: int, batch: int, share: float, load: float
 ) -> None:
     law = Iteration(10, 0.02, 1e-4, tokens_in, tokens_out, budget=2048)
@@ -560,7 +542,7 @@ def test_a_pairs_figures_do_not_depend_on_the_other_pairs(data: st.DataObject) -
 @pytest.mark.parametrize("tokens", [(0, 1), (1, 1), (1, 2), (1, 100_000), (100_000, 1), (2_000, 2_000)])
 @pytest.mark.parametrize("batch", [1, 100_000])
 @pytest.mark.parametrize("law", ["linear", "iteration"])
-def test_extreme_requests_batches_and_rates_are_sized_or_rejected_with_a_reason(
+def test_extreme_values_are_sized_or_rejected_with_a_reason(
     rate_rpm: float, tokens: tuple[int, int], batch: int, law: str
 ) -> None:
     kind = Linear(6.7, 0.24, 5, 0.001, *tokens) if law == "linear" else Iteration(6.7, 0.024, 5e-5, *tokens)
@@ -590,9 +572,7 @@ def test_extreme_requests_batches_and_rates_are_sized_or_rejected_with_a_reason(
 
 @pytest.mark.parametrize("value", [1e-320, 1e-300, 1e15])
 @pytest.mark.parametrize("field", ["slo-itl", "slo-ttft", "slo-tps", "arrivalRate", "alpha", "cost"])
-def test_the_smallest_and_largest_numbers_are_sized_or_rejected_without_a_warning(
-    field: str, value: float
-) -> None:
+def test_smallest_and_largest_numbers_cause_no_warnings(field: str, value: float) -> None:
     raw = document(server={"minNumReplicas": 1})
     places: dict[str, Document] = {
         "arrivalRate": raw["servers"][0]["currentAlloc"]["load"],
@@ -605,42 +585,6 @@ def test_the_smallest_and_largest_numbers_are_sized_or_rejected_without_a_warnin
 
 
 # --- chosen batches ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("ttft", "itl"), [(0.0, 26.0), (400.0, 0.0), (400.0, 24.0), (0.0, 0.0)])
-def test_a_chosen_batch_is_the_smallest_whose_rate_is_within_one_percent_of_the_best(
-    ttft: float, itl: float
-) -> None:
-    only = column(
-        found(
-            profile={"maxBatchSize": 24},
-            target={"slo-itl": itl, "slo-ttft": ttft},
-            options={"batchSizing": "optimal"},
-        )
-    )
-    rates = [Machine(PLAIN, n, 10 * n).largest_rate(ttft, itl) or 0.0 for n in range(1, 25)]
-    best = max(rates)
-    assert only["maxBatch"] == 1 + next(i for i, rate in enumerate(rates) if rate >= 0.99 * best)
-    assert only["bestArrivalRatePerReplica"] == pytest.approx(best * 60, rel=1e-7)
-    assert only["batchCeiling"] == 24
-
-
-def test_among_very_many_batches_a_chosen_one_is_as_good_as_the_best_that_was_tried() -> None:
-    only = column(
-        found(profile={"maxBatchSize": 3000}, target={"slo-itl": 26.0}, options={"batchSizing": "optimal"})
-    )
-    assert only["batchCeiling"] == 3000
-    # The steps leave out none of the first sixty batches, among which the best is.
-    best = max(Machine(PLAIN, n, 10 * n).largest_rate(0, 26) or 0.0 for n in range(1, 61))
-    assert only["bestArrivalRatePerReplica"] == pytest.approx(best * 60, rel=1e-7)
-    assert only["maxBatch"] <= 60
-    assert only["maxArrivalRatePerReplica"] >= 0.99 * only["bestArrivalRatePerReplica"] * (1 - 1e-9)
-
-
-def test_where_batches_are_chosen_a_pair_without_an_answer_is_rejected_as_ever() -> None:
-    options = {"batchSizing": "optimal"}
-    assert rejection(found(Linear(20, 0.5, 50, 0.02, 0, 1), options=options)).reason == "no_work"
-    assert rejection(found(target={"slo-itl": 20.0}, options=options)).reason == "slo_unattainable"
 
 
 def test_the_oracles_halving_finds_a_known_root() -> None:

@@ -38,7 +38,7 @@ def load_that_blocks(share: float, servers: int) -> float:
 
 @pytest.mark.parametrize("bound", [0.0012, 0.01, 0.2])
 @pytest.mark.parametrize("batch", [1, 4, 32])
-def test_without_a_queue_the_largest_rate_is_that_of_erlangs_loss_formula(batch: int, bound: float) -> None:
+def test_the_maximum_rate_without_a_queue_matches_erlang_b(batch: int, bound: float) -> None:
     replica = Replica.model_validate(
         {"maxBatch": batch, "maxQueue": 0, "inTokens": 0, "outTokens": 101, "decodeParms": {"alpha": 10}}
     )
@@ -110,7 +110,7 @@ def test_more_replicas_are_taken_where_requests_would_be_lost() -> None:
     assert bounded.allocations["a"][0].num_replicas > unbounded.allocations["a"][0].num_replicas
 
 
-def test_a_bound_that_no_rate_keeps_is_a_rejection_with_its_numbers() -> None:
+def test_unattainable_loss_limits_are_rejected_with_numbers() -> None:
     source = document([server("a", maxQueueSize=0, maxBatchSize=1)], [accelerator("A")], maxLoss=1e-6)
     (rejection,) = find_candidates(load_system(source)).rejections()
     assert rejection.reason == "slo_unattainable"

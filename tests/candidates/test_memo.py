@@ -43,9 +43,7 @@ CHANGES: dict[str, Callable[[System, random.Random], System]] = {
     max_rows=st.sampled_from([1, 3, 10, 1000]),
     changes=st.lists(st.sampled_from(sorted(CHANGES)), min_size=3, max_size=8),
 )
-def test_candidates_are_the_same_with_a_memo_whatever_was_asked_before(
-    seed: int, max_rows: int, changes: list[str]
-) -> None:
+def test_a_memo_does_not_change_candidates(seed: int, max_rows: int, changes: list[str]) -> None:
     rng, memo = random.Random(seed), SizingMemo(max_rows)
     first = [load_system(random_document(rng)), load_system(generate_document(4, 5, 2, seed % 1000))]
     for change in changes:

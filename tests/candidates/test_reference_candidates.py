@@ -121,7 +121,7 @@ def close(recorded: float, ours: float) -> bool:
 # --- the same candidates ----------------------------------------------------------------------------------
 
 
-def test_the_candidates_are_the_same_but_where_the_itl_is_the_references_defect(cases: list[Case]) -> None:
+def test_candidates_match_except_for_the_references_itl_defect(cases: list[Case]) -> None:
     compared = 0
     for one in cases:
         for pair in one.ours.keys() & one.theirs.keys():
@@ -145,7 +145,7 @@ def test_the_candidates_are_the_same_but_where_the_itl_is_the_references_defect(
     assert compared >= 60
 
 
-def test_every_pair_of_the_reference_that_is_no_candidate_is_rejected_with_its_reason(
+def test_missing_reference_pairs_are_rejected_with_reasons(
     cases: list[Case],
 ) -> None:
     for one in cases:
@@ -163,7 +163,7 @@ def test_every_pair_of_the_reference_that_is_no_candidate_is_rejected_with_its_r
 # --- the same figures -------------------------------------------------------------------------------------
 
 
-def test_replica_counts_are_the_same_or_the_oracle_shows_that_ours_is_right(cases: list[Case]) -> None:
+def test_replica_counts_match_the_reference_or_the_oracle(cases: list[Case]) -> None:
     differing = 0
     for one in cases:
         for pair in one.ours.keys() & one.theirs.keys():
@@ -187,7 +187,7 @@ def test_replica_counts_are_the_same_or_the_oracle_shows_that_ours_is_right(case
     assert differing == 1
 
 
-def test_latencies_are_the_same_or_those_of_an_itl_that_is_wrong_without_a_prompt(cases: list[Case]) -> None:
+def test_latencies_match_except_for_the_references_itl_defect(cases: list[Case]) -> None:
     without_prompt = compared = 0
     for one in cases:
         for pair in one.ours.keys() & one.theirs.keys():
@@ -215,7 +215,7 @@ def test_latencies_are_the_same_or_those_of_an_itl_that_is_wrong_without_a_promp
     assert compared > without_prompt > 0
 
 
-def test_the_largest_rate_is_the_references_but_for_what_is_lost_there(cases: list[Case]) -> None:
+def test_maximum_rates_match_the_reference_except_for_loss(cases: list[Case]) -> None:
     compared = 0
     for one in cases:
         for pair in one.ours.keys() & one.theirs.keys():
@@ -230,7 +230,7 @@ def test_the_largest_rate_is_the_references_but_for_what_is_lost_there(cases: li
     assert compared >= 30
 
 
-def test_idle_servers_with_a_least_number_of_replicas_are_quoted_as_the_reference_does(
+def test_idle_metrics_match_the_reference(
     cases: list[Case],
 ) -> None:
     compared = 0

@@ -112,7 +112,7 @@ def test_a_missing_file(run: Run, tmp_path: Path) -> None:
 
 def test_a_directory_without_documents(run: Run, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    refused_by_all(run, tmp_path / "empty", f"error: {tmp_path}/empty: the directory holds no", tmp_path)
+    refused_by_all(run, tmp_path / "empty", f"error: {tmp_path}/empty: the directory has no", tmp_path)
 
 
 def test_a_path_whose_name_is_too_long(run: Run, tmp_path: Path) -> None:
@@ -149,9 +149,9 @@ def test_an_unreadable_special_file(run: Run) -> None:
         ("x.yaml", "", "x.yaml: a document with sections such as 'servers' is expected"),
         ("x.yaml", "# nothing\n", "x.yaml: a document with sections such as 'servers' is expected"),
         ("x.yaml", "- servers\n", "x.yaml: a document with sections such as 'servers' is expected"),
-        ("x.json", "{}", "x.json: a document with sections such as 'servers' is expected, this holds none"),
-        ("x.yaml", "{}", "x.yaml: a document with sections such as 'servers' is expected, this holds none"),
-        ("x", "{}", "x: a document with sections such as 'servers' is expected, this holds none"),
+        ("x.json", "{}", "x.json: expected a document with sections such as 'servers', but found none"),
+        ("x.yaml", "{}", "x.yaml: expected a document with sections such as 'servers', but found none"),
+        ("x", "{}", "x: expected a document with sections such as 'servers', but found none"),
         ("x.yaml", "servers: [!!bool maybe]", "x.yaml"),
         ("x.yaml", "servers: [!!timestamp someday]", "x.yaml"),
         ("x.yaml", "system: &s {system: *s}", "x.yaml"),

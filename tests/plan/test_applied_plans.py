@@ -37,7 +37,7 @@ def test_a_plan_on_accelerators_that_do_not_exist_is_not_applied() -> None:
             use(other)
 
 
-def test_an_unserved_server_runs_nothing_once_the_plan_is_applied() -> None:
+def test_applying_a_plan_stops_unserved_servers() -> None:
     source = system([server("served", 60), server("unserved", 60, replicas=7)], [accelerator("A")], {"A": 3})
     plan = solve(source)
     applied = plan.applied_to(source).servers

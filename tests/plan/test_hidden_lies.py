@@ -82,21 +82,17 @@ def test_no_single_value_of_a_random_plan_can_be_changed(seed: int) -> None:
 
 def test_a_mixed_plan_is_none_of_a_system_that_allows_none() -> None:
     single = system_of("mixed").with_options(heterogeneous=False)
-    assert "a: 2 pools, but the options ask for one accelerator per server" in verify(
-        plan_of("mixed"), single
-    )
+    assert "a: 2 pools, but the options allow one accelerator per server" in verify(plan_of("mixed"), single)
 
 
 def test_the_greedy_heuristic_never_mixes() -> None:
     greedy = system_of("mixed").with_options(milp_solver=False)
-    assert "a: 2 pools, but the options ask for one accelerator per server" in verify(
-        plan_of("mixed"), greedy
-    )
+    assert "a: 2 pools, but the options allow one accelerator per server" in verify(plan_of("mixed"), greedy)
 
 
 def test_partial_service_needs_a_policy() -> None:
     strict = system_of("partial").with_options(saturation_policy="None")
-    assert "last: served in part, which the options do not allow" in verify(plan_of("partial"), strict)
+    assert "last: partially served, which the options do not allow" in verify(plan_of("partial"), strict)
 
 
 def test_batches_are_chosen_only_where_the_options_say_so() -> None:
@@ -115,7 +111,7 @@ def test_load_cannot_be_moved_between_pools() -> None:
     assert [line for line in found_in(plan, system_of("mixed")) if "its share is" in line]
 
 
-def test_an_unproved_plan_is_not_optimal_however_well_bound_and_gap_agree() -> None:
+def test_an_unproved_plan_is_not_optimal() -> None:
     plan = wire(plan_of("fleet"))
     level = plan["levels"][VALUE]
     level["bound"] = level["value"] - 0.5
@@ -149,20 +145,20 @@ def test_a_server_that_is_served_in_full_is_not_listed() -> None:
     plan["unserved"] = [
         {"server": "a", "priority": 1, "reason": "capacity", "detail": "-", "servedFraction": 1.0}
     ]
-    assert "a: served in full, but listed as unserved" in found_in(plan, system_of("mixed"))
+    assert "a: fully served, but listed as unserved" in found_in(plan, system_of("mixed"))
 
 
 @pytest.mark.parametrize("factor", [0.999, 1.001, 1.1])
-def test_a_largest_rate_that_a_target_binds_is_neither_less_nor_more(factor: float) -> None:
+def test_a_binding_maximum_rate_is_verified_from_both_sides(factor: float) -> None:
     """Below the largest stable rate only the target tells the true rate from a false one."""
     system = load_system(document([server("a")], [accelerator("A")], classes=[service_class("gold", itl=12)]))
     plan = wire(solve(system))
     plan["allocations"]["a"][0]["maxArrivalRate"] *= factor
     (line,) = found_in(plan, system)
-    assert line.startswith("a: the largest rate on A is ")
+    assert line.startswith("a: the maximum rate on A is ")
 
 
-def test_a_throughput_target_caps_the_largest_rate_below_that_of_the_latencies() -> None:
+def test_throughput_targets_cap_verified_maximum_rates() -> None:
     """64 tokens/s over 64 tokens are 60 requests/min, too, but only 0.9 of the stable rate may be used."""
     free, capped = (
         load_system(
@@ -171,7 +167,7 @@ def test_a_throughput_target_caps_the_largest_rate_below_that_of_the_latencies()
         for tps in (0.0, 64.0)
     )
     lines = verify(solve(free), capped)
-    assert [line for line in lines if line.startswith("a: the largest rate on A is ")], lines
+    assert [line for line in lines if line.startswith("a: the maximum rate on A is ")], lines
 
 
 def test_a_mixed_plan_counts_the_stated_cost_of_what_stays() -> None:

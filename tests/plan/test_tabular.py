@@ -17,7 +17,7 @@ def plan() -> Plan:
     return solve(load_system(document(servers, [accelerator("A")], {"A": 3})))
 
 
-def test_a_data_frame_has_a_row_for_each_pool_and_for_each_server_without_one(plan: Plan) -> None:
+def test_data_frames_have_rows_for_pools_and_unserved_servers(plan: Plan) -> None:
     frame = plan.to_dataframe()
     assert list(frame["server"]) == NAMES
     assert list(frame["num_replicas"]) == [0, 2, 0]

@@ -75,18 +75,6 @@ def change(plan: Json, name: str, **figures: Any) -> None:
     plan["allocations"][name][0] |= figures
 
 
-def serve_as_well(plan: Json) -> None:
-    plan["allocations"]["waiting"] = plan["allocations"]["free"]
-
-
-def listed_as_unserved(plan: Json) -> None:
-    plan["unserved"].append({"server": "listed", "priority": 1, "reason": "capacity", "detail": "-"})
-
-
-def unknown_server(plan: Json) -> None:
-    plan["unserved"].append({"server": "nobody", "priority": 1, "reason": "capacity", "detail": "-"})
-
-
 def move_listed_to_b(plan: Json) -> None:
     change(plan, "listed", accelerator="B", cost=24.0)
     plan["totalCost"] += 4.0
@@ -127,113 +115,15 @@ def test_a_good_plan_holds(good: Json, system: System) -> None:
 @pytest.mark.parametrize(
     ("spoil", "expected"),
     [
-        pytest.param(
-            lambda p: p["allocations"].pop("free"), "free: not in the plan", id="a server is missing"
-        ),
-        pytest.param(
-            lambda p: p["allocations"].pop("idle"), "idle: not in the plan", id="an idle server is missing"
-        ),
-        pytest.param(
-            lambda p: p["unserved"].clear(), "waiting: not in the plan", id="an unserved server is missing"
-        ),
-        pytest.param(
-            lambda p: p["allocations"].update(nobody=[]),
-            "nobody: not in the system",
-            id="an unknown server is served",
-        ),
-        pytest.param(unknown_server, "nobody: not in the system", id="an unknown server is unserved"),
-        pytest.param(serve_as_well, "waiting: both served and unserved", id="unserved and served"),
-        pytest.param(listed_as_unserved, "listed: both served and unserved", id="served and unserved"),
-        pytest.param(
-            lambda p: change(p, "free", accelerator="C"),
-            "free: no profile of m on C",
-            id="unknown accelerator",
-        ),
-        pytest.param(
-            lambda p: change(p, "free", cost=19.0),
-            "free: cost on [AB] is 2[04], the plan says 19",
-            id="cost of a pool",
-        ),
-        pytest.param(
-            lambda p: p.update(totalCost=p["totalCost"] - 1),
-            "the allocations cost .*, the plan says",
-            id="total",
-        ),
-        pytest.param(
-            lambda p: p.update(complete=True), "complete contradicts the list of unserved", id="complete"
-        ),
-        pytest.param(
-            lambda p: change(p, "free", arrivalRate=59.0),
-            "free: carries 59 of 60 requests/min",
-            id="less load",
-        ),
-        pytest.param(
-            lambda p: change(p, "free", arrivalRate=61.0),
-            "free: carries 61 of 60 requests/min",
-            id="more load",
-        ),
-        pytest.param(
-            lambda p: change(p, "free", maxArrivalRate=59.0),
-            "free: [AB] carries 60 requests/min, its most is 59",
-            id="over its most",
-        ),
-        pytest.param(
-            listed_with(1),
-            "listed: 1 replica, at least 2 are required",
-            id="fewer replicas than the minimum",
-        ),
-        pytest.param(
-            listed_with(4), "listed: 4 replicas, at most 3 are allowed", id="more replicas than the maximum"
-        ),
-        pytest.param(listed_with(3), "A: 5 cards are used, 4 exist|listed: ITL", id="units over the limit"),
-        pytest.param(
-            lambda p: change(p, "listed", numReplicas=3),
-            "A: . cards? (is|are) used, the plan says",
-            id="replicas",
-        ),
-        pytest.param(
-            lambda p: p["capacity"][1].update(used=0),
-            "B: . cards? (is|are) used, the plan says 0",
-            id="units used",
-        ),
-        pytest.param(
-            lambda p: p["capacity"].pop(1),
-            "B: . cards? (is|are) used, the plan does not list them",
-            id="a type is missing",
-        ),
-        pytest.param(move_listed_to_b, "listed: B is not in its list of accelerators", id="not on its list"),
-        pytest.param(move_kept_to_a, "kept: must keep B, not A", id="accelerator not kept"),
-        pytest.param(
-            lambda p: change(p, "free", itlAverage=1.0),
-            "free: ITL on . is .* ms, the plan says 1 ms",
-            id="ITL",
-        ),
-        pytest.param(
-            lambda p: change(p, "free", ttftAverage=1.0),
-            "free: TTFT on . is .* ms, the plan says 1 ms",
-            id="TTFT",
-        ),
-        pytest.param(
-            lambda p: change(p, "free", waitAverage=1.0),
-            "free: wait on . is .* ms, the plan says 1 ms",
-            id="wait",
-        ),
-        pytest.param(
-            lambda p: change(p, "free", numReplicas=0),
-            "free: a pool of 0 replicas on",
-            id="a pool of nothing",
-        ),
-        pytest.param(
-            lambda p: change(p, "free", numReplicas=-1),
-            "free: a pool of -1 replicas on",
-            id="a negative pool",
-        ),
-        pytest.param(lambda p: change(p, "free", maxBatch=0), "free: .*batch", id="a batch of nothing"),
-        pytest.param(lambda p: change(p, "free", maxBatch=-1), "free: .*batch", id="a negative batch"),
-        pytest.param(larger_batch, "free: .*batch", id="a batch that the profile does not allow"),
+        (listed_with(1), "listed: 1 replica, at least 2 are required"),
+        (listed_with(4), "listed: 4 replicas, at most 3 are allowed"),
+        (listed_with(3), "A: 5 cards are used, 4 exist|listed: ITL"),
+        (move_listed_to_b, "listed: B is not in its list of accelerators"),
+        (move_kept_to_a, "kept: must keep B, not A"),
+        (larger_batch, "free: .*batch"),
     ],
 )
-def test_what_does_not_hold_is_named(good: Json, system: System, spoil: Spoil, expected: str) -> None:
+def test_consistent_lies_are_found(good: Json, system: System, spoil: Spoil, expected: str) -> None:
     found = problems(good, spoil, system)
     assert any(re.match(expected, line) for line in found), found
 

@@ -49,7 +49,7 @@ def test_the_coefficients_add_up_to_an_iteration(model: str, tp: int) -> None:
     assert alpha + batch * each == pytest.approx(long.decode_ms(batch, context), rel=1e-3)
 
 
-def test_the_multiplications_of_a_token_are_those_of_its_matrices() -> None:
+def test_token_flops_match_the_matrices() -> None:
     """Llama-3.1-8B layer by layer: two operations for each number of each matrix."""
     hidden, ffn, queries, keys = 4096, 14336, 32 * 128, 8 * 128
     matrices = [(hidden, queries), (hidden, keys), (hidden, keys), (queries, hidden)]
@@ -94,7 +94,7 @@ def test_a_loop_of_one_request_is_its_decode_iteration() -> None:
     assert token_ms_of_loop(found, 1) == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_loop_is_the_work_of_its_requests_spread_over_its_iterations() -> None:
+def test_loop_time_is_total_work_over_iterations() -> None:
     """Counted the other way round: a cycle of O iterations does c prompts and c·(O − 1) further tokens."""
     found = iterations("llama-3.1-8b", "H100", in_tokens=800, out_tokens=201)
     requests, steps, context = 24, 200, 800 + 201 / 2

@@ -60,7 +60,7 @@ def test_a_plan_needs_no_more_than_names() -> None:
     assert pool.estimated == "upper"
 
 
-def test_the_profile_is_the_upper_end_of_the_estimate_for_the_requests_of_the_server() -> None:
+def test_profiles_use_the_upper_end_for_the_servers_requests() -> None:
     system = load_system(document())
     for name, tp, accelerator in (("H100", 1, "H100"), ("4xL4", 4, "L4")):
         found = profile_of(system, system.servers["s"], name)
@@ -104,7 +104,7 @@ def test_servers_of_one_model_have_estimates_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(("end", "name"), [("upper", "high"), ("middle", "value"), ("lower", "low")])
-def test_alpha_of_a_mixture_of_experts_grows_with_the_batch_whatever_its_limit(end: str, name: str) -> None:
+def test_mixture_alpha_grows_with_the_batch_at_any_limit(end: str, name: str) -> None:
     settings = {"estimate": {"model": "deepseek-v3", "accelerator": "H200", "tp": 8}}
     told = estimate_profile("deepseek-v3", "H200", Deployment(tp=8, in_tokens=1024, out_tokens=256))
     for batch in (1, 128):
@@ -119,7 +119,7 @@ def test_alpha_of_a_mixture_of_experts_grows_with_the_batch_whatever_its_limit(e
     assert told.alpha_at(128).value > 2 * told.alpha_at(1).value
 
 
-def test_a_model_that_does_not_fit_is_refused_with_what_holds_it_and_the_others_go_on() -> None:
+def test_misfits_are_rejected_with_alternatives() -> None:
     raw = document({"estimate": {"model": "llama-3.1-70b"}})
     raw["accelerators"].append({"name": "4xH100", "type": "H100", "multiplicity": 4, "cost": 1600})
     raw["models"].append(
@@ -128,8 +128,8 @@ def test_a_model_that_does_not_fit_is_refused_with_what_holds_it_and_the_others_
     system = load_system(raw)
     refused = {item.accelerator: item for item in find_candidates(system).rejections()}
     assert refused["H100"].reason == "does_not_fit"
-    assert "smallest that does: tp 2" in refused["H100"].detail
-    assert "GiB a device" in refused["4xL4"].detail
+    assert "it fits with tp 2" in refused["H100"].detail
+    assert "GiB per device" in refused["4xL4"].detail
     plan = solve(system)
     assert [pool.accelerator for pool in plan.allocations["s"]] == ["4xH100"]
     alone = load_system({**raw, "models": raw["models"][:1]})
@@ -164,7 +164,7 @@ def test_estimates_are_marked_wherever_they_are_shown(
             assert ('"estimated"' in capsys.readouterr().out) == marked, (name, command)
 
 
-def test_the_page_marks_them_and_the_table_of_pools_has_a_column_only_then() -> None:
+def test_pages_mark_estimated_pools_only() -> None:
     system = load_system(document())
     report = make_report(system)
     assert "not measured (1 of 1 pool)" in render_report(report, system, "html")
@@ -176,7 +176,7 @@ def test_the_page_marks_them_and_the_table_of_pools_has_a_column_only_then() -> 
 
 def test_given_token_times_replace_an_estimate_as_a_whole() -> None:
     for parms in ({"estimate": {}, "alpha": 5}, {"estimate": {"weights": "fp8"}, "gamma": 1e-5}):
-        with pytest.raises(SpecError, match="both coefficients and estimate are given"):
+        with pytest.raises(SpecError, match="both coefficients and an estimate are given"):
             load_system(document(parms))
     with pytest.raises(SpecError, match="both decodeParms/prefillParms and an estimate"):
         load_system(document(decodeParms={"alpha": 5}))
@@ -188,7 +188,7 @@ def test_given_token_times_replace_an_estimate_as_a_whole() -> None:
         ({"model": "lama-3.1-8b"}, "did you mean"),
         ({"accelerator": "H10"}, "is not in the catalogue"),
         ({"weights": "fp5"}, "fp5"),
-        ({"tp": 5000}, "tp: must be at least 1 and at most 1024"),
+        ({"tp": 5000}, "tp: must be between 1 and 1024"),
     ],
 )
 def test_what_cannot_be_estimated_is_refused_at_its_place(
@@ -202,7 +202,7 @@ def test_what_cannot_be_estimated_is_refused_at_its_place(
     assert main(["check", str(path)]) == 2
 
 
-def test_a_config_is_read_beside_the_document_and_from_nowhere_else(tmp_path: Path) -> None:
+def test_configs_are_read_only_from_the_documents_folder(tmp_path: Path) -> None:
     config = {
         "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
         "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256,
@@ -215,7 +215,7 @@ def test_a_config_is_read_beside_the_document_and_from_nowhere_else(tmp_path: Pa
     path.write_text(json.dumps(raw))
     by_config, by_name = solve(load_system(path)), solve(load_system(document()))
     assert by_config == by_name
-    with pytest.raises(SpecError, match="files are read for documents in files only"):
+    with pytest.raises(SpecError, match="only documents in files can name a config"):
         load_system(raw)
     (tmp_path / "mine" / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 64}))
     assert solve(load_system(path)) != by_name  # written anew, read anew
@@ -224,7 +224,7 @@ def test_a_config_is_read_beside_the_document_and_from_nowhere_else(tmp_path: Pa
         solve(load_system(path))
 
 
-def test_a_document_without_estimates_does_not_wait_for_the_catalogue() -> None:
+def test_without_estimates_the_catalogue_is_not_loaded() -> None:
     text = (
         "import json, sys; from optimizer import load_system; from optimizer.jobs import *;"
         "solve(load_system(json.loads(sys.argv[1])));"

@@ -27,10 +27,10 @@ class Judgement:
 
     def add(self, name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
         """Take up a document that both recordings have."""
-        loads = _loads(before["document"])
         for question, answer in before["answers"].items():
             other = after["answers"].get(question)
             if is_stopped(answer) and is_stopped(other):
+                loads = _loads(before["document"])  # other documents need not be systems
                 self._add_plan(f"{name} {question}", answer["stopped"], other["stopped"], loads)
 
     def _add_plan(

@@ -118,6 +118,14 @@ def test_the_value_of_the_same_service_may_be_a_thousandth_worse(value: float, *
     assert judged(100.0, value).failed == failed
 
 
+def test_documents_that_are_no_systems_are_not_judged() -> None:
+    wrong = {"document": {"replicas": []}, "answers": {"solve": {"status": 2, "err": "x"}}}
+    judgement = Judgement()
+    judgement.add("d", wrong, wrong)
+    assert not judgement.failed
+    assert not list(judgement.lines())
+
+
 # --- what recordings leave out -----------------------------------------------------------------------------
 
 

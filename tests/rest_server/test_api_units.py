@@ -68,7 +68,7 @@ def test_v1_plans_with_estimates_and_marks_them(service: TestClient) -> None:
     [
         ({"model": "no-such-model"}, "perfParms.estimate: model: 'no-such-model' is not in the catalogue"),
         ({"model": "/etc/config.json"}, "is not in the catalogue"),
-        ({"config": "/etc/hostname"}, "files are read for documents in files only"),
+        ({"config": "/etc/hostname"}, "only documents in files can name a config.json"),
     ],
 )
 def test_over_http_there_are_names_of_the_catalogue_only(

@@ -189,7 +189,7 @@ def test_the_bound_of_a_relaxation_is_below_the_best_answer_and_above_the_compac
     pool = ColumnPool.of(problem)
     everyone = np.ones(len(problem.priority), np.bool_)
     master = MasterProblem(pool.candidates, value_objective(problem), (), everyone, ~everyone)
-    relaxed = generate_columns(master, pool, np.flatnonzero(pool.columns.served), Deadline.after(3600))
+    relaxed = generate_columns(master, pool, Deadline.after(3600))
     best = solve_milp(problem, HighsSession)
     assert best.levels[0].value == 0
     assert relaxed is not None
@@ -203,7 +203,7 @@ def test_no_answer_is_below_any_bound_where_a_server_has_no_option() -> None:
     everyone = np.ones(len(problem.priority), np.bool_)
     pool = ColumnPool.of(problem)
     master = MasterProblem(pool.candidates, value_objective(problem), (), everyone, ~everyone)
-    relaxed = generate_columns(master, pool, np.flatnonzero(pool.columns.served), Deadline.after(3600))
+    relaxed = generate_columns(master, pool, Deadline.after(3600))
     assert relaxed is not None
     assert lagrangian_bound(master, relaxed.duals, np.array([*[1.0] * 5, np.inf])) == np.inf
 

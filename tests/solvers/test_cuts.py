@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from patience import until
-from test_nodes import MIXING, NO_LIMIT, best_of_patterns, last_level, nothing_of, only, root_of, weight_of
+from test_nodes import MIXING, NO_LIMIT, best_of_patterns, last_level, only, root_of, weight_of
 
 from optimizer import find_candidates
 from optimizer.arrays import IntArray
@@ -105,7 +105,7 @@ def test_branches_of_a_tightened_level_leave_none_below_the_best_answer(seed: in
     for cutoff, is_below in ((best * (1 + 1e-6) + 1e-6, True), (root_of(master, pool).bound, False)):
         found = with_cuts(master, pool, np.arange(len(pool.columns)), cutoff, NO_LIMIT)
         assert found is not None
-        tree = BranchTree(found, pool, found.start(pool), cutoff)
+        tree = BranchTree(found, pool, cutoff)
         tree.grow(NO_LIMIT)
         assert bool(tree.nodes) is is_below
         assert tree.bound <= best * (1 + 1e-6) + 1e-6
@@ -145,7 +145,7 @@ def scarce_search(gap: float = 1e-4) -> LevelSearch:
     master = MasterProblem(
         solver.pool.candidates, objective, (), solver.forced_served, solver.forced_unserved
     )
-    relaxed = generate_columns(master, solver.pool, nothing_of(solver.pool), NO_LIMIT)
+    relaxed = generate_columns(master, solver.pool, NO_LIMIT)
     assert relaxed is not None
     return LevelSearch(solver, master, solver.pool, relaxed)
 
@@ -197,7 +197,7 @@ def test_no_more_columns_are_enumerated_than_there_is_time_for(
     monkeypatch.setattr(search, "_enumerate", noted)
 
     def looked_for() -> bool:
-        search.branch(nothing_of(search.pool), Deadline.after(0.04))
+        search.branch(Deadline.after(0.04))
         search.solve_window(Deadline.after(0.04), only_complete=False)
         return bool(wanted)
 

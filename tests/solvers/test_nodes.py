@@ -41,7 +41,7 @@ def last_level(seed: int) -> tuple[MasterProblem, ColumnPool]:
 
 
 def root_of(master: MasterProblem, pool: ColumnPool) -> Node:
-    relaxed = RestrictedMaster(master, pool, nothing_of(pool)).solve(master, NO_LIMIT)
+    relaxed = RestrictedMaster(master, pool).solve(master, NO_LIMIT)
     assert relaxed is not None
     return Node.root(master, relaxed)
 
@@ -56,7 +56,7 @@ def nothing_of(pool: ColumnPool) -> IntArray:
 
 
 def branches_of(root: Node, pool: ColumnPool, cutoff: float, deadline: Deadline = NO_LIMIT) -> list[Node]:
-    tree = BranchTree(root, pool, nothing_of(pool), cutoff)
+    tree = BranchTree(root, pool, cutoff)
     tree.grow(deadline)
     return tree.nodes
 
@@ -151,7 +151,7 @@ def test_a_branch_that_no_answer_is_in_is_priced_above_any_cutoff(times: float) 
     count = LevelObjective("count", (rate > 0).astype(np.float64), everyone)
     counted = replace(master, objective=count, held=(held,))
     branch = counted.branch(server, served=False)
-    relaxed = RestrictedMaster(counted, pool, nothing_of(pool)).solve(branch, NO_LIMIT, times)
+    relaxed = RestrictedMaster(counted, pool).solve(branch, NO_LIMIT, times)
     assert relaxed is not None
     assert relaxed.bound >= times
 
@@ -172,12 +172,12 @@ def test_no_branch_is_divided_by_the_same_server_twice() -> None:
 def test_columns_of_another_branch_come_back() -> None:
     """One relaxation for all branches gives what a fresh one gives, in any order."""
     master, pool = last_level(0)
-    shared = RestrictedMaster(master, pool, nothing_of(pool))
+    shared = RestrictedMaster(master, pool)
     server = divided(root_of(master, pool), pool)
     assert server is not None
     branches = [master.branch(server, served=False), master.branch(server, served=True)]
     for branch in [*branches, *branches[::-1], master]:
-        fresh = RestrictedMaster(branch, pool, nothing_of(pool)).solve(branch, NO_LIMIT)
+        fresh = RestrictedMaster(branch, pool).solve(branch, NO_LIMIT)
         again = shared.solve(branch, NO_LIMIT)
         assert again is not None
         assert fresh is not None

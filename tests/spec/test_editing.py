@@ -105,9 +105,7 @@ DOCUMENTS = [BLOCK, FLOW, LAW_FIRST, WRAPPED, PRETTY, COMPACT]
 @pytest.mark.parametrize("acc", ["A", "2xA", "3xA"])
 @pytest.mark.parametrize("content", DOCUMENTS)
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_the_entry_says_what_is_wanted_and_the_others_what_they_said(
-    content: str, acc: str, newline: str
-) -> None:
+def test_only_the_edited_entry_changes(content: str, acc: str, newline: str) -> None:
     before = content.replace("\n", newline)
     after = put(before, "llama", acc)
     found = [{key.lower(): value for key, value in item.items()} for item in entries(after)]

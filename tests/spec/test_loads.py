@@ -57,7 +57,7 @@ def test_columns_come_in_any_order_and_any_case(fleet: System, tmp_path: Path) -
     assert load_of(changed, "a") == (9, 8, 64)
 
 
-def test_spaces_blank_lines_quotes_and_windows_line_ends_do_not_matter(fleet: System, tmp_path: Path) -> None:
+def test_csv_whitespace_quotes_and_line_ends_are_ignored(fleet: System, tmp_path: Path) -> None:
     changed = with_loads(
         fleet,
         write(tmp_path, 'server,arrivalRate\r\n\r\n "a" , 5 \r\n"b",6\r\n,\r\n'.replace(' "a" ', '"a"')),
@@ -102,7 +102,7 @@ def test_requests_without_an_output_length_are_a_fault(load: dict[str, object]) 
     assert str(caught.value).startswith(f"servers[1].currentAlloc.load.{NO_ANSWERS}")
 
 
-def test_requests_without_a_prompt_and_servers_without_requests_are_none() -> None:
+def test_empty_prompts_and_idle_servers_are_accepted() -> None:
     source = document([server("a"), server("b")], [accelerator("A")])
     source["servers"][0]["currentAlloc"]["load"] = {"arrivalRate": 60, "avgInTokens": 0, "avgOutTokens": 9}
     source["servers"][1]["currentAlloc"]["load"] = {"arrivalRate": 0, "avgInTokens": 5, "avgOutTokens": 0}
@@ -110,7 +110,7 @@ def test_requests_without_a_prompt_and_servers_without_requests_are_none() -> No
     assert (len(plan.allocations["a"]), plan.allocations["b"]) == (1, ())
 
 
-def test_a_row_that_brings_requests_without_an_output_length_is_refused(tmp_path: Path) -> None:
+def test_rows_without_an_output_length_are_rejected(tmp_path: Path) -> None:
     source = document([server("a"), server("b", 0.0)], [accelerator("A")])
     del source["servers"][1]["currentAlloc"]["load"]["avgOutTokens"]
     fleet = load_system(source)
@@ -163,7 +163,7 @@ def test_the_command_line_plans_the_loads_of_the_file(
         ("server,arrivalRate\na,-1\n", 2, "arrivalRate: "),
         ("server,avgInTokens\na,-1\n", 2, "avgInTokens: "),
         ("server,avgOutTokens\na,NaN\n", 2, "avgOutTokens: "),
-        ("server,rate\na,1\n", 1, "unknown column 'rate'; known are server, arrivalRate"),
+        ("server,rate\na,1\n", 1, "unknown column 'rate'; known: server, arrivalRate"),
         ("arrivalRate\n1\n", 1, "the header must name the column 'server'"),
         ("", 1, "the header must name the column 'server'"),
         ("server,server\na,b\n", 1, "server"),

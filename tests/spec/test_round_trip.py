@@ -125,7 +125,7 @@ def test_the_joined_document_holds_only_what_was_given() -> None:
     }
 
 
-def test_the_sections_of_a_systems_document_are_in_the_order_of_the_names() -> None:
+def test_sections_of_a_system_are_sorted_by_name() -> None:
     source = document([server("b"), server("a")], [accelerator("B"), accelerator("A")], {"B": 1, "A": 2})
     spec = load_system(source).to_spec()
     assert [item.name for item in spec.servers] == ["a", "b"]

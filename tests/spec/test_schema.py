@@ -176,9 +176,7 @@ def at(path: str, value: object) -> Json:
         ),
     ],
 )
-def test_a_value_out_of_range_is_refused_with_path_value_and_limit(
-    path: str, value: object, message: str
-) -> None:
+def test_values_out_of_range_state_path_value_and_limit(path: str, value: object, message: str) -> None:
     assert refusal(at(path, value)) == message
 
 
@@ -232,7 +230,7 @@ def test_saturation_policies_match_in_any_case(given: str, policy: str) -> None:
 @pytest.mark.parametrize(
     ("given", "read"), [(5e-324, 0.0), (9e-13, 0.0), (1e-12, 1e-12), ("1e-9/h", 1e-9 / 60)]
 )
-def test_what_is_left_of_a_load_long_after_its_last_request_is_no_load(given: object, read: float) -> None:
+def test_tiny_decayed_rates_are_read_as_zero(given: object, read: float) -> None:
     load = Load.model_validate({"arrivalRate": given})
     assert load.arrival_rate_rpm == pytest.approx(read, rel=1e-12, abs=0)
 

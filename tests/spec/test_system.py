@@ -49,7 +49,7 @@ def test_a_name_that_occurs_twice_is_refused_with_both_places(section: str, name
     assert refusal(source) == f"{section}[2]: {name} occurs twice; it is also at {section}[0]"
 
 
-def test_a_name_that_occurs_in_two_files_is_refused_with_both_files(tmp_path: Path) -> None:
+def test_duplicates_across_files_name_both_files(tmp_path: Path) -> None:
     write_document(sound(), tmp_path / "a.yaml")
     write_document({"servers": [server("u"), server("t")]}, tmp_path / "b.json")
     assert refusal(tmp_path) == (
@@ -129,7 +129,7 @@ def test_a_name_that_refers_to_nothing_is_refused_with_its_path(source: Json, me
     assert refusal(source) == message
 
 
-def test_the_file_of_a_dangling_name_is_named_with_the_index_in_that_file(tmp_path: Path) -> None:
+def test_undefined_names_state_file_and_index(tmp_path: Path) -> None:
     write_document(sound(), tmp_path / "a.yaml")
     write_document({"servers": [server("u", model="llama")]}, tmp_path / "b.yaml")
     assert refusal(tmp_path).startswith(
@@ -137,13 +137,13 @@ def test_the_file_of_a_dangling_name_is_named_with_the_index_in_that_file(tmp_pa
     )
 
 
-def test_a_class_that_is_missing_by_default_is_said_to_be_the_default() -> None:
+def test_a_missing_default_class_is_called_default() -> None:
     source = sound()
     del source["servers"][0]["class"]
     assert refusal(source).startswith("servers[0].class: service class (the default) 'Free' does not exist")
 
 
-def test_a_current_accelerator_that_has_gone_is_accepted_where_its_cost_is_known() -> None:
+def test_a_removed_current_accelerator_needs_a_cost() -> None:
     found = load_system(changed("servers", 0, currentAlloc=running(GONE, 2, 5.0)))
     assert found.servers["s"].current.accelerator == GONE
 
@@ -157,13 +157,12 @@ def test_a_class_may_have_targets_for_models_without_profiles() -> None:
 # --- what the queue model cannot do --------------------------------------------------------------------
 
 
-def test_a_percentile_is_refused_as_the_queue_model_means_only() -> None:
+def test_percentiles_need_a_queue_model_that_supports_them() -> None:
     source = sound()
     source["serviceClasses"][0]["modelTargets"][0]["percentile"] = 95
     assert refusal(source) == (
-        "serviceClasses[0].modelTargets[0].percentile: 95 asks for more than the queue model 'reference' of "
-        "'m' on 'A' knows, which is means; remove "
-        "it, or set queueModel to 'continuous' there"
+        "serviceClasses[0].modelTargets[0].percentile: 95: the queue model 'reference' of 'm' on 'A' "
+        "computes means only; remove it, or set queueModel to 'continuous' there"
     )
 
 
@@ -187,7 +186,7 @@ def test_answers_of_less_than_one_token_are_refused(tokens: float) -> None:
 
 @pytest.mark.parametrize("source", [{}, {"system": {}}, {"system": {"serverData": None}}])
 def test_a_document_without_any_section_is_refused(source: Json) -> None:
-    assert refusal(source) == "a document with sections such as 'servers' is expected, this holds none"
+    assert refusal(source) == "expected a document with sections such as 'servers', but found none"
 
 
 @pytest.mark.parametrize(
@@ -202,7 +201,7 @@ def test_a_system_without_servers_is_a_system(source: Json) -> None:
 # --- the value -----------------------------------------------------------------------------------------
 
 
-def test_everything_is_in_the_order_of_the_names_whatever_the_order_of_the_input() -> None:
+def test_systems_are_sorted_by_name_in_any_input_order() -> None:
     first = load_system(sound())
     for seed in range(5):
         other = load_system(shuffled(sound(), random.Random(seed)))
@@ -230,7 +229,7 @@ def test_a_system_cannot_be_changed(change: Callable[[Any], object]) -> None:
     assert system == load_system(sound())
 
 
-def test_changing_the_source_afterwards_does_not_change_the_system() -> None:
+def test_later_changes_of_the_source_have_no_effect() -> None:
     source = sound()
     system = load_system(source)
     source["servers"][0]["name"] = "changed"
@@ -270,14 +269,14 @@ def test_the_priority_of_a_server_is_that_of_its_class() -> None:
     assert {name: system.priority(item) for name, item in system.servers.items()} == {"s": 1, "t": 2}
 
 
-def test_two_equal_documents_make_equal_systems_that_are_not_the_same() -> None:
+def test_equal_documents_give_equal_systems() -> None:
     first, second = load_system(sound()), load_system(sound())
     assert isinstance(first, System)
     assert first == second
     assert first is not second
 
 
-def test_profiles_of_a_model_may_be_spread_and_missing_on_some_accelerators() -> None:
+def test_models_may_lack_profiles_on_some_accelerators() -> None:
     source = sound() | {"models": [profile("m", "B")]}
     assert list(load_system(source).profiles) == [("m", "B")]
 
@@ -308,7 +307,7 @@ def test_a_changed_target_that_cannot_be_is_one_line(changes: dict[str, float], 
         source.with_target("nobody", "m", itl_ms=1.0)
 
 
-def test_changed_capacities_leave_the_others_and_the_order_of_the_names() -> None:
+def test_changed_capacities_keep_the_others_and_the_order() -> None:
     source = load_system(sound())
     changed = source.with_capacity({"AA": 3})
     assert list(changed.capacity) == sorted(changed.capacity)

@@ -13,10 +13,10 @@ from optimizer.candidates import SizingMemo
 from optimizer.plan import Plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.system import System
-from optimizer.stabilisation.decisions import Decisions, Observation, Replicas
+from optimizer.stabilisation.decisions import Decisions, Observation, ReplicaStatus
 from optimizer.stabilisation.keeping import Planner
 from optimizer.stabilisation.rules import RECOMMENDED, Rules, StepLimit
-from optimizer.stabilisation.stabilise import plan_next, settled, stabilise
+from optimizer.stabilisation.stabilise import denoise_loads, plan_next, stabilise
 
 Json = dict[str, Any]
 Place = tuple[str, str]
@@ -75,7 +75,7 @@ def random_fleet(rng: random.Random) -> Json:
 
 @dataclass
 class Cluster:
-    """Replicas that take some snapshots to become ready."""
+    """ReplicaStatus that take some snapshots to become ready."""
 
     starting: dict[Place, list[int]] = field(default_factory=dict)
     """For each replica, the snapshots that it still needs; ready ones first."""
@@ -96,10 +96,10 @@ class Cluster:
         """Return the number of ready replicas."""
         return sum(wait == 0 for wait in self.starting.get(place, []))
 
-    def seen(self, server: str) -> dict[str, Replicas]:
+    def seen(self, server: str) -> dict[str, ReplicaStatus]:
         """Return what a report of a server says."""
         return {
-            on: Replicas(self.ready((name, on)), len(waits) - self.ready((name, on)))
+            on: ReplicaStatus(self.ready((name, on)), len(waits) - self.ready((name, on)))
             for (name, on), waits in self.starting.items()
             if name == server and waits
         }
@@ -125,7 +125,7 @@ class Loop:
             name: self.cluster.seen(name) for name in self.system.servers if name not in missing | silent
         }
         seen = Observation(self.now_s, missing, reports)
-        to_plan, estimates = settled(self.system, self.rules, self.decisions, seen)
+        to_plan, estimates = denoise_loads(self.system, self.rules, self.decisions, seen)
         self.plan = plan_next(
             to_plan, self.rules, self.decisions, seen, Planner(Deadline.after(60.0), self.memo)
         )

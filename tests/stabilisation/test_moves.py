@@ -11,7 +11,7 @@ from fleets import RULES, Loop, desired
 from optimizer import load_system, verify
 from optimizer.spec.system import System
 from optimizer.stabilisation.cards import Cards
-from optimizer.stabilisation.decisions import Observation, Reason
+from optimizer.stabilisation.decisions import Observation, TargetReason
 from optimizer.stabilisation.rules import Rules
 from optimizer.stabilisation.running import RunningPool
 from optimizer.stabilisation.stabilise import stabilise
@@ -56,7 +56,7 @@ def after(loop: Loop, snapshots: int) -> dict[tuple[str, str], int]:
 
 
 @pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
-def test_a_higher_priority_gets_the_cards_that_a_lower_one_runs_on(rules: Rules) -> None:
+def test_higher_priorities_take_cards_of_lower_ones(rules: Rules) -> None:
     loop = Loop(
         fleet(server("a", 1000.0, service="p1"), server("b", 1000.0, service="p2"), cards={"H": 4}), rules
     )
@@ -67,7 +67,7 @@ def test_a_higher_priority_gets_the_cards_that_a_lower_one_runs_on(rules: Rules)
     assert loop.plan is not None
     assert loop.decisions is not None
     assert [item.server for item in loop.plan.unserved] == ["b"]
-    assert loop.decisions.servers["b"].targets["H"].reason is Reason.unserved
+    assert loop.decisions.servers["b"].targets["H"].reason is TargetReason.unserved
     ready(loop)
     assert after(loop, 5) == {("a", "H"): 4}
 
@@ -92,7 +92,7 @@ def test_others_are_planned_around_what_an_unserved_server_keeps() -> None:
     assert verify(more, system)[0] == "H: 1 card is used and 5 kept, 5 exist"
 
 
-def test_a_server_whose_cards_are_gone_moves_before_lower_priorities() -> None:
+def test_servers_on_removed_cards_move_before_lower_priorities() -> None:
     models = [profile("m", "H"), profile("m", "G")]
     source = document(
         [
@@ -110,8 +110,8 @@ def test_a_server_whose_cards_are_gone_moves_before_lower_priorities() -> None:
     loop.snapshot()
     assert loop.decisions is not None
     assert desired(loop.decisions) == {("code", "H"): 2, ("chat", "H"): 2}
-    assert loop.decisions.servers["code"].targets["H"].reason is Reason.switch
-    assert loop.decisions.servers["code"].targets["G"].reason is Reason.not_chosen
+    assert loop.decisions.servers["code"].targets["H"].reason is TargetReason.switch
+    assert loop.decisions.servers["code"].targets["G"].reason is TargetReason.not_chosen
 
 
 def test_a_move_waits_for_ready_replicas_and_names_no_load() -> None:
@@ -125,17 +125,17 @@ def test_a_move_waits_for_ready_replicas_and_names_no_load() -> None:
     loop.system = load_system(source)
     assert after(loop, 1) == {("s", "A"): 2, ("s", "B"): 2}
     assert loop.decisions is not None
-    assert loop.decisions.servers["s"].targets["A"].reason is Reason.waits_for_new_pool
-    assert loop.decisions.servers["s"].targets["B"].reason is Reason.switch
+    assert loop.decisions.servers["s"].targets["A"].reason is TargetReason.waits_for_new_pool
+    assert loop.decisions.servers["s"].targets["B"].reason is TargetReason.switch
     loop.snapshot()
     targets = loop.decisions.servers["s"].targets
     assert {on: (target.replicas, target.reason) for on, target in targets.items()} == {
-        "A": (0, Reason.not_chosen),
-        "B": (2, Reason.unchanged),
+        "A": (0, TargetReason.not_chosen),
+        "B": (2, TargetReason.unchanged),
     }
 
 
-def test_two_servers_that_wait_for_each_other_stay_where_they_run() -> None:
+def test_deadlocked_servers_stay_on_their_accelerators() -> None:
     """a runs on A and is cheaper on B; b the other way round; no card is free."""
     cost = {("m", "A"): 4.0, ("m", "B"): 10.0, ("n", "A"): 10.0, ("n", "B"): 4.0}
     models = [profile(model, on, alpha=alpha) for (model, on), alpha in cost.items()]
@@ -161,7 +161,7 @@ def test_two_servers_that_wait_for_each_other_stay_where_they_run() -> None:
     assert found.keys() == {("a", "B"), ("b", "A")}
 
 
-def test_a_rule_does_not_keep_a_server_where_its_load_cannot_be_carried() -> None:
+def test_rules_do_not_keep_a_server_on_too_few_cards() -> None:
     source = document(
         [server("s", 500.0, maxNumReplicas=2)],
         [accelerator("G", cost=100.0), accelerator("H")],
@@ -179,7 +179,7 @@ def test_a_rule_does_not_keep_a_server_where_its_load_cannot_be_carried() -> Non
     assert found == {("s", "G"): pool.num_replicas}
 
 
-def test_no_more_than_the_cards_is_desired_for_a_server_that_is_unserved_for_any_reason() -> None:
+def test_unserved_servers_never_exceed_the_cards() -> None:
     """u may have one replica and needs more: it is unserved for that, and keeps what s leaves."""
     system = fleet(
         server("s", 1500.0, service="p1"),
@@ -194,7 +194,7 @@ def test_no_more_than_the_cards_is_desired_for_a_server_that_is_unserved_for_any
     assert desired(loop.decisions) == {("s", "H"): 3, ("u", "H"): 1}
 
 
-def test_a_server_served_in_part_is_not_displaced_by_what_another_one_holds() -> None:
+def test_held_replicas_do_not_displace_partial_service() -> None:
     """With the policy, b gets the two cards that a leaves; a's window must not keep them."""
     system = fleet(
         server("a", 2000.0, service="p1"),
@@ -208,7 +208,7 @@ def test_a_server_served_in_part_is_not_displaced_by_what_another_one_holds() ->
     assert after(loop, 3) == {("a", "H"): 2, ("b", "H"): 2}
 
 
-def test_a_missing_server_is_held_at_what_was_desired_and_not_at_an_old_report() -> None:
+def test_missing_servers_keep_desired_not_reported_replicas() -> None:
     loop = Loop(fleet(server("s", 500.0, service="p1"), cards={"H": 8}), Rules(hold_missing_load=True))
     after(loop, 1)
     loop.change({"s": 1500.0}, {})

@@ -18,7 +18,7 @@ from optimizer.money import Price
 from optimizer.spec.files import plain_value
 from optimizer.spec.schema import SaturationPolicy
 from optimizer.spec.system import System
-from optimizer.starters.document import Demand, Start, Template, document_of, notes_of
+from optimizer.starters.document import Demand, StarterFacts, Template, document_of, notes_of
 from optimizer.starters.prices import Offer, read_prices
 from optimizer.starters.use_cases import use_case, use_cases
 
@@ -32,21 +32,21 @@ def system_of(text: str) -> System:
     return load_system(raw)
 
 
-def start(**changes: Any) -> Start:
+def start(**changes: Any) -> StarterFacts:
     facts: dict[str, Any] = {
         "template": "fleet",
         "models": ("llama-3.1-8b", "meta-llama/Llama-3.1-70B-Instruct"),
         "offers": (H100, L40S),
         "demands": (Demand("chat", "2/s"), Demand("batch", "60", "llama-3.1-8b")),
     }
-    return Start(**facts | changes)
+    return StarterFacts(**facts | changes)
 
 
 # --- documents -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("template", get_args(Template))
-def test_every_template_gives_a_document_that_is_valid_planned_and_reported(template: Template) -> None:
+def test_every_template_gives_a_usable_document(template: Template) -> None:
     models = ("llama-3.1-8b",) if template == "one-model" else start().models
     offers = (
         (Offer("H100", 8, Price(2800, "USD"), "aws"), Offer("H100", 1, Price(300, "USD"), "gcp"))
@@ -78,10 +78,10 @@ def test_the_document_says_what_was_asked_for() -> None:
     assert "Azure LLM inference trace 2023" in text
 
 
-def test_new_documents_have_a_policy_for_overload_with_its_reason() -> None:
+def test_new_documents_explain_their_saturation_policy() -> None:
     text = document_of(start(demands=(Demand("chat", "5000/s"),)))
     before, _, _ = text.partition("optimizer: {saturationPolicy: PriorityExhaustive}\n")
-    assert "cards stay idle while its load waits" in before.rsplit("\n\n", 1)[1].replace("\n# ", " ")
+    assert "so cards can stay idle" in before.rsplit("\n\n", 1)[1].replace("\n# ", " ")
     system = system_of(text)
     assert system.options.saturation_policy == "PriorityExhaustive"
     assert any(0 < item.served_fraction < 1 for item in solve(system).unserved)
@@ -118,14 +118,14 @@ def test_a_config_is_named_relative_to_the_document(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"models": ()}, "name a model"),
+        ({"models": ()}, "give a model"),
         ({"models": ("lama-3.1-8b",), "demands": (Demand("chat", "1/s"),)}, "did you mean"),
         (
             {"models": ("llama-3.1-405b",), "demands": (Demand("chat", "1/s"),)},
             "fits none of the accelerators",
         ),
         ({"template": "one-model"}, "takes one model, not 2"),
-        ({"offers": (Offer("H100", 1, Price(350, "USD")),)}, "how many cards exist"),
+        ({"offers": (Offer("H100", 1, Price(350, "USD")),)}, "the number of cards is missing"),
         ({"demands": (Demand("chatt", "1/s"),)}, "did you mean 'chat'"),
         ({"demands": (Demand("chat", "1 parsec"),)}, "rate of chat: '1 parsec'"),
         ({"demands": (Demand("chat", "0"),)}, "rate of chat: must be more than 0, not 0"),
@@ -138,11 +138,11 @@ def test_a_config_is_named_relative_to_the_document(tmp_path: Path) -> None:
         ({"offers": (Offer("H100", 0, Price(1, "USD"), "", 8),)}, "must have at least one card"),
         (
             {"offers": (H100, Offer("H100", 8, Price(20, "USD"), "", 8))},
-            "16 cards exist for H100, but 8 for 8xH100",
+            "16 cards for H100, but 8 for 8xH100",
         ),
-        ({"offers": (Offer("H100", 8, Price(20, "USD"), "", 4),)}, "it takes 8 cards, 4 exist"),
+        ({"offers": (Offer("H100", 8, Price(20, "USD"), "", 4),)}, "it takes 8 cards, but 4 exist"),
         ({"weights": "fp7"}, "format of the weights: 'fp7' does not exist"),
-        ({"percentiles": {"agents": 95.0}}, "percentile of agents: no requests of this use case"),
+        ({"percentiles": {"agents": 95.0}}, "percentile of agents: there are no requests of this use case"),
         ({"demands": (Demand("chat", "1/s"), Demand("chat", "2/s", "llama-3.1-8b"))}, "given twice"),
         ({"demands": (Demand("chat", "1/s", "phi-4"),)}, "'phi-4' is not among the models"),
         ({"demands": (Demand("chat", "1/s", "llama-3.1-8b"),)}, "has no requests"),
@@ -157,11 +157,11 @@ def test_what_cannot_be_started_from_is_refused(changes: dict[str, Any], problem
 @pytest.mark.parametrize(
     ("offer", "said"),
     [
-        (L40S, "2xL40S: it needs 67.6 GiB a device, the engine may take 40.0"),
-        (L40S, "4xL40S, 8xL40S: over PCIe at most 2 devices share a model"),
-        (L40S, "with fp8 weights 2xL40S would hold it"),
-        (Offer("L40S", 4, Price(400, "USD"), "", 8), "4xL40S: over PCIe at most 2 devices share a model"),
-        (Offer("H100", 3, Price(900, "USD"), "", 9), "3xH100: its 64 attention heads do not divide by 3"),
+        (L40S, "2xL40S: it needs 67.6 GiB per device, but the engine may use 40.0"),
+        (L40S, "4xL40S, 8xL40S: at most 2 devices can share a model over PCIe"),
+        (L40S, "with fp8 weights it fits on 2xL40S"),
+        (Offer("L40S", 4, Price(400, "USD"), "", 8), "4xL40S: at most 2 devices can share a model over PCIe"),
+        (Offer("H100", 3, Price(900, "USD"), "", 9), "3xH100: its 64 attention heads cannot be divided by 3"),
     ],
 )
 def test_a_model_that_fits_nothing_is_told_why_slice_by_slice(offer: Offer, said: str) -> None:
@@ -169,7 +169,7 @@ def test_a_model_that_fits_nothing_is_told_why_slice_by_slice(offer: Offer, said
     with pytest.raises(SpecError) as refused:
         document_of(facts)
     assert said in str(refused.value)
-    assert "would hold it" in str(refused.value)
+    assert "it fits on" in str(refused.value)
     assert "--tp" not in str(refused.value)  # init has no such flag
 
 
@@ -191,7 +191,7 @@ def test_what_is_left_out_is_named_with_its_reason() -> None:
                 if note.startswith(model)
             )
             assert named == ((model, item) not in offered), (model, item)
-    assert "8xH100 at 28.00 USD/h is left out: it is also offered for less" in notes
+    assert "8xH100 at 28.00 USD/h is omitted: there is a cheaper offer" in notes
     assert system_of(document_of(facts)).accelerators["8xH100"].cost_cents_per_h == 2000
     words = " ".join(document_of(facts).replace("# ", "").split())
     assert all(note in words for note in notes)
@@ -225,7 +225,7 @@ def test_targets_weights_and_saturation_are_those_given() -> None:
         assert profile.iteration is not None
         assert profile.iteration.estimate is not None
         assert profile.iteration.estimate.weights == "fp8"
-    assert "Its targets are those that were asked for." in text
+    assert "Its targets are as requested." in text
     assert use_case("chat").why[:40] not in text
     assert solve(system).complete
 
@@ -272,7 +272,7 @@ def test_the_command_writes_once(tmp_path: Path, capsys: pytest.CaptureFixture[s
         ([*FLAGS, "--target-ttft", "soon"], "--target-ttft soon: 'soon'"),
         (
             [*FLAGS, "--target-itl", "agents=50"],
-            "itl of agents: no requests of this use case; there are chat",
+            "itl of agents: there are no requests of this use case; known: chat",
         ),
         ([*FLAGS, "--weights", "fp80"], "did you mean 'fp8'"),
         ([*FLAGS, "--template", "one-model", "--model", "phi-4"], "takes one model, not 2"),
@@ -315,10 +315,10 @@ def test_what_is_left_out_is_said_on_stderr(tmp_path: Path, capsys: pytest.Captu
     assert main(["init", "-", *FLAGS[:2], *FLAGS[4:], *more]) == 0
     assert "note: not in the catalogue, left out: H900\n" in capsys.readouterr().err
     assert main(["init", "-", *FLAGS[:2], "--accelerator", "L40S:8:1USD/h", *FLAGS[4:]]) == 0
-    assert "note: llama-3.1-8b is not offered on 4xL40S, 8xL40S: over PCIe" in capsys.readouterr().err
+    assert "note: llama-3.1-8b is not offered on 4xL40S, 8xL40S: at most 2 devices" in capsys.readouterr().err
 
 
-def test_the_count_of_a_price_file_stays_where_no_flag_gives_another(tmp_path: Path) -> None:
+def test_counts_of_price_files_are_defaults_for_flags(tmp_path: Path) -> None:
     prices, path = tmp_path / "prices.csv", tmp_path / "system.yaml"
     prices.write_text("accelerator,price,count\nH100,3 USD/h,8\n")
     flags = [*FLAGS[:2], "--accelerator", "H100", *FLAGS[4:], "--prices", str(prices)]
@@ -400,7 +400,7 @@ def test_only_templates_that_suit_the_facts_are_offered(
     assert load_system(path).options.unlimited
 
 
-def test_a_folder_that_does_not_exist_is_refused_before_anything_is_asked(
+def test_missing_folders_are_rejected_before_any_prompt(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
@@ -431,7 +431,7 @@ m5.large,2.0,8.0,,,,0.096,0.04,us-east-1,us-east-1a
 """Rows as in github.com/skypilot-org/skypilot-catalog, schema v5; prices invented."""
 
 
-def test_a_file_of_skypilot_gives_the_cheapest_offer_of_each_slice(tmp_path: Path) -> None:
+def test_skypilot_files_give_the_cheapest_offers(tmp_path: Path) -> None:
     path = tmp_path / "vms.csv"
     path.write_text(SKYPILOT)
     found = read_prices(path)
@@ -444,7 +444,7 @@ def test_a_file_of_skypilot_gives_the_cheapest_offer_of_each_slice(tmp_path: Pat
     assert spot["8xH100"] == 4050
     (there,) = read_prices(path, region="eu-west-1").offers
     assert (float(there.price), there.place) == (11_000, "eu-west-1")
-    with pytest.raises(SpecError, match="nothing is offered in 'mars'; the file has eu-west-1, us-east-1"):
+    with pytest.raises(SpecError, match="no offers in 'mars'; the file has eu-west-1, us-east-1"):
         read_prices(path, region="mars")
 
 
@@ -464,7 +464,7 @@ def test_a_plain_file_names_its_currency(tmp_path: Path) -> None:
     ("text", "problem"),
     [
         ("accelerator,price\nH100,2.50\n", ":2: price: '2.50'"),
-        ("accelerator,price\nH100,250 cents/h\n", "must name its currency"),
+        ("accelerator,price\nH100,250 cents/h\n", "must have a currency"),
         ("gpu,price\nH100,2\n", "the header must name accelerator and price"),
         ("accelerator,price\n", "holds no prices"),
         ("accelerator,price\nH100\n", ":2: 1 field, the header has 2"),

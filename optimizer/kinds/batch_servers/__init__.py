@@ -1,1 +1,1 @@
-"""Batch servers: a replica that collects requests and answers them together, without tokens."""
+"""Dynamic-batching servers: replicas that collect non-LLM requests and serve them in batches."""

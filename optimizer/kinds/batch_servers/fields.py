@@ -1,4 +1,4 @@
-"""The fields of documents that only batch servers have."""
+"""Document fields that only batch servers have."""
 
 from typing import Literal
 
@@ -12,57 +12,57 @@ from optimizer.timing.batch import BatchFields
 
 
 class BatchProfile(BatchFields, ReplicaProfile):
-    """What batch servers see of a profile."""
+    """Fields of a profile that batch servers use."""
 
 
 class ServerFields(PlacedServer):
-    """How a server collects its requests."""
+    """Batching settings of a server."""
 
     batch_trigger: TriggerName = Field(
         "oldest", alias="batchTrigger", exclude_if=lambda trigger: trigger == "oldest"
     )
-    """What starts a batch that is not full, of a model with `batchParms`."""
+    """Trigger of a partial batch, for a model with `batchParms`."""
     batch_timeout_ms: Milliseconds = Field(0.0, alias="batchTimeout", exclude_if=lambda window: window == 0)
-    """How long a batch is collected: the window [ms]."""
+    """Batching window [ms]."""
     batch_window: Literal["given", "optimal"] = Field(
         "given", alias="batchWindow", exclude_if=lambda choice: choice == "given"
     )
-    """Whether the window is `batchTimeout`, or the best of it, a half, a quarter and none of it."""
+    """Use the window `batchTimeout`, or the best of 100 %, 50 %, 25 % and 0 % of it."""
     queue_counts: QueueCounts = Field(
         "waiting", alias="queueCounts", exclude_if=lambda counted: counted == "waiting"
     )
-    """Whether `maxQueueSize` counts those who wait, or those in service as well; with `batchParms`."""
+    """Whether `maxQueueSize` counts waiting requests only, or also those in service; with `batchParms`."""
     stages: tuple[Stage, ...] = Field((), strict=False, exclude_if=lambda stages: not stages)
-    """What requests pass before their batch, and after it, in each replica of a model with `batchParms`."""
-    jobs: PositiveCount | None = Field(None, exclude_if=lambda jobs: jobs is None)
-    """Requests that are in a replica at once, in its stages and its batch; the others wait before it, as in
-    front of a worker that takes jobs from a queue; none: any number. With `batchParms`."""
+    """Stages before and after the batch, in each replica of a model with `batchParms`."""
+    jobs: PositiveCount | None = Field(None, exclude_if=is_none)
+    """Maximum requests in a replica, in its stages and batch; others wait in front of it, as for a worker
+    that takes jobs from a queue; default: unlimited. With `batchParms`."""
 
 
 class PoolFields(Document):
-    """What only a pool of batch servers has."""
+    """Fields of a pool that only batch servers have."""
 
     busy: float | None = Field(None, exclude_if=is_none)
-    """Share of the time in which a batch server is busy, at the load; absent for others, as the next two."""
+    """Fraction of time in which a batch server is busy at the load; absent for other kinds."""
     mean_batch: float | None = Field(None, alias="avgBatch", exclude_if=is_none)
-    """Mean number of requests that it answers together."""
+    """Mean requests per batch; absent for other kinds."""
     batch_window_ms: float | None = Field(None, alias="batchWindow", exclude_if=is_none)
-    """How long it collects a batch: the window, as given or chosen [ms]."""
+    """Batching window, as given or chosen [ms]; absent for other kinds."""
     binding: str | None = Field(None, exclude_if=is_none)
-    """What can serve the least where it has stages: `server`, `stage:` and a name, or `jobs`; else absent."""
+    """Bottleneck of a replica with stages: `server`, `stage:` and a name, or `jobs`; else absent."""
 
 
 class RowFields(Document):
-    """What stands beside a pool of batch servers of what its server asks for."""
+    """Settings of a batch server that are shown with its pools."""
 
     batch_trigger: TriggerName | None = Field(None, alias="batchTrigger", exclude_if=is_none)
-    """What starts a batch that is not full."""
+    """Trigger of a partial batch."""
 
 
 class SimulatedFields(Document):
-    """What only a simulated pool of batch servers has."""
+    """Fields of a simulated pool that only batch servers have."""
 
     answers_together: bool = Field(
         default=False, alias="answersTogether", exclude_if=lambda together: not together
     )
-    """Whether it is of a batch server: there are no tokens, and the answer is all at once; else absent."""
+    """True for a batch server, which has no tokens and a single latency; absent for other kinds."""

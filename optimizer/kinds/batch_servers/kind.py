@@ -1,4 +1,4 @@
-"""Batch servers as a kind: what they declare, what they check, and what a replica of one is."""
+"""The kind of batch servers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -25,7 +25,7 @@ from optimizer.simulation.tandem import ALL_JOBS, Tandem
 from optimizer.timing import BatchLaw, BatchParms, Law
 
 SHARES = (0.0, 0.25, 0.5, 1.0)
-"""Of the window that a server gives: what is tried where the choice is left open."""
+"""Fractions of the given window that are tried if the plan chooses the window."""
 _KEYS = {
     "size": "maxBatchSize",
     "room": "maxQueueSize",
@@ -35,7 +35,7 @@ _KEYS = {
     "jobs": "jobs",
 }
 _WINDOW = Shown("window", "batch_window_ms", "window", ("plan",), "ms", ",g", rank=3)
-_BUSY = "Busy is the share of the time in which a batch server answers, be its batches full or not."
+_BUSY = "Busy is the fraction of time in which a batch server processes batches, full or partial."
 
 
 class BatchServers(KindOf[BatchProfile, ServerFields]):
@@ -52,7 +52,7 @@ class BatchServers(KindOf[BatchProfile, ServerFields]):
     )
     refused_targets: ClassVar[Refused] = Refused(
         ("itl_ms", "ttft_ms", "user_tps", "tps"),
-        "answers without tokens (batchParms); set latency in its place",
+        "does not apply to a model without tokens (batchParms); set latency instead",
     )
     row: ClassVar[type[Row] | None] = BatchRow
     compiles_queues: ClassVar[bool] = True
@@ -64,7 +64,7 @@ class BatchServers(KindOf[BatchProfile, ServerFields]):
         _WINDOW._replace(tables=("latencies",), form=quantity),
         Shown("mean batch", "mean_batch", "mean batch", ("plan", "latencies"), "", ",.1f", rank=7),
         WAIT,
-        Shown(  # in the field that clients know; beside TTFT the mean, which both have, before percentiles
+        Shown(  # in the field that clients know; with TTFT the mean, common to both kinds, before percentiles
             "e2e", "ttft_ms", "latency", (*EVERYWHERE, "bars"), "ms", ",.0f", rank=2, rank_beside=1,
             percentile_ranks=(1, 2), alias="latencyAverage",
         ),
@@ -78,18 +78,18 @@ class BatchServers(KindOf[BatchProfile, ServerFields]):
     words: ClassVar[Words] = Words(
         section=("batches", "Latencies of batch servers"),
         about=(
-            "of the time from the arrival of a request to its answer, at the load that each pool carries; "
-            "the wait before the batch is part of it"
+            "of the time from the arrival of a request to its answer, at the load that each pool carries, "
+            "including the queueing time"
         ),
-        utilisation="what arrives over what full batches answer",
+        utilisation="the arrival rate over the throughput with full batches",
         replica="a batch server, which has no tokens",
     )
 
     def check(self, server: ServerFields, profiles: Sequence[BatchProfile], load: Load) -> Iterator[Fault]:
-        """Yield a window, a trigger, a stage or a limit that does not go with the rest."""
+        """Yield windows, triggers, stages and limits that contradict other settings."""
         twice = repeated_name(server.stages)
         if twice is not None:
-            yield "stages", f"two stages are called {twice!r}; give each its own name"
+            yield "stages", f"two stages have the name {twice!r}; give each its own name"
         for profile in profiles:
             line = line_of(server, profile, server.batch_timeout_ms)
             problem = line_problem(line) or server_problem(line.server, load.arrival_cv)
@@ -98,7 +98,7 @@ class BatchServers(KindOf[BatchProfile, ServerFields]):
                 yield _KEYS[part], f"on {profile.accelerator!r}: {why}"
 
     def own(self, servers: Sequence[ServerFields]) -> OwnRows:
-        """Return how servers collect their requests, with all windows of those that leave it open."""
+        """Return the batching settings of servers, with all candidate windows if the plan chooses."""
         shares = [SHARES if server.batch_window == "optimal" else (1.0,) for server in servers]
         lines = [
             line_of(server, None, share * server.batch_timeout_ms)
@@ -111,7 +111,7 @@ class BatchServers(KindOf[BatchProfile, ServerFields]):
     def replica(
         self, server: ServerFields, profile: BatchProfile, max_batch: int, pool: Document | None = None
     ) -> LineReplica:
-        """Return a batch server with its stages, with the window of a pool or of the server."""
+        """Return a batch server with its stages and the window of the pool, or else of the server."""
         chosen_ms: float | None = getattr(pool, "batch_window_ms", None)
         window_ms = server.batch_timeout_ms if chosen_ms is None else chosen_ms
         return LineReplica(line_of(server, profile, window_ms, max_batch))
@@ -119,7 +119,7 @@ class BatchServers(KindOf[BatchProfile, ServerFields]):
     def pool_fields(
         self, server: ServerFields, profile: BatchProfile, max_batch: int, own: OwnArrays | None
     ) -> Mapping[str, Any]:
-        """Return the window, and what can serve the least where there are stages or jobs."""
+        """Return the window, and the bottleneck if there are stages or jobs."""
         assert isinstance(own, BatchingPolicy)
         line = line_of(server, profile, server.batch_timeout_ms, max_batch)
         return {
@@ -131,9 +131,13 @@ class BatchServers(KindOf[BatchProfile, ServerFields]):
 def line_of(
     server: ServerFields, profile: BatchProfile | None, window_ms: float, max_batch: int | None = None
 ) -> Tandem:
-    """Return a batch server with its stages as plain numbers, at its own batch limit if none is given.
+    """Return a batch server with its stages for the queue model and the simulator.
 
-    Without a profile its batches take no time.
+    Args:
+        server: the server.
+        profile: its model on an accelerator; None: batches take no time.
+        window_ms: the batching window [ms].
+        max_batch: the batch limit; None: that of the server or profile.
     """
     parms = (profile and profile.batch) or BatchParms()
     size = max_batch or server.max_batch_size or (profile and profile.max_batch_size) or DEFAULT_MAX_BATCH

@@ -1,6 +1,6 @@
-"""Batch servers to analyse, one a row: what they do at a rate, and the largest rate that meets their targets.
+"""Analysis of batch servers, one per row: performance at a rate, and the maximum rate within targets.
 
-Takes `BatchRow` documents and gives documents back. Rates are requests per second, times ms.
+Rates are in requests per second, times in ms.
 """
 
 import numpy as np
@@ -16,6 +16,7 @@ from optimizer.documents import (
     MaxLoss,
     Milliseconds,
     PositiveCount,
+    is_none,
 )
 from optimizer.errors import AnalysisError
 from optimizer.kinds.batch_servers.stages import Stage, names_of, repeated_name, slowest_part, stations_of
@@ -38,7 +39,7 @@ from optimizer.timing import BatchLaw, BatchParms, RequestShapes
 
 NO_TOKENS = Lengths(LengthDistributionKind.FIXED, 0.0)
 ONE_ANSWER = Lengths(LengthDistributionKind.FIXED, 1.0)
-"""Requests of a batch server have no tokens; the answer stands for one."""
+"""Requests of a batch server have no tokens; the simulator counts the answer as one."""
 _WIRE = {
     "size": "maxBatchSize",
     "room": "maxQueueSize",
@@ -53,27 +54,27 @@ class BatchRow(Row):
     """One batch server at one rate."""
 
     batch: BatchParms = Field(alias="batchParms")
-    """Time of a batch of n requests: base + slope·n [ms]."""
+    """Service time of a batch of n requests: base + slope·n [ms]."""
     max_batch: BatchLimit = Field(alias="maxBatchSize")
     """Batch limit."""
     trigger: TriggerName = "oldest"
-    """What starts a batch that is not full."""
+    """Trigger of a partial batch."""
     window_ms: Milliseconds = Field(0.0, alias="window")
-    """How long a batch is collected [ms]."""
+    """Batching window [ms]."""
     max_queue: Count | None = Field(None, alias="maxQueueSize")
-    """Requests that may wait, or be in the system; none: any number."""
+    """Maximum requests waiting, or in the system; default: unlimited."""
     queue_counts: QueueCounts = Field("waiting", alias="queueCounts")
-    """Whether `maxQueueSize` counts those who wait, or those in service as well."""
+    """Whether `maxQueueSize` counts waiting requests only, or also those in service."""
     arrival_cv: Coefficient = Field(1.0, alias="arrivalCV")
-    """Coefficient of variation of the times between arrivals."""
+    """Coefficient of variation of the interarrival times."""
     stages: tuple[Stage, ...] = Field((), strict=False)
-    """What requests pass before their batch, and after it."""
+    """Stages before and after the batch."""
     jobs: PositiveCount | None = None
-    """Requests that are in the server and its stages at once; the others wait before; none: any number."""
+    """Maximum requests in the server and its stages; others wait in front; default: unlimited."""
     latency: tuple[LatencyTarget, ...] = Field((), strict=False)
-    """Limits on the time to the answer, for sizing."""
+    """Latency targets, for sizing."""
     max_rejected: MaxLoss | None = Field(None, alias="maxRejected")
-    """Largest share of requests that may be turned away, for sizing."""
+    """Maximum fraction of rejected requests, for sizing."""
 
     @model_validator(mode="after")
     def _can_be_analysed(self) -> "BatchRow":
@@ -86,7 +87,7 @@ class BatchRow(Row):
         if twice is not None:
             raise PydanticCustomError(
                 "stages",
-                "stages: two stages are called {name}; give each its own name",
+                "stages: two stages have the name {name}; give each its own name",
                 {"name": repr(twice)},
             )
         problem = line_problem(line) or server_problem(line.server, self.arrival_cv)
@@ -95,9 +96,9 @@ class BatchRow(Row):
             raise PydanticCustomError("batch_server", "{problem}", {"problem": f"{_WIRE[part]}: {why}"})
         return self
 
-    def server(self) -> BatchServer:
-        """Return the server as plain numbers."""
-        return BatchServer(
+    def line(self) -> Tandem:
+        """Return the server with its stages for the queue model and the simulator."""
+        alone = BatchServer(
             self.max_batch,
             self.window_ms,
             self.batch.base_ms,
@@ -106,14 +107,10 @@ class BatchRow(Row):
             self.queue_counts == "system",
             TRIGGERS.index(self.trigger),
         )
-
-    def line(self) -> Tandem:
-        """Return the server with its stages as plain numbers."""
-        jobs = ALL_JOBS if self.jobs is None else self.jobs
-        return Tandem(self.server(), stations_of(self.stages), jobs)
+        return Tandem(alone, stations_of(self.stages), ALL_JOBS if self.jobs is None else self.jobs)
 
     def queues(self) -> BulkQueues:
-        """Return the queue model of the one server."""
+        """Return the queue model of the server."""
         none = np.zeros(1)
         law = BatchLaw.of_rows(
             np.array([[self.batch.base_ms], [self.batch.slope_ms]]), RequestShapes(none, none)
@@ -124,17 +121,17 @@ class BatchRow(Row):
         return BulkQueues.of_law(law, room, Variability(np.array([self.arrival_cv]), none, none))
 
     def targets(self) -> Targets:
-        """Return the targets of the one server."""
+        """Return the targets of the server."""
         limits = {target.measure: target.limit_ms for target in self.latency}
         if self.max_rejected is not None:
             limits[LOSS] = self.max_rejected
         return Targets.of_limits([limits], np.zeros(1, np.bool_))
 
     def analyze(self) -> "BatchAnswer | NoSteadyState":
-        """Return what the server does at its rate, or that its queue grows without end.
+        """Return the performance at the row's rate, or a `NoSteadyState`.
 
         Raises:
-            AnalysisError: the rate is zero, or next to it.
+            AnalysisError: the rate is zero or almost zero.
         """
         if self.rate_rps < MIN_RATE:
             limit = f"more than 0 requests/s, at least {MIN_RATE:g}"
@@ -146,7 +143,7 @@ class BatchRow(Row):
         return BatchAnswer.model_validate(_figures(self, queues, self.rate_rps))
 
     def size(self) -> "BatchSizing":
-        """Return the largest rate at which the server meets its targets, and what it does there.
+        """Return the maximum rate that meets the targets, and the performance there.
 
         Raises:
             AnalysisError: no rate meets the targets.
@@ -170,7 +167,7 @@ class BatchRow(Row):
         )
 
     def simulate(self, effort: Effort) -> "BatchSimulation | Overload":
-        """Return what the server does when it is simulated, or that it is overloaded."""
+        """Return the simulated performance, or an `Overload`."""
         load = OpenLoad(self.rate_rps, NO_TOKENS, ONE_ANSWER, self.arrival_cv)
         runs = run_replica(load, LineReplica(self.line()), effort)
         found = summarise(runs)
@@ -194,64 +191,58 @@ class BatchLatencies(Document):
     p90_ms: float = Field(alias="p90Latency")
     p95_ms: float = Field(alias="p95Latency")
     p99_ms: float = Field(alias="p99Latency")
-    p999_ms: float = Field(alias="p999Latency")
 
 
 class BatchAnswer(BatchLatencies):
-    """What a batch server does at a rate."""
+    """Performance of a batch server at a rate."""
 
+    p999_ms: float = Field(alias="p999Latency")
+    """99.9th percentile of the latency [ms]."""
     offered_rps: float = Field(alias="offeredRPS")
     """Arrival rate [requests/s]."""
     throughput_rps: float = Field(alias="throughput")
-    """Answered [requests/s]."""
+    """Completed [requests/s]."""
     stable_rate_rps: float = Field(alias="maxRPS")
-    """Largest stable rate [requests/s]: what full batches answer, less a thousandth."""
+    """Maximum stable rate [requests/s]: 99.9 % of the throughput with full batches."""
     wait_ms: float = Field(alias="avgWaitTime")
-    """Mean time before the batch starts [ms]."""
+    """Mean queueing time before the batch starts [ms]."""
     rejected: float
-    """Share of requests that find no room."""
+    """Fraction of requests rejected."""
     utilization: float
-    """Load: arrival rate over what full batches answer."""
+    """Arrival rate over the throughput with full batches."""
     busy: float
-    """Share of the time in which the server is busy."""
+    """Fraction of time in which the server is busy."""
     mean_batch: float = Field(alias="avgBatch")
-    """Mean number of requests that are answered together."""
-    binding: str | None = Field(None, exclude_if=lambda part: part is None)
-    """With stages or jobs, what can serve the least: `server`, `stage:` and a name, or `jobs`."""
+    """Mean requests per batch."""
+    binding: str | None = Field(None, exclude_if=is_none)
+    """Bottleneck, if there are stages or jobs: `server`, `stage:` and a name, or `jobs`."""
 
 
 class BatchSizing(BatchAnswer):
-    """The largest rate at which a batch server meets its targets, and what it does there."""
+    """The maximum rate of a batch server within its targets, and the performance there."""
 
     lowest_rps: float = Field(alias="minRPS")
-    """Lower end of the rates up to there that meet them [requests/s]: below it a window is too long."""
+    """Minimum rate that meets the targets [requests/s]; at lower rates the window is too long."""
 
 
-class SimulatedBatches(Document):
-    """What a simulation of one batch server shows."""
+class SimulatedBatches(BatchLatencies):
+    """Simulated means and percentiles of a batch server."""
 
-    mean_ms: float = Field(alias="avgLatency")
-    """Mean time to the answer [ms]."""
-    p50_ms: float = Field(alias="p50Latency")
-    """Percentiles of it [ms]."""
-    p90_ms: float = Field(alias="p90Latency")
-    p95_ms: float = Field(alias="p95Latency")
-    p99_ms: float = Field(alias="p99Latency")
     rejected: float
-    """Share of requests that were turned away."""
+    """Fraction of requests rejected."""
 
 
 class BatchSimulation(SimulatedBatches):
-    """The same with intervals."""
+    """Simulation result of a batch server, with confidence intervals."""
 
     mean_batch: float = Field(alias="avgBatch")
-    """Mean number of requests that are answered together."""
+    """Mean requests per batch."""
     half_width: SimulatedBatches = Field(alias="halfWidth")
-    """Half of the 95 % interval of each figure."""
+    """Half-width of the 95 % confidence interval of each metric."""
     requests: int
-    """Requests sent; the first and the last tenth do not count."""
+    """Simulated requests; the first and last tenth are excluded from the statistics."""
     seed: int
-    """Where chance began."""
+    """Random seed."""
 
 
 PERCENTILES = {"p50_ms": 50.0, "p90_ms": 90.0, "p95_ms": 95.0, "p99_ms": 99.0, "p999_ms": 99.9}

@@ -1,6 +1,6 @@
-"""Stages around a batch server as documents: what every request passes before the batch, and after it.
+"""Documents of the stages before and after a batch server's batch.
 
-The names of the stages live here; behind it they are numbers (`optimizer.simulation.tandem`).
+Stage names are used only here; queue models and simulation use numbers (`optimizer.simulation.tandem`).
 """
 
 from collections.abc import Sequence
@@ -12,56 +12,56 @@ from optimizer.documents import Coefficient, Document, Milliseconds, Name, Posit
 from optimizer.simulation.tandem import ALL_JOBS, Station, Tandem
 
 STAGE = "stage:"
-"""What stands before the name of a stage that can serve the least."""
+"""Prefix of a stage's name where the stage is the bottleneck."""
 StagePlace = Literal["before", "after"]
-"""Whether requests pass a stage before their batch, or after it."""
+"""Position of a stage relative to the batch."""
 
 
 class Stage(Document):
-    """A stage of a replica with workers of its own, each of which serves one request at a time."""
+    """A stage of a replica, with its own workers that serve one request each at a time."""
 
     name: Name
     """Unique name within the server."""
     place: StagePlace = Field(alias="where")
-    """Whether requests pass it before their batch, or after it."""
+    """Position relative to the batch."""
     mean_ms: Milliseconds = Field(alias="time", gt=0)
-    """Mean time of a request [ms]."""
+    """Mean service time of a request [ms]."""
     cv: Coefficient = 1.0
-    """Coefficient of variation of that time, which is lognormal; 0: always the same."""
+    """Coefficient of variation of the lognormal service time; 0: constant."""
     workers: PositiveCount = 1
-    """Requests that it serves at once."""
+    """Number of workers."""
 
     @property
     def station(self) -> Station:
-        """The stage as plain numbers."""
+        """The stage for the queue model and the simulator."""
         return Station(self.place == "before", self.mean_ms, self.cv, self.workers)
 
 
 def stations_of(stages: Sequence[Stage]) -> tuple[Station, ...]:
-    """Return stages as plain numbers, in the order in which requests pass them."""
+    """Return the stages for the queue model and the simulator, in processing order."""
     return tuple(stage.station for place in ("before", "after") for stage in stages if stage.place == place)
 
 
 def names_of(stages: Sequence[Stage]) -> tuple[str, ...]:
-    """Return the names of stages in the same order."""
+    """Return the names of the stages, in processing order."""
     return tuple(stage.name for place in ("before", "after") for stage in stages if stage.place == place)
 
 
 def repeated_name(stages: Sequence[Stage]) -> str | None:
-    """Return the first name that two stages share; none: they differ."""
+    """Return the first duplicate name of stages, or None if all differ."""
     names = [stage.name for stage in stages]
     return next((name for i, name in enumerate(names) if name in names[:i]), None)
 
 
 def slowest_part(line: Tandem, names: Sequence[str]) -> str | None:
-    """Return what of a line can serve the least: the server, a stage by its name, or its number of jobs.
+    """Return the bottleneck of a batch server with stages.
 
     Args:
-        line: the line.
-        names: of its stages, in their order.
+        line: the server and its stages.
+        names: names of the stages, in processing order.
 
     Returns:
-        `server`, `stage:` and a name, or `jobs`; none without stages and jobs.
+        `server`, `stage:` and a name, or `jobs`; None without stages and jobs.
     """
     if line.is_server_alone:
         return None

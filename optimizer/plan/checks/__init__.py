@@ -1,1 +1,1 @@
-"""The checks that a plan must pass, one module for each kind of thing that it says."""
+"""Checks of a plan, one module for each part of it."""

@@ -1,6 +1,6 @@
-"""What the checks share: a plan, its system, and what plain arithmetic makes of the two.
+"""Values shared by the checks, computed from a plan and its system by plain arithmetic.
 
-Everything here comes from the documents; nothing comes from the solver or from what it was given.
+Everything is derived from the documents, and nothing from the solver or its input.
 """
 
 import math
@@ -24,47 +24,47 @@ from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
 RELATIVE_TOLERANCE = 1e-6
-"""Relative difference of two figures that rounding may cause; absolute for small costs and times."""
+"""Relative tolerance for rounding; absolute for small costs and times."""
 SHARE_TOLERANCE = 1e-9
-"""Absolute difference of two shares (loss, utilisation, gap) that rounding may cause."""
+"""Absolute tolerance for rounding of fractions (loss, utilisation, gap)."""
 
 Placed = tuple[tuple[str, int], ...]
-"""Accelerators, each with a number of replicas."""
+"""Accelerators with numbers of replicas."""
 
 
 def close(a: float, b: float, absolute: float = RELATIVE_TOLERANCE) -> bool:
-    """Say whether two figures differ by no more than rounding."""
+    """Return whether two values differ only by rounding."""
     return math.isclose(a, b, rel_tol=RELATIVE_TOLERANCE, abs_tol=absolute)
 
 
 @dataclass(frozen=True)
 class Facts:
-    """A plan whose names are known to be right, and the system that it is for."""
+    """A plan with valid names, and its system."""
 
     plan: Plan
     system: System
     arrays: SystemArrays
-    """The system as arrays, for the queueing model."""
+    """The system as arrays, for queue models."""
 
     @cached_property
     def pools(self) -> list[tuple[str, Pool]]:
-        """Every pool with its server's name."""
+        """All pools, with the names of their servers."""
         return [(name, pool) for name, pools in self.plan.allocations.items() for pool in pools]
 
     @cached_property
     def listed(self) -> dict[str, Unserved]:
-        """The servers that the plan says are not served in full."""
+        """Servers listed as unserved in the plan."""
         return {item.server: item for item in self.plan.unserved}
 
     @cached_property
     def load_rpm(self) -> dict[str, float]:
-        """Load of each server [requests/min]: its arrival rate, or what its throughput target asks for."""
+        """Load of each server [requests/min]: its arrival rate, or that of its throughput target."""
         loads = server_loads_rps(self.system) * SECONDS_PER_MINUTE
         return dict(zip(self.system.servers, loads.tolist(), strict=True))
 
     @cached_property
     def cost_cents_per_h(self) -> dict[str, float]:
-        """What the pools of each server cost, by the prices of the system."""
+        """Cost of the pools of each server, by the prices of the system."""
         return {
             name: math.fsum(self.cost_of(name, pool) for pool in self.pools_of(name)) + self.rent_of(name)
             for name in self.system.servers
@@ -84,17 +84,17 @@ class Facts:
 
     @cached_property
     def units(self) -> Counter[str]:
-        """Units of each accelerator type that the pools take."""
+        """Cards of each type used by the pools."""
         return _cards(self.used)
 
     @cached_property
     def kept_units(self) -> Counter[str]:
-        """Units of each accelerator type that kept replicas take beside the plan."""
+        """Cards of each type used by kept replicas."""
         return _cards(self.kept_use)
 
     @cached_property
     def stock(self) -> Stock:
-        """What the system says of its limits."""
+        """The limits of the system."""
         types = {item.type for item in self.system.accelerators.values()} | self.system.capacity.keys()
         return Stock(
             self.system.options, self.system.options.unlimited, self.system.capacity, tuple(sorted(types))
@@ -102,12 +102,12 @@ class Facts:
 
     @cached_property
     def amounts(self) -> dict[Limit, Mapping[str, float]]:
-        """How much there is of each item, by limit."""
+        """Available amount of each item, by limit."""
         return {limit: limit.amounts(self.stock) for limit in LIMITS}
 
     @cached_property
     def used(self) -> dict[Limit, Mapping[str, float]]:
-        """What the pools use of each item, by limit."""
+        """Use of each item by the pools, by limit."""
         pools = [
             self.placed_as(name, pool.accelerator, pool.num_replicas, each)
             for (name, pool), each in zip(self.pools, self.pool_power_w, strict=True)
@@ -151,7 +151,7 @@ class Facts:
 
     @cached_property
     def kept_use(self) -> dict[Limit, Mapping[str, float]]:
-        """What kept replicas use beside the plan of each item, by limit."""
+        """Use of each item by kept replicas, by limit."""
         kept = [self.placed_as(item.server, item.accelerator, item.num_replicas) for item in self.plan.kept]
         return {limit: limit.used(kept) for limit in LIMITS}
 
@@ -178,7 +178,7 @@ class Facts:
 
     @cached_property
     def placed(self) -> dict[str, tuple[Placed, Placed]]:
-        """What each server runs on now, and what it is to run on."""
+        """Current and planned placement of each server."""
         return {
             name: (
                 ((server.current.accelerator, server.current.num_replicas),)
@@ -192,21 +192,21 @@ class Facts:
 
     @cached_property
     def changed(self) -> set[str]:
-        """The servers whose accelerators or replicas are to differ from the current ones."""
+        """Servers whose planned accelerators or replicas differ from the current ones."""
         return {name for name, (before, after) in self.placed.items() if before != after}
 
     @property
     def mixed(self) -> bool:
-        """Whether the options let a server have several pools; the greedy heuristic never mixes."""
+        """Whether a server can have several pools; the greedy heuristic never mixes."""
         return self.system.options.heterogeneous and self.system.options.milp_solver
 
     @property
     def shares_leftover(self) -> bool:
-        """Whether the options let a server be served in part."""
+        """Whether the options allow partial service."""
         return self.system.options.saturation_policy != "None" and self.is_limited
 
     def pools_of(self, name: str) -> tuple[Pool, ...]:
-        """Return the pools of a server, none if it has none."""
+        """Return the pools of a server."""
         return self.plan.allocations.get(name, ())
 
     def is_preferred(self, name: str, accelerator: str) -> bool:
@@ -215,26 +215,21 @@ class Facts:
         return preferred is None or accelerator in preferred
 
     def is_to_serve(self, name: str) -> bool:
-        """Say whether a server needs replicas: it has load, or a least number of them."""
+        """Return whether a server needs replicas, because it has load or a minimum."""
         return self.load_rpm[name] > 0 or self.system.servers[name].min_num_replicas > 0
 
-    def units_each(self, name: str, accelerator: str) -> int:
-        """Return the units that one replica of a server takes on an accelerator."""
-        count = self.system.profiles[self.system.servers[name].model, accelerator].acc_count
-        return count * self.system.accelerators[accelerator].multiplicity
-
     def cost_of(self, name: str, pool: Pool) -> float:
-        """Return what a pool of a server costs [cents/h]."""
+        """Return the cost of a pool of a server [cents/h]."""
         count = self.system.profiles[self.system.servers[name].model, pool.accelerator].acc_count
         return self.system.accelerators[pool.accelerator].cost_cents_per_h * count * pool.num_replicas
 
     def limit_of(self, kind: str) -> int | None:
-        """Return the units that exist of a type, none where they are not limited."""
+        """Return the available cards of a type, or None if unlimited."""
         return None if self.system.options.unlimited else self.system.capacity.get(kind, 0)
 
 
 def _cards(used: Mapping[Limit, Mapping[str, float]]) -> Counter[str]:
-    """Return the cards among what is used of each limit, by type."""
+    """Return the used cards by type."""
     return Counter(
         {
             kind: int(cards)

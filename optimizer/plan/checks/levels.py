@@ -1,7 +1,7 @@
-"""Are the levels of the objective what the allocations reach, and do bounds, gaps and status agree with them?
+"""Check the levels of the objective against the allocations, and the consistency of bounds, gaps and status.
 
-A bound cannot be computed again; but it is no better than what was reached, its gap follows from the two, and
-what is called optimal is proved within the gap that the options ask for.
+Bounds cannot be computed again. But a bound must not exceed its value, the gap follows from both, and an
+optimal plan must be proved within the gap of the options.
 """
 
 import math
@@ -10,18 +10,18 @@ from collections.abc import Iterator
 from optimizer.candidates.arrays import current_cost_cents_per_h
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, SHARE_TOLERANCE, Facts, close
 from optimizer.plan.checks.reserves import asks_for_reserve
-from optimizer.plan.document import EXTERNAL, Level
+from optimizer.plan.document import EXTERNAL, PlanLevel
 from optimizer.quantities import precise
 from optimizer.solvers.goals import OFF_PREFERRED, reserve_level
 from optimizer.solvers.levels import CHANGES, VALUE
 from optimizer.solvers.problem import gap_target
 
-LEAST_VALUE = 1e-9
-"""Values closer to zero than this count as this where a gap is divided by them."""
+MIN_VALUE = 1e-9
+"""Minimum denominator of a gap."""
 
 
 def check_levels(facts: Facts) -> list[str]:
-    """Return what is wrong with the levels, the objective, and the claims of the solver."""
+    """Return the errors of levels, objective, solver and status."""
     plan, names = facts.plan, _names(facts)
     said = [level.name for level in plan.levels]
     if said != names:
@@ -46,7 +46,7 @@ def _names(facts: Facts) -> list[str]:
 
 
 def _goals(facts: Facts) -> dict[str, float]:
-    """Return the levels between service and value, with what the plan has of them (eq. 140, 141)."""
+    """Return the levels between service and value, with what the plan has of them (eq. 143, 144)."""
     reached: dict[str, float] = {}
     lacking = {item.server for item in facts.plan.reserves if not item.has_reserve}
     for name, server in sorted(facts.system.servers.items(), key=lambda item: facts.system.priority(item[1])):
@@ -73,11 +73,11 @@ def _values(facts: Facts) -> Iterator[str]:
             yield f"level {level.name!r} reaches {precise(true)}, the plan says {precise(level.value)}"
 
 
-def _is_settled_before(facts: Facts, level: Level, true: float) -> bool:
-    """Say whether a level of service may show what was unserved before the leftover was given out.
+def _is_settled_before(facts: Facts, level: PlanLevel, true: float) -> bool:
+    """Return whether a service level can show the unserved amount before remaining capacity was allocated.
 
-    Leftover units can serve a server in full where the solver stopped early, or within its gap: then no bound
-    says that this is impossible.
+    Remaining cards can fully serve a server if the solver stopped early or within its gap, because then no
+    bound excludes this.
     """
     proved = level.bound is None or level.bound > true + RELATIVE_TOLERANCE * max(1.0, true)
     is_service = level.name not in (VALUE, CHANGES)
@@ -85,7 +85,7 @@ def _is_settled_before(facts: Facts, level: Level, true: float) -> bool:
 
 
 def _service(facts: Facts) -> dict[str, float]:
-    """Return the loads, and the number, of the servers of each priority that are not served in full."""
+    """Return the load and the number of servers not fully served, by level."""
     reached = dict.fromkeys(_names(facts), 0.0)
     for name in facts.listed:
         priority = facts.system.priority(facts.system.servers[name])
@@ -95,11 +95,11 @@ def _service(facts: Facts) -> dict[str, float]:
 
 
 def _value(facts: Facts) -> float:
-    """Return the transition value: costs less current costs, and a penalty on what moves (eq. 31-33)."""
+    """Return the transition cost: cost changes, and a penalty on moves (eq. 31-33)."""
     penalty, total = facts.system.options.transition_penalty, []
     for name, server in facts.system.servers.items():
         if name not in facts.changed and not facts.mixed:
-            continue  # whatever cost is stated for what stays as it is
+            continue  # regardless of the stated cost of an unchanged server
         old = current_cost_cents_per_h(facts.system, name)
         pools, here = facts.pools_of(name), server.current.accelerator
         moved = math.fsum(facts.cost_of(name, pool) for pool in pools if pool.accelerator != here)
@@ -113,7 +113,7 @@ def _value(facts: Facts) -> float:
 
 
 def _claims(facts: Facts) -> Iterator[str]:
-    """What found the plan is what the options ask for, and claims no more than it can know."""
+    """Check that solver and status are consistent with the options and the bounds."""
     plan, options = facts.plan, facts.system.options
     if not facts.is_shared and not options.heterogeneous:
         solver = "separable"
@@ -122,7 +122,7 @@ def _claims(facts: Facts) -> Iterator[str]:
     else:
         solver = "milp" if facts.is_shared else "separable"
     if plan.solver != solver:
-        yield f"the options ask for the solver {solver!r}, the plan says {plan.solver!r}"
+        yield f"the options require the solver {solver!r}, the plan says {plan.solver!r}"
     if (plan.status == "heuristic") != (solver == "greedy"):
         yield f"a plan of the solver {solver!r} is not {plan.status!r}"
     proved = [level.name for level in plan.levels if level.bound is not None]
@@ -139,7 +139,7 @@ def _bounds(facts: Facts) -> Iterator[str]:
                 yield f"level {level.name!r} has a gap, but no bound"
             continue
         open_part = max(level.value - level.bound, 0.0)
-        gap = open_part / max(abs(level.value), LEAST_VALUE)
+        gap = open_part / max(abs(level.value), MIN_VALUE)
         if level.bound > level.value + SHARE_TOLERANCE * max(1.0, abs(level.value)):
             bound, value = precise(level.bound), precise(level.value)
             yield f"level {level.name!r}: the bound {bound} is above the value {value}"
@@ -149,11 +149,11 @@ def _bounds(facts: Facts) -> Iterator[str]:
             yield f"level {level.name!r}: {precise(open_part)} are not proved, so the plan is not optimal"
 
 
-def _allowed(facts: Facts, level: Level) -> float:
-    """Return how far value and bound of a proved level may be apart.
+def _allowed(facts: Facts, level: PlanLevel) -> float:
+    """Return the maximum difference of value and bound of a proved level.
 
-    The gap is relative to what the solver minimises, which for value and changes lacks the constant part: at
-    most the cost before and after with its penalty, and the number of servers.
+    The gap is relative to the solver's objective, which omits constants in the levels of value and changes.
+    These are at most the cost before and after with its penalty, and the number of servers.
     """
     system = facts.system
     target = gap_target(system.options, len(system.servers) * len(system.accelerators))

@@ -1,4 +1,4 @@
-"""Does a plan speak of the servers and accelerators of its system, and of each server once?"""
+"""Check the names in a plan against its system, and that each server occurs once."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -11,7 +11,7 @@ from optimizer.spec.system import System
 
 
 def check_names(plan: Plan, system: System) -> list[str]:
-    """Return which names are missing, unknown or repeated; the other checks look up every name."""
+    """Return missing, unknown and duplicate names; the other checks rely on valid names."""
     return [
         *_servers(plan, system),
         *_accelerators(plan, system),
@@ -22,8 +22,8 @@ def check_names(plan: Plan, system: System) -> list[str]:
 
 def _servers(plan: Plan, system: System) -> Iterator[str]:
     partly = {item.server for item in plan.unserved if item.served_fraction > 0}
-    wholly = {item.server for item in plan.unserved} - partly
-    known = plan.allocations.keys() | wholly
+    unserved = {item.server for item in plan.unserved} - partly
+    known = plan.allocations.keys() | unserved
     for name in system.servers:
         if name not in known:
             yield f"{name}: not in the plan"
@@ -31,7 +31,7 @@ def _servers(plan: Plan, system: System) -> Iterator[str]:
         if name not in system.servers:
             yield f"{name}: not in the system"
     yield from _renting(plan, system, known)
-    for name in sorted(plan.allocations.keys() & wholly):
+    for name in sorted(plan.allocations.keys() & unserved):
         yield f"{name}: both served and unserved"
     for what, names in (
         ("unserved", [item.server for item in plan.unserved]),
@@ -70,10 +70,10 @@ def _accelerators(plan: Plan, system: System) -> Iterator[str]:
 
 
 def _origin(name: str, server: Server, pool: Pool, given: Provenance | None) -> Iterator[str]:
-    """Yield what a pool says wrongly of measured token times."""
+    """Yield errors in a pool's statements about measured token times."""
     named = None if given is None else given.of_pair(server.model, pool.accelerator)
     if pool.provenance != named:
-        yield f"{name}: on {pool.accelerator} the provenance is not that of its profile"
+        yield f"{name}: on {pool.accelerator} the provenance differs from that of its profile"
     load, inside = server.current.load, pool.utilization * pool.max_batch
     missed = () if given is None else tuple(given.domain.misses(load.in_tokens, load.out_tokens, inside))
     if len(pool.outside) != len(missed):

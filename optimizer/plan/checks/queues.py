@@ -1,7 +1,7 @@
-"""Do the pools behave as the plan says? Each is put through the queueing model once more, all at once.
+"""Check the performance of all pools with their queue models.
 
-A largest rate is not sought again: just below it every target must hold, and just above it one must be
-missed, unless it is the largest stable rate. Only where that does not settle it is the rate found anew.
+A maximum rate is verified without a search: just below it all targets must be met, and just above it one must
+be missed, unless it is the maximum stable rate. It is searched again only if that is inconclusive.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ from optimizer.timing import Law
 from optimizer.units import SECONDS_PER_MINUTE
 
 FLAT = 1e-12
-"""Relative distance from a target at which a latency cannot be told from it."""
+"""Relative difference from a target that counts as equal."""
 FIGURES = (
     ("itl_ms", "ITL", " ms", RELATIVE_TOLERANCE),
     ("ttft_ms", "TTFT", " ms", RELATIVE_TOLERANCE),
@@ -35,28 +35,28 @@ FIGURES = (
     ("utilization", "utilization", "", SHARE_TOLERANCE),
     ("loss", "loss", "", SHARE_TOLERANCE),
 )
-"""Figures of a pool at its load: field, what it is called, its unit, and the absolute tolerance."""
+"""Metrics of a pool at its load: field, name, unit and absolute tolerance."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Figures:
-    """What the pools do at their loads, one row each; shapes (R,)."""
+    """Performance of pools at their loads, one row each; shapes (R,)."""
 
     measured: FloatArray
-    """What each target measures, shape (K, R)."""
+    """Values of the targets' measures, shape (K, R)."""
     itl_ms: FloatArray
     ttft_ms: FloatArray
     wait_ms: FloatArray
     utilization: FloatArray
     loss: FloatArray
     max_rate_rps: FloatArray
-    """Largest rate of a replica; NaN where no rate meets the targets."""
+    """Maximum rate of a replica; NaN if no rate meets the targets."""
     own: Mapping[str, FloatArray]
-    """Figures that only their kind has, by fields of pools."""
+    """Metrics of single kinds, by field of `Pool`."""
 
 
 def check_queues(facts: Facts) -> list[str]:
-    """Return which figures of pools are wrong, and which latencies miss their targets."""
+    """Return wrong metrics of pools, and missed targets."""
     rows = [(name, pool) for name, pool in facts.pools if is_well_formed(facts, name, pool)]
     if not rows:
         return []
@@ -65,7 +65,7 @@ def check_queues(facts: Facts) -> list[str]:
 
 
 def _pairs(facts: Facts, rows: list[tuple[str, Pool]]) -> Pairs:
-    """Return the pools as pairs of server and accelerator, each with its own batch."""
+    """Return the pools as pairs of server and accelerator."""
     arrays = facts.arrays
     servers = {name: i for i, name in enumerate(arrays.server_names)}
     accelerators = {name: i for i, name in enumerate(arrays.accelerator_names)}
@@ -85,7 +85,7 @@ def _pairs(facts: Facts, rows: list[tuple[str, Pool]]) -> Pairs:
 
 
 def _batches(facts: Facts, pairs: Pairs, rows: list[tuple[str, Pool]]) -> Iterator[str]:
-    """Where batches are chosen, a pool has the one that its server's load and targets call for (eq. 26)."""
+    """Check optimised batch limits against load and targets (eq. 26)."""
     if facts.system.options.batch_sizing != "optimal":
         return
     arrays, ceiling = facts.arrays, pairs.batch_ceiling
@@ -124,7 +124,7 @@ def _performance(facts: Facts, pairs: Pairs, rows: list[tuple[str, Pool]]) -> It
                 yield f"{name}: on {pool.accelerator} no rate meets the targets"
             elif not close(most, pool.max_arrival_rate_rpm):
                 yield (
-                    f"{name}: the largest rate on {pool.accelerator} is {precise(most)} requests/min, "
+                    f"{name}: the maximum rate on {pool.accelerator} is {precise(most)} requests/min,  "
                     f"the plan says {precise(pool.max_arrival_rate_rpm)}"
                 )
 
@@ -132,7 +132,7 @@ def _performance(facts: Facts, pairs: Pairs, rows: list[tuple[str, Pool]]) -> It
 def _own_fields(
     facts: Facts, pairs: Pairs, found: _Figures, row: int, name: str, pool: Pool
 ) -> Iterator[str]:
-    """A pool shows what its kind has beside the figures of all, and nothing of other kinds."""
+    """Check the additional fields of a pool's kind, and that it has none of other kinds."""
     pair = int(pairs.server[row]), int(pairs.accelerator[row])
     expected = {**own_fields(facts.arrays, facts.system, *pair, pool.max_batch)}
     expected |= {field: float(values[row]) for field, values in found.own.items()}
@@ -148,7 +148,7 @@ def _own_fields(
 def _target_figures(
     name: str, pool: Pool, targets: Targets, shown: list[int], measured: FloatArray, limits: FloatArray
 ) -> Iterator[str]:
-    """A pool with load shows what its targets beyond means measure, each beside its limit."""
+    """Check the values of a pool's targets other than means."""
     expected = [targets.measures[k].label for k in shown] if pool.arrival_rate_rpm > 0 else []
     said = [item.measure for item in pool.targets]
     if said != expected:
@@ -162,7 +162,7 @@ def _target_figures(
 
 
 def _figures(arrays: SystemArrays, pairs: Pairs, pools: list[Pool]) -> Iterator[tuple[IntArray, _Figures]]:
-    """Yield rows of pools with the same law, and what they do: idle ones, then those with load."""
+    """Yield rows of pools with their performance, first of idle pools."""
     replicas = np.array([pool.num_replicas for pool in pools])
     rate = np.array([pool.arrival_rate_rpm for pool in pools]) / SECONDS_PER_MINUTE / replicas
     most = np.array([pool.max_arrival_rate_rpm for pool in pools]) / SECONDS_PER_MINUTE / replicas
@@ -193,7 +193,7 @@ def _figures(arrays: SystemArrays, pairs: Pairs, pools: list[Pool]) -> Iterator[
 
 
 def _idle_figures(law: Law, pairs: Pairs, targets: Targets) -> _Figures:
-    """Return what the reference quotes for replicas without load."""
+    """Return the reference's metrics for replicas without load."""
     times, turnaround_ms = law.idle_times(pairs.max_batch)
     nothing = np.zeros(len(pairs.server))
     return _Figures(
@@ -211,10 +211,18 @@ def _idle_figures(law: Law, pairs: Pairs, targets: Targets) -> _Figures:
 def _loaded_figures(
     queues: QueueModel, targets: Targets, rate_rps: FloatArray, said_rps: FloatArray, factor: FloatArray
 ) -> _Figures:
-    """Return what pools do at their loads; a factor on the largest rate is taken off to check that rate."""
+    """Return the performance of pools at their loads, with verified maximum rates.
+
+    Args:
+        queues: queue models of the pools, R rows.
+        targets: their targets.
+        rate_rps: their loads per replica [requests/s], shape (R,).
+        said_rps: stated maximum rates of a replica [requests/s], shape (R,).
+        factor: factors included in the stated rates, shape (R,).
+    """
     found = queues.analyze(rate_rps)
     most = said_rps / np.where(factor > 0, factor, 1.0)
-    settled = ~queues.is_non_monotone  # where latencies step, two rates tell nothing of those below
+    settled = ~queues.is_non_monotone  # with chunk-count jumps, two rates are not conclusive
     rows = np.flatnonzero(settled)
     if len(rows):
         settled[rows] = _is_largest(queues.take(rows), targets.take(rows), most[rows])
@@ -234,7 +242,7 @@ def _loaded_figures(
 
 
 def _is_largest(queues: QueueModel, targets: Targets, rate_rps: FloatArray) -> BoolArray:
-    """Return where a rate is seen to be the largest that meets the targets, if latencies do not step."""
+    """Return a mask of rates that are verified as maximum, if latencies increase with the rate."""
     limit = np.where(targets.tps, TPS_STABILITY_SHARE, 1.0) * queues.stable_rate_rps
     twice = np.tile(np.arange(len(rate_rps)), 2)
     below, above = rate_rps * (1 - RELATIVE_TOLERANCE / 2), rate_rps * (1 + RELATIVE_TOLERANCE / 2)

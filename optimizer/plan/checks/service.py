@@ -1,12 +1,9 @@
-"""Is every server served as the plan says, and as its limits allow?
-
-Replicas, accelerators, batches, how a load splits over pools, and who is listed as unserved.
-"""
+"""Check the service of every server: replicas, accelerators, batches, loads of pools, unserved servers."""
 
 from collections.abc import Iterator
 
 from optimizer.candidates.arrays import profile_of
-from optimizer.candidates.renting import missed_target
+from optimizer.candidates.renting import missed_target, rented_per_million
 from optimizer.documents import MAX_BATCH_LIMIT
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, close
 from optimizer.plan.document import Pool
@@ -15,7 +12,7 @@ from optimizer.spec.schema import DEFAULT_MAX_BATCH, Server
 
 
 def check_service(facts: Facts) -> list[str]:
-    """Return what is wrong with what each server gets."""
+    """Return the errors of each server's allocation."""
     checks = (_replicas, _accelerators, _batches, _loads, _listing)
     return [
         f"{name}: {line}"
@@ -26,13 +23,13 @@ def check_service(facts: Facts) -> list[str]:
 
 
 def is_well_formed(facts: Facts, name: str, pool: Pool) -> bool:
-    """Say whether a pool has replicas, and a batch that the queueing model can be asked about."""
+    """Return whether a pool has replicas, and a batch that queue models accept."""
     limit = batch_limit(facts, facts.system.servers[name], pool.accelerator)
     return pool.num_replicas >= 1 and 1 <= pool.max_batch <= min(limit, MAX_BATCH_LIMIT)
 
 
 def batch_limit(facts: Facts, server: Server, accelerator: str) -> float:
-    """Return the batch that the documents give a pool (eq. 25); the largest where batches are chosen."""
+    """Return the batch limit of a pool by the documents (eq. 25); an upper limit if optimised."""
     profile, load = profile_of(facts.system, server, accelerator), server.current.load
     idle = not facts.load_rpm[server.name]
     limit = float(profile.max_batch_size or DEFAULT_MAX_BATCH)
@@ -56,7 +53,7 @@ def _replicas(facts: Facts, server: Server) -> Iterator[str]:
     if most is not None and replicas > most:
         yield f"{counted(replicas, 'replica')}, at most {most} {be(most)} allowed"
     if len(pools) > 1 and not facts.mixed:
-        yield f"{len(pools)} pools, but the options ask for one accelerator per server"
+        yield f"{len(pools)} pools, but the options allow one accelerator per server"
     if len({pool.accelerator for pool in pools}) < len(pools):
         yield "several pools on the same accelerator"
 
@@ -72,7 +69,7 @@ def _accelerators(facts: Facts, server: Server) -> Iterator[str]:
 
 
 def _batches(facts: Facts, server: Server) -> Iterator[str]:
-    chosen = facts.system.options.batch_sizing == "optimal"  # which of them only the queueing model knows
+    chosen = facts.system.options.batch_sizing == "optimal"  # `check_queues` checks which one
     for pool in facts.pools_of(server.name):
         limit = batch_limit(facts, server, pool.accelerator)
         if not 1 <= pool.max_batch <= limit or not (chosen or pool.max_batch == limit):
@@ -80,7 +77,7 @@ def _batches(facts: Facts, server: Server) -> Iterator[str]:
 
 
 def _loads(facts: Facts, server: Server) -> Iterator[str]:
-    """Pools share the load in proportion to their largest rates, and carry no more than these (eq. 49)."""
+    """Check that pools share the load in proportion to their maximum rates, within these (eq. 49)."""
     load, pools = facts.load_rpm[server.name], facts.pools_of(server.name)
     if server.name in facts.rented:
         yield from _rented(facts, server)
@@ -95,7 +92,7 @@ def _loads(facts: Facts, server: Server) -> Iterator[str]:
         if pool.arrival_rate_rpm > pool.max_arrival_rate_rpm * (1 + RELATIVE_TOLERANCE):
             yield (
                 f"{pool.accelerator} carries {precise(pool.arrival_rate_rpm)} requests/min, "
-                f"its most is {precise(pool.max_arrival_rate_rpm)}"
+                f"its maximum is {precise(pool.max_arrival_rate_rpm)}"
             )
         share = min(load, most) * pool.max_arrival_rate_rpm / most if most > 0 else 0.0
         if not close(pool.arrival_rate_rpm, share):
@@ -119,6 +116,7 @@ def _rented(facts: Facts, server: Server) -> Iterator[str]:
     for word, true, said in (
         ("cost", facts.rent_of(server.name), item.cost_cents_per_h),
         ("arrivalRate", load, item.arrival_rate_rpm),
+        ("costPerMillion", rented_per_million(external, server.current.load), item.cost_per_million),
         ("itlAverage", external.itl_ms, item.itl_ms),
         ("ttftAverage", external.ttft_ms, item.ttft_ms),
     ):
@@ -127,7 +125,7 @@ def _rented(facts: Facts, server: Server) -> Iterator[str]:
 
 
 def _listing(facts: Facts, server: Server) -> Iterator[str]:
-    """A server is unserved if it has too few replicas, or pools too small for its load."""
+    """Check that servers with too few replicas or too little capacity are listed as unserved."""
     if server.name in facts.rented:
         return
     load, pools, least = facts.load_rpm[server.name], facts.pools_of(server.name), server.min_num_replicas
@@ -144,9 +142,9 @@ def _listing(facts: Facts, server: Server) -> Iterator[str]:
             yield f"carries at most {carried}, but is not listed as unserved"
         return
     if not few and most >= load:
-        yield "served in full, but listed as unserved"
+        yield "fully served, but listed as unserved"
     served = min(most / load, 1.0) if load > 0 else min(replicas / max(least, 1), 1.0)
     if not close(served, item.served_fraction):
         yield f"{precise(served)} of it is served, the plan says {precise(item.served_fraction)}"
     if pools and not facts.shares_leftover:
-        yield "served in part, which the options do not allow"
+        yield "partially served, which the options do not allow"

@@ -1,4 +1,4 @@
-"""Are costs, units and changes the sums of the pools?"""
+"""Check that costs, cards and changes are the sums of the pools."""
 
 import math
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from optimizer.quantities import be, counted, precise
 
 
 def check_totals(facts: Facts) -> list[str]:
-    """Return which sums are wrong."""
+    """Return wrong sums."""
     return [*_costs(facts), *_units(facts), *_limits(facts), *_completeness(facts), *_changes(facts)]
 
 
@@ -48,7 +48,7 @@ def _tiers(facts: Facts) -> Iterator[str]:
 
 
 def _units(facts: Facts) -> Iterator[str]:
-    """Every type of the system has a row, with what exists and what is used of it, in integers."""
+    """Check that every accelerator type has a row with its available and used cards."""
     system, units, kept = facts.system, facts.units, facts.kept_units
     shown = {item.type: item for item in facts.plan.capacity}
     known = {item.type for item in system.accelerators.values()} | system.capacity.keys()
@@ -70,7 +70,7 @@ def _units(facts: Facts) -> Iterator[str]:
 
 
 def _limits(facts: Facts) -> Iterator[str]:
-    """What is limited beside cards is listed with what there is and what is used of it, and is kept."""
+    """Check the listed amounts and use of limits other than cards, and that they are not exceeded."""
     shown = {(use.limit, use.item): use for use in facts.plan.limits}
     if len(shown) < len(facts.plan.limits):
         yield "limits: one is listed twice"
@@ -105,7 +105,7 @@ def _completeness(facts: Facts) -> Iterator[str]:
 
 
 def _changes(facts: Facts) -> Iterator[str]:
-    """Every server whose accelerator or replicas differ is listed, with the difference in cost."""
+    """Check that every changed server is listed, with its change of cost."""
     said = {item.server: item for item in facts.plan.changes}
     for name in sorted(said.keys() - facts.system.servers.keys()):
         yield f"{name}: in changes, but not in the system"

@@ -1,7 +1,7 @@
-"""Are the reasons true that a plan gives for what it does not serve in full?
+"""Check the reasons of servers that are not fully served.
 
-What each accelerator would need or why it cannot serve is found anew from the system, for these servers only,
-unless it is at hand; which accelerator is nearest is then worked out from what the plan leaves.
+Candidates and rejections of these servers are computed again from the system, unless they are available. The
+nearest accelerator then follows from the remaining capacity.
 """
 
 import math
@@ -27,11 +27,11 @@ from optimizer.solvers.problem import gap_target
 
 
 def check_unserved(facts: Facts, candidates: Candidates | None) -> list[str]:
-    """Return which priorities, reasons and details of unserved servers are wrong.
+    """Return wrong priorities, reasons and details of unserved servers.
 
     Args:
         facts: the plan and its system.
-        candidates: those of the system, if they are known.
+        candidates: candidates of the system, if available.
     """
     if not facts.plan.unserved:
         return []
@@ -81,7 +81,7 @@ def _reason(facts: Facts, candidates: Candidates, s: int, item: Unserved) -> tup
             )
             for c in mine
         ]
-        # Only a plan around running replicas can leave out a server because of what runs.
+        # Only a plan around running replicas can exclude a server.
         excluded = item.reason == "blocked" and any(kept.server == name for kept in facts.plan.kept)
         for_least = facts.load_rpm[name] == 0 or item.served_fraction == 1
         return shortage_reason(nearest_need(options), facts.stock, for_least=for_least, excluded=excluded)
@@ -90,7 +90,7 @@ def _reason(facts: Facts, candidates: Candidates, s: int, item: Unserved) -> tup
 
 
 def _needs(facts: Facts, server: str, accelerator: str, replicas: int, power_w: float) -> list[Need]:
-    """Return what replicas need of what is limited, in the order of the limits."""
+    """Return the needs of replicas, in the order of the limits."""
     here, needs = [facts.placed_as(server, accelerator, replicas, power_w)], []
     for limit, amounts in facts.amounts.items():
         needed, used, kept = limit.used(here), facts.used[limit], facts.kept_use[limit]
@@ -102,7 +102,7 @@ def _needs(facts: Facts, server: str, accelerator: str, replicas: int, power_w: 
 
 
 def _nearest(rejected: list[Rejection]) -> tuple[str, str]:
-    """Return the reason of the accelerator that misses by the smallest factor; unmeasured ones come last."""
+    """Return the reason of the rejection with the smallest factor; those without numbers are last."""
     labels = {item.reason for item in rejected}
     if len(labels) > 1:
         labels.discard("not_allowed")

@@ -7,9 +7,8 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray, pairs_of_equal
+from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.solvers.branch_and_price.candidates import LOAD, PatternCandidates
-from optimizer.solvers.dominance import nondominated
 from optimizer.solvers.formulation import keepable
 from optimizer.solvers.goals import Goal
 from optimizer.solvers.levels import RESERVE_TOLERANCE
@@ -18,10 +17,6 @@ from optimizer.solvers.problem import Problem
 
 COUNT_ROUNDING = 1e-12
 """Part of a replica that counts as rounding where replicas are counted up to a load."""
-MAX_PAIRS = 400_000
-"""Patterns of two candidates that are written down at once; beyond, they are found when they are wanted."""
-BITS = 31
-"""Rows whose mask is looked at as one number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,37 +165,18 @@ def _without_reserve(
     carried = np.where(divisible, replicas * table.max_rate_rps[row], 0.0).sum(axis=1)
     has = carried >= problem.grown_load_rps[server] * (1 - RESERVE_TOLERANCE)
     has |= ((replicas > 0) & ~divisible & table.reserved[row]).any(axis=1)
-    return problem.reserve.wanted[server] & ~has
+    return np.asarray(problem.reserve.wanted[server] & ~has, np.bool_)
 
 
 def first_columns(problem: Problem, candidates: PatternCandidates) -> PatternColumns:
-    """Return the patterns of one and two candidates, and what runs now, for every server."""
-    headroom = problem.reserve.headroom_share
-    shares = [np.ones(len(headroom)), *([1 + headroom] if headroom.any() else [])]
-    found = _of_one(problem, candidates, shares[0])
-    if problem.options.heterogeneous:
-        for share in shares[1:]:
-            found = found.joined(_of_one(problem, candidates, share))
-        for share in shares:
-            found = found.joined(_of_two(problem, candidates, share))
-        found = found.joined(_as_it_runs(problem, candidates))
-    if not len(problem.limits):
+    """Return the patterns of one candidate, and in mixed plans the current allocations."""
+    found = _of_one(problem, candidates, np.ones(len(problem.priority)))
+    if not problem.options.heterogeneous:
         return found
-    # Compared are patterns that use the same rows: a column that stays without need costs time alone.
-    same = same_entries(found.use > 0)
-    group = found.server * (int(same.max(initial=0)) + 1) + same
-    keys = np.column_stack([found.use, found.value, found.changed, *found.keys()])
-    return found.take(nondominated(group, keys))
-
-
-def same_entries(rows: BoolArray) -> IntArray:
-    """Return a number for each row of a mask, shape (P, K), equal for equal rows; shape (P,)."""
-    key = np.zeros(len(rows), np.int64)
-    for first in range(0, rows.shape[1], BITS):
-        part = rows[:, first : first + BITS]
-        key = (key << BITS) + part @ (1 << np.arange(part.shape[1]))
-        key = np.unique(key, return_inverse=True)[1]
-    return key
+    headroom = problem.reserve.headroom_share
+    if headroom.any():
+        found = found.joined(_of_one(problem, candidates, 1 + headroom))
+    return found.joined(_as_it_runs(problem, candidates))
 
 
 def needed(missing: FloatArray, share: FloatArray, least: FloatArray) -> FloatArray:
@@ -224,34 +200,3 @@ def _as_it_runs(problem: Problem, candidates: PatternCandidates) -> PatternColum
     candidate = np.flatnonzero(keepable(problem)[candidates.row] & candidates.divisible)
     count = problem.current_replicas[candidates.server[candidate]]
     return patterns(problem, candidates, candidate[:, None], count[:, None])
-
-
-def _of_two(problem: Problem, candidates: PatternCandidates, carried: FloatArray) -> PatternColumns:
-    """Return the patterns of two candidates that carry a share of the load, of which none can be left out."""
-    first, second = _pairs(candidates)
-    server = candidates.server[first]
-    load = np.where(problem.load_rps[server] > 0, LOAD * carried[server], 0.0)
-    least, most = problem.min_replicas[server].astype(np.float64), problem.max_replicas[server]
-    # The candidate that needs fewer replicas takes each number of them that does not suffice alone.
-    alone = [needed(load, candidates.share[candidate], least) for candidate in (first, second)]
-    swap = alone[1] < alone[0]
-    first, second = np.where(swap, second, first), np.where(swap, first, second)
-    numbers = np.minimum(np.minimum(*alone) - 1, most).astype(np.int64)
-    if numbers.sum() > MAX_PAIRS:
-        return patterns(problem, candidates, np.zeros((0, 1), np.int64), np.zeros((0, 1), np.int64))
-    pair = np.repeat(np.arange(len(first)), numbers)
-    start = np.cumsum(numbers) - numbers
-    count = np.arange(len(pair)) - np.repeat(start, numbers) + 1
-    a, b = first[pair], second[pair]
-    other = needed(load[pair] - count * candidates.share[a], candidates.share[b], least[pair] - count)
-    fits = count + other <= most[pair]
-    a, b, count, other = a[fits], b[fits], count[fits], other[fits]
-    both, counts = np.stack([a, b], axis=1), np.stack([count, other.astype(np.int64)], axis=1)
-    return patterns(problem, candidates, both, counts)
-
-
-def _pairs(candidates: PatternCandidates) -> tuple[IntArray, IntArray]:
-    """Return every two divisible candidates of one server."""
-    divisible = np.flatnonzero(candidates.divisible)
-    first, second = pairs_of_equal(candidates.server[divisible])
-    return divisible[first], divisible[second]

@@ -141,8 +141,7 @@ class DualBounds:
             none = DualMultipliers(level.name, np.zeros(limits), {})
             bound, best = self.bound(level, none), none
             if bound < reached[level.name] and len(level.master.servers) and not deadline.passed:
-                start = np.flatnonzero(~self.pool.columns.served)
-                relaxed = generate_columns(level.master, self.pool, start, deadline.share(0.5))
+                relaxed = generate_columns(level.master, self.pool, deadline.share(0.5))
                 priced = none if relaxed is None else level.multipliers(relaxed.duals, limits)
                 by_price = self.bound(level, priced)
                 if by_price > bound:

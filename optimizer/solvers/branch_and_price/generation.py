@@ -46,15 +46,12 @@ class MasterSolution:
     """Optimum of the restricted master problem."""
 
 
-def generate_columns(
-    master: MasterProblem, pool: ColumnPool, start: IntArray, deadline: Deadline
-) -> MasterSolution | None:
+def generate_columns(master: MasterProblem, pool: ColumnPool, deadline: Deadline) -> MasterSolution | None:
     """Solve the relaxation of a level over all patterns; those found on the way are added to the pool.
 
     Args:
         master: the level.
         pool: the columns.
-        start: columns to begin with.
         deadline: when to stop; the bound is then that of the dual values at hand.
 
     Returns:
@@ -63,21 +60,25 @@ def generate_columns(
     Raises:
         SolverError: the solver failed.
     """
-    return RestrictedMaster(master, pool, start).solve(master, deadline)
+    return RestrictedMaster(master, pool).solve(master, deadline)
 
 
 class RestrictedMaster:
     """The restricted master problem of a level and its nodes: columns of negative reduced cost are added."""
 
     def __init__(
-        self, master: MasterProblem, pool: ColumnPool, start: IntArray, rows: IntArray | None = None
+        self,
+        master: MasterProblem,
+        pool: ColumnPool,
+        relaxed: MasterSolution | None = None,
+        rows: IntArray | None = None,
     ) -> None:
         """Begin with some columns.
 
         Args:
             master: the level.
             pool: the columns.
-            start: columns to begin with.
+            relaxed: a solution whose columns are taken over; None: there are only artificial columns.
             rows: the columns of the pool that count, in their order, so that none are priced; None: all.
         """
         self.master, self.pool = master, pool
@@ -102,7 +103,8 @@ class RestrictedMaster:
         self.columns = np.zeros(0, np.int64)
         if self.steps:
             self._bound_steps()
-        self._add(np.flatnonzero(np.isin(self.rows, start) & self.allowed))
+        if relaxed is not None:
+            self._add(np.flatnonzero(np.isin(self.rows, relaxed.used) & self.allowed))
 
     def solve(
         self, master: MasterProblem, deadline: Deadline, cutoff: float = -np.inf

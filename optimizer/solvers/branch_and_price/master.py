@@ -140,7 +140,7 @@ class MasterProblem:
         return capped
 
     def step_bound(self, duals: FloatArray) -> FloatArray:
-        """Return what each later price step has at least of the Lagrangian bound, shape (J,) (eq. 145)."""
+        """Return what each later price step has at least of the Lagrangian bound, shape (J,) (eq. 148)."""
         reduced = self.step_weights + self.step_shared @ duals
         return np.minimum(reduced, 0.0) * np.where(self.step_sizes >= ENDLESS, 0.0, self.step_sizes)
 

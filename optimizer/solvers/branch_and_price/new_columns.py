@@ -28,15 +28,12 @@ class UnchangedBound:
     related: RelatedSolution
 
 
-def search_new_columns(
-    search: LevelSearch, unchanged: UnchangedBound, start: IntArray, deadline: Deadline
-) -> None:
+def search_new_columns(search: LevelSearch, unchanged: UnchangedBound, deadline: Deadline) -> None:
     """Look for a better answer among those that take a new column, and bound the level by what was found.
 
     Args:
         search: the level.
         unchanged: the bound of the other answers.
-        start: columns for a relaxation to begin with.
         deadline: when the level is due.
 
     Raises:
@@ -54,19 +51,19 @@ def search_new_columns(
     new = columns[_is_new(search, unchanged.related, search.pool.columns.take(columns))]
     bound = unchanged.bound
     for mine in np.unique(server[new]).tolist():
-        among = _bound_with(search, new[server[new] == mine], start, deadline.share(SHARE))
+        among = _bound_with(search, new[server[new] == mine], deadline.share(SHARE))
         bound = min(bound, among)
     search.bound = max(search.bound, min(bound, search.value))
 
 
-def _bound_with(search: LevelSearch, new: IntArray, start: IntArray, deadline: Deadline) -> float:
+def _bound_with(search: LevelSearch, new: IntArray, deadline: Deadline) -> float:
     """Return a bound of the answers that have one of some columns of a server; keep a better answer."""
     with search.pool.restricted_to(new):
-        relaxed = generate_columns(search.master, search.pool, start, deadline)
+        relaxed = generate_columns(search.master, search.pool, deadline)
         if relaxed is None:
             return -np.inf
         among = LevelSearch(search.solver, search.master, search.pool, relaxed)
-        among.branch(start, deadline)
+        among.branch(deadline)
         among.solve_window(deadline, only_complete=False)
     # Too many for the answers that take one of these are too many for all.
     search.take_over(too_many=among.too_many)

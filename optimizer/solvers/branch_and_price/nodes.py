@@ -16,10 +16,6 @@ from optimizer.solvers.branch_and_price.master import MasterProblem
 from optimizer.solvers.branch_and_price.pool import ColumnPool, reduced_costs
 from optimizer.solvers.deadline import Deadline
 
-START_EACH = 10
-"""Columns for each server, at most, beside those that a relaxation uses, that the next one begins with."""
-START = 1_500
-"""The same in all."""
 INTEGRAL = 1e-6
 """Distance of a server's unserved part from 0 or 1 that is rounding."""
 
@@ -41,29 +37,21 @@ class Node:
         """Return a level that is not divided."""
         return cls(master, relaxed, relaxed.bound)
 
-    def start(self, pool: ColumnPool) -> IntArray:
-        """Return columns for another relaxation to begin with: used ones, and those of least reduced cost."""
-        rows = np.arange(len(pool.columns)) if self.columns is None else self.columns
-        reduced = reduced_costs(self.master, pool.columns.take(rows), self.relaxed.duals)
-        others = min(START, START_EACH * len(self.master.servers))
-        return np.union1d(self.relaxed.used, rows[np.argsort(reduced, kind="stable")[:others]])
-
 
 class BranchTree:
     """The open nodes of a level, the one of least bound first (eq. 131)."""
 
-    def __init__(self, root: Node, pool: ColumnPool, start: IntArray, cutoff: float) -> None:
+    def __init__(self, root: Node, pool: ColumnPool, cutoff: float) -> None:
         """Begin with the root.
 
         Args:
             root: the level.
             pool: the columns; those that pricing finds are added.
-            start: columns to begin with.
             cutoff: only answers below it are of use.
         """
         self.cutoff, self.pool = cutoff, pool
         self.nodes: list[Node] = []
-        self.relaxation = RestrictedMaster(root.master, pool, start, root.columns)
+        self.relaxation = RestrictedMaster(root.master, pool, root.relaxed, root.columns)
         self._keep(root)
 
     @property

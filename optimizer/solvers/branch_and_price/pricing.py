@@ -66,8 +66,6 @@ class EnumeratedPatterns:
     """Shape (P, W), -1 in the places that are left free."""
     count: IntArray
     """Shape (P, W)."""
-    weight: FloatArray
-    """Shape (P,)."""
     cut: BoolArray
     """Subproblems that were too large to be searched to the end, shape (Q,)."""
     least: FloatArray
@@ -309,7 +307,6 @@ class _Enumeration:
             np.concatenate([each.subproblem for each in self.found] or [none[:, 0]]),
             np.concatenate([path for path, _ in wide]),
             np.concatenate([count for _, count in wide]),
-            np.concatenate([each.weight for each in self.found] or [np.zeros(0)]),
             self.cut,
             self.least,
         )

@@ -115,16 +115,15 @@ class LevelSearch:
         """The reduced cost up to which columns can be in an answer below the cutoff."""
         return max(self.cutoff - self.floor, 0.0) * (1 + 1e-9) + 1e-12
 
-    def run(self, start: IntArray, deadline: Deadline, *, only_complete: bool = False) -> None:
+    def run(self, deadline: Deadline, *, only_complete: bool = False) -> None:
         """Search until the level is proved or the time is over.
 
         Args:
-            start: columns for relaxations to begin with.
             deadline: when to stop.
             only_complete: whether to stop where there are too many columns to know them all.
         """
         self.solve_core(deadline)
-        self.branch(start, deadline)
+        self.branch(deadline)
         self.solve_core(deadline)
         self.solve_window(deadline, only_complete=only_complete)
 
@@ -161,11 +160,11 @@ class LevelSearch:
         ranks[order] = np.arange(len(order)) - np.searchsorted(server, server)
         return ranks
 
-    def branch(self, start: IntArray, deadline: Deadline) -> None:
+    def branch(self, deadline: Deadline) -> None:
         """Branch on the servers that relaxations leave out in part."""
         if self.proved or deadline.passed or not self.feasible:
             return
-        tree = self._tree(start, deadline.share(TREE_SHARE))
+        tree = self._tree(deadline.share(TREE_SHARE))
         if tree is None:
             return
         self.bound = max(self.bound, tree.bound)
@@ -173,18 +172,18 @@ class LevelSearch:
             self.nodes, self.too_many = tree.nodes, (np.inf, 0)
         self._update()
 
-    def _tree(self, start: IntArray, deadline: Deadline) -> BranchTree | None:
+    def _tree(self, deadline: Deadline) -> BranchTree | None:
         """Branch, over the columns alone that count if they are known; None if there was no time."""
         cutoff = self.cutoff
         columns = self.columns_below_cutoff(_in_time(deadline) if self.small else MAX_KNOWN)
         if columns is None:
-            tree = BranchTree(self.root, self.pool, start, cutoff)
+            tree = BranchTree(self.root, self.pool, cutoff)
             tree.grow(deadline)
             return tree
         root = with_cuts(self.master, self.pool, columns, cutoff, deadline)
         if root is None:
             return None
-        tree = BranchTree(root, self.pool, root.start(self.pool), cutoff)
+        tree = BranchTree(root, self.pool, cutoff)
         tree.grow(deadline)
         return tree
 

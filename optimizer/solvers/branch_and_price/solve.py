@@ -70,7 +70,6 @@ class ColumnGeneration(LevelSolver):
         self.only_complete, self.related = only_complete, related
         row = self.pool.candidates.row
         incumbent = Incumbent(problem, [in_columns(row, problem, start) for start in starts])
-        self.start = np.flatnonzero(~self.pool.columns.served)
         super().__init__(
             problem, self.pool.candidates.servers, incumbent, gap_target(problem.options, len(row))
         )
@@ -95,9 +94,8 @@ class ColumnGeneration(LevelSolver):
         search = LevelSearch(self, self._root.master, self.pool, relaxed, known.all_answers)
         if self.related is not None and self.related.with_less is not None:
             unchanged = UnchangedBound(known.unchanged_answers, self.related)
-            search_new_columns(search, unchanged, self._start(), deadline)
-        search.run(self._start(), deadline, only_complete=self.only_complete)
-        self.start = np.union1d(self.start, relaxed.used)
+            search_new_columns(search, unchanged, deadline)
+        search.run(deadline, only_complete=self.only_complete)
         return LevelResult(search.bound, search.proved, search.feasible)
 
     def hold(self, objective: LevelObjective, most: float, deadline: Deadline) -> None:
@@ -119,10 +117,6 @@ class ColumnGeneration(LevelSolver):
         master = MasterProblem(
             self.pool.candidates, objective, self.held, self.forced_served, self.forced_unserved
         )
-        relaxed = generate_columns(master, self.pool, self._start(), deadline)
+        relaxed = generate_columns(master, self.pool, deadline)
         self._root = None if relaxed is None else Node.root(master, relaxed)
         return relaxed
-
-    def _start(self) -> IntArray:
-        """Return the columns that a relaxation begins with."""
-        return np.union1d(self.start, self.pool.rows_of(self.incumbent.replicas))

@@ -1,7 +1,8 @@
-"""The documents as immutable pydantic models: one schema for YAML, JSON, Python and REST.
+"""Immutable pydantic models of the documents: one schema for YAML, JSON, Python and REST.
 
-Wire names are those of the reference, llm-inferno (docs/glossary.md), matched in any case; Python names carry
-the unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are errors with their path.
+Wire names are those of the reference, llm-inferno (docs/glossary.md), matched in any case; Python names
+include the unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are errors with their
+path.
 """
 
 from optimizer.kinds.fields import DEFAULT_MAX_BATCH, LatencyTarget, Load

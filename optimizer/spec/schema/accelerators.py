@@ -1,4 +1,4 @@
-"""Documents of accelerators: what can be bought, and how many units exist."""
+"""Documents of accelerators and capacities."""
 
 import numpy as np
 from pydantic import Field
@@ -45,7 +45,7 @@ class _Slice(Document):
     name: Name
     """Unique name."""
     type: Name
-    """The kind in stock; capacities are counted per type."""
+    """Accelerator type; capacities are counted per type."""
     multiplicity: SliceCount = 1
     """Cards (units of the type) in the slice."""
     memory_gb: Gigabytes = Field(0.0, alias="memSize")
@@ -63,9 +63,9 @@ class Accelerator(PriceFields, _Slice):  # the fields of the last come first
 
 
 class Capacity(Document):
-    """How many units of an accelerator type exist."""
+    """Available cards of an accelerator type."""
 
     type: Name
     """The accelerator type."""
     count: Count
-    """Units (cards)."""
+    """Cards."""

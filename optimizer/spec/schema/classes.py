@@ -25,29 +25,29 @@ class ModelTarget(Document):
     e2e_ms: Milliseconds = Field(0.0, alias="slo-e2e")
     """Time to the last token [ms]."""
     user_tps: TokensPerSecond = Field(0.0, alias="slo-user-tps")
-    """Tokens/s that a user sees an answer grow by; the same as an inter-token latency of 1000 over it."""
+    """Tokens per second of each answer; equivalent to an inter-token latency of 1000 divided by it."""
     tps: TokensPerSecond = Field(0.0, alias="slo-tps")
-    """Token throughput [tokens/s]; replaces the arrival rate as the load."""
+    """Token throughput [tokens/s]; the load is then derived from it instead of the arrival rate."""
     percentile: float | None = Field(None, gt=0, lt=100)
-    """Percentile at which the latency targets must hold; none: the mean."""
+    """Percentile to which the latency targets apply; default: the mean."""
     goodput_share: float | None = Field(None, alias="goodputShare", gt=0, lt=1)
-    """Share of requests that must keep to all latency targets at once; excludes `percentile`."""
+    """Minimum fraction of requests that meet all latency targets; excludes `percentile`."""
     max_loss: MaxLoss | None = Field(None, alias="maxLoss")
-    """Largest share of requests that may find the queue full; absent: that of the options."""
+    """Maximum fraction of requests rejected by a full queue; default: `maxLoss` of the options."""
     latency: tuple[LatencyTarget, ...] = Field((), strict=False, exclude_if=lambda limits: not limits)
-    """Limits on the time to the whole answer, at several percentiles at once."""
+    """Limits on the time to the complete answer, optionally at several percentiles."""
     max_rejected: MaxLoss | None = Field(None, alias="maxRejected", exclude_if=lambda share: share is None)
-    """Another name of `maxLoss`, for servers that turn requests away; one of the two."""
+    """Alternative name of `maxLoss` for batch servers; give only one of the two."""
 
     @model_validator(mode="after")
     def _one_bound_on_loss(self) -> "ModelTarget":
         if self.max_loss is not None and self.max_rejected is not None:
-            raise PydanticCustomError("two_losses", "maxLoss and maxRejected are the same; keep one")
+            raise PydanticCustomError("two_losses", "maxLoss and maxRejected have the same meaning; keep one")
         return self
 
     @property
     def largest_loss(self) -> float | None:
-        """Largest share of requests that may be lost, by either name; none: that of the options."""
+        """Maximum fraction of rejected requests, by either name; None: that of the options."""
         return self.max_loss if self.max_rejected is None else self.max_rejected
 
     @model_validator(mode="after")
@@ -57,13 +57,11 @@ class ModelTarget(Document):
                 "goodput_percentile", "goodputShare and percentile exclude each other; keep one"
             )
         if self.goodput_share is not None and not self.request_limits():
-            raise PydanticCustomError(
-                "goodput_limits", "goodputShare needs a latency target that requests can keep to; add one"
-            )
+            raise PydanticCustomError("goodput_limits", "goodputShare requires a latency target; add one")
         return self
 
     def request_limits(self) -> dict[LatencyName, float]:
-        """Return the limits on latencies [ms], by metric."""
+        """Return the latency limits by metric [ms]."""
         limits: dict[LatencyName, float] = {}
         for metric in LATENCIES:
             limit = getattr(self, f"{metric}_ms")
@@ -74,7 +72,7 @@ class ModelTarget(Document):
         return limits
 
     def latency_targets(self) -> Iterator[tuple[TargetMeasure, float]]:
-        """Yield what each latency target measures, once, and its limit."""
+        """Yield the measure and limit of each latency target, without duplicates."""
         limits: dict[TargetMeasure, float] = {}
         if self.goodput_share is not None:
             limits[MISSED] = 1 - self.goodput_share

@@ -14,55 +14,55 @@ from optimizer.spec.provenance import Provenance
 from optimizer.timing import PerfParms
 
 EstimateEnd = Literal["upper", "middle", "lower"]
-"""Which end of an estimate's interval is used: slow times and little memory, the middle, or the opposite."""
+"""The end of an estimate's intervals: slow times and little memory, the middle, or the opposite."""
 
 
 class EstimateSettings(Document):
-    """What an estimate of the token times is for, as far as the names of the entry do not say it."""
+    """Settings of an estimate of token times that override the names of the profile."""
 
     model: Name | None = None
-    """The model's name in the catalogue; none: that of the entry."""
+    """The model's name in the catalogue; default: that of the profile."""
     config: Name | None = None
-    """The model's config.json in place of a name, relative to the document; on the command line only."""
+    """The model's config.json instead of a name, relative to the document; on the command line only."""
     accelerator: Name | None = None
-    """The accelerator's name in the catalogue; none: that of the accelerator's type, else its own."""
+    """The accelerator's name in the catalogue; default: the accelerator's type, or else its name."""
     tp: PositiveCount | None = None
-    """Devices of a replica (tensor parallelism); none: all of its cards."""
+    """Tensor-parallel degree: devices of a replica; default: all of its cards."""
     weights: Name | None = None
-    """Format of the weights; none: as published."""
+    """Weight format; default: as published."""
     cache: Name = "bf16"
     """Format of the KV cache, `bf16` or `fp8`."""
     eager: bool = False
-    """Whether the engine starts every kernel from the host, without captured graphs."""
+    """Whether the engine launches each kernel from the host, without captured graphs."""
     memory_utilization: Share = Field(0.9, alias="memoryUtilization")
-    """Share of the device's memory that the engine takes."""
+    """Fraction of device memory that the engine may use."""
     max_requests: BatchLimit = Field(256, alias="maxRequests")
-    """Most requests in the batch."""
+    """Maximum requests in the batch."""
 
     @field_validator("config")
     @classmethod
     def _in_its_folder(cls, config: str | None, info: ValidationInfo) -> str | None:
-        """Find the file beside the document; a document from elsewhere names no files of this machine."""
+        """Resolve the path relative to the document; only documents in files may name files."""
         if config is None:
             return None
         folder = (info.context or {}).get(FOLDER)
         if folder is None:
             raise PydanticCustomError(
-                "config", "files are read for documents in files only; name a model of the catalogue"
+                "config", "only documents in files can name a config.json; name a model of the catalogue"
             )
         return str(folder / config)
 
 
 class ProfileParms(PerfParms):
-    """Iteration law of a profile: its coefficients, or that they are to be estimated."""
+    """Iteration law of a profile: coefficients, or settings to estimate them."""
 
     estimate: EstimateSettings | None = Field(None, exclude_if=lambda settings: settings is None)
-    """Estimate them from the architecture and the data sheet; the coefficients are then left out."""
+    """Estimate the coefficients from architecture and data sheet, instead of giving them."""
 
     @model_validator(mode="before")
     @classmethod
     def _by_the_word(cls, data: object) -> object:
-        """Read ``perfParms: estimate`` as an estimate whose names are those of the entry."""
+        """Read ``perfParms: estimate`` as an estimate with default settings."""
         return {"estimate": {}} if isinstance(data, str) and data.lower() == "estimate" else data
 
     @model_validator(mode="after")
@@ -70,7 +70,7 @@ class ProfileParms(PerfParms):
         given = [name for name in PerfParms.model_fields if getattr(self, name)]
         if self.estimate is not None and given:
             raise PydanticCustomError(
-                "two_sources", "both coefficients and estimate are given; keep one of the two"
+                "two_sources", "both coefficients and an estimate are given; keep one of the two"
             )
         return self
 
@@ -80,25 +80,25 @@ def _or_the_word_estimate(schema: dict[str, Any]) -> None:
 
 
 class ModelProfile(LawFields, ReplicaProfile):
-    """One model on one accelerator: how many slices a replica takes, its batch limit and token times."""
+    """A model on an accelerator: GPU groups per replica, batch limit and token times."""
 
     iteration: ProfileParms | None = Field(
         None,
         alias="perfParms",
         json_schema_extra=_or_the_word_estimate,
     )
-    """Iteration law, or `estimate` in place of its coefficients; excludes the linear one."""
+    """Iteration law, or `estimate` instead of its coefficients; excludes the linear law."""
     kv_capacity_tokens: Count | None = Field(None, alias="kvCapacity")
-    """Tokens of KV cache of one replica; caps the batch at this over the tokens of a request."""
+    """KV cache of one replica [tokens]; limits the batch to this divided by the tokens of a request."""
     queue_model: QueueModelName = Field(REFERENCE, alias="queueModel", json_schema_extra=without_default)
-    """Performance model of the candidates; absent: `continuous` with `perfParms`, else `reference`."""
+    """Queue model; default: `continuous` with `perfParms`, else `reference`."""
     provenance: Provenance | None = Field(None, exclude_if=lambda provenance: provenance is None)
-    """Where token times that were fitted to benchmarks come from; absent: not stated."""
+    """Provenance of token times fitted to benchmarks; absent if not stated."""
 
     @model_validator(mode="after")
     def _one_law(self) -> "ModelProfile":
         known = laws_known(self)
-        if "queue_model" not in self.model_fields_set:  # it stays one that is not given
+        if "queue_model" not in self.model_fields_set:  # without marking it as given
             object.__setattr__(self, "queue_model", default_model(known or laws_given(self)))
         if len(known) > 1:
             keys = " and ".join(law.keys(type(self)) for law in known)
@@ -115,5 +115,5 @@ class ModelProfile(LawFields, ReplicaProfile):
 
     @property
     def is_estimated(self) -> bool:
-        """Whether the token times are to be estimated."""
+        """Whether the token times are estimated."""
         return self.iteration is not None and self.iteration.estimate is not None

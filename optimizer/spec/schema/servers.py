@@ -1,4 +1,4 @@
-"""Documents of servers: what is to be placed, its traffic, and what it runs on."""
+"""Documents of servers: their load and allocations."""
 
 from pydantic import Field
 
@@ -9,37 +9,37 @@ from optimizer.spec.schema.robustness import ReserveFields
 
 
 class AllocationData(Document):
-    """What a server runs on, in the reference's format."""
+    """The allocation of a server, in the reference's format."""
 
     accelerator: str = ""
-    """The accelerator's name; empty for none."""
+    """The accelerator; empty if there is none."""
     num_replicas: Count = Field(0, alias="numReplicas")
     """Replicas."""
     max_batch: Count = Field(0, alias="maxBatch")
     """Batch limit of a replica."""
     cost_cents_per_h: Cost = Field(0.0, alias="cost")
-    """Cost [cents/h]; 0 with replicas running: recomputed from the specs."""
+    """Cost [cents/h]; 0 with running replicas: recomputed from the accelerator's price."""
     itl_ms: Milliseconds = Field(0.0, alias="itlAverage")
     """Mean inter-token latency [ms]."""
     ttft_ms: Milliseconds = Field(0.0, alias="ttftAverage")
     """Mean time to first token [ms]."""
     avg_concurrency: Quantity = Field(0.0, alias="avgConcurrency")
-    """Measured requests in service; kept, not used."""
+    """Measured requests in service; stored but not used."""
     load: Load = Load()
-    """The traffic."""
+    """The load."""
 
     @property
     def is_running(self) -> bool:
-        """Whether there are replicas on an accelerator."""
+        """Whether replicas are running."""
         return bool(self.accelerator) and self.num_replicas > 0
 
 
 class Server(ReserveFields, ServerFields):
-    """One model for one service class, to be placed."""
+    """A server to place: one model for one service class."""
 
     accelerators: tuple[Name, ...] | None = Field(None, strict=False, fail_fast=True)
-    """The accelerators it may use; none: all."""
+    """The allowed accelerators; default: all."""
     current: AllocationData = Field(AllocationData(), alias="currentAlloc")
-    """What it runs on now, and its load."""
+    """The current allocation, with the load."""
     desired: AllocationData = Field(AllocationData(), alias="desiredAlloc")
-    """What was last recommended; kept, not used."""
+    """The last recommendation; stored but not used."""

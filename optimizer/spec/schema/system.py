@@ -1,4 +1,4 @@
-"""A complete system, or a part of one."""
+"""The document of a system."""
 
 from pydantic import Field
 
@@ -11,19 +11,19 @@ from optimizer.spec.schema.servers import Server
 
 
 class SystemSpec(Document):
-    """A complete system, or the part of one that a file of a directory holds."""
+    """A complete system, or one file of a system in a directory."""
 
     accelerators: tuple[Accelerator, ...] = Field((), strict=False, fail_fast=True)
-    """The accelerators that can be bought."""
+    """The available accelerators."""
     models: tuple[ModelProfile, ...] = Field((), strict=False, fail_fast=True)
-    """Profiles: every model on every accelerator that it can run on."""
+    """Profiles of models on accelerators."""
     service_classes: tuple[ServiceClass, ...] = Field(
         (), alias="serviceClasses", strict=False, fail_fast=True
     )
-    """The service classes with their targets."""
+    """The service classes, with their targets."""
     servers: tuple[Server, ...] = Field((), strict=False, fail_fast=True)
-    """The servers to be placed, with their loads."""
+    """The servers to place, with their loads."""
     count: tuple[Capacity, ...] = Field((), strict=False, fail_fast=True)
-    """Units by accelerator type; in limited mode a type that is not listed has none."""
+    """Cards by accelerator type; unless unlimited, a type that is not listed has none."""
     optimizer: OptimizerOptions = OptimizerOptions()
-    """How to choose."""
+    """Options of the optimizer."""

@@ -16,11 +16,11 @@ from optimizer.studies.comparison.rows import (
     case_of,
     class_model_rows,
     class_rows,
-    figures_of,
     priority_rows,
     row_of,
     serve_the_same,
     server_rows,
+    total_figures,
     type_rows,
 )
 
@@ -109,7 +109,7 @@ def _only_limits_differ(one: Case, two: Case) -> bool:
 def _comparison(kind: Kind, one: Case, two: Case, labels: tuple[str, str]) -> Comparison:
     _check_currencies(one.plan.currency, two.plan.currency, labels)
     servers = server_rows(one, two)
-    total = row_of(figures_of(one, one.shares), figures_of(two, two.shares))
+    total = row_of(total_figures(one), total_figures(two))
     cost = 0.0 if total.first is None else total.first.cost_cents_per_h
     difference = total.difference.cost_cents_per_h
     equal = serve_the_same(one, two)

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from optimizer.documents import Document
 from optimizer.plan import Plan
+from optimizer.plan.token_costs import cost_per_million
 from optimizer.spec.schema import OptimizerOptions
 from optimizer.studies.service import PriorityService
 
@@ -76,6 +77,12 @@ class Figures(Document):
     """Mean wait before the batch [ms]."""
     own: dict[str, float] = Field(default_factory=dict, exclude_if=lambda own: not own)
     """Means of what only some kinds of replicas have, by field; absent without any."""
+
+    @property
+    def cost_per_million(self) -> float | None:
+        """Cost of a million input and output tokens [cents]; none without tokens."""
+        lengths = self.in_tokens or 0.0, self.out_tokens or 0.0
+        return cost_per_million(self.cost_cents_per_h, self.carried_rate_rpm, *lengths)
 
     def figure(self, field: str) -> float | None:
         """Return a mean by the field of a pool."""

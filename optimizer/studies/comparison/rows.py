@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from optimizer.kinds.table import KindPoolFields, kind_of_pool, kinds_of
 from optimizer.plan import Plan, Pool
+from optimizer.plan.document import EXTERNAL, Rented
+from optimizer.plan.tiers import difference_cents_per_h
 from optimizer.spec.schema import Load
 from optimizer.spec.system import System
 from optimizer.studies.comparison.document import (
@@ -234,15 +236,23 @@ def figures_of(case: Case, names: Iterable[str]) -> Figures | None:
     if not names:
         return None
     pools = [pool for name in names for pool in case.plan.allocations.get(name, ())]
+    rented = [item for item in case.plan.rented if item.server in set(names)]
     loads = [] if case.system is None else [case.system.servers[name].current.load for name in names]
     return Figures(
         servers=len(names),
         served_in_full=sum(name not in case.left_out for name in names),
-        accelerators=_by_accelerator(pools),
+        accelerators=(*_by_accelerator(pools), *_services(rented)),
         num_replicas=sum(pool.num_replicas for pool in pools),
-        cost_cents_per_h=total(pool.cost_cents_per_h for pool in pools),
+        cost_cents_per_h=total(
+            [*(pool.cost_cents_per_h for pool in pools), *(item.cost_cents_per_h for item in rented)]
+        ),
         arrival_rate_rpm=total(load.arrival_rate_rpm for load in loads) if loads else None,
-        carried_rate_rpm=total(pool.arrival_rate_rpm * (1 - pool.loss) for pool in pools),
+        carried_rate_rpm=total(
+            [
+                *(pool.arrival_rate_rpm * (1 - pool.loss) for pool in pools),
+                *(item.arrival_rate_rpm for item in rented),
+            ]
+        ),
         in_tokens=_mean_load(loads, lambda load: load.in_tokens),
         out_tokens=_mean_load(loads, lambda load: load.out_tokens),
         itl_ms=_mean_pool(pools, lambda pool: pool.itl_ms),
@@ -288,6 +298,22 @@ def _by_accelerator(pools: Sequence[Pool]) -> tuple[AcceleratorShare, ...]:
             )
         )
     return tuple(shares)
+
+
+def _services(rented: Sequence[Rented]) -> Iterator[AcceleratorShare]:
+    """Yield what external services answer, all of them together."""
+    if rented:
+        cost = total(item.cost_cents_per_h for item in rented)
+        yield AcceleratorShare(accelerator=EXTERNAL, num_replicas=0, max_batch=0, cost_cents_per_h=cost)
+
+
+def total_figures(case: Case) -> Figures | None:
+    """Return the figures of all servers, with what tiers change of their cost."""
+    found = figures_of(case, case.shares)
+    if found is None or not case.plan.tiers:
+        return found
+    cost = found.cost_cents_per_h + difference_cents_per_h(case.plan.tiers)
+    return found.model_copy(update={"cost_cents_per_h": cost})
 
 
 def _mean_load(loads: Sequence[Load], figure: Callable[[Load], float]) -> float | None:

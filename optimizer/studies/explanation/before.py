@@ -11,8 +11,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates
-from optimizer.plan import Level as PlannedLevel
-from optimizer.plan import Plan, make_plan
+from optimizer.plan import Plan, PlanLevel, make_plan
 from optimizer.plan.document import EXTERNAL
 from optimizer.plan.proof import provable_levels
 from optimizer.solvers.bounds import trivial_bounds
@@ -228,11 +227,11 @@ class Before:
 
 
 def _reached(problem: Problem, replicas: IntArray) -> dict[str, float]:
-    """Return what an answer has of every level, by name."""
+    """Return the value of every level of a solution, by name."""
     return {level.name: level.value for level in levels_of(problem, replicas, proved=False)}
 
 
-def with_bound(level: PlannedLevel, bound: float | None) -> PlannedLevel:
+def with_bound(level: PlanLevel, bound: float | None) -> PlanLevel:
     """Return a level with another bound, no higher than its value, and the gap that it leaves."""
     solved = Level(level.name, level.value, None if bound is None else min(bound, level.value))
     return level.model_copy(update={"bound": solved.bound, "gap": solved.gap})

@@ -6,7 +6,7 @@ Equation numbers refer to ``docs/math.md``.
 from collections.abc import Set as AbstractSet
 from typing import Literal
 
-from optimizer.plan import Level, Plan
+from optimizer.plan import Plan, PlanLevel
 from optimizer.solvers.levels import CHANGES
 from optimizer.studies.explanation.document import Interval
 
@@ -48,6 +48,6 @@ def interval_of(
     return None
 
 
-def _bound(level: Level) -> float:
+def _bound(level: PlanLevel) -> float:
     """Return the least that a level can be; no level is proved to be less than nothing without a bound."""
     return min(level.bound if level.bound is not None else 0.0, level.value)

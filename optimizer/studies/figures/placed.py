@@ -22,7 +22,7 @@ from optimizer.candidates.pairs import (
     sizable_pairs,
     targets_of,
 )
-from optimizer.candidates.table import Candidates, Reason, Verdicts
+from optimizer.candidates.table import Candidates, RejectionReason, Verdicts
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.queue_models import REFERENCE, law_problem
 from optimizer.kinds.table import kind_of_law
@@ -283,7 +283,7 @@ def _pair(candidates: Candidates, accelerator: str) -> Pairs:
     pairs = sizable_pairs(arrays, fresh, choose_batch=candidates.system.options.batch_sizing == "optimal")
     rows = np.flatnonzero(pairs.accelerator == arrays.accelerator_names.index(accelerator))
     found = candidates.verdicts.reason[0, arrays.accelerator_names.index(accelerator)]
-    if not len(rows) or found == Reason.no_work:
+    if not len(rows) or found == RejectionReason.no_work:
         name = arrays.server_names[0]
         raise NothingToShow(f"{name} cannot run on {accelerator}: {rejection(candidates, accelerator)}")
     return pairs.take(rows)

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from optimizer.stabilisation.decisions import Decisions, Replicas, Target
+from optimizer.stabilisation.decisions import Decisions, ReplicaStatus, ReplicaTarget
 
 Place = tuple[str, str]
 """Server and accelerator."""
@@ -29,12 +29,12 @@ class Pods:
         for place in [place for place in self.ready_at_s if place not in desired]:
             del self.ready_at_s[place]
 
-    def seen(self, now_s: float) -> dict[str, dict[str, Replicas]]:
+    def seen(self, now_s: float) -> dict[str, dict[str, ReplicaStatus]]:
         """Return the replicas that are there at a time."""
-        found: dict[str, dict[str, Replicas]] = {}
+        found: dict[str, dict[str, ReplicaStatus]] = {}
         for (server, accelerator), times in self.ready_at_s.items():
             ready = sum(time_s <= now_s for time_s in times)
-            found.setdefault(server, {})[accelerator] = Replicas(ready, len(times) - ready)
+            found.setdefault(server, {})[accelerator] = ReplicaStatus(ready, len(times) - ready)
         return found
 
     def spans(self, begin_s: float, end_s: float) -> Iterator[tuple[float, dict[Place, int]]]:
@@ -48,7 +48,7 @@ class Pods:
             )
 
 
-def targets_of(decisions: Decisions) -> Iterator[tuple[Place, Target]]:
+def targets_of(decisions: Decisions) -> Iterator[tuple[Place, ReplicaTarget]]:
     """Yield every target with replicas."""
     for server, decision in decisions.servers.items():
         for accelerator, target in decision.targets.items():
@@ -56,7 +56,7 @@ def targets_of(decisions: Decisions) -> Iterator[tuple[Place, Target]]:
                 yield (server, accelerator), target
 
 
-def largest(replicas: Mapping[str, Replicas]) -> tuple[str, int]:
+def largest(replicas: Mapping[str, ReplicaStatus]) -> tuple[str, int]:
     """Return the accelerator with most replicas of a server, and how many; the first of equal ones."""
     numbers = {name: there.ready + there.pending for name, there in sorted(replicas.items())}
     name = max(numbers, key=lambda each: numbers[each], default="")

@@ -19,7 +19,7 @@ from optimizer.spec.system import System
 from optimizer.stabilisation.decisions import Decisions, Observation
 from optimizer.stabilisation.keeping import Kept, Planner
 from optimizer.stabilisation.rules import Rules
-from optimizer.stabilisation.stabilise import plan_next, settled, stabilise
+from optimizer.stabilisation.stabilise import denoise_loads, plan_next, stabilise
 from optimizer.studies.replay.document import Point, Replay, ReplayedServer, Variant
 from optimizer.studies.replay.pods import Pods, largest, targets_of
 
@@ -126,7 +126,7 @@ class _Run:
             estimates: Mapping[str, LoadEstimate] = {}
             if not self.constant:
                 system = _at(system, step, pods)
-                to_plan, estimates = settled(system, self.rules, decisions, seen)
+                to_plan, estimates = denoise_loads(system, self.rules, decisions, seen)
                 planner = _RememberingPlanner(_deadline(to_plan), self.memo, known=self.known)
                 plan = plan_next(to_plan, self.rules, decisions, seen, planner)
             assert plan is not None

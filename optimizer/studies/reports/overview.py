@@ -15,6 +15,7 @@ from optimizer.documents import Document, is_none
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.table import KindRowFields, in_order, kind_of_pool
 from optimizer.plan import Plan, Pool, TargetFigure
+from optimizer.plan.token_costs import cost_per_million
 from optimizer.queueing.measures import MISSED, label_of
 from optimizer.spec.schema import ModelTarget, Server
 from optimizer.spec.system import System
@@ -117,6 +118,19 @@ class Overview(Document):
     types: tuple[TypeRow, ...] = Field(strict=False)
     """In the order of the names."""
 
+    @property
+    def token_costs(self) -> dict[str, float]:
+        """Cost of a million input and output tokens of each server that carries any [cents]."""
+        found = {item.server: item.cost_per_million for item in self.plan.rented}
+        for name in {row.server for row in self.pools}:
+            mine = [row for row in self.pools if row.server == name]
+            cost, carried = (
+                sum(getattr(row, field) for row in mine) for field in ("cost_cents_per_h", "arrival_rate_rpm")
+            )
+            each = cost_per_million(cost, carried, mine[0].in_tokens, mine[0].out_tokens)
+            found |= {} if each is None else {name: each}
+        return dict(sorted(found.items()))
+
     def to_json(self) -> str:
         """Return the overview as JSON text, the same bytes for the same overview."""
         return self.model_dump_json(by_alias=True, indent=2)
@@ -126,12 +140,15 @@ def describe(system: System, plan: Plan) -> Overview:
     """Return a plan of a system with what it was asked for beside what it does."""
     order = sorted(plan.allocations, key=lambda name: (system.priority(system.servers[name]), name))
     pools = _with_power(system, [row for name in order for row in _pool_rows(system, plan, name)])
+    rented = {item.server for item in plan.rented}
     return Overview(
         limited=not system.options.unlimited,
         servers=len(system.servers),
         plan=plan,
         pools=pools,
-        idle=_empty_rows(system, [name for name in order if not plan.allocations[name]]),
+        idle=_empty_rows(
+            system, [name for name in order if not plan.allocations[name] and name not in rented]
+        ),
         unplaced=_empty_rows(system, sorted(system.servers.keys() - plan.allocations.keys())),
         types=tuple(
             _type_row(use.type, use.used, use.limit, [row for row in pools if row.type == use.type])

@@ -1,0 +1,101 @@
+"""Sections of reserves, price tiers, rented services and the cost of tokens."""
+
+from collections.abc import Iterator, Mapping
+
+from optimizer.plan import Plan
+from optimizer.plan.document import EXTERNAL
+from optimizer.quantities import counted, quantity
+from optimizer.render.explanation_text import effect_value
+from optimizer.render.money import Money
+from optimizer.section import Column, Section, name, table
+from optimizer.studies.explanation.document import Explanation
+
+RPM = "req/min"
+
+
+def robust_sections(plan: Plan, costs: Mapping[str, float]) -> Iterator[Section]:
+    """Yield reserves, tiers and rented services of a plan, and the cost of tokens.
+
+    Args:
+        plan: the plan.
+        costs: cost of a million tokens of each server [cents].
+    """
+    if plan.reserves:
+        yield _reserves(plan)
+    if plan.tiers:
+        yield _tiers(plan)
+    if plan.rented:
+        yield _rented(plan)
+    yield _tokens(plan, costs)
+
+
+def _reserves(plan: Plan) -> Section:
+    money = Money.of(plan)
+    columns = (
+        name("server", "server"),
+        Column("headroom", "headroom_wanted", form=".0%"),
+        Column("spares", "spare_replicas", form=",d"),
+        Column("availability", "availability_target", form=".4g", none="none"),
+        name("has it", lambda item: "yes" if item.has_reserve else "no"),
+        money.column("cost", lambda item: item.cost_cents_per_h),
+    )
+    without = [item.server for item in plan.reserves if not item.has_reserve]
+    note = f"Reserves cost {money.text(sum(item.cost_cents_per_h for item in plan.reserves))}"
+    note += f"; {counted(len(without), 'server')} served without: {', '.join(without)}" if without else ""
+    return table("Reserves", columns, plan.reserves, notes=[f"{note}."])
+
+
+def _tiers(plan: Plan) -> Section:
+    money = Money.of(plan)
+    columns = (
+        name("accelerator", "accelerator"),
+        Column("used", "used", form=",d"),
+        money.column("cost", lambda use: use.cost_cents_per_h),
+        money.column("list price", lambda use: use.cost_cents_per_h - use.difference_cents_per_h),
+        money.column("tiers", lambda use: use.difference_cents_per_h),
+    )
+    return table("Price tiers", columns, plan.tiers, "tiers")
+
+
+def _rented(plan: Plan) -> Section:
+    columns = (
+        name("server", "server"),
+        Column("load", "arrival_rate_rpm", RPM, quantity),
+        Column("TTFT", "ttft_ms", "ms", quantity),
+        Column("ITL", "itl_ms", "ms", quantity),
+        Money.of(plan).column("cost", lambda item: item.cost_cents_per_h),
+    )
+    return table("Rented", columns, plan.rented)
+
+
+def _tokens(plan: Plan, costs: Mapping[str, float]) -> Section:
+    """Return the cost of tokens; shown without request if a server rents."""
+    money, rented = Money.of(plan), {item.server for item in plan.rented}
+
+    def placed(server: str) -> str:
+        pools = [pool.accelerator for pool in plan.allocations[server]]
+        return EXTERNAL if server in rented else " + ".join(pools)
+
+    columns = (
+        name("server", str),
+        name("placed on", placed),
+        Column("cost per million tokens", lambda item: money.number(costs[item]), money.unit[:-2], ",.2f"),
+    )
+    title, shown = "Cost per million input and output tokens", bool(plan.rented)
+    return table(title, columns, sorted(costs), "tokens", on_request=not shown, may_be_empty=True)
+
+
+def wish_sections(explanation: Explanation, money: Money) -> Iterator[Section]:
+    """Yield the cost of reserves, limits, prices and preferences, if there are any."""
+    if explanation.wishes:
+        columns = (
+            name("option", "option"),
+            Column("without it", lambda item: effect_value(item.without, money), money.unit),
+            Column(
+                "gets its reserve",
+                lambda item: -item.without.without_reserve_change_rpm or None,
+                RPM,
+                quantity,
+            ),
+        )
+        yield table("What options cost", columns, explanation.wishes, "options")

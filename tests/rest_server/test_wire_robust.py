@@ -1,0 +1,81 @@
+"""Reserves, prices and limits over HTTP: kept on the wire, planned by every route, not rented for a fleet."""
+
+from wire_client import ACCELERATORS, CLASSES, LOAD, MODELS, Json, one_server, system, wire_client
+
+from optimizer import load_system, solve
+
+RESERVES = {
+    "headroomShare": 0.5,
+    "spareReplicas": 1,
+    "availabilityTarget": 0.9,
+    "preferred": ["A"],
+    "external": {"inPerMillion": 1.0, "outPerMillion": 2.0, "ttft": 3.0, "itl": 4.0},
+}
+
+
+def robust() -> Json:
+    """Return a document of one server with every reserve."""
+    cards = [
+        ACCELERATORS[0] | {"availability": 0.99, "tiers": [{"units": 2, "cost": 1.0, "committed": True}]}
+    ]
+    return {
+        "accelerators": cards,
+        "models": MODELS,
+        "serviceClasses": [CLASSES[0] | {"headroomShare": 0.25}],
+        "servers": [one_server(**RESERVES)],
+        "count": [{"type": "A", "count": 100}],
+    }
+
+
+def wrapped(source: Json) -> Json:
+    """Return a document as the wire has it."""
+    return {
+        "system": {
+            "acceleratorData": {"accelerators": source["accelerators"]},
+            "modelData": {"models": source["models"]},
+            "serviceClassData": {"serviceClasses": source["serviceClasses"]},
+            "serverData": {"servers": source["servers"]},
+            "capacityData": {"count": source["count"]},
+        }
+    }
+
+
+def test_the_wire_keeps_what_it_was_given() -> None:
+    client = wire_client(stateful=True)
+    assert client.post("/optimizeOne", json=wrapped(robust())).status_code == 200
+    server = client.get("/getServer/s").json()
+    assert {key: server[key] for key in RESERVES} == RESERVES
+    card = client.get("/getAccelerator/A").json()
+    assert (card["availability"], card["tiers"]) == (0.99, [{"units": 2, "cost": 1, "committed": True}])
+    (service,) = client.get("/getServiceClasses").json()["serviceClasses"]
+    assert service["headroomShare"] == 0.25
+
+
+def test_the_wire_plans_with_reserves_and_rents_nothing() -> None:
+    source = robust()
+    (pool,) = solve(load_system(source).without_external()).allocations["s"]
+    answer = wire_client(stateful=True).post("/optimizeOne", json=wrapped(source)).json()["allocations"]["s"]
+    assert (answer["accelerator"], answer["numReplicas"]) == ("A", pool.num_replicas)
+    source["servers"] = [one_server()]
+    source["serviceClasses"] = CLASSES
+    (bare,) = solve(load_system(source)).allocations["s"]
+    assert pool.num_replicas > bare.num_replicas
+
+
+def test_plans_of_documents_rent_and_those_of_a_fleet_say_that_they_do_not() -> None:
+    client, source = wire_client(stateful=True), robust()
+    del source["servers"][0]["preferred"]  # which would come before the cost
+    source["servers"][0]["external"] |= {"inPerMillion": 1e-6, "outPerMillion": 1e-6}
+    answer = client.post("/v1/plan", json=source)
+    assert answer.status_code == 200, answer.text
+    assert [item["server"] for item in answer.json()["rented"]] == ["s"]
+    assert client.put("/v1/fleet", json=source).status_code == 200
+    fleet = client.post("/v1/loads", json={"s": LOAD})
+    assert fleet.status_code == 200, fleet.text
+    assert fleet.json()["notRented"] == ["s"]
+    assert "rented" not in fleet.json()
+
+
+def test_a_preference_for_what_is_gone_is_no_obstacle() -> None:
+    answer = wire_client(stateful=True).post("/optimizeOne", json=system(one_server(preferred=["gone"])))
+    assert "s" in answer.json()["allocations"]

@@ -1,0 +1,64 @@
+"""The pages of the documentation: every link leads somewhere, and the site is built without a warning."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
+
+
+def prose(page: Path) -> str:
+    """Return a page without its code blocks."""
+    return FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of the headings of a page, as GitHub and the site make them."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    texts = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in headings)
+    return {re.sub(r"[^\w\- ]", "", text).strip().lower().replace(" ", "-") for text in texts}
+
+
+def dead_links(page: Path) -> Iterator[str]:
+    for link in LINK.findall(prose(page)):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if "://" in link:
+            continue
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            yield link
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
+def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
+    assert list(dead_links(page)) == []
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    site = tomllib.loads((ROOT / ".zensical.toml").read_text(encoding="utf-8"))
+
+    def pages(items: list[dict[str, Any]]) -> Iterator[str]:
+        for item in items:
+            for target in item.values():
+                yield from [target] if isinstance(target, str) else pages(target)
+
+    assert sorted(pages(site["project"]["nav"])) == [path.relative_to(DOCS).as_posix() for path in PAGES]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("zensical") is None, reason="needs the extra docs")
+def test_the_site_is_built_without_a_warning() -> None:
+    command = [sys.executable, "-m", "zensical", "build", "-f", ".zensical.toml", "--strict"]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stdout + built.stderr
+    assert (ROOT / "build" / "site" / "search.json").exists()

@@ -1,0 +1,55 @@
+"""The pages on reserves, prices and limits say what the program says."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+from optimizer import load_system, solve, verify
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "scenarios" / "robust.md").read_text(encoding="utf-8")
+POLICIES = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
+
+
+def budgets() -> list[list[str]]:
+    lines = PAGE[PAGE.index("| budget [cents/h]") :].splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+
+
+@pytest.mark.parametrize("row", budgets(), ids=lambda row: row[0])
+def test_what_a_budget_pays_for(row: list[str]) -> None:
+    budget, cost, with_reserve, unserved = row
+    system = load_system(ROOT / "specs" / "robust.yaml").with_options(
+        budget_cents_per_h=float(budget.replace(",", ""))
+    )
+    plan = solve(system)
+    assert plan.status == "optimal"
+    assert verify(plan, system) == []
+    assert f"{plan.total_cost_cents_per_h:,.2f}" == cost
+    assert ", ".join(item.server for item in plan.reserves if item.has_reserve) == with_reserve
+    assert ", ".join(sorted(item.server for item in plan.unserved)) == unserved
+
+
+def test_the_numbers_in_the_text() -> None:
+    plan = solve(load_system(ROOT / "specs" / "robust.yaml"))
+    (chat,), (search,) = plan.allocations["chat"], plan.allocations["search"]
+    each = chat.max_arrival_rate_rpm / chat.num_replicas
+    needed = [-(-load // each) for load in (1800, 1.2 * 1800, 1200, 1.2 * 1200)]
+    assert (needed, chat.num_replicas, search.num_replicas) == ([4, 5, 3, 3], 6, 4)
+    all_there, three_of_four = 0.995**3, 0.995**4 + 4 * 0.995**3 * 0.005
+    assert (f"{all_there:.1%}", f"{three_of_four:.3%}") == ("98.5%", "99.985%")
+    assert "99.985 % of" in PAGE
+    assert "98.5 % of the time" in PAGE
+    (rented,) = plan.rented
+    assert (rented.server, f"{rented.cost_cents_per_h:.2f}") == ("summaries", "72.58")
+    without = solve(load_system(ROOT / "specs" / "robust.yaml").without_external())
+    (pool,) = without.allocations["summaries"]
+    assert (pool.accelerator, pool.cost_cents_per_h) == ("L40S", 90)
+    assert without.not_rented == ("summaries",)
+
+
+def test_what_headroom_brings() -> None:
+    assert runpy.run_path(str(ROOT / "tests" / "benchmarks" / "headroom.py"))["rows"]() == [
+        line for line in POLICIES[POLICIES.index("| planned |") :].splitlines() if line.startswith("|")
+    ]
