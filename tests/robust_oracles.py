@@ -163,6 +163,7 @@ def _power(system: System) -> dict[tuple[str, str], Fraction]:
                 found_there = analyze_pairs(arrays, *rows)
                 row = system.profiles[system.servers[server].model, acc]
                 tokens = system.servers[server].current.load.out_tokens
+                assert row.decode is not None
                 alone = (tokens - 1) * (row.decode.base_ms + row.decode.per_request_ms)
                 growing = 1 - min(alone / float(found_there.service_ms[0]), 1.0)
                 busy = (1 - float(found_there.p_empty[0])) * (0.55 + 0.45 * growing)

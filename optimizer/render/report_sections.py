@@ -26,9 +26,9 @@ from optimizer.studies.reports.report import Report
 NOTHING_RUNS = "No server runs."
 WATTS_PER_KW = 1000.0
 POWER_NOTE = (
-    "Power is that of the cards at their load, estimated from the share of time in which they compute and from "
-    "the part of it that grows with the tokens. The median error against published measurements is 10% "
-    "(docs/fidelity.md)."
+    "Power is that of the cards at their load, estimated from the share of time in which they compute and "
+    "from the part of it that grows with the tokens. The median error against published measurements is "
+    "10% (docs/fidelity.md)."
 )
 
 

@@ -49,15 +49,18 @@ def relative_errors(kind: str) -> np.ndarray:
     return np.array(errors)
 
 
-def test_power_is_near_published_measurements() -> None:
-    # docs/fidelity.md states these errors
+def test_the_errors_are_those_of_the_page_about_accuracy() -> None:
+    page = (DECODE.parent.parent.parent.parent / "docs/fidelity.md").read_text(encoding="utf-8")
     h100, b200 = relative_errors("H100"), relative_errors("B200")
-    assert len(h100) == 48
-    assert len(b200) == 17
+    for name, errors in (("H100", h100), ("B200", b200), ("all", np.array([*h100, *b200]))):
+        size = np.abs(errors)
+        row = (
+            f"| {name} | {len(errors)} | {np.median(size):.1%} | {np.quantile(size, 0.8):.1%} | "
+            f"{np.median(errors):+.1%} |"
+        )
+        assert row.replace("%", " %") in page, row
     assert np.median(np.abs(h100)) < 0.10
-    assert np.abs(np.mean(h100)) < 0.08
     assert np.median(np.abs([*h100, *b200])) < 0.12
-    assert np.quantile(np.abs([*h100, *b200]), 0.9) < 0.50
 
 
 def test_batch_over_batch_limit_is_far_from_the_measurements() -> None:

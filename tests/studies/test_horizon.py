@@ -30,11 +30,9 @@ def trace(system: System, *loads: Sequence[float], hours: float = 1.0) -> list[L
     return steps
 
 
-def one_type(units: int, cost: float, **options: object) -> System:
+def one_type(units: int, cost: float) -> System:
     card = accelerator("L4", cost=10.0) | {"tiers": [{"units": units, "cost": cost, "committed": True}]}
-    return load_system(
-        document([server("chat", 100.0)], [card], {"L4": 99}, **{"transitionPenalty": 0, **options})
-    )
+    return load_system(document([server("chat", 100.0)], [card], {"L4": 99}, transitionPenalty=0))
 
 
 def policies(found: Horizon) -> dict[str, Policy]:

@@ -226,8 +226,11 @@ def test_files_of_other_systems_and_other_files_are_refused(tmp_path: Path) -> N
 
 def test_progress_is_told_up_to_the_last_point() -> None:
     told: list[tuple[int, int]] = []
-    request = SweepRequest(two_types(), ("load=0.5..2/20",))
-    sweep_system(request, lambda done, total: told.append((done, total)))
+
+    def tell(done: int, total: int) -> None:
+        told.append((done, total))
+
+    sweep_system(SweepRequest(two_types(), ("load=0.5..2/20",)), tell)
     assert told == [(8, 20), (16, 20), (20, 20)]
 
 
