@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from optimizer.errors import SpecError
+from optimizer.jobs.table import STUDIES
 from rest_server.description import OPEN_PAGES
 from rest_server.errors import error_response
 from rest_server.logs import SERVICE
@@ -28,9 +29,8 @@ MAX_FILE_BYTES = 2**20
 _SOLVING = frozenset(
     {
         "/v1/plan", "/v1/candidates", "/v1/analyze", "/v1/size",
-        "/v1/compare", "/v1/explain", "/v1/simulate", "/v1/report", "/v1/figure",
-        "/v1/fleet/compare", "/v1/fleet/explain", "/v1/fleet/simulate", "/v1/fleet/report",
-        "/v1/fleet/figure",
+        "/v1/compare", *(f"/v1/{name}" for name in STUDIES),
+        "/v1/fleet/compare", *(f"/v1/fleet/{name}" for name in STUDIES),
         "/optimizeOne", "/optimize", "/solve", "/target",
     }
 )  # fmt: skip

@@ -150,7 +150,7 @@ def _shared(system: System, asked: Mapping[str, Demand]) -> list[Shared]:
 
 
 def _power(system: System) -> dict[tuple[str, str], Fraction]:
-    """Return the power of a replica of each pair at its largest rate, from its utilisation there."""
+    """Return the power of a replica of each pair at its largest rate, from its computing time there."""
     candidates, found = find_candidates(system), {}
     arrays = candidates.arrays
     for table in (candidates.table, candidates.over_limit):
@@ -160,7 +160,13 @@ def _power(system: System) -> dict[tuple[str, str], Fraction]:
             rows = table.server[[c]], table.accelerator[[c]], table.max_batch[[c]], table.max_rate_rps[[c]]
             busy = 1.0
             if arrays.servers.load_rps[table.server[c]] > 0:
-                busy = float(analyze_pairs(arrays, *rows).utilization[0])
+                found_there = analyze_pairs(arrays, *rows)
+                row = system.profiles[system.servers[server].model, acc]
+                tokens = system.servers[server].current.load.out_tokens
+                assert row.decode is not None
+                alone = (tokens - 1) * (row.decode.base_ms + row.decode.per_request_ms)
+                growing = 1 - min(alone / float(found_there.service_ms[0]), 1.0)
+                busy = (1 - float(found_there.p_empty[0])) * (0.55 + 0.45 * growing)
             curve, count = system.accelerators[acc].power, system.profiles[system.servers[server].model, acc]
             low, middle, high = curve.idle_w, curve.mid_power_w, curve.full_w
             bend = curve.mid_utilization

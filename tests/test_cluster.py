@@ -14,6 +14,7 @@ from optimizer.cli.main import main
 from optimizer.cluster import on_cluster
 from optimizer.errors import MissingExtraError, SpecError
 from optimizer.jobs import RepairRequest, SimulateRequest, repair_plan, simulate_plan, solve
+from optimizer.jobs.sweeping import SweepRequest, sweep_system
 from optimizer.spec.system import load_system
 
 ROOT = Path(__file__).parent.parent
@@ -65,6 +66,21 @@ def test_a_plan_is_repaired_on_a_cluster_as_elsewhere(address: str) -> None:
     alone = repair_plan(request).to_json()
     with on_cluster(address):
         assert repair_plan(request).to_json() == alone
+
+
+def test_sweeps_on_a_cluster_have_the_bytes_of_one_process(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = SweepRequest(load_system(SMALL), ("load=0.5..1/12",), samples=12, load_cv=0.2)
+    alone = sweep_system(request).to_json()
+
+    def stays_here(*_: object) -> None:
+        raise AssertionError("planned in the process that asked")
+
+    monkeypatch.setattr("optimizer.studies.sweep.points.plan_point", stays_here)
+    monkeypatch.setattr("optimizer.studies.sweep.days.solve", stays_here)
+    with on_cluster(address):
+        assert sweep_system(request).to_json() == alone
 
 
 def test_what_is_wrong_with_a_cluster_is_said_in_one_line(

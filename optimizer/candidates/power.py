@@ -1,4 +1,8 @@
-"""What replicas draw: their accelerators' power curves at the share of the batch that is in use."""
+"""Power of replicas: the power curves of their accelerators, at the share of full activity of a replica.
+
+A replica draws power while it computes. Reading the weights draws a fixed part of what full activity draws;
+the rest goes with the part of the time that grows with the tokens in a batch (``docs/math.md``, eq. 161).
+"""
 
 from collections.abc import Sequence
 
@@ -6,9 +10,73 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates.arrays import SystemArrays
-from optimizer.candidates.measuring import analyze_pairs
+from optimizer.candidates.measuring import performances
+from optimizer.candidates.pairs import law_of
 from optimizer.candidates.table import Candidates, CandidateTable
+from optimizer.queueing.performance import Performance
 from optimizer.spec.schema import Power
+
+WEIGHTS_ACTIVITY = 0.55
+"""Share of full activity while a replica computes, if none of its time grows with the batch. Fitted, like its
+complement, to published measurements on H100 cards (``docs/fidelity.md``)."""
+
+
+def activity(performance: Performance, alone_ms: FloatArray) -> FloatArray:
+    """Return the share of full activity of each of R replicas, shape (R,) (eq. 161).
+
+    Args:
+        performance: long-run means of the replicas.
+        alone_ms: time of a lone request's iterations after its prefill, shape (R,).
+    """
+    service = performance.service_ms
+    fixed = np.divide(alone_ms, service, out=np.zeros_like(service), where=service > 0)
+    growing = 1 - np.minimum(fixed, 1.0)
+    busy = 1 - performance.p_empty
+    share: FloatArray = busy * (WEIGHTS_ACTIVITY + (1 - WEIGHTS_ACTIVITY) * growing)
+    return share
+
+
+def power_at_rates_w(
+    arrays: SystemArrays,
+    powers: Sequence[Power],
+    server: IntArray,
+    accelerator: IntArray,
+    max_batch: IntArray,
+    rate_rps: FloatArray,
+) -> FloatArray:
+    """Return the power of one replica of each of R rows at its arrival rate [W], shape (R,).
+
+    Args:
+        arrays: the system as arrays.
+        powers: power curve of each accelerator.
+        server: server of each row.
+        accelerator: its accelerator.
+        max_batch: its batch limit.
+        rate_rps: arrival rate; 0 for an idle replica.
+    """
+    active, loaded = np.zeros(len(server)), np.flatnonzero(rate_rps > 0)
+    columns = server[loaded], accelerator[loaded], max_batch[loaded], rate_rps[loaded]
+    for rows, some, performance in performances(arrays, *columns):
+        times, _ = law_of(arrays, some).idle_times(some.max_batch)
+        tokens = arrays.servers.out_tokens[some.server]
+        alone_ms = np.where(tokens > 0, np.maximum(tokens - 1, 0) * times.itl_ms, times.first_token_ms)
+        active[loaded[rows]] = activity(performance, alone_ms)
+    return _power_w(arrays, powers, server, accelerator, active)
+
+
+def largest_power_w(
+    arrays: SystemArrays,
+    powers: Sequence[Power],
+    server: IntArray,
+    accelerator: IntArray,
+    max_batch: IntArray,
+    max_rate_rps: FloatArray,
+) -> FloatArray:
+    """Return the power of one replica of each row at its largest rate [W]; full activity without a load."""
+    loaded = (arrays.servers.load_rps[server] > 0) & (max_rate_rps > 0)
+    full = _power_w(arrays, powers, server, accelerator, np.ones(len(server)))
+    rates = np.where(loaded, max_rate_rps, 0.0)
+    return np.where(loaded, power_at_rates_w(arrays, powers, server, accelerator, max_batch, rates), full)
 
 
 def power_of_rows(candidates: Candidates, table: CandidateTable) -> FloatArray:
@@ -20,37 +88,13 @@ def power_of_rows(candidates: Candidates, table: CandidateTable) -> FloatArray:
     return power
 
 
-def power_w(
-    arrays: SystemArrays, powers: Sequence[Power], server: IntArray, accelerator: IntArray, use: FloatArray
+def _power_w(
+    arrays: SystemArrays, powers: Sequence[Power], server: IntArray, accelerator: IntArray, active: FloatArray
 ) -> FloatArray:
-    """Return the power of one replica of each row [W], at a share of its batch that is in use; shapes (R,).
-
-    Args:
-        arrays: the system as arrays.
-        powers: the power curve of each accelerator.
-        server: the server of each row.
-        accelerator: its accelerator.
-        use: mean batch over batch limit.
-    """
+    """Return the power of one replica of each row at a share of full activity [W]; shapes (R,)."""
     each = np.zeros(len(server))
     for a in np.unique(accelerator).tolist():
         rows = accelerator == a
-        each[rows] = powers[a].at(use[rows])
+        each[rows] = powers[a].at(active[rows])
     profile = arrays.profile_of[server, accelerator]
     return each * arrays.profiles.accelerators_per_replica[profile]
-
-
-def largest_power_w(
-    arrays: SystemArrays,
-    powers: Sequence[Power],
-    server: IntArray,
-    accelerator: IntArray,
-    max_batch: IntArray,
-    max_rate_rps: FloatArray,
-) -> FloatArray:
-    """Return the power of one replica of each row at its largest rate [W]; idle servers in full use."""
-    use = np.ones(len(server))
-    loaded = np.flatnonzero((arrays.servers.load_rps[server] > 0) & (max_rate_rps > 0))
-    rows = server[loaded], accelerator[loaded], max_batch[loaded], max_rate_rps[loaded]
-    use[loaded] = analyze_pairs(arrays, *rows).utilization
-    return power_w(arrays, powers, server, accelerator, use)

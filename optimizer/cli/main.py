@@ -52,7 +52,13 @@ _OTHERS = {
     "completion": ("shell", "print the script with which a shell completes commands and flags"),
 }
 """Commands about anything else."""
-_WITH_OWN_FLAGS = {"simulate": "simulating", "report": "reporting", "plot": "reporting"}
+_WITH_OWN_FLAGS = {
+    "simulate": "simulating",
+    "sweep": "sweeping",
+    "horizon": "sweeping",
+    "report": "reporting",
+    "plot": "reporting",
+}
 """Commands of studies that have more flags than their requests: the module of each."""
 _STUDIES = {entry.command: entry for entry in STUDIES.values()}
 COMMANDS = {name: summary for name, (_, summary) in _PLANS.items()}

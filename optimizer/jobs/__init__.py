@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from optimizer.jobs.replaying import ReplayRequest, replay_loads
     from optimizer.jobs.requests import LoadScenario, PlanOptions, RequestError
     from optimizer.jobs.simulating import RepairRequest, SimulateRequest, repair_plan, simulate_plan
+    from optimizer.jobs.sweeping import SweepRequest, sweep_system
     from optimizer.kinds.replicas import analyze_replicas, size_replicas
     from optimizer.kinds.simulated import simulate_replica
     from optimizer.pipeline import Timings, solve
@@ -35,6 +36,7 @@ __all__ = [
     "ReplayRequest",
     "RequestError",
     "SimulateRequest",
+    "SweepRequest",
     "Timings",
     "add_profile",
     "analyze_replicas",
@@ -56,6 +58,7 @@ __all__ = [
     "size_replicas",
     "solve",
     "start_document",
+    "sweep_system",
     "verify_plan",
 ]
 
@@ -69,6 +72,7 @@ _HOMES = {
     "optimizer.jobs.replaying": ("ReplayRequest", "replay_loads"),
     "optimizer.jobs.requests": ("LoadScenario", "RequestError", "PlanOptions"),
     "optimizer.jobs.simulating": ("RepairRequest", "SimulateRequest", "repair_plan", "simulate_plan"),
+    "optimizer.jobs.sweeping": ("SweepRequest", "sweep_system"),
     "optimizer.pipeline": ("Timings", "solve"),
     "optimizer.kinds.replicas": ("analyze_replicas", "size_replicas"),
     "optimizer.simulation.replicas": ("Effort",),

@@ -6,7 +6,11 @@ from optimizer.jobs.study import Entry
 
 if TYPE_CHECKING:
     from optimizer.jobs.explaining import ExplainOptions
+    from optimizer.jobs.horizons import HorizonOptions
+    from optimizer.jobs.sweeping import SweepOptions
     from optimizer.studies.explanation.document import Explanation
+    from optimizer.studies.horizon.document import Horizon
+    from optimizer.studies.sweep.document import Sweep
 
 
 class Studies:
@@ -23,6 +27,14 @@ class Studies:
     simulate: Any = Entry(
         "simulating",
         "simulate the pools of a plan request by request, and check them against their targets",
+    )
+    sweep: "Entry[SweepOptions, Sweep]" = Entry(
+        "sweeping",
+        "plan over ranges of loads, cards, prices and options, and find the cost of being safe",
+    )
+    horizon: "Entry[HorizonOptions, Horizon]" = Entry(
+        "horizons",
+        "plan loads by the hour: what to reserve for the whole time, and what to rent",
     )
     report: Any = Entry("reporting", "write a report of a plan: HTML, Markdown, CSV")
     figure: Any = Entry("figures", "draw a plan, a queue, a cost curve, … as SVG, PNG or PDF", "plot")

@@ -12,6 +12,8 @@ Dimension = Annotated[int, Field(ge=1, le=10**9)]
 Size = Annotated[int, Field(ge=0, le=10**9)]
 Checkpoint = Literal["bf16", "fp8", "int8", "int4", "fp4", "mxfp4"]
 
+IDLE_SHARE = 0.12
+"""Idle power as a share of the power limit if it was not measured; measured are 0.04 to 0.15."""
 _FOUND_BY_CATALOGUE = Field("", max_length=253)
 
 
@@ -71,9 +73,16 @@ class AcceleratorFacts(Sourced):
     link_kind: Name = Field(alias="linkKind")
     """Kind of the link."""
     power_w: Positive | None = Field(None, alias="powerW")
-    """Power limit [W]."""
+    """Power limit [W]; an estimate if its source says so."""
     idle_power_w: Positive | None = Field(None, alias="idlePowerW")
-    """Power when idle [W]."""
+    """Measured power when idle [W]."""
+
+    @property
+    def idle_w(self) -> float | None:
+        """Power when idle [W]: measured, else a share of the power limit; None if neither is known."""
+        if self.idle_power_w is not None or self.power_w is None:
+            return self.idle_power_w
+        return IDLE_SHARE * self.power_w
 
     @property
     def device_memory_gib(self) -> float:

@@ -24,6 +24,12 @@ from optimizer.studies.reports.overview import EmptyRow, Overview, PoolRow
 from optimizer.studies.reports.report import Report
 
 NOTHING_RUNS = "No server runs."
+WATTS_PER_KW = 1000.0
+POWER_NOTE = (
+    "Power is that of the cards at their load, estimated from the share of time in which they compute and "
+    "from the part of it that grows with the tokens. The median error against published measurements is "
+    "10% (docs/fidelity.md)."
+)
 
 
 def report_sections(report: Report) -> list[Section]:
@@ -188,13 +194,29 @@ def _utilisation(overview: Overview) -> Section:
         Column(heading, "utilization", form=".0%"),
         Column("load / capacity", _load_share, form=".0%"),
         *(Column(shown.title, partial(_value_text, shown.metric, "use")) for shown in own),
+        *(_POWER if any(row.power_w is not None for row in overview.pools) else ()),
     )
     meanings = [KINDS[0].words.utilisation]
     meanings += [f"of {kind.name} {kind.words.utilisation}" for kind in kinds if kind is not KINDS[0]]
     notes = [shown.note for shown in own if shown.note]
     meaning = " ".join((f"{heading.capitalize()} is {', '.join(meanings)}.", *notes))
     text = [Paragraph(meaning if overview.pools else NOTHING_RUNS)]
+    power = [row.power_w for row in overview.pools if row.power_w is not None]
+    if power:
+        text.append(
+            Paragraph(f"All pools together draw {quantity(sum(power) / WATTS_PER_KW)} kW. {POWER_NOTE}")
+        )
     return table("Utilisation", columns, overview.pools, text=text)
+
+
+def _power_per_card(row: PoolRow) -> float | None:
+    return row.power_w / row.units if row.power_w is not None and row.units else None
+
+
+_POWER = (
+    Column("power", "power_w", "W", ",.0f"),
+    Column("power per card", _power_per_card, "W", ",.0f"),
+)
 
 
 def _load_share(row: PoolRow) -> float | None:

@@ -93,8 +93,8 @@ def _accelerators(choice: Choice) -> Iterator[str]:
         if item.cards > 1:
             fields.append(f"multiplicity: {item.cards}")
         fields.append(f"cost: {item.price}")
-        if facts.power_w and facts.idle_power_w:
-            idle, full = facts.idle_power_w * item.cards, facts.power_w * item.cards
+        if facts.power_w and facts.idle_w:
+            idle, full = facts.idle_w * item.cards, facts.power_w * item.cards
             fields.append(f"power: {{idle: {idle:g}W, full: {full:g}W}}")
         yield f"  - {{{', '.join(fields)}}}"
     yield ""

@@ -5,8 +5,10 @@ import csv
 import hashlib
 import io
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from markdown_it import MarkdownIt
 
 from optimizer import Report, System, load_system, make_report, render_report, solve
 from optimizer.render.pages import Origin
+from optimizer.spec.schema import Power
 
 ROOT = Path(__file__).parents[2]
 SECTIONS = [
@@ -345,13 +348,20 @@ def test_servers_that_are_not_served_stand_out() -> None:
     assert (table["big"]["numReplicas"], table["big"]["class"]) == ("0", "gold")
 
 
-def test_no_power_is_shown_as_it_is_not_known() -> None:
-    """Batch over batch limit, which power curves were read at, says little of what a card draws."""
+def test_power_is_shown_per_pool_and_per_card_if_curves_are_given() -> None:
     system = scarce()
     report = make_report(system)
+    (row,) = (row for row in report.overview.pools if row.server == "small")
+    assert row.power_w is not None
+    shown = rows(render_report(report, system, "markdown"), "Utilisation")
+    assert [shown[0][0], *shown[0][-2:]] == [
+        "small", f"{row.power_w:,.0f}", f"{row.power_w / row.units:,.0f}"
+    ]  # fmt: skip
+    without = {name: item.model_copy(update={"power": Power()}) for name, item in system.accelerators.items()}
+    plain = replace(system, accelerators=MappingProxyType(without))
     for form in ("html", "markdown", "csv"):
-        assert "power" not in render_report(report, system, form)
-    assert "power" not in report.to_json()
+        assert "power" not in render_report(make_report(plain), plain, form)
+    assert "power" not in make_report(plain).to_json()
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,12 @@ Takes a `System` and its `Plan`; gives an `Overview`, from which reports and pic
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 from pydantic import Field
 
-from optimizer.documents import Document
+from optimizer.candidates.choices import arrays_of
+from optimizer.candidates.power import power_at_rates_w
+from optimizer.documents import Document, is_none
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.table import KindRowFields, in_order, kind_of_pool
 from optimizer.plan import Plan, Pool, TargetFigure
@@ -16,6 +19,7 @@ from optimizer.plan.token_costs import cost_per_million
 from optimizer.queueing.measures import MISSED, label_of
 from optimizer.spec.schema import ModelTarget, Server
 from optimizer.spec.system import System
+from optimizer.units import SECONDS_PER_MINUTE
 
 
 class EmptyRow(Document):
@@ -46,6 +50,8 @@ class _Asked(EmptyRow):
     """Target of the mean inter-token latency [ms]; none: no target."""
     ttft_target_ms: float | None = Field(None, alias="ttftTarget")
     """Target of the mean time to first token [ms]; none: no target."""
+    power_w: float | None = Field(None, alias="power", exclude_if=is_none)
+    """Power of the pool at its load [W]; absent if no accelerator has a power curve."""
 
 
 class PoolRow(Pool, KindRowFields, _Asked):
@@ -133,7 +139,7 @@ class Overview(Document):
 def describe(system: System, plan: Plan) -> Overview:
     """Return a plan of a system with what it was asked for beside what it does."""
     order = sorted(plan.allocations, key=lambda name: (system.priority(system.servers[name]), name))
-    pools = tuple(row for name in order for row in _pool_rows(system, plan, name))
+    pools = _with_power(system, [row for name in order for row in _pool_rows(system, plan, name)])
     rented = {item.server for item in plan.rented}
     return Overview(
         limited=not system.options.unlimited,
@@ -192,6 +198,31 @@ def _pool_rows(system: System, plan: Plan, name: str) -> list[PoolRow]:
             )
         )
     return rows
+
+
+def _with_power(system: System, rows: list[PoolRow]) -> tuple[PoolRow, ...]:
+    """Return the rows of pools with what each pool draws at its load, if an accelerator has a power curve."""
+    powers = [item.power for item in system.accelerators.values()]
+    if not rows or not any(power.idle_w or power.full_w for power in powers):
+        return tuple(rows)
+    arrays = arrays_of(system)
+    server, accelerator, batch, count = np.array(
+        [
+            (
+                arrays.server_names.index(row.server),
+                arrays.accelerator_names.index(row.accelerator),
+                row.max_batch,
+                row.num_replicas,
+            )
+            for row in rows
+        ]
+    ).T
+    rates = np.array([row.arrival_rate_rpm for row in rows]) / SECONDS_PER_MINUTE / count
+    each_w = power_at_rates_w(arrays, powers, server, accelerator, batch, rates) * count
+    return tuple(
+        row.model_copy(update={"power_w": power_w})
+        for row, power_w in zip(rows, each_w.tolist(), strict=True)
+    )
 
 
 def _asked(kind: Kind, server: Server, target: ModelTarget | None) -> dict[str, Any]:

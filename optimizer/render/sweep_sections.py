@@ -1,0 +1,102 @@
+"""Sections of a sweep: its points, the limits that bind, and the cost of safety over sampled days."""
+
+from collections.abc import Callable
+from functools import partial
+
+from optimizer.money import cost_unit, in_cost_unit
+from optimizer.quantities import counted, percent, precise, share_text
+from optimizer.section import Column, Section, name, sentence, table
+from optimizer.studies.sweep.binding import NO_CANDIDATE
+from optimizer.studies.sweep.document import Binding, SampledDays, Sweep, SweepPoint
+
+
+def sweep_sections(found: Sweep) -> list[Section]:
+    """Return the tables of a sweep."""
+    sections = []
+    if found.axes:
+        ranges = any(point.until is not None for point in found.points)
+        proof = "all proved optimal" if found.exact else "not all proved optimal"
+        kind = "range" if ranges else "plan"
+        sections += [sentence(f"{counted(len(found.points), kind)}, {proof}"), _points(found)]
+    if any(point.binds for point in found.points):
+        sections.append(_binding(found))
+    if found.days is not None:
+        sections += _days(found, found.days)
+    return sections
+
+
+def _cost(found: Sweep, heading: str, of: Callable[..., float | None]) -> Column:
+    def value(item: object) -> float | None:
+        cents = of(item)
+        return None if cents is None else in_cost_unit(cents, found.currency)
+
+    return Column(heading, value, cost_unit(found.currency), ",.2f")
+
+
+def _values(found: Sweep) -> list[Column]:
+    def text(point: SweepPoint, place: int) -> str:
+        value, until = point.values[place], point.until
+        return precise(value) if until is None or until == value else f"{precise(value)}–{precise(until)}"
+
+    return [
+        Column(axis.parameter, partial(text, place=place), axis.unit) for place, axis in enumerate(found.axes)
+    ]
+
+
+def _points(found: Sweep) -> Section:
+    def share(point: SweepPoint, place: int) -> float | None:
+        return point.served[place].share
+
+    priorities = [item.priority for item in found.points[0].served]
+    columns = (
+        *_values(found),
+        _cost(found, "cost", lambda point: point.total_cost_cents_per_h),
+        *(
+            Column(f"served, priority {priority}", partial(share, place=place), form=share_text, rank=1)
+            for place, priority in enumerate(priorities)
+        ),
+        Column("unserved", "unserved", "servers", ",d"),
+        Column("binds", _binds, kind="words", rank=2),
+    )
+    return table("Plans", columns, found.points, "points")
+
+
+def _binds(point: SweepPoint) -> str:
+    """Return the limits that keep servers from service, else those that keep them from cheaper candidates."""
+    unserved = [item for item in point.binds if item.unserved]
+    found = sorted(unserved or point.binds, key=lambda item: (-item.unserved, -item.dearer, item.item))
+    return ", ".join(item.item or "no accelerator can serve" for item in found) or "nothing"
+
+
+def _first(row: tuple[SweepPoint, Binding], column: Column) -> object:
+    return column.value(row[0])
+
+
+def _binding(found: Sweep) -> Section:
+    rows = [(point, item) for point in found.points for item in point.binds]
+    columns = (
+        *(Column(column.name, partial(_first, column=column), column.unit) for column in _values(found)),
+        name("limit", lambda row: "" if row[1].limit == NO_CANDIDATE else row[1].limit),
+        name("item", lambda row: row[1].item or "no accelerator can serve"),
+        Column("unserved", lambda row: row[1].unserved, "servers", ",d"),
+        Column("dearer", lambda row: row[1].dearer, "servers", ",d"),
+    )
+    return table("Limits that bind", columns, rows, "binding", on_request=True)
+
+
+def _days(found: Sweep, days: SampledDays) -> list[Section]:
+    spread = "from a trace" if days.load_cv is None else f"load CV {precise(days.load_cv)}"
+    in_full, most = share_text(days.days_in_full_share), share_text(days.most_safe_days_share)
+    summary = (
+        f"{counted(days.samples, 'day')}, {spread}; planned anew, {in_full} of the days are served in full; "
+        f"one fleet that is kept is safe on at most {most}"
+    )
+    columns = (
+        Column("days", "days_share", form=".0%"),
+        _cost(found, "one fleet", lambda fleet: fleet.total_cost_cents_per_h),
+        Column("planned for load ×", "load_factor", form=".2f"),
+        Column("safe days", "safe_days_share", form=percent, rank=1),
+        Column("safe server-days", "safe_server_days_share", form=percent, rank=1),
+        _cost(found, "planned anew every day", lambda fleet: fleet.replanned_cents_per_h),
+    )
+    return [sentence(summary), table("Cost of being safe", columns, days.fleets, "days")]

@@ -1,0 +1,71 @@
+"""A horizon as a picture: load, reserved and rented cards, and cost over the hours."""
+
+from collections.abc import Callable
+
+from optimizer.money import cost_unit, in_cost_unit
+from optimizer.quantities import counted, percent
+from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series
+from optimizer.studies.horizon.document import Horizon, HourPlan
+
+SECONDS_PER_H = 3600.0
+
+
+def horizon_figure(found: Horizon) -> Figure:
+    """Return what is reserved and rented over the hours, beside the load."""
+    unit, reserved = cost_unit(found.currency), sum(item.reserved * item.cards for item in found.reservations)
+    gap = "" if found.gap is None else f"; at most {percent(found.gap)} above the optimum"
+    note = f"{counted(reserved, 'card')} reserved{gap}"
+    means = tuple(
+        Guide(
+            name=item.name,
+            value=in_cost_unit((item.total_cost + item.transition_cost) / found.hours, found.currency),
+            axis="y",
+        )
+        for item in found.policies[1:]
+    )
+    panels = (
+        _panel(found, "Load", "requests/min", {"load": _load, "served": lambda hour: hour.served_rpm}),
+        _panel(
+            found,
+            "Cards in use",
+            "cards",
+            {"in use": lambda hour: _cards(hour, "rented") + _cards(hour, "reserved"),
+             "rented": lambda hour: _cards(hour, "rented")},
+            (Guide(name="reserved", value=reserved, axis="y"),) if reserved else (),
+        ),
+        _panel(
+            found,
+            "Cost; lines: mean cost of the other policies",
+            f"cost [{unit}]",
+            {"reserve and rent": lambda hour: in_cost_unit(hour.cost_cents_per_h, found.currency)},
+            means,
+        ),
+    )  # fmt: skip
+    return Figure(title=f"Plan of {counted(found.hours, 'hour')}", note=note, panels=panels)
+
+
+def _load(hour: HourPlan) -> float:
+    return hour.load_rpm
+
+
+def _cards(hour: HourPlan, which: str) -> float:
+    return float(sum(getattr(item, which) * item.cards for item in hour.use))
+
+
+def _panel(
+    found: Horizon,
+    title: str,
+    label: str,
+    values: dict[str, Callable[[HourPlan], float]],
+    guides: tuple[Guide, ...] = (),
+) -> CurvePanel:
+    """Return a panel of values that hold from the start of each hour to its end."""
+    first, x = found.plans[0].time_s, list[float]()
+    for hour in found.plans:
+        begin = (hour.time_s - first) / SECONDS_PER_H
+        x += [begin, begin + hour.hours]
+    series = tuple(
+        Series(name=name, x=tuple(x), y=tuple(y for hour in found.plans for y in (value(hour),) * 2))
+        for name, value in values.items()
+    )
+    return CurvePanel(title=title, x_label="time [h]", y_label=label, series=series, guides=guides)

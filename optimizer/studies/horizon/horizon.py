@@ -1,0 +1,169 @@
+"""What to reserve for the whole time, and what to rent in each hour.
+
+Each hour is planned exactly for given reservations; then the reservations are those of least cost for the
+accelerators that these plans use, and so on until nothing improves (``docs/math.md``, eq. 162 to 164). The
+search starts from no reservations, and from those for the plans at the lowest prices and for the peak. Simple
+policies with their best reservations are candidates too, so the answer is never worse than any of them.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+from optimizer.parallel import as_done
+from optimizer.pipeline import solve
+from optimizer.plan import Placement, Plan
+from optimizer.spec.load_traces import LoadStep
+from optimizer.spec.system import System
+from optimizer.studies.horizon.document import Horizon, HourlyUse, HourPlan, Reservation
+from optimizer.studies.horizon.hours import Hour, alone, chained, from_nothing, hours_of, peak_of
+from optimizer.studies.horizon.outcomes import MINUTES_PER_H, Outcome, outcome_of, same_plan_for, started
+from optimizer.studies.horizon.reservations import (
+    Offers,
+    Taken,
+    at_lowest_prices,
+    best_reservations,
+    by_cards,
+    used_by,
+    with_reservations,
+)
+
+MOST_ROUNDS = 20
+"""Most times that hours are planned for reservations and these chosen anew, from one start."""
+PLANNED, PEAK = "reserve and rent", "one plan for the peak"
+ON_DEMAND, AUTOSCALER = "hour by hour on demand", "perfect autoscaler"
+
+
+def plan_horizon(system: System, steps: Sequence[LoadStep]) -> Horizon:
+    """Return what to reserve and what to rent for loads by the hour.
+
+    Args:
+        system: the fleet; committed tiers of its accelerators are offers of reserved ones.
+        steps: loads, each from its time until the next.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+    hours, offers = hours_of(system, steps), Offers.of(system)
+    lowest = alone([at_lowest_prices(hour.system) for hour in hours])
+    fewest = outcome_of(hours, alone([by_cards(hour.system) for hour in hours]), offers.none)
+    cheapest = _reserved(hours, offers, lowest)
+    peak = _for_peak(hours, offers)
+    starts = [offers.none]
+    starts += [each.taken for each in (cheapest, peak) if each is not None and each.taken not in starts]
+    rounds = [*as_done(partial(_alternate, hours, offers), starts)]
+    on_demand = rounds[0][0]
+    simple = {ON_DEMAND: on_demand, AUTOSCALER: fewest}
+    candidates = [best for _, best in rounds] + [cheapest, _reserved(hours, offers, fewest.plans)]
+    if peak is not None:
+        simple[PEAK] = peak
+        candidates.append(peak)
+    chosen = candidates[0]
+    for other in candidates[1:]:
+        chosen = other if other.beats(chosen) else chosen
+    return _document(chosen, offers, simple, lowest)
+
+
+def _alternate(hours: tuple[Hour, ...], offers: Offers, taken: Taken) -> tuple[Outcome, Outcome]:
+    """Return the plans for given reservations, and the best that alternating comes to from there."""
+    plans = chained([with_reservations(hour.system, taken) for hour in hours])
+    first, best = outcome_of(hours, plans, taken), _reserved(hours, offers, plans)
+    for _ in range(MOST_ROUNDS):
+        if best.taken == taken:
+            break
+        taken = best.taken
+        plans = chained([with_reservations(hour.system, taken) for hour in hours])
+        found = _reserved(hours, offers, plans)
+        if not found.beats(best):
+            break
+        best = found
+    return first, best
+
+
+def _reserved(hours: tuple[Hour, ...], offers: Offers, plans: Sequence[Plan]) -> Outcome:
+    """Return plans of all hours with the best reservations for them."""
+    system = hours[0].system
+    used = [used_by(plan, system) for plan in plans]
+    return outcome_of(hours, plans, best_reservations(system, offers, used, [hour.hours for hour in hours]))
+
+
+def _for_peak(hours: tuple[Hour, ...], offers: Offers) -> Outcome | None:
+    """Return one plan for every server's largest load, kept all the time; None if it does not fit."""
+    plan = solve(from_nothing(at_lowest_prices(peak_of(hours))))
+    if not plan.complete:
+        return None
+    return _reserved(hours, offers, [same_plan_for(hour.system, plan) for hour in hours])
+
+
+def _document(chosen: Outcome, offers: Offers, simple: dict[str, Outcome], lowest: Sequence[Plan]) -> Horizon:
+    hours = chosen.hours
+    bounds = [_bound(plan) for plan in lowest]
+    bound = None
+    if all(each is not None for each in bounds):
+        bound = sum((each or 0.0) * hour.hours for each, hour in zip(bounds, hours, strict=True))
+    total = chosen.cost + chosen.transition_cost
+    policies = [chosen.policy(PLANNED)]
+    policies += [simple[name].policy(name) for name in (PEAK, ON_DEMAND, AUTOSCALER) if name in simple]
+    return Horizon(
+        hours=sum(hour.hours for hour in hours),
+        intervals=len(hours),
+        reservations=_reservations(chosen, offers),
+        bound=bound,
+        gap=None if bound is None else max(total - bound, 0.0) / max(total, 1e-9),
+        policies=tuple(policies),
+        plans=tuple(_hour_plan(chosen, h) for h in range(len(hours))),
+        currency=hours[0].system.currency,
+    )
+
+
+def _bound(plan: Plan) -> float | None:
+    """Return a lower bound of an hour's cost [cents/h]; None if its value or a level before is unproved."""
+    if any(level.bound is None or level.gap for level in plan.levels if level.name.startswith("priority")):
+        return None
+    return plan.bound
+
+
+def _reservations(chosen: Outcome, offers: Offers) -> tuple[Reservation, ...]:
+    hours, system = chosen.hours, chosen.hours[0].system
+    used = [used_by(plan, system) for plan in chosen.plans]
+    total, found = sum(hour.hours for hour in hours), []
+    for name, tiers in offers.by_accelerator.items():
+        before = 0
+        for tier, units in zip(tiers, chosen.taken[name], strict=True):
+            there = [min(max(each[name] - before, 0), units) for each in used]
+            busy = sum(n * hour.hours for n, hour in zip(there, hours, strict=True))
+            found.append(
+                Reservation(
+                    accelerator=name,
+                    cost_cents_per_h=tier.cost_cents_per_h,
+                    offered=tier.units,
+                    reserved=units,
+                    cards=system.accelerators[name].multiplicity,
+                    used_share=busy / (units * total) if units else 0.0,
+                )
+            )
+            before += units
+    return tuple(found)
+
+
+def _hour_plan(chosen: Outcome, h: int) -> HourPlan:
+    hour, plan, system = chosen.hours[h], chosen.plans[h], chosen.hours[0].system
+    one = outcome_of((hour,), [plan], chosen.taken)
+    load = sum(server.current.load.arrival_rate_rpm for server in hour.system.servers.values())
+    use = []
+    for name, count in sorted(used_by(plan, system).items()):
+        reserved = min(count, sum(chosen.taken.get(name, ())))
+        cards = system.accelerators[name].multiplicity
+        use.append(HourlyUse(accelerator=name, reserved=reserved, rented=count - reserved, cards=cards))
+    return HourPlan(
+        time_s=hour.time_s,
+        hours=hour.hours,
+        load_rpm=load,
+        served_rpm=max(load - sum(one.unserved) / MINUTES_PER_H / hour.hours, 0.0),
+        cost_cents_per_h=one.cost / hour.hours,
+        started=started(chosen.plans[h - 1], plan) if h else 0,
+        use=tuple(use),
+        servers={
+            name: tuple(Placement(accelerator=p.accelerator, num_replicas=p.num_replicas) for p in pools)
+            for name, pools in plan.allocations.items()
+        },
+    )

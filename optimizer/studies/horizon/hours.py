@@ -1,0 +1,111 @@
+"""Intervals of a trace, each a system with its loads, and plans of all of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from types import MappingProxyType
+
+import numpy as np
+
+from optimizer.candidates import SizingMemo
+from optimizer.parallel import as_done
+from optimizer.pipeline import solve
+from optimizer.plan import Plan
+from optimizer.spec.load_traces import LoadStep
+from optimizer.spec.schema import AllocationData, Server
+from optimizer.spec.system import System
+
+SECONDS_PER_H = 3600.0
+BATCH = 6
+"""Intervals that one worker plans one after the other, so that they share what is sized."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hour:
+    """An interval of a trace."""
+
+    time_s: float
+    hours: float
+    """Length [h]."""
+    system: System
+    """The system with the loads of the interval."""
+
+
+def hours_of(system: System, steps: Sequence[LoadStep]) -> tuple[Hour, ...]:
+    """Return the intervals of a trace; the loads of a time hold until the next time.
+
+    The last interval is as long as the one before. A server that a time does not name keeps its load.
+    """
+    times = [step.time_s for step in steps]
+    lengths = [after - before for before, after in pairwise(times)]
+    found = []
+    for step, length in zip(steps, [*lengths, lengths[-1]], strict=True):
+        system = _with_loads(system, step)
+        found.append(Hour(step.time_s, length / SECONDS_PER_H, system))
+    return tuple(found)
+
+
+def _with_loads(system: System, step: LoadStep) -> System:
+    changed = {}
+    for name, server in step.servers.items():
+        current = system.servers[name].current.model_copy(update={"load": server.current.load})
+        changed[name] = system.servers[name].model_copy(update={"current": current})
+    return system.with_servers(changed)
+
+
+def peak_of(hours: Sequence[Hour]) -> System:
+    """Return the system in which each server has its largest load of all hours."""
+    loads = np.array([_rates(hour.system) for hour in hours])
+    system, largest = hours[0].system, loads.argmax(axis=0)
+    changed = {
+        name: hours[h].system.servers[name] for name, h in zip(system.servers, largest.tolist(), strict=True)
+    }
+    return system.with_servers(changed)
+
+
+def _rates(system: System) -> list[float]:
+    return [server.current.load.arrival_rate_rpm for server in system.servers.values()]
+
+
+def from_nothing(system: System) -> System:
+    """Return a system in which no server runs yet, so that its plan of least value is that of least cost."""
+    return replace(
+        system,
+        servers=MappingProxyType({name: _stopped(server) for name, server in system.servers.items()}),
+    )
+
+
+def _stopped(server: Server) -> Server:
+    return server.model_copy(update={"current": AllocationData(load=server.current.load)})
+
+
+def chained(systems: Sequence[System]) -> list[Plan]:
+    """Return the plan of each system; what the plan before runs is what runs.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+    memo, plans = SizingMemo(), list[Plan]()
+    for system in systems:
+        plans.append(solve(_after(plans[-1], system) if plans else system, memo=memo))
+    return plans
+
+
+def _after(plan: Plan, system: System) -> System:
+    return plan.applied_to(system)
+
+
+def alone(systems: Sequence[System]) -> list[Plan]:
+    """Return the plan of each system, planned from nothing; several at once.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+    batches = [[*map(from_nothing, systems[i : i + BATCH])] for i in range(0, len(systems), BATCH)]
+    return [plan for plans in as_done(partial(_each), batches) for plan in plans]
+
+
+def _each(systems: Sequence[System]) -> list[Plan]:
+    memo = SizingMemo()
+    return [solve(system, memo=memo) for system in systems]

@@ -1,0 +1,128 @@
+"""Offers of reserved accelerators: systems with some of them taken, and what to take for given use.
+
+A committed tier of an accelerator is an offer of 0 … `units` at its price for the whole time.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from optimizer.plan import Plan
+from optimizer.plan.tiers import tier_cost
+from optimizer.spec.schema import Accelerator, PriceTier
+from optimizer.spec.system import System
+
+Taken = Mapping[str, tuple[int, ...]]
+"""Accelerators taken of each committed tier, by accelerator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """Committed tiers of a system's accelerators."""
+
+    by_accelerator: Mapping[str, tuple[PriceTier, ...]]
+
+    @classmethod
+    def of(cls, system: System) -> "Offers":
+        """Return the offers of a system, by accelerator."""
+        found = {
+            name: tuple(tier for tier in item.tiers if tier.committed)
+            for name, item in system.accelerators.items()
+        }
+        return cls({name: tiers for name, tiers in found.items() if tiers})
+
+    @property
+    def none(self) -> Taken:
+        """Nothing taken."""
+        return {name: (0,) * len(tiers) for name, tiers in self.by_accelerator.items()}
+
+
+def reserving(item: Accelerator, taken: Sequence[int]) -> Accelerator:
+    """Return an accelerator of whose committed tiers so many are taken."""
+    left, tiers = iter(taken), list[PriceTier]()
+    for tier in item.tiers:
+        units = next(left) if tier.committed else tier.units
+        if units:
+            tiers.append(tier.model_copy(update={"units": units}))
+    return item.model_copy(update={"tiers": tuple(tiers)})
+
+
+def with_reservations(system: System, taken: Taken) -> System:
+    """Return a system in which reserved accelerators are paid for whether used or not."""
+    return _with(system, {name: reserving(system.accelerators[name], some) for name, some in taken.items()})
+
+
+def at_lowest_prices(system: System) -> System:
+    """Return a system in which reserved accelerators are paid for only while used, and moving is free."""
+    changed = {}
+    for name, item in system.accelerators.items():
+        tiers = (tier.model_copy(update={"committed": False}) for tier in item.tiers)
+        changed[name] = item.model_copy(update={"tiers": tuple(tiers)})
+    return _with(system, changed).with_options(transition_penalty=0.0)
+
+
+def by_cards(system: System) -> System:
+    """Return a system in which every card costs the same, and moving nothing."""
+    changed = {
+        name: item.model_copy(update={"cost_cents_per_h": float(item.multiplicity), "tiers": ()})
+        for name, item in system.accelerators.items()
+    }
+    return _with(system, changed).with_options(transition_penalty=0.0)
+
+
+def _with(system: System, changed: Mapping[str, Accelerator]) -> System:
+    return replace(system, accelerators=MappingProxyType({**system.accelerators, **changed}))
+
+
+def used_by(plan: Plan, system: System) -> Counter[str]:
+    """Return how many accelerators of each name a plan uses."""
+    used: Counter[str] = Counter()
+    for name, pools in plan.allocations.items():
+        for pool in pools:
+            profile = system.profiles[system.servers[name].model, pool.accelerator]
+            used[pool.accelerator] += pool.num_replicas * profile.acc_count
+    return used
+
+
+def best_reservations(
+    system: System, offers: Offers, used: Sequence[Mapping[str, int]], hours: Sequence[float]
+) -> Taken:
+    """Return what to take of each offer if so many accelerators are used in each hour.
+
+    Tier by tier, the number is the one of least cost; of equal ones the least.
+    """
+    taken = {}
+    for name, tiers in offers.by_accelerator.items():
+        spans = defaultdict[int, float](float)
+        for one, length in zip(used, hours, strict=True):
+            spans[one.get(name, 0)] += length
+        taken[name] = _best_of(system.accelerators[name], tiers, spans)
+    return taken
+
+
+def _best_of(item: Accelerator, tiers: Sequence[PriceTier], spans: Mapping[int, float]) -> tuple[int, ...]:
+    most = max(spans)
+    best = [0] * len(tiers)
+    for k, tier in enumerate(tiers):
+        costs = []
+        for units in range(min(tier.units, max(most - sum(best[:k]), 0)) + 1):
+            reserved = reserving(item, [*best[:k], units, *best[k + 1 :]])
+            costs.append(sum(length * tier_cost(reserved, count) for count, length in spans.items()))
+        best[k] = costs.index(min(costs))
+    return tuple(best)
+
+
+def cost_with(plan: Plan, system: System, taken: Taken) -> float:
+    """Return the cost of a plan [cents/h] if so many accelerators are reserved.
+
+    Args:
+        plan: the plan, for any prices.
+        system: the system at its own prices.
+        taken: what is reserved.
+    """
+    used, total = used_by(plan, system), sum(item.cost_cents_per_h for item in plan.rented)
+    for name, item in system.accelerators.items():
+        reserved = reserving(item, taken[name]) if name in taken else item
+        total += tier_cost(reserved, used[name])
+    return float(total)

@@ -1,0 +1,78 @@
+"""Limits that bind in a plan: those that keep a server from service or from a cheaper candidate.
+
+A candidate of a server is blocked by an item if one move, from what the server has to that candidate, takes
+more of the item than the plan leaves. In an optimal plan every better candidate is blocked.
+"""
+
+from collections import defaultdict
+
+import numpy as np
+
+from optimizer.arrays import FloatArray, IntArray
+from optimizer.pipeline import Solved
+from optimizer.solvers.formulation import served_in_full
+from optimizer.solvers.problem import Problem
+from optimizer.studies.sweep.document import Binding
+
+CHEAPER = 1e-9
+"""Relative difference of values above which a candidate is cheaper."""
+NO_CANDIDATE = "candidates"
+
+
+def binding_limits(solved: Solved) -> tuple[Binding, ...]:
+    """Return the limits that block better candidates, in the order of the rows."""
+    problem, replicas = solved.problem, solved.solution.replicas
+    full = served_in_full(problem, replicas)
+    left, values = problem.left_by(replicas), _values(problem, replicas)
+    unserved, dearer = defaultdict[int, set[int]](set), defaultdict[int, set[int]](set)
+    stranded = 0
+    for s in np.flatnonzero(problem.to_serve).tolist():
+        rows = np.flatnonzero((problem.table.server == s) & problem.full)
+        if full[s]:
+            rows = rows[problem.value[rows] < values[s] - CHEAPER * max(1.0, abs(values[s]))]
+        elif not len(rows):
+            stranded += 1
+        found = dearer if full[s] else unserved
+        for item in _blocking(problem, replicas, left, s, rows):
+            found[item].add(s)
+    binds = [
+        Binding(limit=row.limit.name, item=row.item, unserved=len(unserved[i]), dearer=len(dearer[i]))
+        for i, row in enumerate(problem.limits.items)
+        if unserved[i] or dearer[i]
+    ]
+    if stranded:
+        binds.append(Binding(limit=NO_CANDIDATE, item="", unserved=stranded, dearer=0))
+    return tuple(binds)
+
+
+def _values(problem: Problem, replicas: IntArray) -> FloatArray:
+    """Return the transition value of each server's allocation [cents/h], shape (S,)."""
+    table, servers = problem.table, np.arange(len(problem.priority))
+    cost = table.cost_per_replica * replicas
+    here = problem.on_current & (replicas > 0)
+
+    def by_server(weight: FloatArray) -> FloatArray:
+        return np.bincount(table.server, weight, len(servers)).astype(np.float64)
+
+    stays = by_server(here.astype(np.float64)) > 0
+    same = here & (replicas == problem.current_replicas[table.server])
+    pools = by_server((replicas > 0).astype(np.float64))
+    unchanged = ((pools == 1) & (by_server(same.astype(np.float64)) > 0)) | (
+        (pools == 0) & ~problem.none_changed
+    )
+    elsewhere = by_server(np.where(problem.on_current, 0.0, cost))
+    return problem.transition_value(servers, by_server(cost), elsewhere, stays, unchanged)
+
+
+def _blocking(
+    problem: Problem, replicas: IntArray, left: FloatArray, server: int, rows: IntArray
+) -> set[int]:
+    """Return the limited items that some candidates of a server would take too much of."""
+    limits = problem.limits
+    if not len(limits) or not len(rows):
+        return set()
+    own = limits.used(np.where(problem.table.server == server, replicas, 0))
+    need = limits.use[rows] * problem.table.num_replicas[rows][:, None]
+    place = limits.row[rows]
+    over = (need > (left + own)[place]) & (limits.use[rows] > 0)
+    return set(np.unique(place[over]).tolist())

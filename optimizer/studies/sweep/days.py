@@ -1,0 +1,205 @@
+"""What it costs to be safe on a share of sampled days, on which loads differ from the system's.
+
+A day is safe if every server has the replicas for its load. A fleet that is kept on all days is planned for
+all loads times one factor; each day planned anew shows what foresight would save. Equation numbers refer to
+``docs/math.md``.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+from pydantic import Field
+
+from optimizer.arrays import BoolArray, FloatArray
+from optimizer.candidates import SizingMemo
+from optimizer.documents import Document
+from optimizer.pipeline import solve
+from optimizer.plan import Plan
+from optimizer.spec.load_traces import LoadStep
+from optimizer.spec.system import System, with_changed_load
+from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, answered, digest_of, tell_nobody
+from optimizer.studies.sweep.document import SafeFleet, SampledDays
+
+SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+"""Shares of days that are shown."""
+FACTOR_STEP = 0.01
+"""Step of the load factors that are tried."""
+ROUNDING = 1e-9
+"""Relative excess of a load over what replicas can take that is rounding."""
+SECONDS_PER_DAY = 86_400.0
+
+
+class FleetPlan(Document):
+    """What the study keeps of a plan."""
+
+    total_cost_cents_per_h: float = Field(alias="totalCost")
+    """Cost [cents/h]."""
+    complete: bool
+    """Whether every server is served in full."""
+    most_rpm: tuple[float, ...] = Field(alias="most", strict=False)
+    """Largest load that each server's replicas take within their targets [requests/min]."""
+
+
+def lognormal_days(system: System, samples: int, load_cv: float, seed: int) -> FloatArray:
+    """Return loads on sampled days [requests/min], shape (D, S): the system's, each times its own factor.
+
+    Factors are independent and lognormal with mean 1 (eq. 160).
+    """
+    spread = np.sqrt(np.log1p(load_cv**2))
+    normal = np.random.default_rng(seed).standard_normal((samples, len(system.servers)))
+    loads: FloatArray = _loads_rpm(system) * np.exp(spread * normal - spread**2 / 2)
+    return loads
+
+
+def trace_days(system: System, steps: Sequence[LoadStep], samples: int, seed: int) -> FloatArray:
+    """Return loads on days drawn from a trace [requests/min], shape (D, S): each server's peak of the day.
+
+    All servers' loads come from the same day, so that what rises together stays together. A server that a day
+    does not report has the system's load.
+    """
+    days: dict[int, FloatArray] = {}
+    names = {name: s for s, name in enumerate(system.servers)}
+    first = steps[0].time_s
+    for step in steps:
+        peaks = days.setdefault(int((step.time_s - first) // SECONDS_PER_DAY), np.full(len(names), np.nan))
+        for name, server in step.servers.items():
+            peaks[names[name]] = np.fmax(peaks[names[name]], server.current.load.arrival_rate_rpm)
+    every = np.array([np.where(np.isnan(peaks), _loads_rpm(system), peaks) for peaks in days.values()])
+    drawn: FloatArray = every[np.random.default_rng(seed).integers(len(every), size=samples)]
+    return drawn
+
+
+def within_targets(most_rpm: FloatArray, loads_rpm: FloatArray) -> BoolArray:
+    """Return on which days each server's replicas take its load, shape (D, S)."""
+    return np.asarray(loads_rpm <= most_rpm * (1 + ROUNDING), np.bool_)
+
+
+def most_by_server(plan: Plan, system: System) -> FloatArray:
+    """Return the largest load that a plan's replicas of each server take [requests/min], shape (S,)."""
+    return np.array(
+        [sum(pool.max_arrival_rate_rpm for pool in plan.allocations.get(name, ())) for name in system.servers]
+    )
+
+
+def sampled_days(
+    system: System,
+    loads_rpm: FloatArray,
+    done: Checkpoint,
+    tell: Tell = tell_nobody,
+    *,
+    load_cv: float | None,
+    seed: int,
+) -> SampledDays:
+    """Return the cheapest fleets found that are safe on shares of some days, beside days planned anew.
+
+    Args:
+        system: what to plan.
+        loads_rpm: loads on each day [requests/min], shape (D, S).
+        done: plans that are finished; new ones are added.
+        tell: is told how far the work has come.
+        load_cv: how the days were drawn; none: from a trace.
+        seed: random seed of the draw.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+    anew = _planned(system, [tuple(day) for day in loads_rpm.tolist()], done, tell)
+    costs = np.array([plan.total_cost_cents_per_h for plan in anew])
+    fleets = _fleets(system, loads_rpm, done, tell)
+    safe = {step: within_targets(np.array(fleet.most_rpm), loads_rpm) for step, fleet in fleets.items()}
+    return SampledDays(
+        samples=len(loads_rpm),
+        load_cv=load_cv,
+        seed=seed,
+        days_in_full_share=float(np.mean([plan.complete for plan in anew])),
+        most_safe_days_share=max(float(safe[step].all(axis=1).mean()) for step in fleets),
+        fleets=tuple(_safe_fleet(share, fleets, safe, costs) for share in SHARES),
+    )
+
+
+def _safe_fleet(
+    share: float, fleets: Mapping[int, FleetPlan], safe: Mapping[int, BoolArray], costs: FloatArray
+) -> SafeFleet:
+    """Return the cheapest of some fleets that is safe on a share of the days, if there is one."""
+    enough = [step for step in fleets if safe[step].all(axis=1).mean() >= share]
+    best = min(enough, key=lambda step: (fleets[step].total_cost_cents_per_h, step), default=None)
+    return SafeFleet(
+        days_share=share,
+        load_factor=None if best is None else round(best * FACTOR_STEP, 9),
+        total_cost_cents_per_h=None if best is None else fleets[best].total_cost_cents_per_h,
+        safe_days_share=None if best is None else float(safe[best].all(axis=1).mean()),
+        safe_server_days_share=None if best is None else float(safe[best].mean()),
+        replanned_cents_per_h=float(np.quantile(costs, share, method="inverted_cdf")),
+    )
+
+
+def _fleets(system: System, loads_rpm: FloatArray, done: Checkpoint, tell: Tell) -> dict[int, FleetPlan]:
+    """Return plans by their load factor, in steps, so close that every share of days is met as it can be.
+
+    A larger factor is safer, until the fleet no longer fits; intervals between two factors are halved where
+    a share lies between theirs.
+    """
+    base = _loads_rpm(system)
+    ratios = np.divide(loads_rpm, base, out=np.zeros_like(loads_rpm), where=base > 0)
+    last = max(int(np.ceil(ratios.max(initial=1.0) / FACTOR_STEP)), 2)
+    known: dict[int, FleetPlan] = {}
+    wanted = [1, last]
+    while wanted:
+        loads = [tuple((base * step * FACTOR_STEP).tolist()) for step in wanted]
+        plans = _planned(system, loads, done, tell)
+        known |= dict(zip(wanted, plans, strict=True))
+        reach = {step: _reach(plan, loads_rpm) for step, plan in known.items()}
+        wanted = [
+            (low + high) // 2
+            for low, high in pairwise(sorted(known))
+            if high - low > 1 and any(reach[low] < share <= reach[high] for share in SHARES)
+        ]
+    return known
+
+
+def _reach(plan: FleetPlan, loads_rpm: FloatArray) -> float:
+    """Return the share of days on which a plan is safe; inf if it is incomplete."""
+    if not plan.complete:
+        return np.inf
+    return float(within_targets(np.array(plan.most_rpm), loads_rpm).all(axis=1).mean())
+
+
+def _planned(
+    system: System, loads_rpm: Sequence[tuple[float, ...]], done: Checkpoint, tell: Tell
+) -> list[FleetPlan]:
+    """Return the plan for each of some loads [requests/min], each of S servers."""
+    keys = [f"loads {digest_of(repr(loads))}" for loads in loads_rpm]
+    found = answered(partial(_plans, system), dict(zip(keys, loads_rpm, strict=True)), FleetPlan, done, tell)
+    by_key = dict(zip(dict.fromkeys(keys), found, strict=True))
+    return [by_key[key] for key in keys]
+
+
+def _plans(system: System, loads_rpm: Sequence[Sequence[float]]) -> list[FleetPlan]:
+    """Return the plan for some days' loads [requests/min], each of S servers."""
+    memo = SizingMemo()
+    return [_plan(_with_loads(system, loads), memo) for loads in loads_rpm]
+
+
+def _plan(system: System, memo: SizingMemo) -> FleetPlan:
+    plan = solve(system, memo=memo)
+    return FleetPlan(
+        total_cost_cents_per_h=plan.total_cost_cents_per_h,
+        complete=plan.complete,
+        most_rpm=tuple(most_by_server(plan, system).tolist()),
+    )
+
+
+def _with_loads(system: System, loads_rpm: Sequence[float]) -> System:
+    changed = system.servers.items()
+    return system.with_servers(
+        {
+            name: with_changed_load(server, arrival_rate_rpm=rate)
+            for (name, server), rate in zip(changed, loads_rpm, strict=True)
+        }
+    )
+
+
+def _loads_rpm(system: System) -> FloatArray:
+    return np.array([server.current.load.arrival_rate_rpm for server in system.servers.values()])

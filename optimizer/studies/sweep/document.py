@@ -1,0 +1,131 @@
+"""A sweep as a document."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from optimizer.documents import Document, is_none
+
+
+class Axis(Document):
+    """A parameter that is varied."""
+
+    parameter: str
+    """Name of the parameter, such as `load` or `count:H100`."""
+    unit: str
+    """Unit of its values; empty for factors and shares."""
+    whole: bool
+    """Whether its values are integers."""
+    values: tuple[float, ...] = Field(strict=False)
+    """Values of the grid; first and last value where every integer between them is covered."""
+
+
+class ServedShare(Document):
+    """Served load of one priority."""
+
+    priority: int
+    """The priority."""
+    share: float | None = None
+    """Share of its load that is served; none without load."""
+
+
+class UnitsUsed(Document):
+    """Units of an accelerator type in use."""
+
+    type: str
+    """The accelerator type."""
+    used: int
+    """Units that the plan uses."""
+
+
+class Binding(Document):
+    """A limit that keeps servers from service or from a cheaper candidate."""
+
+    limit: str
+    """The limit, such as `cards`; `candidates` for servers that no accelerator can serve at any cost."""
+    item: str
+    """Limited item, such as the accelerator type; empty for `candidates`."""
+    unserved: int
+    """Servers that it keeps from being served in full."""
+    dearer: int
+    """Servers that it keeps from a cheaper candidate."""
+
+
+class SweepPoint(Document):
+    """The plan at one combination of values."""
+
+    values: tuple[float, ...] = Field(strict=False)
+    """Value of each parameter."""
+    until: float | None = Field(None, exclude_if=is_none)
+    """Last value of an integer parameter up to which service and value stay the same; absent on grids."""
+    status: Literal["optimal", "feasible", "heuristic"]
+    """Proved within the gap, stopped early, or without proof."""
+    total_cost_cents_per_h: float = Field(alias="totalCost")
+    """Cost of the plan [cents/h]."""
+    value_cents_per_h: float = Field(alias="value")
+    """Transition value of the plan [cents/h]."""
+    bound_cents_per_h: float | None = Field(None, alias="bound")
+    """Proved lower bound of the value [cents/h]; none where nothing is proved."""
+    unserved: int
+    """Servers that are not served in full."""
+    served: tuple[ServedShare, ...] = Field(strict=False)
+    """Served share by priority, the highest first."""
+    units: tuple[UnitsUsed, ...] = Field(strict=False)
+    """Units by accelerator type."""
+    binds: tuple[Binding, ...] = Field(strict=False)
+    """Limits that keep a server from service or from a cheaper candidate."""
+    levels: tuple[float, ...] = Field(strict=False)
+    """Value of each level of the objective, in its order."""
+
+
+class SafeFleet(Document):
+    """The cheapest fleet found that is safe on a share of the days."""
+
+    days_share: float = Field(alias="days")
+    """Share of days on which all servers are to be within their targets."""
+    load_factor: float | None = Field(None, alias="loadFactor")
+    """Factor on all loads that it is planned for; none if no plan up to the largest factor is safe."""
+    total_cost_cents_per_h: float | None = Field(None, alias="totalCost")
+    """Its cost [cents/h]."""
+    safe_days_share: float | None = Field(None, alias="safeDays")
+    """Share of the sampled days on which all servers are within their targets."""
+    safe_server_days_share: float | None = Field(None, alias="safeServerDays")
+    """Share of all servers' days within their targets."""
+    replanned_cents_per_h: float = Field(alias="replanned")
+    """Cost that suffices on this share of the days if every day is planned anew [cents/h]."""
+
+
+class SampledDays(Document):
+    """What safety costs, over sampled days."""
+
+    samples: int
+    """Number of days."""
+    load_cv: float | None = Field(None, alias="loadCv")
+    """Coefficient of variation of each server's daily load; none for days from a trace."""
+    seed: int
+    """Random seed."""
+    days_in_full_share: float = Field(alias="daysInFull")
+    """Share of days on which a plan for exactly that day serves all servers in full."""
+    most_safe_days_share: float = Field(alias="mostSafeDays")
+    """Largest share of days on which a fleet found is safe."""
+    fleets: tuple[SafeFleet, ...] = Field(strict=False)
+    """One fleet for each share of days, kept on all days."""
+
+
+class Sweep(Document):
+    """Plans over ranges of parameters."""
+
+    axes: tuple[Axis, ...] = Field(strict=False)
+    """The parameters."""
+    points: tuple[SweepPoint, ...] = Field(strict=False)
+    """The plans, in the order of the values, the last parameter fastest."""
+    exact: bool
+    """Whether every plan is proved optimal, so that ranges of integer values are exact."""
+    days: SampledDays | None = Field(None, exclude_if=is_none)
+    """What safety costs over sampled days; absent if not requested."""
+    currency: str | None = Field(None, exclude_if=is_none)
+    """The currency that the system's prices name; absent where none is named."""
+
+    def to_json(self) -> str:
+        """Return the sweep as JSON text, the same bytes for the same sweep."""
+        return self.model_dump_json(by_alias=True, indent=2)

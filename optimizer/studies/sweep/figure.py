@@ -1,0 +1,144 @@
+"""A sweep as a picture: curves over one parameter, a map over two, and the cost of safety over days."""
+
+from collections.abc import Callable
+
+from optimizer.money import cost_unit, in_cost_unit
+from optimizer.quantities import precise, quantity, share_text
+from optimizer.studies.figures.document import Cell, CurvePanel, Figure, GridPanel, Series
+from optimizer.studies.sweep.document import Axis, SampledDays, Sweep, SweepPoint
+
+MAP_NOTE = (
+    "colour: the accelerator type that keeps most servers from service, or from a cheaper candidate; "
+    "%: smallest served share of a priority, if not all is served"
+)
+MOST_COLUMNS, MOST_ROWS = 9, 21
+"""Fields of a map; of more, as many at equal distances."""
+
+
+def sweep_figure(found: Sweep) -> Figure:
+    """Return a sweep over one or two parameters as a figure, and the days that it sampled."""
+    panels: list[CurvePanel | GridPanel] = []
+    note = ""
+    if len(found.axes) == 1:
+        panels += _curves(found)
+    elif len(found.axes) == 2:
+        panels.append(_map(found))
+        note = (
+            "colour: the accelerator type that keeps most servers from service, or from a cheaper candidate"
+        )
+    elif found.axes:
+        note = "A picture shows one or two parameters; the table and the JSON have all."
+    if found.days is not None:
+        panels.append(_days_panel(found, found.days))
+    names = ", ".join(axis.parameter for axis in found.axes) or "days"
+    types = found.points[0].units if found.points else ()
+    return Figure(
+        title=f"Plans over {names}",
+        note=note,
+        panels=tuple(panels),
+        types=tuple(item.type for item in types),
+    )
+
+
+def axis_label(axis: Axis) -> str:
+    """Return the name of a parameter with its unit."""
+    factor = "load [× today's]" if axis.parameter == "load" else axis.parameter
+    return f"{axis.parameter} [{axis.unit}]" if axis.unit else factor
+
+
+def _curves(found: Sweep) -> list[CurvePanel]:
+    points, label = found.points, axis_label(found.axes[0])
+    unit = cost_unit(found.currency)
+
+    def series(name: str, value: Callable[[SweepPoint], float | None], kind: str = "") -> Series:
+        x, y = list[float](), list[float | None]()
+        for point in points:
+            ends = dict.fromkeys([point.values[0], point.until or point.values[0]])
+            x += ends
+            y += [value(point)] * len(ends)
+        return Series(name=name, x=tuple(x), y=tuple(y), style="line", type=kind)
+
+    def shares(place: int) -> Callable[[SweepPoint], float | None]:
+        return lambda point: _percent(point.served[place].share)
+
+    def held(item: str) -> Callable[[SweepPoint], float]:
+        return lambda point: sum(b.unserved + b.dearer for b in point.binds if b.item == item)
+
+    served = [
+        series(f"priority {item.priority}", shares(place)) for place, item in enumerate(points[0].served)
+    ]
+    binding = sorted({bind.item for point in points for bind in point.binds if bind.item})
+    cost = series("cost", lambda point: in_cost_unit(point.total_cost_cents_per_h, found.currency))
+    panels = [
+        CurvePanel(title="Cost of the plan", x_label=label, y_label=f"cost [{unit}]", series=(cost,)),
+        CurvePanel(
+            title="Served share of the load", x_label=label, y_label="served [%]", series=tuple(served)
+        ),
+    ]
+    if binding:
+        limits = tuple(series(item, held(item), item) for item in binding)
+        title = "Servers that a limit keeps from service or from a cheaper candidate"
+        panels.append(CurvePanel(title=title, x_label=label, y_label="servers", series=limits))
+    return panels
+
+
+def _map(found: Sweep) -> GridPanel:
+    """Return the plans over two parameters: the first in columns, the second in rows."""
+    columns, rows = (
+        _thinned(axis.values, most) for axis, most in zip(found.axes, (MOST_COLUMNS, MOST_ROWS), strict=True)
+    )
+    by_values = {point.values: point for point in found.points}
+    kinds = tuple(item.type for item in found.points[0].units)
+    return GridPanel(
+        title=f"Cost [{cost_unit(found.currency)}] and served share; columns: {axis_label(found.axes[0])}, "
+        f"rows: {axis_label(found.axes[1])}",
+        columns=tuple(map(precise, columns)),
+        rows=tuple(map(precise, rows)),
+        cells=tuple(tuple(_cell(by_values[x, y], found.currency, kinds) for x in columns) for y in rows),
+        groups=kinds,
+    )
+
+
+def _cell(point: SweepPoint, currency: str | None, kinds: tuple[str, ...]) -> Cell:
+    shares = [item.share for item in point.served if item.share is not None]
+    least = min(shares, default=1.0)
+    binds = [item for item in point.binds if item.item in kinds]
+    worst = max(binds, key=lambda item: (item.unserved, item.dearer, item.item), default=None)
+    cost = quantity(in_cost_unit(point.total_cost_cents_per_h, currency))
+    return Cell(
+        text=cost if least == 1 else f"{cost}\n{share_text(least)}",
+        group="" if worst is None else worst.item,
+        share=least,
+    )
+
+
+def _thinned(values: tuple[float, ...], most: int) -> tuple[float, ...]:
+    return values[:: -(-len(values) // most)]
+
+
+def _days_panel(found: Sweep, days: SampledDays) -> CurvePanel:
+    unit = cost_unit(found.currency)
+
+    def series(name: str, costs: list[tuple[float, float | None]]) -> Series:
+        return Series(
+            name=name,
+            x=tuple(100 * share for share, _ in costs),
+            y=tuple(None if cost is None else in_cost_unit(cost, found.currency) for _, cost in costs),
+            style="line",
+        )
+
+    kept = [(item.days_share, item.total_cost_cents_per_h) for item in days.fleets]
+    safe = [series("one fleet", kept)] if any(cost is not None for _, cost in kept) else []
+    anew: list[tuple[float, float | None]] = [
+        (item.days_share, item.replanned_cents_per_h) for item in days.fleets
+    ]
+    return CurvePanel(
+        title="Cost of being safe on a share of the days",
+        x_label="days [%]",
+        y_label=f"cost [{unit}]",
+        series=(*safe, series("planned anew every day", anew)),
+    )
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share

@@ -1,0 +1,186 @@
+"""Parameters that a sweep can vary: a table from names to what a value changes in a system.
+
+A variation is text, ``NAME=VALUES`` or ``NAME:ITEM=VALUES``. Values are a list (``1,2,4``) or a range
+(``0.5..3``), perhaps with a number of points (``0.5..3/64``).
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from optimizer.errors import SpecError
+from optimizer.spec.messages import known_name, validated
+from optimizer.spec.schema import Accelerator, OptimizerOptions
+from optimizer.spec.system import System
+from optimizer.studies.load_changes import scale_loads
+
+POINTS, POINTS_OF_A_MAP = 21, 9
+"""Points of a range without a number of its own, alone and beside other parameters."""
+MOST_POINTS = 10_000
+"""Most combinations of values in a sweep."""
+_FORM = re.compile(r"\s*(\w+)\s*(?::(.*?))?\s*=\s*([^=]+?)\s*")
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_RANGE = re.compile(rf"({_NUMBER})\s*\.\.\s*({_NUMBER})(?:\s*/\s*(\d+))?")
+_EXAMPLE = "write load=0.5..3, load=0.5..3/64, count:H100=0..64 or cost:A100=100,200,400"
+
+
+class Parameter(NamedTuple):
+    """A parameter that can be varied."""
+
+    unit: str
+    """Unit of its values; empty for factors and shares."""
+    apply: Callable[[System, str, float], System]
+    """Return a system with a value for an item."""
+    items: Callable[[System], Sequence[str]]
+    """Return the items that there are, such as accelerator types."""
+    whole: bool = False
+    """Whether values are integers, and a larger one never makes a plan worse."""
+    needs_item: bool = False
+    """Whether it must name an item."""
+
+
+def _with_load(system: System, server: str, factor: float) -> System:
+    if not server:
+        return scale_loads(system, factor)
+    rate = system.servers[server].current.load.arrival_rate_rpm
+    return system.with_load(server, arrival_rate_rpm=rate * factor)
+
+
+def _with_cost(system: System, name: str, cost: float) -> System:
+    values = system.accelerators[name].model_dump() | {"cost_cents_per_h": cost}
+    changed = validated(Accelerator, values, f"accelerators.{name}.")
+    return replace(system, accelerators=MappingProxyType({**system.accelerators, name: changed}))
+
+
+PARAMETERS: Mapping[str, Parameter] = MappingProxyType(
+    {
+        "load": Parameter("", _with_load, lambda system: list(system.servers)),
+        "count": Parameter(
+            "cards",
+            lambda system, kind, units: system.with_capacity({kind: int(units)}),
+            lambda system: sorted({item.type for item in system.accelerators.values()}),
+            whole=True,
+            needs_item=True,
+        ),
+        "cost": Parameter("cents/h", _with_cost, lambda system: list(system.accelerators), needs_item=True),
+    }
+)
+"""Parameters of a system; numeric options of the optimizer are parameters as well."""
+_OPTION_UNITS = MappingProxyType({"budget": "cents/h", "maxPower": "W"})
+_SOLVER_OPTIONS = frozenset({"gap", "timeLimit"})
+"""Numeric options that say how to solve, and change nothing about the system."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variation:
+    """A parameter with the values that it takes."""
+
+    name: str
+    """As given: ``count:H100``."""
+    parameter: str
+    item: str
+    unit: str
+    whole: bool
+    values: tuple[float, ...]
+    """Values of the grid, or the ends of a range of integers."""
+    every: bool = False
+    """Whether all integers between the two values are covered."""
+
+    def applied_to(self, system: System, value: float) -> System:
+        """Return a system with a value of the parameter.
+
+        Raises:
+            SpecError: the value is out of range.
+        """
+        known = PARAMETERS.get(self.parameter)
+        if known is None:
+            return system.with_options(**{_options()[self.parameter]: value})
+        return known.apply(system, self.item, value)
+
+
+def read_variations(system: System, texts: Sequence[str]) -> tuple[Variation, ...]:
+    """Return the variations that some texts describe.
+
+    Raises:
+        SpecError: a text has another form, names a parameter or an item that does not exist, or occurs twice.
+    """
+    read = tuple(_variation(system, text, alone=len(texts) == 1) for text in texts)
+    names = [item.name for item in read]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise SpecError(f"vary {twice}: given twice; remove one")
+    total = int(np.prod([len(item.values) for item in read], dtype=np.float64))
+    if total > MOST_POINTS:
+        raise SpecError(f"vary: {total:,} combinations of values, at most {MOST_POINTS:,}; give fewer values")
+    return read
+
+
+def _variation(system: System, text: str, *, alone: bool) -> Variation:
+    found = _FORM.fullmatch(text)
+    if found is None:
+        raise SpecError(f"vary {text!r}: no variation; {_EXAMPLE}")
+    parameter, item, values = found[1], found[2] or "", found[3]
+    known = PARAMETERS.get(parameter)
+    if known is None:
+        known_name(parameter, [*PARAMETERS, *_options()], "parameter")
+        known = Parameter(_OPTION_UNITS.get(parameter, ""), _with_load, lambda _: ())
+    if item:
+        known_name(item, known.items(system), f"item of {parameter}")
+    elif known.needs_item:
+        raise SpecError(f"vary {parameter}: name an item, {parameter}:{known.items(system)[0]}")
+    name = f"{parameter}:{item}" if item else parameter
+    numbers, every = _values(name, values, whole=known.whole, alone=alone)
+    return Variation(name, parameter, item, known.unit, known.whole, numbers, every)
+
+
+def _options() -> dict[str, str]:
+    """Return the Python names of the numeric options of the optimizer by their names in documents."""
+    found = {}
+    for name, field in OptimizerOptions.model_fields.items():
+        types = {field.annotation, *getattr(field.annotation, "__args__", ())}
+        wire = field.alias or name
+        if wire not in _SOLVER_OPTIONS and any(_is_number(each) for each in types):
+            found[wire] = name
+    return found
+
+
+def _is_number(annotation: object) -> bool:
+    bare = getattr(annotation, "__origin__", annotation)
+    return bare is float or bare is int
+
+
+def _values(name: str, text: str, *, whole: bool, alone: bool) -> tuple[tuple[float, ...], bool]:
+    """Return the values of a variation, and whether these are the ends of a range of integers."""
+    found = _RANGE.fullmatch(text)
+    if found is None:
+        try:
+            values = sorted({float(part) for part in text.split(",")})
+        except ValueError:
+            raise SpecError(f"vary {name}: {text!r} is no list or range of numbers; {_EXAMPLE}") from None
+        return _checked(name, values, whole=whole), False
+    first, last = float(found[1]), float(found[2])
+    if first >= last:
+        raise SpecError(f"vary {name}: {text} is empty; the first number must be below the last")
+    if whole and alone and found[3] is None:
+        return _checked(name, [first, last], whole=True), True
+    points = int(found[3] or (POINTS if alone else POINTS_OF_A_MAP))
+    if points < 2:
+        raise SpecError(f"vary {name}: a range has at least 2 points, not {points}")
+    if points > MOST_POINTS:
+        raise SpecError(f"vary {name}: {points:,} points, at most {MOST_POINTS:,}")
+    grid = np.linspace(first, last, points)
+    rounded = np.unique(np.round(grid)) if whole else np.array([float(f"{x:.12g}") for x in grid])
+    return _checked(name, rounded.tolist(), whole=whole), False
+
+
+def _checked(name: str, values: Sequence[float], *, whole: bool) -> tuple[float, ...]:
+    for value in values:
+        if not np.isfinite(value):
+            raise SpecError(f"vary {name}: {value} is no finite number")
+        if whole and not value.is_integer():
+            raise SpecError(f"vary {name}: {value:g} is no integer")
+    return tuple(values)

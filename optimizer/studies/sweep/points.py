@@ -1,0 +1,63 @@
+"""One combination of values: the system with them, its plan, and what a sweep keeps of the plan."""
+
+from collections.abc import Sequence
+
+from optimizer.candidates import SizingMemo
+from optimizer.pipeline import solve_in_full
+from optimizer.spec.system import System
+from optimizer.studies.service import service_by_priority
+from optimizer.studies.sweep.binding import binding_limits
+from optimizer.studies.sweep.document import ServedShare, SweepPoint, UnitsUsed
+from optimizer.studies.sweep.parameters import Variation
+
+Values = tuple[float, ...]
+"""A value of each parameter."""
+
+
+def solve_points(
+    system: System, variations: tuple[Variation, ...], some: Sequence[Values]
+) -> list[SweepPoint]:
+    """Return the plan at each of some combinations of values.
+
+    Raises:
+        SpecError: a value is out of range.
+        SolverError: the solver failed.
+    """
+    memo = SizingMemo()
+    return [plan_point(applied(system, variations, values), values, memo) for values in some]
+
+
+def applied(system: System, variations: Sequence[Variation], values: Values) -> System:
+    """Return the system with a value of each parameter.
+
+    Raises:
+        SpecError: a value is out of range.
+    """
+    for variation, value in zip(variations, values, strict=True):
+        system = variation.applied_to(system, value)
+    return system
+
+
+def plan_point(system: System, values: Values, memo: SizingMemo | None = None) -> SweepPoint:
+    """Return what a sweep keeps of the plan of a system.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+    solved = solve_in_full(system, memo=memo)
+    plan = solved.plan
+    return SweepPoint(
+        values=values,
+        status=plan.status,
+        total_cost_cents_per_h=plan.total_cost_cents_per_h,
+        value_cents_per_h=plan.objective,
+        bound_cents_per_h=plan.bound,
+        unserved=len(plan.unserved),
+        served=tuple(
+            ServedShare(priority=item.priority, share=item.share)
+            for item in service_by_priority(plan, system)
+        ),
+        units=tuple(UnitsUsed(type=item.type, used=item.used) for item in plan.capacity),
+        binds=binding_limits(solved),
+        levels=tuple(level.value for level in plan.levels),
+    )

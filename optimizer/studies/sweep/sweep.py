@@ -1,0 +1,118 @@
+"""Plans over a grid of values, and exact breakpoints along a range of integers.
+
+A point does not depend on its neighbours, so the answer is the same however the work is divided.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise, product
+
+from optimizer.errors import SpecError
+from optimizer.solvers.problem import ROUNDING
+from optimizer.spec.system import System
+from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, answered, tell_nobody
+from optimizer.studies.sweep.document import Axis, Sweep, SweepPoint
+from optimizer.studies.sweep.parameters import MOST_POINTS, Variation
+from optimizer.studies.sweep.points import Values, solve_points
+
+
+def sweep(
+    system: System,
+    variations: tuple[Variation, ...],
+    done: Checkpoint,
+    tell: Tell = tell_nobody,
+) -> Sweep:
+    """Return the plan at every combination of values.
+
+    Args:
+        system: what to plan.
+        variations: the parameters.
+        done: points that are finished; new ones are added.
+        tell: is told how far the work has come.
+
+    Raises:
+        SpecError: a value is out of range.
+        SolverError: the solver failed.
+    """
+    if any(item.every for item in variations) and system.options.gap is None:
+        system = system.with_options(gap=0.0)  # ranges are exact only between optimal plans
+    solver = _Solver(system, variations, done, tell)
+    if any(item.every for item in variations):
+        points = solver.ranges()
+    else:
+        points = solver.at([*product(*(item.values for item in variations))])
+    return Sweep(
+        axes=tuple(
+            Axis(parameter=item.name, unit=item.unit, whole=item.whole, values=item.values)
+            for item in variations
+        ),
+        points=tuple(points),
+        exact=all(point.status == "optimal" for point in points),
+        currency=system.currency,
+    )
+
+
+@dataclass(slots=True)
+class _Solver:
+    """Solves the points that are not finished."""
+
+    system: System
+    variations: tuple[Variation, ...]
+    done: Checkpoint
+    tell: Tell
+
+    def at(self, values: Sequence[Values]) -> list[SweepPoint]:
+        """Return the points at some combinations of values, in their order."""
+        work = partial(solve_points, self.system, self.variations)
+        return answered(work, {self._key(each): each for each in values}, SweepPoint, self.done, self.tell)
+
+    def _key(self, values: Values) -> str:
+        pairs = zip(self.variations, values, strict=True)
+        return " ".join(
+            [f"gap={self.system.options.gap}", *(f"{item.name}={value!r}" for item, value in pairs)]
+        )
+
+    def ranges(self) -> list[SweepPoint]:
+        """Return one point for each range of integers in which service and value stay the same.
+
+        More units never make a plan worse: two integers with the same levels enclose only such. Intervals
+        between different ones are halved, all at once.
+        """
+        (first, last) = self.variations[0].values
+        known = dict(zip((first, last), self.at([(first,), (last,)]), strict=True))
+        while middles := [*self._middles(known)]:
+            points = self.at([(value,) for value in middles])
+            known.update(zip(middles, points, strict=True))
+            if len(known) > MOST_POINTS:
+                raise SpecError(
+                    f"vary: more than {MOST_POINTS:,} plans differ; give a smaller range, or a list"
+                )
+        kept: list[SweepPoint] = []
+        for value in sorted(known):
+            if kept and _same(kept[-1], known[value]):
+                kept[-1] = kept[-1].model_copy(update={"until": value})
+            else:
+                kept.append(known[value].model_copy(update={"until": value}))
+        return kept
+
+    def _middles(self, known: dict[float, SweepPoint]) -> Iterator[float]:
+        for low, high in pairwise(sorted(known)):
+            if high - low > 1 and not (_same(known[low], known[high]) and self._is_monotone(known[low])):
+                yield float((low + high) // 2)
+
+    def _is_monotone(self, point: SweepPoint) -> bool:
+        """Return whether more units change nothing if they do not change the levels.
+
+        That is so for exact plans, unless a policy serves in part what is not served in full.
+        """
+        options = self.system.options
+        return options.milp_solver and (options.saturation_policy == "None" or not point.unserved)
+
+
+def _same(first: SweepPoint, second: SweepPoint) -> bool:
+    """Return whether two plans reach the same levels and serve the same shares."""
+    pairs = zip(first.levels, second.levels, strict=True)
+    return first.served == second.served and all(
+        abs(a - b) <= ROUNDING * max(1.0, abs(a), abs(b)) for a, b in pairs
+    )

@@ -1,0 +1,46 @@
+"""The routes of sweeps and horizons answer as the library does, and the clients ask them."""
+
+import json
+
+from api_clients import client
+from builders import accelerator, document, server
+
+from optimizer import load_system
+from optimizer.jobs.horizons import horizon_of
+from optimizer.jobs.sweeping import SweepRequest, sweep_system
+
+SOURCE = document(
+    [server("chat", 900.0)],
+    [accelerator("L4", cost=10.0) | {"tiers": [{"units": 1, "cost": 4, "committed": True}]}],
+    {"L4": 4},
+    transitionPenalty=0,
+)
+
+
+def test_sweeps_are_answered_as_by_the_library() -> None:
+    system = load_system(SOURCE)
+    with client() as service:
+        answer = service.post("/v1/sweep?vary=load=1..3/3&samples=9&load_cv=0.2&seed=4", json=SOURCE)
+        assert answer.status_code == 200
+        request = SweepRequest(system, ("load=1..3/3",), 9, 0.2, seed=4)
+        assert answer.text == sweep_system(request).to_json()
+        both = service.post("/v1/sweep?vary=load=1,2&vary=count:L4=1,4", json=SOURCE).json()
+        assert [axis["parameter"] for axis in both["axes"]] == ["load", "count:L4"]
+        picture = service.post("/v1/sweep?vary=load=1,2&format=svg", json=SOURCE)
+        assert picture.headers["content-type"].startswith("image/svg+xml")
+        wrong = service.post("/v1/sweep?vary=laod=1", json=SOURCE)
+        assert wrong.status_code == 422
+        assert "did you mean 'load'" in wrong.json()["detail"]
+        assert service.post("/v1/sweep", json=SOURCE).status_code == 422
+        assert service.post("/v1/sweep?vary=load=1&resume=x", json=SOURCE).status_code == 422
+
+
+def test_horizons_are_answered_as_by_the_library() -> None:
+    system = load_system(SOURCE)
+    with client() as service:
+        answer = service.post("/v1/horizon?factors=0.5&factors=1&factors=2", json=SOURCE)
+        assert answer.status_code == 200
+        assert answer.text == horizon_of(system, factors=(0.5, 1.0, 2.0)).to_json()
+        assert json.loads(answer.text)["reservations"][0]["reserved"] == 1
+        assert service.post("/v1/horizon?factors=1", json=SOURCE).status_code == 422
+        assert service.post("/v1/horizon?factors=-1&factors=2", json=SOURCE).status_code == 422

@@ -1,0 +1,79 @@
+"""The page about growth: its documents are written, its commands run, and what they print compared."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from optimizer.cli.main import main
+
+PAGE = (Path(__file__).parent.parent / "docs/growth.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"```console\n\$ inferplan (.*?)\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, language in (("fleet.yaml", "yaml"), ("day.csv", "csv")):
+        (text,) = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    return tmp_path
+
+
+@pytest.mark.parametrize(("command", "output"), COMMANDS, ids=[command for command, _ in COMMANDS])
+def test_commands_print_what_the_page_shows(
+    command: str, output: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert folder.is_dir()
+    assert main(command.split()) == 0
+    printed = "\n".join(line.rstrip() for line in capsys.readouterr().out.strip().splitlines())
+    assert printed == output.strip()
+
+
+def test_the_page_shows_every_kind_of_question() -> None:
+    assert len(COMMANDS) == 4
+
+
+@pytest.mark.parametrize(
+    "command", ["sweep fleet.yaml --vary load=1,2", "horizon fleet.yaml --trace day.csv"]
+)
+def test_pictures_json_and_csv_are_written(
+    command: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for ending in ("svg", "png", "pdf"):
+        picture = folder / f"picture.{ending}"
+        assert main([*command.split(), "-o", str(picture), "--json"]) == 0
+        assert picture.stat().st_size > 1000
+    assert capsys.readouterr().out.startswith("{")
+    assert main([*command.split(), "--csv"]) == 0
+    assert "cost" in capsys.readouterr().out.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("sweep fleet.yaml", "--vary: nothing to vary"),
+        ("sweep fleet.yaml --samples 9", "--samples: give either --load-cv or --trace"),
+        ("sweep fleet.yaml --vary load=1 --load-cv 1", "--load-cv: is for sampled days; give --samples"),
+        ("sweep fleet.yaml --vary laod=1", "did you mean 'load'?"),
+        ("sweep fleet.yaml --vary load=1 -o picture.txt", "must end in one of"),
+        ("horizon fleet.yaml", "--trace: give the loads by the hour, either as --trace or as --factors"),
+        ("horizon fleet.yaml --trace day.csv --factors 1,2", "either as --trace or as --factors"),
+        ("horizon fleet.yaml --factors 1", "--factors: at least two hours are needed"),
+        ("horizon fleet.yaml --factors 1,x", "must be numbers with commas between them"),
+        ("horizon fleet.yaml --trace none.csv", "none.csv"),
+    ],
+)
+def test_mistakes_are_one_line(
+    command: str, message: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert folder.is_dir()
+    try:
+        status = main(command.split())
+    except SystemExit as stopped:
+        status = int(str(stopped.code))
+    assert status == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
