@@ -33,10 +33,11 @@ from optimizer import (
 )
 from optimizer.generate import generate_system
 from optimizer.plan import Plan
+from optimizer.plan.document import Rented, ReserveUse, TierUse
 from optimizer.plan.proof import check_proof, prove
 from optimizer.solvers.branch_and_price.solve import solve_patterns
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.problem import Level, build_problem
+from optimizer.solvers.problem import SolvedLevel, build_problem
 
 SINGLES = [(option,) for option in OPTIONS]
 PAIRS: list[tuple[str, ...]] = list(itertools.combinations(OPTIONS, 2))
@@ -60,7 +61,7 @@ def faults(seed: int, wanted: tuple[str, ...], *, mixed: bool) -> list[str]:
     compare("plan", plan.levels)
     found += [] if plan.status == "optimal" else [plan.status]
     found += verify(plan, system)
-    levels: tuple[Level, ...] = solve_patterns(build_problem(candidates)).levels
+    levels: tuple[SolvedLevel, ...] = solve_patterns(build_problem(candidates)).levels
     compare("patterns", levels)
     found += check_proof(plan, system, prove(plan, candidates, Deadline.after(5.0)))[0]
     greedy = system.with_options(milp_solver=False, saturation_policy="RoundRobin")
@@ -134,6 +135,16 @@ FALSE = {
     "the power": ("limits", "power", "amount", 1.0),
 }
 """A section, the first value of an item, a field of it and a false value."""
+
+
+def test_every_field_has_a_false_value() -> None:
+    models = {"reserves": ReserveUse, "tiers": TierUse, "rented": Rented}
+    fields = {
+        (section, field.alias or name)
+        for section, model in models.items()
+        for name, field in model.model_fields.items()
+    }
+    assert {(section, field) for section, _, field, _ in FALSE.values() if section in models} == fields
 
 
 @pytest.mark.parametrize("lie", FALSE)
