@@ -314,7 +314,7 @@ def _second_formulation(system: System) -> dict[str, float]:
     sums: dict[str, list[Any]] = {name: [] for name in names}
     used: dict[str, list[Any]] = {one.name: [] for one in shared}
     for s, demand in enumerate(asked.values()):
-        own = []
+        own: list[Any] = []
         for amounts, levels in _ways(system, demand, wanted[demand.name], names, shared):
             x = pulp.LpVariable(f"x_{s}_{len(own)}", cat="Binary")
             own.append(x)
