@@ -33,6 +33,7 @@ from optimizer import (
 )
 from optimizer.generate import generate_system
 from optimizer.plan import Plan
+from optimizer.plan.document import Rented, ReserveUse, TierUse
 from optimizer.plan.proof import check_proof, prove
 from optimizer.solvers.branch_and_price.solve import solve_patterns
 from optimizer.solvers.deadline import Deadline
@@ -134,6 +135,16 @@ FALSE = {
     "the power": ("limits", "power", "amount", 1.0),
 }
 """A section, the first value of an item, a field of it and a false value."""
+
+
+def test_every_field_has_a_false_value() -> None:
+    models: dict[str, Any] = {"reserves": ReserveUse, "tiers": TierUse, "rented": Rented}
+    fields = {
+        (section, field.alias or name)
+        for section, model in models.items()
+        for name, field in model.model_fields.items()
+    }
+    assert {(section, field) for section, _, field, _ in FALSE.values() if section in models} == fields
 
 
 @pytest.mark.parametrize("lie", FALSE)

@@ -32,7 +32,7 @@ def _staying(problem: Problem) -> IntArray:
     table, now = problem.table, problem.current_replicas[problem.table.server]
     here = problem.full | keepable(problem) if problem.options.heterogeneous else problem.full
     replicas = np.where(problem.full, table.num_replicas, now)
-    rows = np.flatnonzero(problem.on_current & here)
+    rows = np.flatnonzero(problem.on_current & here & ~problem.repeats)
     order = rows[np.lexsort((problem.priority[table.server[rows]], (replicas > now)[rows]))]
     entries, left = problem.limits.take(order).entries(), problem.limits.amount.tolist()
     staying = np.zeros(len(table), np.int64)

@@ -184,7 +184,7 @@ class ServerExplanation(Document):
     headroom_share: float | None = Field(None, alias="headroomShare")
     """Headroom as a share of the load."""
     headroom_wanted: float = Field(0.0, alias="headroomWanted", exclude_if=lambda share: not share)
-    """Load growth that the plan must absorb, as a share of the load; absent if 0."""
+    """Required headroom as a share of the load; absent if there is none."""
     next_best: Alternative | None = Field(None, alias="runnerUp")
     """The plan without the accelerators chosen for this server; none for a server that has none."""
     options: tuple[Option, ...] = Field(strict=False)
@@ -332,7 +332,7 @@ class Explanation(Document):
     limits: tuple[LimitExplanation, ...] = Field((), exclude_if=lambda limits: not limits, strict=False)
     """Limits other than cards; absent if there are none."""
     wishes: tuple[WishCost, ...] = Field((), exclude_if=lambda wishes: not wishes, strict=False)
-    """What options cost: reserves, safety, limits, preferences, tiers and renting; absent without any."""
+    """Costs of options: reserves, safety, limits, preferences, tiers and renting; absent without any."""
     overload: Overload | None = Field(None, exclude_if=lambda overload: overload is None)
     """Options that serve more, if cards are left while load is not served; absent if there are none."""
     repair: Repair | None = None
