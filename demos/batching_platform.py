@@ -1,6 +1,6 @@
-"""A platform that collects 20,000 prompts a second: GPUs as a fluid, with random arrivals, and by window.
+"""Serve 20,000 prompts per second in batches: GPUs in a fluid model, with random arrivals, and by window.
 
-The page of it is docs/scenarios/batching-platform.md.
+Explained in docs/scenarios/batching-platform.md.
 """
 
 from math import ceil
@@ -16,7 +16,7 @@ for size, how in ((1, "one at a time"), (100, "in batches of 100")):
     fluid_rps = float(BatchRow.model_validate(server).queues().full_rate_rps[0])
     found = BatchRow.model_validate({**server, **WITHIN}).size()
     print(
-        f"{how:<18}{PROMPTS_RPS / fluid_rps:>8,.0f} GPUs as a fluid"
+        f"{how:<18}{PROMPTS_RPS / fluid_rps:>8,.0f} GPUs in a fluid model"
         f"{ceil(PROMPTS_RPS / found.offered_rps):>8,} GPUs for p99 within 500 ms"
     )
 
@@ -26,7 +26,7 @@ for gpus in (21, 40, 80):
     for window_ms in (0, 400):
         row = {**FULL_BATCH, "window": window_ms, "RPS": PROMPTS_RPS / gpus}
         answer = BatchRow.model_validate(row).analyze()
-        assert isinstance(answer, BatchAnswer)  # it has a long run
+        assert isinstance(answer, BatchAnswer)  # it has a steady state
         print(
             f"{gpus:>4}{window_ms:>5} ms{answer.mean_ms:>5.0f} ms{answer.p99_ms:>5.0f} ms"
             f"{answer.mean_batch:>7.1f}{answer.busy:>6.0%}"

@@ -1,4 +1,4 @@
-"""Third example: within the cards that exist.
+"""Third example: within the existing cards.
 
 As one command: inferplan solve specs/large --limited
 """
@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from optimizer import load_system, solve
-from optimizer.render.plan_tables import plan_tables
-from optimizer.render.tables import show
+from optimizer.render.plan_sections import plan_sections
+from optimizer.render.terminal import show
 
 system = load_system(Path(__file__).parent.parent / "specs" / "large").with_options(unlimited=False)
-show(plan_tables(solve(system), system), sys.stdout)
+show(plan_sections(solve(system), system), sys.stdout)

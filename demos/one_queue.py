@@ -1,4 +1,4 @@
-"""Analyse one replica at growing rates, then find the largest rate that meets its targets."""
+"""Analyse one replica at growing rates, then find the maximum rate that meets its targets."""
 
 from optimizer import LatencyTargets, Replica, analyze_replicas, size_replicas
 from optimizer.timing import PerfParms

@@ -1,4 +1,4 @@
-"""One server's load doubles: scale it where it runs, or let it move; what each costs the whole fleet."""
+"""Double the load of one server: cost of the fleet if it scales in place, and if it can move."""
 
 from pathlib import Path
 

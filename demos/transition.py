@@ -1,4 +1,4 @@
-"""Every load changes at random: which servers scale, which move, and what the transition costs."""
+"""Change every load at random: servers that scale, servers that move, and the cost of the transition."""
 
 from pathlib import Path
 

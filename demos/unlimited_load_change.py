@@ -1,4 +1,4 @@
-"""Second example: as if there were any number of cards, before and after a random load change.
+"""Second example: any number of cards, before and after a random load change.
 
 As one command: inferplan compare specs/large --unlimited --random-load 7
 """
@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from optimizer import compare, load_system, vary_loads
-from optimizer.render.comparison_tables import comparison_tables
-from optimizer.render.tables import show
+from optimizer.render.comparison_sections import comparison_sections
+from optimizer.render.terminal import show
 
 system = load_system(Path(__file__).parent.parent / "specs" / "large").with_options(unlimited=True)
 changed = vary_loads(system, np.random.default_rng(7))
-show(comparison_tables(compare(system, changed, transition=True)), sys.stdout)
+show(comparison_sections(compare(system, changed, transition=True)), sys.stdout)

@@ -54,7 +54,7 @@ def on_cluster(address: str) -> Iterator[None]:
 def _check_workers(client: "Client", address: str) -> None:
     """Reject a cluster without workers, and workers of another version, which could return another result."""
 
-    def installed() -> str | None:  # within a function: it is sent as it is, to workers without this package
+    def installed() -> str | None:  # nested, so that it is pickled by value for workers without this package
         from importlib.metadata import PackageNotFoundError, version
 
         try:

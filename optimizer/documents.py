@@ -79,7 +79,7 @@ def _with_unit(text: str, info: ValidationInfo, read: Callable[[str], float]) ->
         raise PydanticCustomError("unit", "{problem}", {"problem": str(error)}) from None
 
 
-@dataclass(frozen=True, eq=False)  # compared as itself: scales hold tables
+@dataclass(frozen=True, eq=False)  # compared by identity, because scales contain dicts
 class In(GroupedMetadata):
     """A number with an optional unit of a scale, within limits in the scale's own unit."""
 

@@ -16,7 +16,7 @@ from optimizer.solvers.greedy import solve_greedy
 from optimizer.solvers.limit_rows import limit_rows
 from optimizer.solvers.problem import Problem, Solution, build_problem
 from optimizer.solvers.related import RelatedSolution
-from optimizer.solvers.separable import solve_separable, solve_separable_mixed
+from optimizer.solvers.separable import solve_separable
 from optimizer.solvers.staged import solve_in_stages
 from optimizer.spec.system import System
 from optimizer.spec.writing import write_text
@@ -54,7 +54,7 @@ def solve(
         backend: what solves a MILP: ``highs``, or the name of a solver that PuLP knows (``CBC``).
         write_model_to: FILE.lp or FILE.mps for the model of the value level, if wanted.
         write_proof_to: file for the multipliers that prove the plan's bounds, if wanted; they get up to the
-            time limit once more.
+            time limit again.
         timings: filled with the time of each stage, if given.
         deadline: when the answer is due; none: the time limit of the options after now. Sizing the
             candidates counts, but is never cut short.
@@ -195,16 +195,14 @@ def choose(
     deadline = deadline or Deadline.after(problem.options.time_limit_s)
     if not len(problem.limits) and not problem.options.heterogeneous:
         return solve_separable(problem)
-    if not problem.options.milp_solver:  # which plans one accelerator per server, as the reference does
+    if not problem.options.milp_solver:  # greedy: one accelerator per server, as in the reference
         single = replace(problem, options=problem.options.model_copy(update={"heterogeneous": False}))
         return solve_in_stages(single, lambda stage, _due: solve_greedy(stage), deadline)
     backend = "CPLEX" if problem.options.use_cplex and backend == "highs" else backend
     session, with_patterns = _session(backend), backend.lower() == "highs"
-    if not len(problem.limits):
-        return solve_separable_mixed(problem, session, deadline, by_patterns=with_patterns)
 
     def solved(stage: Problem, due: Deadline) -> Solution:
-        # Stages are problems of their own; without a policy there is one, the problem itself.
+        # Each stage is a separate problem; without a policy there is one, the problem itself.
         of_stage = related if stage is problem else None
         return solve_exactly(stage, session, due, with_patterns=with_patterns, related=of_stage)
 

@@ -10,7 +10,7 @@ from functools import partial
 from math import isfinite
 
 LEAST, MOST = 1e-9, 1e15
-"""Bounds outside of which a quantity is written with an exponent."""
+"""Quantities outside these bounds are written with an exponent."""
 
 
 def counted(number: float, noun: str, plural: str = "") -> str:

@@ -36,9 +36,9 @@ from rest_server.limits import BodyLimit, RequestLog
 from rest_server.logs import SERVICE, log_configuration
 from rest_server.memory import return_large_memory
 from rest_server.metrics import ServiceMetrics
-from rest_server.security import OPEN_PATHS, Gate, KeyFiles
+from rest_server.security import OPEN_PATHS, AuthMiddleware, KeyFiles
 from rest_server.settings import Settings, load_settings
-from rest_server.state import HeldFleet, Snapshot
+from rest_server.state import FleetStore, Snapshot
 from rest_server.state_file import open_state
 from rest_server.v1.problems import Answers, messages
 from rest_server.v1.routes import api_router
@@ -47,9 +47,9 @@ from rest_server.workers import SolverWorkers
 BACKLOG = 512
 """Connections that the system may hold before they are accepted."""
 KEEP_ALIVE_S = 75
-"""How long a connection without a request is kept; longer than the 60 s of most proxies [s]."""
+"""Time that an idle connection is kept; longer than the 60 s of most proxies [s]."""
 WORKER_START_S = 30
-"""How long a worker may leave its supervisor without an answer, as it does while it imports [s]."""
+"""Time that a worker may leave its supervisor without an answer, such as during imports [s]."""
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -73,7 +73,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.settings = settings
     app.state.workers, app.state.study_workers = _workers(settings)
     rules = _rules(settings)
-    app.state.held = HeldFleet(rules=rules) if settings.state is None else open_state(settings.state, rules)
+    app.state.held = FleetStore(rules=rules) if settings.state is None else open_state(settings.state, rules)
     app.state.metrics = _metrics(app, settings)
     app.state.ready = False
     _add_health(app)
@@ -123,7 +123,7 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
     app.add_middleware(BodyLimit, settings=settings)
     writing = {"/optimize", *(() if settings.protect_state else ("/optimizeOne",))}
     app.add_middleware(
-        Gate,
+        AuthMiddleware,
         keys=KeyFiles(settings.api_key_files),
         writing=writing if settings.stateful else (),
         accepts_host=settings.accepts_host,
@@ -133,7 +133,7 @@ def _add_middleware(app: FastAPI, settings: Settings) -> None:
 
 
 def _rules(settings: Settings) -> Rules:
-    """Return what keeps desired replicas from following every plan.
+    """Return the stabilisation rules.
 
     Raises:
         SpecError: the file of rules cannot be read, or says something impossible.
@@ -155,7 +155,7 @@ def _metrics(app: FastAPI, settings: Settings) -> ServiceMetrics:
 
 
 def _scraped(request: Request) -> Response:
-    """Return what Prometheus scrapes."""
+    """Return the metrics for Prometheus."""
     metrics: ServiceMetrics = request.app.state.metrics
     text, media_type = metrics.exposition(request.headers.get("accept", ""))
     return Response(text, headers={"Content-Type": media_type})
@@ -180,12 +180,12 @@ def _workers(settings: Settings) -> tuple[SolverWorkers, SolverWorkers]:
 
 
 async def _health() -> Response:
-    """Say that the service is alive; never waits for a solve."""
+    """Report that the service is alive; never waits for a solve."""
     return JSONResponse({"status": "ok"})
 
 
 async def _readiness(request: Request) -> Response:
-    """Say whether the service can solve, and how many requests it is at."""
+    """Report whether the service can solve, and the number of requests in progress."""
     state = request.app.state
     ready = state.ready and state.workers.available
     kinds = (state.workers, state.study_workers)
@@ -217,7 +217,7 @@ def serve(settings: Settings) -> int:
         logging.getLogger(SERVICE).info("listening on http://%s:%d", shown, port)
         if settings.workers > 1:
             os.environ.update(settings.environment())
-            _Workers(config, sockets=[listening]).run()
+            _WorkerSupervisor(config, sockets=[listening]).run()
         else:
             _Server(config).run(sockets=[listening])
     return 0
@@ -236,7 +236,7 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-class _Workers(Multiprocess):
+class _WorkerSupervisor(Multiprocess):
     """Workers that share a socket; nothing connects to it any more once they have been told to end."""
 
     def terminate_all(self) -> None:

@@ -15,29 +15,29 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from rest_server.logs import SERVICE, Sparing
+from rest_server.logs import SERVICE, LogThrottle
 from rest_server.settings import Settings, load_settings
 
 HEAD_S = 15.0
-"""How long a connection may take to send the head of its first request, or of one that it has begun [s]."""
+"""Time limit for the head of a connection's first request, or of one that has started [s]."""
 SHARE_OF_FILES = 0.75
 """Share of the files that the process may open that may be connections."""
 SEND_BUFFER_BYTES = 128 * 2**10
-"""What the system may hold for a client that does not read; by itself it takes megabytes for each."""
+"""Send buffer for a client that does not read; the system's default is megabytes for each."""
 FREE_CHUNKS = 100
 """Chunks of a body that may be of any size."""
 MEAN_CHUNK_BYTES = 512
 """Mean size of the chunks that come after those; each takes as long to read, whatever its size [bytes]."""
 
 
-class _Parser(h11.Connection):
+class _StrictH11Connection(h11.Connection):
     """A parser that refuses what is read in two ways, and what takes long to read."""
 
     _chunks = 0
     _chunk_bytes = 0
 
     def next_event(self) -> Any:
-        """Return what comes next.
+        """Return the next event.
 
         Raises:
             RemoteProtocolError: it breaks the protocol, or is refused here.
@@ -61,12 +61,12 @@ class Connection(H11Protocol):
     Where there are too many, the one that has waited longest for its client gives way to a new one.
     """
 
-    _sparing = Sparing()
+    _sparing = LogThrottle()
     """Keeps the log from saying of every one that it is refused."""
 
     def __init__(self, *arguments: Any, settings: Settings | None = None, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self.conn = _Parser(h11.SERVER)
+        self.conn = _StrictH11Connection(h11.SERVER)
         self._write_s = (settings or load_settings()).write_timeout_s
         self._due: asyncio.TimerHandle | None = None
         self._read_due: asyncio.TimerHandle | None = None
@@ -101,7 +101,7 @@ class Connection(H11Protocol):
 
     @property
     def waits(self) -> bool:
-        """Whether the client is at turn: to send a request or the rest of one, or to read an answer."""
+        """Whether the connection waits for its client to send or to read."""
         return self._read_due is not None or self.conn.their_state in {h11.IDLE, h11.SEND_BODY}
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -159,7 +159,7 @@ class Connection(H11Protocol):
 
 @cache
 def _most_connections() -> int | None:
-    """Return how many connections leave files for everything else; none: any number."""
+    """Return the largest number of connections that leaves enough file descriptors; None if unlimited."""
     if sys.platform == "win32":
         return None
     import resource

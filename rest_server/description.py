@@ -1,4 +1,4 @@
-"""What the service says of itself: where things are, OpenAPI, made once, and the pages that show it.
+"""Description of the service: its front page, OpenAPI, generated once, and the pages that show it.
 
 The pages work without a network: Swagger UI and Redoc come from the package ``fastapi_offline``.
 """
@@ -28,16 +28,16 @@ ASSETS = {
     "favicon.png": "image/png",
     START_SCRIPT: "text/javascript",
 }
-"""What the pages load, and its media type."""
+"""Assets of the pages, with their media types."""
 OPEN_PAGES = frozenset({"/", "/docs", "/redoc", OPENAPI_PATH, *(f"{ASSETS_PATH}/{name}" for name in ASSETS)})
-"""Say what any copy of the program says, and nothing of a fleet."""
+"""Pages that are the same for every installation and contain nothing of a fleet."""
 SECURITY_SCHEMES: dict[str, dict[str, str]] = {
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-KEY", "description": "An API key."},
     "bearer": {"type": "http", "scheme": "bearer", "description": "The same key as a bearer token."},
 }
 
 _LOGO = b"https://cdn.redoc.ly/redoc/logo-mini.svg"
-"""What Redoc asks the network for, beside a link to its makers."""
+"""Image that Redoc would load from the network."""
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -137,7 +137,7 @@ def _root(request: Request) -> str:
 
 def _front_page(app: FastAPI, *, stateful: bool) -> Handler:
     async def answer(request: Request) -> Response:
-        """Say what this is and where things are: to browsers as a page, to programs as JSON."""
+        """Return the front page: HTML for browsers, JSON for programs."""
         own = "the project's own routes" + (", with those of the fleet" if stateful else "")
         places = {_root(request) + path: text for path, text in (_PLACES | {"/v1": own}).items()}
         headers = {"Vary": "Accept"}
@@ -216,7 +216,7 @@ async def _asset(request: Request) -> Response:
 
 
 def _content(name: str) -> bytes:
-    """Return what a page loads, without requests to other machines."""
+    """Return an asset, which loads nothing from other machines."""
     if name == START_SCRIPT:
         return _START.encode()
     packaged = resources.files("fastapi_offline").joinpath("static", name).read_bytes()

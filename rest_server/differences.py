@@ -1,4 +1,4 @@
-"""What differs between two fleets, item by item; nothing is looked at twice that both have in common."""
+"""Differences between two fleets, item by item; common parts are not compared."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Key = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class SectionDiff:
     """One kind of item of a fleet: the items before and after a change, in their order."""
 
     name: str
@@ -34,7 +34,7 @@ class Section:
         return (_key(name) for name in self.before if name not in self.after)
 
     def items(self) -> dict[Key, Document | None]:
-        """Return what is there afterwards, by key."""
+        """Return the items after the change, by key."""
         capacity = self.name == "count"
         return {
             _key(name): Capacity(type=name, count=item) if capacity else item
@@ -42,7 +42,7 @@ class Section:
         }
 
 
-def sections(before: Entities, after: Entities) -> Iterator[Section]:
+def sections(before: Entities, after: Entities) -> Iterator[SectionDiff]:
     """Yield every section in which two fleets may differ."""
     for name, field in (
         ("accelerators", "accelerators"),
@@ -52,9 +52,9 @@ def sections(before: Entities, after: Entities) -> Iterator[Section]:
     ):
         old, new = getattr(before, field), getattr(after, field)
         if old is not new:
-            yield Section(name, old, new)
+            yield SectionDiff(name, old, new)
     if before.optimizer is not after.optimizer:
-        yield Section("optimizer", {(): before.optimizer}, {(): after.optimizer})
+        yield SectionDiff("optimizer", {(): before.optimizer}, {(): after.optimizer})
     yield from _models(before, after)
 
 
@@ -62,15 +62,15 @@ def _key(name: str | Key) -> Key:
     return (name,) if isinstance(name, str) else name
 
 
-def _models(before: Entities, after: Entities) -> Iterator[Section]:
+def _models(before: Entities, after: Entities) -> Iterator[SectionDiff]:
     changed = [
         model
         for model in {**before.models, **after.models}
         if before.models.get(model) is not after.models.get(model)
     ]
     if changed or list(before.models) != list(after.models):
-        yield Section(MODELS, dict.fromkeys(_names(before)), dict.fromkeys(_names(after)))
-        yield Section("models", _profiles(before, changed), _profiles(after, changed))
+        yield SectionDiff(MODELS, dict.fromkeys(_names(before)), dict.fromkeys(_names(after)))
+        yield SectionDiff("models", _profiles(before, changed), _profiles(after, changed))
 
 
 MODELS = "profilelessModels"

@@ -15,8 +15,8 @@ from starlette.responses import PlainTextResponse, Response
 from optimizer.errors import AnalysisError, IncompletePlanError, InferplanError, SolverError, SpecError
 from optimizer.spec.messages import UNKNOWN_KEY, path_text, problem_text
 from rest_server.journal import StateNotWrittenError
-from rest_server.solver_processes import NoSolverProcess
-from rest_server.workers import ClientLeft, RequestTimeout, ServiceBusy
+from rest_server.solver_processes import SolverUnavailableError
+from rest_server.workers import ClientDisconnectedError, QueueFullError, RequestTimeout
 
 API_PREFIX = "/v1"
 PROBLEM_JSON = "application/problem+json"
@@ -27,14 +27,14 @@ _TITLES: tuple[tuple[type[Exception], str], ...] = (
     (AnalysisError, "The queue cannot be analysed as asked"),
     (IncompletePlanError, "A server is not served in full"),
     (SolverError, "The solver failed"),
-    (ServiceBusy, "The service is busy"),
-    (NoSolverProcess, "The service cannot solve"),
+    (QueueFullError, "The service is busy"),
+    (SolverUnavailableError, "The service cannot solve"),
     (RequestTimeout, "The time ran out"),
     (StateNotWrittenError, "The state cannot be written"),
 )
 """Class of error to title; other errors have the text of their status."""
 _PATH = re.compile(r"([A-Za-z_]\w*(?:[.\[].*?)?)(?::\d+:\d+)?")
-"""What stands before the first colon of a message if it is the path of a field; after ``body`` perhaps with
+"""Text before the first colon of a message if it is the path of a field; after ``body`` perhaps with
 line and column."""
 
 
@@ -44,16 +44,16 @@ class BodyError(SpecError):
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(path, problem)
         self.path = path
-        """Where in the body."""
+        """Path in the body."""
         self.problem = problem
-        """What is wrong there."""
+        """Problem at that path."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.problem}"
 
 
 def is_api(path: str) -> bool:
-    """Say whether a path belongs to the project's own API."""
+    """Return whether a path belongs to the project's own API."""
     return path == API_PREFIX or path.startswith(f"{API_PREFIX}/")
 
 
@@ -126,10 +126,10 @@ def add_error_handlers(app: FastAPI) -> None:
 
 async def _of_the_library(request: Request, error: Exception) -> Response:
     assert isinstance(error, InferplanError)
-    if isinstance(error, ClientLeft):
+    if isinstance(error, ClientDisconnectedError):
         return Response(status_code=error.http_status)
     headers = None
-    if isinstance(error, ServiceBusy | NoSolverProcess | StateNotWrittenError):
+    if isinstance(error, QueueFullError | SolverUnavailableError | StateNotWrittenError):
         headers = {"Retry-After": str(error.retry_after_s)}
     title = next((title for kind, title in _TITLES if isinstance(error, kind)), None)
     message = " ".join(str(error).split())

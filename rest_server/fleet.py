@@ -39,7 +39,7 @@ class Entities:
     capacity: Mapping[str, int] = field(default_factory=_nothing)
     """Units by accelerator type."""
     optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
-    """How to choose."""
+    """Optimizer options."""
 
     def __post_init__(self) -> None:
         for name in ("accelerators", "service_classes", "servers", "capacity"):
@@ -125,7 +125,7 @@ class Entities:
 
 
 def desired_allocations(plan: Plan, servers: Mapping[str, Server]) -> dict[str, AllocationData]:
-    """Return what a plan desires for each of some servers; of one that it does not serve, what it keeps."""
+    """Return the desired allocation of each server; for an unserved one, its retained allocation."""
     return {
         name: plan.allocation_of(server) if name in plan.allocations else kept_allocation(plan, server)
         for name, server in servers.items()
@@ -133,7 +133,7 @@ def desired_allocations(plan: Plan, servers: Mapping[str, Server]) -> dict[str, 
 
 
 def kept_allocation(plan: Plan, server: Server) -> AllocationData:
-    """Return what a server that a plan does not serve keeps of what it runs, down to no replicas."""
+    """Return the retained allocation of an unserved server; possibly no replicas."""
     current = server.current
     kept = {on: number for (name, on), number in plan.kept_replicas.items() if name == server.name}
     largest = max(kept, key=lambda on: (kept[on], on == current.accelerator), default=current.accelerator)

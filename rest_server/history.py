@@ -1,4 +1,4 @@
-"""What was changed and planned last: a bounded past of the fleet, kept beside it."""
+"""History of the fleet: a bounded list of its last changes and plans."""
 
 import zlib
 from collections.abc import Mapping
@@ -26,15 +26,15 @@ class Event:
     revision: int
     """Revision of the fleet after it."""
     made_at: float
-    """When [s since the epoch]."""
+    """Time [s since the epoch]."""
     cause: str
-    """What brought it about: ``change``, ``loads``, ``plan``, ``applied``, ``imported`` or ``fleet``."""
+    """Cause: ``change``, ``loads``, ``plan``, ``applied``, ``imported`` or ``fleet``."""
     changed: Mapping[str, int] = field(default_factory=dict)
     """Items that were added, replaced or removed, by section of the documents."""
     names: tuple[str, ...] = ()
     """Which, as far as they are few: ``servers/chat``."""
     plan: Mapping[str, Any] = field(default_factory=dict)
-    """Of a plan its cost, status and what it does not serve."""
+    """For a plan: its cost, its status and its unserved servers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class KeptPlan:
     revision: int
     """Revision of the fleet that it was made for."""
     made_at: float
-    """When [s since the epoch]."""
+    """Time [s since the epoch]."""
     packed: bytes
     """Its JSON, compressed."""
 
@@ -94,7 +94,7 @@ class History:
 
 
 def _changed(before: Entities, after: Entities) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Return how many items of each section differ, and the names of the first of them."""
+    """Return the number of changed items by section, and the names of the first of them."""
     counts: dict[str, int] = {}
     names: list[str] = []
     for section in sections(before, after):

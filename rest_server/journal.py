@@ -10,14 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from optimizer.errors import InferplanError
-from rest_server.differences import Key, Section, sections
+from rest_server.differences import Key, SectionDiff, sections
 from rest_server.file_lock import FileLock, InUseError
 from rest_server.history import MAX_EVENTS
 from rest_server.state import Snapshot
 from rest_server.state_rows import decisions_text, document_text, event_text, key_text, read_positions
 
 BUSY_S = 5.0
-"""How long another process that has the file is waited for [s]."""
+"""Time limit for another process that has the file [s]."""
 _FULL = "SQLITE_FULL"
 
 
@@ -124,7 +124,7 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
 
 
 def _write_section(
-    connection: sqlite3.Connection, section: Section, positions: Mapping[Key, int]
+    connection: sqlite3.Connection, section: SectionDiff, positions: Mapping[Key, int]
 ) -> dict[Key, int]:
     """Write what differs in a section; return where every item of it stands now.
 
@@ -153,7 +153,7 @@ def _write_section(
 
 
 def _in_order(keys: Iterable[Key], placed: Mapping[Key, int]) -> bool:
-    """Say whether items of one owner stand behind one another; profiles are ordered within their model."""
+    """Return whether items of one owner are adjacent; profiles are ordered within their model."""
     last: dict[Key, int] = {}
     for key in keys:
         owner = key[:-1]

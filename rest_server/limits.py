@@ -1,4 +1,4 @@
-"""What a request may be: the size of its body and of the system in it; and what is noted of every request."""
+"""Limits on the size of bodies and systems, and the log of requests."""
 
 import asyncio
 import contextlib
@@ -18,16 +18,16 @@ from optimizer.spec.schema import SystemSpec
 from rest_server.errors import error_response
 from rest_server.logs import ACCESS, FIELDS
 from rest_server.settings import PREFIX, Settings
-from rest_server.workers import ClientLeft
+from rest_server.workers import ClientDisconnectedError
 
 DRAIN_FACTOR = 8
 """A body that is too large is read up to this many times the limit before it is refused, and thrown away, so
 that a client that writes before it reads sees the answer."""
 SMALL_BYTES = 64 * 2**10
-"""What of each body does not count towards the sum of all, so that small requests are always served [bytes];
+"""Part of each body that does not count towards the total, so that small requests are always served [bytes];
 the number of connections bounds it."""
 BUSY_S = 5
-"""When to try again where bodies fill the memory for them [s]."""
+"""Time to the next attempt if bodies have filled their memory [s]."""
 MAX_LOGGED_PATH = 200
 """Longest path that a log line shows [characters]."""
 
@@ -135,13 +135,13 @@ class _Body:
         Raises:
             HTTPException: 413, the body is too large; 408, the time for it has run out; 503, the bodies of
                 all requests together are.
-            ClientLeft: the client has left before the end.
+            ClientDisconnectedError: the client has left before the end.
         """
         if not self._more:
             return await self._receive()
         message = await self._next()
         if message["type"] == "http.disconnect":
-            raise ClientLeft("the client has closed its connection")
+            raise ClientDisconnectedError("the client has closed its connection")
         if self._seen > self._max_bytes:
             await self._refuse(413, self.too_large)
         if not self._take():

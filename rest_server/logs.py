@@ -13,7 +13,7 @@ SERVICE = "inferplan.service"
 FIELDS = "fields"
 """Attribute of a record that holds further fields of its line."""
 SPARED_S = 10.0
-"""How long messages that begin alike are left out after one [s]."""
+"""Time for which further messages with the same start are omitted [s]."""
 MOST_REMEMBERED = 100
 """Beginnings of messages that are remembered for that."""
 
@@ -36,7 +36,7 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-class Sparing(logging.Filter):
+class LogThrottle(logging.Filter):
     """Leaves out what begins as a message shortly before it: out of files, asyncio would flood the log."""
 
     def __init__(self) -> None:
@@ -44,11 +44,11 @@ class Sparing(logging.Filter):
         self._last: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Say whether a record is to be written."""
+        """Return whether a record is to be written."""
         return self.allows(record.getMessage().partition("\n")[0], record.created)
 
     def allows(self, text: str, now_s: float) -> bool:
-        """Say whether a text is to be written now, and remember when it was."""
+        """Return whether a text is to be written now, and store the time."""
         if now_s - self._last.get(text, -math.inf) < SPARED_S:
             return False
         if len(self._last) >= MOST_REMEMBERED:
@@ -67,7 +67,7 @@ def log_configuration(level: str = "INFO") -> dict[str, Any]:
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {"json": {"()": JsonFormatter}},
-        "filters": {"sparing": {"()": Sparing}},
+        "filters": {"sparing": {"()": LogThrottle}},
         "handlers": {
             "stderr": {"class": "logging.StreamHandler", "stream": "ext://sys.stderr", "formatter": "json"}
         },

@@ -1,4 +1,4 @@
-"""What becomes of memory that is not needed any more: bodies must not stay part of the service."""
+"""Return of freed memory to the system, so that the service does not keep that of bodies."""
 
 import ctypes
 import sys

@@ -1,4 +1,4 @@
-"""What Prometheus scrapes: the fleet as it is read at that moment, and what the service has done so far.
+"""Metrics for Prometheus: the fleet at the time of the scrape, and counters of the service.
 
 Nothing is kept of the fleet between two scrapes, so that the numbers are those of `/v1/targets`. Where no
 plan is young enough to be believed, what it desires is absent, and not zero.
@@ -15,14 +15,14 @@ from prometheus_client.registry import Collector
 
 from rest_server.settings import Settings
 from rest_server.state import Snapshot
-from rest_server.v1.targets import Reading, readings, why_unknown
+from rest_server.v1.targets import TargetState, readings, unavailable_reason
 from rest_server.workers import SolverWorkers
 
 LABELS = ("server", "model", "service_class", "accelerator")
 ALIAS_LABELS = ("variant_name", "namespace", "accelerator_type")
 """Labels of the families' own metrics."""
 PREFIXES = ("/v1", "/queue")
-"""Where routers are mounted; their routes do not know it."""
+"""Prefixes of mounted routers, which their routes do not contain."""
 _SECONDS = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 """Bounds of the buckets of times [s]."""
 
@@ -56,7 +56,7 @@ class ServiceMetrics:
             "inferplan_solve_seconds", "Time that a solver worker spent on a request.", ("route",),
             buckets=_SECONDS, registry=self._registry,
         )  # fmt: skip
-        self._registry.register(_Workers(workers))
+        self._registry.register(_WorkerCollector(workers))
         if fleet is not None:
             self._registry.register(_Fleet(settings, fleet))
 
@@ -82,8 +82,8 @@ def _route(scope: Mapping[str, Any]) -> str:
     return path if path == "other" or path.startswith(f"{prefix}/") else prefix + path
 
 
-class _Workers(Collector):
-    """How busy the solver workers are."""
+class _WorkerCollector(Collector):
+    """Utilisation of the solver workers."""
 
     def __init__(self, workers: Callable[[], Mapping[str, SolverWorkers]]) -> None:
         self._workers = workers
@@ -91,7 +91,7 @@ class _Workers(Collector):
     def collect(self) -> Iterable[Metric]:
         """Yield the metrics as they are now."""
         number = GaugeMetricFamily("inferplan_solver_workers", "Places to solve.", labels=("kind",))
-        busy = GaugeMetricFamily("inferplan_solver_workers_busy", "Those that are taken.", labels=("kind",))
+        busy = GaugeMetricFamily("inferplan_solver_workers_busy", "Busy solver workers.", labels=("kind",))
         waiting = GaugeMetricFamily(
             "inferplan_requests_waiting", "Requests that wait for one.", labels=("kind",)
         )
@@ -117,7 +117,7 @@ class _Fleet(Collector):
         now = self._fleet()
         yield _gauge("inferplan_revision", "Revision of the fleet.", now.revision)
         yield from _replicas(now)
-        unknown = why_unknown(now, self._settings.stale_after_s)
+        unknown = unavailable_reason(now, self._settings.stale_after_s)
         yield _gauge(
             "inferplan_plan_usable", "1 while the last plan is recent enough to be followed.", unknown is None
         )
@@ -191,7 +191,7 @@ def _units(now: Snapshot) -> Iterator[Metric]:
     yield from (used, limit)
 
 
-def _desired(found: Sequence[Reading], now: Snapshot, aliases: Sequence[str]) -> Iterator[Metric]:
+def _desired(found: Sequence[TargetState], now: Snapshot, aliases: Sequence[str]) -> Iterator[Metric]:
     """Yield what is desired of every target."""
     desired = GaugeMetricFamily("inferplan_desired_replicas", "Desired replicas.", labels=LABELS)
     held = GaugeMetricFamily(

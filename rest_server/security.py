@@ -40,11 +40,11 @@ _OWN_PAGES = frozenset({b"none", b"same-origin"})
 change its fleet, must not obey any page that its user opens. Other clients do not; browsers that do not
 either send ``Origin``, at least where a page could read the answer."""
 _CHANGING = ("add", "remove", "apply")
-"""How the reference's GET routes begin that change the fleet."""
+"""Prefixes of the reference's GET routes that change the fleet."""
 
 
-class Right(StrEnum):
-    """What a key may do."""
+class KeyScope(StrEnum):
+    """Scope of an API key."""
 
     read = "read"
     solve = "solve"
@@ -52,21 +52,21 @@ class Right(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ApiKey:
     """An API key."""
 
     digest: bytes
     """SHA-256 of the key."""
-    scopes: frozenset[Right]
-    """What it may do."""
+    scopes: frozenset[KeyScope]
+    """Scopes of the key."""
 
     @property
     def label(self) -> str:
-        """What stands for the key in logs."""
+        """Identifier of the key in logs."""
         return self.digest.hex()[:8]
 
 
-def needed_scope(method: str, path: str, writing: Collection[str]) -> Right:
+def needed_scope(method: str, path: str, writing: Collection[str]) -> KeyScope:
     """Return the scope that a request needs.
 
     Args:
@@ -76,9 +76,9 @@ def needed_scope(method: str, path: str, writing: Collection[str]) -> Right:
     """
     if method in {"GET", "HEAD", "OPTIONS"}:
         first = path.strip("/").lower()
-        return Right.write if first.startswith(_CHANGING) else Right.read
+        return KeyScope.write if first.startswith(_CHANGING) else KeyScope.read
     solves = method == "POST" and (path in _SOLVING or path.startswith("/queue/"))
-    return Right.solve if solves and path not in writing else Right.write
+    return KeyScope.solve if solves and path not in writing else KeyScope.write
 
 
 class KeyFiles:
@@ -99,17 +99,17 @@ class KeyFiles:
         """Whether a key is needed at all."""
         return bool(self._paths)
 
-    def find(self, given: bytes) -> Key | None:
+    def find(self, given: bytes) -> ApiKey | None:
         """Return the key that was given, if it is known."""
         digest = hashlib.sha256(given).digest()
         found = None
         for path in self._paths:
             for key in self._current(path):
                 if hmac.compare_digest(key.digest, digest):
-                    found = key if found is None else Key(digest, found.scopes | key.scopes)
+                    found = key if found is None else ApiKey(digest, found.scopes | key.scopes)
         return found
 
-    def _current(self, path: Path) -> tuple[Key, ...]:
+    def _current(self, path: Path) -> tuple[ApiKey, ...]:
         """Return the keys of a file; one that can no longer be read lets nobody in."""
         mark = _mark(path)
         if mark != self._seen[path]:
@@ -123,7 +123,7 @@ class KeyFiles:
 
 
 def _mark(path: Path) -> tuple[int, ...] | None:
-    """Return what changes when a file changes, or nothing if it is not there."""
+    """Return a fingerprint of a file; None if it does not exist."""
     try:
         stat = path.stat()
     except OSError:
@@ -131,7 +131,7 @@ def _mark(path: Path) -> tuple[int, ...] | None:
     return stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino
 
 
-def _keys(path: Path) -> Iterator[Key]:
+def _keys(path: Path) -> Iterator[ApiKey]:
     try:
         with path.open(encoding="utf-8") as file:
             text = file.read(MAX_FILE_BYTES + 1)
@@ -148,14 +148,14 @@ def _keys(path: Path) -> Iterator[Key]:
             continue
         if len(words) > 2:  # the line is not shown: it may hold a key
             raise SpecError(f"{path}:{number}: give 'KEY' or 'SCOPES KEY', not {len(words)} words")
-        names = words[0].split(",") if len(words) == 2 else list(Right)
-        unknown = [name for name in names if name not in set(Right)]
+        names = words[0].split(",") if len(words) == 2 else list(KeyScope)
+        unknown = [name for name in names if name not in set(KeyScope)]
         if unknown:
             raise SpecError(f"{path}:{number}: scopes are read, solve and write, separated by commas")
-        yield Key(hashlib.sha256(words[-1].encode()).digest(), frozenset(map(Right, names)))
+        yield ApiKey(hashlib.sha256(words[-1].encode()).digest(), frozenset(map(KeyScope, names)))
 
 
-class Gate:
+class AuthMiddleware:
     """Lets requests pass that are meant for this service, and have the key they need."""
 
     def __init__(
@@ -181,7 +181,7 @@ class Gate:
         host = headers.get(b"host", b"").decode("latin-1")
         if host and not self._accepts_host(_host_name(host)):
             name = _host_name(host)[:100]
-            detail = f"this service does not go by the name {name!r}; see INFERPLAN_ALLOWED_HOSTS"
+            detail = f"host name not allowed: {name!r}; see INFERPLAN_ALLOWED_HOSTS"
             return error_response(scope, 421, detail)
         if _is_foreign(headers):
             detail = "a page of another site made the browser send this request; the service refuses it"
@@ -215,7 +215,7 @@ def _host_name(authority: str) -> str:
 
 
 def _is_foreign(headers: Mapping[bytes, bytes]) -> bool:
-    """Say whether a browser sends this for a page of another site."""
+    """Return whether a browser sends the request for a page of another site."""
     site = headers.get(b"sec-fetch-site")
     if site is not None:
         return site not in _OWN_PAGES

@@ -13,6 +13,7 @@ from pydantic import AliasChoices, Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from optimizer.errors import SpecError
+from optimizer.jobs.flag import Flag
 from optimizer.parallel import core_count
 
 PREFIX = "INFERPLAN_"
@@ -33,7 +34,7 @@ def _study_workers() -> int:
 
 
 class Settings(BaseSettings):
-    """What the service does, and what it refuses to do."""
+    """Settings of the service."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
@@ -44,40 +45,47 @@ class Settings(BaseSettings):
         use_attribute_docstrings=True,
     )
 
-    host: str = Field(
+    host: Annotated[str, Flag("H")] = Field(
         "127.0.0.1", min_length=1, validation_alias=AliasChoices("INFERPLAN_HOST", "INFERNO_HOST")
     )
-    """Address to listen on."""
-    port: int = Field(8080, ge=0, le=65535, validation_alias=AliasChoices("INFERPLAN_PORT", "INFERNO_PORT"))
-    """Port to listen on; 0 takes a free one."""
-    workers: int = Field(1, ge=1, le=256)
-    """Processes that answer requests; more than one only if stateless."""
-    stateful: bool = False
-    """Whether the service holds a fleet."""
-    state: Path | None = None
-    """File that holds the fleet beyond the end of the service; none: it ends with the service."""
-    stabilise: Path | Literal["recommended"] | None = None
-    """What keeps desired replicas from following every plan: ``recommended`` for every rule with the usual
-    values, or a file of rules; none: nothing does."""
-    stale_after_s: float = Field(300.0, gt=0, le=1e9, allow_inf_nan=False)
-    """Age from which on a plan is not followed any more: targets are then refused [s]."""
-    metric_aliases: Annotated[tuple[Literal["inferno", "wva"], ...], NoDecode] = ()
-    """Other names under which ``/metrics`` gives the desired replicas: ``inferno``, ``wva``; in the
-    environment separated by commas."""
-    protect_state: bool = False
-    """Whether ``/optimizeOne`` leaves the fleet of a stateful service alone."""
-    unserved: Literal["keep", "fail", "omit"] = "keep"
-    """What the reference's planning routes answer for servers that cannot be served: what they run, as far as
-    units remain; a 404 for all; or nothing, at which the reference's actuator stops them."""
-    queue_at_root: bool = False
-    """Whether the routes of the queue-analysis service are at the root as well as under ``/queue``."""
+    """Address to listen on (127.0.0.1)."""
+    port: Annotated[int, Flag("P")] = Field(
+        8080, ge=0, le=65535, validation_alias=AliasChoices("INFERPLAN_PORT", "INFERNO_PORT")
+    )
+    """Port to listen on; 0 takes a free one (8080)."""
+    workers: Annotated[int, Flag("N")] = Field(1, ge=1, le=256)
+    """Processes that answer requests; more than one only if stateless (1)."""
+    stateful: Annotated[bool, Flag(short="-F")] = False
+    """Keep a fleet that requests modify; otherwise each request carries its system."""
+    state: Annotated[Path | None, Flag("FILE")] = None
+    """File that keeps the fleet of a stateful service across restarts; created if missing."""
+    stabilise: Annotated[Path | Literal["recommended"] | None, Flag("RULES", const="recommended")] = None
+    """Damp changes of desired replicas, by the rules in a file or by default the recommended rules;
+    `inferplan replay` shows their effect."""
+    stale_after_s: Annotated[float, Flag("S", name="stale_after")] = Field(
+        300.0, gt=0, le=1e9, allow_inf_nan=False
+    )
+    """Age at which a plan becomes stale: targets are then refused [s] (300)."""
+    metric_aliases: Annotated[
+        tuple[Literal["inferno", "wva"], ...], NoDecode, Flag("NAME", name="metric_alias")
+    ] = ()
+    """Also export the desired replicas in /metrics as inferno_… or wva_desired_replicas; in the environment
+    separated by commas."""
+    protect_state: Annotated[bool, Flag()] = False
+    """Do not let /optimizeOne replace the fleet of a stateful service."""
+    unserved: Annotated[Literal["keep", "fail", "omit"], Flag("A")] = "keep"
+    """Answer of /optimizeOne and /optimize for servers that cannot be served: keep: what they run; fail: 404
+    for all; omit: nothing, so that the reference's actuator stops them (keep)."""
+    queue_at_root: Annotated[bool, Flag(name="queue")] = False
+    """Serve the queue-analysis routes at the root too, not only under /queue."""
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
     """Host names under which clients may know the service, ``*`` for any; in the environment separated by
     commas. None: with a loopback address the names of this machine to itself, else any."""
-    insecure: bool = False
-    """Whether an address that other machines reach may be served without API keys."""
-    api_key_files: Annotated[tuple[Path, ...], NoDecode] = ()
-    """Files with API keys; in the environment separated as in ``PATH``. None: everybody may do everything."""
+    insecure: Annotated[bool, Flag()] = False
+    """Listen on a non-loopback address without API keys."""
+    api_key_files: Annotated[tuple[Path, ...], NoDecode, Flag("FILE", name="api_keys")] = ()
+    """Files of API keys, in lines of KEY or SCOPES KEY, with scopes of read,solve,write; in the environment
+    separated as in PATH. Without any, requests need no key."""
     max_body_bytes: int = Field(4 * 2**20, ge=1, le=2**30)
     """Largest body of a request [bytes]."""
     max_bodies_bytes: int = Field(32 * 2**20, ge=1, le=2**40)
@@ -144,11 +152,11 @@ class Settings(BaseSettings):
         return 0.9 * self.request_timeout_s
 
     def is_loopback(self) -> bool:
-        """Say whether only this machine can reach the address."""
+        """Return whether only this machine can reach the address."""
         return _is_loopback(self.host.strip("[]"))
 
     def accepts_host(self, name: str) -> bool:
-        """Say whether a client may know the service by a name, without its port and brackets, in any case."""
+        """Return whether clients may use a host name, given without port and brackets, in any case."""
         if self.allowed_hosts:
             return "*" in self.allowed_hosts or name.lower() in self.allowed_hosts
         return not self.is_loopback() or _is_loopback(name)

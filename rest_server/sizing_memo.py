@@ -1,4 +1,4 @@
-"""What a process that plans remembers from request to request: how much replicas can take.
+"""Sizing memo of a solver process: maximum rates of replicas, kept between requests.
 
 The one state of a process besides the fleet. It is bounded, and no answer depends on it: a row is remembered
 under all that its sizing depends on, and a plan is the same whatever was asked before.

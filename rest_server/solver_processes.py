@@ -1,9 +1,8 @@
 """Processes that solve, so that the one that answers requests keeps its interpreter to itself.
 
-Takes work that is a module's function over plain values, gives its result, or raises what it raised. Each
-process is the only worker of a pebble pool of its own: what ends one, or spoils the pipe to it, meets nobody
-else's work. All are forked from one server process that has imported what a solve needs, and end with the
-service, whatever ends that.
+Takes work that is a module's function with plain values, and returns its result or raises its exception. Each
+process is the only worker of its own pebble pool: a crash or broken pipe in one does not affect the others.
+All are forked from one server process that has already imported what a solve needs, and end with the service.
 """
 
 import copyreg
@@ -40,29 +39,29 @@ PRELOADED = (
     "rest_server.compat.queue",
     "rest_server.compat.planning",
 )
-"""What the server process imports before it forks any."""
+"""Modules that the fork server imports before it forks."""
 TRIES = 2
-"""How often work is begun if the process dies that does it."""
+"""Attempts at work whose process dies."""
 CHECK_S = 1.0
-"""How often it is looked whether a process has died on which nobody waits, and how long after a start that
+"""Interval of the check for dead idle processes, and the time after a start at which that
 failed comes the next [s]."""
 START_S = 30.0
-"""How long a process may take to answer for the first time [s]."""
+"""Time limit of a process's first answer [s]."""
 _PLAIN = (bytes, str, int, float, bool, type(None), BaseModel)
 _LOST = (CancelledError, OSError, EOFError, BrokenProcessPool)
-"""What pebble raises, or sets in a future, where a process has died or cannot be started."""
+"""Exceptions of pebble for a process that died or cannot be started."""
 
 
-class NoSolverProcess(InferplanError):  # noqa: N818  the name says what happened
+class SolverUnavailableError(InferplanError):
     """Raised when no process can be started, or each dies, for lack of memory or files perhaps."""
 
     http_status = 503
     retry_after_s = 5
-    """When to try again [s]."""
+    """Time to the next attempt [s]."""
 
 
-def may_leave(work: Callable[[], Any]) -> bool:
-    """Say whether work can be sent to another process: a module's function over plain values."""
+def is_remotable(work: Callable[[], Any]) -> bool:
+    """Return whether work can be sent to another process: a module's function with plain values."""
     if not isinstance(work, partial):
         return False
     values = (*work.args, *work.keywords.values())
@@ -109,7 +108,7 @@ class Job:
             SolverError: it has been.
         """
         if self._given_up:
-            raise SolverError("nobody waits for this work any more")
+            raise SolverError("the request was cancelled")
 
     def sent_as(self, future: ProcessFuture[bytes]) -> None:
         """Note what stands for the work while a process does it."""
@@ -117,7 +116,7 @@ class Job:
         if self._given_up:  # perhaps just now, before there was a future to cancel
             future.cancel()
 
-    def give_up(self) -> None:
+    def cancel(self) -> None:
         """End the process if it works on this; it never waits, as the event loop calls it."""
         self._given_up = True
         if self._future is not None:
@@ -129,7 +128,7 @@ class SolverProcesses:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        """How many there are; none: `run` must not be called."""
+        """Number of processes; 0: `run` must not be called."""
         self._processes = tuple(_Process() for _ in range(count))
         self._idle = list(self._processes)
         self._changed = threading.Condition()
@@ -172,8 +171,8 @@ class SolverProcesses:
         """Run work in a process and return its result; in another one once more if the first dies.
 
         Raises:
-            NoSolverProcess: no process can be started, or two died with it, for lack of memory perhaps.
-            SolverError: it was given up.
+            SolverUnavailableError: no process can be started, or two died in a row, possibly out of memory.
+            SolverError: it was cancelled.
             Exception: whatever comes before the work raises.
         """
         self.start()
@@ -188,9 +187,9 @@ class SolverProcesses:
                 if done:
                     return result
                 raise result
-        raise NoSolverProcess(
-            "the solver's process has died, and the next one too, perhaps for lack of memory; "
-            f"try again in {NoSolverProcess.retry_after_s} s, or ask for less"
+        raise SolverUnavailableError(
+            "two solver processes died in a row, possibly out of memory; "
+            f"try again in {SolverUnavailableError.retry_after_s} s, or ask for less"
         )
 
     @contextmanager
@@ -200,9 +199,9 @@ class SolverProcesses:
             while (process := next((each for each in self._idle[::-1] if each.works), None)) is None:
                 job.check()
                 if self._failing and self._none_works():
-                    raise NoSolverProcess(
+                    raise SolverUnavailableError(
                         "no solver process can be started, perhaps for lack of memory or file descriptors; "
-                        f"try again in {NoSolverProcess.retry_after_s} s"
+                        f"try again in {SolverUnavailableError.retry_after_s} s"
                     )
                 self._changed.notify_all()  # one may be idle and dead
                 self._changed.wait(CHECK_S)
@@ -309,7 +308,7 @@ def _awaited(future: ProcessFuture[Any], pool: ProcessPool, timeout_s: float | N
 
 
 def _context() -> Any:
-    """Return how processes are started: forked from one that has imported everything, where that exists."""
+    """Return the start method of processes: forked from one that has imported everything, if supported."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")

@@ -39,14 +39,14 @@ class PlanRecord:
     revision: int
     """Revision of the fleet that it was made for."""
     made_at: float
-    """When it was made [s since the epoch]."""
+    """Time at which it was made [s since the epoch]."""
 
 
 Arrival = tuple[Entities, Plan | None]
 """A fleet, and the plan that was made of it, if any."""
 
 
-class _Arriving:
+class _LazyFleet:
     """A fleet that is built when it is first asked for, and once, however many ask."""
 
     def __init__(self, build: Callable[[], Arrival]) -> None:
@@ -65,7 +65,7 @@ class _Arriving:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What came with loads, beside them."""
+    """Reports that arrived with loads."""
 
     missing: frozenset[str] = frozenset()
     """Servers whose loads did not."""
@@ -74,7 +74,7 @@ class Reported:
     replicas: Mapping[str, Mapping[str, ReplicaStatus]] = field(default_factory=dict)
     """Replicas that are there, by server and accelerator, as far as they were reported."""
     estimates: Mapping[str, LoadEstimate] = field(default_factory=dict)
-    """What is known of the loads, by server."""
+    """Estimates of the loads, by server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +87,14 @@ class Snapshot:
     """Revision of the last change that was more than keeping a plan."""
     plan: PlanRecord | None = None
     history: History = field(default_factory=History)
-    """What was changed and planned last."""
+    """Last changes and plans."""
     decisions: Decisions | None = None
-    """What is desired since the last plan."""
+    """Desired replicas since the last plan."""
     replicas: Mapping[str, Mapping[str, ReplicaStatus]] = field(default_factory=dict)
     """Replicas that are there, by server and accelerator, as they were last reported."""
     rules: Rules = field(default_factory=Rules, compare=False)
-    """What stands between plans and what is desired."""
-    arriving: _Arriving | None = None
+    """Stabilisation rules between plans and desired replicas."""
+    arriving: _LazyFleet | None = None
     """The fleet that takes the place of the entities as soon as somebody asks for it."""
 
     def settled(self) -> "Snapshot":
@@ -133,7 +133,7 @@ class Snapshot:
 
 
 class Journal(Protocol):
-    """What outlives the service: it has every snapshot before anybody else has."""
+    """Persistent journal; it receives every snapshot before any reader does."""
 
     def write(self, before: Snapshot, after: Snapshot) -> None:
         """Write down what turns one snapshot into the next, so that a crash does not undo it.
@@ -146,7 +146,7 @@ class Journal(Protocol):
         """Let go of what it writes to; another write opens it again."""
 
 
-class HeldFleet:
+class FleetStore:
     """The current entities with their revision, and the last plan; safe to use from many threads.
 
     Readers take no lock. Nothing is built or computed under the lock of the state: it only puts a finished
@@ -203,7 +203,7 @@ class HeldFleet:
         return self._now.arriving is None
 
     def replace(self, arrival: Callable[[], Arrival]) -> None:
-        """Put another fleet, with its plan, in place of this one; it is built when it is first asked for.
+        """Replace the fleet and its plan; without a journal, the new fleet is built lazily.
 
         Most fleets that come with a request are never looked at, so nothing is spent on them. Where there is
         a journal it is built at once.
@@ -212,7 +212,7 @@ class HeldFleet:
             InferplanError: the journal cannot be written; nothing has changed.
         """
         if self._journal is None:
-            arriving = _Arriving(arrival)
+            arriving = _LazyFleet(arrival)
             with self._lock:
                 self._now = replace(self._now.changed(self._now.entities, "fleet"), arriving=arriving)
             return
@@ -223,7 +223,7 @@ class HeldFleet:
             self._put(before, after if plan is None else after.planned(plan, after.revision, time.time()))
 
     def _settled(self) -> Snapshot:
-        """Return what is held now, with what arrived last in its place."""
+        """Return the current snapshot, after the fleet that arrived last was built."""
         while (now := self._now).arriving is not None:
             self._exchanged(now, now.settled())
         return now

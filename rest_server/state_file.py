@@ -17,17 +17,17 @@ from optimizer.stabilisation.rules import Rules
 from rest_server.file_lock import FileLock, InUseError
 from rest_server.journal import FileJournal
 from rest_server.logs import SERVICE
-from rest_server.state import HeldFleet, Snapshot
+from rest_server.state import FleetStore, Snapshot
 from rest_server.state_rows import APPLICATION_ID, SCHEMA_VERSION, TABLES, read_snapshot
 
 _MAGIC = b"SQLite format 3\x00"
 _HEADER_BYTES = 100
 _VERSION_AT, _APPLICATION_AT = 60, 68
 _BESIDE = ("-wal", "-journal")
-"""What SQLite may have left beside the file when it was interrupted."""
+"""Files of SQLite next to the state file, left by an interruption."""
 
 
-def open_state(path: Path, rules: Rules | None = None) -> HeldFleet:
+def open_state(path: Path, rules: Rules | None = None) -> FleetStore:
     """Return the fleet of a state file, with its last plan, and write every change into it.
 
     Args:
@@ -56,7 +56,7 @@ def open_state(path: Path, rules: Rules | None = None) -> HeldFleet:
         raise SpecError(f"{shown}: a state file cannot be made here: {error}") from None
     if not lock.writable:
         logging.getLogger(SERVICE).warning("%s: read-only; requests that change the fleet will fail", shown)
-    return HeldFleet(instance=instance, resumed=snapshot, journal=FileJournal(path, lock), rules=rules)
+    return FleetStore(instance=instance, resumed=snapshot, journal=FileJournal(path, lock), rules=rules)
 
 
 def _make(path: Path) -> None:

@@ -116,19 +116,19 @@ def read_snapshot(connection: sqlite3.Connection) -> tuple[str, Snapshot]:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What is desired, and what is there."""
+    """Desired and existing replicas."""
 
     decisions: Decisions | None = None
     replicas: Mapping[str, Mapping[str, ReplicaStatus]] = field(default_factory=dict)
 
 
 def decisions_text(snapshot: Snapshot) -> str:
-    """Return what is desired, and what is there, as text."""
+    """Return the desired and the existing replicas as text."""
     return TypeAdapter(_Known).dump_json(_Known(snapshot.decisions, snapshot.replicas)).decode()
 
 
 def read_positions(connection: sqlite3.Connection) -> dict[str, dict[Key, int]]:
-    """Return where every item stands in its section."""
+    """Return the position of every item in its section."""
     found: dict[str, dict[Key, int]] = {}
     for section, key, position in connection.execute("SELECT section, key, position FROM items"):
         found.setdefault(section, {})[tuple(json.loads(key))] = position

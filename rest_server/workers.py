@@ -15,14 +15,14 @@ from starlette.requests import Request
 
 from optimizer.errors import InferplanError
 from rest_server.settings import Settings
-from rest_server.solver_processes import Job, SolverProcesses, may_leave
+from rest_server.solver_processes import Job, SolverProcesses, is_remotable
 
 T = TypeVar("T")
 GRACE_S = 2.0
-"""How long work in a process may go on after its request has ended [s]."""
+"""Time that work in a process may continue after its request has ended [s]."""
 
 
-class ServiceBusy(InferplanError):  # noqa: N818  the name says what happened
+class QueueFullError(InferplanError):
     """Raised when every solver worker is busy and their queue is full."""
 
     http_status = 503
@@ -32,7 +32,7 @@ class ServiceBusy(InferplanError):  # noqa: N818  the name says what happened
             f"every solver worker is busy, requests waiting: {waiting:,}; try again in {retry_after_s} s"
         )
         self.retry_after_s = retry_after_s
-        """When to try again [s]."""
+        """Time to the next attempt [s]."""
 
 
 class RequestTimeout(InferplanError):  # noqa: N818  the name says what happened
@@ -41,7 +41,7 @@ class RequestTimeout(InferplanError):  # noqa: N818  the name says what happened
     http_status = 504
 
 
-class ClientLeft(InferplanError):  # noqa: N818  the name says what happened
+class ClientDisconnectedError(InferplanError):
     """Raised when the client has closed its connection; nobody will read the answer."""
 
     http_status = 499
@@ -84,13 +84,13 @@ class SolverWorkers:
         work begins; what it returns is the work's last argument.
 
         Raises:
-            ServiceBusy: the queue is full.
+            QueueFullError: the queue is full.
             RequestTimeout: the time has run out.
-            ClientLeft: the client has left.
+            ClientDisconnectedError: the client has left.
             HTTPException: a body that the route does not read is too large, or does not arrive in time.
         """
         if self.running + self.waiting >= self._max_solves + self._max_waiting:
-            raise ServiceBusy(self.waiting, self._retry_after_s())
+            raise QueueFullError(self.waiting, self._retry_after_s())
         self.waiting += 1  # now, not when the task begins: many requests may come before it does
         job = asyncio.create_task(self._on_a_worker(request, work, before))
         leaving = asyncio.create_task(_left(request))
@@ -101,7 +101,7 @@ class SolverWorkers:
                 return job.result()
             if leaving.done():
                 leaving.result()  # raises if the rest of a body that nobody has read is refused
-                raise ClientLeft("the client has closed its connection")
+                raise ClientDisconnectedError("the client has closed its connection")
             raise RequestTimeout(
                 f"the time of {self._timeout_s:g} s for a request has run out; ask for less, or try again"
             )
@@ -119,7 +119,7 @@ class SolverWorkers:
             self.waiting -= 1
         entered = time.perf_counter()
         try:
-            job, leaves = Job(work, before), bool(self._processes.count) and may_leave(work)
+            job, leaves = Job(work, before), bool(self._processes.count) and is_remotable(work)
             in_thread = partial(self._processes.run, job) if leaves else job.run_here
             future = asyncio.get_running_loop().run_in_executor(self._threads, in_thread)
         except BaseException:
@@ -131,7 +131,7 @@ class SolverWorkers:
             result: T = await asyncio.shield(future)
         except asyncio.CancelledError:
             if leaves:
-                asyncio.get_running_loop().call_later(GRACE_S, job.give_up)
+                asyncio.get_running_loop().call_later(GRACE_S, job.cancel)
             raise
         stages = {"wait": entered - began, "work": time.perf_counter() - entered}
         request.scope.setdefault("state", {})["stages_s"] = stages
@@ -149,7 +149,7 @@ class SolverWorkers:
 
     @property
     def places(self) -> int:
-        """How many there are."""
+        """Number of workers."""
         return self._max_solves
 
     @property

@@ -10,10 +10,10 @@ from functools import cache
 
 from test_architecture import LAYERS, PUBLIC_FACADE, own_imports, sources
 
-FOUNDATION = "documents, units, money, arrays, errors, parallel"
-"""One box for all modules up to this layer."""
-LOWEST = {name for layer in LAYERS[: 1 + LAYERS.index(("optimizer.documents",))] for name in layer}
-COLUMNS = {"starters": -1, "generate": -2, "fitting": 1, "compat": 2, "limits": -1, "render": -1, "jobs": 1}
+LOWEST = next(LAYERS[: i + 1] for i, layer in enumerate(LAYERS) if "optimizer.documents" in layer)
+FOUNDATION = ", ".join(name.removeprefix("optimizer.") for layer in reversed(LOWEST) for name in layer)
+"""One box for all modules up to the layer of `documents`."""
+COLUMNS = {"starters": -1, "generate": -2, "fitting": 1, "compat": 2, "limits": -1}
 """Columns right of the middle; 0 for all others."""
 WIDTH, HEIGHT, ACROSS, DOWN, MARGIN = 118, 26, 150, 46, 12
 Graph = dict[str, set[str]]
@@ -23,7 +23,7 @@ def package_of(module: str) -> str:
     """Return the box to which a module belongs."""
     parts = module.split(".")
     top = ".".join(parts[: 1 if parts[0] == "rest_server" else 2])
-    return FOUNDATION if top in LOWEST else top.removeprefix("optimizer.")
+    return FOUNDATION if any(top in layer for layer in LOWEST) else top.removeprefix("optimizer.")
 
 
 def graph() -> Graph:
@@ -106,7 +106,7 @@ def picture() -> str:
         path = arrow(places[source], places[target], leaves_late=late)
         lines.append(f'<path d="{path}" fill="none" stroke="#52606d" marker-end="url(#tip)"/>')
     for package, (x, y) in places.items():
-        box = 3 * WIDTH if package == FOUNDATION else WIDTH
+        box = 7 * len(package) if package == FOUNDATION else WIDTH
         lines.append(
             f'<rect x="{x - box // 2}" y="{y - HEIGHT // 2}" width="{box}" height="{HEIGHT}" rx="5"'
             ' fill="#e4eef8" stroke="#2b6cb0"/>'

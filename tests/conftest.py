@@ -93,7 +93,7 @@ def service(running_service: "TestClient") -> "TestClient":
     """A stateful service whose fleet is empty."""
     from api_clients import state_of
 
-    from rest_server.state import HeldFleet
+    from rest_server.state import FleetStore
 
-    state_of(running_service).held = HeldFleet(instance="run")
+    state_of(running_service).held = FleetStore(instance="run")
     return running_service

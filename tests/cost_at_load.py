@@ -5,7 +5,8 @@ from typing import Annotated
 from pydantic import Field
 
 from optimizer.documents import Document
-from optimizer.jobs.requests import Flag, PlanOptions
+from optimizer.jobs.flag import Flag
+from optimizer.jobs.requests import PlanOptions
 from optimizer.jobs.study import Study
 from optimizer.pipeline import solve
 from optimizer.section import Column, Section, table

@@ -14,7 +14,7 @@ from service_runs import in_a_thread
 
 import optimizer
 from optimizer.cli.main import main
-from optimizer.jobs.cost_at_load import CostAtLoadOptions
+from optimizer.jobs.cost_at_load import CostAtLoadOptions  # in the copy
 from rest_server.client import FLEET, AsyncClient, Client
 
 NAME = "cost_at_load"
@@ -38,7 +38,7 @@ def over_http(source: dict[str, Any]) -> dict[str, Any]:
         url = f"http://127.0.0.1:{service.port}"
         with Client(url) as client, httpx.Client(base_url=url) as plain:
             client.import_fleet(source)
-            answers = [client.cost_at_load(source, options), client.cost_at_load(FLEET, options)]  # type: ignore[attr-defined]
+            answers = [client.cost_at_load(source, options), client.cost_at_load(FLEET, options)]
             routes = [
                 plain.post(f"/v1/{NAME}?factor=3", json=source),
                 plain.post(f"/v1/fleet/{NAME}?factor=3"),
@@ -48,7 +48,7 @@ def over_http(source: dict[str, Any]) -> dict[str, Any]:
 
         async def awaited() -> Any:
             async with AsyncClient(url) as other:
-                return await other.cost_at_load(source, options)  # type: ignore[attr-defined]
+                return await other.cost_at_load(source, options)
 
         answers.append(asyncio.run(awaited()))
     operation = paths[f"/v1/{NAME}"]["post"]

@@ -15,7 +15,7 @@ EDITS = {
     "from optimizer.limits.cards import Cards\n": (
         "from optimizer.limits import rack_slots\nfrom optimizer.limits.cards import Cards\n"
     ),
-    "(Cards(),)": "(Cards(), rack_slots.RackSlots())",
+    "(Cards(), ": "(Cards(), rack_slots.RackSlots(), ",
     "class LimitOptions(": "class LimitOptions(rack_slots.Options, ",
 }
 """What is edited in the table of limits."""

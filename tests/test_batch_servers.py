@@ -43,7 +43,7 @@ def system_of(
     )
 
 
-def test_batch_servers_are_planned_on_several_percentiles() -> None:
+def test_batch_server_with_several_percentiles_is_planned() -> None:
     system = system_of(batchTimeout=10)
     plan = solve(system)
     (pool,) = plan.allocations["s"]
@@ -69,7 +69,7 @@ def test_a_load_that_decayed_to_next_to_nothing_is_none() -> None:
     assert solve(system_of(1e-200)).allocations == solve(system_of(0.0)).allocations
 
 
-def test_pairs_with_too_long_windows_are_rejected() -> None:
+def test_too_long_window_is_the_rejection_reason() -> None:
     # A lone request waits for the whole window, so that the target holds at high rates only.
     system = system_of(20.0, {"latency": [{"percentile": 99, "ms": 300}]}, batchTimeout=400)
     (item,) = solve(system).unserved
@@ -77,7 +77,7 @@ def test_pairs_with_too_long_windows_are_rejected() -> None:
     assert "window" in item.detail
 
 
-def test_optimal_windows_meet_the_targets() -> None:
+def test_optimal_window_meets_the_targets() -> None:
     target = {"latency": [{"percentile": 99, "ms": 150}]}
     system = system_of(20.0, target, batchTimeout=400, batchWindow="optimal")
     plan = solve(system)
@@ -101,13 +101,16 @@ def test_rejections_are_a_target() -> None:
         ({"profile": {"atTokens": 20}}, "atTokens: requests of a batch server"),
         ({"profile": {"kvCapacity": 20}}, "kvCapacity: requests of a batch server"),
         ({"profile": {"decodeParms": {"alpha": 1}}}, "keep one of the two latency models"),
-        ({"batchTimeout": 5, "maxQueueSize": 4}, "maxQueueSize: on 'T4': 4 places never hold a batch of 5"),
-        ({"batchTrigger": "clock", "batchTimeout": 5}, "batchTimeout: on 'T4': a clock ticks every 5 ms"),
+        (
+            {"batchTimeout": 5, "maxQueueSize": 4},
+            "maxQueueSize: on 'T4': a queue of 4 never fills a batch of 5",
+        ),
+        ({"batchTrigger": "clock", "batchTimeout": 5}, "batchTimeout: on 'T4': a clock tick of 5 ms"),
         ({"profile": {"batchParms": {"base": 1e-6}}}, "a request alone takes 1e-06 ms (base + slope)"),
         ({"stages": [PRE, PRE]}, "stages: two stages have the name 'pre'"),
         ({"stages": [PRE | {"time": 0}]}, "stages[0].time: must be more than 0"),
-        ({"jobs": 4, "maxQueueSize": 9}, "maxQueueSize: on 'T4': jobs wait before the replica"),
-        ({"jobs": 4, "batchTimeout": 9}, "batchTimeout: on 'T4': a replica of so many jobs"),
+        ({"jobs": 4, "maxQueueSize": 9}, "maxQueueSize: on 'T4': with jobs, the queue before"),
+        ({"jobs": 4, "batchTimeout": 9}, "batchTimeout: on 'T4': with jobs, batches start"),
         (
             {"target": {"slo-e2e": 90}, "profile": {"queueModel": "reference"}},
             "does not support the batch latency model",
@@ -164,7 +167,7 @@ def test_stages_are_planned_verified_explained_and_simulated() -> None:
     assert simulation.pools[0].e2e.mean.value == pytest.approx(pool.ttft_ms, rel=0.06)
 
 
-def test_a_saturated_stage_is_the_binding_constraint() -> None:
+def test_saturated_stage_is_the_binding_constraint() -> None:
     system = system_of(300.0, {"latency": [{"percentile": 50, "ms": 1e6}]}, stages=[PRE | {"time": 12.0}])
     (limit,) = explain(system).servers[0].pools[0].binding
     assert (limit.limit, limit.stage) == ("stage", "pre")

@@ -5,17 +5,15 @@ import math
 import numpy as np
 import pytest
 
-from optimizer import SpecError
 from optimizer.kinds.replicas import Replica, analyze_replicas
 from optimizer.queueing.continuous.model import ContinuousQueues
 from optimizer.queueing.performance import ReplicaLimits, Variability
 from optimizer.simulation.engine import simulate
 from optimizer.simulation.law import IterationCoefficients
-from optimizer.simulation.lengths import LengthDistributionKind, Lengths
+from optimizer.simulation.lengths import Lengths
 from optimizer.simulation.limits import Limits
 from optimizer.simulation.requests import Requests
 from optimizer.simulation.workload import OpenLoad
-from optimizer.spec.messages import validated
 from optimizer.timing import FullIterationLaw, RequestShapes
 
 LAW = {"alpha": 6.83, "beta": 0.0224, "gamma": 4.36e-5, "weightRead": 4.3}
@@ -41,7 +39,7 @@ def test_a_lone_request_is_seen_later_by_the_offset_alone() -> None:
     assert (seen.itl_ms == plain.itl_ms).all()
 
 
-def test_who_comes_second_waits_for_the_pipeline_and_the_front_end() -> None:
+def test_second_request_sees_pipeline_and_front_end_delay() -> None:
     two = Requests(np.array([64, 64]), np.array([100, 100]), np.array([0.0, 50.0]))
     plain = simulate(two, COEFFICIENTS, Limits(8, 8192))
     seen = simulate(two, COEFFICIENTS._replace(**CLIENT), Limits(8, 8192))
@@ -100,20 +98,7 @@ def test_sizing_looks_at_lower_rates_where_pauses_count() -> None:
     assert queues.is_non_monotone.all()
 
 
-def test_the_engine_itself_runs_as_without_clients() -> None:
-    load = OpenLoad(
-        8,
-        Lengths(LengthDistributionKind.UNIFORM, 512, 0.5),
-        Lengths(LengthDistributionKind.UNIFORM, 128, 0.5, least=1),
-    )
-    requests = load.draw(500, np.random.SeedSequence(3))
-    plain = simulate(requests, COEFFICIENTS, Limits(64, 8192))
-    seen = simulate(requests, COEFFICIENTS._replace(**CLIENT), Limits(64, 8192))
-    assert (plain.first_ms == seen.first_ms).all()
-    assert (plain.last_ms == seen.last_ms).all()
-
-
-def test_simulator_and_closed_form_add_the_same_to_what_users_see() -> None:
+def test_client_delay_matches_between_simulator_and_model() -> None:
     plain, seen = analyze_replicas([replica(), replica(**SEEN)], [20, 20])
     load = OpenLoad(20, Lengths.with_cv(512, 0), Lengths.with_cv(128, 0))
     requests = load.draw(4000, np.random.SeedSequence(1))
@@ -134,26 +119,3 @@ def test_the_closed_form_leaves_the_server_as_it_is() -> None:
     assert seen.ttft_percentiles is not None
     later = seen.ttft_ms - plain.ttft_ms
     assert seen.ttft_percentiles.p95_ms - plain.ttft_percentiles.p95_ms == pytest.approx(later)
-
-
-def test_terms_of_zero_change_nothing() -> None:
-    plain, none = analyze_replicas(
-        [replica(), replica(clientOffset=0, pipelineDepth=0, frontEndLag=0, pauseOffset=0)], [20, 20]
-    )
-    assert plain == none
-
-
-@pytest.mark.parametrize("term", SEEN)
-def test_the_reference_s_queue_refuses_each_of_them(term: str) -> None:
-    with pytest.raises(SpecError, match="full iteration latency model; set queueModel to 'continuous'"):
-        validated(
-            Replica,
-            {
-                "perfParms": {"alpha": 7, term: 1},
-                "queueModel": "reference",
-                "maxBatch": 8,
-                "inTokens": 1,
-                "outTokens": 2,
-            },
-            "",
-        )

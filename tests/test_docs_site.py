@@ -15,6 +15,14 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+PATH = re.compile(r"`((?:optimizer|rest_server|tests|demos|docs|specs|manifests)/[\w./-]+)`")
+EXAMPLES = {
+    "optimizer/jobs/cost_at_load.py",
+    "optimizer/kinds/streams",
+    "optimizer/limits/rack_slots.py",
+    "optimizer/timing/toy.py",
+}
+"""Files that a reader of docs/extending.md writes."""
 FENCE = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
 
 
@@ -43,6 +51,12 @@ def dead_links(page: Path) -> Iterator[str]:
 @pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
 def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     assert list(dead_links(page)) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    named = set(PATH.findall(page.read_text(encoding="utf-8"))) - EXAMPLES
+    assert {path for path in named if not (ROOT / path).exists()} == set()
 
 
 def test_every_page_is_in_the_navigation() -> None:

@@ -79,11 +79,6 @@ def test_every_term_counts_what_it_says(
     assert found[0] == pytest.approx(by_hand, rel=1e-14)
 
 
-def test_without_the_further_terms_it_is_the_law_of_the_reference() -> None:
-    found = times(alpha=5.0, beta=0.02, gamma=1e-4).ms(3.0, 600.0, 40.0, 1.0, 800.0)
-    assert found[0] == 5.0 + 0.02 * 43 + 1e-4 * 600
-
-
 @given(tokens=st.floats(0.5, 5000), read=st.floats(0, 20), experts=st.sampled_from([0.0, 3.0]))
 def test_the_slope_of_the_compute_is_its_derivative(tokens: float, read: float, experts: float) -> None:
     law = times(alpha=5.0, beta=0.02, weightRead=read, expertRead=experts, expertShare=0.1 if experts else 0)
@@ -99,7 +94,7 @@ def test_the_slope_of_the_compute_is_its_derivative(tokens: float, read: float, 
 # --- documents --------------------------------------------------------------------------------------------
 
 
-def test_a_document_with_three_terms_gives_the_law_of_the_reference() -> None:
+def test_three_terms_select_the_reference_model() -> None:
     three = {name: TERMS[name] for name in ("alpha", "beta", "gamma")}
     assert laws_known(replica(perfParms=three)) == [IterationLaw]
     assert laws_known(replica(perfParms=three | {"weightRead": 0})) == [IterationLaw]
@@ -115,7 +110,7 @@ def test_any_further_term_asks_for_a_queue_model_that_knows_it(term: str) -> Non
     assert laws_known(replica(perfParms=law)) == [FullIterationLaw]
 
 
-def test_whole_prompts_first_ask_for_it_too_and_the_system_names_what() -> None:
+def test_prefill_first_needs_the_continuous_model() -> None:
     profile = {
         "name": "m",
         "acc": "A",
@@ -176,7 +171,7 @@ def test_a_negative_prompt_base_needs_prompts_that_outweigh_it() -> None:
 # --- through a queue --------------------------------------------------------------------------------------
 
 
-def test_a_replica_says_percentiles_where_its_queue_model_knows_them() -> None:
+def test_percentiles_are_reported_if_the_model_has_them() -> None:
     law = {"alpha": 5, "beta": 0.02, "gamma": 1e-5}
     plain, full = (
         analyze_replicas([replica(perfParms=law, **more)], [5.0])[0]

@@ -16,12 +16,6 @@ def test_the_same_seed_gives_the_same_system() -> None:
     assert generate_system(7, 5, 2, seed=3) == generate_system(7, 5, 2, seed=3)
 
 
-@pytest.mark.parametrize("other", [{"seed": 4}, {"tightness": 2.0}, {"servers": 8}, {"types": 3}])
-def test_any_other_argument_gives_another_system(other: dict[str, Any]) -> None:
-    arguments: dict[str, Any] = {"servers": 7, "accelerators": 5, "types": 2, "seed": 3}
-    assert generate_system(**arguments) != generate_system(**arguments | other)
-
-
 @pytest.mark.parametrize(
     ("servers", "accelerators", "types"),
     [(1, 1, 1), (2, 1, 1), (10, 4, 4), (17, 9, 2), (30, 50, 3), (5, 40, 1)],
@@ -73,17 +67,13 @@ def test_a_generated_system_is_a_sound_document() -> None:
         {"tightness": -1},
         {"tightness": float("nan")},
         {"tightness": float("inf")},
+        {"seed": -1},
     ],
 )
 def test_an_argument_out_of_range_is_refused(arguments: dict[str, Any]) -> None:
     sound: dict[str, Any] = {"servers": 3, "accelerators": 5, "types": 2, "seed": 0}
     with pytest.raises(SpecError, match=r"^generate: "):
         generate_system(**sound | arguments)
-
-
-def test_a_negative_seed_is_refused_like_every_other_bad_argument() -> None:
-    with pytest.raises(SpecError, match=r"^generate: "):
-        generate_system(3, 5, 2, seed=-1)
 
 
 @pytest.mark.parametrize(

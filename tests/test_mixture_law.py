@@ -38,9 +38,7 @@ def replica(**others: object) -> Replica:
 
 @MANY
 @given(batch=st.integers(1, 500), prompt=st.sampled_from([0, 40, 5000]), answer=st.sampled_from([2, 64, 900]))
-def test_a_service_time_is_that_of_iterations_with_all_experts_and_of_others(
-    batch: int, prompt: int, answer: int
-) -> None:
+def test_service_time_adds_expert_reads_per_iteration(batch: int, prompt: int, answer: int) -> None:
     law = law_of(prompt, answer)
     bare = law_of(prompt, answer, expertRead=0.0)
     n = np.array([float(batch)])
@@ -52,7 +50,7 @@ def test_a_service_time_is_that_of_iterations_with_all_experts_and_of_others(
     assert law.service_time_ms(n)[0] - bare.service_time_ms(n)[0] == pytest.approx(experts, rel=1e-9)
 
 
-def test_without_experts_to_read_it_is_the_law_of_the_reference_to_the_last_bit() -> None:
+def test_without_expert_reads_equals_the_reference_model() -> None:
     mixture = law_of(500, 100, expertRead=0.0)
     plain = IterationLaw(*(np.array([x]) for x in (6.0, 0.03, 2e-5, 500.0, 100.0, 2048.0)))
     batches, most = np.array([7.0]), np.array([64])
@@ -63,7 +61,7 @@ def test_without_experts_to_read_it_is_the_law_of_the_reference_to_the_last_bit(
     assert mixture.idle_times(most) == plain.idle_times(most)
 
 
-def test_alpha_never_falls_with_the_batch_and_a_request_never_costs_more_in_a_larger_one() -> None:
+def test_alpha_grows_with_the_batch_but_less_than_linearly() -> None:
     for prompt in (0.0, 300.0, 30_000.0):
         batches = np.arange(1.0, 400.0)
         rows = law_of(prompt, 50.0).take(np.zeros(len(batches), np.int64))
@@ -89,7 +87,7 @@ def test_a_document_gives_it_by_two_terms_that_go_together() -> None:
         replica(perfParms=PARMS | {"expertShare": 1})
 
 
-def test_with_another_further_term_it_is_a_law_of_iterations_alone() -> None:
+def test_other_terms_select_the_full_iteration_model() -> None:
     with pytest.raises(ValidationError, match=r"\(expertRead, expertShare, weightRead|'reference' does not"):
         replica(perfParms=PARMS | {"weightRead": 3}, queueModel="reference")
     assert laws_known(replica(perfParms=PARMS | {"weightRead": 3})) != [MixtureIterationLaw]
@@ -155,7 +153,7 @@ def system(rate: float, **profile: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("queue", ["reference", "continuous"])
-def test_a_plan_of_few_requests_counts_few_experts_and_agrees_with_its_simulation(queue: str) -> None:
+def test_low_load_plan_of_a_mixture_matches_simulation(queue: str) -> None:
     given = load_system(system(30, queueModel=queue))
     plan = solve(given)
     assert verify(plan, given) == []

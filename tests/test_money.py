@@ -96,7 +96,7 @@ def test_a_price_keeps_its_currency_in_copies_and_in_files() -> None:
     assert item.model_dump(mode="json", by_alias=True)["cost"] == "2.50 EUR/h"
 
 
-def test_two_currencies_in_one_system_are_refused_with_both_places() -> None:
+def test_two_currencies_are_rejected_with_both_places() -> None:
     with pytest.raises(SpecError) as refused:
         load_system(document("$2.50/h", "5.10 EUR/h"))
     assert str(refused.value) == (
@@ -108,7 +108,7 @@ def test_two_currencies_in_one_system_are_refused_with_both_places() -> None:
         load_system(document("$2.50/h", 510, **running))
 
 
-def test_the_plan_is_the_same_and_says_its_currency_only_where_there_is_one() -> None:
+def test_plan_contains_currency_only_if_stated() -> None:
     plain, dollars = solve(load_system(PLAIN)), solve(load_system(DOLLARS))
     assert "currency" not in plain.to_json()
     told = json.loads(dollars.to_json())

@@ -138,7 +138,7 @@ def test_only_the_order_of_the_priorities_matters(source: Json) -> None:
 
 
 @given(documents, st.sampled_from(["", "A0", "Z9"]))
-def test_an_idle_server_without_a_minimum_never_disturbs_the_others(source: Json, here: str) -> None:
+def test_idle_servers_do_not_change_other_allocations(source: Json, here: str) -> None:
     def add(copy: Json) -> None:
         current = running(here, 2, 7.0) if here else {}
         copy["servers"].append(

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from builders import accelerator, document, profile, server, service_class
+from builders import accelerator, document, server, service_class
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -113,17 +113,3 @@ def test_one_of_a_thing_is_singular(tmp_path: Path, capsys: pytest.CaptureFixtur
     )  # fmt: skip
     assert "1 card" in text
     assert not ONE_OF_MANY.findall(text)
-
-
-def test_a_shortage_of_one_card_is_singular(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    servers = [server("a", replicas=1), server("b", replicas=1, service="free")]
-    classes = [service_class("gold"), service_class("free", 2)]
-    made = document(servers, [accelerator("A")], {"A": 1}, classes=classes)
-    write_document(made, tmp_path / "s.json")
-    text = printed(tmp_path / "s.json", capsys, "solve --wide")
-    assert "1 replica on A takes 1 card of A; 0 of 1 are left" in text
-    made = document(
-        servers, [accelerator("A")], {"A": 3}, models=[profile("m", "A", count=2)], classes=classes
-    )
-    write_document(made, tmp_path / "s.json")
-    assert "takes 2 cards of A; 1 of 3 is left" in printed(tmp_path / "s.json", capsys, "solve --wide")

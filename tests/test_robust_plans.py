@@ -2,18 +2,42 @@
 
 import itertools
 import json
+import random
+import warnings
 from typing import Any
 
+import pulp
 import pytest
-from builders import accelerator, document, server, service_class
-from robust_oracles import OPTIONS, best_levels, random_robust_system
+from builders import accelerator, document, profile, server, service_class
+from mixed_oracles import demands
+from robust_oracles import (
+    _ADD,
+    OPTIONS,
+    _level_names,
+    _shared,
+    _ways,
+    best_levels,
+    random_robust_system,
+    wishes,
+)
 
-from optimizer import SpecError, find_candidates, load_system, solve, verify
+from optimizer import (
+    Replica,
+    SpecError,
+    System,
+    analyze_replicas,
+    find_candidates,
+    load_system,
+    solve,
+    verify,
+)
+from optimizer.generate import generate_system
 from optimizer.plan import Plan
+from optimizer.plan.document import Rented, ReserveUse, TierUse
 from optimizer.plan.proof import check_proof, prove
 from optimizer.solvers.branch_and_price.solve import solve_patterns
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.problem import Level, build_problem
+from optimizer.solvers.problem import SolvedLevel, build_problem
 
 SINGLES = [(option,) for option in OPTIONS]
 PAIRS: list[tuple[str, ...]] = list(itertools.combinations(OPTIONS, 2))
@@ -37,7 +61,7 @@ def faults(seed: int, wanted: tuple[str, ...], *, mixed: bool) -> list[str]:
     compare("plan", plan.levels)
     found += [] if plan.status == "optimal" else [plan.status]
     found += verify(plan, system)
-    levels: tuple[Level, ...] = solve_patterns(build_problem(candidates)).levels
+    levels: tuple[SolvedLevel, ...] = solve_patterns(build_problem(candidates)).levels
     compare("patterns", levels)
     found += check_proof(plan, system, prove(plan, candidates, Deadline.after(5.0)))[0]
     greedy = system.with_options(milp_solver=False, saturation_policy="RoundRobin")
@@ -113,6 +137,16 @@ FALSE = {
 """A section, the first value of an item, a field of it and a false value."""
 
 
+def test_every_field_has_a_false_value() -> None:
+    models: dict[str, Any] = {"reserves": ReserveUse, "tiers": TierUse, "rented": Rented}
+    fields = {
+        (section, field.alias or name)
+        for section, model in models.items()
+        for name, field in model.model_fields.items()
+    }
+    assert {(section, field) for section, _, field, _ in FALSE.values() if section in models} == fields
+
+
 @pytest.mark.parametrize("lie", FALSE)
 def test_a_false_field_is_found(lie: str) -> None:
     system, (section, of, field, value) = everything(), FALSE[lie]
@@ -170,3 +204,191 @@ def test_prices_that_fall_from_tier_to_tier_are_refused() -> None:
 def test_a_preferred_accelerator_has_to_exist() -> None:
     with pytest.raises(SpecError, match=r"servers\[0\].preferred\[0\]: accelerator 'Z' does not exist"):
         load_system(document([server("a", preferred=["Z"])], [accelerator("A")], {"A": 4}))
+
+
+# --- reserves by their meaning ---------------------------------------------------------------------------
+
+
+def analysed(rate_rpm: float, replicas: int) -> bool:
+    """Return whether replicas of the default profile that share a load answer a token in 13.5 ms."""
+    shape = {"inTokens": 16, "outTokens": 64, "maxBatch": 8}
+    times = {key: profile("m", "A")[key] for key in ("decodeParms", "prefillParms")}
+    replica = Replica.model_validate(shape | times)
+    return analyze_replicas([replica], [rate_rpm / 60 / replicas])[0].itl_ms <= 13.5 * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("rate", [300, 900, 1500, 2400])
+@pytest.mark.parametrize("spares", [1, 2, 3])
+def test_targets_hold_with_spare_replicas_removed_and_with_headroom(rate: float, spares: int) -> None:
+    system = load_system(
+        document(
+            [server("a", rate, spareReplicas=spares, headroomShare=0.25)],
+            [accelerator("A")],
+            classes=[service_class("gold", itl=13.5)],
+        )
+    )
+    (pool,) = solve(system).allocations["a"]
+    for load in (rate, 1.25 * rate):
+        assert all(analysed(load, pool.num_replicas - gone) for gone in range(spares + 1))
+    fewer = pool.num_replicas - spares - 1
+    assert fewer == 0 or not analysed(1.25 * rate, fewer)
+
+
+@pytest.mark.parametrize(("there", "replicas"), [(0.98, 6), (0.99, 5), (0.995, 5), (0.999, 5)])
+def test_replicas_for_an_availability(there: float, replicas: int) -> None:
+    """Of four that a load needs, 99.9 % of the time: the table of required replicas, row k = 4."""
+    cards = [accelerator("A") | {"availability": there}]
+    system = load_system(document([server("a", 2000, availabilityTarget=0.999)], cards))
+    assert solve(load_system(document([server("a", 2000)], cards))).allocations["a"][0].num_replicas == 4
+    assert solve(system).allocations["a"][0].num_replicas == replicas
+
+
+def test_a_replica_on_several_accelerators_needs_all_of_them() -> None:
+    cards = [accelerator("A") | {"availability": 0.9}]
+    for count in (1, 2):
+        source = document(
+            [server("a", 500, availabilityTarget=0.85)], cards, models=[profile("m", "A", count=count)]
+        )
+        assert (
+            solve(load_system(source)).allocations["a"][0].num_replicas == count
+        )  # 0.9 and 1 - (1 - 0.81)^2
+
+
+def test_an_idle_server_has_no_reserve() -> None:
+    system = load_system(document([server("a", 0, replicas=1, spareReplicas=2)], [accelerator("A")]))
+    plan = solve(system)
+    assert (plan.allocations["a"][0].num_replicas, plan.reserves) == (1, ())
+
+
+def test_no_reserve_exceeds_the_most_replicas() -> None:
+    system = load_system(document([server("a", 500, spareReplicas=2, maxNumReplicas=2)], [accelerator("A")]))
+    plan = solve(system)
+    assert plan.allocations["a"][0].num_replicas == 1
+    assert [item.has_reserve for item in plan.reserves] == [False]
+
+
+@pytest.mark.parametrize("law", ["decodeParms", "perfParms"])
+def test_measured_profiles_are_sized_with_times_longer_by_their_errors(law: str) -> None:
+    """With an error of 20 % a plan is that of a profile whose times are all 20 % longer."""
+    errors = {"ttft": 0.1, "itl": 0.2, "ttftMedian": 0.1, "itlMedian": 0.1, "runs": 3}
+    domain = {key: [1, 1000] for key in ("inTokens", "outTokens", "rate", "concurrency")}
+    provenance = {"source": "x", "runs": 3, "domain": domain, "errors": errors}
+
+    def placed(factor: float, **options: Any) -> Any:
+        item = profile("m", "A")
+        if law == "perfParms":
+            del item["decodeParms"], item["prefillParms"]
+            item["perfParms"] = {"alpha": 10 * factor, "beta": 0.01 * factor, "gamma": 0.001 * factor}
+        else:
+            item["decodeParms"] = {key: factor * value for key, value in item["decodeParms"].items()}
+            item["prefillParms"] = {key: factor * value for key, value in item["prefillParms"].items()}
+        cards, classes = [accelerator("A")], [service_class("gold", itl=20)]
+        source = document(
+            [server("a", 2000)], cards, classes=classes, models=[item | {"provenance": provenance}], **options
+        )
+        system = load_system(source)
+        plan = solve(system)
+        assert verify(plan, system) == []
+        (pool,) = plan.allocations["a"]
+        return pool.num_replicas, pool.max_arrival_rate_rpm
+
+    cautious, slower, measured = placed(1.0, safety="profile"), placed(1.2), placed(1.0)
+    assert cautious == pytest.approx(slower)
+    assert cautious[1] / cautious[0] < measured[1] / measured[0]
+
+
+# --- a second formulation in another solver --------------------------------------------------------------
+
+
+def second_formulation(system: System) -> dict[str, float]:
+    """Return the best levels of a single plan by CBC: binaries by way, and a variable by price step."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # PuLP 3 announces the names of PuLP 4
+        return _second_formulation(system)
+
+
+def _second_formulation(system: System) -> dict[str, float]:
+    asked, wanted = demands(system), wishes(system)
+    names, shared = _level_names(asked, wanted), _shared(system, asked)
+    model = pulp.LpProblem("second", pulp.LpMinimize)
+    sums: dict[str, list[Any]] = {name: [] for name in names}
+    used: dict[str, list[Any]] = {one.name: [] for one in shared}
+    for s, demand in enumerate(asked.values()):
+        own: list[Any] = []
+        for amounts, levels in _ways(system, demand, wanted[demand.name], names, shared):
+            x = pulp.LpVariable(f"x_{s}_{len(own)}", cat="Binary")
+            own.append(x)
+            for name, value in zip(names, levels, strict=True):
+                sums[name].append(float(value) * x)
+            for one, amount in zip(shared, amounts, strict=True):
+                used[one.name].append(float(amount) * x)
+        model += pulp.lpSum(own) == 1
+    extra = _price_steps(system, model, used)
+    for one in shared:
+        if one.most is not None:
+            more = pulp.lpSum(extra) if one.name == "budget" else 0
+            model += pulp.lpSum(used[one.name]) + more <= float(one.most) * (1 + 1e-9)
+    sums["value"] += extra
+    return _minimised_in_order(model, sums)
+
+
+def _price_steps(system: System, model: Any, used: dict[str, list[Any]]) -> list[Any]:
+    """Return what tiers change of the cost, with a variable for the accelerators in each."""
+    extra: list[Any] = []
+    for name, card in system.accelerators.items():
+        covered = []
+        for i, tier in enumerate(card.tiers):
+            covered.append(pulp.LpVariable(f"t_{name.replace('-', '_')}_{i}", 0, tier.units))
+            price = 0.0 if tier.committed else float(tier.cost_cents_per_h)
+            extra.append((price - float(card.cost_cents_per_h)) * covered[-1])
+            extra += [float(tier.units * tier.cost_cents_per_h)] * tier.committed
+        if covered:
+            model += pulp.lpSum(covered) <= pulp.lpSum(used[f"accelerator {name}"])
+    return extra
+
+
+def _minimised_in_order(model: Any, sums: dict[str, list[Any]]) -> dict[str, float]:
+    best = {}
+    for name, terms in sums.items():
+        objective = pulp.lpSum(terms)
+        model.setObjective(objective)
+        assert pulp.LpStatus[model.solve(pulp.PULP_CBC_CMD(msg=False, gapRel=0))] == "Optimal", name
+        best[name] = float(pulp.value(objective) or 0.0)
+        whole = name == "changes" or name.endswith("servers")
+        model += objective <= best[name] + (0.5 if whole else 1e-6 * max(1.0, abs(best[name])))
+    return best
+
+
+def large_system(seed: int, servers: int, accelerators: int) -> System:
+    """Return a scarce system that uses every option, written from a generated fleet."""
+    system = generate_system(servers=servers, accelerators=accelerators, types=4, seed=seed, tightness=1.2)
+    source = system.to_spec().model_dump(mode="json", by_alias=True, exclude_none=True)
+    rng = random.Random(f"large {seed}")
+    for option in OPTIONS:
+        if option not in {"budget", "power"}:
+            _ADD[option](source, rng)
+    cost = solve(system).total_cost_cents_per_h
+    source["optimizer"] |= {
+        "budget": rng.choice([0.8, 1.2, 2.0]) * cost + 1e4 * (rng.random() < 0.3),
+        "gap": 0.0,
+    }
+    return load_system(source)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(30))
+def test_fifty_servers_on_ten_accelerators_are_those_of_a_second_formulation(seed: int) -> None:
+    compare_with_second(large_system(seed, 50, 10))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_few_servers_are_those_of_a_second_formulation(seed: int) -> None:
+    compare_with_second(large_system(seed, 12, 6))
+
+
+def compare_with_second(system: System) -> None:
+    plan, best = solve(system, time_limit_s=120.0), second_formulation(system)
+    assert [level.name for level in plan.levels] == [*best]
+    for level in plan.levels:
+        assert level.value == pytest.approx(best[level.name], rel=1e-6, abs=1e-3), level.name
+    assert verify(plan, system) == []

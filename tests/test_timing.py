@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from queue_oracles import Iteration, Linear, chunks_fit, count_chunks
 
-from optimizer.timing import IterationLaw, LinearLaw, ServiceLaw
+from optimizer.timing import IterationLaw, LinearLaw
 
 MANY = settings(derandomize=True, deadline=None, max_examples=300)
 
@@ -56,7 +56,7 @@ ITERATION = st.builds(
 
 @MANY
 @given(law=LINEAR, batch=st.integers(1, 512))
-def test_the_linear_service_time_is_a_prefill_and_the_remaining_tokens(law: Linear, batch: int) -> None:
+def test_linear_service_time_is_prefill_plus_decode(law: Linear, batch: int) -> None:
     prefill = law.gamma + law.delta * law.tokens_in * batch if law.tokens_in else 0
     expected = prefill + (law.tokens_out - 1) * (law.alpha + law.beta * batch)
     assert linear(law).service_time_ms(np.array([float(batch)]))[0] == pytest.approx(expected, rel=1e-13)
@@ -64,7 +64,7 @@ def test_the_linear_service_time_is_a_prefill_and_the_remaining_tokens(law: Line
 
 @MANY
 @given(law=LINEAR, batch=st.integers(1, 512))
-def test_at_a_constant_batch_the_linear_phases_are_those_of_that_batch(law: Linear, batch: int) -> None:
+def test_linear_phases_at_a_constant_batch(law: Linear, batch: int) -> None:
     n = np.array([float(batch)])
     times = linear(law).token_times(linear(law).service_time_ms(n), n, np.array([512]))
     assert times.prefill_ms[0] == pytest.approx(law.prefill(batch), rel=1e-9, abs=1e-12)
@@ -72,7 +72,7 @@ def test_at_a_constant_batch_the_linear_phases_are_those_of_that_batch(law: Line
     assert times.first_token_ms[0] == times.prefill_ms[0]
 
 
-def test_a_request_without_a_prompt_has_no_prefill_and_its_gamma_is_not_subtracted() -> None:
+def test_no_prompt_means_no_prefill_and_no_gamma() -> None:
     # The reference subtracts γ from a service time that has none (reference/README.md, defects).
     law = Linear(alpha=20, beta=1, gamma=300, delta=0.1, tokens_in=0, tokens_out=11)
     times = linear(law).token_times(np.array([10 * (20 + 8.0)]), np.array([8.0]), np.array([64]))
@@ -80,7 +80,7 @@ def test_a_request_without_a_prompt_has_no_prefill_and_its_gamma_is_not_subtract
     assert times.itl_ms[0] == pytest.approx(28, rel=1e-14)
 
 
-def test_a_linear_service_time_that_does_not_vary_with_the_batch_has_constant_phases() -> None:
+def test_constant_linear_service_time_has_constant_phases() -> None:
     # The reference divides by zero here.
     flat = Linear(alpha=20, beta=0, gamma=300, delta=0, tokens_in=100, tokens_out=11)
     one = Linear(alpha=20, beta=2, gamma=0, delta=0, tokens_in=0, tokens_out=1)
@@ -89,14 +89,14 @@ def test_a_linear_service_time_that_does_not_vary_with_the_batch_has_constant_ph
     assert list(times.itl_ms) == [20, 26]
 
 
-def test_the_linear_effective_batch_stays_between_nothing_and_the_limit() -> None:
+def test_linear_effective_batch_is_within_bounds() -> None:
     law = Linear(alpha=10, beta=2, gamma=5, delta=0.01, tokens_in=100, tokens_out=3)
     times = linear(law, law).token_times(np.array([0.0, 1e9]), np.array([1.0, 1.0]), np.array([8, 8]))
     assert list(times.itl_ms) == [10, 26]
     assert list(times.prefill_ms) == pytest.approx([5, 13], rel=1e-14)
 
 
-def test_idle_linear_replicas_quote_the_reference() -> None:
+def test_idle_linear_times_match_the_reference() -> None:
     # case00.json, Class0-llama_13b on AIU2: ITL 210, TTFT 1610.6719, 1356.5802 req/min at batch 51.
     law = Linear(alpha=201.32, beta=8.68, gamma=1610.56, delta=0.1119, tokens_in=2048, tokens_out=512)
     times, turnaround = linear(law).idle_times(np.array([51]))
@@ -110,14 +110,14 @@ def test_idle_linear_replicas_quote_the_reference() -> None:
 
 @MANY
 @given(law=ITERATION, batch=st.integers(1, 256))
-def test_the_iteration_service_time_is_its_iterations_at_that_batch(law: Iteration, batch: int) -> None:
+def test_iteration_service_time_sums_its_iterations(law: Iteration, batch: int) -> None:
     found = iteration(law).service_time_ms(np.array([float(batch)]))[0]
     assert found == pytest.approx(law.service(batch), rel=1e-12)
 
 
 @MANY
 @given(law=ITERATION, batch=st.integers(1, 256))
-def test_prefill_and_tokens_at_a_constant_batch_make_up_the_service_time(law: Iteration, batch: int) -> None:
+def test_prefill_and_decode_sum_to_the_service_time(law: Iteration, batch: int) -> None:
     # an identity of the law: prefill(B) + m·itl(B) = τ(B)
     n = np.array([float(batch)])
     times = iteration(law).token_times(iteration(law).service_time_ms(n), n, np.array([256]))
@@ -132,9 +132,7 @@ def test_prefill_and_tokens_at_a_constant_batch_make_up_the_service_time(law: It
     ("mean", "limit", "rounded"),
     [(0.0, 64, 1), (0.4, 64, 1), (30.5, 64, 31), (30.49, 64, 30), (63.9, 64, 64), (64.6, 64, 64)],
 )
-def test_chunks_are_taken_at_the_rounded_mean_batch_within_the_limit(
-    mean: float, limit: int, rounded: int
-) -> None:
+def test_chunks_use_the_rounded_mean_batch(mean: float, limit: int, rounded: int) -> None:
     law = Iteration(10, 0.05, 5e-4, 4000, 20, 512)
     chunks = law.chunks(rounded)
     prefill = chunks * max(0.0, 10 + (mean - 1) * law.per_iteration(chunks)) + law.own_work(chunks)[0]
@@ -142,14 +140,14 @@ def test_chunks_are_taken_at_the_rounded_mean_batch_within_the_limit(
     assert times.prefill_ms[0] == pytest.approx(prefill, rel=1e-12)
 
 
-def test_the_prefill_has_no_negative_part_for_others_below_one() -> None:
+def test_prefill_is_not_reduced_by_fractional_batches() -> None:
     law = Iteration(alpha=0.5, beta=0.05, gamma=5e-4, tokens_in=2048, tokens_out=1)
     times = iteration(law).token_times(np.array([500.0]), np.array([0.001]), np.array([8]))
     assert law.per_iteration(1) > 0.5
     assert times.prefill_ms[0] == pytest.approx(law.own_work(1)[0], rel=1e-14)
 
 
-def test_idle_iteration_replicas_quote_the_reference() -> None:
+def test_idle_iteration_times_match_the_reference() -> None:
     law = iteration(Iteration(10, 0.05, 5e-4, 1000, 100))  # the reference's zeroLoadAllocation
     times, turnaround = law.idle_times(np.array([64]))
     assert times.itl_ms[0] == pytest.approx(10 + 0.05, rel=1e-14)
@@ -160,7 +158,7 @@ def test_idle_iteration_replicas_quote_the_reference() -> None:
 # --- chunks -----------------------------------------------------------------------------------------------
 
 
-def test_chunks_equal_counting_up_from_one_for_thousands_of_requests() -> None:
+def test_chunks_match_counting_for_random_requests() -> None:
     rng = random.Random(20)
     cases = [
         (
@@ -197,29 +195,13 @@ def whole_roots(count: int) -> list[tuple[int, int, int, int]]:
     return cases
 
 
-def test_chunks_equal_counting_where_they_fit_to_the_token() -> None:
+def test_chunks_match_counting_for_exact_fits() -> None:
     cases = whole_roots(3000)
     wrong = [(case, k) for case, k in zip(cases, chunks_of(cases), strict=True) if k != count_chunks(*case)]
     assert wrong == []
 
 
-@pytest.mark.parametrize("batch", [1, 8191, 8192, 8193, 100_000])
-@pytest.mark.parametrize("tokens_out", [1, 100_000])
-def test_a_request_without_a_prompt_has_the_chunks_that_its_batch_needs(tokens_out: int, batch: int) -> None:
-    assert chunks_of([(0, tokens_out, 8192, batch)]) == [count_chunks(0, tokens_out, 8192, batch)]
-
-
-@pytest.mark.parametrize("batch", [1, 8, 100_000])
-@pytest.mark.parametrize(("tokens_in", "tokens_out"), [(100_000, 1), (100_000, 100_000), (1, 1), (8192, 1)])
-def test_the_longest_prompts_are_chunked_without_counting(
-    tokens_in: int, tokens_out: int, batch: int
-) -> None:
-    (k,) = chunks_of([(tokens_in, tokens_out, 8192, batch)])
-    assert chunks_fit(k, tokens_in, tokens_out, 8192, batch)
-    assert k == 1 or not chunks_fit(k - 1, tokens_in, tokens_out, 8192, batch)
-
-
-def test_chunks_never_fall_as_the_batch_grows() -> None:
+def test_chunks_are_monotone_in_the_batch() -> None:
     law = iteration(*[Iteration(1, 1, 1, 30_000, 40, 2048)] * 300)
     chunks = law.chunks(np.arange(1.0, 301.0))
     assert (np.diff(chunks) >= 0).all()
@@ -227,21 +209,3 @@ def test_chunks_never_fall_as_the_batch_grows() -> None:
 
 
 # --- both -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "law",
-    [
-        linear(Linear(1, 2, 3, 0.1, 5, 6), Linear(7, 8, 9, 0.2, 11, 12), Linear(13, 14, 15, 0.3, 0, 18)),
-        iteration(
-            Iteration(1, 0.2, 0.003, 40, 5), Iteration(6, 0.7, 8e-4, 9000, 10), Iteration(2, 1, 0, 0, 1)
-        ),
-    ],
-    ids=["linear", "iteration"],
-)
-def test_taking_rows_takes_their_times(law: ServiceLaw) -> None:
-    occupancy = np.array([3.0, 5.0, 7.0])
-    rows = np.array([2, 0])
-    assert np.array_equal(
-        law.take(rows).service_time_ms(occupancy[rows]), law.service_time_ms(occupancy)[rows]
-    )

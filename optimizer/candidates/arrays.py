@@ -214,7 +214,13 @@ def _with_estimates(
 
 
 def profile_of(system: System, server: Server, accelerator: str) -> ModelProfile:
-    """Return the profile of a server's model on an accelerator, estimated if necessary."""
+    """Return the profile of a server's model on an accelerator, estimated if necessary.
+
+    Args:
+        system: the system.
+        server: the server.
+        accelerator: name of the accelerator.
+    """
     profile = system.profiles[server.model, accelerator]
     if not profile.is_estimated:
         return profile

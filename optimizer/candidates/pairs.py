@@ -42,7 +42,13 @@ class Pairs:
 
 
 def sizable_pairs(arrays: SystemArrays, verdicts: Verdicts, *, choose_batch: bool) -> Pairs:
-    """Reject pairs for reasons other than queueing; return the others with batch limit and queue capacity."""
+    """Reject pairs for reasons other than queueing; return the others with batch limit and queue capacity.
+
+    Args:
+        arrays: the system as arrays.
+        verdicts: receives the rejections.
+        choose_batch: whether batch limits are optimised.
+    """
     servers, profiles = arrays.servers, arrays.profiles
     timed = np.zeros(arrays.profile_of.shape, np.bool_)
     known = arrays.profile_of >= 0
@@ -80,7 +86,13 @@ def sizable_pairs(arrays: SystemArrays, verdicts: Verdicts, *, choose_batch: boo
 
 
 def queue_capacity(arrays: SystemArrays, server: IntArray, max_batch: IntArray) -> IntArray:
-    """Return the queue capacity: maximum requests waiting behind a full batch."""
+    """Return the queue capacity: maximum requests waiting behind a full batch.
+
+    Args:
+        arrays: the system as arrays.
+        server: indices of the servers, shape (R,).
+        max_batch: batch limits, shape (R,).
+    """
     own = arrays.servers.max_queue[server]
     return np.where(own >= 0, own, QUEUE_TO_BATCH_RATIO * max_batch)
 
@@ -108,7 +120,14 @@ def _batch_and_memory(
 def batch_limit(
     arrays: SystemArrays, server: IntArray, profile: IntArray, *, choose_batch: bool
 ) -> FloatArray:
-    """Return the batch limit of each pair by its server and profile, regardless of memory."""
+    """Return the batch limit of each pair by its server and profile, regardless of memory.
+
+    Args:
+        arrays: the system as arrays.
+        server: indices of the servers, shape (R,).
+        profile: indices of the profiles, shape (R,).
+        choose_batch: whether batch limits are optimised.
+    """
     servers, profiles = arrays.servers, arrays.profiles
     idle = servers.load_rps[server] == 0
     scaled = np.maximum(profiles.batch_tokens[profile] // np.maximum(servers.out_tokens[server], 1), 1)
@@ -119,7 +138,13 @@ def batch_limit(
 
 
 def requests_in_memory(arrays: SystemArrays, server: IntArray, profile: IntArray) -> FloatArray:
-    """Return the number of requests that fit in the KV cache of each pair; inf if it is not stated."""
+    """Return the number of requests that fit in the KV cache of each pair; inf if it is not stated.
+
+    Args:
+        arrays: the system as arrays.
+        server: indices of the servers, shape (R,).
+        profile: indices of the profiles, shape (R,).
+    """
     return np.floor(arrays.profiles.kv_capacity_tokens[profile] / np.maximum(_tokens(arrays, server), 1))
 
 
@@ -179,7 +204,13 @@ def targets_of(arrays: SystemArrays, pairs: Pairs) -> Targets:
 
 
 def largest_rates(arrays: SystemArrays, pairs: Pairs, targets: Targets) -> FloatArray:
-    """Return the maximum rate of each pair within targets [requests/s], NaN if there is none; shape (R,)."""
+    """Return the maximum rate of each pair within targets [requests/s], NaN if there is none; shape (R,).
+
+    Args:
+        arrays: the system as arrays.
+        pairs: R pairs.
+        targets: their targets.
+    """
     rates = np.full(len(pairs.server), np.nan)
 
     def fill(rows: IntArray) -> None:
@@ -193,7 +224,13 @@ def largest_rates(arrays: SystemArrays, pairs: Pairs, targets: Targets) -> Float
 
 
 def chunks(arrays: SystemArrays, pairs: Pairs, rows: IntArray) -> list[IntArray]:
-    """Split rows by queue model and law, and then, sorted by batch limit, into chunks of bounded size."""
+    """Split rows by queue model and law, and then, sorted by batch limit, into chunks of bounded size.
+
+    Args:
+        arrays: the system as arrays.
+        pairs: the pairs.
+        rows: indices of the pairs to split.
+    """
     laws, queue_model, models = arrays.profiles.laws, arrays.profiles.queue_model, [*QUEUE_MODELS.values()]
     profile = pairs.profile[rows]
     group = queue_model[profile] * len(laws.laws) + laws.law[profile]

@@ -163,7 +163,15 @@ class Verdicts:
         value: FloatArray | IntArray | float,
         limit: FloatArray | IntArray | float,
     ) -> None:
-        """Reject pairs, with a reason and the compared numbers."""
+        """Reject pairs, with a reason and the compared numbers.
+
+        Args:
+            server: indices of the servers, shape (R,).
+            accelerator: indices of the accelerators, shape (R,).
+            reason: the reason.
+            value: compared values; NaN if there are none.
+            limit: limits that the values exceed or miss; NaN if there are none.
+        """
         self.reason[server, accelerator] = reason
         self.value[server, accelerator] = value
         self.limit[server, accelerator] = limit
@@ -246,7 +254,13 @@ class Candidates:
         return found.of_pair(server.model, self.arrays.accelerator_names[a])
 
     def outside(self, s: int, a: int, in_flight: float) -> tuple[str, ...]:
-        """Describe how a pair exceeds the measured range, at a number of requests in flight per replica."""
+        """Describe how a pair exceeds the measured range, at a number of requests in flight per replica.
+
+        Args:
+            s: index of the server.
+            a: index of the accelerator.
+            in_flight: requests in flight per replica.
+        """
         found = self._provenance(s, a)
         if found is None:
             return ()

@@ -8,7 +8,7 @@ from optimizer.errors import SpecError
 _NAME_ONE = "name one; Tab shows the names"
 
 
-class Asker:
+class Prompter:
     """Asks at a terminal; whoever leaves a question ends the command."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Asker:
 
 
 def _problem(text: str, check: Callable[[str], object]) -> str | None:
-    """Return what a check refuses text with; None if it takes it."""
+    """Return the error of a check for a text; None if it passes."""
     try:
         check(text)
     except (ValueError, SpecError) as error:

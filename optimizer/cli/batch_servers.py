@@ -15,8 +15,8 @@ _OWN_FLAGS = (
     ("--service-slope", "slope", "MS/REQUEST", "more for each request in it"),
     ("--trigger", "trigger", "NAME", "what starts a batch: oldest, collect, gap, interval, clock (oldest)"),
     ("--window", "window", "MS", "how long a batch is collected (0)"),
-    ("--queue-counts", "queueCounts", "NAME", "whom --max-queue counts: waiting, system (waiting)"),
-    ("--jobs", "jobs", "N", "requests in the server and its stages at once, the others before (any)"),
+    ("--queue-counts", "queueCounts", "NAME", "scope of --max-queue: waiting, system (waiting)"),
+    ("--jobs", "jobs", "N", "maximum requests in the server and its stages; others wait (unlimited)"),
     (
         "--stage",
         "stages",
@@ -102,7 +102,7 @@ def row_to_size(
 
 
 def analyzed(row: "BatchRow") -> "BatchAnswer":
-    """Return what a batch server does at its rate.
+    """Return the performance of a batch server at its rate.
 
     Raises:
         AnalysisError: the rate is zero, or its queue grows without end.

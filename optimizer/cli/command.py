@@ -1,4 +1,4 @@
-"""What the sub-commands share: their shape, common arguments, and JSON on stdout."""
+"""Common parts of the commands: their type, shared arguments, and JSON on stdout."""
 
 import argparse
 import json
@@ -34,7 +34,7 @@ def add_path(parser: argparse.ArgumentParser) -> None:
 def add_output(parser: argparse.ArgumentParser, *tables: str) -> None:
     """Add the choice of what is written in place of all tables as they fit the terminal."""
     forms = parser.add_mutually_exclusive_group()
-    forms.add_argument("--json", action="store_true", help="write JSON in place of tables")
+    forms.add_argument("--json", action="store_true", help="write JSON instead of tables")
     forms.add_argument(
         "--csv", action="store_true", help="write a table as CSV: the first, or that of --table"
     )
@@ -44,9 +44,7 @@ def add_output(parser: argparse.ArgumentParser, *tables: str) -> None:
 
 def add_wide(group: argparse._ActionsContainer) -> None:
     """Add the choice of tables that are as wide as they are."""
-    group.add_argument(
-        "--wide", action="store_true", help="show all columns and full names, however long the lines"
-    )
+    group.add_argument("--wide", action="store_true", help="show all columns and untruncated names")
 
 
 def show_tables(sections: "list[Section]", arguments: argparse.Namespace) -> None:
@@ -107,7 +105,7 @@ def number(
     return parse
 
 
-def tell(text: str) -> None:
+def print_stderr(text: str) -> None:
     """Write a line to stderr, after what was written to stdout before it, where both are one stream."""
     if sys.stdout is not None:
         sys.stdout.flush()

@@ -77,7 +77,7 @@ def _comparison(arguments: argparse.Namespace) -> Comparison:
 
 
 def _labels(arguments: argparse.Namespace, *, changed: bool) -> tuple[str, str] | None:
-    """Return what the sides are called, where the paths or the options tell them apart."""
+    """Return labels of the sides if the paths or the options distinguish them."""
     if arguments.other is not None:
         labels = (_label(arguments.path), _label(arguments.other))
         return None if labels[0] == labels[1] else labels

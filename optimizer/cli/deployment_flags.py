@@ -16,7 +16,7 @@ _FLAGS: Mapping[str, tuple[str, Any, str]] = {
         "share of memory the engine takes (0.9)",
     ),
 }  # fmt: skip
-"""What a flag sets in the deployment: its metavar, its type, its help."""
+"""Settings of the deployment: metavar, type and help of the flag."""
 DEPLOYMENT = (*_FLAGS, "eager")
 """The flags as arguments are named, which is how the deployment names them."""
 
@@ -34,5 +34,5 @@ def add_deployment(group: Any) -> None:
 
 
 def deployment_given(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return what the flags set in the deployment."""
+    """Return the settings of the deployment that the flags give."""
     return {name: value for name in DEPLOYMENT if (value := getattr(arguments, name)) is not None}

@@ -17,7 +17,7 @@ _SETTINGS: dict[str, tuple[str, Any, str]] = {
     "max_requests": ("N", int, "most requests in the batch (256)"),
     "max_num_tokens": ("TOKENS", int, "token budget of one iteration (8192)"),
 }  # fmt: skip
-"""What a flag sets in the deployment beyond those of every estimate: its metavar, its type, its help."""
+"""Further settings of the deployment: metavar, type and help of the flag."""
 
 
 def _add_estimate(parser: argparse.ArgumentParser) -> None:

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from optimizer.cli.command import Command, add_output, print_json, show_tables, tell
+from optimizer.cli.command import Command, add_output, print_json, print_stderr, show_tables
 
 if TYPE_CHECKING:
     from optimizer.fitting.fit import FitOptions
@@ -79,7 +79,7 @@ def _fit(arguments: argparse.Namespace) -> None:
         profile = fit_reports(arguments.files, _options(arguments), progress)
     if arguments.output is not None:
         write_document(profile.document(), arguments.output)
-        tell(f"inferplan: {arguments.output} written")
+        print_stderr(f"inferplan: {arguments.output} written")
     if arguments.json:
         print_json(profile.document())
         return
@@ -155,7 +155,7 @@ def _profiles(arguments: argparse.Namespace) -> None:
         write_document(found.document(), target)
     else:
         write_text(text, target)
-    tell(f"inferplan: {target} written")
+    print_stderr(f"inferplan: {target} written")
 
 
 COMMANDS = {

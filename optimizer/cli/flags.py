@@ -10,7 +10,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from optimizer.errors import SpecError
-from optimizer.jobs.requests import Flag, Request, RequestError
+from optimizer.jobs.flag import Flag
+from optimizer.jobs.requests import Request, RequestError
 from optimizer.spec.messages import validated
 from optimizer.units import Scale
 
@@ -33,24 +34,34 @@ def add_request(
 
 
 def _add_field(parser: argparse._ActionsContainer, name: str, field: FieldInfo) -> None:
-    details = next((item for item in field.metadata if isinstance(item, Flag)), Flag())
+    details = details_of(field) or Flag()
     text = (details.help or " ".join((field.description or "").split())).rstrip(".")
     text = (text[:1].lower() + text[1:]).replace("%", "%%")
-    kind, flag = _plain(field.annotation), f"--{name.replace('_', '-')}"
+    kind = _plain(field.annotation)
+    names = [*([details.short] if details.short else []), f"--{(details.name or name).replace('_', '-')}"]
+    given: dict[str, Any] = {"dest": name, "help": text}
+    if get_origin(kind) is tuple:
+        kind, given["action"] = _plain(get_args(kind)[0]), "append"
+    if details.const is not None:
+        kind, given["nargs"], given["const"] = str, "?", details.const
     if kind is bool:
         group = parser.add_mutually_exclusive_group() if details.off else parser
         if details.off:
             off, _, off_text = details.off.partition(": ")
             group.add_argument(f"--{off}", dest=name, action="store_const", const=False, help=off_text)
-        group.add_argument(flag, action="store_const", const=True, help=text)
+        group.add_argument(*names, **given, action="store_const", const=True)
     elif get_origin(kind) is Literal:
         choices = get_args(kind)
-        parser.add_argument(
-            flag, metavar=details.metavar, type=_spelling(choices), choices=choices, help=text
-        )
+        given |= {"metavar": details.metavar, "choices": choices}
+        parser.add_argument(*names, type=_spelling(choices), **given)
     else:
-        metavar = details.metavar or name.upper()
-        parser.add_argument(flag, metavar=metavar, type=_reader(kind, field, details.scale), help=text)
+        given["metavar"] = details.metavar or name.upper()
+        parser.add_argument(*names, type=_reader(kind, field, details.scale), **given)
+
+
+def details_of(field: FieldInfo) -> Flag | None:
+    """Return the command-line details of a field; None if it states none."""
+    return next((item for item in field.metadata if isinstance(item, Flag)), None)
 
 
 def _plain(annotation: Any) -> Any:

@@ -82,7 +82,7 @@ EXIT_CODES = {
     4: "the solver failed, or its answer did not pass verification",
     130: "interrupted",
 }
-"""What the statuses mean, as help and docs/reference.md say it."""
+"""Meanings of the exit statuses, as in help and docs/reference.md."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -96,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if sys.stdout is not None:
                 sys.stdout.flush()
     except BrokenPipeError:
-        _forget_stdout()  # the reader has gone; there is nobody to tell
+        _forget_stdout()  # the reader has gone; there is nobody to print_stderr
     except OSError as error:
         _forget_stdout()
         print(f"inferplan: error: the answer cannot be written: {error.strerror or error}", file=sys.stderr)

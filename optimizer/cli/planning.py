@@ -11,8 +11,8 @@ from optimizer.cli.command import (
     add_path,
     one_line,
     print_json,
+    print_stderr,
     show_tables,
-    tell,
 )
 from optimizer.cli.flags import add_request, request_of
 from optimizer.cli.solving import (
@@ -64,7 +64,7 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
         help="simulate the pools of the plan request by request, as `simulate` does",
     )
     parser.add_argument(
-        "--repair", action="store_true", help="with --simulate: plan again until pools hold their targets"
+        "--repair", action="store_true", help="with --simulate: replan until all pools meet their targets"
     )
     add_effort(parser)
     parser.add_argument("--timings", action="store_true", help="write the time of each stage to stderr")
@@ -79,7 +79,7 @@ def _solve(arguments: argparse.Namespace) -> None:
     if arguments.repair and not arguments.simulate:
         raise SpecError("--repair: repairs what a simulation shows; add --simulate")
     if arguments.repair and arguments.proof is not None:
-        raise SpecError("--proof: is for a plan as it was solved, not for one that --repair plans again")
+        raise SpecError("--proof: cannot be combined with --repair; remove one")
     if arguments.simulate and arguments.csv:
         raise SpecError("--csv: holds one table; take --json, or 'inferplan simulate --csv' for the pools")
     check_simulates(arguments)
@@ -144,7 +144,7 @@ def _print_repairs(found: "RepairedPlan", arguments: argparse.Namespace) -> None
 def _finish(plan: "Plan", arguments: argparse.Namespace, timings: "Timings") -> None:
     if arguments.timings:
         for stage, seconds in timings.stages_s.items():
-            tell(f"{stage:<12}{seconds * 1000:10.1f} ms")
+            print_stderr(f"{stage:<12}{seconds * 1000:10.1f} ms")
     if arguments.require_complete:
         sys.stdout.flush()
         plan.raise_for_status()
@@ -173,7 +173,7 @@ def _print_plan(
 
 
 def _overload(plan: "Plan", system: "System", arguments: argparse.Namespace) -> "Overload | None":
-    """Return what would serve more, if that is to be shown."""
+    """Return options that serve more load; None if they are not shown."""
     from optimizer.jobs import find_overload
     from optimizer.render.progress import working
 
@@ -200,9 +200,9 @@ def _check(arguments: argparse.Namespace) -> int:
         })  # fmt: skip
         return 2 if found.faults else 0
     for fault in found.faults:
-        tell(f"inferplan: error: {one_line(str(fault))}")
+        print_stderr(f"inferplan: error: {one_line(str(fault))}")
     for warning in found.warnings:
-        tell(f"inferplan: warning: {one_line(str(warning))}")
+        print_stderr(f"inferplan: warning: {one_line(str(warning))}")
     system = found.system
     if system is None:
         return 2
@@ -216,7 +216,9 @@ def _check(arguments: argparse.Namespace) -> int:
     )
     print(f"{arguments.path}: valid: " + ", ".join(counted(*count) for count in counts))
     if not found.sized:
-        tell("inferplan: note: too many servers and accelerators to size here; run 'inferplan candidates'")
+        print_stderr(
+            "inferplan: note: too many servers and accelerators to size here; run 'inferplan candidates'"
+        )
     return 0
 
 

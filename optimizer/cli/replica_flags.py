@@ -184,7 +184,7 @@ def estimated_of(arguments: argparse.Namespace) -> "EstimatedReplica | None":
 
 
 def _shape_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return what the flags say of a replica beside its token times, by the names of its fields."""
+    """Return the fields of a replica other than its token times, as the flags give them."""
     values = {name: value for name in _SHAPE_FLAGS if (value := getattr(arguments, name)) is not None}
     if "kv_capacity" in values:
         values["kv_capacity_tokens"] = values.pop("kv_capacity")
@@ -226,7 +226,7 @@ def replica_of(arguments: argparse.Namespace) -> Any:
 
 @contextmanager
 def _said_by_flags(replica: Any) -> Iterator[None]:
-    """Say what is wrong in the body in terms of the flags."""
+    """Rename fields to flags in errors of the body."""
     from optimizer.errors import SpecError
 
     try:

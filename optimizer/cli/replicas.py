@@ -5,7 +5,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from optimizer.cli import batch_servers, replica_flags
-from optimizer.cli.command import Command, print_json, quantity, show_tables, tell
+from optimizer.cli.command import Command, print_json, print_stderr, quantity, show_tables
 from optimizer.cli.solving import announced
 from optimizer.quantities import precise
 from optimizer.units import MILLISECONDS, REQUESTS_PER_SECOND
@@ -44,7 +44,7 @@ def _add_analyze(parser: argparse.ArgumentParser) -> None:
 
 
 def _effort(arguments: argparse.Namespace) -> "Effort | None":
-    """Return how much to simulate; none: nothing is simulated."""
+    """Return the length and the seed of the simulation; None if nothing is simulated."""
     from optimizer.errors import SpecError
 
     given = {name: value for name in ("requests", "seed") if (value := getattr(arguments, name)) is not None}
@@ -58,7 +58,7 @@ def _effort(arguments: argparse.Namespace) -> "Effort | None":
 
 
 def _simulated(replica: "Replica", rate_rps: float, effort: "Effort") -> Any:
-    """Return what a replica does when it is simulated, or that it is overloaded."""
+    """Return the simulated performance of a replica, or that it is overloaded."""
     from optimizer.jobs import simulate_replica
 
     with announced():
@@ -100,7 +100,7 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
 
         show_tables(performance_sections(found, simulated, named), arguments)
     if found.offered_rps > found.stable_rate_rps:
-        tell(
+        print_stderr(
             f"inferplan: note: rate {precise(found.offered_rps)} requests/s exceeds the stable maximum "
             f"{precise(found.stable_rate_rps)}; {found.loss:.1%} is lost, and the latencies are those "
             "of the rest"
@@ -118,7 +118,7 @@ def _show_batch_server(arguments: argparse.Namespace, found: "BatchAnswer", simu
 
 
 def _values(found: Any, simulated: Any, named: "EstimatedReplica | None" = None) -> dict[str, Any]:
-    """Return what one server does, what was simulated, if it was, and what was estimated, if it was."""
+    """Return the performance of one server, with its simulation and estimated profile if any."""
     values: dict[str, Any] = found.model_dump(by_alias=True)
     if named is not None:
         values = {"estimated": named.end, "assumed": named.document()} | values
@@ -237,7 +237,7 @@ def _answer_lines(
         except (AnalysisError, SpecError) as error:
             print(json.dumps({"message": str(error)}, ensure_ascii=False))
     if bad:
-        tell(f"inferplan: error: {path}: {bad} line{'s' if bad > 1 else ''} could not be read")
+        print_stderr(f"inferplan: error: {path}: {bad} line{'s' if bad > 1 else ''} could not be read")
     return 2 if bad else 0
 
 

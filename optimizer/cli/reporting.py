@@ -46,11 +46,11 @@ KINDS = {
     "cost": "cost against load, by accelerator",
     "pareto": "cost against latency, by accelerator, with the Pareto front",
 }
-"""What can be plotted of a system; a test holds it to what the library offers."""
+"""Kinds of figures of a system; a test compares them with those of the library."""
 OF_PROFILES = {"fit": "measured and predicted times of a fitted profile, which PATH then names"}
-"""What can be plotted of a profile."""
+"""Kinds of figures of a profile."""
 SIMULATED = {"distribution", "percentiles"}
-"""What is simulated first."""
+"""Kinds of figures that need a simulation."""
 
 
 def _add_report(parser: argparse.ArgumentParser) -> None:
@@ -76,7 +76,7 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
 
 
 def _origin(arguments: argparse.Namespace) -> "Origin":
-    """Return where the page comes from; its date is given, so that the same input gives the same page."""
+    """Return the metadata of the page; the date is given, so that the same input produces the same page."""
     from optimizer import __version__
     from optimizer.render.pages import Origin
 

@@ -53,7 +53,7 @@ def _completion(arguments: argparse.Namespace) -> None:
 
 
 def _systems(names: Sequence[str]) -> dict[str, Any]:
-    """Return how each shell completes systems: files and the names of samples; tcsh files alone."""
+    """Return the completion of systems for each shell: files and names of samples; in tcsh files only."""
     words = " ".join(names)
     return {
         "bash": "_inferplan_system_files",

@@ -37,7 +37,7 @@ def _add_simulate(parser: argparse.ArgumentParser) -> None:
     add_load(parser)
     add_solving_flags(parser)
     answer = parser.add_mutually_exclusive_group()
-    answer.add_argument("--json", action="store_true", help="write JSON in place of tables")
+    answer.add_argument("--json", action="store_true", help="write JSON instead of tables")
     answer.add_argument("--csv", action="store_true", help="write a row for each pool, with every digit")
     add_wide(answer)
 

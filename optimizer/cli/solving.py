@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from optimizer.cli.command import tell
+from optimizer.cli.command import print_stderr
 from optimizer.cli.flags import add_request, in_flags, request_of
 from optimizer.errors import SpecError
 from optimizer.jobs.requests import PlanOptions, Request, RequestError
@@ -103,16 +103,16 @@ def simulating(arguments: argparse.Namespace) -> "Iterator[Progress]":
 
 
 def announced(what: str = "the simulator") -> AbstractContextManager[None]:
-    """Say on stderr if something is compiled first."""
+    """Announce on stderr if something is compiled first."""
     from optimizer.simulation.engine import announcing_compilation
 
     return announcing_compilation(
-        lambda: tell(f"inferplan: compiling {what}; this happens once and takes up to half a minute")
+        lambda: print_stderr(f"inferplan: compiling {what}; this happens once and takes up to half a minute")
     )
 
 
 def announced_for(system: "System") -> AbstractContextManager[None]:
-    """Say on stderr if the queues of a kind are compiled first; other plans load no compiler."""
+    """Announce on stderr if the queues of a kind are compiled first; other plans load no compiler."""
     compiled = [kind.name for kind in system.server_kinds() if kind.compiles_queues]
     return announced(f"the queues of {compiled[0]}") if compiled else nullcontext()
 

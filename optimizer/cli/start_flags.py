@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from optimizer.starters.prices import Offer, PriceList
 
 TEMPLATES = ("one-model", "fleet", "clouds")
-"""What `init` can write; a test holds it to what the library offers."""
+"""Templates of `init`; a test compares them with those of the library."""
 SATURATION_POLICIES = ("None", "PriorityExhaustive", "PriorityRoundRobin", "RoundRobin")
-"""Who can get partial service; a test holds it to the schema."""
+"""Saturation policies; a test compares them with the schema."""
 _TARGETS = {
     "target_ttft": ("ttft", "time to first token"),
     "target_itl": ("itl", "inter-token latency"),
@@ -160,7 +160,7 @@ class Named:
 
     @property
     def name(self) -> str:
-        """What the slice is called: ``H100``, ``8xH100``."""
+        """Name of the slice: ``H100``, ``8xH100``."""
         return self.accelerator if self.cards == 1 else f"{self.cards}x{self.accelerator}"
 
 
@@ -202,7 +202,7 @@ def read_named_price(text: str) -> "Price":
 def offers_of(
     arguments: argparse.Namespace, ask_price: "Callable[[str], Price] | None"
 ) -> "tuple[list[Offer], tuple[str, ...]]":
-    """Return what can be had, and the names in price files that the catalogue does not have.
+    """Return the offers, and the names in price files that are not in the catalogue.
 
     Args:
         arguments: name accelerators, priced by flag or file; if they name none, all of the files count.

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from optimizer.cli.asking import Asker
+from optimizer.cli.asking import Prompter
 from optimizer.cli.start_flags import model_given, named_accelerator, read_named_price
 
 if TYPE_CHECKING:
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from optimizer.starters.prices import Offer
 
 
-def ask_template(asker: Asker, models: list[str], offers: "list[Offer]") -> "Template":
+def ask_template(prompter: Prompter, models: list[str], offers: "list[Offer]") -> "Template":
     """Ask for one of the templates that suit what is known."""
     from optimizer.errors import SpecError
     from optimizer.starters.facts import TEMPLATES, check_template
@@ -26,10 +26,10 @@ def ask_template(asker: Asker, models: list[str], offers: "list[Offer]") -> "Tem
     if len(suitable) == 1:
         return next(iter(suitable.values()))
     choices = {name: TEMPLATES[template] for name, template in suitable.items()}
-    return suitable[asker.choose("What do you want to plan?", choices)]
+    return suitable[prompter.choose("What do you want to plan?", choices)]
 
 
-def ask_models(asker: Asker, template: "Template") -> list[str]:
+def ask_models(prompter: Prompter, template: "Template") -> list[str]:
     """Ask for the models that a template takes: names as the flag takes them, or paths."""
     from optimizer.profiles import load_catalogue
     from optimizer.profiles.estimate import find_model
@@ -37,31 +37,33 @@ def ask_models(asker: Asker, template: "Template") -> list[str]:
     question = "Which model? (Tab completes; or the path of a config.json)"
     names = list(load_catalogue().models)
     if template == "one-model":
-        return [model_given(asker.one(question, names, find_model))]
-    return [model_given(name) for name in asker.several(question, names, find_model)]
+        return [model_given(prompter.one(question, names, find_model))]
+    return [model_given(name) for name in prompter.several(question, names, find_model)]
 
 
-def ask_offers(asker: Asker, template: "Template") -> "list[Offer]":
+def ask_offers(prompter: Prompter, template: "Template") -> "list[Offer]":
     """Ask for accelerators, and for what their names, as the flag takes them, leave open."""
     from optimizer.profiles import load_catalogue
     from optimizer.starters.prices import Offer
 
     counts: dict[str, int | None] = {}
     offers: list[Offer] = []
-    for text in asker.several("Which accelerator?", list(load_catalogue().accelerators), named_accelerator):
+    for text in prompter.several(
+        "Which accelerator?", list(load_catalogue().accelerators), named_accelerator
+    ):
         found = named_accelerator(text)
         count = counts.get(found.accelerator) if found.count is None else found.count
         if count is None and template != "clouds":
-            count = _count(asker.text(f"How many {found.accelerator} cards exist?", _count))
+            count = _count(prompter.text(f"How many {found.accelerator} cards exist?", _count))
         counts[found.accelerator] = count
         amount = found.price
         if amount is None:
-            amount = ask_price(asker, found.name, offers[0].price if offers else None)
+            amount = ask_price(prompter, found.name, offers[0].price if offers else None)
         offers.append(Offer(found.accelerator, found.cards, amount, "", count))
     return offers
 
 
-def ask_price(asker: Asker, name: str, first: "Price | None" = None) -> "Price":
+def ask_price(prompter: Prompter, name: str, first: "Price | None" = None) -> "Price":
     """Ask what a slice costs, in the currency of the first price."""
 
     def check(text: str) -> None:
@@ -69,7 +71,7 @@ def ask_price(asker: Asker, name: str, first: "Price | None" = None) -> "Price":
         if first is not None and amount.currency != first.currency:
             raise ValueError(f"the first price is in {first.currency}; give all in one currency")
 
-    return read_named_price(asker.text(f"What does one {name} cost? (2.50 USD/h)", check))
+    return read_named_price(prompter.text(f"What does one {name} cost? (2.50 USD/h)", check))
 
 
 def _count(text: str) -> int:
@@ -78,14 +80,14 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def ask_demands(asker: Asker, given: list[str] | None, models: list[str]) -> "list[Demand]":
+def ask_demands(prompter: Prompter, given: list[str] | None, models: list[str]) -> "list[Demand]":
     """Ask for use cases, unless they are given, and for the rate of each."""
     from optimizer.starters.facts import Demand, check_rate
     from optimizer.starters.use_cases import use_case, use_cases
 
-    names = given or asker.several("What is it used for?", list(use_cases()), use_case)
+    names = given or prompter.several("What is it used for?", list(use_cases()), use_case)
     each = " for each model" if len(models) > 1 else ""
     return [
-        Demand(name, asker.text(f"How many requests of {name}{each}? (10/s, 600/min)", check_rate))
+        Demand(name, prompter.text(f"How many requests of {name}{each}? (10/s, 600/min)", check_rate))
         for name in names
     ]

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optimizer.cli.asking import Asker
-from optimizer.cli.command import Command, add_output, print_json, show_tables, tell
+from optimizer.cli.asking import Prompter
+from optimizer.cli.command import Command, add_output, print_json, print_stderr, show_tables
 from optimizer.cli.start_flags import (
     add_flags,
     add_price_flags,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from optimizer.starters.prices import Offer
 
 _EPILOG = """\
-What no flag says is asked for at a terminal. Templates: one-model, one model on the cards that exist; fleet,
+Missing values are prompted for at a terminal. Templates: one-model, one model on the cards that exist; fleet,
 several models and classes on them; clouds, what clouds offer, without limits. Use cases: 'inferplan init
 --use-cases' lists them. Examples:
 
@@ -71,9 +71,9 @@ def _init(arguments: argparse.Namespace) -> None:
     if unknown:
         notes = (*notes, f"not in the catalogue, left out: {', '.join(unknown)}")
     for note in notes:
-        tell(f"inferplan: note: {note}")
+        print_stderr(f"inferplan: note: {note}")
     if not to_stdout:
-        tell(f"{arguments.path} is written; next: inferplan check {arguments.path}")
+        print_stderr(f"{arguments.path} is written; next: inferplan check {arguments.path}")
 
 
 def _check_path(arguments: argparse.Namespace) -> None:
@@ -101,7 +101,7 @@ def _start(arguments: argparse.Namespace) -> "tuple[StarterFacts, tuple[str, ...
     from optimizer.starters.facts import StarterFacts, check_template
 
     can_ask = sys.stdin.isatty()
-    offers, unknown = offers_of(arguments, (lambda name: ask_price(Asker(), name)) if can_ask else None)
+    offers, unknown = offers_of(arguments, (lambda name: ask_price(Prompter(), name)) if can_ask else None)
     demands = demands_of(arguments, can_ask=can_ask)
     models = list(dict.fromkeys(map(model_given, arguments.model or ())))
     lacking = [
@@ -116,11 +116,11 @@ def _start(arguments: argparse.Namespace) -> "tuple[StarterFacts, tuple[str, ...
         raise SpecError(f"{lacking[0]}: missing; there is no terminal to ask at")
     settings = targets_of(arguments)
     if lacking:
-        asker = Asker()
-        template = template or ask_template(asker, models, offers)
-        models = models or ask_models(asker, template)
-        offers = offers or ask_offers(asker, template)
-        demands = demands or ask_demands(asker, arguments.use_case, models)
+        prompter = Prompter()
+        template = template or ask_template(prompter, models, offers)
+        models = models or ask_models(prompter, template)
+        offers = offers or ask_offers(prompter, template)
+        demands = demands or ask_demands(prompter, arguments.use_case, models)
     if template is None:
         template = _template_of(models, offers, demands)
     to_stdout = str(arguments.path) == "-"
@@ -169,7 +169,7 @@ def _prices(arguments: argparse.Namespace) -> None:
 
     show_tables(price_sections(found), arguments)
     if found.unknown:
-        tell(f"inferplan: note: not in the catalogue, left out: {', '.join(found.unknown)}")
+        print_stderr(f"inferplan: note: not in the catalogue, left out: {', '.join(found.unknown)}")
 
 
 COMMANDS = {"init": Command(_add_init, _init), "prices": Command(_add_prices, _prices)}

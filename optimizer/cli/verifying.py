@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from optimizer.cli.command import Command, print_json, tell
+from optimizer.cli.command import Command, print_json, print_stderr
 from optimizer.cli.solving import add_load, add_solving_flags, read_system, solving_options
 
 NOT_HELD = 4
@@ -36,18 +36,20 @@ def _verify(arguments: argparse.Namespace) -> int:
         print_json({"holds": not found.wrong, "wrong": found.wrong, "open": found.open_points})
         return NOT_HELD if found.wrong else 0
     for line in found.wrong[:MOST_SHOWN]:
-        tell(f"inferplan: error: {line}")
+        print_stderr(f"inferplan: error: {line}")
     if len(found.wrong) > MOST_SHOWN:
-        tell(f"inferplan: error: {len(found.wrong) - MOST_SHOWN} more; --json shows all")
+        print_stderr(f"inferplan: error: {len(found.wrong) - MOST_SHOWN} more; --json shows all")
     if any(len(pools) > 1 for pools in plan.allocations.values()) and not system.options.heterogeneous:
-        tell("inferplan: note: this is a mixed plan; if it was solved with --mixed, verify it with --mixed")
+        print_stderr(
+            "inferplan: note: this is a mixed plan; if it was solved with --mixed, verify it with --mixed"
+        )
     partly = any(0 < item.served_fraction < 1 for item in plan.unserved)
     if partly and system.options.saturation_policy == "None":
-        tell(
+        print_stderr(
             "inferplan: note: this plan serves in part; if it was solved with --saturation, verify it with it"
         )
     for line in found.open_points:
-        tell(f"inferplan: note: {line}")
+        print_stderr(f"inferplan: note: {line}")
     if found.wrong:
         return NOT_HELD
     proved = "" if proof is None else f"; {_of_levels(len(plan.levels) - len(found.open_points))} proved"

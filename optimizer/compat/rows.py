@@ -144,6 +144,16 @@ class LinearRow(_TokenRow):
         return validated(Replica, {name: value for name, value in own.items() if value is not None})
 
 
+ROWS: tuple[type[Row], ...] = (ReplicaRow, LinearRow, *(kind.row for kind in KINDS if kind.row))
+"""All types of rows."""
+
+
+def is_row(value: object) -> bool:
+    """Return whether a value is a row: it has a rate or the key of a kind."""
+    keys = {str(key).lower() for key in value} if isinstance(value, dict) else set()
+    return bool(keys & {"rps", *(kind.gives.lower() for kind in KINDS if kind.row)})
+
+
 def kind_of_row(value: object) -> type[Row]:
     """Return the type of a row, by the keys of its kind or law."""
     keys = {str(key).lower() for key in value} if isinstance(value, dict) else set()

@@ -65,7 +65,7 @@ def with_profile(
     part = _holder(parts, *names)
     edited = _edited(part, entry)
     changed = tuple(edited if item is part else item for item in parts)
-    join_parts(changed)  # what contradicts itself is not passed on
+    join_parts(changed)  # rejects contradictions
     return WithProfile(part.source, edited.text, changed)
 
 

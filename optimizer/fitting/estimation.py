@@ -254,7 +254,7 @@ def solve(
     """
     tried: list[tuple[float, FloatArray, FloatArray]] = []
     for number, start in enumerate(begin, start=1):
-        scales = start.scales(names)
+        scales = np.array([start[name] for name in names])
         try:
             x, loss = _descend(problem, names, scales, np.ones(len(names)), 0.0, FIRST_JACOBIANS)
         except AnalysisError as error:

@@ -132,7 +132,7 @@ def _is_usable(run: BenchmarkRun) -> bool:
 
 
 def _unusable_notes(count: int) -> list[str]:
-    return [f"runs left out, as they have neither a TTFT nor an ITL: {count:,}"] if count else []
+    return [f"runs excluded because they have neither a TTFT nor an ITL: {count:,}"] if count else []
 
 
 def _check_enough(runs: Sequence[BenchmarkRun], left_out: int) -> None:

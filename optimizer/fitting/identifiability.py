@@ -62,7 +62,7 @@ def _with_what_shows(
 ) -> FitResult:
     """Return the best fit with those further parameters that the runs clearly identify."""
     for name in added:
-        key, scale = BY_NAME[name].key, float(begin[0].scales([name])[0])
+        key, scale = BY_NAME[name].key, begin[0][name]
         progress(f"with {key}")
         more = refine(problem, solution.with_another(name, scale), progress)
         error, value = float(more.standard_errors()[-1]), float(more.values[-1])
@@ -85,17 +85,15 @@ def _weakest(solution: FitResult) -> tuple[str | None, str]:
     free = [name for name, value in zip(solution.names, solution.values, strict=True) if value > 0]
     zero = [name for name in droppable if name not in free]
     if zero:
-        return zero[0], "it is 0 within what the runs show"
+        return zero[0], "it is 0 within the accuracy of the runs"
     condition = solution.condition()
     if condition > MAX_CONDITION:
         tied = _unseen_direction(solution, free)
         for name in droppable:
             if name in tied:
                 others = " and ".join(BY_NAME[other].key for other in tied if other != name)
-                return (
-                    name,
-                    f"these shapes and rates cannot tell it from {others} (condition number {condition:.0f})",
-                )
+                why = f"these shapes and rates cannot distinguish it from {others}"
+                return name, f"{why} (condition number {condition:.0f})"
     errors = dict(zip(solution.names, solution.standard_errors(), strict=True))
     values = dict(zip(solution.names, solution.values, strict=True))
     for name in droppable:

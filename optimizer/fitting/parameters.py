@@ -1,7 +1,6 @@
 """Parameters of the fit: names, starting points, and the order in which they are dropped."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -56,18 +55,8 @@ Not every engine has these costs, and with them the attention of prompts is easi
 """
 
 
-@dataclass(frozen=True, slots=True)
-class StartPoint:
-    """Starting point of a fit: a value of every parameter, also used as its scale."""
-
-    values: tuple[float, ...]
-    """In the order of `PARAMETERS`, all positive."""
-
-    def scales(self, names: Sequence[str]) -> FloatArray:
-        """Return the values of some parameters."""
-        return np.array([self.values[FULL_LAW.index(name)] for name in names])
-
-
+StartPoint = Mapping[str, float]
+"""Starting point of a fit: a positive value of every parameter, also used as its scale."""
 KNEES_TOKENS = (200.0, 100.0, 400.0)
 """m/β of the starting points: tokens whose compute hides behind reading the weights, on current GPUs."""
 DEPTHS = (0.5, 0.1, 0.9)
@@ -97,27 +86,15 @@ def starts(runs: Sequence[BenchmarkRun]) -> list[StartPoint]:
     """
     least_itl = min(run.measured.itl_ms for run in runs if run.measured.itl_ms is not None)
     compute = _compute_per_token_ms(runs, least_itl)
-    found = []
+    found: list[StartPoint] = []
     for knee, depth in zip(KNEES_TOKENS, DEPTHS, strict=True):
         read = knee * compute
         offset = max(_least_offset_ms(runs, least_itl, compute), MIN_OFFSET_MS)
-        found.append(
-            StartPoint(
-                (
-                    least_itl,
-                    compute,
-                    GAMMA_TO_READ * read,
-                    SEQUENCE_MS,
-                    ATTENTION_TO_COMPUTE * compute,
-                    read,
-                    PROMPT_MS,
-                    offset,
-                    depth,
-                    LAG,
-                    PAUSE_OFFSET_MS,
-                )
-            )
-        )
+        values = (
+            least_itl, compute, GAMMA_TO_READ * read, SEQUENCE_MS, ATTENTION_TO_COMPUTE * compute, read,
+            PROMPT_MS, offset, depth, LAG, PAUSE_OFFSET_MS,
+        )  # fmt: skip
+        found.append(dict(zip(FULL_LAW, values, strict=True)))
     return found
 
 

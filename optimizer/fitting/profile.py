@@ -43,7 +43,7 @@ class MeasuredPoint(Document):
     out_lengths: LengthDistributionKind = Field(LengthDistributionKind.UNIFORM, strict=False)
     """Distribution of the output length."""
     arrivals: Arrivals = Field(strict=False)
-    """How the client sends requests."""
+    """Arrival process of the client."""
     arrival_cv: float | None = Field(None, exclude_if=_is_none)
     """Coefficient of variation of the interarrival times, if it differs from that of `arrivals`."""
     rate_rps: Quantity | None = Field(None, exclude_if=_is_none)

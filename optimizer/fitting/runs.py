@@ -17,7 +17,7 @@ NEARLY_FIXED = 0.005
 
 
 class Arrivals(StrEnum):
-    """How a client sends requests."""
+    """Arrival process of a client."""
 
     CONSTANT = "constant"
     """At equal intervals."""

@@ -31,9 +31,9 @@ class ServerSettings:
         """Return the assumptions about missing settings."""
         found = []
         if self.kv_capacity_tokens is None:
-            found.append("KV cache not stated (--kv-capacity): taken as enough for every run")
+            found.append("KV cache unknown (--kv-capacity): assumed sufficient for every run")
         if self.max_seqs is None:
-            found.append("largest batch not stated (--max-seqs): taken as enough for every run")
+            found.append("maximum batch unknown (--max-seqs): assumed sufficient for every run")
         return found
 
 

@@ -54,9 +54,9 @@ def verify_plan(plan: Plan, system: System, proof: "Proof | None" = None) -> "Ve
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What a verification found."""
+    """Result of a verification."""
 
     wrong: tuple[str, ...]
-    """What does not hold, one line each."""
+    """Errors, one line each."""
     open_points: tuple[str, ...] = ()
-    """What is not proved by multipliers, one line each."""
+    """Bounds that the multipliers do not prove, one line each."""

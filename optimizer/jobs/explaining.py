@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from optimizer.jobs.requests import ExactOptions, Flag
+from optimizer.jobs.flag import Flag
+from optimizer.jobs.requests import ExactOptions
 from optimizer.jobs.study import Study
 from optimizer.spec.system import System
 from optimizer.studies.explanation.document import Explanation

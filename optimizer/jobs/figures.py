@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from optimizer.jobs.requests import Flag, LoadChangeOptions, LoadScenario, RequestError
+from optimizer.jobs.flag import Flag
+from optimizer.jobs.requests import LoadChangeOptions, LoadScenario, RequestError
 from optimizer.jobs.study import Study
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import Figure

@@ -28,7 +28,7 @@ def fit_reports(
 
 
 def predict_points(profile: str, points: str) -> "list[Predicted]":
-    """Return what a fitted profile predicts for the rows of a file of points, or the runs of a report.
+    """Return the predictions of a fitted profile for the rows of a file of points, or the runs of a report.
 
     Raises:
         FitError: the profile is none, or a row is wrong.

@@ -26,7 +26,7 @@ class ReplayRequest:
 
 
 def replay_loads(request: ReplayRequest) -> Replay:
-    """Return what becomes of a fleet when every plan is followed, and with rules between.
+    """Return the course of a fleet that follows every plan, and of one with stabilisation rules.
 
     Raises:
         SpecError: a file cannot be read, or its loads are not of the system.

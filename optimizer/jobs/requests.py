@@ -15,24 +15,12 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from optimizer.errors import SpecError
+from optimizer.jobs.flag import Flag
 from optimizer.spec.loads import with_loads
 from optimizer.spec.schema import AnyCasePolicy, EstimateEnd
 from optimizer.spec.system import System
 from optimizer.studies.load_changes import scale_loads, vary_loads
-from optimizer.units import SECONDS, SHARE, Scale
-
-
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """Command-line details of a field; the flag's name, type, limits and choices follow from the field."""
-
-    metavar: str | None = None
-    scale: Scale | None = None
-    """Units that a number may have on the command line; None: plain numbers only."""
-    help: str = ""
-    """Help text if it differs from the field's description."""
-    off: str = ""
-    """For a switch: the flag that sets it to false, and that flag's help after a colon."""
+from optimizer.units import SECONDS, SHARE
 
 
 class Request(BaseModel):

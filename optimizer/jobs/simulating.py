@@ -7,7 +7,8 @@ from typing import Annotated
 from pydantic import Field
 
 from optimizer.candidates import SizingMemo
-from optimizer.jobs.requests import Flag, PlanOptions, RequestError
+from optimizer.jobs.flag import Flag
+from optimizer.jobs.requests import PlanOptions, RequestError
 from optimizer.jobs.study import Study
 from optimizer.pipeline import Timings, solve
 from optimizer.plan import Plan

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from optimizer.jobs.requests import ExactOptions, Flag, RequestError
+from optimizer.jobs.flag import Flag
+from optimizer.jobs.requests import ExactOptions, RequestError
 from optimizer.jobs.study import Study
 from optimizer.spec.load_traces import read_load_trace
 from optimizer.spec.system import System

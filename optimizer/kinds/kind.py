@@ -81,7 +81,13 @@ class KindOf(ABC, Generic[P, S]):
     words: ClassVar[Words]
 
     def check(self, server: S, profiles: Sequence[P], load: Load) -> Iterator[Fault]:  # noqa: ARG002  most check more
-        """Yield the faults of a server and the profiles of its model."""
+        """Yield the faults of a server and the profiles of its model.
+
+        Args:
+            server: the server.
+            profiles: the profiles of its model.
+            load: its load.
+        """
         yield from ()
 
     def demand_rps(self, load: Load, throughput_tps: float) -> float:  # noqa: ARG002  for tokens

@@ -316,7 +316,13 @@ def _performance(found: Performance, stable_rate_rps: FloatArray, row: int) -> R
 
 
 def percentiles_of(found: Performance, metric: LatencyName, row: int) -> Percentiles | None:
-    """Return the percentiles of a latency of one row, or None if only means are known."""
+    """Return the percentiles of a latency of one row, or None if only means are known.
+
+    Args:
+        found: the performance of R rows.
+        metric: the latency.
+        row: index of the row.
+    """
     if not found.knows_percentiles:
         return None
     values = {

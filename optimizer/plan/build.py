@@ -40,7 +40,13 @@ from optimizer.units import SECONDS_PER_MINUTE
 
 
 def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> Plan:
-    """Return the plan of a solution, with the performance of every pool at its load."""
+    """Return the plan of a solution, with the performance of every pool at its load.
+
+    Args:
+        candidates: candidates of the system.
+        problem: the planning problem.
+        solution: its solution.
+    """
     names = candidates.arrays.server_names
     pools, rented = _placed(candidates, problem, solution.replicas)
     fraction = _served_fraction(problem, solution.replicas, _carried_rps(names, pools, rented))

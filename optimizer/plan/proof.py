@@ -68,6 +68,11 @@ def prove(plan: Plan, candidates: Candidates, deadline: Deadline) -> Proof:
     With a saturation policy, only service levels up to the first with unserved load are proved, because the
     remaining capacity is allocated by a procedure without multipliers.
 
+    Args:
+        plan: the plan.
+        candidates: candidates of its system.
+        deadline: end of the time to compute multipliers.
+
     Raises:
         SolverError: the solver failed.
     """
@@ -98,6 +103,11 @@ def check_proof(plan: Plan, system: System, proof: Proof) -> tuple[list[str], li
     """Check a proof; return its errors and its unverified parts, one line each.
 
     Candidates, patterns and bounds are computed again from the system, without a solver.
+
+    Args:
+        plan: the plan.
+        system: the planned system.
+        proof: the proof.
     """
     if system.rate_factors != plan.factor_of_pair:
         system = system.with_rate_factors(plan.factor_of_pair)
@@ -108,11 +118,13 @@ def check_proof(plan: Plan, system: System, proof: Proof) -> tuple[list[str], li
         return wrong, []
     wanted, proofs = provable_levels(plan, candidates), {item.name: item for item in proof.levels}
     for level in provable.levels():
-        said = next(item for item in plan.levels if item.name == level.name)
-        if said.bound is None:
+        stated = next(item for item in plan.levels if item.name == level.name)
+        if stated.bound is None:
             continue
         if level.name not in wanted or level.name not in proofs:
-            open_points.append(f"{level.name}: no multipliers; the bound {precise(said.bound)} is unverified")
+            open_points.append(
+                f"{level.name}: no multipliers; the bound {precise(stated.bound)} is unverified"
+            )
             continue
         item = proofs[level.name]
         proved = provable.bound(level, _multipliers(item, provable))
@@ -120,15 +132,15 @@ def check_proof(plan: Plan, system: System, proof: Proof) -> tuple[list[str], li
             wrong.append(
                 f"{level.name}: the multipliers prove {quantity(proved, 9)}, not {quantity(item.bound, 9)}"
             )
-        elif item.bound > said.value + TOLERANCE * max(1.0, abs(said.value)):
+        elif item.bound > stated.value + TOLERANCE * max(1.0, abs(stated.value)):
             wrong.append(
                 f"{level.name}: {quantity(item.bound, 9)} is proved, but the plan has "
-                f"{quantity(said.value, 9)}"
+                f"{quantity(stated.value, 9)}"
             )
-        elif said.bound > item.bound + TOLERANCE * max(1.0, abs(item.bound)):
+        elif stated.bound > item.bound + TOLERANCE * max(1.0, abs(item.bound)):
             open_points.append(
                 f"{level.name}: the multipliers prove {quantity(item.bound, 9)} of the bound "
-                f"{quantity(said.bound, 9)}; the rest is unverified"
+                f"{quantity(stated.bound, 9)}; the rest is unverified"
             )
     return wrong, open_points
 

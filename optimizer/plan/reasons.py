@@ -52,7 +52,7 @@ def _order(need: Need) -> tuple[float, float]:
     return need.missing, need.needed
 
 
-LEAST = " (its minNumReplicas)"
+MINIMUM = " (its minNumReplicas)"
 STOPPED_UNLIMITED = "solver_stopped", "there are enough cards, but the solver stopped before it used them"
 NO_ACCELERATOR = "no_candidate", "there is no accelerator in the system"
 
@@ -68,7 +68,7 @@ def shortage_reason(found: Need, stock: Stock, *, for_least: bool, excluded: boo
     """
     verb = "takes" if found.num_replicas == 1 else "take"
     text = (
-        f"{counted(found.num_replicas, 'replica')} on {found.accelerator}{LEAST * for_least} {verb} "
+        f"{counted(found.num_replicas, 'replica')} on {found.accelerator}{MINIMUM * for_least} {verb} "
         f"{found.limit.amount_text(found.item, found.needed)}; "
     )
     left = f"{found.limit.number(found.left)} {be(found.left)} left"

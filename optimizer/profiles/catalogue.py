@@ -78,6 +78,11 @@ def slice_of(name: str) -> tuple[int, str]:
 def read_entries(text: str, source: str, kind: type[_Entry]) -> dict[str, _Entry]:
     """Read entries from YAML: a mapping of names to facts.
 
+    Args:
+        text: the YAML text.
+        source: its file, for messages.
+        kind: type of the entries.
+
     Raises:
         SpecError: an entry breaks the schema, its sizes contradict its declared parameters, or two names
             differ only in case or dashes.

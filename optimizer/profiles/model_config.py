@@ -70,6 +70,11 @@ def read_model_config(path: str | Path) -> ModelFacts:
 def model_of_config(raw: Mapping[str, Any], name: str = "model", source: str = "config.json") -> ModelFacts:
     """Return the architecture that a config.json describes.
 
+    Args:
+        raw: the parsed config.json.
+        name: name of the model.
+        source: the file, for messages.
+
     Raises:
         SpecError: a key is missing, or a value is not understood.
     """

@@ -34,6 +34,11 @@ class Requested:
 def requested_profile(system: System, server: Server, accelerator: str) -> Requested:
     """Return the profile of a server's model on an accelerator, estimated for the requests of the server.
 
+    Args:
+        system: the system.
+        server: the server, with its request lengths.
+        accelerator: name of the accelerator.
+
     Raises:
         SpecError: a name is not in the catalogue, or a setting is out of range; the text states where.
     """

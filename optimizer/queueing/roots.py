@@ -186,7 +186,7 @@ def _shares(x: tuple[FloatArray, ...], f: tuple[FloatArray, ...], least: FloatAr
     monotone between them, otherwise bisection.
     """
     (x1, x2, x3), (f1, f2, f3) = x, f
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # where halfway is taken
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # bisected below
         xi, phi = (x1 - x2) / (x3 - x2), (f1 - f2) / (f3 - f2)
         alpha = (x3 - x1) / (x2 - x1)
         safe: BoolArray = (1 - np.sqrt(1 - xi) < phi) & (phi < np.sqrt(xi))

@@ -67,7 +67,7 @@ def largest_rate(replicas: QueueModel, targets: Targets) -> Sizing:
         rates = low[rows] * (1 - share) + high[rows] * share
         between = alike.figures(wanted, rates[1:-1], rows)
         figures = np.concatenate((at_ends[:1, :, rows], between, at_ends[1:, :, rows]))
-        # A target met to the last bit at the least rate needs the tolerance again, for a sign to change.
+        # A target just met at the lowest rate needs twice the tolerance, so that the sign changes.
         slack = np.where(at_low[:, rows] - 1 > -TARGET_TOLERANCE, 2 * TARGET_TOLERANCE, 0.0)
         excess = _TargetExcess(replicas.take(rows), wanted, slack)
         above = excess.of(figures)
@@ -106,7 +106,7 @@ def _highest_interval(replicas: QueueModel, targets: Targets) -> Sizing:
         return Sizing(sized.max_rate_rps[same], sized.least[:, same], sized.lowest_rate_rps[same])
     found, lowest, best = highest_intervals(replicas, targets)
     least = np.zeros((len(targets.measures), len(found)))
-    for row in np.flatnonzero(np.isnan(found)):  # one by one: others may have targets on other percentiles
+    for row in np.flatnonzero(np.isnan(found)):  # one by one: rows can have targets on different percentiles
         one = np.array([row])
         least[:, one] = targets.take(one).figures(replicas.take(one).analyze(best[one]))
     return Sizing(found, least, lowest)
@@ -114,7 +114,7 @@ def _highest_interval(replicas: QueueModel, targets: Targets) -> Sizing:
 
 @dataclass(frozen=True, slots=True)
 class _Alike:
-    """R replicas, many of which can be identical: same profile and same request shape."""
+    """R replicas; many can be identical, with the same profile and request shape."""
 
     replicas: QueueModel
     first: IntArray
@@ -168,6 +168,6 @@ class _TargetExcess:
 
     def of(self, figures: FloatArray) -> FloatArray:
         """Return the excess of given values, shapes (..., K, R)."""
-        # The logarithm of the ratio has the same sign, and is closer to a straight line near saturation.
+        # The logarithm of the ratio has the same sign, and is closer to linear near saturation.
         ratio = np.maximum(target_ratio(figures, self.targets.limits), SMALLEST_RATIO)
         return np.asarray(np.log(ratio) - self.slack)

@@ -116,7 +116,7 @@ class StaticQueues(QueueModel):
         chain = _shifted(law, left, room)
         share = _long_run(chain)
         mean, spread = times.mean_ms[count - 1], times.spread_ms[count - 1]
-        # The queue grows with the rate as long as there is room.
+        # The queue grows at the arrival rate until it is full.
         until = np.minimum(mean, (room - left) / rate)
         fluid = left * until + rate * until**2 / 2 + room * (mean - until)
         queue = np.where(until < mean, fluid, left * mean + rate * (mean**2 + spread**2) / 2)

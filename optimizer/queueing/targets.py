@@ -114,9 +114,8 @@ class Targets:
             return np.array([[factor if metric in {None, name} else 1.0] for name in names])
 
         limits = frozen(self.limits * factors([measure.metric for measure in self.measures]))
-        if self.per_request is None:
-            return Targets(self.measures, limits, self.tps)
-        return Targets(self.measures, limits, self.tps, frozen(self.per_request * factors([*LATENCIES])))
+        single = None if self.per_request is None else frozen(self.per_request * factors([*LATENCIES]))
+        return Targets(self.measures, limits, self.tps, single)
 
     def limit(self, metric: MetricName) -> FloatArray:
         """Return the smallest limit on a metric over all statistics; shape (R,)."""
@@ -138,7 +137,7 @@ class Targets:
     def _figure(self, performance: Performance, k: int) -> FloatArray:
         measure = self.measures[k]
         if measure not in MEANS and np.isinf(self.limits[k]).all():
-            return np.zeros(len(self.tps))  # which the queue model need not know
+            return np.zeros(len(self.tps))  # the queue model need not support it
         if measure != MISSED:
             return performance.figure_of(measure, np.isfinite(self.limits[k]))
         assert self.per_request is not None

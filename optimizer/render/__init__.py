@@ -1,1 +1,1 @@
-"""What people read and look at: tables for the terminal, pages, pictures."""
+"""Renderers for readers: terminal, pages, pictures; and the sections of every study."""

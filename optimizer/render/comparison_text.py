@@ -40,7 +40,7 @@ def headline(found: Comparison) -> str:
 
 
 def _service_difference(found: Comparison) -> str:
-    """Return how the service of the two sides differs."""
+    """Return the difference of service between the two sides."""
     opening = _OPENINGS.get(found.kind, "The two sides do not serve the same")
     if any(row.first is None or row.second is None for row in found.servers):
         opening = "The two sides have different servers"
@@ -49,14 +49,14 @@ def _service_difference(found: Comparison) -> str:
 
 
 def _costs(found: Comparison) -> str:
-    """Return what both sides cost."""
+    """Return the costs of both sides."""
     money = money_of(found)
     before, after = (money.amount(cost_of(side)) for side in _totals(found))
     return f"Cost: {found.first.label} {before}, {found.second.label} {after} {money.unit}"
 
 
 def _cost_per_request(found: Comparison) -> str:
-    """Return what a served request costs on both sides."""
+    """Return the cost per served request of both sides."""
     money = money_of(found)
     texts = []
     for side, figures in zip((found.first, found.second), _totals(found), strict=True):
@@ -68,7 +68,7 @@ def _cost_per_request(found: Comparison) -> str:
 
 
 def _cost_difference(found: Comparison) -> str:
-    """Return what the second side costs more, or less, where both serve the same."""
+    """Return the difference of cost of two sides that serve the same."""
     money = money_of(found)
     before, after = (cost_of(side) for side in _totals(found))
     difference, share = found.total.difference.cost_cents_per_h, found.relative_cost_difference
@@ -87,7 +87,7 @@ def _cost_difference(found: Comparison) -> str:
 
 
 def changes_text(found: Comparison) -> str:
-    """Return how many servers change, and how."""
+    """Return the number of changed servers, by kind of change."""
     changed = found.changed()
     counts = [
         f"{len(mine):,} {words}" for change, words in _CHANGES.items() if (mine := found.changed(change))
@@ -113,7 +113,7 @@ def _why_nothing(found: Comparison) -> str:
 
 
 def _why_nothing_of(side: Side, figures: Figures | None) -> str:
-    """Return why a side runs nothing: its servers are idle, or cannot be served."""
+    """Return the reason that a side runs nothing: its servers are idle, or cannot be served."""
     servers, short = 0 if figures is None else figures.servers, len(side.plan.unserved)
     if not servers:
         return "there are no servers"
@@ -126,7 +126,7 @@ def _why_nothing_of(side: Side, figures: Figures | None) -> str:
 
 
 def money_of(found: Comparison) -> Money:
-    """Return how the costs of a comparison are written."""
+    """Return the format of the costs of a comparison."""
     return Money.of(found.first.plan, found.second.plan)
 
 

@@ -1,4 +1,4 @@
-"""How estimated figures are marked, and what is said of measured ones, wherever figures are shown."""
+"""Marks of estimated values, and notes on measured ones."""
 
 from collections.abc import Iterator, Sequence
 
@@ -32,7 +32,7 @@ def estimates_note(*plans: Plan) -> str | None:
 
 
 def estimate_note(end: EstimateEnd) -> str:
-    """Return what the mark of an estimate means where all figures rest on one."""
+    """Return the meaning of the mark if all values are estimated."""
     return (
         f"~ token times are estimated from data sheets, not measured, at {_ENDS[end]}; measure before you buy"
     )

@@ -217,7 +217,7 @@ def _service_of_units(types: Sequence[TypeExplanation], plan: Plan) -> Iterator[
 
 
 def _why_more(what: str, effects: Iterable[Effect], plan: Plan) -> Iterator[Section]:
-    """Yield why something that only restricts the plan can serve more load."""
+    """Yield the reason that a restriction can make the plan serve more load."""
     more = [effect for effect in effects if effect.serves == "more"]
     for_idle = [effect for effect in more if any(item.is_idle for item in effect.service)]
     if for_idle:

@@ -27,7 +27,7 @@ LIMIT_NAMES = {
 
 
 def service_text(effect: Effect, most: int = 2) -> str:
-    """Return which servers are served more or less."""
+    """Return the servers that are served more or less."""
     parts = [_served_text(item) for item in effect.service[:most]]
     more = len(effect.service) - most
     return ", ".join(parts) + (f" and {more} more" if more > 0 else "")

@@ -29,7 +29,7 @@ class Variant:
     """A server on one accelerator, as a workload."""
 
     name: str
-    """Of its Deployment, and of what scales it."""
+    """Name of its Deployment and of the object that scales it."""
     server: str
     accelerator: str
     replicas: int

@@ -11,11 +11,11 @@ from itertools import count, groupby
 from os.path import commonprefix
 
 Size = Callable[[str], float]
-"""How wide a text is, in the unit of the width that it must fit."""
+"""Width of a text, in the unit of the limit."""
 GAP = "…"
 """Stands for what is left out."""
 _PART = re.compile(r"\d+ x |\d+x(?=[A-Za-z])|[^-_/:, ]+[-_/:, ]*|[-_/:, ]+")
-"""Of a name, with the sign that ends it; how many of a thing is one part."""
+"""A part of a name with the character that ends it; a count and its noun are one part."""
 LEAST_BEGIN = 3
 """Letters of a name's first part that are worth showing."""
 _JOINTS = "-_/:, "

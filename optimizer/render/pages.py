@@ -35,22 +35,22 @@ _FIELDS = (
     "itl_ms", "itl_target_ms", "ttft_ms", "ttft_target_ms", "wait_ms", "utilization", "loss",
     *KindPoolFields.model_fields, *KindRowFields.model_fields, "estimated", "provenance", "outside",
 )  # fmt: skip
-"""Of rows, in the order of the columns of CSV."""
+"""Fields of pools, in the order of the columns of CSV."""
 SERVED = "servedFraction"
 """The heading of the share of a server's load that is served."""
 _NO_POOL = {"numReplicas": 0, "units": 0, "cost": 0.0, "arrivalRate": 0.0, "maxArrivalRate": 0.0}
-"""Of a server that runs on nothing."""
+"""Values of a server without pools."""
 _MARKDOWN_SIGNS = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])|:(?=//)")
 """An underscore within a word is one, and stays as it is."""
 
 
 class Origin(NamedTuple):
-    """Where a page comes from; what is not known is not said."""
+    """Origin of a page; unknown parts are omitted."""
 
     version: str = ""
-    """Of the program."""
+    """Version of the program."""
     source: str = ""
-    """What was read: the name of a file or a folder."""
+    """Name of the input file or folder."""
     date: str = ""
     """The day that the page is of. It is given, never looked up: the same input gives the same page."""
 

@@ -11,7 +11,7 @@ from optimizer.studies.overload import LIMIT_S, OtherOptions, Overload
 
 
 def proved(plan: Plan) -> str:
-    """Return how far a plan is proved whose solver ended with a proof: exactly, or within the gap."""
+    """Return the proof of a plan whose solver finished: exact, or within the gap."""
     return "proved within the gap" if any(level.gap for level in plan.levels) else "proved optimal"
 
 
@@ -35,7 +35,7 @@ class OverloadRow(NamedTuple):
 
 
 def overload_rows(found: Overload, plan: Plan) -> Iterator[OverloadRow]:
-    """Yield what the plan serves, and what plans with other options serve."""
+    """Yield the service of the plan, and of plans with other options."""
     yield OverloadRow("as it is", service_text(found.service), plan.total_cost_cents_per_h)
     for item in found.options:
         served = f"not solved within {LIMIT_S:g} s" if item.service is None else service_text(item.service)
@@ -43,7 +43,7 @@ def overload_rows(found: Overload, plan: Plan) -> Iterator[OverloadRow]:
 
 
 def overload_note(found: Overload) -> str:
-    """Return why load waits although cards are left."""
+    """Return the reason that load is not served although cards are left."""
     left = ", ".join(f"{count:,} {kind}" for kind, count in found.cards_left.items())
     verb = be(sum(found.cards_left.values()))
     return (

@@ -130,8 +130,12 @@ def _simulation(report: Report) -> list[Section]:
         return []
     first, *rest = simulation_sections(report.simulation)
     first.title, first.name = "Predicted and simulated", "simulation"
-    explained = "One replica of each pool is run request by request at its share of the load. Intervals (±) hold 95 %."
-    first.text.append(Paragraph(explained))
+    first.text.append(
+        Paragraph(
+            "One replica of each pool is run request by request at its share of the load. "
+            "Intervals (±) hold 95 %."
+        )
+    )
     return [first, *rest]
 
 

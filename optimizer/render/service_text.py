@@ -1,4 +1,4 @@
-"""What plans serve, in words: by priority, alone and beside each other."""
+"""Sentences about service: by priority, of one plan or compared."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from optimizer.studies.service import PriorityService
 
 
 def service_text(service: Sequence[PriorityService]) -> str:
-    """Return what a plan serves of each priority, or that it serves everything."""
+    """Return the service of each priority, or that everything is served."""
     if all(item.served_in_full == item.servers for item in service):
         return "everything in full"
     return ", ".join(f"priority {item.priority}: {_served(item)}" for item in service)
@@ -23,7 +23,7 @@ def _served(item: PriorityService) -> str:
 
 
 def service_changes(rows: Sequence[PriorityRow]) -> str:
-    """Return how service differs between two sides, in the priorities in which it does."""
+    """Return the priorities in which the service of two sides differs, with the differences."""
     return "; ".join(f"priority {row.priority}: {_change(row)}" for row in rows if not row.same)
 
 

@@ -1,4 +1,4 @@
-"""Sections of a simulation: predicted and simulated metrics of pools, missed targets, repairs; rows as CSV."""
+"""Sections of a simulation: predicted and simulated metrics, missed targets, repairs; rows as CSV."""
 
 import csv
 import io

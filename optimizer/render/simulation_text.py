@@ -11,7 +11,7 @@ VERDICTS: dict[Verdict, str] = {"held": "held", "missed": "missed", "close": "to
 
 
 def simulation_headline(found: Simulation) -> str:
-    """Return how many pools meet their targets, miss one, or are too close to call."""
+    """Return the counts of pools that meet their targets, miss one, or are too close to call."""
     counts = Counter(pool.verdict for pool in found.pools)
     keep = "keeps its" if counts["held"] == 1 else "keep their"
     said = f"{counts['held']:,} of {counted(len(found.pools), 'pool')} {keep} targets"

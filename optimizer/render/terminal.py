@@ -35,7 +35,7 @@ BETWEEN = 2
 
 
 class Output(NamedTuple):
-    """How sections are written."""
+    """Form of the output."""
 
     wide: bool = False
     """All columns and full names, however long the lines become."""
@@ -170,7 +170,7 @@ def _heading_width(column: Column) -> int:
 
 
 def _least(column: Column, natural: int, name_characters: int) -> int:
-    """Return how narrow a column may become."""
+    """Return the minimum width of a column."""
     if column.kind == "number":
         return natural
     least = name_characters if column.kind == "name" else max(name_characters, WORDS_CHARACTERS)

@@ -16,16 +16,16 @@ from optimizer.arrays import FloatArray
 from optimizer.errors import SolverError, SpecError
 from optimizer.quantities import counted
 from optimizer.solvers.formulation import Formulation, formulate, served_in_full
-from optimizer.solvers.model import MilpModel, Outcome, RunResult, Session
+from optimizer.solvers.model import MilpModel, RunResult, RunStatus, Session
 from optimizer.solvers.problem import Problem, Solution
 from optimizer.spec.writing import write_text
 
 _ALIASES = {"CBC": "PULP_CBC_CMD", "CPLEX": "CPLEX_PY", "GLPK": "GLPK_CMD", "SCIP": "SCIP_CMD"}
 _OUTCOMES = {
-    pulp.LpSolutionOptimal: Outcome.optimal,
-    pulp.LpSolutionIntegerFeasible: Outcome.time_limit,
-    pulp.LpSolutionNoSolutionFound: Outcome.time_limit,
-    pulp.LpSolutionInfeasible: Outcome.infeasible,
+    pulp.LpSolutionOptimal: RunStatus.optimal,
+    pulp.LpSolutionIntegerFeasible: RunStatus.time_limit,
+    pulp.LpSolutionNoSolutionFound: RunStatus.time_limit,
+    pulp.LpSolutionInfeasible: RunStatus.infeasible,
 }
 
 
@@ -49,7 +49,7 @@ class PulpSession(Session):
             SolverError: the solver failed.
         """
         if time_limit_s <= 0:
-            return RunResult(Outcome.time_limit, None, -np.inf, 0.0)
+            return RunResult(RunStatus.time_limit, None, -np.inf, 0.0)
         names = [f"v_{i}" for i in range(len(objective))]
         problem, variables = _pulp_problem(self.model, objective, names)
         with _without_deprecations():
@@ -68,7 +68,7 @@ class PulpSession(Session):
         x = np.round(np.array([variable.varValue or 0.0 for variable in variables]))
         value = float(objective @ x)
         # PuLP hands on no bound: an optimal status means that the gap asked for was reached.
-        bound = value - gap * abs(value) if outcome is Outcome.optimal else -np.inf
+        bound = value - gap * abs(value) if outcome is RunStatus.optimal else -np.inf
         return RunResult(outcome, x, bound, run_s)
 
 

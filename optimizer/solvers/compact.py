@@ -13,7 +13,7 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.formulation import formulate
 from optimizer.solvers.level_solver import Incumbent, KnownBounds, LevelResult, LevelSolver
 from optimizer.solvers.lexicographic import LexicographicSolve
-from optimizer.solvers.model import MilpModel, Outcome, Session
+from optimizer.solvers.model import MilpModel, RunStatus, Session
 from optimizer.solvers.objectives import LevelObjective
 from optimizer.solvers.problem import Problem, Solution, gap_target
 from optimizer.solvers.related import RelatedSolution, repaired
@@ -26,7 +26,6 @@ def solve_milp(
     problem: Problem,
     session: SessionFactory,
     deadline: Deadline | None = None,
-    start: IntArray | None = None,
     *,
     related: RelatedSolution | None = None,
     to_prove: bool = False,
@@ -37,8 +36,6 @@ def solve_milp(
         problem: what to choose from.
         session: loads a model into a solver.
         deadline: when all levels are due; None: after the time limit of the options.
-        start: an answer of one pool per server to start from, shape (C,); None: the better of what runs now
-            and the greedy plan.
         related: the solution of a problem that differs in one thing, to start from if it is better.
         to_prove: whether an answer without a proof is of no use: a level may then take all the time.
 
@@ -46,7 +43,7 @@ def solve_milp(
         SolverError: the solver failed, or what it returned breaks a limit.
     """
     deadline = deadline or Deadline.after(problem.options.time_limit_s)
-    starts = [best_initial_solution(problem) if start is None else start]
+    starts = [best_initial_solution(problem)]
     starts += [] if related is None else [repaired(problem, related.replicas)]
     solver = CompactModel(problem, session, starts)
     return LexicographicSolve(solver, deadline, related, deadline if to_prove else None).solve()
@@ -98,8 +95,8 @@ class CompactModel(LevelSolver):
         if result.x is not None:
             self.incumbent.offer(formulation.replicas(result.x, len(self.problem.table)))
         # The incumbent is an answer: a solver that calls the level infeasible has proved nothing.
-        bound = floor if result.outcome is Outcome.infeasible else max(result.bound + offset, floor)
-        return LevelResult(bound, result.outcome is Outcome.optimal, self.is_feasible)
+        bound = floor if result.outcome is RunStatus.infeasible else max(result.bound + offset, floor)
+        return LevelResult(bound, result.outcome is RunStatus.optimal, self.is_feasible)
 
     def _coefficients(self, objective: LevelObjective) -> FloatArray:
         formulation = self.formulation

@@ -18,8 +18,6 @@ from optimizer.solvers.related import RelatedSolution
 
 PATTERNS_FROM_COLUMNS = 5_000
 """Columns of a plan of one accelerator per server from which on it is solved by branch and price."""
-COMPACT_FIRST_SHARE = 0.4
-"""Part of the time left that the compact model of such a plan gets before: it proves sooner what is easy."""
 COMPACT_TO_SERVERS = 200
 """Servers up to which a mixed plan goes on with the compact model if branch and price proves too little."""
 PATTERNS_SHARE = 0.8
@@ -56,12 +54,7 @@ def solve_exactly(
         return solve_milp(problem, session, deadline)
     from optimizer.solvers.branch_and_price.solve import solve_patterns
 
-    if related is not None:
-        return solve_patterns(problem, deadline, related)
-    found = solve_milp(problem, session, deadline.share(COMPACT_FIRST_SHARE), to_prove=True)
-    if found.status is Status.optimal:
-        return found
-    return merge(problem, solve_patterns(problem, deadline, start=found.replicas), found)
+    return solve_patterns(problem, deadline, related)
 
 
 def _solve_mixed(problem: Problem, deadline: Deadline, related: RelatedSolution | None) -> Solution:

@@ -14,7 +14,7 @@ from optimizer.solvers.compact import SessionFactory
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.formulation import Formulation, formulate
 from optimizer.solvers.levels import value_slack
-from optimizer.solvers.model import MilpModel, Outcome, RelaxingSession, RunResult, Session
+from optimizer.solvers.model import MilpModel, RelaxingSession, RunResult, RunStatus, Session
 from optimizer.solvers.objectives import INTEGER_SLACK
 from optimizer.solvers.problem import Problem, gap_target
 
@@ -109,9 +109,9 @@ def unit_prices(
     if due.passed:
         raise OutOfTimeError
     found = relaxation.relax(_padded(formulation.value, model), due.left_s)
-    if found.outcome is Outcome.time_limit:
+    if found.outcome is RunStatus.time_limit:
         raise OutOfTimeError
-    if found.row_price is None or found.outcome is not Outcome.optimal:
+    if found.row_price is None or found.outcome is not RunStatus.optimal:
         return None
     rows = formulation.shared
     prices[rows.limit] = np.maximum(-found.row_price[rows.row] / rows.divisor, 0.0)
@@ -141,9 +141,9 @@ def _in_time(
     session: Session, objective: FloatArray, start: FloatArray | None, gap: float, time_limit_s: float
 ) -> RunResult:
     """Minimise from a start, or else until there is an answer of any kind."""
-    stopped = RunResult(Outcome.time_limit, None, -np.inf, 0.0)
+    stopped = RunResult(RunStatus.time_limit, None, -np.inf, 0.0)
     result = session.minimise(objective, start, gap, time_limit_s) if time_limit_s > 0 else stopped
-    if start is None and result.x is None and result.outcome is Outcome.time_limit:
+    if start is None and result.x is None and result.outcome is RunStatus.time_limit:
         raise OutOfTimeError
     return result
 
@@ -186,4 +186,4 @@ def _minimise_in_order(
     # Units are counted again in integers.
     replicas = formulation.replicas(first.x if second.x is None else second.x, len(problem.table))
     more = np.where(problem.limits.addable, np.maximum(-problem.left_by(replicas), 0), 0).astype(np.int64)
-    return Expansion(more, proved=first.outcome is second.outcome is Outcome.optimal)
+    return Expansion(more, proved=first.outcome is second.outcome is RunStatus.optimal)

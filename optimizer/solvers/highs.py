@@ -8,15 +8,11 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.errors import SolverError
-from optimizer.solvers.model import MilpModel, Outcome, RelaxingSession, RunResult
+from optimizer.solvers.model import MilpModel, RelaxingSession, RunResult, RunStatus
 
 SEED = 0
 THREADS = 1
 """One thread and a fixed seed: the same model gives the same answer."""
-CORE_FROM_COLUMNS = 5_000
-"""Models of at least this many columns are first solved on the columns that their relaxation likes best."""
-CORE_COLUMNS = 2_000
-"""Columns beside those that the relaxation uses."""
 
 _PARALLEL_COLUMNS = 1 << 13
 """Bit of HiGHS's option of presolve rules for merging parallel rows and columns."""
@@ -48,10 +44,10 @@ LEAST_CUTS = 50
 SAME_VALUE = 1e-6
 """Relative distance up to which the value of a point is what HiGHS reports."""
 _OUTCOMES = {
-    highspy.HighsModelStatus.kOptimal: Outcome.optimal,
-    highspy.HighsModelStatus.kModelEmpty: Outcome.optimal,
-    highspy.HighsModelStatus.kInfeasible: Outcome.infeasible,
-    highspy.HighsModelStatus.kTimeLimit: Outcome.time_limit,
+    highspy.HighsModelStatus.kOptimal: RunStatus.optimal,
+    highspy.HighsModelStatus.kModelEmpty: RunStatus.optimal,
+    highspy.HighsModelStatus.kInfeasible: RunStatus.infeasible,
+    highspy.HighsModelStatus.kTimeLimit: RunStatus.time_limit,
 }
 
 
@@ -75,35 +71,12 @@ class HighsSession(RelaxingSession):
     def minimise(
         self, objective: FloatArray, start: FloatArray | None, gap: float, time_limit_s: float
     ) -> RunResult:
-        """Minimise objective·x, from a feasible point where one is known.
-
-        Large models take three steps: the relaxation, whose optimum is a bound; the model on a core of few
-        columns, those that the relaxation uses or nearly uses; and, unless the two meet within the gap, the
-        full model from the core's best point.
+        """Minimise objective·x, from a feasible point if one is known.
 
         Raises:
             SolverError: HiGHS reports an error, or a status that is no answer.
         """
-        if len(objective) < CORE_FROM_COLUMNS:
-            return self.solve(objective, start, gap, time_limit_s)
-        relaxed, spent_s = self.relax(objective, time_limit_s / 2), 0.0
-        if relaxed.outcome is not Outcome.optimal or relaxed.x is None or relaxed.reduced_cost is None:
-            infeasible = relaxed.outcome is Outcome.infeasible
-            return replace(relaxed, x=None, bound=np.inf if infeasible else -np.inf)
-        used, upper = relaxed.x > 0, self.model.upper
-        distance = np.where(used | (upper == 0), np.inf, relaxed.reduced_cost)
-        used[np.argsort(distance, kind="stable")[:CORE_COLUMNS]] = True
-        self.model = replace(self.model, upper=np.where(used, upper, 0.0))
-        core = self.solve(objective, None, gap / 2, max(time_limit_s / 2 - relaxed.run_s, 0.0))
-        self.model, spent_s = replace(self.model, upper=upper), relaxed.run_s + core.run_s
-        if core.x is not None:
-            value = float(objective @ core.x)
-            if value - relaxed.bound <= gap * abs(value):
-                return RunResult(Outcome.optimal, core.x, relaxed.bound, spent_s)
-            if start is None or value < float(objective @ start):
-                start = core.x
-        full = self.solve(objective, start, gap, max(time_limit_s - spent_s, 0.0))
-        return replace(full, bound=max(full.bound, relaxed.bound), run_s=full.run_s + spent_s)
+        return self.solve(objective, start, gap, time_limit_s)
 
     def relax(self, objective: FloatArray, time_limit_s: float) -> RunResult:
         """Minimise objective·x with the integer variables relaxed.
@@ -155,8 +128,8 @@ class HighsSession(RelaxingSession):
                 again = self.solve(objective, None, gap, left_s, presolve=presolve)
                 return replace(again, x=start if again.x is None else again.x, run_s=run_s + again.run_s)
         if relaxed:
-            duals = (np.array(solution.col_dual), np.array(solution.row_dual)) if found else (None, None)
-            return RunResult(outcome, x, float(info.objective_function_value), run_s, *duals)
+            row_price = np.array(solution.row_dual) if found else None
+            return RunResult(outcome, x, float(info.objective_function_value), run_s, row_price)
         if x is not None:
             x[self.model.integer] = np.round(x[self.model.integer])
         return RunResult(outcome, x, float(info.mip_dual_bound), run_s)
@@ -208,7 +181,7 @@ def _minimised(highs: highspy.Highs, time_limit_s: float) -> RunResult:
     outcome, run_s = _outcome_of_run(highs)
     solution, value = highs.getSolution(), highs.getInfo().objective_function_value
     x, row_price = np.array(solution.col_value), np.array(solution.row_dual)
-    return RunResult(outcome, x, float(value), run_s, row_price=row_price)
+    return RunResult(outcome, x, float(value), run_s, row_price)
 
 
 class _QuietHighs(highspy.Highs):
@@ -231,7 +204,7 @@ def _set(highs: highspy.Highs, **options: bool | float | str) -> None:
         _check(highs.setOptionValue(name, value), f"set {name}")
 
 
-def _outcome_of_run(highs: highspy.Highs) -> tuple[Outcome, float]:
+def _outcome_of_run(highs: highspy.Highs) -> tuple[RunStatus, float]:
     """Run HiGHS; return what came of it, and how long it took [s]."""
     begin = time.perf_counter()
     _check(highs.run(), "run")

@@ -11,7 +11,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.solvers.goals import Goal
-from optimizer.solvers.problem import Level, Problem
+from optimizer.solvers.problem import Problem, SolvedLevel
 
 VALUE_TOLERANCE = 5e-9
 """Relative slack at which the value counts as the same while the changes are minimised."""
@@ -87,16 +87,18 @@ def changes_of(problem: Problem, replicas: IntArray) -> int:
     return int((~unchanged(problem, replicas)).sum())
 
 
-def levels_of(problem: Problem, replicas: IntArray, *, proved: bool) -> tuple[Level, ...]:
+def levels_of(problem: Problem, replicas: IntArray, *, proved: bool) -> tuple[SolvedLevel, ...]:
     """Return every level at the value that an answer has there, with that as its bound if it is proved."""
     left = ~served(problem, replicas)
     values = {level.name: level.value(left) for level in problem.service}
     values |= {goal.name: goal_of(problem, goal, replicas) for goal in problem.goals}
     values |= {VALUE: value_of(problem, replicas), CHANGES: float(changes_of(problem, replicas))}
-    return tuple(Level(name, value, value if proved else None) for name, value in values.items())
+    return tuple(SolvedLevel(name, value, value if proved else None) for name, value in values.items())
 
 
-def bounded_levels(problem: Problem, replicas: IntArray, bounds: Mapping[str, float]) -> tuple[Level, ...]:
+def bounded_levels(
+    problem: Problem, replicas: IntArray, bounds: Mapping[str, float]
+) -> tuple[SolvedLevel, ...]:
     """Return every level at the value that an answer has there, with its bound.
 
     Args:
@@ -111,7 +113,7 @@ def bounded_levels(problem: Problem, replicas: IntArray, bounds: Mapping[str, fl
         level, bound = service.get(reached.name), bounds[reached.name]
         if level is not None:
             bound = level.reported(min(bound, level.steps(left)), left)
-        levels.append(Level(reached.name, reached.value, min(bound, reached.value)))
+        levels.append(SolvedLevel(reached.name, reached.value, min(bound, reached.value)))
     return tuple(levels)
 
 

@@ -21,7 +21,7 @@ from optimizer.solvers.objectives import (
     service_objectives,
     value_objective,
 )
-from optimizer.solvers.problem import ServiceLevel, Solution, Status
+from optimizer.solvers.problem import ServiceLevel, Solution, SolverName, Status
 from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.spare_capacity import with_more_spare_capacity
 from optimizer.solvers.subset_sums import fixed_by_subset_sum
@@ -229,4 +229,5 @@ class LexicographicSolve:
             raise SolverError("the solver's answer breaks a limit; please report this with the input")
         levels = bounded_levels(problem, replicas, self.bounds)
         proved = self.proved or all(level.is_proved(self.solver.gap) for level in levels)
-        return Solution(replicas, Status.optimal if proved else Status.feasible, "milp", levels)
+        solver: SolverName = "milp" if len(problem.limits) else "separable"
+        return Solution(replicas, Status.optimal if proved else Status.feasible, solver, levels)

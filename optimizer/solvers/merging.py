@@ -10,7 +10,7 @@ from dataclasses import replace
 from optimizer.arrays import IntArray
 from optimizer.solvers.bounds import trivial_bounds
 from optimizer.solvers.levels import bounded_levels, differences, is_better, served
-from optimizer.solvers.problem import ROUNDING, Level, Problem, Solution, Status
+from optimizer.solvers.problem import ROUNDING, Problem, Solution, SolvedLevel, Status
 
 
 def merge(problem: Problem, first: Solution, second: Solution) -> Solution:
@@ -52,7 +52,7 @@ def _bounds_for(problem: Problem, replicas: IntArray, solution: Solution) -> dic
     return bounds
 
 
-def merged_bounds(best: Sequence[Level], other: Sequence[Level]) -> list[float | None]:
+def merged_bounds(best: Sequence[SolvedLevel], other: Sequence[SolvedLevel]) -> list[float | None]:
     """Return the better bound of each level of the better of two plans, by the values that they report.
 
     No bound is above its value. Those of the other hold while its values of the levels before are no better.

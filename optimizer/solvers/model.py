@@ -68,7 +68,7 @@ class MilpModel:
         return bool(integral and within and kept.all())
 
 
-class Outcome(StrEnum):
+class RunStatus(StrEnum):
     """How one solver run ended; every status of every solver maps to one of these."""
 
     optimal = "optimal"
@@ -80,15 +80,13 @@ class Outcome(StrEnum):
 class RunResult:
     """What one solver run found."""
 
-    outcome: Outcome
+    outcome: RunStatus
     x: FloatArray | None
     """The best point found, integer where it must be; none if none was found."""
     bound: float
     """Proved lower bound of the objective; minus infinity where there is none."""
     run_s: float
     """Time in the solver's own run [s]."""
-    reduced_cost: FloatArray | None = None
-    """Of the relaxation, where that is what was solved; shape (n,)."""
     row_price: FloatArray | None = None
     """Of the relaxation: change of the objective per unit of a row's limit; shape (rows,)."""
 

@@ -47,7 +47,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class SolvedLevel:
     """One objective of the lexicographic order, as reached."""
 
     name: str
@@ -348,9 +348,9 @@ class Solution:
     """Replicas of each candidate, 0 where it is not chosen; shape (C,)."""
     status: Status
     solver: SolverName
-    levels: tuple[Level, ...]
+    levels: tuple[SolvedLevel, ...]
 
-    def level(self, name: str) -> Level:
+    def level(self, name: str) -> SolvedLevel:
         """Return the level of that name."""
         return next(level for level in self.levels if level.name == name)
 
@@ -395,7 +395,7 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
 
 
 def gap_target(options: OptimizerOptions, columns: int) -> float:
-    """Return the relative gap at which the solver may stop, for a number of columns."""
+    """Return the relative gap at which the solver can stop, for a number of columns."""
     if options.gap is not None:
         return options.gap
     return 0.0 if columns <= GAP_FREE_COLUMNS else DEFAULT_GAP

@@ -12,7 +12,7 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.solvers.formulation import served_in_full
 from optimizer.solvers.greedy import greedy_replicas
 from optimizer.solvers.levels import VALUE, served
-from optimizer.solvers.problem import Level, Problem
+from optimizer.solvers.problem import Problem, SolvedLevel
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class RelatedSolution:
     """In the candidates of the problem at hand, where it need not fit; shape (C,)."""
     left_out: BoolArray
     """Servers that it does not serve, shape (S,)."""
-    levels: tuple[Level, ...]
+    levels: tuple[SolvedLevel, ...]
     """What it reached, with bounds."""
     restricts: bool = False
     """Whether every answer of the problem at hand is one of the other, so that its bounds hold."""

@@ -14,7 +14,7 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.formulation import served_in_full
 from optimizer.solvers.levels import CHANGES, VALUE, changes_of, goal_of, value_of
 from optimizer.solvers.merging import not_worse_than
-from optimizer.solvers.problem import Level, Problem, Solution, Status
+from optimizer.solvers.problem import Problem, Solution, SolvedLevel, Status
 from optimizer.solvers.saturation import share_leftover, waiting_servers
 
 SHARING_S = 0.5
@@ -86,7 +86,7 @@ def _joined(problem: Problem, replicas: IntArray, stages: list[Solution], *, fin
         reached = sums[name] if name in sums else sum(part.value for part in parts)
         open_part = [None if part.bound is None else part.value - part.bound for part in parts]
         bound = None if None in open_part else reached - sum(part for part in open_part if part)
-        levels.append(Level(name, reached, bound))
+        levels.append(SolvedLevel(name, reached, bound))
     order = [Status.heuristic, Status.feasible, Status.optimal]
     found = [stage.status for stage in stages] + [Status.optimal if finished else Status.feasible]
     status = min(found, key=order.index)

@@ -1,7 +1,7 @@
 """Assumptions of queue models: laws, targets and loads that a model does not support are rejected."""
 
 from collections.abc import Iterable
-from operator import methodcaller
+from functools import partial
 
 from optimizer.errors import SpecError
 from optimizer.kinds.fields import Load, PlacedServer
@@ -9,7 +9,8 @@ from optimizer.kinds.kind import Kind
 from optimizer.kinds.laws import laws_known
 from optimizer.kinds.queue_models import QUEUE_MODELS, law_problem, models_that, variability_problem
 from optimizer.kinds.table import KINDS, in_order, kind_of_profile
-from optimizer.queueing.performance import VARIABILITY
+from optimizer.queueing.measures import TargetMeasure
+from optimizer.queueing.performance import VARIABILITY, QueueModel
 from optimizer.spec.schema import ModelProfile, ModelTarget, Server
 
 
@@ -150,7 +151,7 @@ def check_target(target: ModelTarget, place: str, profiles: Iterable[ModelProfil
             field, value = "percentile", target.percentile
         else:
             field, value = "goodputShare", target.goodput_share
-        supports = methodcaller("supports_measure", measure)
+        supports = partial(_supports, measure)
         for profile in mine:
             if not supports(QUEUE_MODELS[profile.queue_model]) and laws_known(profile):
                 raise SpecError(
@@ -158,6 +159,10 @@ def check_target(target: ModelTarget, place: str, profiles: Iterable[ModelProfil
                     f"{profile.name!r} on {profile.accelerator!r} computes means only; remove it, or set "
                     f"queueModel to {models_that(supports, kind_of_profile(profile))} there"
                 )
+
+
+def _supports(measure: TargetMeasure, model: type[QueueModel]) -> bool:
+    return model.supports_measure(measure)
 
 
 def _check_kinds(target: ModelTarget, place: str, profiles: Iterable[ModelProfile]) -> None:

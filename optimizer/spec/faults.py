@@ -119,7 +119,13 @@ class Sound(Generic[_Model]):
 
 
 def sound_part(model: type[_Model], raw: Mapping[Any, Any], context: Mapping[str, object]) -> Sound[_Model]:
-    """Return the valid part of plain values, as a document without required fields."""
+    """Return the valid part of plain values, as a document without required fields.
+
+    Args:
+        model: the document type.
+        raw: the plain values.
+        context: validation context.
+    """
     lists = _lists(model)
     rest, items = _parted(raw, lists)
     sound = {

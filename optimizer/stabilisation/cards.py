@@ -42,8 +42,14 @@ class Cards:
         for accelerator, number in replicas.items():
             self.take(server, accelerator, sign * number)
 
-    def most(self, server: str, accelerator: str, wanted: int) -> int:
-        """Return the number of replicas, at most `wanted`, that fit on the free cards."""
+    def fitting(self, server: str, accelerator: str, wanted: int) -> int:
+        """Return the number of replicas, at most `wanted`, that fit on the free cards.
+
+        Args:
+            server: name of the server.
+            accelerator: name of the accelerator.
+            wanted: maximum number.
+        """
         kind, each = self.system.units_per_replica(server, accelerator)
         if kind not in self.free or not each:
             return wanted

@@ -87,7 +87,14 @@ def _next_group(plan: Plan, runs: Runs, excluded: set[str]) -> list[str]:
 
 
 def left_by(system: System, plan: Plan, kept: Kept, lowest: int | None = None) -> Cards:
-    """Return the cards not used by kept replicas, nor by allocations down to a priority (None: all)."""
+    """Return the cards not used by kept replicas, nor by allocations down to a priority (None: all).
+
+    Args:
+        system: the system.
+        plan: the plan.
+        kept: kept replicas.
+        lowest: lowest priority whose allocations count; None: all.
+    """
     cards = Cards.of(system)
     for (name, accelerator), replicas in kept.items():
         cards.take(name, accelerator, replicas)
@@ -121,7 +128,7 @@ def share_out(runs: Runs, cards: Cards) -> Kept:
                 if accelerator not in cards.system.accelerators or (only_one and name in served):
                     continue
                 before = kept.get((name, accelerator), 0)
-                given = cards.most(name, accelerator, min(1, number) if only_one else number - before)
+                given = cards.fitting(name, accelerator, min(1, number) if only_one else number - before)
                 if given:
                     cards.take(name, accelerator, given)
                     kept[name, accelerator] = before + given

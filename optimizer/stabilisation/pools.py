@@ -159,7 +159,14 @@ def _kept_as_it_runs(running: Mapping[str, RunningPool], last: ServerDecision | 
 def remembered(
     rules: Rules, decision: ServerDecision, recommended: Mapping[str, int], now_s: float
 ) -> ServerDecision:
-    """Return a decision with the history of recommended and desired replicas that the rules need."""
+    """Return a decision with the history of recommended and desired replicas that the rules need.
+
+    Args:
+        rules: the rules.
+        decision: the decision.
+        recommended: recommended replicas by accelerator.
+        now_s: time [s since the epoch].
+    """
     since_s, desired = now_s - rules.memory_s, decision.replicas
     past = decision.past
     while len(past) > 1 and past[1].first_s <= since_s:  # the first one was in force at that time
@@ -312,7 +319,13 @@ class _Step:
 def pending_since(
     last: ServerDecision | None, replicas: Mapping[str, ReplicaStatus], now_s: float
 ) -> dict[str, float]:
-    """Return the start of each accelerator's current period with pending replicas [s since the epoch]."""
+    """Return the start of each accelerator's current period with pending replicas [s since the epoch].
+
+    Args:
+        last: the previous decision; None for a new server.
+        replicas: reported replicas by accelerator.
+        now_s: time [s since the epoch].
+    """
     before = {} if last is None else last.pending_since_s
     return {name: before.get(name, now_s) for name, there in replicas.items() if there.pending}
 

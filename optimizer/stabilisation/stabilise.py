@@ -156,7 +156,7 @@ class _Fleet:
         for name in sorted(self.before.keys() - steps.keys(), key=self.rank):
             decision = self.before[name]
             targets = {
-                on: replace(target, replicas=cards.most(name, on, target.replicas))
+                on: replace(target, replicas=cards.fitting(name, on, target.replicas))
                 for on, target in decision.targets.items()
             }
             found[name] = replace(decision, targets=targets)

@@ -87,7 +87,7 @@ class Goal:
         carried = sum(number * self.rates_rpm.get(name, 0.0) for name, number in ready.items())
         return self.load_rpm - carried if self.load_rpm else inf
 
-    def lacking(self, now: Mapping[str, RunningPool]) -> dict[str, int]:
+    def unstarted(self, now: Mapping[str, RunningPool]) -> dict[str, int]:
         """Return the replicas of the goal that have not started."""
         numbers = {name: n - (now[name].replicas if name in now else 0) for name, n in self.replicas.items()}
         return {name: number for name, number in numbers.items() if number > 0}
@@ -98,7 +98,7 @@ class Goal:
 
     def is_reached(self, now: Mapping[str, RunningPool]) -> bool:
         """Return whether the pools equal the goal."""
-        return not self.has_surplus(now) and not self.lacking(now)
+        return not self.has_surplus(now) and not self.unstarted(now)
 
 
 @dataclass(slots=True)
@@ -121,9 +121,9 @@ class State:
     def begin(self, goal: Goal, limit: int | None = None) -> bool:
         """Start missing replicas of a server on free cards, at most `limit`; return whether any started."""
         pools, started = dict(self.pools[goal.server]), 0
-        for name, lacking in goal.lacking(pools).items():
-            wanted = lacking if limit is None else min(lacking, limit - started)
-            new = self.free.most(goal.server, name, wanted)
+        for name, missing in goal.unstarted(pools).items():
+            wanted = missing if limit is None else min(missing, limit - started)
+            new = self.free.fitting(goal.server, name, wanted)
             pool = pools.get(name, RunningPool(0, 0, goal.rates_rpm.get(name, 0.0)))
             if new:
                 pools[name] = RunningPool(pool.replicas + new, pool.ready, pool.rate_rpm)
@@ -138,7 +138,14 @@ class State:
         self.put(goal.server, goal.reduced({name: pool.all_ready() for name, pool in pools.items()}))
 
     def drop(self, goal: Goal, accelerator: str, replicas: int, minimum: Mapping[str, int]) -> bool:
-        """Remove replicas of a server down to a minimum; return whether any were removed."""
+        """Remove replicas of a server down to a minimum; return whether any were removed.
+
+        Args:
+            goal: goal of the server.
+            accelerator: name of the accelerator.
+            replicas: maximum number to remove.
+            minimum: replicas to keep, by accelerator.
+        """
         pools = self.pools[goal.server]
         if accelerator not in pools:
             return False
@@ -210,7 +217,7 @@ class Transition:
             spare = {} if goal.waived else goal.retained(self.running.get(goal.server, {}))
             for name, number in spare.items():
                 there = found[goal.server].get(name, 0)
-                more = state.free.most(goal.server, name, goal.replicas.get(name, 0) + number - there)
+                more = state.free.fitting(goal.server, name, goal.replicas.get(name, 0) + number - there)
                 if more > 0:
                     state.free.take(goal.server, name, more)
                     found[goal.server][name] = there + more
@@ -242,7 +249,9 @@ class Transition:
         for goal in order or ():
             if found.begin(goal):
                 break
-        return self._with_more(found, [goal for goal in self.goals if goal.lacking(found.pools[goal.server])])
+        return self._with_more(
+            found, [goal for goal in self.goals if goal.unstarted(found.pools[goal.server])]
+        )
 
     def _with_more(self, state: State, goals: Sequence[Goal]) -> State:
         """Also start those servers that leave the other goals reachable."""
@@ -310,12 +319,12 @@ class Transition:
     def _forced(self) -> State:
         """Return a step in which servers take cards retained by others of equal or lower priority."""
         for goal in self.goals:
-            for name, lacking in goal.lacking(self.start.pools[goal.server]).items():
-                self._claim(goal, name, lacking)
+            for name, missing in goal.unstarted(self.start.pools[goal.server]).items():
+                self._claim(goal, name, missing)
                 self.start.begin(goal)
         return self.start
 
-    def _claim(self, goal: Goal, accelerator: str, lacking: int) -> None:
+    def _claim(self, goal: Goal, accelerator: str, missing: int) -> None:
         """Remove retained replicas, lowest priority first, until the missing replicas of a server fit."""
         kind, _ = self.system.units_per_replica(goal.server, accelerator)
         for other in reversed(self.goals):
@@ -325,7 +334,7 @@ class Transition:
                     same
                     and other.priority >= goal.priority
                     and other is not goal
-                    and self.start.free.most(goal.server, accelerator, lacking) < lacking
+                    and self.start.free.fitting(goal.server, accelerator, missing) < missing
                     and self.start.drop(other, name, 1, other.replicas)
                 ):
                     pass

@@ -1,4 +1,4 @@
-"""How long each stage takes: cold, on systems that no run has seen before, in a process of their own."""
+"""Time of each stage: cold, on new systems, in a separate process."""
 
 import multiprocessing
 import resource
@@ -43,12 +43,12 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """What kind of systems is measured."""
+    """Kind of the measured systems."""
 
     servers: int
     accelerators: int
     tightness: float = 1.0
-    """How scarce the units are; at 1 about what is needed exists, at 2 half of that."""
+    """Scarcity of units: at 1 about as many exist as are needed, at 2 half as many."""
     mixed: bool = False
     """Whether a server may run on several accelerators."""
 

@@ -1,4 +1,4 @@
-"""What is wrong in documents, and what is odd in a system that is valid.
+"""Errors in documents, and warnings about valid systems.
 
 Takes a path, gives faults and warnings, each with its file, line and column. A warning is about what a plan
 can be made of, though hardly the one that is meant.
@@ -34,25 +34,25 @@ figures in cents between 50 and 400, on spot markets down to 10.
 IDLE_SHARE = 0.1
 """Share of one replica below which a rate without a unit is hardly per minute."""
 LOW_PRICE = 1.0
-"""The same for one card whose bandwidth is not known [cents/h]."""
+"""Implausible price of one card of unknown bandwidth [cents/h]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was found in documents."""
+    """Errors and warnings of documents."""
 
     faults: tuple[Fault, ...]
-    """What is wrong, in the order of the files and lines."""
+    """Errors, in the order of files and lines."""
     warnings: tuple[Fault, ...]
-    """What is odd; looked for only where nothing is wrong."""
+    """Warnings; searched for only if there are no errors."""
     system: System | None
-    """The system, if nothing is wrong."""
+    """The system, if there are no errors."""
     sized: bool = False
     """Whether every server was sized on every accelerator."""
 
 
 def check_documents(path: str | os.PathLike[str]) -> Checked:
-    """Find everything that is wrong in the documents of a path, then what is odd.
+    """Find all errors in the documents of a path, then warnings.
 
     Raises:
         SpecError: the path does not exist, or is a directory without a document.
@@ -78,7 +78,7 @@ def check_documents(path: str | os.PathLike[str]) -> Checked:
 
 
 def _unanswered(system: System, index: Index) -> Iterator[Finding]:
-    """Yield the estimates that are asked for and that nobody can make."""
+    """Yield the requested estimates that are impossible."""
     for part, at, profile in index.profiles.values():
         try:
             check_request(system, profile)
@@ -145,7 +145,7 @@ def _least_price(accelerator: Accelerator) -> float:
 
 
 def _sized(system: System, index: Index, written: Written) -> Iterator[Finding]:
-    """Yield what is odd in the loads of servers, each sized on every accelerator."""
+    """Yield warnings about the loads of servers, each sized on every accelerator."""
     candidates = find_candidates(system)
     yield from _unservable(candidates, index)
     yield from _low_loads(candidates, index, written)

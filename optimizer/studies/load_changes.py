@@ -8,7 +8,7 @@ from optimizer.spec.system import System, with_changed_load
 RATE_FACTORS = (0.5, 1.5)
 """A random load multiplies each arrival rate by a factor that is uniform between these."""
 TOKEN_FACTORS = (0.8, 1.2)
-"""The same for the mean input length and, with a factor of its own, the mean output length."""
+"""Range of the factors of the mean input length, and separately of the mean output length."""
 
 
 def scale_loads(system: System, factor: float) -> System:

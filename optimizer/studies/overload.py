@@ -38,7 +38,7 @@ class OtherOptions(Document):
     heterogeneous: bool | None = None
     """True for a mixed plan; None: as it is."""
     service: tuple[PriorityService, ...] | None = Field(None, strict=False)
-    """What is served of each priority, the highest first; None if the solver was stopped before it knew."""
+    """Service of each priority, the highest first; None if the solver was stopped first."""
     total_cost_cents_per_h: float | None = Field(None, alias="totalCost")
     """Total cost of the plan [cents/h]; None like the service."""
 
@@ -55,7 +55,7 @@ class Overload(Document):
     cards_left: dict[str, int] = Field(alias="cardsLeft")
     """Cards that the plan leaves, by accelerator type."""
     service: tuple[PriorityService, ...] = Field(strict=False)
-    """What the plan serves of each priority, the highest first."""
+    """Service of each priority in the plan, the highest first."""
     options: tuple[OtherOptions, ...] = Field(strict=False)
     """Options that serve more, each with what the plan is then; and those that were not solved in time."""
 

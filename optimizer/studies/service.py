@@ -1,4 +1,4 @@
-"""What a plan serves, priority by priority: the facts behind every sentence about more or less service."""
+"""Service of a plan by priority: the basis of every sentence about more or less service."""
 
 from pydantic import Field
 
@@ -10,7 +10,7 @@ from optimizer.units import SECONDS_PER_MINUTE
 
 
 class PriorityService(Document):
-    """What a plan serves of the servers of one priority."""
+    """Service of the servers of one priority."""
 
     priority: int
     """The priority."""
@@ -30,7 +30,7 @@ class PriorityService(Document):
 
 
 def service_by_priority(plan: Plan, system: System) -> tuple[PriorityService, ...]:
-    """Return what a plan serves of each priority of its system, the highest first."""
+    """Return the service of each priority of a plan, the highest first."""
     fractions = {item.server: item.served_fraction for item in plan.unserved}
     names: dict[int, list[str]] = {}
     for name, server in system.servers.items():

@@ -63,7 +63,7 @@ class IterationTimes(RowArrays):
         """Return the time of an iteration [ms] (eq. 63); all shapes broadcast with (R,).
 
         Args:
-            decodes: decoding requests, each of which gets a token.
+            decodes: decoding requests; each gets a token.
             kv_tokens: tokens of KV cache that they read in total.
             prompt_tokens: prompt tokens computed.
             prompts: requests that these belong to.

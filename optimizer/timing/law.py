@@ -66,9 +66,7 @@ class Law(RowArrays, ABC):
 
     @abstractmethod
     def idle_times(self, max_batch: IntArray) -> tuple[TokenTimes, FloatArray]:
-        """Return the times of one-token requests in an idle replica, and of a full batch [ms]; shapes
-        (R,).
-        """
+        """Return times of one-token requests in an idle replica, and of a full batch [ms], shapes (R,)."""
 
     @classmethod
     def takes(cls, document: Document) -> bool:  # noqa: ARG003  laws that share parts tell them apart

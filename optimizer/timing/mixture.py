@@ -40,8 +40,7 @@ class MixtureIterationLaw(IterationLaw):
         """Return α, β, γ, the token budget of an iteration, and the two parameters of the experts."""
         assert isinstance(document, IterationFields)
         law = document.iteration or PerfParms()
-        three = law.base_ms, law.compute_per_token_ms, law.kv_read_per_token_ms
-        return *three, float(document.max_num_tokens), law.expert_read_ms, law.expert_share
+        return *IterationLaw.parameters(document), law.expert_read_ms, law.expert_share
 
     @classmethod
     def of_rows(cls, parameters: FloatArray, shapes: RequestShapes) -> Self:

@@ -8,38 +8,45 @@ Both need ``httpx`` (``pip install 'inferplan[client]'``). Their errors::
 
     InferplanError
     ├── UnreachableError          no connection to the service, or one that broke
-    │   └── NoAnswerInTimeError   the answer did not come in time
+    │   └── ResponseTimeoutError  no answer within the time limit
     └── ServiceError              an answer with an error status, or one that cannot be read
-        ├── RefusedRequestError   400, 413, 422: the request or its document is wrong (a SpecError, too)
-        ├── KeyRefusedError       401, 403: no API key, an unknown one, or one without the scope
-        ├── NotThereError         404: the requested item does not exist
+        ├── InvalidRequestError   400, 413, 422: the request or its document is wrong (a SpecError, too)
+        ├── AuthError             401, 403: no API key, an unknown one, or one without the scope
+        ├── NotFoundError         404: the requested item does not exist
         ├── ConflictError         409, 412: the fleet is at another revision
-        └── BusyError             503, 504: no worker is free, the plan is stale, or the time ran out
+        └── UnavailableError      503, 504: no worker is free, the plan is stale, or the time ran out
 """
 
 from optimizer.jobs.study import FLEET
 from rest_server.client.clients import AsyncClient, Client
 from rest_server.client.errors import (
-    BusyError,
+    AuthError,
     ConflictError,
-    KeyRefusedError,
-    NoAnswerInTimeError,
-    NotThereError,
-    RefusedRequestError,
+    InvalidRequestError,
+    NotFoundError,
+    ResponseTimeoutError,
     ServiceError,
+    UnavailableError,
     UnreachableError,
 )
 
 __all__ = [
     "FLEET",
     "AsyncClient",
-    "BusyError",
+    "AuthError",
     "Client",
     "ConflictError",
-    "KeyRefusedError",
-    "NoAnswerInTimeError",
-    "NotThereError",
-    "RefusedRequestError",
+    "InvalidRequestError",
+    "NotFoundError",
+    "ResponseTimeoutError",
     "ServiceError",
+    "UnavailableError",
     "UnreachableError",
 ]
+
+BusyError = UnavailableError
+KeyRefusedError = AuthError
+NoAnswerInTimeError = ResponseTimeoutError
+NotThereError = NotFoundError
+RefusedRequestError = InvalidRequestError
+"""Earlier names."""

@@ -1,4 +1,4 @@
-"""What a client raises: errors of the connection, and the service's problems (RFC 9457) by their status."""
+"""Errors of the clients: of the connection, and the service's problems (RFC 9457) by status."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ class UnreachableError(InferplanError):
     """Raised when there is no connection to the service, or it breaks, at every attempt."""
 
 
-class NoAnswerInTimeError(UnreachableError):
+class ResponseTimeoutError(UnreachableError):
     """Raised when the service does not answer within the client's time limit."""
 
 
@@ -25,7 +25,7 @@ class ServiceError(InferplanError):
         self.title = str(problem.get("title") or f"HTTP status {status}")
         """The kind of problem."""
         self.detail = str(problem.get("detail") or problem.get("message") or self.title)
-        """What is wrong, which limit, what to do."""
+        """Problem, limit and remedy."""
         self.path = problem.get("path")
         """The field at fault, ``servers[3].model``, if it is one."""
         self.request_id = problem.get("requestId")
@@ -35,15 +35,15 @@ class ServiceError(InferplanError):
         return self.detail
 
 
-class RefusedRequestError(ServiceError, SpecError):
+class InvalidRequestError(ServiceError, SpecError):
     """Raised when the request, or the document in it, is wrong."""
 
 
-class KeyRefusedError(ServiceError):
+class AuthError(ServiceError):
     """Raised when there is no API key, it is not known, or it lacks the scope."""
 
 
-class NotThereError(ServiceError):
+class NotFoundError(ServiceError):
     """Raised when what is asked for does not exist."""
 
 
@@ -51,14 +51,14 @@ class ConflictError(ServiceError):
     """Raised when the fleet is at another revision than the one that a write is meant for."""
 
 
-class BusyError(ServiceError):
+class UnavailableError(ServiceError):
     """Raised when the service has no worker free, or runs out of time, at every attempt."""
 
 
 _BY_STATUS: dict[int, type[ServiceError]] = {
-    400: RefusedRequestError, 401: KeyRefusedError, 403: KeyRefusedError, 404: NotThereError,
-    409: ConflictError, 412: ConflictError, 413: RefusedRequestError, 422: RefusedRequestError,
-    503: BusyError, 504: BusyError,
+    400: InvalidRequestError, 401: AuthError, 403: AuthError, 404: NotFoundError,
+    409: ConflictError, 412: ConflictError, 413: InvalidRequestError, 422: InvalidRequestError,
+    503: UnavailableError, 504: UnavailableError,
 }  # fmt: skip
 
 

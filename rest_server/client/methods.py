@@ -193,7 +193,7 @@ class Methods(Studies):
         """Return the desired replicas of every server on every accelerator.
 
         Raises:
-            BusyError: there is no plan, or it is stale; raised immediately.
+            UnavailableError: there is no plan, or it is stale; raised immediately.
         """
         return Call(
             "GET", "/v1/targets", lambda body: TargetList.model_validate_json(body).targets, waits=False
@@ -204,7 +204,7 @@ class Methods(Studies):
         """Return the desired replicas of a server on an accelerator.
 
         Raises:
-            BusyError: there is no plan, or it is stale; raised immediately.
+            UnavailableError: there is no plan, or it is stale; raised immediately.
         """
         return Call("GET", _path("targets", server, accelerator), document(TargetAnswer), waits=False)
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from optimizer.errors import MissingExtraError, SpecError
 from rest_server.client.calls import Answer, Call
-from rest_server.client.errors import NoAnswerInTimeError, ServiceError, UnreachableError, service_error
+from rest_server.client.errors import ResponseTimeoutError, ServiceError, UnreachableError, service_error
 
 FIRST_WAIT_S = 0.5
 """Wait before the second attempt; doubled each time, and varied by half [s]."""
@@ -122,7 +122,7 @@ def outcome(call: Call[Answer], result: Any, attempt: int, settings: ClientSetti
     """
     if isinstance(result, Exception):
         error: ServiceError | UnreachableError = _transport_error(result, settings)
-        again, requested = call.repeatable and not isinstance(error, NoAnswerInTimeError), ""
+        again, requested = call.repeatable and not isinstance(error, ResponseTimeoutError), ""
     elif result.status_code < 300:
         return _value(call, result)
     else:  # the service never redirects
@@ -154,5 +154,5 @@ def _value(call: Call[Answer], response: Any) -> Answer:
 def _transport_error(error: Exception, settings: ClientSettings) -> UnreachableError:
     """Return the error for a failed transport."""
     if isinstance(error, httpx_module().TimeoutException):
-        return NoAnswerInTimeError(f"{settings.url}: no answer within {settings.timeout_s:g} s")
+        return ResponseTimeoutError(f"{settings.url}: no answer within {settings.timeout_s:g} s")
     return UnreachableError(f"{settings.url}: {str(error).lower() or type(error).__name__}")

@@ -25,7 +25,7 @@ SECTIONS: dict[str, type[Document]] = {
     "servers": Server,
     "count": Capacity,
 }
-"""What the lists of a system hold, by their wire names."""
+"""Types of the items of a system's lists, by their wire names."""
 
 
 def read_list(section: str, raw: object, ignored: list[str]) -> list[Any] | None:

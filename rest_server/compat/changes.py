@@ -23,11 +23,11 @@ class WireRefusalError(InferplanError):
         super().__init__(message)
         self.http_status = status
         self.body = message if bare else {"message": message}
-        """What the answer's body is: an object with the message, or in two places there the bare message."""
+        """Body of the answer: an object with the message, or for two routes the bare message."""
 
 
 def found(index: Mapping[str, Any], name: str, message: str) -> Any:
-    """Return what is there under a name.
+    """Return the item with a name.
 
     Raises:
         WireRefusalError: nothing is; the answer is 404 with the message.

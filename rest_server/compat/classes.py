@@ -1,4 +1,4 @@
-"""What the reference's routes for service classes do, as functions (see `entities`)."""
+"""Functions of the reference's routes for service classes (see `entities`)."""
 
 import re
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""What the reference's routes for accelerators, capacities, models and servers do, as functions.
+"""Functions of the reference's routes for accelerators, capacities, models and servers.
 
 A reader takes the entities and the names in the path, and gives what the route answers. A change takes the
 entities and gives the changed ones with the answer. A writer takes a body and gives a change.
@@ -210,5 +210,5 @@ def apply_allocation(entities: Entities) -> Changed:
 
 
 def _is_planned(desired: AllocationData) -> bool:
-    """Say whether an empty allocation is what a plan gave: it states the load and nothing else."""
+    """Return whether an empty allocation is from a plan: it has a load and nothing else."""
     return desired.model_fields_set == {"load"}

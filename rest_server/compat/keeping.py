@@ -19,7 +19,7 @@ LOWEST = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Division:
+class PlanWithRetained:
     """A fleet in two parts: servers that are planned, and running ones that keep what they can."""
 
     plan: Plan | None
@@ -27,10 +27,10 @@ class Division:
     system: System | None
     """The system that it is for."""
     kept: Mapping[str, AllocationData]
-    """What each running server that the plan does not serve keeps, down to no replicas."""
+    """Retained replicas of each running server that the plan does not serve; possibly none."""
 
 
-def divide(fleet: Entities, plannable: Entities, planner: Planner) -> Division:
+def divide(fleet: Entities, plannable: Entities, planner: Planner) -> PlanWithRetained:
     """Plan what can be planned around the replicas of running servers that cannot be served.
 
     Args:
@@ -49,12 +49,12 @@ def divide(fleet: Entities, plannable: Entities, planner: Planner) -> Division:
         name: _left_with(fleet, name, counted, taken) for name in running if name not in plannable.servers
     }
     if not plannable.servers:
-        return Division(None, None, kept)
+        return PlanWithRetained(None, None, kept)
     system = replace(plannable, capacity={**plannable.capacity, **cards.free}).system()
     plan = plan_keeping(system, {name: counted.get(name, {}) for name in plannable.servers}, planner)
     waiting = [name for name in running if name in plannable.servers and name not in plan.allocations]
     kept |= {name: _left_with(fleet, name, counted, plan.kept_replicas) for name in waiting}
-    return Division(plan, system, kept)
+    return PlanWithRetained(plan, system, kept)
 
 
 def _is_counted(fleet: Entities, plannable: Entities, name: str) -> bool:
@@ -73,7 +73,7 @@ def _pools(fleet: Entities, name: str) -> dict[str, int]:
 def _left_with(
     fleet: Entities, name: str, counted: Mapping[str, object], kept: Mapping[tuple[str, str], int]
 ) -> AllocationData:
-    """Return what a server keeps; all that it runs if nobody knows how many cards there are."""
+    """Return the retained allocation of a server; all replicas if the capacity is unknown."""
     current = fleet.servers[name].current
     return scaled(current, kept.get((name, current.accelerator), 0)) if name in counted else current
 

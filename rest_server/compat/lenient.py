@@ -49,7 +49,7 @@ ZERO_IS_ABSENT = frozenset(
 """Keys whose zero value, which Go writes for what is not set, our schema does not know."""
 BYTE_ORDER_MARK = "\ufeff"
 _PATH = re.compile(r"[\w\[\].-]+: ")
-"""How a message begins that names a place."""
+"""Start of a message that names a path."""
 FLAT_KEYS = frozenset({"model", "slo-itl", "slo-ttft", "slo-ttw", "slo-tps"})
 """Keys of the one target that a service class may state beside its name, in lower case."""
 PRIORITIES = range(1, 101)
@@ -127,7 +127,7 @@ def read_entity(model: type[_Model], raw: object, path: str, ignored: list[str])
 
 
 def is_flat(raw: object) -> bool:
-    """Say whether a service class states the targets of one model beside its name (``model``, ``slo-itl``).
+    """Return whether a class states the targets of one model next to its name (``model``, ``slo-itl``).
 
     The Kubernetes controller of the family sends them so, as did the first members of it.
     """
@@ -175,7 +175,7 @@ class _Key:
     wire: str
     """Its name as the wire spells it."""
     model: type[Document] | None
-    """What its value, or each item of it, is, where that is an object."""
+    """Type of the value, or of each of its items, if it is an object."""
     is_list: bool
     """Whether its value is a list, which null empties."""
 

@@ -18,7 +18,7 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.spec.schema import AllocationData, OptimizerOptions, Server, SystemSpec
 from optimizer.stabilisation.keeping import Planner
 from rest_server.compat.bodies import read_options, read_system
-from rest_server.compat.keeping import Division, divide
+from rest_server.compat.keeping import PlanWithRetained, divide
 from rest_server.compat.lenient import json_body
 from rest_server.compat.shapes import kept_shape, plain
 from rest_server.fleet import Entities, desired_allocations
@@ -32,8 +32,8 @@ NOT_PLANNED = HTTPStatus.NOT_FOUND
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What planning gave, in plain values that another process can send."""
+class PlanningResult:
+    """Result of planning, in plain values that another process can send."""
 
     status: int
     """HTTP status."""
@@ -48,12 +48,12 @@ class Outcome:
     unserved: tuple[str, ...] = ()
     """Servers for which the plan has no allocation."""
     kept: Mapping[str, AllocationData] = field(default_factory=dict)
-    """What those of them that run keep."""
+    """Retained allocations of the running ones."""
     losses: tuple[str, ...] = ()
     """Servers that lose more of their requests than this project would plan for, with the share."""
 
 
-def plan_document(body: bytes, settings: Settings) -> Outcome:
+def plan_document(body: bytes, settings: Settings) -> PlanningResult:
     """Plan the system that a body of ``/optimizeOne`` holds.
 
     Raises:
@@ -65,12 +65,12 @@ def plan_document(body: bytes, settings: Settings) -> Outcome:
     return replace(planned(Entities.of(spec), settings), ignored=tuple(ignored))
 
 
-def planned_fleet(body: bytes, outcome: Outcome) -> Arrival:
+def planned_fleet(body: bytes, outcome: PlanningResult) -> Arrival:
     """Return the system that a body of ``/optimizeOne`` held, with what was planned for it."""
     return with_outcome(Entities.of(read_system(json_body(body), [])), outcome)
 
 
-def with_outcome(entities: Entities, outcome: Outcome) -> Arrival:
+def with_outcome(entities: Entities, outcome: PlanningResult) -> Arrival:
     """Return the entities that were planned with what is desired for them, and the plan.
 
     What a server keeps is desired of it. As there, one that is not served and keeps nothing keeps what was
@@ -85,7 +85,7 @@ def with_outcome(entities: Entities, outcome: Outcome) -> Arrival:
     return entities.with_desired(desired_allocations(plan, served) | dict(outcome.kept)), plan
 
 
-def plan_state(spec: SystemSpec, body: bytes, settings: Settings) -> Outcome:
+def plan_state(spec: SystemSpec, body: bytes, settings: Settings) -> PlanningResult:
     """Plan the fleet of a service with the options that a body of ``/optimize`` holds.
 
     Raises:
@@ -97,7 +97,7 @@ def plan_state(spec: SystemSpec, body: bytes, settings: Settings) -> Outcome:
     return replace(planned(entities, settings), ignored=tuple(ignored))
 
 
-def planned(entities: Entities, settings: Settings) -> Outcome:
+def planned(entities: Entities, settings: Settings) -> PlanningResult:
     """Plan entities as far as they make a system, in the time of a request; a failure is an outcome too."""
     plannable, unplanned = plannable_part(entities)
     try:
@@ -109,7 +109,7 @@ def planned(entities: Entities, settings: Settings) -> Outcome:
     if names and settings.unserved == "fail":
         return _failure(f"no feasible allocation for servers: [{', '.join(names)}]", unplanned, unserved)
     plan = found.plan
-    return Outcome(
+    return PlanningResult(
         HTTPStatus.OK,
         _json(_answer(found)),
         b"" if plan is None else plan.to_json().encode(),
@@ -120,16 +120,16 @@ def planned(entities: Entities, settings: Settings) -> Outcome:
     )
 
 
-def _divided(fleet: Entities, plannable: Entities, settings: Settings) -> Division:
+def _divided(fleet: Entities, plannable: Entities, settings: Settings) -> PlanWithRetained:
     """Plan, and let running servers that are not served keep what they run, if the settings say so."""
     limit_s = min(plannable.optimizer.time_limit_s, settings.max_solve_s)
     planner = Planner(Deadline.after(limit_s), memo_of_process(settings.sizing_memo_rows))
     if settings.unserved == "keep":
         return divide(fleet, plannable, planner)
     if not plannable.servers:
-        return Division(None, None, {})
+        return PlanWithRetained(None, None, {})
     system = plannable.system()
-    return Division(planner.solve(system, {}, ()).plan, system, {})
+    return PlanWithRetained(planner.solve(system, {}, ()).plan, system, {})
 
 
 def _unserved(entities: Entities, plan: Plan | None) -> list[str]:
@@ -145,7 +145,7 @@ def _losses(plan: Plan) -> Iterator[str]:
             yield f"{_path(name)}={lost / offered:.3g}"
 
 
-def _answer(found: Division) -> dict[str, Any]:
+def _answer(found: PlanWithRetained) -> dict[str, Any]:
     """Return all allocations in the reference's format, in the order of the names."""
     allocations = {name: kept_shape(item) for name, item in found.kept.items()}
     if found.plan is not None and found.system is not None:
@@ -153,9 +153,9 @@ def _answer(found: Division) -> dict[str, Any]:
     return {"allocations": {name: allocations[name] for name in sorted(allocations)}}
 
 
-def _failure(message: str, unplanned: list[str], unserved: tuple[str, ...] = ()) -> Outcome:
+def _failure(message: str, unplanned: list[str], unserved: tuple[str, ...] = ()) -> PlanningResult:
     body = _json({"message": f"optimization error: {message}"})
-    return Outcome(NOT_PLANNED, body, unplanned=tuple(unplanned), unserved=unserved)
+    return PlanningResult(NOT_PLANNED, body, unplanned=tuple(unplanned), unserved=unserved)
 
 
 def with_batch_search(entities: Entities) -> Entities:

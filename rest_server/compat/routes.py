@@ -19,10 +19,10 @@ from rest_server.compat import classes, entities
 from rest_server.compat.answers import WireRoute, json_response, notice_headers
 from rest_server.compat.changes import Change, Changed, WireRefusalError, check_fleet
 from rest_server.compat.lenient import json_body
-from rest_server.compat.planning import Outcome, plan_document, plan_state, planned_fleet, with_outcome
+from rest_server.compat.planning import PlanningResult, plan_document, plan_state, planned_fleet, with_outcome
 from rest_server.fleet import Entities
 from rest_server.settings import Settings
-from rest_server.state import HeldFleet
+from rest_server.state import FleetStore
 
 _READERS: dict[str, Callable[..., Any]] = {
     "/getAccelerators": entities.accelerators,
@@ -89,7 +89,7 @@ def wire_router(*, stateful: bool) -> APIRouter:
 async def optimize_one(request: Request) -> Response:
     """Plan the system in the body; unless the state is protected, it becomes the state."""
     state, body = request.app.state, await request.body()
-    outcome: Outcome = await state.workers.run(request, partial(plan_document, body, state.settings))
+    outcome: PlanningResult = await state.workers.run(request, partial(plan_document, body, state.settings))
     if not state.settings.protect_state and state.settings.workers == 1:
         await run_in_threadpool(state.held.replace, partial(planned_fleet, body, outcome))
     return _outcome_response(outcome)
@@ -100,13 +100,13 @@ async def optimize(request: Request) -> Response:
     state = request.app.state
     revision, now = await run_in_threadpool(state.held.read)
     work = partial(plan_state, now.spec(), await request.body(), state.settings)
-    outcome: Outcome = await state.workers.run(request, work)
+    outcome: PlanningResult = await state.workers.run(request, work)
     if outcome.status == HTTPStatus.OK:
         await run_in_threadpool(_keep, state.held, now, outcome, revision)
     return _outcome_response(outcome)
 
 
-def _keep(held: HeldFleet, planned: Entities, outcome: Outcome, revision: int) -> None:
+def _keep(held: FleetStore, planned: Entities, outcome: PlanningResult, revision: int) -> None:
     """Keep the plan, if there is one, and what is desired: what it gives servers, or what they keep."""
     planned, plan = with_outcome(planned, outcome)
     if plan is not None:
@@ -116,8 +116,8 @@ def _keep(held: HeldFleet, planned: Entities, outcome: Outcome, revision: int) -
         held.update(lambda now: now.with_desired(outcome.kept))
 
 
-def _fleet(request: Request) -> HeldFleet:
-    held: HeldFleet = request.app.state.held
+def _fleet(request: Request) -> FleetStore:
+    held: FleetStore = request.app.state.held
     return held
 
 
@@ -128,7 +128,7 @@ def _reading(reader: Callable[..., Any]) -> Callable[[Request], Response]:
         if request.app.state.settings.workers > 1:
             raise WireRefusalError(
                 HTTPStatus.NOT_IMPLEMENTED,
-                "several workers answer, and none has what another has planned; serve with one",
+                "not available with several workers, which share no plans; run one",
             )
         _, now = _fleet(request).read()
         return json_response(reader(now, **request.path_params))
@@ -161,7 +161,7 @@ def _writing(writer: Callable[[object, list[str]], Change]) -> Callable[..., Cor
     return handler
 
 
-def _carried_out(held: HeldFleet, change: Change, settings: Settings) -> Any:
+def _carried_out(held: FleetStore, change: Change, settings: Settings) -> Any:
     answers: list[Any] = []
 
     def step(now: Entities) -> Entities:
@@ -174,6 +174,6 @@ def _carried_out(held: HeldFleet, change: Change, settings: Settings) -> Any:
     return answers[0]
 
 
-def _outcome_response(outcome: Outcome) -> Response:
+def _outcome_response(outcome: PlanningResult) -> Response:
     headers = notice_headers(outcome.ignored, outcome.unplanned, outcome.unserved, outcome.losses)
     return Response(outcome.body, outcome.status, headers, media_type="application/json")

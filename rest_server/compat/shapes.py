@@ -134,7 +134,7 @@ def allocation_shape(item: AllocationData) -> dict[str, Any]:
 
 
 def kept_shape(item: AllocationData) -> dict[str, Any]:
-    """Return what a server keeps as a plan's answer shows allocations: with the reference's fields only."""
+    """Return a retained allocation in the form of a plan's answer: with the reference's fields only."""
     shape = allocation_shape(item)
     shape.pop("avgConcurrency", None)
     shape["load"].pop("throughput", None)

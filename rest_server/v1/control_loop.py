@@ -25,7 +25,7 @@ from optimizer.stabilisation.stabilise import denoise_loads
 from rest_server.compat.answers import notice_headers
 from rest_server.errors import BodyError, field_path
 from rest_server.fleet import Entities, desired_allocations
-from rest_server.state import HeldFleet, PlanRecord, Reported
+from rest_server.state import FleetStore, PlanRecord, Reported
 from rest_server.v1.entities import Condition, held_fleet
 from rest_server.v1.examples import LOADS
 from rest_server.v1.models import LastPlan, LoadSnapshot, LoadUpdate, ServerList
@@ -73,7 +73,7 @@ async def put_loads(
 class _Storing:
     """Stores the loads of a body when it is called, and returns the fleet with them."""
 
-    held: HeldFleet
+    held: FleetStore
     body: bytes
     condition: Precondition
     revision: int = 0
@@ -81,11 +81,11 @@ class _Storing:
     servers: Mapping[str, Server] = field(default_factory=dict)
     """The servers at that revision."""
     loads: Mapping[str, LoadUpdate] = field(default_factory=dict)
-    """What was given, by server."""
+    """Changes in the body, by server."""
     unusable: frozenset[str] = frozenset()
     """Servers whose requests have no output length: their loads count as missing."""
     estimates: Mapping[str, LoadEstimate] = field(default_factory=dict)
-    """What is known of the loads."""
+    """Estimates of the loads."""
 
     def __call__(self) -> RunningFleet:
         given = value_of(self.body)
@@ -159,7 +159,7 @@ def with_loads(entities: Entities, loads: Mapping[str, LoadUpdate]) -> tuple[Ent
 
 
 def _running(entities: Entities, name: str, change: LoadUpdate) -> AllocationData:
-    """Return what a server runs, with the replicas that are said to be there."""
+    """Return the allocation of a server with the reported replicas."""
     current, replicas = entities.servers[name].current, change.replicas
     if replicas is None:
         return current
@@ -193,7 +193,7 @@ def _load(values: dict[str, Any]) -> Load:
 
 
 def _of_body(name: str, work: Callable[[], _Answer]) -> _Answer:
-    """Return what work gives; what it says is wrong is a field of the server's load in the body.
+    """Return the result of work; the path of its errors becomes one in the server's load in the body.
 
     Raises:
         BodyError: something is wrong.
@@ -208,7 +208,7 @@ def _of_body(name: str, work: Callable[[], _Answer]) -> _Answer:
         raise BodyError(f"{server}.{field}", message.removeprefix(f"{field}: ")) from None
 
 
-def _keep(held: HeldFleet, text: bytes, stored: _Storing) -> int:
+def _keep(held: FleetStore, text: bytes, stored: _Storing) -> int:
     """Keep a plan as the last one and as what is desired; return the revision that it stands for."""
     plan = Plan.model_validate_json(text)
     desired = desired_allocations(plan, stored.servers)
@@ -231,7 +231,7 @@ def read_plan(request: Request) -> Response:
     return Response(plan.to_json(), media_type=JSON, headers=headers)
 
 
-def _last(held: HeldFleet) -> PlanRecord:
+def _last(held: FleetStore) -> PlanRecord:
     record = held.plan
     if record is None:
         raise HTTPException(404, "no plan has been made yet; POST /v1/loads makes one")

@@ -16,9 +16,9 @@ from optimizer.spec.messages import validated
 from optimizer.spec.schema import OptimizerOptions
 from rest_server.fleet import Entities
 from rest_server.limits import check_size
-from rest_server.state import HeldFleet
+from rest_server.state import FleetStore
 from rest_server.v1.examples import ENTITIES
-from rest_server.v1.kinds import KINDS, Key, Kind, check_alone, check_beside
+from rest_server.v1.kinds import KINDS, EntityKind, Key, check_alone, check_beside
 from rest_server.v1.problems import problems
 from rest_server.v1.requests import JSON, JsonOf, Precondition, RawRoute, precondition
 from rest_server.v1.work import value_of
@@ -36,13 +36,13 @@ def entities_router() -> APIRouter:
     return router
 
 
-def held_fleet(request: Request) -> HeldFleet:
+def held_fleet(request: Request) -> FleetStore:
     """Return the fleet that the service holds."""
-    held: HeldFleet = request.app.state.held
+    held: FleetStore = request.app.state.held
     return held
 
 
-def _add_reads(router: APIRouter, kind: Kind) -> None:
+def _add_reads(router: APIRouter, kind: EntityKind) -> None:
     @router.get(
         kind.path,
         response_model=kind.listing,
@@ -67,7 +67,7 @@ def _add_reads(router: APIRouter, kind: Kind) -> None:
         return _answer(request, _found(kind, entities, key), revision)
 
 
-def _add_writes(router: APIRouter, kind: Kind) -> None:
+def _add_writes(router: APIRouter, kind: EntityKind) -> None:
     shape = Body(openapi_examples=ENTITIES[kind.section])
 
     @router.put(
@@ -143,14 +143,14 @@ def _add_options(router: APIRouter) -> None:
         return Response(status_code=204, headers=_tag(request, revision))
 
 
-def _found(kind: Kind, entities: Entities, key: Key) -> Document:
+def _found(kind: EntityKind, entities: Entities, key: Key) -> Document:
     document = kind.items(entities).get(key)
     if document is None:
         raise HTTPException(404, f"{kind.noun} {' on '.join(map(repr, key))} does not exist")
     return document
 
 
-def _read(kind: Kind, body: bytes, key: Key) -> Document:
+def _read(kind: EntityKind, body: bytes, key: Key) -> Document:
     """Return the document in a body; a name that it leaves out is the path's."""
     raw = value_of(body)
     given = {name.lower() for name in raw}

@@ -36,11 +36,11 @@ NameInPath = Annotated[str, Path(min_length=1, max_length=253)]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class EntityKind:
     """One kind of entity: where it stands in the API, in the documents and in the state."""
 
     noun: str
-    """What one is called, in words."""
+    """Noun for one entity, as in messages."""
     path: str
     """Its collection's path."""
     one: str
@@ -117,7 +117,7 @@ def check_beside(document: Document, entities: Entities) -> None:
 
 
 def _named(field: str) -> tuple[Callable[[Entities], Any], Callable[[Entities, Key, Any], Entities]]:
-    """Return how entities that are kept by name in a field are read and changed."""
+    """Return a reader and a writer of entities that a field stores by name."""
 
     def items(entities: Entities) -> Mapping[Key, Document]:
         return {(name,): item for name, item in getattr(entities, field).items()}
@@ -160,23 +160,23 @@ def _with_capacity(entities: Entities, key: Key, capacity: Capacity | None) -> E
 
 
 KINDS = (
-    Kind(
+    EntityKind(
         "accelerator", "/accelerators", "/accelerators/{name:any_text}", "accelerators",
         Accelerator, AcceleratorList, ("name",), _own_name, by_name, *_named("accelerators"),
     ),
-    Kind(
+    EntityKind(
         "model profile", "/models", "/models/{model:any_text}/{accelerator:any_text}", "models",
         ModelProfile, ModelList, ("name", "acc"), _own_pair, by_model, _profiles, _with_profile,
     ),
-    Kind(
+    EntityKind(
         "service class", "/service-classes", "/service-classes/{name:any_text}", "serviceClasses",
         ServiceClass, ServiceClassList, ("name",), _own_name, by_name, *_named("service_classes"),
     ),
-    Kind(
+    EntityKind(
         "server", "/servers", "/servers/{name:any_text}", "servers",
         Server, ServerList, ("name",), _own_name, by_name, *_named("servers"),
     ),
-    Kind(
+    EntityKind(
         "capacity", "/capacity", "/capacity/{type:any_text}", "count",
         Capacity, CapacityList, ("type",), _own_type, by_type, _capacities, _with_capacity,
     ),

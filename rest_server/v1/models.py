@@ -5,12 +5,15 @@ from typing import Any
 from pydantic import AwareDatetime, Field, RootModel
 
 from optimizer.documents import Count, Document, RequestsPerMinute, RequestsPerSecond, Tokens
-from optimizer.jobs.comparing import CompareOptions
-from optimizer.jobs.explaining import ExplainOptions
-from optimizer.jobs.figures import FigureOptions
-from optimizer.jobs.reporting import ReportOptions
-from optimizer.jobs.requests import ExactOptions, PlanOptions, SizingOptions
-from optimizer.jobs.simulating import EffortOptions, SimulateOptions
+from optimizer.jobs.comparing import CompareOptions as CompareOptions
+from optimizer.jobs.explaining import ExplainOptions as ExplainOptions
+from optimizer.jobs.figures import FigureOptions as FigureOptions
+from optimizer.jobs.reporting import ReportOptions as ReportOptions
+from optimizer.jobs.requests import ExactOptions as ExactOptions
+from optimizer.jobs.requests import PlanOptions as PlanOptions
+from optimizer.jobs.requests import SizingOptions as SizingOptions
+from optimizer.jobs.simulating import EffortOptions as EffortOptions
+from optimizer.jobs.simulating import SimulateOptions as SimulateOptions
 from optimizer.kinds.replicas import LatencyTargets, Replica, ReplicaPerformance, ReplicaSizing
 from optimizer.plan import Plan
 from optimizer.spec.schema import (
@@ -22,46 +25,6 @@ from optimizer.spec.schema import (
     Server,
     ServiceClass,
 )
-
-__all__ = [
-    "MAX_ITEMS",
-    "AcceleratorList",
-    "Analyses",
-    "Analysis",
-    "CandidateAnswer",
-    "CandidateColumn",
-    "CapacityList",
-    "CompareOptions",
-    "EffortOptions",
-    "ExactOptions",
-    "ExplainOptions",
-    "FigureOptions",
-    "FleetEvent",
-    "FleetHistory",
-    "LastPlan",
-    "LoadChange",
-    "LoadSnapshot",
-    "LoadUpdate",
-    "ModelList",
-    "OtherSide",
-    "Performances",
-    "PlanOptions",
-    "RejectedPair",
-    "ReplicaCount",
-    "ReportOptions",
-    "ServerList",
-    "ServiceClassList",
-    "SimulateOptions",
-    "SizingOptions",
-    "SizingProblem",
-    "SizingProblems",
-    "Sizings",
-    "TargetAnswer",
-    "TargetList",
-    "TwoSides",
-    "Unattainable",
-    "WrappedSystem",
-]
 
 MAX_ITEMS = 1_000
 """Most replicas in one request to analyse or to size."""
@@ -75,7 +38,7 @@ class WrappedSystem(Document):
 
 
 class OtherSide(Document):
-    """What to compare a system or a plan with."""
+    """Other side of a comparison."""
 
     second: dict[str, Any] | None = None
     """The other system or plan; without it the first system, with other options or another load."""
@@ -135,7 +98,7 @@ class Unattainable(Document):
     """The answer for a replica that misses its targets at every rate."""
 
     message: str
-    """Why, in numbers."""
+    """Reason, with numbers."""
 
 
 class Sizings(Document):
@@ -249,7 +212,7 @@ class LastPlan(Plan):
 
 
 class TargetAnswer(Document):
-    """How many replicas are desired of a server on an accelerator."""
+    """Desired replicas of a server on an accelerator."""
 
     target: str
     """Server and accelerator."""
@@ -264,21 +227,21 @@ class TargetAnswer(Document):
     max_batch_size: int = Field(alias="maxBatchSize")
     """Batch limit of a replica; 0 where there is none."""
     generated_at: AwareDatetime = Field(alias="generatedAt", strict=False)
-    """When the plan was made."""
+    """Time at which the plan was made."""
     age_s: float = Field(alias="ageSeconds")
     """Time since then [s]."""
     revision: int
     """Revision of the fleet that the plan is for."""
     reason: str
-    """Why this number."""
+    """Reason for the number."""
     held: bool
     """Whether the plan says another number."""
     detail: str
-    """What a held number waits for."""
+    """Condition that a held number waits for."""
 
 
 class TargetList(Document):
-    """What is desired of every server."""
+    """Desired replicas of every server."""
 
     targets: tuple[TargetAnswer, ...] = Field(strict=False)
     """Every server on every accelerator that it can run on."""
@@ -298,7 +261,7 @@ class FleetEvent(Document):
     names: tuple[str, ...] = Field((), strict=False)
     """Which, as far as they are few: `servers/chat`."""
     plan: dict[str, Any] = Field(default_factory=dict)
-    """Of a plan the `revision` that it is for, its `status`, `totalCost`, whether it is `complete`, and how
+    """For a plan: its `revision`, its `status`, `totalCost`, whether it is `complete`, and how
     many servers it does not serve in full (`unserved`) and changes (`changes`)."""
 
 

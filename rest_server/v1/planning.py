@@ -1,10 +1,13 @@
 """The routes of /v1 that only compute: plan, candidates, analyze, size. None of them touches any state."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any, get_type_hints
 
 from fastapi import APIRouter, Body, Query, Request, Response
 
+from optimizer.compat.rows import ROWS
 from optimizer.kinds.replicas import ReplicaPerformance, ReplicaSizing
 from optimizer.plan import Plan
 from optimizer.spec.schema import SystemSpec
@@ -26,9 +29,15 @@ from rest_server.v1.requests import JSON, JsonOf, RawRoute, computed
 from rest_server.v1.work import analyze_body, candidates_body, plan_body, size_body
 
 REFUSALS = (408, 422, 504)
-"""What a route that computes may answer besides."""
+"""Error statuses of a route that computes."""
 
 router = APIRouter(route_class=RawRoute, tags=["planning"])
+
+
+def answers_of(question: str) -> Any:
+    """Return the type of the answers of all rows to a question, for OpenAPI."""
+    return reduce(or_, (get_type_hints(getattr(row, question))["return"] for row in ROWS))
+
 
 SystemBody = Annotated[
     bytes,
@@ -64,40 +73,47 @@ def server_timing(stages_s: Mapping[str, float]) -> dict[str, str]:
 async def list_candidates(
     request: Request, body: SystemBody, options: Annotated[SizingOptions, Query()]
 ) -> Response:
-    """Return what every server takes on every accelerator, or the reason why it cannot run there."""
+    """Return the candidate of every server on every accelerator, or the reason for its rejection."""
     text = await computed(request, candidates_body, body, options)
     return Response(text, media_type=JSON)
 
 
 @router.post(
     "/analyze",
-    response_model=ReplicaPerformance | Performances,
+    response_model=ReplicaPerformance | Performances | answers_of("analyze"),
     summary="Analyse replicas",
     responses=problems(*REFUSALS),
 )
 async def analyze(
     request: Request,
-    body: Annotated[bytes, JsonOf(Analysis | Analyses), Body(openapi_examples=ANALYSES)],
+    body: Annotated[bytes, JsonOf(reduce(or_, ROWS, Analysis | Analyses)), Body(openapi_examples=ANALYSES)],
 ) -> Response:
-    """Return what a replica does at a rate; several under `items` are answered under `items`."""
+    """Return the performance of a replica at a rate; several under `items` are answered under `items`.
+
+    A body, or each of the items, can also be a row of `inferplan analyze --batch`, of any kind of replica;
+    its answer is that of the command.
+    """
     text = await computed(request, analyze_body, body)
     return Response(text, media_type=JSON)
 
 
 @router.post(
     "/size",
-    response_model=ReplicaSizing | Sizings,
+    response_model=ReplicaSizing | Sizings | answers_of("size"),
     summary="Size replicas",
     responses=problems(*REFUSALS),
 )
 async def size(
     request: Request,
-    body: Annotated[bytes, JsonOf(SizingProblem | SizingProblems), Body(openapi_examples=SIZINGS)],
+    body: Annotated[
+        bytes, JsonOf(reduce(or_, ROWS, SizingProblem | SizingProblems)), Body(openapi_examples=SIZINGS)
+    ],
 ) -> Response:
     """Return the largest rate at which a replica meets its targets.
 
     Several under `items` are answered under `items`, each with its sizing, or with the `message` that says
-    why no rate meets its targets; for a single replica that is a 422.
+    why no rate meets its targets; for a single replica that is a 422. Rows of `inferplan size --batch` are
+    accepted as by `/v1/analyze`.
     """
     text = await computed(request, size_body, body)
     return Response(text, media_type=JSON)

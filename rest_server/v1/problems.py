@@ -1,11 +1,11 @@
-"""What OpenAPI says of errors: every status of a route, as ``application/problem+json``."""
+"""Errors in OpenAPI: every status of a route, as ``application/problem+json``."""
 
 from typing import Any
 
 from rest_server.errors import PROBLEM_JSON
 
 Answers = dict[int | str, dict[str, Any]]
-"""What OpenAPI says of answers, by status."""
+"""Descriptions of answers in OpenAPI, by status."""
 _TEXT: dict[str, Any] = {"type": "string"}
 PROBLEM: dict[str, Any] = {
     "type": "object",
@@ -37,9 +37,9 @@ MEANINGS = {
     507: "The disk is full; nothing was changed.",
 }
 EVERYWHERE = (401, 403, 413, 421)
-"""What any route may answer."""
+"""Statuses of any route."""
 _IMPLIED = {408: (503,), 412: (503, 507), 504: (500, 503)}
-"""What goes with a status: there may be no memory for a body, no disk for a change, no solver that works."""
+"""Further statuses that a status implies: no memory for a body, no disk for a change, no working solver."""
 
 
 def problems(*statuses: int) -> Answers:

@@ -1,4 +1,4 @@
-"""How a request of /v1 comes in: its body as raw bytes that OpenAPI knows the content of, and `If-Match`."""
+"""Requests of /v1: bodies as raw bytes whose content OpenAPI describes, and `If-Match`."""
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from rest_server.fleet import Entities
-from rest_server.state import HeldFleet, RevisionConflict
+from rest_server.state import FleetStore, RevisionConflict
 
 JSON = "application/json"
 _Answer = TypeVar("_Answer")
@@ -58,7 +58,7 @@ class RawRoute(APIRoute):
 async def computed(
     request: Request, work: Callable[..., _Answer], *arguments: object, study: bool = False
 ) -> _Answer:
-    """Return what work gives for arguments and the settings, run by a solver worker, or one for studies."""
+    """Run work with arguments and the settings in a solver worker, or in one for studies."""
     state = request.app.state
     workers = state.study_workers if study else state.workers
     answer: _Answer = await workers.run(request, partial(work, *arguments, state.settings))
@@ -67,7 +67,7 @@ async def computed(
 
 @dataclass(frozen=True, slots=True)
 class Precondition:
-    """What must hold for a write to be made (``If-Match``)."""
+    """Precondition of a write (``If-Match``)."""
 
     tags: frozenset[str] | None = None
     """Entity tags, without quotes, for one of which the write is meant; none: any."""
@@ -84,7 +84,7 @@ class Precondition:
             raise HTTPException(412, "If-Match: there is nothing here yet that could match")
 
     def update(
-        self, held: HeldFleet, change: Callable[[Entities], Entities], cause: str = "change"
+        self, held: FleetStore, change: Callable[[Entities], Entities], cause: str = "change"
     ) -> tuple[int, Entities]:
         """Change the fleet if the precondition holds, as one step; the history names the cause.
 

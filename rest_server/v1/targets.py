@@ -1,4 +1,4 @@
-"""What an autoscaler reads: for every server and accelerator the replicas that are desired, and why.
+"""Routes for autoscalers: the desired replicas of every server on every accelerator, with the reason.
 
 Never computes a plan, and never waits for one: an answer is read off the last plan, or refused where that is
 too old to be believed. What refuses is for the autoscaler to handle (KEDA: `fallback`).
@@ -16,7 +16,7 @@ from fastapi.concurrency import run_in_threadpool
 from optimizer.spec.schema import Server
 from optimizer.stabilisation.decisions import ReplicaTarget, TargetReason
 from rest_server.fleet import Entities
-from rest_server.state import HeldFleet, Snapshot
+from rest_server.state import FleetStore, Snapshot
 from rest_server.v1.entities import held_fleet
 from rest_server.v1.kinds import Key, NameInPath, by_model
 from rest_server.v1.models import TargetAnswer, TargetList
@@ -24,7 +24,7 @@ from rest_server.v1.problems import problems
 from rest_server.v1.requests import JSON, RawRoute
 
 RETRY_S = 15
-"""When to ask again where there is no number; autoscalers ask about as often [s]."""
+"""Time to the next attempt if there is no number; about the polling interval of autoscalers [s]."""
 State = Literal["no plan", "stale", "unknown"]
 
 router = APIRouter(route_class=RawRoute, tags=["control loop"])
@@ -36,8 +36,8 @@ def by_server(request: Request, server: NameInPath, accelerator: NameInPath) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """What is known of one target."""
+class TargetState:
+    """State of one target."""
 
     server: str
     accelerator: str
@@ -46,13 +46,13 @@ class Reading:
     """Replicas that are there, as last reported, or as the fleet has them."""
 
 
-async def settled(held: HeldFleet) -> Snapshot:
-    """Return what is held; only a fleet that has just come with a request must first be built."""
+async def settled(held: FleetStore) -> Snapshot:
+    """Return the current snapshot; a fleet that has just arrived with a request must first be built."""
     return held.snapshot() if held.is_settled else await run_in_threadpool(held.snapshot)
 
 
-def why_unknown(now: Snapshot, stale_after_s: float) -> str | None:
-    """Return why there are no numbers, if there are none that can be believed."""
+def unavailable_reason(now: Snapshot, stale_after_s: float) -> str | None:
+    """Return why there are no valid targets; None if there are."""
     if now.plan is None or now.decisions is None:
         return "no plan has been made yet; POST /v1/loads makes one"
     age_s = time.time() - now.plan.made_at
@@ -72,17 +72,17 @@ def accelerators_of(entities: Entities, server: Server, now: Snapshot) -> dict[s
     return found | dict.fromkeys(decision.targets if decision is not None else ())
 
 
-def reading(now: Snapshot, server: Server, accelerator: str) -> Reading | None:
-    """Return what is known of a target; nothing where the last plan does not know the server."""
+def reading(now: Snapshot, server: Server, accelerator: str) -> TargetState | None:
+    """Return the state of a target; None if the last plan does not contain the server."""
     decision = None if now.decisions is None else now.decisions.servers.get(server.name)
     if decision is None:
         return None
     target = decision.targets.get(accelerator) or ReplicaTarget(0, TargetReason.not_chosen)
-    return Reading(server.name, accelerator, target, current_replicas(now, server, accelerator))
+    return TargetState(server.name, accelerator, target, current_replicas(now, server, accelerator))
 
 
 def current_replicas(now: Snapshot, server: Server, accelerator: str) -> int:
-    """Return how many replicas there are."""
+    """Return the current number of replicas."""
     reported = now.replicas.get(server.name)
     if reported is not None:
         there = reported.get(accelerator)
@@ -90,7 +90,7 @@ def current_replicas(now: Snapshot, server: Server, accelerator: str) -> int:
     return server.current.num_replicas if server.current.accelerator == accelerator else 0
 
 
-def readings(now: Snapshot) -> Iterator[Reading]:
+def readings(now: Snapshot) -> Iterator[TargetState]:
     """Yield what is known of every target."""
     for server in now.entities.servers.values():
         for accelerator in accelerators_of(now.entities, server, now):
@@ -99,7 +99,7 @@ def readings(now: Snapshot) -> Iterator[Reading]:
                 yield found
 
 
-def _answer(found: Reading, now: Snapshot) -> TargetAnswer:
+def _answer(found: TargetState, now: Snapshot) -> TargetAnswer:
     assert now.plan is not None
     made = datetime.fromtimestamp(now.plan.made_at, UTC)
     target = found.target
@@ -146,7 +146,7 @@ async def read_target(request: Request, key: Annotated[Key, Depends(by_server)])
         raise HTTPException(
             404, f"server {name!r} cannot run on {accelerator!r}: it may not, or has no profile"
         )
-    unknown = why_unknown(now, request.app.state.settings.stale_after_s)
+    unknown = unavailable_reason(now, request.app.state.settings.stale_after_s)
     if unknown is not None:
         raise _refusal(unknown)
     found = reading(now, server, accelerator)
@@ -164,7 +164,7 @@ async def read_target(request: Request, key: Annotated[Key, Depends(by_server)])
 async def list_targets(request: Request) -> Response:
     """Return every target of the last plan, those without replicas too."""
     now = await settled(held_fleet(request))
-    unknown = why_unknown(now, request.app.state.settings.stale_after_s)
+    unknown = unavailable_reason(now, request.app.state.settings.stale_after_s)
     if unknown is not None:
         raise _refusal(unknown)
     found = TargetList(targets=tuple(_answer(item, now) for item in readings(now)))

@@ -1,4 +1,4 @@
-"""What the routes of /v1 compute: from the bytes of a body to the bytes of an answer.
+"""Work of the routes of /v1: from the bytes of a body to the bytes of an answer.
 
 Bodies are parsed as the library parses files, with the same messages. The functions take and give plain
 values, so that they can run in another process; nothing here knows of HTTP.
@@ -10,10 +10,12 @@ from typing import Any, TypeVar
 
 from pydantic_core import to_json
 
+from optimizer.compat.rows import is_row, kind_of_row
 from optimizer.documents import Document
 from optimizer.errors import AnalysisError, SpecError
 from optimizer.jobs import Timings, analyze_replicas, find_candidates, size_replicas, solve
 from optimizer.kinds.replicas import ReplicaPerformance, ReplicaSizing
+from optimizer.kinds.rows import Row
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.files import Part, json_value, spec_from_value
 from optimizer.spec.messages import kind_of, validated
@@ -27,6 +29,7 @@ from rest_server.limits import check_size
 from rest_server.settings import Settings
 from rest_server.sizing_memo import memo_of_process
 from rest_server.v1.models import (
+    MAX_ITEMS,
     Analyses,
     Analysis,
     Performances,
@@ -104,11 +107,11 @@ class RunningFleet:
     spec: SystemSpec
     """The fleet, with the loads to plan for."""
     rules: Rules
-    """What may keep replicas from following the plan."""
+    """Stabilisation rules."""
     decisions: Decisions | None
-    """What was desired before; None if nothing was."""
+    """Previous decisions; None if there are none."""
     seen: Observation
-    """When, whose loads are missing, and which replicas are there."""
+    """Time, missing loads and existing replicas."""
 
 
 def plan_fleet(settings: Settings, fleet: RunningFleet) -> tuple[bytes, dict[str, float]]:
@@ -142,6 +145,9 @@ def candidates_body(body: bytes, options: SizingOptions, settings: Settings) -> 
 def analyze_body(body: bytes, settings: Settings) -> bytes:
     """Return the performance of the replica, or of the several replicas, in a body."""
     value = value_of(body)
+    rows = _rows_of(value, settings)
+    if rows is not None:
+        return _answered(rows, lambda row: row.analyze())
     if not _has_items(value):
         return _json(_analyzed([_problem(Analysis, value, settings)])[0])
     items = _problems(Analyses, value, settings).items
@@ -155,6 +161,9 @@ def size_body(body: bytes, settings: Settings) -> bytes:
         AnalysisError: the one replica misses its targets at every rate.
     """
     value = value_of(body)
+    rows = _rows_of(value, settings)
+    if rows is not None:
+        return _answered(rows, lambda row: row.size())
     if not _has_items(value):
         sizing = _sized([_problem(SizingProblem, value, settings)])[0]
         if isinstance(sizing, AnalysisError):
@@ -166,6 +175,45 @@ def size_body(body: bytes, settings: Settings) -> bytes:
         for found in _in_parts(items, _sized)
     )
     return _json(Sizings(items=tuple(answers)))
+
+
+def _rows_of(value: Mapping[str, Any], settings: Settings) -> Row | list[Row] | None:
+    """Return the row, or the several rows, in a body; None if it has replicas of /v1.
+
+    Raises:
+        SpecError: a row is invalid, or there are too many.
+    """
+    items = next((found for key, found in value.items() if key.lower() == "items"), None)
+    if items is None:
+        return _row_of(value, "", settings) if is_row(value) else None
+    if not (isinstance(items, list) and items and is_row(items[0])):
+        return None
+    if len(items) > MAX_ITEMS:
+        raise SpecError(f"items: must have at most {MAX_ITEMS:,} items, not {len(items):,}")
+    return [_row_of(item, f"items[{i}].", settings) for i, item in enumerate(items)]
+
+
+def _row_of(value: object, prefix: str, settings: Settings) -> Row:
+    row = validated(kind_of_row(value), value, prefix)
+    _check_limit(getattr(row, "max_batch", 0), f"{prefix}maxBatchSize", settings)
+    return row
+
+
+def _answered(rows: Row | list[Row], answer: Callable[[Row], Document]) -> bytes:
+    """Return the answer of a row, or of several; of several one without an answer has a message.
+
+    Raises:
+        AnalysisError: the one row has no answer.
+    """
+    if isinstance(rows, Row):
+        return _json(answer(rows))
+    found: list[Any] = []
+    for row in rows:
+        try:
+            found.append(answer(row).model_dump(mode="json", by_alias=True))
+        except (AnalysisError, SpecError) as error:
+            found.append({"message": str(error)})
+    return to_json({"items": found}, indent=2)
 
 
 def _json(document: Document) -> bytes:
@@ -190,9 +238,12 @@ def _problems(model: type[_Items], value: Mapping[str, Any], settings: Settings)
 
 
 def _check_batch(problem: Analysis | SizingProblem, prefix: str, settings: Settings) -> None:
-    batch, limit = problem.replica.max_batch, settings.max_batch
-    if batch > limit:
-        raise SpecError(f"{prefix}replica.maxBatch: must be at most {limit:,} on this service, not {batch:,}")
+    _check_limit(problem.replica.max_batch, f"{prefix}replica.maxBatch", settings)
+
+
+def _check_limit(batch: int, path: str, settings: Settings) -> None:
+    if batch > settings.max_batch:
+        raise SpecError(f"{path}: must be at most {settings.max_batch:,} on this service, not {batch:,}")
 
 
 def _analyzed(items: Sequence[Analysis]) -> list[ReplicaPerformance]:

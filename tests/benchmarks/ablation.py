@@ -17,11 +17,10 @@ import numpy as np
 from optimizer import find_candidates
 from optimizer.generate import generate_system
 from optimizer.solvers import compact, deadline, exact, highs, lexicographic
-from optimizer.solvers.branch_and_price import cuts, search, solve
+from optimizer.solvers.branch_and_price import cuts, search
 from optimizer.solvers.branch_and_price.search import LevelSearch
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.highs import HighsSession
-from optimizer.solvers.level_solver import LevelSolver
 from optimizer.solvers.model import RelaxingSession
 from optimizer.solvers.problem import Problem, Solution, build_problem
 
@@ -75,7 +74,6 @@ PARTS: dict[str, Callable[[], None]] = {
     "smallest share of units first": lambda: setattr(LevelSearch, "_thrift_ranks", _equal_ranks),
     "dominance in the window": lambda: setattr(LevelSearch, "nondominated_columns", _all_columns),
     "subset sums": lambda: setattr(lexicographic, "fixed_by_subset_sum", _nothing_fixed),
-    "reduced-cost fixing": lambda: setattr(solve.ColumnGeneration, "hold", LevelSolver.hold),
     "compact model second": lambda: setattr(exact, "COMPACT_TO_SERVERS", 0),
     "HiGHS for proofs": lambda: setattr(HighsSession, "__init__", _not_lean),
     "column generation": lambda: setattr(exact, "_by_either", _compact_alone),

@@ -14,7 +14,7 @@ from pathlib import Path
 from optimizer import load_system
 from optimizer.spec.schema import Server
 from rest_server.fleet import Entities
-from rest_server.state import HeldFleet
+from rest_server.state import FleetStore
 from rest_server.state_file import open_state
 
 CHANGES = {"one server": 400, "all loads": 60}
@@ -39,7 +39,7 @@ def changes(number: int) -> dict[str, Callable[[Entities], Entities]]:
     return {"one server": one, "all loads": every}
 
 
-def measure(held: HeldFleet, entities: Entities) -> str:
+def measure(held: FleetStore, entities: Entities) -> str:
     """Return how many changes of each kind are made a second."""
     held.update(lambda _: entities)
     rates = []
@@ -54,6 +54,6 @@ def measure(held: HeldFleet, entities: Entities) -> str:
 
 if __name__ == "__main__":
     fleet = Entities.of(load_system("specs/large").to_spec())
-    print("in memory:", measure(HeldFleet(), fleet))
+    print("in memory:", measure(FleetStore(), fleet))
     with tempfile.TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else ".") as folder:
         print("with a file:", measure(open_state(Path(folder) / "fleet.db"), fleet))

@@ -1,7 +1,6 @@
 """The bound on lost requests, checked against Erlang's loss formula and a walk over states."""
 
 import random
-from math import inf
 
 import pytest
 from builders import accelerator, document, profile, server, service_class
@@ -10,7 +9,6 @@ from queue_oracles import Linear, walk
 from optimizer import (
     LatencyTargets,
     Replica,
-    SpecError,
     find_candidates,
     load_system,
     size_replicas,
@@ -116,17 +114,3 @@ def test_unattainable_loss_limits_are_rejected_with_numbers() -> None:
     assert rejection.reason == "slo_unattainable"
     assert rejection.detail == "best loss at batch 1 is 0.0999 %, target 0.0001 %"
     assert rejection.factor == pytest.approx(999, rel=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        (0, "optimizer.maxLoss: must be more than 0, not 0"),
-        (1.5, "optimizer.maxLoss: must be at most 1, not 1.5"),
-        ("some", 'optimizer.maxLoss: must be a number, not "some"'),
-        (inf, "optimizer.maxLoss: must be a finite number"),
-    ],
-)
-def test_a_bound_that_makes_no_sense_is_refused(value: object, message: str) -> None:
-    with pytest.raises(SpecError, match=message):
-        load_system(document([server("a")], [accelerator("A")], maxLoss=value))

@@ -89,7 +89,7 @@ def test_solve_shows_the_plan_at_a_glance(run: Run, path: Path) -> None:
     assert "30.00 cents/h" in answer.out
     assert "proved optimal" in answer.out
     assert "2 of 2 servers served in full" in answer.out
-    for heading in ("accelerator", "replicas", "cards", "ITL", "TTFT", "left out", "used", "exist"):
+    for heading in ("accelerator", "replicas", "cards", "ITL", "TTFT", "hidden columns", "used", "exist"):
         assert heading in answer.out
 
 

@@ -30,7 +30,7 @@ def fitted(law: IterationCoefficients, noise: float) -> FittedProfile:
 
 
 @pytest.mark.parametrize("noise", [pytest.param(0.0, marks=pytest.mark.slow), 0.02])
-def test_a_fit_gives_the_full_law_back_within_its_errors(noise: float) -> None:
+def test_full_model_is_recovered_within_its_errors(noise: float) -> None:
     profile = fitted(FULL, noise)
     errors = profile.fit.standard_errors
     for name in BY_NAME:
@@ -42,7 +42,7 @@ def test_a_fit_gives_the_full_law_back_within_its_errors(noise: float) -> None:
         assert getattr(profile.iteration, name) == pytest.approx(getattr(FULL, name), rel=0.1), name
 
 
-def test_the_law_of_the_reference_is_found_without_terms_that_it_has_not() -> None:
+def test_reference_model_is_recovered() -> None:
     profile = fitted(REFERENCE, 0.01)
     for name in REFERENCE_LAW:
         error = getattr(profile.fit.standard_errors, name)
@@ -53,7 +53,7 @@ def test_the_law_of_the_reference_is_found_without_terms_that_it_has_not() -> No
 @pytest.mark.parametrize(
     ("law", "shapes"), [(REFERENCE, SHAPES[:3]), pytest.param(FULL, SHAPES, marks=pytest.mark.slow)]
 )
-def test_what_letting_a_prompt_in_takes_is_found_where_it_takes_anything(
+def test_per_prompt_term_is_found_only_if_present(
     law: IterationCoefficients, shapes: tuple[tuple[int, int], ...]
 ) -> None:
     options = FitOptions(settings=ServerSettings(10**7, 1024), leave_out=False)
@@ -66,7 +66,7 @@ def test_what_letting_a_prompt_in_takes_is_found_where_it_takes_anything(
     assert "perPrompt" not in fitted(FULL, 0.02).fit.fitted_terms
 
 
-def test_predictions_of_the_fitted_runs_are_as_near_as_the_noise() -> None:
+def test_prediction_errors_match_the_noise() -> None:
     errors = fitted(FULL, 0.02).fit.errors
     assert 0.005 < errors.itl < 0.03
     assert errors.runs == 4 * len(SHAPES)
@@ -76,7 +76,7 @@ def test_predictions_of_the_fitted_runs_are_as_near_as_the_noise() -> None:
 
 
 @pytest.mark.slow
-def test_runs_without_noise_are_predicted_nearly_exactly() -> None:
+def test_noiseless_runs_are_predicted_nearly_exactly() -> None:
     # The runs are one draw of their requests; what a profile predicts is the mean over several.
     exact = fitted(FULL, 0.0)
     runs = [point.run() for point in exact.points]
@@ -84,13 +84,13 @@ def test_runs_without_noise_are_predicted_nearly_exactly() -> None:
     assert errors_of(runs, [BenchmarkReplay.of(run, LIMITS).simulate(law) for run in runs]).itl < 0.006
 
 
-def test_shapes_that_are_left_out_are_predicted_from_the_others() -> None:
+def test_omitted_shapes_are_predicted_from_the_others() -> None:
     left_out = fitted(FULL, 0.02).fit.left_out
     assert len(left_out) == len(SHAPES)
     assert max(one.itl for one in left_out.values()) < 0.08
 
 
-def test_a_profile_knows_where_it_holds() -> None:
+def test_profile_domain() -> None:
     domain = fitted(FULL, 0.02).provenance.domain
     assert domain.in_tokens == (64, 4096)
     assert domain.out_tokens == (64, 1024)
@@ -99,7 +99,7 @@ def test_a_profile_knows_where_it_holds() -> None:
     assert len(list(domain.misses(10, 9000, 1e5))) == 3
 
 
-def test_one_shape_gives_a_simpler_law_and_says_what_it_cannot_know() -> None:
+def test_one_shape_fits_a_simpler_model_with_warnings() -> None:
     runs = sweep(FULL, (SHAPES[2],), noise=0.01)
     profile = fit([benchmark(runs)], FitOptions(settings=ServerSettings(10**7, 1024)))
     assert len(profile.fit.fitted_terms) < len(BY_NAME)
@@ -108,35 +108,27 @@ def test_one_shape_gives_a_simpler_law_and_says_what_it_cannot_know() -> None:
     assert profile.fit.errors.itl < 0.05
 
 
-@pytest.mark.parametrize(
-    ("law", "shapes", "rates"),
-    [(REFERENCE, 2, {50.0, 80.0}), pytest.param(FULL, 3, {50.0, 80.0, 15.0}, marks=pytest.mark.slow)],
-)
-def test_the_highest_rates_are_held_out_where_asked_for(
-    law: IterationCoefficients, shapes: int, rates: set[float]
-) -> None:
-    runs = sweep(law, SHAPES[:shapes])
+def test_highest_rates_are_held_out() -> None:
     options = FitOptions(hold_out=1, settings=ServerSettings(10**7, 1024), leave_out=False)
-    profile = fit([benchmark(runs)], options)
-    held = [point for point in profile.points if not point.fitted]
-    assert {point.rate_rps for point in held} == rates
+    profile = fit([benchmark(sweep(REFERENCE, SHAPES[:2]))], options)
+    assert {point.rate_rps for point in profile.points if not point.fitted} == {50.0, 80.0}
     assert profile.fit.held_out is not None
-    assert profile.fit.held_out.runs == shapes
+    assert profile.fit.held_out.runs == 2
     assert profile.fit.held_out.itl < 0.05
 
 
-def test_reports_of_two_models_are_refused() -> None:
+def test_reports_of_two_models_are_rejected() -> None:
     runs = sweep(REFERENCE, SHAPES[:1])
     with pytest.raises(FitError, match="several models, a, b; fit each one separately"):
         fit([benchmark(runs, "a"), benchmark(runs, "b")], FitOptions())
 
 
-def test_too_little_is_refused_with_what_is_missing() -> None:
+def test_too_few_measurements_are_rejected() -> None:
     with pytest.raises(FitError, match="too few to fit anything; measure 3 or more"):
         fit([benchmark(sweep(REFERENCE, SHAPES[:1])[:1])], FitOptions())
 
 
-def test_the_profile_document_goes_both_ways() -> None:
+def test_profile_round_trip() -> None:
     profile = fitted(FULL, 0.02)
     again = FittedProfile.model_validate(profile.document())
     assert again == profile

@@ -160,7 +160,7 @@ def guidellm_html() -> str:
     )
 
 
-def test_guidellm_html_is_a_sweep_whose_offered_rates_lie_evenly() -> None:
+def test_guidellm_html_sweep_has_even_offered_rates() -> None:
     found = parse_benchmark("r.html", guidellm_html())
     assert [run.max_in_flight for run in found.runs] == [1, 512, 512, 512]
     assert [run.rate_rps for run in found.runs] == [None, None, 4.5, 8.5]
@@ -204,7 +204,7 @@ def test_vllm_bench_with_bursts() -> None:
     assert run.cv == pytest.approx(2.0)
 
 
-def test_vllm_bench_that_was_appended_to() -> None:
+def test_vllm_bench_with_appended_results() -> None:
     """`--append-result` writes one result a line (vllm/benchmarks/serve.py, 2026)."""
     text = vllm() + "\n" + vllm(request_rate=8.0)
     assert [run.rate_rps for run in parse_benchmark("r.json", text).runs] == [4, 8]
@@ -212,7 +212,7 @@ def test_vllm_bench_that_was_appended_to() -> None:
         parse_benchmark("r.json", text[:-9])
 
 
-def test_vllm_bench_with_a_rate_that_rises_is_refused() -> None:
+def test_vllm_bench_with_ramp_up_is_rejected() -> None:
     """`--ramp-up-strategy` adds three keys, and leaves request_rate at inf."""
     ramp = {"ramp_up_strategy": "linear", "ramp_up_start_rps": 1, "ramp_up_end_rps": 9, "request_rate": "inf"}
     with pytest.raises(
@@ -246,7 +246,7 @@ def test_inference_perf_gives_seconds() -> None:
     assert run.measured == pytest.approx((30, 9, 4.8))
 
 
-def test_inference_perf_of_2026_counts_tokens_of_prompts_by_the_server() -> None:
+def test_inference_perf_2026_token_counts() -> None:
     """Keys of `summarize_requests` (inference_perf/reportgen/base.py, 2026), a stage of a concurrency."""
     report = json.loads(inference_perf(concurrency=32, send_duration=60.0, schedule_delay={"mean": 0.001}))
     done = report["successes"]
@@ -266,7 +266,7 @@ def test_inference_perf_of_2026_counts_tokens_of_prompts_by_the_server() -> None
     assert run.prompts.cv == pytest.approx(200 / 0.8 / math.sqrt(12) / 500)
 
 
-def test_a_summary_over_stages_is_refused() -> None:
+def test_summary_over_stages_is_rejected() -> None:
     with pytest.raises(FitError, match=r"give the stage_N_lifecycle_metrics\.json files"):
         parse_benchmark("summary.json", inference_perf(requested_rate=None))
 
@@ -315,7 +315,7 @@ def test_aiperf_with_gamma_arrivals() -> None:
     assert run.cv == pytest.approx(2.0)
 
 
-def test_guidellm_with_a_warm_up_says_what_is_not_replayed() -> None:
+def test_guidellm_warm_up_is_noted() -> None:
     """Keys of GuideLLM 0.5 and later: `warmup_duration`, and `rampup_duration` of a strategy."""
     strategy = {"type_": "throughput", "max_concurrency": 64, "rampup_duration": 5.0}
     warm = guidellm_run(strategy, newer=True) | {"warmup_duration": 12.0}
@@ -349,9 +349,7 @@ ALL: dict[str, str] = {
 
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.6, 0.9, 0.97])
-def test_a_file_cut_short_is_read_to_its_last_whole_row_or_refused_in_one_line(
-    name: str, share: float
-) -> None:
+def test_truncated_files_are_partially_read_or_rejected(name: str, share: float) -> None:
     text = ALL[name]
     found, message = read_or_refused(name, text[: int(share * len(text))])
     if found is None:
@@ -371,7 +369,7 @@ def read_or_refused(name: str, text: str) -> tuple[Benchmark | None, str]:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_an_empty_file_says_so(name: str) -> None:
+def test_empty_files_are_rejected(name: str) -> None:
     with pytest.raises(FitError, match=f"{name}: the file is empty"):
         parse_benchmark(name, " \n")
 
@@ -379,7 +377,7 @@ def test_an_empty_file_says_so(name: str) -> None:
 @pytest.mark.parametrize(
     "text", ["hello", "{}", "[]", "[1, 2]", '{"benchmarks": 3}', "a,b\n1,2\n", "<html></html>", "null", '"x"']
 )
-def test_files_of_other_tools_are_named_with_what_is_known(text: str) -> None:
+def test_unknown_files_are_rejected_with_known_formats(text: str) -> None:
     with pytest.raises(
         FitError, match=r"known are GuideLLM JSON, .* CSV of points with the columns in_tokens"
     ):
@@ -387,7 +385,7 @@ def test_files_of_other_tools_are_named_with_what_is_known(text: str) -> None:
 
 
 @pytest.mark.parametrize("other", [{"num_prompts": 3}, {"x": 1}, {}])
-def test_a_list_of_mixed_results_names_the_one_that_is_not(other: dict[str, Any]) -> None:
+def test_mixed_results_are_rejected(other: dict[str, Any]) -> None:
     for rows in (sweep_rows(), [json.loads(vllm())]):
         with pytest.raises(FitError, match=r"r.json: \[\d\].*separately"):
             parse_benchmark("r.json", json.dumps([*rows, other]))
@@ -408,18 +406,18 @@ def test_a_list_of_mixed_results_names_the_one_that_is_not(other: dict[str, Any]
         ("512,128,fixed,constant,5,60,512,30,9,9", "not 9 cells"),
     ],
 )
-def test_wrong_points_are_named_with_their_line(change: str, message: str) -> None:
+def test_invalid_points_are_rejected_with_their_line(change: str, message: str) -> None:
     header = POINTS.splitlines()[0]
     with pytest.raises(FitError, match=f"p.csv: line 2: .*{message}"):
         parse_benchmark("p.csv", f"{header}\n{change}\n")
 
 
-def test_the_html_of_newer_versions_lacks_what_is_needed() -> None:
+def test_newer_guidellm_html_is_rejected() -> None:
     with pytest.raises(FitError, match="no median TTFT and no mean ITL; give the JSON or CSV"):
         parse_benchmark("r.html", '<!doctype html><title>GuideLLM</title><script>{"ttft_p95_ms": 1}</script>')
 
 
-def test_each_format_is_taken_by_one_reader_only() -> None:
+def test_each_format_has_exactly_one_reader() -> None:
     from optimizer.fitting.readers.report import BenchmarkFile
     from optimizer.fitting.readers.table import READERS
 

@@ -152,7 +152,7 @@ def test_the_service_takes_the_arguments_that_its_pod_has(overlay: str) -> None:
     names = {"stateful", "state", "stabilise", "host", "insecure", "protect_state"}
     settings = load_settings(
         **{name: getattr(given, name) for name in names if getattr(given, name) is not None},
-        api_key_files=tuple(given.api_keys or ()),
+        api_key_files=tuple(given.api_key_files or ()),
     )
     settings.check()
     assert settings.port == container["ports"][0]["containerPort"]

@@ -26,7 +26,7 @@ from falsified import (
 from pydantic import BaseModel
 
 from optimizer import Plan
-from optimizer.plan.document import LimitUse
+from optimizer.plan.document import LimitUse, Rented, ReserveUse, TierUse
 
 # --- one field at a time -----------------------------------------------------------------------------------
 
@@ -353,9 +353,11 @@ def fields_of(model: type[BaseModel]) -> Iterator[str]:
 def test_every_field_of_the_document_has_a_falsification() -> None:
     fields = set(fields_of(Plan))
     assert {"Plan.status", "Pool.loss", "Placement.num_replicas", "PlanLevel.bound"} <= fields
-    of_other_limits = {f"LimitUse.{name}" for name in LimitUse.model_fields}  # see test_a_new_limit
-    assert of_other_limits < fields
-    assert {row[0] for row in TABLE} == fields - of_other_limits
+    others = (LimitUse, ReserveUse, TierUse, Rented)  # see test_a_new_limit and test_robust_plans
+    elsewhere = {f"{model.__name__}.{name}" for model in others for name in model.model_fields}
+    elsewhere |= {f"Plan.{name}" for name in ("reserves", "tiers", "rented", "not_rented")}
+    assert elsewhere < fields | {"Plan.reserves", "Plan.tiers", "Plan.rented"}
+    assert {row[0] for row in TABLE} == fields - elsewhere
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

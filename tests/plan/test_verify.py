@@ -151,12 +151,3 @@ def test_units_are_unlimited_only_if_the_system_says_so(good: Json, system: Syst
     unlimited = short.with_options(unlimited=True)
     assert not [line for line in verify(as_plan(good), unlimited) if line.endswith(" 0 exist")]
     assert verify(solve(unlimited), unlimited) == []
-
-
-def test_several_faults_are_all_named(good: Json, system: System) -> None:
-    def spoil(plan: Json) -> None:
-        change(plan, "free", cost=0.0)
-        change(plan, "kept", arrivalRate=1.0)
-        plan["complete"] = True
-
-    assert len(problems(good, spoil, system)) >= 3

@@ -39,7 +39,7 @@ def server_of(row: Row) -> BatchServer:
 
 
 @pytest.mark.parametrize("row", SIMULATED, ids=[f"{row[6]}-{row[0]}-{row[1]:g}" for row in SIMULATED])
-def test_figures_are_those_simulated_elsewhere(row: Row) -> None:
+def test_metrics_match_the_reference_simulation(row: Row) -> None:
     *_, rate_rps, mean_ms, p99_ms, rejected = row
     found = server_steady_state(server_of(row), rate_rps / 1000)
     assert found.mean_ms == pytest.approx(mean_ms, rel=5e-3)
@@ -47,14 +47,14 @@ def test_figures_are_those_simulated_elsewhere(row: Row) -> None:
     assert found.rejected == pytest.approx(rejected, abs=5e-4)
 
 
-def test_no_answer_is_faster_than_the_service_of_one_request() -> None:
+def test_minimum_latency_is_one_service() -> None:
     found = server_steady_state(server_of((4, 0, 2, 1, None, False, "oldest", 100, 0, 0, 0)), 0.1)
     assert found.quantile_ms(1e-8) == 3.0
     assert found.quantile_ms(1e-2) >= 3.0
 
 
 @pytest.mark.parametrize("row", [SIMULATED[1], SIMULATED[7], SIMULATED[8]], ids=lambda row: row[6])
-def test_the_engine_gives_the_same_figures_within_its_intervals(row: Row) -> None:
+def test_engine_matches_within_confidence_intervals(row: Row) -> None:
     count, runs, server, rate = 100_000, 8, server_of(row), row[7] / 1000
     start, last, queue = np.empty(count), np.empty(count), np.empty(count, np.int64)
     means, beyond, lost = [], [], []
@@ -75,26 +75,26 @@ def test_the_engine_gives_the_same_figures_within_its_intervals(row: Row) -> Non
 
 
 @pytest.mark.parametrize("load", [0.3, 0.9])
-def test_one_at_a_time_waits_as_pollaczek_and_khinchine_say(load: float) -> None:
+def test_single_request_batches_match_pollaczek_khinchine(load: float) -> None:
     found = server_steady_state(BatchServer(1, 0.0, 10.0, 0.0), load / 10)
     assert found.mean_ms == pytest.approx(10 + load * 10 / (2 * (1 - load)), rel=1e-9)
     assert found.busy == pytest.approx(load, rel=1e-9)
 
 
-def test_without_places_to_wait_one_server_loses_as_erlang_says() -> None:
+def test_loss_without_a_queue_matches_erlang_b() -> None:
     found = server_steady_state(BatchServer(1, 0.0, 10.0, 0.0, room=0), 0.05)
     assert found.rejected == pytest.approx(0.5 / 1.5, rel=1e-12)  # offered load over one more
     assert found.mean_ms == pytest.approx(10, rel=1e-12)
 
 
-def test_a_lone_request_waits_for_its_whole_window() -> None:
+def test_lone_request_waits_for_the_entire_window() -> None:
     for trigger, window in (("oldest", 50.0), ("collect", 50.0), ("gap", 50.0), ("interval", 25.0)):
         found = server_steady_state(BatchServer(8, 50.0, 10.0, 1.0, trigger=TRIGGERS.index(trigger)), 1e-7)
         assert found.mean_ms == pytest.approx(11 + window, rel=1e-4)  # somewhere in an interval
 
 
 @pytest.mark.parametrize("row", SIMULATED[1:10:2], ids=lambda row: row[6])
-def test_shares_beyond_a_limit_fall_and_add_up_to_the_mean(row: Row) -> None:
+def test_late_shares_fall_and_integrate_to_the_mean(row: Row) -> None:
     found = server_steady_state(server_of(row), row[7] / 1000)
     limits = np.linspace(0, found.quantile_ms(0.9999), 241)
     shares = np.array([found.late_share(limit) for limit in limits])
@@ -105,7 +105,7 @@ def test_shares_beyond_a_limit_fall_and_add_up_to_the_mean(row: Row) -> None:
 
 @pytest.mark.parametrize("load", [3.5, 4.14, 6.0, 40.0])
 @pytest.mark.parametrize("size", [2, 16])
-def test_a_short_queue_in_overload_answers_full_batches_and_loses_the_rest(size: int, load: float) -> None:
+def test_overloaded_short_queue_serves_full_batches(size: int, load: float) -> None:
     # States that are next to never taken are many powers of ten rarer than the usual ones.
     server = BatchServer(size, 50.0, 20.0, 1.0, 11 * size, counts_system=True)
     found = server_steady_state(server, load * server.full_rate)
@@ -115,7 +115,7 @@ def test_a_short_queue_in_overload_answers_full_batches_and_loses_the_rest(size:
 
 @pytest.mark.parametrize("trigger", TRIGGERS)
 @pytest.mark.parametrize(("size", "room"), [(8, 140), (100, 350), (256, 580)])
-def test_a_queue_that_is_never_full_is_one_without_a_limit(size: int, room: int, trigger: str) -> None:
+def test_long_bounded_queue_matches_unlimited_queue(size: int, room: int, trigger: str) -> None:
     # With so little room all states are looked at; without a limit the last stands for all beyond it.
     server = BatchServer(size, 1.5 * (20 + size), 20.0, 1.0, trigger=TRIGGERS.index(trigger))
     free, full = (
@@ -128,7 +128,7 @@ def test_a_queue_that_is_never_full_is_one_without_a_limit(size: int, room: int,
         assert full.late_share(limit * server.window_ms) == pytest.approx(expected, rel=1e-8, abs=1e-14)
 
 
-def test_a_queue_that_grows_without_end_has_no_long_run() -> None:
+def test_unstable_queue_has_no_steady_state() -> None:
     with pytest.raises(AnalysisError, match="grows without end"):
         server_steady_state(BatchServer(4, 0.0, 10.0, 0.0), 0.4)
 
@@ -143,7 +143,7 @@ def test_a_queue_that_grows_without_end_has_no_long_run() -> None:
         (BatchServer(8, 0.0, 10.0, 0.0), 3.5, "arrival_cv"),
     ],
 )
-def test_what_cannot_be_analysed_is_said(server: BatchServer, cv: float, part: str) -> None:
+def test_unsupported_servers_are_rejected(server: BatchServer, cv: float, part: str) -> None:
     problem = server_problem(server, cv)
     assert problem is not None
     assert problem[0] == part

@@ -113,7 +113,7 @@ def compared(rows: Sequence[Row]) -> dict[str, FloatArray]:
 # --- against simulation -----------------------------------------------------------------------------------
 
 
-def test_means_and_percentiles_are_those_of_a_simulation() -> None:
+def test_means_and_percentiles_match_simulation() -> None:
     found = compared(CASES)
     limits = {"TTFT": 0.15, "p95 TTFT": 0.3, "ITL": 0.11, "p95 ITL": 0.35}  # short answers: low
     limits |= {"end-to-end latency": 0.09, "p95 end-to-end latency": 0.15}
@@ -121,7 +121,7 @@ def test_means_and_percentiles_are_those_of_a_simulation() -> None:
         assert np.abs(found[label]).max() < limit, f"{label}: {np.round(found[label], 3)}"
 
 
-def test_the_whole_table_of_simulated_cases_is_met_in_the_median(reference: Path) -> None:
+def test_median_errors_over_the_simulated_grid(reference: Path) -> None:
     table = json.loads((reference / "simulated" / "grid.json").read_text())
     rows: list[Row] = []
     for case in table:
@@ -148,7 +148,7 @@ def test_the_whole_table_of_simulated_cases_is_met_in_the_median(reference: Path
 
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("law", list(LAWS))
-def test_a_replica_without_load_takes_a_prompt_and_lone_decodes(law: str, first: int) -> None:
+def test_idle_replica_latency_is_prefill_plus_decodes(law: str, first: int) -> None:
     replica = one(law, 500, 100, first=first, prompt_scv=0, answer_scv=0)
     found = at(replica, float(replica.least_rate_rps[0]))
     terms = dict.fromkeys(LETTERS, 0.0) | LAWS[law]
@@ -165,7 +165,7 @@ def test_a_replica_without_load_takes_a_prompt_and_lone_decodes(law: str, first:
     assert found.loss[0] == 0
 
 
-def test_with_a_linear_law_the_mean_iteration_is_the_closed_one() -> None:
+def test_mean_iteration_has_closed_form_for_linear_times() -> None:
     """α over the share of time that requests leave idle, as in the mean of the birth-death chain."""
     law, prompt, answer, rate = LAWS["8b"], 64.0, 512.0, 0.012
     replica = one("8b", prompt, answer, places=4096, budget=10**6, answer_scv=0, prompt_scv=0)
@@ -176,7 +176,7 @@ def test_with_a_linear_law_the_mean_iteration_is_the_closed_one() -> None:
     assert at(replica, rate * 1000).itl_ms[0] == pytest.approx(mean, rel=0.01)
 
 
-def test_the_wait_for_the_only_place_is_close_to_a_queue_with_one_server() -> None:
+def test_single_slot_queueing_time_is_close_to_m_d_1() -> None:
     """Answers of one length behind one place are M/D/1: its mean wait is ρS/(2(1−ρ))."""
     replica = one("8b", 1, 200, places=1, prompt_scv=0, answer_scv=0)
     service = 1000 / replica.largest_rate[0] / 1000
@@ -186,7 +186,7 @@ def test_the_wait_for_the_only_place_is_close_to_a_queue_with_one_server() -> No
         assert found.wait_ms[0] == pytest.approx(exact, rel=tolerance)
 
 
-def test_the_largest_rate_is_that_of_full_iterations() -> None:
+def test_maximum_rate_matches_full_iterations() -> None:
     law = LAWS["8b"]
     replica = one("8b", 10, 1000, places=32, prompt_scv=0, answer_scv=0)
     context = 10 + 1000 / 2
@@ -195,7 +195,7 @@ def test_the_largest_rate_is_that_of_full_iterations() -> None:
     assert replica.largest_rate[0] == pytest.approx(32 / (999 * full), rel=1e-3)
 
 
-def test_the_kv_cache_caps_the_answers_in_progress() -> None:
+def test_kv_cache_caps_batch_slots() -> None:
     one_row = queues([CASES[1]])
     law = one_row.replicas
     room = ReplicaLimits(np.array([256]), np.array([100]), np.array([1000.0]))
@@ -213,7 +213,7 @@ def test_the_kv_cache_caps_the_answers_in_progress() -> None:
 
 @pytest.mark.parametrize("cv", [1.0, 1.5, 3.0, 0.5])
 @pytest.mark.parametrize("load", [0.05, 0.5, 0.9, 0.99])
-def test_the_load_that_an_arrival_finds_solves_its_equation(cv: float, load: float) -> None:
+def test_load_seen_by_arrivals_solves_its_equation(cv: float, load: float) -> None:
     scv = cv**2
     (found,) = load_found(np.array([load]), np.array([scv]))
     root = brentq(lambda x: x - (1 + (1 - x) * scv / load) ** (-1 / scv), 0, 1 - 1e-9 * (1 - load))
@@ -221,7 +221,7 @@ def test_the_load_that_an_arrival_finds_solves_its_equation(cv: float, load: flo
 
 
 @pytest.mark.parametrize("scv", [0.25, 1.0, 4.0])
-def test_nobody_comes_with_the_survival_of_the_residual_time(scv: float) -> None:
+def test_no_arrival_probability_is_residual_survival(scv: float) -> None:
     """The integral of the survival function of gamma times with mean 1, from the end of the window on."""
     window = 0.7
     x = np.linspace(window, 80, 400_001)
@@ -233,7 +233,7 @@ def test_nobody_comes_with_the_survival_of_the_residual_time(scv: float) -> None
 
 
 @pytest.mark.parametrize("cv", [0.3, 0.5, 1.5, 3.0])
-def test_counts_in_a_window_vary_as_those_of_gamma_arrivals_do(cv: float) -> None:
+def test_dispersion_matches_gamma_arrivals(cv: float) -> None:
     """40,000 windows of a simulated stream, each at a random time; the half-width is below 0.05."""
     generator = np.random.default_rng(5)
     scv = cv**2
@@ -248,7 +248,7 @@ def test_counts_in_a_window_vary_as_those_of_gamma_arrivals_do(cv: float) -> Non
 # --- in itself --------------------------------------------------------------------------------------------
 
 
-def test_a_row_does_not_depend_on_its_neighbours() -> None:
+def test_rows_are_independent_of_their_neighbours() -> None:
     together = queues(CASES)
     rates = 0.7 * together.stable_rate_rps
     found = together.analyze(rates)
@@ -262,7 +262,7 @@ def test_a_row_does_not_depend_on_its_neighbours() -> None:
         assert alone.figure(TargetMeasure("ttft", 95.0))[0] == found.figure(TargetMeasure("ttft", 95.0))[i]
 
 
-def test_latencies_grow_with_the_rate_the_percentile_and_variability() -> None:
+def test_latencies_grow_with_rate_percentile_and_variability() -> None:
     replica = one()
     loads = np.linspace(0.05, 0.97, 12) * float(replica.stable_rate_rps[0])
     for metric in LATENCIES:
@@ -279,7 +279,7 @@ def test_latencies_grow_with_the_rate_the_percentile_and_variability() -> None:
 
 
 @pytest.mark.parametrize("metric", LATENCIES)
-def test_a_percentile_is_exceeded_by_the_rest(metric: str) -> None:
+def test_quantiles_invert_survival_functions(metric: str) -> None:
     found = queues(CASES).analyze(np.array([case[7] for case in CASES], dtype=np.float64))
     beyond = getattr(found.latencies, f"{metric}_beyond")
     for share in (0.5, 0.95):
@@ -288,7 +288,7 @@ def test_a_percentile_is_exceeded_by_the_rest(metric: str) -> None:
         assert beyond(value)[free] == pytest.approx(1 - share, rel=1e-6)
 
 
-def test_a_percentile_that_the_root_search_hits_exactly_is_no_end_of_its_bracket() -> None:
+def test_exact_root_of_a_percentile_is_not_a_bracket_end() -> None:
     law = {"alpha": 19.06638732736846, "beta": 0.05, "gamma": 1e-5}
     replica = Replica.model_validate({"perfParms": law, "maxBatch": 1, "inTokens": 16, "outTokens": 64})
     rates = np.linspace(0.55, 0.6, 26).tolist()
@@ -299,7 +299,7 @@ def test_a_percentile_that_the_root_search_hits_exactly_is_no_end_of_its_bracket
         assert steps.min() > 0.5 * steps.max()  # a smooth curve; medians were up to 40 % above it
 
 
-def test_the_largest_rate_for_a_percentile_keeps_to_it_and_no_larger_one_does() -> None:
+def test_maximum_rate_for_a_percentile_is_tight() -> None:
     replicas = queues([case for case in CASES if not case[3]])
     count = len(replicas.largest_rate)
     idle = replicas.analyze(replicas.least_rate_rps)
@@ -311,7 +311,7 @@ def test_the_largest_rate_for_a_percentile_keeps_to_it_and_no_larger_one_does() 
     assert (replicas.analyze(rates * 1.001).figure(measure) > limits).all()
 
 
-def test_rates_beyond_the_first_that_misses_a_percentile_do_not_count() -> None:
+def test_rates_above_the_first_miss_do_not_count() -> None:
     # The interval of answers of about one token varies so much near saturation that 90 % of them are short.
     replica = one(prompt=16, answer=1, places=64)
     measure, limit = TargetMeasure("itl", 90.0), 20.0
@@ -324,7 +324,7 @@ def test_rates_beyond_the_first_that_misses_a_percentile_do_not_count() -> None:
     assert at(replica, float(replica.stable_rate_rps[0])).figure(measure)[0] < limit / 3
 
 
-def test_a_share_of_requests_within_all_targets_is_a_target_too() -> None:
+def test_share_of_requests_within_all_targets() -> None:
     replica = one()
     rate = 0.6 * float(replica.stable_rate_rps[0])
     found = at(replica, rate)
@@ -335,24 +335,6 @@ def test_a_share_of_requests_within_all_targets_is_a_target_too() -> None:
     assert both[0] == pytest.approx(1 - 0.95**2)
 
 
-def test_a_bounded_queue_loses_more_the_shorter_it_is() -> None:
-    def lost(room: int) -> float:
-        base = one(places=8)
-        law = FullIterationLaw.of_rows(
-            np.array([*([LAWS["8b"].get(letter, 0.0)] for letter in LETTERS), *[[0.0]] * 4, [8192.0], [0.0]]),
-            RequestShapes(np.array([500.0]), np.array([100.0])),
-        )
-        bounded = ContinuousQueues.of_law(
-            law,
-            ReplicaLimits(np.array([8]), np.array([room]), np.array([np.inf])),
-            Variability(np.ones(1), np.ones(1), np.ones(1)),
-        )
-        return float(bounded.analyze(0.9 * base.stable_rate_rps).loss[0])
-
-    assert lost(0) > lost(5) > lost(50) > 0
-    assert lost(0) < 1
-
-
 # --- prompts that come evenly -----------------------------------------------------------------------------
 
 
@@ -360,7 +342,7 @@ def test_a_bounded_queue_loses_more_the_shorter_it_is() -> None:
     ("rate_rps", "places", "itl_ms", "p95_itl_ms", "ttft_ms"),
     [(1.0, 162, 8.890, 13.32, 40.66), (2.6, 162, 18.61, 32.54, 59.01), (2.6, 24, 18.32, 30.50, None)],
 )
-def test_long_contexts_are_met_more_often_where_reading_them_takes_the_time(
+def test_long_contexts_are_met_more_often_if_kv_reads_dominate(
     rate_rps: float, places: int, itl_ms: float, p95_itl_ms: float, ttft_ms: float | None
 ) -> None:
     # Simulated with 1,000,000 requests of lognormal lengths; half-widths are 1 % and 1.7 %.
@@ -374,24 +356,17 @@ def test_long_contexts_are_met_more_often_where_reading_them_takes_the_time(
 EVEN = {"cv": 0.0, "places": 512}
 
 
-def test_prompts_of_one_length_that_come_evenly_wait_alike() -> None:
+def test_even_prompts_of_equal_length_wait_equally() -> None:
     found = at(one("8b-knee", 4096, 64, **EVEN, prompt_scv=0, answer_scv=0), 7.5)  # 87 % of the largest rate
     p50, p95 = (found.figure(TargetMeasure("ttft", percent))[0] for percent in (50.0, 95.0))
     assert p95 == pytest.approx(p50, rel=0.01)
 
 
-def test_prompts_that_come_evenly_and_vary_little_seldom_wait_for_each_other() -> None:
+def test_even_prompts_of_similar_length_seldom_queue() -> None:
     """Lengths uniform within half of their mean: the project's simulator, 200,000 requests, seed 1."""
     found = at(one("8b-knee", 4096, 64, **EVEN, prompt_scv=1 / 12, answer_scv=1 / 12), 7.5)
     for percent, simulated in ((50.0, 119.52), (95.0, 174.10)):
         assert found.figure(TargetMeasure("ttft", percent))[0] == pytest.approx(simulated, rel=0.15)
-
-
-@pytest.mark.parametrize("scv", [0.0, 1 / 12, 1.0, 4.0])
-def test_a_prompt_takes_as_long_in_an_iteration_as_alone(scv: float) -> None:
-    """Also where lengths vary: long prompts have more pairs for each token."""
-    replicas = one("8b-knee", 4096, 64, prompt_scv=scv).replicas
-    np.testing.assert_allclose(replicas.iteration_ms(9.0, replicas.prompt), replicas.lone_prompt_ms(9.0))
 
 
 @pytest.mark.parametrize(
@@ -406,14 +381,14 @@ def test_a_prompt_takes_as_long_in_an_iteration_as_alone(scv: float) -> None:
         (16, 6.0, 0.161),
     ],
 )  # fmt: skip
-def test_a_short_queue_loses_what_is_simulated(room: int, rate_rps: float, simulated: float) -> None:
+def test_short_queue_loss_matches_simulation(room: int, rate_rps: float, simulated: float) -> None:
     law = PerfParms(base_ms=7, compute_per_token_ms=0.02)
     replica = Replica(max_batch=8, max_queue=room, in_tokens=1000, out_tokens=200, iteration=law)
     (found,) = analyze_replicas([replica], [rate_rps])
     assert found.loss == pytest.approx(simulated, rel=0.2, abs=0.005)
 
 
-def test_a_replica_completes_no_less_the_more_arrives() -> None:
+def test_throughput_is_monotone_in_the_rate() -> None:
     law = PerfParms(base_ms=7, compute_per_token_ms=0.02)
     replica = Replica(max_batch=8, max_queue=4, in_tokens=1000, out_tokens=200, iteration=law)
     rates = [1.0, 3.0, 4.0, 4.9, 5.0, 5.1, 6.0, 100.0, 1e9]

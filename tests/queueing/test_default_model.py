@@ -8,7 +8,6 @@ from builders import accelerator, server, service_class
 from optimizer.compat.rows import ReplicaRow
 from optimizer.kinds.replicas import Replica, analyze_replicas
 from optimizer.spec.schema import ModelProfile
-from optimizer.spec.system import load_system
 from rest_server.compat.bodies import read_list, read_system
 
 LINEAR = {"decodeParms": {"alpha": 10, "beta": 0.5}, "prefillParms": {"gamma": 5, "delta": 0.01}}
@@ -43,37 +42,25 @@ def fleet(law: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("law", "model"), DEFAULTS)
-def test_the_law_decides_where_a_profile_names_no_queue_model(law: dict[str, Any], model: str) -> None:
-    assert profile(**law).queue_model == model
-
-
-@pytest.mark.parametrize(("law", "model"), DEFAULTS)
-def test_what_is_not_named_stays_unnamed_when_it_is_written(law: dict[str, Any], model: str) -> None:
-    written = profile(**law).model_dump(by_alias=True, exclude_unset=True)
+def test_default_queue_model_is_not_written(law: dict[str, Any], model: str) -> None:
+    given = profile(**law)
+    assert given.queue_model == model
+    written = given.model_dump(by_alias=True, exclude_unset=True)
     assert "queueModel" not in written
     assert ModelProfile.model_validate(written).queue_model == model
 
 
 @pytest.mark.parametrize("model", ["reference", "continuous"])
-def test_a_name_counts_more_than_the_law(model: str) -> None:
+def test_explicit_queue_model_wins(model: str) -> None:
     assert profile(**ITERATION, queueModel=model).queue_model == model
     assert Replica.model_validate(ITERATION | SHAPE | {"queueModel": model}).queue_model == model
-
-
-def test_a_replica_has_the_same_default_as_a_profile() -> None:
-    for law, model in ((LINEAR, "reference"), (ITERATION, "continuous"), (FULL, "continuous")):
-        assert Replica.model_validate(law | SHAPE).queue_model == model
-
-
-def test_a_system_with_the_iteration_law_is_planned_with_percentiles() -> None:
-    assert load_system(fleet(ITERATION)).profiles["m", "A"].queue_model == "continuous"
 
 
 # --- the reference's formats ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("unknown", [{}, {"of another": 1}], ids=["strictly", "key by key"])
-def test_what_comes_on_the_reference_s_routes_has_its_queue(unknown: dict[str, Any]) -> None:
+def test_reference_routes_default_to_the_reference_model(unknown: dict[str, Any]) -> None:
     """`/setModels` and `/optimizeOne`, with and without keys that only the lenient reader takes."""
     (item,) = read_list("models", {"models": [{"name": "m", "acc": "A"} | ITERATION | unknown]}, []) or [None]
     assert item.queue_model == "reference"
@@ -82,17 +69,17 @@ def test_what_comes_on_the_reference_s_routes_has_its_queue(unknown: dict[str, A
     assert [item.queue_model for item in system.models] == ["reference"]
 
 
-def test_what_the_reference_cannot_say_has_the_usual_default_there_too() -> None:
+def test_unsupported_reference_models_get_our_default() -> None:
     for law, model in ((FULL, "continuous"), (WHOLE, "continuous"), (BATCH, "bulk")):
         assert read_system(fleet(law), []).models[0].queue_model == model
 
 
-def test_a_name_counts_on_the_reference_s_routes_as_well() -> None:
+def test_explicit_queue_model_wins_on_reference_routes() -> None:
     named = ITERATION | {"queueModel": "continuous"}
     assert read_system(fleet(named), []).models[0].queue_model == "continuous"
 
 
-def test_a_row_of_the_reference_s_analyser_gets_its_answer() -> None:
+def test_reference_analyser_rows_use_the_reference_model() -> None:
     row = {"RPS": 5.0, "maxBatchSize": 64, "avgInputTokens": 512, "avgOutputTokens": 128, "maxQueueSize": 640}
     answer = ReplicaRow.model_validate(row | THREE).analyze()
     replica = ITERATION | SHAPE | {"maxQueue": 640, "queueModel": "reference"}

@@ -20,7 +20,7 @@ ROW = {
 }
 
 
-def test_a_short_queue_that_a_gap_closes_is_late_as_often_as_simulated() -> None:
+def test_gap_late_shares_match_simulation() -> None:
     row = BatchRow.model_validate(ROW)
     found = row.queues().row_at(0, RATE_RPS)
     load = open_load(Load(arrival_rate_rpm=60 * RATE_RPS), RATE_RPS)

@@ -67,7 +67,7 @@ def row_of(server: BatchServer, limits: dict[TargetMeasure, float]) -> BatchRow:
     return BatchRow.model_validate(row | ({"maxRejected": limits[LOSS]} if LOSS in limits else {}))
 
 
-def test_up_to_a_rate_that_is_sure_all_targets_hold() -> None:
+def test_all_targets_hold_up_to_the_safe_rate() -> None:
     known = 0
     for server, limits in cases(60, 3):
         sure = surely_met_below(server, limits)
@@ -77,7 +77,7 @@ def test_up_to_a_rate_that_is_sure_all_targets_hold() -> None:
     assert known > 20
 
 
-def test_a_bound_of_one_at_a_time_is_no_more_than_what_they_allow() -> None:
+def test_safe_rate_of_a_single_server_is_below_its_limit() -> None:
     # Whoever finds one before it waits longer than 15 ms: of Poisson arrivals to one worker at a load of 0.1.
     server, limits = BatchServer(1, 0.0, 10.0, 0.0), {TargetMeasure("e2e", 99.0): 30.0}
     sure = surely_met_below(server, limits)
@@ -88,7 +88,7 @@ def test_a_bound_of_one_at_a_time_is_no_more_than_what_they_allow() -> None:
 @pytest.mark.parametrize(
     "case", list(cases(20, 8)), ids=lambda case: f"{TRIGGERS[case[0].trigger]}-{case[0].size}"
 )
-def test_the_highest_interval_is_that_of_a_scan_of_many_rates(case: Case) -> None:
+def test_highest_interval_matches_a_scan_of_rates(case: Case) -> None:
     server, limits = case
     row = row_of(server, limits)
     queues = row.queues()

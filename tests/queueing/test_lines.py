@@ -12,7 +12,6 @@ from optimizer.queueing.bulk.closed_network import (
 )
 from optimizer.queueing.bulk.lattice import Lattice, lognormal_excess, residual_excess
 from optimizer.queueing.bulk.stations import departures_scv, erlang_c, in_groups, one_by_one
-from optimizer.queueing.bulk.steady import server_steady_state
 from optimizer.queueing.bulk.tandem import TandemSteadyState, tandem_steady_state
 from optimizer.simulation.arrivals import arrival_times_ms
 from optimizer.simulation.batches import BatchServer
@@ -44,14 +43,14 @@ def found_of(number: int) -> tuple[TandemSteadyState, float, float]:
 
 
 @pytest.mark.parametrize("number", range(len(TANDEMS)))
-def test_lines_take_what_others_simulated(number: int) -> None:
+def test_tandems_match_the_reference_simulation(number: int) -> None:
     found, mean_ms, p95_ms = found_of(number)
     assert found.mean_ms == pytest.approx(mean_ms, rel=0.03)
     assert found.quantile_ms(0.95) == pytest.approx(p95_ms, rel=0.04)
     assert found.late_share(found.quantile_ms(0.95)) == pytest.approx(0.05, rel=1e-3)
 
 
-def test_the_engine_gives_the_same_figures() -> None:
+def test_engine_matches_the_model() -> None:
     found, *_ = found_of(1)
     count, rng = 200_000, np.random.default_rng(3)
     come = arrival_times_ms(TANDEMS[1][3], count, rng)
@@ -62,15 +61,8 @@ def test_the_engine_gives_the_same_figures() -> None:
     assert np.quantile(latency, 0.95) == pytest.approx(found.quantile_ms(0.95), rel=0.04)
 
 
-def test_without_stages_a_line_is_its_server() -> None:
-    server = BatchServer(8, 20.0, 40.0, 3.0)
-    found, alone = tandem_steady_state(Tandem(server), 0.08), server_steady_state(server, 0.08)
-    assert found.mean_ms == alone.mean_ms
-    assert found.quantile_ms(0.95) == pytest.approx(alone.quantile_ms(0.95), rel=0.02)
-
-
 @pytest.mark.parametrize(("cv", "load"), [(0.0, 0.5), (0.4, 0.8), (1.0, 0.6)])
-def test_a_stage_of_one_worker_is_that_of_pollaczek_and_khinchine(cv: float, load: float) -> None:
+def test_single_worker_stage_matches_pollaczek_khinchine(cv: float, load: float) -> None:
     wait = one_by_one(Station(BEFORE, 10.0, cv, 1), load / 10, 1.0)
     assert wait.mean_ms == pytest.approx(10 + load * 10 * (1 + cv * cv) / (2 * (1 - load)))
     limits = np.linspace(0.5, 600, 1200)
@@ -78,17 +70,17 @@ def test_a_stage_of_one_worker_is_that_of_pollaczek_and_khinchine(cv: float, loa
     assert np.trapezoid(beyond, limits) + 0.5 == pytest.approx(wait.mean_ms, rel=0.01)
 
 
-def test_many_workers_wait_as_erlang_says() -> None:
+def test_queueing_probability_matches_erlang_c() -> None:
     assert erlang_c(1, 0.7) == pytest.approx(0.7)
     assert erlang_c(2, 1.0) == pytest.approx(1 / 3)  # M/M/2 at half its load
     assert erlang_c(400, 100.0) == pytest.approx(0, abs=1e-100)
 
 
-def test_poisson_in_is_poisson_out_of_exponential_services() -> None:
+def test_departures_of_m_m_1_are_poisson() -> None:
     assert departures_scv(Station(BEFORE, 10.0, 1.0, 1), 0.08, 1.0) == pytest.approx(1)
 
 
-def test_a_group_of_eight_has_three_and_a_half_before_each_on_average() -> None:
+def test_mean_queue_within_a_group_of_eight() -> None:
     batches = np.zeros(9)
     batches[8] = 1.0
     wait = in_groups(Station(AFTER, 5.0, 0.0, 1), 0.02, batches, 0.0)
@@ -96,7 +88,7 @@ def test_a_group_of_eight_has_three_and_a_half_before_each_on_average() -> None:
     assert wait.before_ms == pytest.approx(0, abs=1e-6)  # groups come evenly, and far from each other
 
 
-def test_laws_on_a_lattice_keep_their_means() -> None:
+def test_lattice_preserves_means() -> None:
     lattice = Lattice(400.0)
     whole = lattice.law(lognormal_excess(10.0, 0.5)) * lattice.law(residual_excess(10.0, 0.5))
     # The residual of a time of mean 10 and CV 0.5 has the mean 10·(1 + 0.25)/2.
@@ -119,7 +111,7 @@ NODES = [
 
 
 @pytest.mark.parametrize(("stages", "cv", "jobs", "simulated_rps"), NODES)
-def test_a_node_promises_no_more_than_was_simulated(
+def test_safe_capacity_is_below_the_reference_simulation(
     stages: list[tuple[float, int]], cv: float, jobs: int, simulated_rps: float
 ) -> None:
     given = [(ms, cv, workers) for ms, workers in stages]
@@ -128,7 +120,7 @@ def test_a_node_promises_no_more_than_was_simulated(
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_nodes_with_batches_promise_no_more_than_the_engine_carries(seed: int) -> None:
+def test_safe_capacity_is_below_simulated_throughput(seed: int) -> None:
     rng = np.random.default_rng(seed)
     count, size, jobs = 20_000, int(rng.choice([1, 4, 8])), int(rng.integers(1, 16))
     stages = [(float(rng.uniform(10, 80)), float(rng.choice([0, 0.3, 1, 2])), int(rng.integers(1, 4)))
@@ -141,7 +133,7 @@ def test_nodes_with_batches_promise_no_more_than_the_engine_carries(seed: int) -
     assert 0.6 * simulated <= safe_capacity(line) <= 1.015 * simulated
 
 
-def test_one_job_after_the_other_is_a_queue_of_one_server() -> None:
+def test_one_job_limit_matches_m_m_1() -> None:
     line = line_of([(30, 1, 1)], [], (1, 0, 1e-9, 0), 1)  # exponential: M/M/1
     found = closed_network_steady_state(line, 0.02)
     assert solve_closed_network(line).rates == pytest.approx([1 / 30])
@@ -150,7 +142,7 @@ def test_one_job_after_the_other_is_a_queue_of_one_server() -> None:
         closed_network_steady_state(line, 0.034)
 
 
-def test_more_jobs_carry_more_up_to_the_slowest_stage() -> None:
+def test_capacity_grows_with_jobs_up_to_the_bottleneck() -> None:
     line = line_of([(30, 1, 2)], [(25, 0.5, 1)], (4, 0, 40, 5), 40)
     rates = solve_closed_network(line).rates
     assert (np.diff(rates) > 0).all()

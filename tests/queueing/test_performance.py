@@ -7,11 +7,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from queue_builders import GROWING_ITERATION, ITERATION, LINEAR, analyzed, queues_of
-from queue_oracles import Iteration, Linear, Machine, mm1k
-
-from optimizer.queueing.performance import Performance
+from queue_oracles import Iteration, Linear, Machine
 
 FEW = settings(derandomize=True, deadline=None, max_examples=120)
+MACHINES = st.builds(Machine, st.one_of(LINEAR, ITERATION), st.integers(1, 64), st.integers(0, 300))
 
 
 # --- worked cases -----------------------------------------------------------------------------------------
@@ -19,7 +18,7 @@ FEW = settings(derandomize=True, deadline=None, max_examples=120)
 CASE_A = Machine(Linear(19, 1, 0, 0, 0, 1025), 32, 168)  # reference/README.md, worked case A
 
 
-def test_worked_case_a_agrees_to_the_printed_digits() -> None:
+def test_worked_case_a() -> None:
     found = analyzed(CASE_A, 30 / 60)
     assert round(found["in_service"] + found["in_queue"], 2) == 21.24  # this and the next: worked case A
     assert round(found["in_service"], 2) == 20.90
@@ -33,7 +32,7 @@ def test_worked_case_a_agrees_to_the_printed_digits() -> None:
     assert f"{found['p_full']:.4e}" == "2.0382e-17"
 
 
-def test_the_newest_reference_example_agrees_to_the_printed_digits() -> None:
+def test_newest_reference_example() -> None:
     found = analyzed(Machine(Iteration(12, 0.05, 0.0005, 128, 512), 48, 128), 3)
     assert round(found["response_ms"], 3) == 10_348.367  # this and the next: the reference's answer, recorded
     assert round(found["wait_ms"], 3) == 21.405
@@ -42,7 +41,7 @@ def test_the_newest_reference_example_agrees_to_the_printed_digits() -> None:
     assert round(found["itl_ms"], 4) == 20.1189
 
 
-def test_without_a_queue_what_finds_the_batch_full_is_lost_and_the_loss_is_shown() -> None:
+def test_loss_is_reported_without_a_queue() -> None:
     # the reference's example of a loss that it hides: offered 13.79, served 12.94 req/s, 6.2 % lost
     found = analyzed(Machine(Iteration(6.7, 0.024, 5e-5, 1024, 256), 64, 0), 13.79)
     assert found["throughput_rps"] == pytest.approx(12.94, abs=0.005)
@@ -68,32 +67,16 @@ def agree(found: dict[str, float], machine: Machine, rate: float) -> None:
 
 
 @FEW
-@given(
-    machine=st.builds(Machine, LINEAR, st.integers(1, 64), st.integers(0, 300)),
-    load=st.floats(1e-4, 5),
-)
-def test_the_linear_law_equals_a_walk_over_the_states(machine: Machine, load: float) -> None:
+@given(machine=MACHINES, load=st.floats(1e-4, 5))
+def test_means_match_a_walk_over_the_states(machine: Machine, load: float) -> None:
     rate = load * machine.stable()
+    if isinstance(machine.law, Iteration):  # rounding decides the chunks at half a request
+        assume(abs(machine.see(rate).in_service % 1 - 0.5) > 1e-6)
     agree(analyzed(machine, rate), machine, rate)
 
 
 @FEW
-@given(
-    machine=st.builds(Machine, ITERATION, st.integers(1, 64), st.integers(0, 300)),
-    load=st.floats(1e-4, 5),
-)
-def test_the_iteration_law_equals_a_walk_over_the_states(machine: Machine, load: float) -> None:
-    rate = load * machine.stable()
-    mean = machine.see(rate).in_service
-    assume(abs(mean % 1 - 0.5) > 1e-6)  # there the last digits decide for how many the prompt is chunked
-    agree(analyzed(machine, rate), machine, rate)
-
-
-@FEW
-@given(
-    machine=st.builds(Machine, st.one_of(LINEAR, ITERATION), st.integers(1, 64), st.integers(0, 300)),
-    load=st.floats(1e-4, 5),
-)
+@given(machine=MACHINES, load=st.floats(1e-4, 5))
 def test_littles_law_holds(machine: Machine, load: float) -> None:
     rate = load * machine.stable()
     found, seen = analyzed(machine, rate), machine.see(rate)
@@ -103,48 +86,15 @@ def test_littles_law_holds(machine: Machine, load: float) -> None:
     assert found["in_service"] + found["in_queue"] == pytest.approx(in_system, rel=1e-8)
 
 
-@pytest.mark.parametrize("load", [0.01, 0.5, 0.999, 1.0, 1.5, 100])
-@pytest.mark.parametrize(("batch", "queue"), [(1, 0), (1, 7), (16, 0), (16, 40)])
-def test_a_rate_that_is_the_same_at_every_batch_gives_mm1k(batch: int, queue: int, load: float) -> None:
-    # Service time 10·n at batch n: μ(n) = n / (10·n) = 0.1 per ms, whatever n.
-    machine = Machine(Linear(0, 10, 0, 0, 0, 2), batch, queue)
-    in_system, blocked = mm1k(load * 0.1, 0.1, batch + queue)
-    found = analyzed(machine, load * 100)
-    assert found["in_service"] + found["in_queue"] == pytest.approx(float(in_system), rel=1e-11)
-    assert found["throughput_rps"] == pytest.approx(float(load * 100 * (1 - blocked)), rel=1e-12)
-    assert found["loss"] == pytest.approx(float(blocked), rel=1e-9)
-
-
 @FEW
 @given(
-    law=LINEAR,
-    batch=st.integers(1, 64),
-    queue=st.integers(0, 300),
+    machine=st.builds(Machine, st.one_of(LINEAR, GROWING_ITERATION), st.integers(2, 64), st.integers(0, 300)),
     load=st.floats(1e-3, 1.5),
     growth=st.floats(1e-3, 1),
 )
-def test_linear_latencies_grow_with_the_rate(
-    law: Linear, batch: int, queue: int, load: float, growth: float
+def test_latencies_grow_with_the_rate_without_chunk_jumps(
+    machine: Machine, load: float, growth: float
 ) -> None:
-    machine = Machine(law, batch, queue)
-    rate = load * machine.stable()
-    less, more = analyzed(machine, rate), analyzed(machine, rate * (1 + growth))
-    for name in ("ttft_ms", "itl_ms", "wait_ms", "service_ms", "in_service", "throughput_rps"):
-        assert more[name] >= less[name] * (1 - 1e-10) - 1e-12, name
-
-
-@FEW
-@given(
-    law=GROWING_ITERATION,
-    batch=st.integers(2, 64),
-    queue=st.integers(0, 300),
-    load=st.floats(1e-3, 1.5),
-    growth=st.floats(1e-3, 1),
-)
-def test_iteration_latencies_grow_with_the_rate_away_from_chunk_steps(
-    law: Iteration, batch: int, queue: int, load: float, growth: float
-) -> None:
-    machine = Machine(law, batch, queue)
     rate = load * machine.stable()
     less, more = analyzed(machine, rate), analyzed(machine, rate * (1 + growth))
     for name in ("ttft_ms", "itl_ms", "wait_ms", "service_ms", "in_service", "throughput_rps"):
@@ -156,7 +106,7 @@ def test_iteration_latencies_grow_with_the_rate_away_from_chunk_steps(
 
 @FEW
 @given(machine=st.builds(Machine, st.one_of(LINEAR, ITERATION), st.integers(1, 64), st.just(0)))
-def test_the_range_of_rates_is_that_of_the_reference(machine: Machine) -> None:
+def test_rate_range_matches_the_reference(machine: Machine) -> None:
     queues = queues_of([machine])
     departures = [rate * 1000 for rate in machine.departures()]
     assert queues.single_rate_rps[0] == pytest.approx(departures[0], rel=1e-12)
@@ -168,9 +118,7 @@ def test_the_range_of_rates_is_that_of_the_reference(machine: Machine) -> None:
 @pytest.mark.parametrize("rate", [1e-9 / 60, 1e-9, 1.0, 1e9 / 60, 1e9])
 @pytest.mark.parametrize("tokens", [(0, 1), (1, 1), (1, 2), (100_000, 1), (100_000, 100_000)])
 @pytest.mark.parametrize("batch", [1, 100_000])
-def test_extreme_requests_batches_and_rates_are_analysed_in_no_time(
-    rate: float, tokens: tuple[int, int], batch: int
-) -> None:
+def test_extreme_inputs_are_analysed_quickly(rate: float, tokens: tuple[int, int], batch: int) -> None:
     started = time.process_time()
     machines = [Machine(Iteration(6.7, 0.024, 5e-5, *tokens), batch, 10 * batch)]
     if tokens != (0, 1):
@@ -182,17 +130,3 @@ def test_extreme_requests_batches_and_rates_are_analysed_in_no_time(
         assert found["itl_ms"] > 0
         assert found["ttft_ms"] >= 0
     assert time.process_time() - started < 10
-
-
-@FEW
-@given(data=st.data())
-def test_a_replica_is_the_same_to_the_last_bit_whatever_it_is_analysed_with(data: st.DataObject) -> None:
-    laws: st.SearchStrategy[Linear | Iteration] = data.draw(st.sampled_from([LINEAR, ITERATION]))
-    machine = st.builds(Machine, laws, st.integers(1, 64), st.integers(0, 300))
-    machines = data.draw(st.lists(machine, min_size=2, max_size=6))
-    rates = np.array([data.draw(st.floats(1e-3, 2)) * one.stable() for one in machines])
-    together = queues_of(machines).analyze(rates)
-    for row, one in enumerate(machines):
-        alone = queues_of([one]).analyze(rates[[row]])
-        for name in Performance.__slots__:
-            assert getattr(together, name)[row] == getattr(alone, name)[0], name

@@ -33,7 +33,7 @@ def line(stage_ms: float, size: int = 4) -> Tandem:
 
 @pytest.mark.skipif(thread_count() < 2, reason="one core works on one server at a time")
 @pytest.mark.usefixtures("few_requests")
-def test_two_servers_in_two_threads_draw_their_times_once() -> None:
+def test_threads_share_drawn_times() -> None:
     turn = threading.Barrier(2)
 
     def sized(one: int) -> None:
@@ -44,10 +44,3 @@ def test_two_servers_in_two_threads_draw_their_times_once() -> None:
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(sized, range(2)))
     assert [cache.cache_info().misses for cache in CACHES] == [2 * module.RUNS] * 2
-
-
-@pytest.mark.usefixtures("few_requests")
-def test_servers_with_the_same_stages_share_their_times() -> None:
-    for size in (2, 4, 8):
-        simulate_steady_state(line(5.0, size), 0.1, 0.5)
-    assert [cache.cache_info().misses for cache in CACHES] == [module.RUNS] * 2

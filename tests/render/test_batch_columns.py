@@ -97,7 +97,7 @@ def test_a_fleet_with_tokens_and_without_is_planned() -> None:
     assert plan(mixed=True).allocations["batches"] == plan().allocations["batches"]
 
 
-def test_a_plan_of_batch_servers_alone_has_latencies_and_no_times_of_tokens() -> None:
+def test_batch_server_plans_show_no_token_times() -> None:
     tables = plan_sections(plan(), fleet())
     (pool,) = plan().allocations["batches"]
     row = rows_of(tables)["batches"]
@@ -114,7 +114,7 @@ def test_a_plan_of_batch_servers_alone_has_latencies_and_no_times_of_tokens() ->
     assert f"{pool.ttft_ms:.0f} (200)" in shown
 
 
-def test_a_mixed_plan_has_the_figures_of_both_and_each_under_its_own_heading() -> None:
+def test_mixed_plans_show_metrics_of_both_kinds() -> None:
     rows = rows_of(plan_sections(plan(mixed=True), fleet(mixed=True)))
     for heading, value in rows["batches"].items():
         assert not value or not heading.startswith(TOKENS)

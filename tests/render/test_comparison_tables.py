@@ -65,9 +65,7 @@ def test_every_class_and_server_and_type_has_its_row(scarcity: Comparison) -> No
         assert text.count(f" {item.server} ") == 2
 
 
-def test_loads_stand_there_where_they_change_and_not_where_they_do_not(
-    scarcity: Comparison, specs: Path
-) -> None:
+def test_loads_are_shown_only_if_they_change(scarcity: Comparison, specs: Path) -> None:
     sample = load_system(specs / "small")
     text = text_of(compare(sample, sample.with_load("Premium-llama_70b", out_tokens=900), transition=True))
     loads = text.split("\nLoad", 1)[1].split("Cost by", 1)[0]
@@ -148,7 +146,7 @@ def test_a_load_that_falls_saves() -> None:
     assert "Transition value: -18.00 cents/h" in text_of(found)  # eq. 32: (0.1 - 1) × 20
 
 
-def test_plans_alone_have_no_classes_no_loads_and_no_costs_by_type() -> None:
+def test_plans_without_systems_lack_classes_loads_and_type_costs() -> None:
     one, two = solve(single(60, 9)), solve(single(6000, 99))
     text = text_of(compare(one, two))
     assert "class" not in text

@@ -52,7 +52,7 @@ def test_a_factor_is_visibly_above_one_and_written_out(factor: float, text: str)
     assert factor_text(factor) == text
 
 
-def test_the_overview_names_pool_limit_headroom_and_next_best_alternative() -> None:
+def test_overview_names_pool_limit_headroom_alternative() -> None:
     text = text_of(explain(two_servers()))
     assert "2 of 2 servers served in full" in text
     (line,) = [line for line in text.splitlines() if line.startswith(" b ")]
@@ -79,7 +79,7 @@ def test_an_idle_server_gains_a_share_and_no_load() -> None:
     assert "+0 req/min" not in text
 
 
-def test_a_unit_fewer_that_serves_more_is_put_down_to_an_idle_server() -> None:
+def test_a_fewer_unit_serving_more_is_explained_by_idle_servers() -> None:
     """The idle one of priority 1 holds all three cards; with two it holds none, and one serves the other."""
     source = document(
         [server("idle", 0.0, replicas=3), server("busy", 60.0, service="tin")],
@@ -119,7 +119,7 @@ def test_the_first_line_says_that_the_solver_stopped_early() -> None:
     assert "limited plan, the solver stopped early, gap 25.00%, 2 of 2 servers" in text
 
 
-def test_a_next_best_alternative_that_serves_more_is_put_down_to_the_policy() -> None:
+def test_alternatives_serving_more_are_explained_by_the_policy() -> None:
     """The small one takes a cheap B, and the large one gets one card; on A it leaves two."""
     source = document(
         [server("large", 1500.0), server("small", 60.0)],
@@ -137,7 +137,7 @@ def test_a_next_best_alternative_that_serves_more_is_put_down_to_the_policy() ->
     assert "can serve more" not in text_of(explain(two_servers()))
 
 
-def test_replicas_that_complete_a_server_serve_more_of_it_in_full() -> None:
+def test_replicas_completing_a_server_count_as_more_service() -> None:
     """Two cards carry all of its load, but not its least three replicas."""
     policy = "PriorityExhaustive"
     source = document([server("a", 60.0, replicas=3)], [accelerator("A")], {"A": 2}, saturationPolicy=policy)
@@ -233,7 +233,7 @@ def test_an_explanation_fits_a_terminal_of_eighty_columns(spec: str, name: str |
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
 
 
-def test_a_generated_fleet_that_is_short_is_explained_within_eighty_columns() -> None:
+def test_explanation_of_a_scarce_fleet_fits_80_columns() -> None:
     text = text_of(explain(generate_system(8, 8, 4, seed=1, tightness=3.0)), wide=False)
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
     assert "fewest cards" in text

@@ -57,9 +57,7 @@ def test_names_that_look_like_markup_do_nothing(browser: Any, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("width", [1280, 375])
-def test_every_section_and_picture_is_shown_and_the_page_does_not_scroll_sideways(
-    browser: Any, page: Path, width: int
-) -> None:
+def test_page_shows_everything_without_horizontal_scrolling(browser: Any, page: Path, width: int) -> None:
     browser.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride",
         {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600},

@@ -99,7 +99,7 @@ def test_every_section_is_there_and_linked(page: str) -> None:
     assert links == [f"#{name}" for name in SECTIONS[1:]]
 
 
-def test_the_page_needs_nothing_from_anywhere_and_runs_no_script_but_its_own(page: str) -> None:
+def test_page_is_self_contained_with_one_script(page: str) -> None:
     found = Page(page)
     (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
     assert "{{" not in script

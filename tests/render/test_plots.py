@@ -161,7 +161,7 @@ def test_nothing_is_cut_off_and_no_text_stands_on_another(kind: str, drawn: Draw
         assert not len(others), f"{text!r} stands on {boxes[others[0]][0]!r}"
 
 
-def test_an_accelerator_type_has_one_colour_in_all_pictures_of_a_system(large: System) -> None:
+def test_a_type_has_one_colour_in_all_pictures(large: System) -> None:
     shades: dict[str, set[str]] = {}
     full: dict[str, set[str]] = {}
     plans = (large.with_options(unlimited=True), large.with_options(unlimited=False), scale_loads(large, 0.1))
@@ -185,7 +185,7 @@ def test_an_accelerator_type_has_one_colour_in_all_pictures_of_a_system(large: S
 
 
 @pytest.mark.parametrize("kind", ["types", "servers", "targets", "cost", "pareto", "occupancy", "latency"])
-def test_whatever_is_about_a_type_has_its_colour_and_nothing_else_has(kind: str, large: System) -> None:
+def test_type_colours_are_used_for_types_only(kind: str, large: System) -> None:
     figure = make_figure(large, kind, server=None if kind in PLAN_KINDS else "Premium-llama_70b")
     colours = type_colours(figure.types)
     assert figure.types == tuple(sorted({item.type for item in large.accelerators.values()}))
@@ -363,7 +363,7 @@ def test_a_panel_with_little_or_nothing_in_it_is_drawn(panel: CurvePanel | BarPa
     assert "t" in texts(draw(Figure(title="f", panels=(panel,)), "svg"))
 
 
-def test_many_can_draw_at_once_and_leave_the_librarys_settings_alone(figures: dict[str, Figure]) -> None:
+def test_drawing_is_thread_safe_and_keeps_library_settings(figures: dict[str, Figure]) -> None:
     import matplotlib as mpl
 
     before = dict(mpl.rcParams)
@@ -393,7 +393,7 @@ def test_many_can_draw_at_once_and_leave_the_librarys_settings_alone(figures: di
         ((None, None), 500, (), "target"),
     ],
 )
-def test_a_level_far_from_the_points_is_said_and_does_not_squash_them(
+def test_a_far_level_is_noted_and_does_not_squash_points(
     y: tuple[float | None, ...], target: float, logarithmic: tuple[Literal["x", "y"], ...], words: str
 ) -> None:
     panel = CurvePanel(

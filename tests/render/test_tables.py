@@ -25,7 +25,7 @@ from optimizer.quantities import percent, precise
 from optimizer.render.plan_sections import candidate_sections, plan_sections
 from optimizer.render.replica_sections import performance_section, sizing_sections
 from optimizer.render.terminal import WIDTH_WITHOUT_TERMINAL, Output, show
-from optimizer.section import Column, Section, SidePair, name, sentence
+from optimizer.section import Column, Section, SidePair, sentence
 
 
 class Terminal(io.StringIO):
@@ -306,7 +306,7 @@ def test_one_table_can_be_had_alone_even_where_it_is_empty() -> None:
 
 def test_a_pair_becomes_two_columns_of_csv() -> None:
     sides = ("before", "after")
-    columns = [name("server"), Column("rate", unit="req/min", form=".1f", sides=sides)]
+    columns = [Column("server", kind="name"), Column("rate", unit="req/min", form=".1f", sides=sides)]
     rows: list[tuple[Any, ...]] = [("=s", SidePair(1.25, None)), ("t", SidePair(2.04, 2.04))]
     section = Section("t", columns, rows, total=("all", SidePair(3.0, 2.0)))
     assert narrow([section], as_csv=True) == [
@@ -319,7 +319,7 @@ def test_a_pair_becomes_two_columns_of_csv() -> None:
 
 
 @pytest.mark.parametrize(("value", "width"), [("30", 30), ("", 80), ("0", 80), ("-5", 80), ("x", 80)])
-def test_without_a_terminal_only_columns_decides_and_there_is_no_colour(
+def test_without_a_terminal_columns_sets_width_and_no_colour(
     value: str, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, setting in (("COLUMNS", value), ("FORCE_COLOR", "1"), ("TTY_COMPATIBLE", "1"), ("TERM", "x")):
@@ -351,7 +351,7 @@ def test_at_a_terminal_the_width_is_that_of_the_terminal(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_every_plan_of_a_random_system_can_be_shown_with_every_server(seed: int) -> None:
+def test_plans_of_random_systems_show_every_server(seed: int) -> None:
     system = load_system(random_document(random.Random(seed)))
     plan = solve(system)
     text = text_of(plan_sections(plan, system))

@@ -43,7 +43,7 @@ def test_a_figure_stands_beside_its_limit(figure: TargetFigure, text: str) -> No
     assert figure.text == text
 
 
-def test_tables_and_pages_show_percentiles_and_shares_beside_their_limits(tmp_path: Path) -> None:
+def test_percentiles_and_shares_are_shown_with_their_limits(tmp_path: Path) -> None:
     path = tmp_path / "system.yaml"
     path.write_text(DOCUMENT, encoding="utf-8")
     system = load_system(path)

@@ -14,7 +14,7 @@ from patience import PATIENCE_S, PATIENT, until
 
 from rest_server.app import create_app
 from rest_server.settings import Settings
-from rest_server.state import HeldFleet
+from rest_server.state import FleetStore
 
 Json = dict[str, Any]
 PROBLEM = "application/problem+json"
@@ -26,7 +26,7 @@ ORIGIN = "http://localhost"
 def client(**settings: Any) -> Iterator[TestClient]:
     """Serve inside this process; work runs in threads unless told otherwise, and tags begin with ``run``."""
     app = create_app(Settings(**PATIENT | {"solver_processes": 0} | settings))
-    app.state.held = HeldFleet(instance="run")
+    app.state.held = FleetStore(instance="run")
     with TestClient(app, ORIGIN, raise_server_exceptions=False) as found:
         yield found
 
@@ -78,7 +78,7 @@ class Server(NamedTuple):
 def serving(**settings: Any) -> Iterator[Server]:
     """Serve on a free port of this machine, in a thread."""
     app = create_app(Settings(**PATIENT | {"solver_processes": 0} | settings))
-    app.state.held = HeldFleet(instance="run")
+    app.state.held = FleetStore(instance="run")
     with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none", lifespan="on"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

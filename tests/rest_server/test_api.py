@@ -24,6 +24,7 @@ from optimizer import (
     size_replicas,
     solve,
 )
+from optimizer.cli.main import main
 from rest_server.v1 import examples as api_examples
 
 Json = dict[str, Any]
@@ -217,6 +218,39 @@ def test_targets_that_no_rate_meets_are_refused_alone_and_answered_in_a_list(ser
     answers = service.post("/v1/size", json={"items": [item, {"replica": replica()}]}).json()["items"]
     assert answers[0].keys() == {"message"}
     assert answers[1]["maxRate"] > 0
+
+
+ROWS: list[Json] = [
+    {"RPS": 2, "maxBatchSize": 8, "batchParms": {"base": 20, "slope": 2}, "latency": [{"ms": 400}]},
+    {"RPS": 2, "maxBatchSize": 64, "avgInputTokens": 128, "avgOutputTokens": 256}
+    | {"alpha": 6, "beta": 0.02, "gamma": 0.0005, "targetTTFT": 500, "targetITL": 24},
+]
+
+
+@pytest.mark.parametrize("command", ["analyze", "size"])
+def test_rows_of_any_kind_get_the_answers_of_the_command(
+    service: TestClient, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(map(json.dumps, ROWS)), encoding="utf-8")
+    assert main([command, "--batch", str(path)]) == 0
+    expected = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert service.post(f"/v1/{command}", json={"items": ROWS}).json()["items"] == expected
+    assert [service.post(f"/v1/{command}", json=row).json() for row in ROWS] == expected
+
+
+@pytest.mark.parametrize(
+    ("row", "path"),
+    [
+        (ROWS[0] | {"maxBatchSize": 100_000}, "maxBatchSize"),
+        (ROWS[0] | {"batchParms": {"base": -1}}, "batchParms.base"),
+        (ROWS[1] | {"colour": 1}, "colour"),
+    ],
+)
+def test_a_wrong_row_is_named(service: TestClient, row: Json, path: str) -> None:
+    for body, place in ((row, path), ({"items": [ROWS[0], row]}, f"items[1].{path}")):
+        answer = service.post("/v1/analyze", json=body)
+        assert (answer.status_code, answer.json()["path"]) == (422, place)
 
 
 def test_an_empty_list_gets_an_empty_answer(service: TestClient) -> None:

@@ -13,6 +13,7 @@ import pytest
 from builders import accelerator, document, server
 from service_runs import Service, in_a_thread
 
+import rest_server.client
 from optimizer import (
     Explanation,
     InferplanError,
@@ -31,14 +32,14 @@ from optimizer.studies.sweep.document import Sweep
 from rest_server.client import (
     FLEET,
     AsyncClient,
-    BusyError,
+    AuthError,
     Client,
     ConflictError,
-    KeyRefusedError,
-    NoAnswerInTimeError,
-    NotThereError,
-    RefusedRequestError,
+    InvalidRequestError,
+    NotFoundError,
+    ResponseTimeoutError,
     ServiceError,
+    UnavailableError,
     UnreachableError,
 )
 from rest_server.v1.models import (
@@ -47,6 +48,7 @@ from rest_server.v1.models import (
     EffortOptions,
     FigureOptions,
     LoadChange,
+    LoadUpdate,
     OtherSide,
     PlanOptions,
     ReplicaCount,
@@ -150,14 +152,14 @@ def test_a_fleet_is_kept_planned_and_changed(client: Client) -> None:
     assert client.models() == spec.models
     assert client.service_classes() == spec.service_classes
     assert client.capacity() == spec.count
-    plan = client.put_loads({"s": LoadChange(arrival_rate_rpm=90.0)})
+    plan = client.put_loads({"s": LoadUpdate(arrival_rate_rpm=90.0)})
     assert client.last_plan().allocations == plan.allocations
     assert client.apply_plan().servers[0].current.accelerator == plan.allocations["s"][0].accelerator
     with pytest.raises(ConflictError):
         client.put_loads({}, if_match='"run-1"')
     client.put(Server(name="a/b c", model="m", service_class="gold"))
     client.delete(Server(name="a/b c", model="m"))
-    with pytest.raises(NotThereError):
+    with pytest.raises(NotFoundError):
         client.delete(Capacity(type="none", count=1))
 
 
@@ -185,7 +187,7 @@ def test_a_fleet_is_moved_as_a_whole_and_asked_about_as_a_document_is(client: Cl
 def test_an_autoscaler_reads_what_the_last_plan_desires(client: Client) -> None:
     client.import_fleet(SOURCE)
     there = {"A": ReplicaCount(ready=1, pending=2)}
-    plan = client.put_loads({"s": LoadChange(arrival_rate_rpm=90.0, replicas=there)})
+    plan = client.put_loads({"s": LoadUpdate(arrival_rate_rpm=90.0, replicas=there)})
     (pool,) = plan.allocations["s"]
     targets = {item.accelerator: item for item in client.targets()}
     assert targets.keys() == {"A", "B"}
@@ -195,7 +197,7 @@ def test_an_autoscaler_reads_what_the_last_plan_desires(client: Client) -> None:
     assert one.model_copy(update={"age_s": 0.0}) == targets[pool.accelerator].model_copy(
         update={"age_s": 0.0}
     )
-    with pytest.raises(NotThereError, match="'s/t' does not exist"):
+    with pytest.raises(NotFoundError, match="'s/t' does not exist"):
         client.target("s/t", "A")
     history = client.history(limit=2)
     assert [event.cause for event in history.events] == ["plan", "loads"]
@@ -212,7 +214,7 @@ def test_options_of_the_fleet_are_read_replaced_and_reset(client: Client) -> Non
 
 
 def test_what_is_wrong_is_an_error_of_the_tree_with_the_problem_in_parts(client: Client) -> None:
-    with pytest.raises(RefusedRequestError) as caught:
+    with pytest.raises(InvalidRequestError) as caught:
         client.plan({"servers": [{"name": "s", "modle": "m"}]})
     error = caught.value
     assert isinstance(error, SpecError)
@@ -224,7 +226,7 @@ def test_what_is_wrong_is_an_error_of_the_tree_with_the_problem_in_parts(client:
 
 @pytest.mark.parametrize("key", [None, "wrong", "looking"])
 def test_a_key_that_is_refused_says_why(service: Service, key: str | None) -> None:
-    with Client(f"http://127.0.0.1:{service.port}", api_key=key) as client, pytest.raises(KeyRefusedError):
+    with Client(f"http://127.0.0.1:{service.port}", api_key=key) as client, pytest.raises(AuthError):
         client.plan(SOURCE)
 
 
@@ -306,7 +308,7 @@ def made(transport: httpx.BaseTransport, **more: Any) -> Client:
 def test_a_busy_service_is_asked_again_after_the_time_that_it_names(waits: list[float]) -> None:
     assert made(Answers(busy("7"), busy("999"), httpx.Response(200, json={"servers": []}))).servers() == ()
     assert waits == [7.0, 30.0]
-    with pytest.raises(BusyError, match="busy"):
+    with pytest.raises(UnavailableError, match="busy"):
         made(Answers(busy("1"), busy("1")), retries=1).servers()
 
 
@@ -314,9 +316,9 @@ def test_a_plan_that_is_too_old_is_said_at_once_as_planning_again_is_up_to_the_c
     waits: list[float],
 ) -> None:
     transport = Answers(busy("15"), busy("15"))
-    with pytest.raises(BusyError):
+    with pytest.raises(UnavailableError):
         made(transport).target("s", "A")
-    with pytest.raises(BusyError):
+    with pytest.raises(UnavailableError):
         made(transport).targets()
     assert not waits
 
@@ -332,7 +334,7 @@ def test_a_broken_connection_is_tried_again_where_that_can_do_no_harm(waits: lis
 
 
 def test_an_answer_that_does_not_come_in_time_is_not_waited_for_again(waits: list[float]) -> None:
-    with pytest.raises(NoAnswerInTimeError, match=r"no answer within 0\.5 s"):
+    with pytest.raises(ResponseTimeoutError, match=r"no answer within 0\.5 s"):
         made(Answers(httpx.ReadTimeout("slow")), timeout_s=0.5).servers()
     assert not waits
 
@@ -391,9 +393,15 @@ def test_the_client_for_asyncio_asks_again_too(waits: list[float]) -> None:
         async with AsyncClient("http://service", transport=Answers(busy("2"), httpx.Response(404))) as client:
             return await client.servers()
 
-    with pytest.raises(NotThereError):
+    with pytest.raises(NotFoundError):
         asyncio.run(ask())
     assert waits == [2.0]
+
+
+def test_earlier_names_remain() -> None:
+    assert rest_server.client.BusyError is UnavailableError
+    assert rest_server.client.RefusedRequestError is InvalidRequestError
+    assert LoadChange is LoadUpdate
 
 
 def test_both_clients_have_the_same_signatures() -> None:

@@ -12,7 +12,7 @@ from patience import PATIENCE_S, until
 from service_runs import Service, in_a_thread
 
 from rest_server import connections, logs
-from rest_server.logs import Sparing
+from rest_server.logs import LogThrottle
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 
@@ -65,7 +65,7 @@ def test_over_the_most_connections_that_which_waits_longest_for_its_client_gives
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(connections, "_most_connections", lambda: 3)
-    monkeypatch.setattr(connections.Connection, "_sparing", Sparing())
+    monkeypatch.setattr(connections.Connection, "_sparing", LogThrottle())
     monkeypatch.setattr(logs, "SPARED_S", PATIENCE_S)
     with in_a_thread() as here, ExitStack() as stack:
         held = [stack.enter_context(opened(here)) for _ in range(3)]
@@ -86,7 +86,7 @@ def test_where_all_connections_are_busy_more_are_refused(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(connections, "_most_connections", lambda: 3)
-    monkeypatch.setattr(connections.Connection, "_sparing", Sparing())
+    monkeypatch.setattr(connections.Connection, "_sparing", LogThrottle())
     monkeypatch.setattr(logs, "SPARED_S", PATIENCE_S)
     with in_a_thread({"a": threading.Event()}) as here, ExitStack() as stack:
         busy = [stack.enter_context(here.connect("/wait/a")) for _ in range(3)]
@@ -150,7 +150,7 @@ def test_what_asyncio_says_again_and_again_is_logged_once() -> None:
     def record(message: str, created_s: float) -> logging.LogRecord:
         return logging.makeLogRecord({"msg": message, "created": created_s})
 
-    sparing = Sparing()
+    sparing = LogThrottle()
     said = [
         ("out of files\nsocket 3", 0.0),
         ("out of files\nsocket 4", 9.0),

@@ -13,7 +13,7 @@ from optimizer import load_system, solve
 from optimizer.stabilisation.rules import Rules
 from rest_server.app import create_app
 from rest_server.settings import Settings
-from rest_server.state import HeldFleet
+from rest_server.state import FleetStore
 
 Json = dict[str, Any]
 
@@ -161,7 +161,7 @@ def test_noise_is_not_planned_for_where_the_rule_is_on() -> None:
     given = document([server("s", 3000.0)], [accelerator("A")], {"A": 99})
     with client(stateful=True) as service:
         app: Any = service.app
-        app.state.held = HeldFleet(rules=Rules(noise=3.5, load_window_s=60.0))
+        app.state.held = FleetStore(rules=Rules(noise=3.5, load_window_s=60.0))
         service.put("/v1/fleet", json=given)
         first = service.post("/v1/loads", json={}).json()["allocations"]["s"][0]
         again = service.post("/v1/loads", json={"s": {"arrivalRate": 3100}}).json()["allocations"]["s"][0]

@@ -13,7 +13,8 @@ from fastapi.testclient import TestClient
 
 from rest_server.compat.routes import wire_router
 from rest_server.settings import Settings
-from rest_server.state import HeldFleet
+from rest_server.state import FleetStore
+from rest_server.v1 import examples
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = (ROOT / "docs" / "rest.md").read_text(encoding="utf-8")
@@ -32,6 +33,13 @@ class Example(NamedTuple):
     answer: str
 
 
+def written_out(body: str) -> str:
+    """Return a body with the documents in place of their names."""
+    for name in ("SYSTEM", "REPLICA", "WRAPPED"):
+        body = body.replace(name, json.dumps(getattr(examples, name)))
+    return body
+
+
 def parts(block: str) -> tuple[str, dict[str, str], str]:
     """Return the first line, the headers and the body of a message."""
     head, _, body = block.strip().partition("\n\n")
@@ -45,14 +53,17 @@ def blocks() -> Iterator[tuple[int, Example]]:
     for pair in found:
         (asked, headers, body), (line, answer_headers, answer) = parts(pair[1]), parts(pair[2])
         method, path = asked.split()
-        yield pair.start(), Example(method, path, headers, body, int(line.split()[1]), answer_headers, answer)
+        yield (
+            pair.start(),
+            Example(method, path, headers, written_out(body), int(line.split()[1]), answer_headers, answer),
+        )
 
 
 def rows() -> Iterator[tuple[int, Example]]:
     """Yield the rows of the tables of requests, and where they stand."""
     pattern = r"^\| `(GET|POST) (\S+)` \| (?:`(.*?)`)? \| (\d+) \| `(.*)` \|$"
     for row in re.finditer(pattern, PAGE, re.MULTILINE):
-        yield row.start(), Example(row[1], row[2], {}, row[3] or "", int(row[4]), {}, row[5])
+        yield row.start(), Example(row[1], row[2], {}, written_out(row[3] or ""), int(row[4]), {}, row[5])
 
 
 EXAMPLES = [example for _, example in sorted((*blocks(), *rows()))]
@@ -61,7 +72,7 @@ EXAMPLES = [example for _, example in sorted((*blocks(), *rows()))]
 @pytest.fixture(scope="module")
 def service() -> Iterator[TestClient]:
     with client(stateful=True, queue_at_root=True) as found:
-        found.app.state.held = HeldFleet(instance="4f2a91c0")  # type: ignore[attr-defined]
+        found.app.state.held = FleetStore(instance="4f2a91c0")  # type: ignore[attr-defined]
         yield found
 
 

@@ -19,7 +19,7 @@ from service_runs import alive
 from optimizer.errors import SolverError, SpecError
 from optimizer.spec.files import json_value
 from rest_server import solver_processes
-from rest_server.solver_processes import PRELOADED, Job, NoSolverProcess, SolverProcesses, may_leave
+from rest_server.solver_processes import PRELOADED, Job, SolverProcesses, SolverUnavailableError, is_remotable
 
 
 @pytest.fixture(scope="module")
@@ -37,11 +37,11 @@ def pid_of(processes: SolverProcesses) -> int:
 
 
 def test_only_a_function_of_a_module_over_plain_values_may_leave() -> None:
-    assert may_leave(partial(json_value, "{}", ""))
-    assert not may_leave(partial(json_value, object(), ""))  # type: ignore[arg-type]
-    assert not may_leave(partial(lambda: 1))
-    assert not may_leave(partial(threading.Event().wait, 1))
-    assert not may_leave(lambda: 1)
+    assert is_remotable(partial(json_value, "{}", ""))
+    assert not is_remotable(partial(json_value, object(), ""))  # type: ignore[arg-type]
+    assert not is_remotable(partial(lambda: 1))
+    assert not is_remotable(partial(threading.Event().wait, 1))
+    assert not is_remotable(lambda: 1)
 
 
 def test_work_runs_in_another_process_and_its_errors_come_back(processes: SolverProcesses) -> None:
@@ -84,7 +84,7 @@ def test_work_that_was_given_up_before_its_turn_is_not_begun(
     processes: SolverProcesses, tmp_path: Path
 ) -> None:
     job = Job(partial(os.mkdir, str(tmp_path / "made")))
-    job.give_up()
+    job.cancel()
     with pytest.raises(SolverError, match="nobody waits"):
         processes.run(job)
     assert not (tmp_path / "made").exists()
@@ -120,7 +120,7 @@ def test_work_is_begun_once_more_where_its_process_died(processes: SolverProcess
 
 
 def test_work_whose_processes_die_again_and_again_is_an_error(processes: SolverProcesses) -> None:
-    with pytest.raises(NoSolverProcess, match="has died, and the next one too"):
+    with pytest.raises(SolverUnavailableError, match="has died, and the next one too"):
         processes.run(Job(partial(os._exit, 9)))
     assert pid_of(processes)
 
@@ -150,7 +150,7 @@ def test_giving_up_ends_the_process_and_the_next_work_gets_another(
     with ThreadPoolExecutor(1) as threads:
         lost = threads.submit(processes.run, job)
         until(lambda: begun.exists() and begun.read_text("ascii") != "")
-        job.give_up()
+        job.cancel()
         assert isinstance(lost.exception(PATIENCE_S), SolverError)
     pid = int(begun.read_text("ascii"))
     assert pid_of(processes) != pid
@@ -161,7 +161,7 @@ def test_giving_up_what_is_done_ends_no_other_work(processes: SolverProcesses) -
     for i in range(200):
         done = Job(partial(int))
         assert processes.run(done) == 0
-        late = threading.Timer(0.0, done.give_up)
+        late = threading.Timer(0.0, done.cancel)
         late.start()
         assert processes.run(Job(partial(abs, -i))) == i
         late.join()
@@ -174,7 +174,7 @@ def test_work_that_is_given_up_at_any_moment_leaves_the_next_alone(processes: So
             first = threads.submit(processes.run, lost)
             stranger = threads.submit(processes.run, Job(partial(abs, -i)))
             time.sleep(0.0007 * i)
-            lost.give_up()
+            lost.cancel()
             assert stranger.result(PATIENCE_S) == i
             error = first.exception(PATIENCE_S)
             assert error is None or "nobody waits" in str(error)

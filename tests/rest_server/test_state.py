@@ -12,7 +12,7 @@ from optimizer import load_system, solve
 from optimizer.spec.files import spec_from_value
 from optimizer.spec.schema import Accelerator, Server
 from rest_server.fleet import Entities, desired_allocations
-from rest_server.state import Arrival, HeldFleet, RevisionConflict
+from rest_server.state import Arrival, FleetStore, RevisionConflict
 
 THREADS = 16
 UPDATES = 50
@@ -45,7 +45,7 @@ def in_threads(work: Callable[[int], None]) -> None:
 
 
 def test_a_new_fleet_is_empty_at_revision_zero() -> None:
-    revision, entities = HeldFleet().read()
+    revision, entities = FleetStore().read()
     assert revision == 0
     assert entities == Entities()
     assert entities.optimizer.milp_solver
@@ -74,14 +74,14 @@ def test_entities_give_the_document_and_the_system_that_they_were_made_of() -> N
 
 
 def test_every_change_counts_and_no_change_does_not() -> None:
-    fleet = HeldFleet()
+    fleet = FleetStore()
     assert fleet.update(lambda now: with_accelerator(now, "x"))[0] == 1
     assert fleet.update(lambda now: now)[0] == 1
     assert fleet.read()[0] == 1
 
 
 def test_a_change_meant_for_another_revision_is_refused() -> None:
-    fleet = HeldFleet()
+    fleet = FleetStore()
     fleet.update(lambda now: with_accelerator(now, "x"), if_revision=0)
     with pytest.raises(RevisionConflict, match="revision 1, not 0") as caught:
         fleet.update(lambda now: with_accelerator(now, "y"), if_revision=0)
@@ -90,7 +90,7 @@ def test_a_change_meant_for_another_revision_is_refused() -> None:
 
 
 def test_a_change_that_fails_leaves_everything_as_it_was() -> None:
-    fleet = HeldFleet(small_fleet())
+    fleet = FleetStore(small_fleet())
 
     def fail(_: Entities) -> Entities:
         raise KeyError
@@ -102,7 +102,7 @@ def test_a_change_that_fails_leaves_everything_as_it_was() -> None:
 
 def test_a_change_that_fails_takes_no_revision() -> None:
     """Revisions count changes: after one that failed or came too late the next is the following number."""
-    fleet = HeldFleet(small_fleet())
+    fleet = FleetStore(small_fleet())
     plan = solve(small_fleet().system())
 
     def fail(_: Entities) -> Entities:
@@ -125,7 +125,7 @@ def test_a_change_that_fails_takes_no_revision() -> None:
 
 
 def test_no_update_of_many_writers_is_lost_and_no_reader_sees_half_of_one() -> None:
-    fleet = HeldFleet()
+    fleet = FleetStore()
     torn: list[int] = []
 
     def write(i: int) -> None:
@@ -147,7 +147,7 @@ def test_no_update_of_many_writers_is_lost_and_no_reader_sees_half_of_one() -> N
 
 
 def test_of_writers_for_one_revision_one_gets_through() -> None:
-    fleet = HeldFleet()
+    fleet = FleetStore()
     won: list[int] = []
 
     def write(i: int) -> None:
@@ -188,7 +188,7 @@ def test_what_a_plan_desires_touches_no_server_that_left_or_came_since() -> None
 
 
 def test_the_last_plan_is_that_of_the_latest_revision() -> None:
-    fleet = HeldFleet(small_fleet())
+    fleet = FleetStore(small_fleet())
     plan = solve(small_fleet().system())
     assert fleet.plan is None
     desired = desired_allocations(plan, small_fleet().servers)
@@ -203,7 +203,7 @@ def test_the_last_plan_is_that_of_the_latest_revision() -> None:
 
 
 def test_a_plan_of_an_earlier_revision_is_kept_as_such_until_a_later_one_comes() -> None:
-    fleet = HeldFleet(small_fleet())
+    fleet = FleetStore(small_fleet())
     plan = solve(small_fleet().system())
     desired = desired_allocations(plan, small_fleet().servers)
     first, _ = fleet.update(lambda now: replace(now, capacity={"A": 7}))
@@ -217,7 +217,7 @@ def test_a_plan_of_an_earlier_revision_is_kept_as_such_until_a_later_one_comes()
 
 
 def test_a_fleet_that_is_being_built_holds_up_nobody_who_needs_another() -> None:
-    fleet = HeldFleet()
+    fleet = FleetStore()
     begun, go_on = threading.Event(), threading.Event()
 
     def slow() -> Arrival:
@@ -239,7 +239,7 @@ def test_a_fleet_that_is_being_built_holds_up_nobody_who_needs_another() -> None
 
 
 def test_a_fleet_that_arrives_is_built_once_and_keeps_its_revision() -> None:
-    fleet = HeldFleet()
+    fleet = FleetStore()
     plan = solve(small_fleet().system())
     built: list[int] = []
     all_there = threading.Barrier(THREADS)
@@ -261,7 +261,7 @@ def test_a_fleet_that_arrives_is_built_once_and_keeps_its_revision() -> None:
 
 
 def test_readers_do_not_wait_for_a_change_and_a_fleet_that_arrives_amid_one_is_changed_too() -> None:
-    fleet = HeldFleet()
+    fleet = FleetStore()
     begun, go_on = threading.Event(), threading.Event()
 
     def slow(now: Entities) -> Entities:
@@ -280,6 +280,6 @@ def test_readers_do_not_wait_for_a_change_and_a_fleet_that_arrives_amid_one_is_c
 
 
 def test_no_two_fleets_have_a_tag_in_common() -> None:
-    one, other = HeldFleet(), HeldFleet()
+    one, other = FleetStore(), FleetStore()
     assert one.etag(1) == one.etag(1) != other.etag(1)
     assert one.etag(1) != one.etag(2)

@@ -23,7 +23,7 @@ from rest_server.compat.entities import add_accelerator, add_model
 from rest_server.fleet import Entities, desired_allocations
 from rest_server.journal import StateNotWrittenError
 from rest_server.settings import Settings
-from rest_server.state import HeldFleet
+from rest_server.state import FleetStore
 from rest_server.state_file import open_state
 
 
@@ -40,7 +40,7 @@ def fleet() -> Entities:
     return Entities.of(spec_from_value(source))
 
 
-def reopened(held: HeldFleet, path: Path) -> HeldFleet:
+def reopened(held: FleetStore, path: Path) -> FleetStore:
     held.close()
     return open_state(path)
 
@@ -239,7 +239,7 @@ def test_the_service_says_so_in_one_line_and_ends_with_2(
 # --- what cannot be written -----------------------------------------------------------
 
 
-def connection_of(held: HeldFleet) -> sqlite3.Connection:
+def connection_of(held: FleetStore) -> sqlite3.Connection:
     journal: Any = held._journal
     connection: sqlite3.Connection = journal._connection
     return connection

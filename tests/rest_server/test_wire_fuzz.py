@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rest_server.state import HeldFleet
+from rest_server.state import FleetStore
 
 NAMES = [
     "system", "acceleratorData", "accelerators", "modelData", "models", "serviceClassData", "serviceClasses",
@@ -46,7 +46,7 @@ bodies = st.recursive(
 
 @given(sent=st.lists(st.tuples(st.sampled_from(ROUTES), bodies), min_size=1, max_size=6))
 def test_no_body_is_answered_by_a_fault(running_service: TestClient, sent: list[tuple[str, Any]]) -> None:
-    state_of(running_service).held = HeldFleet(instance="run")
+    state_of(running_service).held = FleetStore(instance="run")
     for route, body in sent:
         answer = running_service.post(route, content=json.dumps(body))
         assert answer.status_code in {200, 400, 404}, (route, body, answer.text)

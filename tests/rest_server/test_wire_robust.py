@@ -4,7 +4,7 @@ from wire_client import ACCELERATORS, CLASSES, LOAD, MODELS, Json, one_server, s
 
 from optimizer import load_system, solve
 
-RESERVES = {
+RESERVES: Json = {
     "headroomShare": 0.5,
     "spareReplicas": 1,
     "availabilityTarget": 0.9,

@@ -66,7 +66,7 @@ def test_requests_that_come_all_at_once_do_not_overfill_the_queue() -> None:
 
     answers = asyncio.run(together())
     assert answers[:3] == [True, True, True]
-    assert [type(answer) for answer in answers[3:]] == [workers.ServiceBusy] * 6
+    assert [type(answer) for answer in answers[3:]] == [workers.QueueFullError] * 6
     assert (solver_workers.running, solver_workers.waiting) == (0, 0)
 
 

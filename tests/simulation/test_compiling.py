@@ -32,7 +32,7 @@ def output(folder: Path, cache: Path) -> str:
 
 
 @pytest.mark.slow
-def test_compiled_code_is_announced_once_and_made_anew_when_any_source_changes(tmp_path: Path) -> None:
+def test_cache_is_invalidated_by_any_source_change(tmp_path: Path) -> None:
     folder, cache = tmp_path / "package", tmp_path / "cache"
     shutil.copytree(ROOT / "optimizer", folder / "optimizer", ignore=shutil.ignore_patterns("__pycache__"))
     times = "[1.0, 1.0, 1.0]\n"

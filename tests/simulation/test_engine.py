@@ -28,7 +28,7 @@ LOAD = OpenLoad(
 
 
 @pytest.mark.parametrize("times", [LAW, LINEAR])
-def test_a_machine_that_is_run_piece_by_piece_gives_what_it_gives_at_once(times: Coefficients) -> None:
+def test_stepwise_run_equals_a_single_run(times: Coefficients) -> None:
     requests = LOAD.draw(300, np.random.SeedSequence(3))
     whole = simulate(requests, times, LIMITS)
     machine = initial_state(requests, LIMITS)
@@ -41,7 +41,7 @@ def test_a_machine_that_is_run_piece_by_piece_gives_what_it_gives_at_once(times:
 
 
 @pytest.mark.parametrize("times", [LAW, LINEAR])
-def test_the_same_seed_gives_the_same_bytes_and_another_does_not(times: Coefficients) -> None:
+def test_runs_depend_only_on_the_seed(times: Coefficients) -> None:
     effort = Effort(requests=600)
     first, again = (run_replica(LOAD, TokenReplica(times, LIMITS), effort)[0] for _ in range(2))
     other = run_replica(LOAD, TokenReplica(times, LIMITS), Effort(requests=600, seed=2))[0]
@@ -50,7 +50,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_does_not(times: Coeffici
     assert first.last_ms.tobytes() not in {other.last_ms.tobytes(), sibling.last_ms.tobytes()}
 
 
-def test_the_reference_law_is_linear_in_tokens_and_context() -> None:
+def test_reference_model_is_linear_in_tokens_and_context() -> None:
     requests = Requests(np.array([100]), np.array([3]), np.array([5.0]))
     run = simulate(requests, IterationCoefficients(2.0, 0.1, 0.01), Limits(4, 64))
     chunks_ms = (2 + 6.4) + (2 + 3.6)
@@ -58,32 +58,32 @@ def test_the_reference_law_is_linear_in_tokens_and_context() -> None:
     assert run.last_ms[0] - run.first_ms[0] == pytest.approx(2 * 2.1 + 0.01 * (101 + 102))
 
 
-def test_one_request_of_the_linear_law_takes_what_the_law_says() -> None:
+def test_lone_request_under_processor_sharing() -> None:
     requests = Requests(np.array([100, 0]), np.array([11, 1]), np.array([0.0, 10_000.0]))
     run = simulate(requests, ProcessorSharingCoefficients(5.0, 0.5, 20.0, 0.1), Limits(4, 1))
     assert run.ttft_ms == pytest.approx([30.0, 0.0])
     assert run.e2e_ms == pytest.approx([30 + 10 * 5.5, 0.0])
 
 
-def test_a_law_without_time_is_refused() -> None:
+def test_zero_times_are_rejected() -> None:
     with pytest.raises(AnalysisError, match="not positive"):
         simulate(LOAD.draw(10, np.random.SeedSequence(1)), IterationCoefficients(), LIMITS)
 
 
-def test_a_request_that_exceeds_the_memory_is_turned_away() -> None:
+def test_request_larger_than_kv_cache_is_rejected() -> None:
     requests = Requests(np.array([10, 10]), np.array([10, 12]), np.array([0.0, 1.0]))
     run = simulate(requests, LAW, Limits(4, 64, kv_tokens=20))
     assert run.rejected.tolist() == [False, True]
 
 
-def test_a_client_with_one_request_in_flight_sends_the_next_when_it_has_the_answer() -> None:
+def test_client_with_one_in_flight_sends_after_completion() -> None:
     requests = Requests(np.full(5, 10), np.full(5, 4), np.zeros(5))
     run = simulate(requests, LAW, Limits(4, 64, max_in_flight=1))
     assert run.sent_ms[1:].tolist() == run.last_ms[:-1].tolist()
     assert np.ptp(run.e2e_ms) == pytest.approx(0, abs=1e-9)
 
 
-def test_little_s_law_holds_for_users_who_think() -> None:
+def test_littles_law_holds_for_closed_load() -> None:
     load = ClosedLoad(
         40, 2000.0, Lengths(LengthDistributionKind.FIXED, 256), Lengths(LengthDistributionKind.FIXED, 128)
     )
@@ -95,7 +95,7 @@ def test_little_s_law_holds_for_users_who_think() -> None:
 
 
 @pytest.mark.parametrize("cv", [0.0, 1.0, 3.0])
-def test_overload_is_named_and_a_busy_replica_is_not(cv: float) -> None:
+def test_only_overload_is_reported(cv: float) -> None:
     lengths = Lengths(LengthDistributionKind.FIXED, 256), Lengths(LengthDistributionKind.FIXED, 128)
     saturated = simulate(Requests(np.full(4000, 256), np.full(4000, 128), np.zeros(4000)), LAW, LIMITS)
     largest_rps = 4000 / saturated.last_ms.max() * 1000
@@ -108,7 +108,7 @@ def test_overload_is_named_and_a_busy_replica_is_not(cv: float) -> None:
             assert "the queue grows without end" in found.overload
 
 
-def test_intervals_hold_what_they_say() -> None:
+def test_confidence_interval_coverage() -> None:
     """200 M/M/1 queues of 4,000 requests at load 0.5: 95 % of intervals hold the mean wait, within noise."""
     held = 0
     runs = 200
@@ -121,7 +121,7 @@ def test_intervals_hold_what_they_say() -> None:
     assert 0.88 <= held / runs <= 0.99
 
 
-def test_importing_the_package_does_not_load_the_compiler() -> None:
+def test_import_does_not_load_the_compiler() -> None:
     code = (
         "import sys, optimizer, optimizer.cli.main, optimizer.simulation; "
         "from optimizer.jobs import *; from optimizer.simulation import engine; "
@@ -131,7 +131,7 @@ def test_importing_the_package_does_not_load_the_compiler() -> None:
     assert found.stdout.strip() == "[]"
 
 
-def test_lengths_have_the_moments_that_are_asked_for() -> None:
+def test_lengths_have_the_requested_moments() -> None:
     rng = np.random.default_rng(5)
     uniform = Lengths(LengthDistributionKind.UNIFORM, 100, 0.5).draw(100_000, rng)
     assert (uniform.min(), uniform.max()) == (50, 150)
@@ -147,7 +147,7 @@ def test_lengths_have_the_moments_that_are_asked_for() -> None:
 
 
 @pytest.mark.parametrize(("cv", "squared"), [(0.0, 0.0), (1.0, 1.0), (2.0, 4.0)])
-def test_arrivals_have_the_variation_that_is_asked_for(cv: float, squared: float) -> None:
+def test_arrivals_have_the_requested_cv(cv: float, squared: float) -> None:
     load = OpenLoad(
         50.0, Lengths(LengthDistributionKind.FIXED, 1), Lengths(LengthDistributionKind.FIXED, 1), cv
     )
@@ -158,7 +158,7 @@ def test_arrivals_have_the_variation_that_is_asked_for(cv: float, squared: float
     assert gaps.var() / gaps.mean() ** 2 == pytest.approx(squared, rel=0.05, abs=1e-9)
 
 
-def test_an_effort_too_small_to_mean_anything_is_refused() -> None:
+def test_too_small_effort_is_rejected() -> None:
     for effort, text in (
         ({"requests": 10}, "500 or more"),
         ({"runs": 0}, "1 or more"),

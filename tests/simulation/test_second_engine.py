@@ -52,7 +52,7 @@ def limits_of(rng: np.random.Generator, requests: Requests) -> Limits:
     )
 
 
-def test_both_engines_give_the_same_times() -> None:
+def test_both_engines_agree() -> None:
     preemptions = rejected = 0
     for seed in range(CASES):
         rng = np.random.default_rng(seed)
@@ -77,7 +77,7 @@ def test_both_engines_give_the_same_times() -> None:
 
 
 @pytest.mark.parametrize("budget", [16, 64])
-def test_prompts_longer_than_the_budget_are_computed_in_parts(budget: int) -> None:
+def test_long_prompts_are_chunked(budget: int) -> None:
     requests = Requests(np.array([100]), np.array([1]), np.array([0.0]))
     run = simulate(requests, IterationCoefficients(base_ms=1.0), Limits(1, budget))
     assert run.iterations == -(-100 // budget)

@@ -32,18 +32,18 @@ def throughput_rps(line: Tandem, count: int = COUNT) -> float:
 
 
 @pytest.mark.parametrize("cv", [0.0, 0.5, 1.0])
-def test_one_worker_waits_as_pollaczek_and_khinchine_say(cv: float) -> None:
+def test_single_worker_matches_pollaczek_khinchine(cv: float) -> None:
     line = Tandem(NOTHING, (Station(BEFORE, 10.0, cv, 1),))
     waits = 0.6 * 10 * (1 + cv * cv) / (2 * 0.4)
     assert passed_ms(line, 60.0).mean() == pytest.approx(10 + waits, rel=0.03)
 
 
-def test_many_workers_keep_nobody_waiting() -> None:
+def test_many_workers_cause_no_queueing() -> None:
     line = Tandem(NOTHING, (Station(AFTER, 300.0, 0.0, 60),))
     assert passed_ms(line, 80.0).mean() == pytest.approx(300, rel=1e-3)
 
 
-def test_answers_of_one_batch_queue_behind_each_other_after_it() -> None:
+def test_batch_members_queue_at_the_next_stage() -> None:
     # At a rate at which every batch is full and no batch meets the one before: on average (8 - 1)/2 services.
     line = Tandem(BatchServer(8, 1e6, 10.0, 0.0), (Station(AFTER, 5.0, 0.0, 1),))
     alone = Tandem(line.server)
@@ -51,7 +51,7 @@ def test_answers_of_one_batch_queue_behind_each_other_after_it() -> None:
     assert (with_stage - without).mean() == pytest.approx(5 + 7 / 2 * 5, rel=1e-4)
 
 
-def test_requests_that_find_no_room_pass_no_stage_behind_the_server() -> None:
+def test_rejected_requests_skip_later_stages() -> None:
     line = Tandem(BatchServer(1, 0.0, 10.0, 0.0, room=0), (Station(AFTER, 5.0, 0.0, 9),))
     times = passed_ms(line, 50.0)
     assert np.isnan(times).mean() == pytest.approx(0.5 / 1.5, abs=0.01)  # offered load over one more
@@ -67,26 +67,26 @@ NODES = [
 
 
 @pytest.mark.parametrize(("stages", "cv", "jobs", "expected_rps"), NODES)
-def test_so_many_jobs_carry_what_others_simulated(
+def test_job_limit_throughput_matches_reference_simulation(
     stages: list[tuple[float, int]], cv: float, jobs: int, expected_rps: float
 ) -> None:
     stations = tuple(Station(i < 2, float(ms), cv, workers) for i, (ms, workers) in enumerate(stages))
     assert throughput_rps(Tandem(NOTHING, stations, jobs)) == pytest.approx(expected_rps, rel=0.01)
 
 
-def test_one_job_at_a_time_takes_the_sum_of_its_times() -> None:
+def test_one_job_at_a_time_takes_the_sum_of_times() -> None:
     stations = (Station(BEFORE, 30.0, 0.0, 4), Station(AFTER, 50.0, 0.0, 1))
     line = Tandem(BatchServer(4, 0.0, 10.0, 10.0), stations, jobs=1)
     assert throughput_rps(line, 1000) == pytest.approx(10)
 
 
-def test_jobs_that_come_during_a_batch_share_the_next() -> None:
+def test_jobs_arriving_during_a_batch_share_the_next() -> None:
     # Of four the first starts alone, as a free server waits for nobody; the other three follow together.
     line = Tandem(BatchServer(4, 0.0, 100.0, 0.0), jobs=4)
     assert throughput_rps(line, 4000) == pytest.approx(20, rel=1e-2)
 
 
-def test_any_number_of_jobs_is_no_limit() -> None:
+def test_large_job_limit_has_no_effect() -> None:
     stations = (Station(BEFORE, 30.0, 1.0, 4), Station(AFTER, 10.0, 0.5, 1))
     server = BatchServer(4, 0.0, 50.0, 5.0)
     assert passed_ms(Tandem(server, stations, jobs=COUNT), 40.0) == pytest.approx(

@@ -67,7 +67,7 @@ def agrees(found: IntervalEstimate, theory: float, precision: float) -> None:
 
 
 @pytest.mark.parametrize(("load", "precision"), [(0.3, 0.03), (0.6, 0.04), (0.8, 0.08), (0.95, 0.2)])
-def test_one_place_and_geometric_answers_are_the_m_m_1_queue(load: float, precision: float) -> None:
+def test_one_slot_and_geometric_outputs_match_m_m_1(load: float, precision: float) -> None:
     found = summary_of(ONE_BY_ONE, Limits(1, 1), load, geometric)
     response_ms = TOKENS / (1 - load)
     agrees(found.ttft.mean, load * response_ms + 1, precision)
@@ -77,13 +77,13 @@ def test_one_place_and_geometric_answers_are_the_m_m_1_queue(load: float, precis
 
 
 @pytest.mark.parametrize(("load", "precision"), [(0.3, 0.03), (0.6, 0.04), (0.8, 0.07), (0.95, 0.15)])
-def test_one_place_and_equal_answers_are_the_m_d_1_queue(load: float, precision: float) -> None:
+def test_one_slot_and_equal_outputs_match_m_d_1(load: float, precision: float) -> None:
     found = summary_of(ONE_BY_ONE, Limits(1, 1), load, fixed)
     agrees(found.ttft.mean, load * TOKENS / (2 * (1 - load)) + 1, precision)
 
 
 @pytest.mark.parametrize(("load", "precision"), [(0.5, 0.15), (0.8, 0.09), (0.95, 0.2)])
-def test_c_places_that_do_not_slow_each_other_down_are_the_m_m_c_queue(load: float, precision: float) -> None:
+def test_independent_slots_match_m_m_c(load: float, precision: float) -> None:
     places = 8
     found = summary_of(ONE_BY_ONE, Limits(places, places), load * places, geometric)
     offered = load * places
@@ -96,7 +96,7 @@ def test_c_places_that_do_not_slow_each_other_down_are_the_m_m_c_queue(load: flo
 
 @pytest.mark.parametrize("lengths", [geometric, fixed, two_valued])
 @pytest.mark.parametrize(("load", "precision"), [(0.5, 0.05), (0.8, 0.12), (0.95, 0.3)])
-def test_iterations_as_long_as_the_batch_are_processor_sharing(
+def test_batch_proportional_iterations_share_the_processor(
     lengths: object, load: float, precision: float
 ) -> None:
     found = summary_of(SHARED, Limits(UNLIMITED, UNLIMITED), load, lengths, 30_000)
@@ -114,7 +114,7 @@ def chain(times_ms: FloatArray, load: float, queue: int) -> tuple[float, float]:
 
 @pytest.mark.parametrize("load", [0.3, 0.7, 0.95, 1.2])
 @pytest.mark.parametrize("shared", [False, True])
-def test_the_reference_chain_is_met_under_its_own_assumptions(load: float, shared: bool) -> None:  # noqa: FBT001
+def test_engine_matches_the_reference_chain(load: float, shared: bool) -> None:  # noqa: FBT001
     places, queue, base, slope = 16, 24, 0.5, 0.25
     largest = places / (base + slope * places)
     if shared:

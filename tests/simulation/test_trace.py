@@ -23,7 +23,7 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_a_trace_is_read_in_the_order_of_its_times(tmp_path: Path) -> None:
+def test_trace_is_sorted_by_time(tmp_path: Path) -> None:
     trace = read_trace(written(tmp_path, AZURE))
     assert trace.in_tokens.tolist() == [374, 396, 879]
     assert trace.out_tokens.tolist() == [44, 109, 55]
@@ -41,7 +41,7 @@ def test_a_trace_is_read_in_the_order_of_its_times(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_columns_may_stand_in_any_order_and_times_be_seconds(tmp_path: Path, text: str) -> None:
+def test_any_column_order_and_times_in_seconds(tmp_path: Path, text: str) -> None:
     trace = read_trace(written(tmp_path, text))
     assert trace.arrival_ms is not None
     assert trace.arrival_ms.tolist() == [0.0, 1500.0]
@@ -63,13 +63,13 @@ def test_columns_may_stand_in_any_order_and_times_be_seconds(tmp_path: Path, tex
         ("TIMESTAMP,ContextTokens,GeneratedTokens\n1,2,9999999999999999\n", "GeneratedTokens: must be"),
     ],
 )
-def test_what_is_no_trace_is_refused_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_traces_are_rejected_with_their_line(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(SpecError) as caught:
         read_trace(written(tmp_path, text))
     assert said in str(caught.value)
     assert "trace.csv" in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"nowhere\.csv: cannot be read"):
         read_trace(tmp_path / "nowhere.csv")

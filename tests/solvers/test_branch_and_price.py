@@ -16,7 +16,7 @@ from optimizer.solvers.branch_and_price.candidates import PatternCandidates, can
 from optimizer.solvers.branch_and_price.generation import generate_columns
 from optimizer.solvers.branch_and_price.master import MasterProblem
 from optimizer.solvers.branch_and_price.pool import ColumnPool
-from optimizer.solvers.branch_and_price.pricing import enumerate_patterns, subproblems_of
+from optimizer.solvers.branch_and_price.pricing import EnumeratedPatterns, enumerate_patterns, subproblems_of
 from optimizer.solvers.branch_and_price.solve import solve_patterns
 from optimizer.solvers.compact import solve_milp
 from optimizer.solvers.deadline import Deadline
@@ -102,6 +102,12 @@ def every_pattern(problem: Problem, candidates: PatternCandidates, server: int) 
     return found
 
 
+def weights(found: EnumeratedPatterns, each: FloatArray) -> FloatArray:
+    """Return the weight of each pattern, from that of a replica of each candidate."""
+    total: FloatArray = (np.where(found.candidate >= 0, each[found.candidate], 0.0) * found.count).sum(axis=1)
+    return total
+
+
 @pytest.mark.parametrize("seed", range(25))
 def test_the_search_finds_the_cheapest_pattern_of_every_server_at_any_prices(seed: int) -> None:
     problem = random_problem(seed, mixed=True)
@@ -116,7 +122,7 @@ def test_the_search_finds_the_cheapest_pattern_of_every_server_at_any_prices(see
     exist = candidates.amount * candidates.divisor
     best = np.full(len(problem.priority), np.inf)
     for case, part, count, cost in zip(
-        found.subproblem, found.candidate, found.count, found.weight, strict=True
+        found.subproblem, found.candidate, found.count, weights(found, weight), strict=True
     ):
         taken = np.bincount(kind[part], count * units[part] * (part >= 0), len(exist))
         assert (count * units[part] <= exist[kind[part]]).all()
@@ -153,7 +159,7 @@ def test_a_search_that_is_too_large_says_what_it_left_out_and_what_that_costs_at
     assert not every.cut.any()
     assert cut.cut.any()
     least = np.full(len(subproblems.server), np.inf)
-    np.minimum.at(least, every.subproblem, every.weight)
+    np.minimum.at(least, every.subproblem, weights(every, candidates.cost))
     assert (cut.least <= least + 1e-9).all()
 
 
@@ -174,7 +180,7 @@ def test_a_search_whose_time_is_over_says_what_it_left_out_and_what_that_costs_a
     assert (found[~cut.cut] == whole[~cut.cut]).all()
     assert found.sum() < whole.sum()
     least = np.full(len(subproblems.server), np.inf)
-    np.minimum.at(least, every.subproblem, every.weight)
+    np.minimum.at(least, every.subproblem, weights(every, candidates.cost))
     assert (cut.least <= least + 1e-9).all()
 
 
@@ -189,7 +195,7 @@ def test_the_bound_of_a_relaxation_is_below_the_best_answer_and_above_the_compac
     pool = ColumnPool.of(problem)
     everyone = np.ones(len(problem.priority), np.bool_)
     master = MasterProblem(pool.candidates, value_objective(problem), (), everyone, ~everyone)
-    relaxed = generate_columns(master, pool, Deadline.after(3600))
+    relaxed = generate_columns(master, pool, np.flatnonzero(pool.columns.served), Deadline.after(3600))
     best = solve_milp(problem, HighsSession)
     assert best.levels[0].value == 0
     assert relaxed is not None
@@ -203,7 +209,7 @@ def test_no_answer_is_below_any_bound_where_a_server_has_no_option() -> None:
     everyone = np.ones(len(problem.priority), np.bool_)
     pool = ColumnPool.of(problem)
     master = MasterProblem(pool.candidates, value_objective(problem), (), everyone, ~everyone)
-    relaxed = generate_columns(master, pool, Deadline.after(3600))
+    relaxed = generate_columns(master, pool, np.flatnonzero(pool.columns.served), Deadline.after(3600))
     assert relaxed is not None
     assert lagrangian_bound(master, relaxed.duals, np.array([*[1.0] * 5, np.inf])) == np.inf
 
@@ -245,13 +251,8 @@ def test_a_stopped_mixed_plan_of_many_servers_gives_way_to_a_better_single_one(
     assert all(level.bound is not None and level.bound <= level.value for level in found.levels)
 
 
-@pytest.mark.parametrize("columns_share", [0.0, 0.5])
-def test_columns_and_then_patterns_prove_the_same_single_plan(
-    columns_share: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without any time for columns, patterns answer; with half of it, columns do."""
+def test_column_generation_proves_the_same_single_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("optimizer.solvers.exact.PATTERNS_FROM_COLUMNS", 0)
-    monkeypatch.setattr("optimizer.solvers.exact.COMPACT_FIRST_SHARE", columns_share)
     for seed in range(4):
         system = generate_system(30, 8, 4, seed, 1.7).with_options(gap=0.0)
         problem = build_problem(find_candidates(system))
@@ -260,14 +261,6 @@ def test_columns_and_then_patterns_prove_the_same_single_plan(
         assert found.status is true.status is Status.optimal
         for mine, theirs in zip(found.levels, true.levels, strict=True):
             assert mine.value == pytest.approx(theirs.value, rel=1e-9, abs=1e-6)
-
-
-def test_patterns_without_time_keep_the_answer_that_they_begin_from() -> None:
-    problem = build_problem(find_candidates(generate_system(30, 8, 4, 1, 1.7)))
-    best = solve_milp(problem, HighsSession, Deadline.after(3600))
-    assert is_better(problem, best.replicas, best_initial_solution(problem))
-    found = solve_patterns(problem, Deadline(0.0), start=best.replicas)
-    assert not is_better(problem, best.replicas, found.replicas)
 
 
 def test_columns_that_are_to_prove_something_may_take_all_the_time_for_one_level() -> None:

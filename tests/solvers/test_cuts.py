@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from patience import until
-from test_nodes import MIXING, NO_LIMIT, best_of_patterns, last_level, only, root_of, weight_of
+from test_nodes import MIXING, NO_LIMIT, best_of_patterns, last_level, nothing_of, only, root_of, weight_of
 
 from optimizer import find_candidates
 from optimizer.arrays import IntArray
@@ -145,7 +145,7 @@ def scarce_search(gap: float = 1e-4) -> LevelSearch:
     master = MasterProblem(
         solver.pool.candidates, objective, (), solver.forced_served, solver.forced_unserved
     )
-    relaxed = generate_columns(master, solver.pool, NO_LIMIT)
+    relaxed = generate_columns(master, solver.pool, nothing_of(solver.pool), NO_LIMIT)
     assert relaxed is not None
     return LevelSearch(solver, master, solver.pool, relaxed)
 

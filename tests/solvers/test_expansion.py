@@ -15,7 +15,7 @@ from optimizer.generate import generate_system
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.expansion import cheapest_expansion, fits, smallest_expansion, unit_prices
 from optimizer.solvers.highs import HighsSession
-from optimizer.solvers.model import Outcome, RunResult
+from optimizer.solvers.model import RunResult, RunStatus
 from optimizer.solvers.problem import Problem, build_problem
 
 
@@ -159,7 +159,7 @@ class StoppedSecond(HighsSession):
         """Minimise once."""
         self.runs += 1
         if self.runs > 1:
-            return RunResult(Outcome.time_limit, None, -np.inf, 0.0)
+            return RunResult(RunStatus.time_limit, None, -np.inf, 0.0)
         return super().minimise(objective, start, gap, time_limit_s)
 
 

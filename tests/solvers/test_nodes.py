@@ -15,7 +15,7 @@ from optimizer.solvers.branch_and_price.nodes import BranchTree, Node, _fraction
 from optimizer.solvers.branch_and_price.pool import ColumnPool
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.highs import HighsSession
-from optimizer.solvers.model import Outcome
+from optimizer.solvers.model import RunStatus
 from optimizer.solvers.objectives import LevelConstraint, LevelObjective
 from optimizer.solvers.problem import build_problem
 
@@ -41,7 +41,7 @@ def last_level(seed: int) -> tuple[MasterProblem, ColumnPool]:
 
 
 def root_of(master: MasterProblem, pool: ColumnPool) -> Node:
-    relaxed = RestrictedMaster(master, pool).solve(master, NO_LIMIT)
+    relaxed = RestrictedMaster(master, pool, nothing_of(pool)).solve(master, NO_LIMIT)
     assert relaxed is not None
     return Node.root(master, relaxed)
 
@@ -78,7 +78,7 @@ def best_of(master: MasterProblem, pool: ColumnPool, whole: BoolArray) -> float:
     """
     model = replace(master.model(pool.columns), integer=whole)
     result = HighsSession(model).solve(weight_of(master, pool), None, 0.0, 60.0)
-    assert result.outcome is Outcome.optimal
+    assert result.outcome is RunStatus.optimal
     return result.bound
 
 
@@ -151,7 +151,7 @@ def test_a_branch_that_no_answer_is_in_is_priced_above_any_cutoff(times: float) 
     count = LevelObjective("count", (rate > 0).astype(np.float64), everyone)
     counted = replace(master, objective=count, held=(held,))
     branch = counted.branch(server, served=False)
-    relaxed = RestrictedMaster(counted, pool).solve(branch, NO_LIMIT, times)
+    relaxed = RestrictedMaster(counted, pool, nothing_of(pool)).solve(branch, NO_LIMIT, times)
     assert relaxed is not None
     assert relaxed.bound >= times
 
@@ -172,12 +172,12 @@ def test_no_branch_is_divided_by_the_same_server_twice() -> None:
 def test_columns_of_another_branch_come_back() -> None:
     """One relaxation for all branches gives what a fresh one gives, in any order."""
     master, pool = last_level(0)
-    shared = RestrictedMaster(master, pool)
+    shared = RestrictedMaster(master, pool, nothing_of(pool))
     server = divided(root_of(master, pool), pool)
     assert server is not None
     branches = [master.branch(server, served=False), master.branch(server, served=True)]
     for branch in [*branches, *branches[::-1], master]:
-        fresh = RestrictedMaster(branch, pool).solve(branch, NO_LIMIT)
+        fresh = RestrictedMaster(branch, pool, nothing_of(pool)).solve(branch, NO_LIMIT)
         again = shared.solve(branch, NO_LIMIT)
         assert again is not None
         assert fresh is not None

@@ -24,7 +24,7 @@ from optimizer.solvers.formulation import formulate, served_in_full
 from optimizer.solvers.greedy import solve_greedy
 from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.levels import is_better, levels_of
-from optimizer.solvers.model import MilpModel, Outcome, RunResult
+from optimizer.solvers.model import MilpModel, RunResult, RunStatus
 from optimizer.solvers.problem import Problem, Solution, Status, build_problem
 from optimizer.solvers.warm_starts import best_initial_solution, in_columns
 from optimizer.studies.load_changes import scale_loads
@@ -177,7 +177,7 @@ class Stopped(HighsSession):
         if self.runs[-1] != self.stopped_run:
             return result
         x = None if self.withheld else result.x
-        return replace(result, outcome=Outcome.time_limit, x=x, bound=-np.inf)
+        return replace(result, outcome=RunStatus.time_limit, x=x, bound=-np.inf)
 
 
 class Spiteful(HighsSession):
@@ -194,7 +194,7 @@ class Spiteful(HighsSession):
             return best
         super().add_limit(objective, float(objective @ best.x) + 1e-4)
         dearest = super().minimise(-self.value, best.x, gap, time_limit_s)
-        return replace(dearest, outcome=Outcome.time_limit, bound=-np.inf)
+        return replace(dearest, outcome=RunStatus.time_limit, bound=-np.inf)
 
 
 @pytest.mark.parametrize("withheld", [False, True])
@@ -251,7 +251,7 @@ class Wrong(HighsSession):
         """Minimise, or say that nothing is feasible."""
         self.runs.append(len(self.runs))
         if self.runs[-1] == self.wrong_run:
-            return RunResult(Outcome.infeasible, None, np.inf, 0.0)
+            return RunResult(RunStatus.infeasible, None, np.inf, 0.0)
         return super().minimise(objective, start, gap, time_limit_s)
 
 
@@ -295,7 +295,7 @@ class Fixed(HighsSession):
         time_limit_s: float,  # noqa: ARG002
     ) -> RunResult:
         """Return the point."""
-        return RunResult(Outcome.optimal, self.x, -np.inf, 0.0)
+        return RunResult(RunStatus.optimal, self.x, -np.inf, 0.0)
 
 
 def answering(problem: Problem, replicas: IntArray) -> Callable[[MilpModel], HighsSession]:

@@ -184,28 +184,3 @@ def test_a_wrong_file_is_refused_in_one_line_with_its_place(
     assert said.startswith(f"{path}:{line}: ")
     assert message in said
     assert "\n" not in said
-
-
-def test_a_file_that_is_not_there_is_named(fleet: System, tmp_path: Path) -> None:
-    path = tmp_path / "nothing.csv"
-    with pytest.raises(SpecError) as caught:
-        with_loads(fleet, path)
-    assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_file_that_is_no_text_is_refused_in_one_line(fleet: System, tmp_path: Path) -> None:
-    path = tmp_path / "loads.csv"
-    path.write_bytes(b"server,arrivalRate\na,\xff\xfe1\n")
-    with pytest.raises(SpecError) as caught:
-        with_loads(fleet, path)
-    assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_wrong_row_ends_the_command_line_with_two(
-    tmp_path: Path, specs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = write(tmp_path, "server,arrivalRate\nnobody,1\n")
-    assert main(["solve", str(specs / "small"), "--load", str(path)]) == 2
-    assert f"{path}:2: server 'nobody' does not exist" in capsys.readouterr().err

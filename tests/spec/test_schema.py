@@ -168,6 +168,8 @@ def at(path: str, value: object) -> Json:
         ("count.count", 1e300, "count[0].count: must be at most 1,000,000,000, not 1e+300"),
         ("count.count", float("inf"), "count[0].count: must be an integer, not Infinity"),
         ("optimizer.gap", 1.1, "optimizer.gap: must be at most 1, not 1.1"),
+        ("optimizer.maxLoss", 1.5, "optimizer.maxLoss: must be at most 1, not 1.5"),
+        ("optimizer.maxLoss", 0, "optimizer.maxLoss: must be more than 0, not 0"),
         ("optimizer.timeLimit", 0, "optimizer.timeLimit: must be more than 0, not 0"),
         (
             "optimizer.batchSizing",

@@ -10,7 +10,7 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from optimizer import load_system, make_report, solve
-from optimizer.cli.asking import Asker
+from optimizer.cli.asking import Prompter
 from optimizer.cli.main import main
 from optimizer.cli.start_flags import SATURATION_POLICIES, TEMPLATES
 from optimizer.errors import SpecError
@@ -412,7 +412,7 @@ def test_whoever_leaves_a_question_leaves_nothing_behind() -> None:
     with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
         keys.send_text("\x03")
         with pytest.raises(SpecError, match="nothing was written"):
-            Asker().text("How many?", int)
+            Prompter().text("How many?", int)
 
 
 # --- prices --------------------------------------------------------------------------------------------
@@ -466,7 +466,7 @@ def test_a_plain_file_names_its_currency(tmp_path: Path) -> None:
         ("accelerator,price\nH100,2.50\n", ":2: price: '2.50'"),
         ("accelerator,price\nH100,250 cents/h\n", "must have a currency"),
         ("gpu,price\nH100,2\n", "the header must name accelerator and price"),
-        ("accelerator,price\n", "holds no prices"),
+        ("accelerator,price\n", "has no prices"),
         ("accelerator,price\nH100\n", ":2: 1 field, the header has 2"),
         ("accelerator,price,cards\nH100,2 EUR/h,0\n", "cards: must be an integer, at least 1"),
         ("AcceleratorName,AcceleratorCount,Price\nH100,8,dear\n", "Price: must be a number"),

@@ -51,7 +51,7 @@ def windows() -> Figure:
     return make_figure(system(), "window")
 
 
-def test_replicas_at_the_window_and_the_batch_limit_are_those_of_the_plan() -> None:
+def test_replicas_at_the_given_settings_match_the_plan() -> None:
     (pool,) = solve(system()).allocations["s"]
     assert curve(windows(), 0)[10.0] == pool.num_replicas
     assert curve(windows(), 2)[5.0] == pool.num_replicas
@@ -59,7 +59,7 @@ def test_replicas_at_the_window_and_the_batch_limit_are_those_of_the_plan() -> N
     assert curve(windows(), 1, "p99")[10.0] == pytest.approx(pool.targets[0].value, rel=1e-3)
 
 
-def test_at_every_batch_limit_one_replica_fewer_misses_the_target() -> None:
+def test_at_every_batch_limit_one_fewer_replica_misses() -> None:
     for limit, replicas in curve(windows(), 2).items():
         for count, holds in ((replicas, True), (replicas - 1, False)):
             row: dict[str, Any] = {
@@ -92,7 +92,7 @@ def test_rejected_and_latency_are_those_of_the_queue_model() -> None:
     assert "room for 8 waiting" in figure.note
 
 
-def test_without_a_limit_nobody_is_rejected_and_the_latency_stands_alone() -> None:
+def test_without_a_queue_limit_only_latency_is_shown() -> None:
     figure = make_figure(system(), "rejection")
     assert len(figure.panels) == 1
     assert "any number may wait" in figure.note
@@ -115,7 +115,7 @@ def test_other_servers_have_nothing_to_show(kind: str) -> None:
     assert "no batch server" in figure.note
 
 
-def test_the_distribution_is_that_of_the_queue_model_and_near_the_simulated() -> None:
+def test_distribution_matches_queue_model_and_simulation() -> None:
     figure = make_figure(system(), "distribution")
     exact, simulated = (curve(figure, 0, name) for name in ("closed form", "simulated"))
     (pool,) = solve(system()).allocations["s"]

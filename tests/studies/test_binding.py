@@ -117,7 +117,7 @@ def relaxed(source: System, pair: Pair, limit: str) -> System:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_limit_that_is_named_lets_the_rate_rise_and_another_does_not(seed: int) -> None:
+def test_relaxing_only_a_binding_limit_raises_the_rate(seed: int) -> None:
     source = a_random_system(seed)
     before = rates_of(source)
     for pair, limits in named(seed).items():
@@ -142,7 +142,7 @@ def test_every_limit_is_met_among_the_random_pairs() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_without_a_target_at_its_value_the_stable_rate_or_a_step_is_named(seed: int) -> None:
+def test_without_tight_targets_stability_or_a_step_binds(seed: int) -> None:
     """Latencies at the largest rate: a target that is named is met exactly, and none is at stability."""
     source = a_random_system(seed)
     for pair, limits in named(seed).items():
@@ -166,7 +166,7 @@ def test_two_limits_of_the_batch_at_one_point_are_both_named() -> None:
     assert limits_of(source)["a", "A0"]["batch"] == 0.0
 
 
-def test_where_the_batch_is_chosen_its_limit_binds_only_if_it_is_taken() -> None:
+def test_a_chosen_batch_binds_only_at_its_limit() -> None:
     source = system(
         [server("a"), server("b", service="tin")],
         [accelerator("A0")],

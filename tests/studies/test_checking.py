@@ -68,7 +68,7 @@ def warnings(source: dict[str, Any], folder: Path) -> list[str]:
     return [f"{warning.path}: {warning.problem}" for warning in found.warnings]
 
 
-def test_all_errors_are_found_at_once_each_with_its_line_and_a_suggestion(tmp_path: Path) -> None:
+def test_all_errors_are_found_with_line_and_suggestion(tmp_path: Path) -> None:
     path = tmp_path / "broken.yaml"
     path.write_text(BROKEN)
     assert faults(path) == [f"{path}:{where}: {text.replace('PATH', str(path))}" for where, text in FOUND]
@@ -83,7 +83,7 @@ def test_every_other_command_says_the_first_of_them(tmp_path: Path) -> None:
     assert str(caught.value) == f"{path}:{where}: {text} (and 8 more)"
 
 
-def test_each_file_of_a_directory_is_named_and_one_that_is_no_yaml_hides_nothing_of_the_others(
+def test_invalid_yaml_hides_no_errors_of_other_files(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "a.yaml").write_text("servers:\n- {name: s, model: [}\n")
@@ -100,7 +100,7 @@ def test_each_file_of_a_directory_is_named_and_one_that_is_no_yaml_hides_nothing
     ]
 
 
-def test_a_name_is_not_missing_where_the_item_that_may_have_it_is_broken(tmp_path: Path) -> None:
+def test_names_of_broken_items_are_not_reported_missing(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text("accelerators: [{nme: A, type: A}]\nmodels: [{name: m, acc: A}]\n")
     assert faults(path) == [
@@ -124,7 +124,7 @@ def test_the_samples_are_without_warnings(specs: Path) -> None:
         assert (found.faults, found.warnings) == ((), ())
 
 
-def test_a_server_that_no_accelerator_can_serve_is_named_with_the_nearest_miss(tmp_path: Path) -> None:
+def test_unservable_servers_are_named_with_the_nearest_miss(tmp_path: Path) -> None:
     source = document([server("s"), server("t", service="fast")], [accelerator("A")], {"A": 9})
     source["serviceClasses"].append({"name": "fast", "modelTargets": [{"model": "m", "slo-itl": 1}]})
     assert warnings(source, tmp_path) == [
@@ -168,7 +168,7 @@ def test_a_price_in_dollars_is_noticed(tmp_path: Path, item: dict[str, Any], odd
     assert warnings(source, tmp_path) == ([f"accelerators[0].cost: {said}"] if odd else [])
 
 
-def test_an_accelerator_without_a_price_is_odd_beside_others_that_have_one(tmp_path: Path) -> None:
+def test_a_missing_price_among_priced_accelerators_warns(tmp_path: Path) -> None:
     free = {"name": "B", "type": "B"}
     source = document([server("s")], [accelerator("A"), free])
     said = "accelerators[1]: 'B' has no cost and counts as free beside others that have one"
@@ -265,7 +265,7 @@ def test_a_rate_that_looks_like_one_per_second_is_noticed(tmp_path: Path, rate: 
     )
 
 
-def test_a_rate_is_judged_by_its_text_in_every_form_of_a_document(tmp_path: Path) -> None:
+def test_rates_are_judged_by_their_text_in_every_format(tmp_path: Path) -> None:
     source = document([server("s", rate=8)], [accelerator("A")])
     load = source["servers"][0]["currentAlloc"]["load"]
     source["servers"][0]["currentAlloc"]["load"] = {key.upper(): value for key, value in load.items()}

@@ -51,7 +51,7 @@ def test_the_parts_of_the_samples_add_up_exactly(name: str, plans: str, specs: P
     assert whole == totals[1] - totals[0]
 
 
-def test_equal_costs_differ_by_exactly_nothing_and_parts_add_up_as_decimals() -> None:
+def test_equal_costs_differ_by_zero_and_parts_add_up() -> None:
     """At 120.84 cents/h, 2 + 3 replicas and 4 + 1 cost the same, but not to the last bit of binary sums."""
     price, moved = 120.84, (2, 3, 4, 1)
     one = system(
@@ -131,7 +131,7 @@ def test_the_cost_of_a_type_is_that_of_its_accelerators(large: Comparison, specs
             assert use.cost_cents_per_h == cost
 
 
-def test_means_are_over_the_requests_of_all_servers_of_a_class_and_model() -> None:
+def test_means_weight_servers_of_a_class_and_model_by_requests() -> None:
     """Two servers of one class and model at different rates: eq. 55 of docs/math.md, by hand."""
     source = system(
         [server("a", rate=60.0), server("b", rate=300.0), server("c", rate=10.0, service="free")],
@@ -151,7 +151,7 @@ def test_means_are_over_the_requests_of_all_servers_of_a_class_and_model() -> No
     assert [row.service_class for row in found.classes] == ["gold", "free"]
 
 
-def test_token_lengths_are_weighted_by_arrivals_and_evenly_where_nothing_arrives() -> None:
+def test_token_lengths_are_weighted_by_arrivals() -> None:
     long = {"load": {"arrivalRate": 30.0, "avgInTokens": 100, "avgOutTokens": 64}}
     source = system([server("a", rate=90.0), server("b") | {"currentAlloc": long}], [accelerator("A")])
     total = compare(source, scale_loads(source, 0.0), transition=True).total
@@ -217,7 +217,7 @@ def test_every_kind_of_change_is_named() -> None:
     assert "different servers" in found.notes[0]
 
 
-def test_a_mixed_server_moves_when_its_set_of_accelerators_differs() -> None:
+def test_mixed_servers_move_if_their_accelerators_differ() -> None:
     source = system([server("a", replicas=3)], [accelerator("A", cost=1), accelerator("B", cost=2)], {"A": 2})
     source = load_system(
         source.to_spec().model_dump(mode="json", by_alias=True)
@@ -250,7 +250,7 @@ def test_more_units_serve_a_server_newly() -> None:
     assert (found.total.difference.cost_cents_per_h, found.relative_cost_difference) == (20.0, None)
 
 
-def test_a_server_that_changes_its_class_counts_on_each_side_where_it_is() -> None:
+def test_a_server_counts_in_its_class_of_each_side() -> None:
     classes = [service_class("gold", 1), service_class("free", 2)]
     sides = [
         system([server("a", replicas=1, service=name)], [accelerator("A")], classes=classes)
@@ -278,7 +278,7 @@ def test_a_system_beside_itself_is_the_same(specs: Path) -> None:
     assert all(row.first == row.second for row in found.servers)
 
 
-def test_limits_that_bind_nowhere_make_no_difference_but_in_the_limits() -> None:
+def test_slack_limits_make_no_difference() -> None:
     found = compare(system([server("a", replicas=2)], [accelerator("A")], {"A": 2}))
     assert found.kind == "scarcity"
     assert found.same
@@ -317,7 +317,7 @@ def test_after_a_load_change_the_first_plan_is_what_runs(specs: Path) -> None:
     assert (found.kind, found.first.label, found.second.label) == ("load_change", "before", "after")
 
 
-def test_the_transition_value_is_the_cost_difference_and_a_share_of_what_moves(specs: Path) -> None:
+def test_transition_value_is_cost_difference_plus_penalty(specs: Path) -> None:
     """Eq. 31 of docs/math.md, added up from the rows; the penalty of the sample is the default, 0.1."""
     sample = load_system(specs / "large")
     found = compare(sample, scale_loads(sample, 1.1), transition=True)
@@ -331,7 +331,7 @@ def test_the_transition_value_is_the_cost_difference_and_a_share_of_what_moves(s
     assert found.transition_value_cents_per_h == pytest.approx(float(value), rel=1e-9)
 
 
-def test_a_transition_to_a_system_without_the_accelerators_that_run_is_refused() -> None:
+def test_transitions_need_the_accelerators_in_use() -> None:
     before = system([server("a", replicas=1)], [accelerator("A")])
     after = system([server("a", replicas=1)], [accelerator("B")])
     with pytest.raises(SpecError, match="accelerator 'A' of the first plan does not exist"):
@@ -365,7 +365,7 @@ def test_plans_are_compared_without_what_only_a_system_says() -> None:
     assert sum("is a finished plan" in note for note in found.notes) == 2
 
 
-def test_a_plan_beside_its_system_is_the_same_and_borrows_its_catalogue() -> None:
+def test_a_plan_equals_its_system_and_uses_its_catalogue() -> None:
     source, plan, _ = two_plans()
     for found in (compare(plan, source), compare(source, plan)):
         assert found.same
@@ -373,7 +373,7 @@ def test_a_plan_beside_its_system_is_the_same_and_borrows_its_catalogue() -> Non
         assert [row.cost_difference_cents_per_h for row in found.types] == [0.0]
 
 
-def test_a_plan_on_accelerators_that_nobody_knows_has_no_cost_by_type() -> None:
+def test_unknown_accelerators_have_no_cost_by_type() -> None:
     _, plan, _ = two_plans()
     found = compare(plan, system([server("a", replicas=2)], [accelerator("B")]))
     assert [(row.type, row.cost_difference_cents_per_h) for row in found.types] == [("A", None), ("B", 20.0)]
@@ -390,7 +390,7 @@ def test_a_plan_alone_or_after_another_is_refused() -> None:
 # --- options, notes, bytes -------------------------------------------------------------------------------
 
 
-def test_options_hold_for_both_sides_and_second_options_for_the_second_alone(specs: Path) -> None:
+def test_second_options_apply_to_the_second_side_only(specs: Path) -> None:
     sample = load_system(specs / "small")
     found = compare(sample, second_options={"heterogeneous": True}, unlimited=True)
     assert found.kind == "options"
@@ -405,7 +405,7 @@ def test_an_option_that_does_not_exist_is_an_error(specs: Path) -> None:
         compare(load_system(specs / "small"), second_options={"colour": 1})
 
 
-def test_limits_on_one_side_are_scarcity_however_they_are_asked_for(specs: Path) -> None:
+def test_limits_on_one_side_are_always_scarcity(specs: Path) -> None:
     sample = load_system(specs / "small").with_options(unlimited=True)
     assert compare(sample, second_options={"unlimited": False}).kind == "scarcity"
     other = {"unlimited": False, "milp_solver": False}
@@ -414,7 +414,7 @@ def test_limits_on_one_side_are_scarcity_however_they_are_asked_for(specs: Path)
     assert found.notes == ("changed was found by a heuristic, without proof",)
 
 
-def test_what_runs_now_is_noted_where_it_may_hide_the_price_of_scarcity() -> None:
+def test_running_replicas_that_hide_scarcity_are_noted() -> None:
     """On B the server stays for the penalty, limited or not; the units of A would be there."""
     source = system(
         [server("a", replicas=1, current=running("B", 1))],

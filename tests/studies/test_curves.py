@@ -48,7 +48,7 @@ def guide(panel: CurvePanel, name: str) -> float:
     return next(item.value for item in panel.guides if item.name.startswith(name))
 
 
-def test_the_occupancy_is_the_stationary_distribution_of_the_queue(fleet: System) -> None:
+def test_occupancy_is_the_stationary_distribution(fleet: System) -> None:
     """Against the null vector of the whole generator matrix, which knows nothing of birth and death."""
     panel = curves(make_figure(fleet, "occupancy", server="s", accelerator="A"))
     column = {c["accelerator"]: c for c in find_candidates(fleet).to_wire()["candidates"]}["A"]
@@ -84,7 +84,7 @@ def test_latencies_against_load_are_those_of_the_queue(fleet: System) -> None:
         assert guide(found, "load") <= guide(found, "largest")
 
 
-def test_every_batch_has_its_largest_load_and_the_latencies_there(fleet: System) -> None:
+def test_every_batch_limit_has_its_largest_load_and_latencies(fleet: System) -> None:
     figure = make_figure(fleet, "batch", server="s", accelerator="A")
     rates, itl, ttft = (dict(points(curves(figure, panel).series[0])) for panel in range(3))
     assert list(rates) == list(range(1, 9))
@@ -105,7 +105,7 @@ def test_batch_limits_are_shown_over_equal_factors(fleet: System, specs: Path) -
         assert "x" in panel.logarithmic
 
 
-def test_the_occupancy_of_an_estimated_profile_says_why_there_is_none() -> None:
+def test_missing_occupancy_of_estimated_profiles_is_explained() -> None:
     source: dict[str, Any] = document([server("s", rate=60)], [accelerator("H100", "H100")])
     source["models"] = [{"name": "llama-3.1-8b", "acc": "H100", "perfParms": "estimate"}]
     source["servers"][0]["model"] = "llama-3.1-8b"
@@ -166,7 +166,7 @@ def test_the_cost_curve_starts_at_the_least_number_of_replicas() -> None:
     assert points(panel.series[0])[0] == (0, 21)
 
 
-def test_the_cost_curve_ends_at_the_most_replicas_that_the_server_may_have() -> None:
+def test_cost_curve_ends_at_the_replica_limit() -> None:
     one = system(
         [server("s", rate=1500, maxNumReplicas=2)],
         [accelerator("A", cost=7)],
@@ -179,7 +179,7 @@ def test_the_cost_curve_ends_at_the_most_replicas_that_the_server_may_have() -> 
     assert max(x for x, _ in points(panel.series[0])) == pytest.approx(2 * 60 * most, rel=1e-6)
 
 
-def test_the_occupancy_of_a_very_long_queue_is_shown_as_far_as_it_is_likely() -> None:
+def test_occupancy_of_a_long_queue_is_cut_at_rare_states() -> None:
     """Room for 10⁹ behind the batch; a queue that hardly waits, and one that is full all the time."""
     one = system([server("s", rate=300, maxQueueSize=10**9)], [accelerator("A")])
     panel = curves(make_figure(one, "occupancy"))
@@ -190,7 +190,7 @@ def test_the_occupancy_of_a_very_long_queue_is_shown_as_far_as_it_is_likely() ->
     assert high == pytest.approx(low.in_service + low.wait / 1000 * low.throughput, rel=0.01)
 
 
-def test_nothing_beats_a_point_of_the_front_and_every_point_is_what_the_queue_says(fleet: System) -> None:
+def test_front_points_are_undominated_and_match_the_queue(fleet: System) -> None:
     """Brute force: every accelerator, every halved batch, every number of replicas that was looked at."""
     panel = curves(make_figure(fleet, "pareto", server="s"), 1)
     assert panel.series[-2].style == "front"
@@ -210,7 +210,7 @@ def test_nothing_beats_a_point_of_the_front_and_every_point_is_what_the_queue_sa
     assert [y for _, y in shown] == sorted({y for _, y in shown}, reverse=True)
 
 
-def test_the_front_has_the_dear_and_fast_ways_and_the_cheap_and_slow_ones() -> None:
+def test_front_spans_expensive_fast_and_cheap_slow() -> None:
     """A costs nine times as much as B, and B meets the target; the TTFT of B with few replicas is far off."""
     one = system(
         [server("s", rate=3000)],
@@ -227,7 +227,7 @@ def test_the_front_has_the_dear_and_fast_ways_and_the_cheap_and_slow_ones() -> N
     assert ttft.logarithmic == ("x", "y")
 
 
-def test_accelerators_without_points_of_their_own_are_counted_in_the_note() -> None:
+def test_accelerators_without_points_are_counted_in_the_note() -> None:
     names = "ABCDEFGH"
     one = system(
         [server("s", rate=1500)],
@@ -241,7 +241,7 @@ def test_accelerators_without_points_of_their_own_are_counted_in_the_note() -> N
     assert "others" not in make_figure(one, "pareto", accelerator="A").note
 
 
-def test_an_accelerator_has_the_same_sign_in_both_panels_of_the_front() -> None:
+def test_accelerator_markers_match_in_both_front_panels() -> None:
     """Signs go by the place among the series; 4xG2 and 4xMI250 cross between the two latencies."""
     large = load_system(Path(__file__).parents[2] / "specs" / "large")
     figure = make_figure(large, "pareto", server="Premium-llama_70b")
@@ -260,7 +260,7 @@ def test_the_point_that_the_plan_has_chosen_is_marked(fleet: System) -> None:
         assert points(chosen) == [(pool.cost_cents_per_h, latency_ms)]
 
 
-def test_one_dear_accelerator_does_not_flatten_the_costs_of_the_others() -> None:
+def test_an_expensive_accelerator_does_not_flatten_cost_curves() -> None:
     one = system(
         [server("s", rate=1500)],
         [accelerator("A", cost=10), accelerator("B", cost=15), accelerator("C", cost=9000)],
@@ -394,7 +394,7 @@ def test_a_figure_is_a_document(fleet: System, kind: str) -> None:
     assert make_figure(fleet, kind, server="s", accelerator="A").to_json() == figure.to_json()
 
 
-def test_one_server_is_looked_at_alone_and_its_figures_do_not_depend_on_the_others(fleet: System) -> None:
+def test_figures_of_a_server_do_not_depend_on_others(fleet: System) -> None:
     source = document(
         [server("s", rate=1500)],
         [accelerator("A", cost=30), accelerator("B", cost=12)],

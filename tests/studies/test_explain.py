@@ -100,7 +100,7 @@ def test_in_depth_every_candidate_forced_costs_what_was_said(seed: int) -> None:
             assert_effect_is_the_difference(option.forced.effect, plan, forced, list(source.servers))
 
 
-def test_the_next_best_alternative_is_the_best_of_the_other_candidates() -> None:
+def test_next_best_alternative_is_the_best_other_candidate() -> None:
     source = generate_system(6, 6, 3, seed=4)
     for name in source.servers:
         (item,) = explain(source, name).servers
@@ -114,7 +114,7 @@ def test_the_next_best_alternative_is_the_best_of_the_other_candidates() -> None
             assert item.next_best.effect.value_change_cents_per_h == pytest.approx(min(others))
 
 
-def test_a_server_that_only_one_accelerator_can_serve_has_no_next_best_alternative_that_serves_it() -> None:
+def test_a_sole_accelerator_has_no_serving_alternative() -> None:
     source = system(
         [server("a", accelerators=["A0"]), server("b", 120.0)],
         [accelerator("A0"), accelerator("A1", cost=20.0)],
@@ -133,7 +133,7 @@ def test_a_server_that_only_one_accelerator_can_serve_has_no_next_best_alternati
 
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_worth_of_a_unit_is_the_difference_of_two_full_solves(seed: int, *, mixed: bool) -> None:
+def test_value_of_a_unit_is_the_difference_of_two_solves(seed: int, *, mixed: bool) -> None:
     source, found = a_random_system(seed, mixed=mixed), explanation(seed, mixed=mixed)
     for item in found.types:
         limit = source.capacity.get(item.type, 0)
@@ -156,7 +156,7 @@ def test_units_of_an_unlimited_plan_have_no_worth() -> None:
     assert found.repair is None
 
 
-def test_a_solver_that_is_stopped_never_makes_what_was_possible_before_look_dearer() -> None:
+def test_a_stopped_solver_never_raises_known_costs() -> None:
     source = generate_system(5, 5, 2, seed=3)
     before, dearer = solve(source), solve(kept_off(source, "class-000/model-000", {"T00", "T01"}))
     assert dearer.objective > before.objective
@@ -232,7 +232,7 @@ def test_the_repair_serves_everything_and_nothing_cheaper_does(seed: int, *, mix
 
 
 @pytest.mark.parametrize("units", [5, 6, 7])
-def test_a_relaxed_target_serves_everything_and_a_little_less_does_not(units: int) -> None:
+def test_relaxed_targets_are_the_least_that_serve_everything(units: int) -> None:
     source = system(
         [server("a", 900.0, service="tin"), server("b", 300.0)],
         [accelerator("A0"), accelerator("A1", cost=20.0)],
@@ -274,7 +274,7 @@ def test_a_goodput_target_is_given_up_with_its_last_limit() -> None:
 
 
 @pytest.mark.slow
-def test_a_next_best_alternative_costs_the_same_when_forced_also_where_a_policy_shares_leftovers() -> None:
+def test_forced_alternatives_cost_the_same_under_a_policy() -> None:
     large = load_system(SPECS / "large")
     source = large.with_capacity({kind: units // 4 for kind, units in large.capacity.items()})
     source = source.with_options(time_limit_s=600)
@@ -287,7 +287,7 @@ def test_a_next_best_alternative_costs_the_same_when_forced_also_where_a_policy_
 
 
 @pytest.mark.slow
-def test_the_repair_of_the_large_sample_at_a_quarter_of_its_units_serves_everything() -> None:
+def test_repair_of_the_scarce_large_sample_serves_all() -> None:
     large = load_system(SPECS / "large")
     source = large.with_capacity({kind: units // 4 for kind, units in large.capacity.items()})
     source = source.with_options(time_limit_s=600)
@@ -340,7 +340,7 @@ def test_what_no_unit_serves_is_said_in_words() -> None:
     assert repair.summary == "no number of cards and no single target serves a, b"
 
 
-def test_the_cheapest_repair_is_that_of_least_cost_where_servers_run_already() -> None:
+def test_cheapest_repair_has_least_cost_with_running_servers() -> None:
     source = system(
         [server("a", 100.0, current=running("A1", 4, 40.0)), server("b", replicas=1)],
         [accelerator("A0", cost=9.0), accelerator("A1", cost=10.0)],
@@ -362,7 +362,7 @@ def test_the_cheapest_repair_is_that_of_least_cost_where_servers_run_already() -
 
 
 @pytest.mark.parametrize("policy", ["PriorityExhaustive", "PriorityRoundRobin", "RoundRobin"])
-def test_a_repair_counts_the_units_that_go_ahead_to_a_server_that_units_alone_do_not_serve(
+def test_repair_counts_units_of_servers_that_precede(
     policy: str,
 ) -> None:
     source = system(
@@ -387,7 +387,7 @@ def test_a_repair_counts_the_units_that_go_ahead_to_a_server_that_units_alone_do
 
 
 @pytest.mark.parametrize("seed", SEEDS[1::2])
-def test_the_price_of_a_target_is_the_difference_of_two_full_solves(seed: int) -> None:
+def test_price_of_a_target_is_the_difference_of_two_solves(seed: int) -> None:
     source, found = a_random_system(seed), explanation(seed)
     assert found.targets
     for item in found.targets:
@@ -399,7 +399,7 @@ def test_the_price_of_a_target_is_the_difference_of_two_full_solves(seed: int) -
 # --- the whole -------------------------------------------------------------------------------------------
 
 
-def test_rejected_pairs_are_those_of_the_candidates_with_the_nearest_first() -> None:
+def test_rejected_pairs_match_candidates_nearest_first() -> None:
     source = generate_system(6, 8, 3, seed=2)
     candidates = find_candidates(source)
     for s, item in enumerate(explain(source).servers):
@@ -457,7 +457,7 @@ def test_a_question_that_is_not_solved_in_time_has_an_interval() -> None:
 
 
 @pytest.mark.parametrize("mixed", [False, True])
-def test_a_fleet_without_any_cards_is_explained_also_without_time(*, mixed: bool) -> None:
+def test_a_fleet_without_cards_is_explained_at_time_limit_0(*, mixed: bool) -> None:
     source = generate_system(4, 4, 3, seed=1)
     source = source.with_capacity(dict.fromkeys(source.capacity, 0)).with_options(heterogeneous=mixed)
     for item in explain(source, time_limit_s=1e-6).types:
@@ -493,7 +493,7 @@ def test_answers_keep_to_their_questions_when_some_come_too_late() -> None:
     assert inquiry.unanswered == ["question q3", "question q6", "question q9"]
 
 
-def test_a_server_that_needs_two_accelerators_is_explained_in_depth() -> None:
+def test_a_server_on_two_accelerators_is_explained_in_depth() -> None:
     """Four replicas of 540 requests/min on three cards of each of two types; each type alone is too small."""
     source = document(
         [server("s", 1750.0, current=running("B", 2))],

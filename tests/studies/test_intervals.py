@@ -129,7 +129,7 @@ def test_answers_from_other_processes_are_those_of_full_solves(monkeypatch: pyte
         assert_the_truth_is_inside(before, before.plan, answers[key], solved(question))
 
 
-def test_questions_are_cut_short_only_where_those_before_took_their_time_in_vain() -> None:
+def test_questions_are_cut_short_only_after_vain_attempts() -> None:
     pace = _Pace(2.0)
     short = 2.0 * SHORT_SHARE
     for _ in range(2 * IN_VAIN):
@@ -144,7 +144,7 @@ def test_questions_are_cut_short_only_where_those_before_took_their_time_in_vain
     assert pace.limit_s == 2.0
 
 
-def test_a_round_begins_with_the_questions_that_had_the_fewest_attempts() -> None:
+def test_rounds_start_with_the_least_tried_questions() -> None:
     source = scarce_system(1, mixed=True)
     before = Before(find_candidates(source), solve(source))
     asked = {key: _Asked(before, question) for key, question in list(questions_of(before).items())[:4]}
@@ -176,13 +176,11 @@ def test_questions_whose_service_is_settled_come_first() -> None:
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("make", [scarce_system, odd_system])
 @pytest.mark.parametrize("seed", range(2, 60))
-def test_the_difference_of_two_optima_is_in_every_interval_of_many_more(
-    seed: int, make: Make, *, mixed: bool
-) -> None:
+def test_intervals_contain_the_difference_of_two_optima(seed: int, make: Make, *, mixed: bool) -> None:
     assert_every_interval_holds(make(seed, mixed=mixed))
 
 
-def test_the_plan_in_place_of_a_stopped_solve_that_found_less_is_not_proved() -> None:
+def test_a_plan_replacing_a_stopped_solve_is_unproved() -> None:
     """The next round then goes on with the question: only an answer that is proved is left alone."""
     before = solve(generate_system(12, 6, 3, 1, 1.3))
     worse = [

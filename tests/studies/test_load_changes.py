@@ -31,7 +31,7 @@ def test_random_loads_are_drawn_as_documented(specs: Path) -> None:
     assert loads(vary_loads(sample, np.random.default_rng(11))) == expected
 
 
-def test_the_same_seed_gives_the_same_loads_and_another_seed_others(specs: Path) -> None:
+def test_random_loads_depend_on_the_seed_only(specs: Path) -> None:
     sample = load_system(specs / "small")
     one, same, other = (vary_loads(sample, np.random.default_rng(seed)) for seed in (1, 1, 2))
     assert loads(one) == loads(same)
@@ -39,7 +39,7 @@ def test_the_same_seed_gives_the_same_loads_and_another_seed_others(specs: Path)
     assert solve(one).to_json() == solve(same).to_json()
 
 
-def test_what_is_idle_stays_idle_and_an_answer_stays_a_token_long() -> None:
+def test_idle_servers_stay_idle_and_outputs_keep_one_token() -> None:
     def with_tokens(name: str, rate: float, answer: float) -> dict[str, object]:
         load = {"arrivalRate": rate, "avgInTokens": 0, "avgOutTokens": answer}
         return server(name) | {"currentAlloc": {"load": load}}

@@ -88,7 +88,7 @@ def test_options_that_are_set_are_not_tried_again() -> None:
     ]
 
 
-def test_a_repaired_plan_is_compared_with_plans_of_the_same_rates() -> None:
+def test_repaired_plans_are_compared_at_the_same_rates() -> None:
     """Replicas that keep their targets at half of their rate serve half as much of chat."""
     system = load_system(fleet())
     halved = system.with_rate_factors({("chat", "4xH100"): 0.5})

@@ -60,7 +60,7 @@ def test_the_bars_of_the_servers_are_the_plans(large: System) -> None:
     assert priorities == [1, 2, 3] * 9
 
 
-def test_latencies_are_shares_of_their_targets_where_there_is_one() -> None:
+def test_latencies_are_shown_as_shares_of_their_targets() -> None:
     classes = [service_class("gold", itl=12.0), service_class("tin", 2, itl=20.0, ttft=200.0)]
     source = system([server("a"), server("b", service="tin")], [accelerator("A")], classes=classes)
     pools = {name: pool for name, (pool,) in solve(source).allocations.items()}
@@ -86,7 +86,7 @@ def test_the_assignment_names_accelerator_and_replicas(large: System) -> None:
             assert cell.group == large.accelerators[pool.accelerator].type
 
 
-def test_the_types_add_up_to_the_plan_and_are_marked_with_what_exists(large: System) -> None:
+def test_types_add_up_to_the_plan_and_mark_existing_cards(large: System) -> None:
     plan = solve(large)
     panel = bars(make_figure(large, "types"))
     assert panel.mark == "cards that exist"
@@ -112,7 +112,7 @@ def test_after_a_change_of_the_load_the_plan_before_is_marked(large: System) -> 
     assert sum("\nwas " in text for text in texts) == len(found.changed("moved", "scaled"))
 
 
-def test_what_is_served_in_part_idle_or_not_at_all_is_said_in_its_field() -> None:
+def test_grid_fields_state_partial_idle_and_no_service() -> None:
     one = system(
         [
             server("part", rate=1200, model="a"), server("idle", rate=0, model="b"),
@@ -129,7 +129,7 @@ def test_what_is_served_in_part_idle_or_not_at_all_is_said_in_its_field() -> Non
     assert texts == [f"1 × A ({share:.0%} served)", "idle", "not served"]
 
 
-def test_a_field_of_several_servers_says_how_many_are_not_served_in_full() -> None:
+def test_grid_fields_count_servers_not_served_in_full() -> None:
     """Not that the field is served to the share of the last of them, or is idle as the last of them is."""
     several = [server("s", replicas=2), server("t", replicas=2), server("u", rate=0)]
     for units, text in ((2, "2 × A (1 of 3 not in full)"), (1, "not served")):
@@ -137,13 +137,13 @@ def test_a_field_of_several_servers_says_how_many_are_not_served_in_full() -> No
         assert grid(make_figure(one, "assignment")).cells[0][0].text == text
 
 
-def test_servers_of_one_model_and_class_are_added_up_in_the_grids() -> None:
+def test_grids_add_up_servers_of_a_model_and_class() -> None:
     one = system([server("s", replicas=2), server("t", replicas=3)], [accelerator("A")])
     assert grid(make_figure(one, "assignment")).cells[0][0].text == "5 × A"
     assert grid(make_figure(one, "load")).cells[0][0].text == "120/min, 16 → 64"
 
 
-def test_of_very_many_servers_the_dearest_are_shown_and_the_note_says_so() -> None:
+def test_most_expensive_of_many_servers_are_shown_with_a_note() -> None:
     many = load_system(generate_document(100, 6, 3, seed=1))
     figure = make_figure(many, "servers")
     shown = bars(figure).bars
@@ -214,7 +214,7 @@ def test_a_fleet_that_runs_nothing_has_its_pictures(case: dict[str, object], wor
     assert figure.panels
 
 
-def test_the_overview_names_every_server_once_or_says_that_it_is_not_served(large: System) -> None:
+def test_overview_has_every_server_once(large: System) -> None:
     source = large.with_load("Free-llama_7b", arrival_rate_rpm=0)
     overview = describe(source, solve(source))
     assert [row.server for row in overview.idle] == ["Free-llama_7b"]
@@ -240,7 +240,7 @@ def test_every_kind_has_a_name_of_one_word() -> None:
     assert all(kind.isalpha() and kind.islower() for kind in KINDS)
 
 
-def test_a_percentile_and_a_share_of_requests_are_held_against_their_own_targets() -> None:
+def test_percentiles_and_shares_use_their_own_targets() -> None:
     """Not the mean against the limit of a percentile, nor against that of single requests."""
     chat = load_system(ROOT / "specs" / "chat.yaml")
     (pool,) = solve(chat).allocations["Chat-chat_8b"]

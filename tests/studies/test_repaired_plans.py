@@ -53,7 +53,7 @@ def repaired() -> RepairedPlan:
     return repair_plan(RepairRequest(system(), requests=SHORT))
 
 
-def test_replicas_are_added_until_the_simulation_keeps_the_targets() -> None:
+def test_repair_adds_replicas_until_targets_are_met() -> None:
     found, first = repaired(), solve(system())
     assert found.cost_before_cents_per_h == first.total_cost_cents_per_h
     assert found.cost_after_cents_per_h == found.plan.total_cost_cents_per_h > found.cost_before_cents_per_h
@@ -82,7 +82,7 @@ def test_one_replica_fewer_would_miss() -> None:
     assert judged_pool(busier, Effort(SHORT)).beyond
 
 
-def test_a_repaired_plan_holds_by_its_own_factors_and_by_no_others() -> None:
+def test_repaired_plans_verify_with_their_own_factors_only() -> None:
     plan = repaired().plan
     assert verify(plan, system()) == []
     plain = plan.model_copy(update={"rate_factors": {}})

@@ -72,7 +72,7 @@ def test_a_step_is_followed_at_once(tmp_path: Path, before: float, step: float) 
     assert ruled.points[first].desired >= every.points[first].desired
 
 
-def test_replicas_need_time_to_start_and_what_they_miss_is_counted(tmp_path: Path) -> None:
+def test_requests_missed_during_startup_are_counted(tmp_path: Path) -> None:
     system = fleet(20.0)
     loads = trace(tmp_path / "loads.csv", lambda i: 20.0 if i < 10 else 80.0, 30)
     late, soon = (replayed(system, loads, startup_s=startup_s).variants[0] for startup_s in (300.0, 0.0))

@@ -42,9 +42,7 @@ def points(found: Series) -> list[tuple[float, float]]:
     return [(x, y) for x, y in zip(found.x, found.y, strict=True) if x is not None and y is not None]
 
 
-def test_a_distribution_has_the_percentiles_of_closed_form_and_simulation(
-    chat: System, pool: SimulatedPool
-) -> None:
+def test_distribution_matches_closed_form_and_simulation(chat: System, pool: SimulatedPool) -> None:
     figure = make_figure(chat, "distribution")
     assert len(figure.panels) == 3
     for i, latency in enumerate((pool.ttft, pool.itl, pool.e2e)):
@@ -59,7 +57,7 @@ def test_a_distribution_has_the_percentiles_of_closed_form_and_simulation(
     ]
 
 
-def test_where_the_queue_model_knows_means_the_distribution_is_simulated_alone() -> None:
+def test_without_percentiles_the_distribution_is_simulated_only() -> None:
     figure = make_figure(load_system(SPECS / "small"), "distribution", server="Premium-llama_13b")
     assert [one.name for one in panel(figure).series] == ["simulated"]
     assert "the queue model 'reference' knows means only" in figure.note

@@ -60,7 +60,7 @@ def system(**server: object) -> System:
     })  # fmt: skip
 
 
-def test_every_pool_with_a_load_is_simulated_and_agrees_with_its_queue() -> None:
+def test_simulated_pools_agree_with_their_queue_model() -> None:
     made = system()
     plan = solve(made)
     found = simulate_plan(SimulateRequest(made, plan))
@@ -131,7 +131,7 @@ def test_an_overloaded_pool_has_no_latencies_and_says_why() -> None:
     assert not any(check.met for check in pool.targets)
 
 
-def test_a_limited_queue_loses_requests_and_the_loss_is_held_to_its_bound() -> None:
+def test_loss_of_a_limited_queue_is_checked_with_its_bound() -> None:
     pool = one_pool(system(maxQueueSize=0, maxBatchSize=4), "iteration")
     (check,) = [check for check in pool.targets if check.target == "loss"]
     assert check.simulated == pool.loss
@@ -189,7 +189,7 @@ def test_the_command_writes_tables_rows_and_the_document(capsys: pytest.CaptureF
     assert len({row.count(",") for row in rows}) == 1
 
 
-def test_the_command_takes_a_plan_and_says_flags_in_what_it_refuses(
+def test_simulate_takes_a_plan_and_names_flags_in_errors(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, plan = str(ROOT / "specs/small"), tmp_path / "plan.json"
@@ -226,7 +226,7 @@ def continuous() -> System:
     return replace(made, profiles={(profile.name, profile.accelerator): profile for profile in profiles})
 
 
-def test_percentiles_stand_beside_what_the_queue_model_says_of_them() -> None:
+def test_simulated_percentiles_include_predictions() -> None:
     made = continuous()
     plan = solve(made)
     pool = one_pool(made, "iteration")
@@ -282,7 +282,7 @@ def test_a_target_within_the_interval_is_too_close_to_call(*, times: float, verd
 # --- reports -------------------------------------------------------------------------------------------
 
 
-def test_a_report_has_a_section_on_the_simulation_where_it_was_asked_for() -> None:
+def test_reports_show_a_requested_simulation() -> None:
     made = continuous()
     assert make_report(made).simulation is None
     assert "simulation" not in make_report(made).to_json()

@@ -29,7 +29,7 @@ def replica() -> Replica:
     return Replica.model_validate({"perfParms": law, "queueModel": "continuous", **shape})
 
 
-def test_the_closed_form_and_the_simulation_agree_below_saturation(replica: Replica) -> None:
+def test_closed_form_and_simulation_agree_below_saturation(replica: Replica) -> None:
     """Two ways to the same figures that share nothing but the law; the simulation's interval is 1 to 3 %."""
     (closed,) = analyze_replicas([replica], [15.0])
     found = simulate_replica(replica, 15.0, Effort(requests=40_000))
@@ -50,7 +50,7 @@ def test_both_say_where_there_is_no_steady_state(replica: Replica) -> None:
     assert "grows without end" in found.overload
 
 
-def test_rows_are_simulated_on_demand_and_bad_ones_do_not_stop_the_others(
+def test_bad_rows_do_not_stop_the_simulation_of_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [ROW, ROW | {"weightRead": 4}, ROW | {"queueModel": "continuous", "RPS": 500}]
@@ -70,7 +70,7 @@ def test_the_effort_without_a_simulation_is_refused(capsys: pytest.CaptureFixtur
     assert capsys.readouterr().err.endswith("--seed: nothing is simulated; add --simulate, or remove it\n")
 
 
-def test_what_each_request_holds_in_the_cache_spreads_the_times_between_tokens() -> None:
+def test_cache_use_of_requests_spreads_itl() -> None:
     """Where reading the cache weighs, lengths count as much as the number of requests: 26 % of the p95."""
     law = {"alpha": 25.46, "beta": 0.0469, "gamma": 0.00829}
     shape = {"maxBatch": 256, "inTokens": 4096, "outTokens": 128}
@@ -82,7 +82,7 @@ def test_what_each_request_holds_in_the_cache_spreads_the_times_between_tokens()
     assert closed.itl_percentiles.p95_ms == pytest.approx(found.p95_itl_ms, rel=0.08)
 
 
-def test_with_lognormal_answers_the_end_to_end_latency_is_lognormal() -> None:
+def test_lognormal_outputs_give_lognormal_e2e_latency() -> None:
     law = {"alpha": 10.0, "beta": 1e-6, "gamma": 1e-9}
     shape = {"maxBatch": 64, "inTokens": 1, "outTokens": 400}
     made = Replica.model_validate({"perfParms": law, "queueModel": "continuous", **shape})

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from optimizer.errors import FitError
-from optimizer.fitting.readers.report import Benchmark, BenchmarkFile, measured, number
+from optimizer.fitting.readers.report import BenchmarkFile, measured, number
 from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements, TokenCounts
 
 IN_FLIGHT = 512
@@ -68,7 +68,7 @@ def lengths(spreads: Sequence[TokenCountStats], place: str) -> TokenCounts:
     if ends:
         least, most = min(low for low, _ in ends), max(high for _, high in ends)
         half = (most - least) / 2
-        # Long answers end less often in time: the ends of the range are sounder than the mean of what ended.
+        # Long outputs complete less often in time: the range is more reliable than the mean of the completed.
         if half > 0 and abs(deviation * math.sqrt(3) / half - 1) < UNIFORM_WITHIN:
             return TokenCounts.of((least + most) / 2, half / math.sqrt(3))
     return TokenCounts.of(mean, deviation)
@@ -79,26 +79,15 @@ UNIFORM_WITHIN = 0.12
 uniform."""
 
 
-def benchmark(
-    report: BenchmarkFile,
-    rows: Sequence[GuideLlmRun],
-    *,
-    bursts: bool = False,
-    version: str | None = None,
-    model: str | None = None,
-    date: str | None = None,
-    notes: Sequence[str] = (),
-) -> Benchmark:
-    """Return the benchmark of a report from its runs.
+def runs(
+    report: BenchmarkFile, rows: Sequence[GuideLlmRun], *, bursts: bool = False
+) -> tuple[BenchmarkRun, ...]:
+    """Return the benchmark runs of a report.
 
     Args:
         report: the report, for messages.
         rows: its runs, in the order of the report.
         bursts: whether the tool sends one second's requests at once before a constant rate.
-        version: version of GuideLLM.
-        model: name of the model.
-        date: day of the benchmark, in ISO format.
-        notes: assumptions about the runs.
 
     Raises:
         FitError: a run has no duration or no completed requests, or cannot be replayed.
@@ -108,13 +97,7 @@ def benchmark(
             raise FitError(f"{row.place}: the duration is 0; the run was cut short")
     prompts = lengths([row.prompts for row in rows], report.name)
     answers = lengths([row.answers for row in rows], report.name)
-    return Benchmark(
-        tuple(_run(row, prompts, answers, bursts=bursts) for row in rows),
-        f"GuideLLM {version}" if version else "GuideLLM",
-        model,
-        date,
-        tuple(notes),
-    )
+    return tuple(_run(row, prompts, answers, bursts=bursts) for row in rows)
 
 
 def _run(row: GuideLlmRun, prompts: TokenCounts, answers: TokenCounts, *, bursts: bool) -> BenchmarkRun:

@@ -54,12 +54,9 @@ def _read(report: BenchmarkFile) -> Benchmark:
     strategies = _strategies(cells)
     rows = [_row(row, strategy, place) for (row, place), strategy in zip(cells, strategies, strict=True)]
     first = cells[0][0]
-    return guidellm.benchmark(
-        report,
-        rows,
-        model=find(cell_value(first.get(("Run Info", "Backend", ""))), "model"),
-        date=(first.get(("Timings", "Start Time", "")) or "")[:10] or None,
-    )
+    model = find(cell_value(first.get(("Run Info", "Backend", ""))), "model")
+    date = (first.get(("Timings", "Start Time", "")) or "")[:10] or None
+    return Benchmark(guidellm.runs(report, rows), "GuideLLM", model, date)
 
 
 def _strategies(cells: Sequence[tuple[Cells, str]]) -> list[Mapping[str, Any]]:

@@ -53,7 +53,7 @@ def _read(report: BenchmarkFile) -> Benchmark:
     ]
     note = "runs are unlabelled: assumed to be a sweep in its usual order"
     notes = (note,) if kind == "synchronous" else ()
-    return guidellm.benchmark(report, rows, model=_model(details), date=_day(report), notes=notes)
+    return Benchmark(guidellm.runs(report, rows), "GuideLLM", _model(details), _day(report), notes)
 
 
 def _assigned(report: BenchmarkFile, name: str) -> Any:

@@ -41,14 +41,13 @@ def _read(report: BenchmarkFile) -> Benchmark:
     if not benchmarks:
         raise FitError(f"{report.name}: the report has no benchmarks; the run was cut short")
     rows = [_row(item, f"{report.name}: benchmarks[{i}]") for i, item in enumerate(benchmarks)]
-    return guidellm.benchmark(
-        report,
-        rows,
-        bursts=True,
-        version=find(report.json, "metadata", "guidellm_version"),
-        model=_model(benchmarks[0]),
-        date=_day(benchmarks[0]),
-        notes=tuple(dict.fromkeys(note for item in benchmarks for note in _notes(item))),
+    version = find(report.json, "metadata", "guidellm_version")
+    return Benchmark(
+        guidellm.runs(report, rows, bursts=True),
+        f"GuideLLM {version}" if version else "GuideLLM",
+        _model(benchmarks[0]),
+        _day(benchmarks[0]),
+        tuple(dict.fromkeys(note for item in benchmarks for note in _notes(item))),
     )
 
 
@@ -58,9 +57,9 @@ def _notes(item: Any) -> Iterator[str]:
         item, (("warmup_duration",), ("config", "warmup", "percent"), ("config", "warmup", "value"))
     )
     if measured(warmup) is not None:
-        yield "a warm-up is left out of the report: its runs are taken to begin with an empty server"
+        yield "the report excludes a warm-up: runs are assumed to start with an empty server"
     if measured(_first(item, (("config", "strategy", "rampup_duration"),))) is not None:
-        yield "the client began slowly (rampup_duration): its runs are taken to begin at their full rate"
+        yield "the client ramped up (rampup_duration): runs are assumed to start at their full rate"
 
 
 def _row(item: Any, place: str) -> GuideLlmRun:

@@ -53,13 +53,9 @@ def _read(report: BenchmarkFile) -> Benchmark:
         raise FitError(f"{report.name}: there is a header and no run; the file may be cut short")
     rows = [_row(row, place) for row, place in found]
     first = found[0][0]
-    return guidellm.benchmark(
-        report,
-        rows,
-        bursts=True,
-        model=find(cell_value(first.get("Worker")), "backend_model"),
-        date=str(first.get("Start Time") or "")[:10] or None,
-    )
+    model = find(cell_value(first.get("Worker")), "backend_model")
+    date = str(first.get("Start Time") or "")[:10] or None
+    return Benchmark(guidellm.runs(report, rows, bursts=True), "GuideLLM", model, date)
 
 
 def _row(row: Mapping[str, Any], place: str) -> GuideLlmRun:

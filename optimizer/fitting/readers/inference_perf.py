@@ -50,7 +50,7 @@ def _read(report: BenchmarkFile) -> Benchmark:
         completed=count,
         source=place,
     )
-    note = "whether arrivals are even or Poisson is not in the report: taken as even"
+    note = "the report does not state whether arrivals are even or Poisson: assumed even"
     return Benchmark((run,), "inference-perf", None, None, () if users is not None else (note,))
 
 

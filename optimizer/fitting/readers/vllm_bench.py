@@ -1,7 +1,6 @@
 """Reader of results of `vllm bench serve`, with or without details of each request."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -87,17 +86,12 @@ def _rate(row: Any, place: str) -> float | None:
 
 def _counts(row: Any, which: str, completed: int, place: str, notes: list[str]) -> TokenCounts:
     given = row.get(f"{which}_lens")
-    kept = (
-        [value for value in given if isinstance(value, int | float) and value > 0] if _is_list(given) else []
-    )
+    given = given if isinstance(given, list) else []
+    kept = [value for value in given if isinstance(value, int | float) and value > 0]
     if kept:
         return TokenCounts.of(float(np.mean(kept)), float(np.std(kept)))
-    notes.append("no lengths of single requests (--save-detailed): taken as all alike")
+    notes.append("no lengths of single requests (--save-detailed): assumed equal")
     return TokenCounts.of(number_at(row, (f"total_{which}_tokens",), place) / completed, 0.0)
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 READER = Reader("vllm bench serve", _recognises, _read)

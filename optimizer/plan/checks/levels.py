@@ -23,9 +23,9 @@ MIN_VALUE = 1e-9
 def check_levels(facts: Facts) -> list[str]:
     """Return the errors of levels, objective, solver and status."""
     plan, names = facts.plan, _names(facts)
-    said = [level.name for level in plan.levels]
-    if said != names:
-        return [f"the levels are {', '.join(names)}; the plan has {', '.join(said) or 'none'}"]
+    stated = [level.name for level in plan.levels]
+    if stated != names:
+        return [f"the levels are {', '.join(names)}; the plan has {', '.join(stated) or 'none'}"]
     value = plan.levels[names.index(VALUE)]
     problems = [
         f"{field} is {shown} in the plan, {true} at the level of value"

@@ -105,12 +105,12 @@ def _performance(facts: Facts, pairs: Pairs, rows: list[tuple[str, Pool]]) -> It
         missed = ~meets_target(found.measured, targets.limits, 2 * MISS_TOLERANCE)
         figures = [getattr(found, field).tolist() for field, *_ in FIGURES]
         others = [k for k, measure in enumerate(targets.measures) if measure not in MEANS]
-        for i, (row, most_rps) in enumerate(zip(chunk, found.max_rate_rps.tolist(), strict=True)):
+        for i, (row, maximum_rps) in enumerate(zip(chunk, found.max_rate_rps.tolist(), strict=True)):
             name, pool = rows[row]
             for (field, word, unit, absolute), values in zip(FIGURES, figures, strict=True):
-                value, said = values[i], getattr(pool, field)
-                if not close(value, said, absolute):
-                    text = f"{precise(value)}{unit}, the plan says {precise(said)}{unit}"
+                value, stated = values[i], getattr(pool, field)
+                if not close(value, stated, absolute):
+                    text = f"{precise(value)}{unit}, the plan says {precise(stated)}{unit}"
                     yield f"{name}: {word} on {pool.accelerator} is {text}"
             for k in np.flatnonzero(missed[:, i]) if pool.arrival_rate_rpm > 0 else ():
                 measure, value, limit = targets.measures[k], found.measured[k, i], targets.limits[k, i]
@@ -119,12 +119,12 @@ def _performance(facts: Facts, pairs: Pairs, rows: list[tuple[str, Pool]]) -> It
             yield from _own_fields(facts, some, found, i, name, pool)
             shown = [k for k in others if targets.limits[k, i] < np.inf]
             yield from _target_figures(name, pool, targets, shown, found.measured[:, i], targets.limits[:, i])
-            most = most_rps * SECONDS_PER_MINUTE * pool.num_replicas
-            if np.isnan(most):
+            maximum = maximum_rps * SECONDS_PER_MINUTE * pool.num_replicas
+            if np.isnan(maximum):
                 yield f"{name}: on {pool.accelerator} no rate meets the targets"
-            elif not close(most, pool.max_arrival_rate_rpm):
+            elif not close(maximum, pool.max_arrival_rate_rpm):
                 yield (
-                    f"{name}: the maximum rate on {pool.accelerator} is {precise(most)} requests/min,  "
+                    f"{name}: the maximum rate on {pool.accelerator} is {precise(maximum)} requests/min, "
                     f"the plan says {precise(pool.max_arrival_rate_rpm)}"
                 )
 
@@ -137,12 +137,12 @@ def _own_fields(
     expected = {**own_fields(facts.arrays, facts.system, *pair, pool.max_batch)}
     expected |= {field: float(values[row]) for field, values in found.own.items()}
     for field in KindPoolFields.model_fields:
-        value, said = expected.get(field), getattr(pool, field)
-        if isinstance(value, float) and isinstance(said, float) and close(value, said, SHARE_TOLERANCE):
+        value, stated = expected.get(field), getattr(pool, field)
+        if isinstance(value, float) and isinstance(stated, float) and close(value, stated, SHARE_TOLERANCE):
             continue
-        if value != said:
+        if value != stated:
             label = Pool.model_fields[field].alias or field
-            yield f"{name}: {label} on {pool.accelerator} is {value}, the plan says {said}"
+            yield f"{name}: {label} on {pool.accelerator} is {value}, the plan says {stated}"
 
 
 def _target_figures(
@@ -150,9 +150,9 @@ def _target_figures(
 ) -> Iterator[str]:
     """Check the values of a pool's targets other than means."""
     expected = [targets.measures[k].label for k in shown] if pool.arrival_rate_rpm > 0 else []
-    said = [item.measure for item in pool.targets]
-    if said != expected:
-        yield f"{name}: on {pool.accelerator} targets are about {said}, they are about {expected}"
+    stated = [item.measure for item in pool.targets]
+    if stated != expected:
+        yield f"{name}: on {pool.accelerator} targets are about {stated}, they are about {expected}"
         return
     for k, item in zip(shown, pool.targets, strict=False):
         for what, value, claimed in (("", measured[k], item.value), ("the limit on ", limits[k], item.limit)):
@@ -165,7 +165,7 @@ def _figures(arrays: SystemArrays, pairs: Pairs, pools: list[Pool]) -> Iterator[
     """Yield rows of pools with their performance, first of idle pools."""
     replicas = np.array([pool.num_replicas for pool in pools])
     rate = np.array([pool.arrival_rate_rpm for pool in pools]) / SECONDS_PER_MINUTE / replicas
-    most = np.array([pool.max_arrival_rate_rpm for pool in pools]) / SECONDS_PER_MINUTE / replicas
+    maximum = np.array([pool.max_arrival_rate_rpm for pool in pools]) / SECONDS_PER_MINUTE / replicas
     idle = arrays.servers.load_rps[pairs.server] == 0
     for rows in chunks(arrays, pairs, np.flatnonzero(idle)):
         some = pairs.take(rows)
@@ -179,7 +179,7 @@ def _figures(arrays: SystemArrays, pairs: Pairs, pools: list[Pool]) -> Iterator[
             some = pairs.take(works)
             queues, targets = replicas_of(arrays, some), targets_of(arrays, some)
             factor = arrays.rate_factor[some.server, some.accelerator]
-            found.append((works, _loaded_figures(queues, targets, rate[works], most[works], factor)))
+            found.append((works, _loaded_figures(queues, targets, rate[works], maximum[works], factor)))
         if len(broken):
             nothing = np.zeros(len(broken))
             measured = np.zeros_like(targets_of(arrays, pairs.take(broken)).limits)
@@ -209,7 +209,7 @@ def _idle_figures(law: Law, pairs: Pairs, targets: Targets) -> _Figures:
 
 
 def _loaded_figures(
-    queues: QueueModel, targets: Targets, rate_rps: FloatArray, said_rps: FloatArray, factor: FloatArray
+    queues: QueueModel, targets: Targets, rate_rps: FloatArray, stated_rps: FloatArray, factor: FloatArray
 ) -> _Figures:
     """Return the performance of pools at their loads, with verified maximum rates.
 
@@ -217,18 +217,18 @@ def _loaded_figures(
         queues: queue models of the pools, R rows.
         targets: their targets.
         rate_rps: their loads per replica [requests/s], shape (R,).
-        said_rps: stated maximum rates of a replica [requests/s], shape (R,).
+        stated_rps: stated maximum rates of a replica [requests/s], shape (R,).
         factor: factors included in the stated rates, shape (R,).
     """
     found = queues.analyze(rate_rps)
-    most = said_rps / np.where(factor > 0, factor, 1.0)
+    maximum = stated_rps / np.where(factor > 0, factor, 1.0)
     settled = ~queues.is_non_monotone  # with chunk-count jumps, two rates are not conclusive
     rows = np.flatnonzero(settled)
     if len(rows):
-        settled[rows] = _is_largest(queues.take(rows), targets.take(rows), most[rows])
+        settled[rows] = _is_largest(queues.take(rows), targets.take(rows), maximum[rows])
     unsettled = np.flatnonzero(~settled)
     if len(unsettled):
-        most[unsettled] = largest_rate(queues.take(unsettled), targets.take(unsettled)).max_rate_rps
+        maximum[unsettled] = largest_rate(queues.take(unsettled), targets.take(unsettled)).max_rate_rps
     return _Figures(
         targets.figures(found),
         found.itl_ms,
@@ -236,7 +236,7 @@ def _loaded_figures(
         found.wait_ms,
         found.utilization,
         found.loss,
-        most * np.where(factor > 0, factor, np.nan),
+        maximum * np.where(factor > 0, factor, np.nan),
         found.own,
     )
 

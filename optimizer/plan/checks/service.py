@@ -29,7 +29,13 @@ def is_well_formed(facts: Facts, name: str, pool: Pool) -> bool:
 
 
 def batch_limit(facts: Facts, server: Server, accelerator: str) -> float:
-    """Return the batch limit of a pool by the documents (eq. 25); an upper limit if optimised."""
+    """Return the batch limit of a pool by the documents (eq. 25); an upper limit if optimised.
+
+    Args:
+        facts: the plan and its system.
+        server: the server.
+        accelerator: name of the accelerator.
+    """
     profile, load = profile_of(facts.system, server, accelerator), server.current.load
     idle = not facts.load_rpm[server.name]
     limit = float(profile.max_batch_size or DEFAULT_MAX_BATCH)
@@ -49,9 +55,9 @@ def _replicas(facts: Facts, server: Server) -> Iterator[str]:
     for pool in pools:
         if pool.num_replicas < 1:
             yield f"a pool of {counted(pool.num_replicas, 'replica')} on {pool.accelerator}"
-    most = server.max_num_replicas
-    if most is not None and replicas > most:
-        yield f"{counted(replicas, 'replica')}, at most {most} {be(most)} allowed"
+    maximum = server.max_num_replicas
+    if maximum is not None and replicas > maximum:
+        yield f"{counted(replicas, 'replica')}, at most {maximum} {be(maximum)} allowed"
     if len(pools) > 1 and not facts.mixed:
         yield f"{len(pools)} pools, but the options allow one accelerator per server"
     if len({pool.accelerator for pool in pools}) < len(pools):
@@ -83,18 +89,18 @@ def _loads(facts: Facts, server: Server) -> Iterator[str]:
         yield from _rented(facts, server)
         return
     carried = sum(pool.arrival_rate_rpm for pool in pools)
-    most = sum(pool.max_arrival_rate_rpm for pool in pools)
+    maximum = sum(pool.max_arrival_rate_rpm for pool in pools)
     item = facts.listed.get(server.name)
-    said = 1.0 if item is None else item.served_fraction
-    if not close(carried, load * said):
-        yield f"carries {precise(carried)} of {precise(load * said)} requests/min"
+    stated = 1.0 if item is None else item.served_fraction
+    if not close(carried, load * stated):
+        yield f"carries {precise(carried)} of {precise(load * stated)} requests/min"
     for pool in pools:
         if pool.arrival_rate_rpm > pool.max_arrival_rate_rpm * (1 + RELATIVE_TOLERANCE):
             yield (
                 f"{pool.accelerator} carries {precise(pool.arrival_rate_rpm)} requests/min, "
                 f"its maximum is {precise(pool.max_arrival_rate_rpm)}"
             )
-        share = min(load, most) * pool.max_arrival_rate_rpm / most if most > 0 else 0.0
+        share = min(load, maximum) * pool.max_arrival_rate_rpm / maximum if maximum > 0 else 0.0
         if not close(pool.arrival_rate_rpm, share):
             yield (
                 f"{pool.accelerator} carries {precise(pool.arrival_rate_rpm)} requests/min, "
@@ -128,22 +134,22 @@ def _listing(facts: Facts, server: Server) -> Iterator[str]:
     """Check that servers with too few replicas or too little capacity are listed as unserved."""
     if server.name in facts.rented:
         return
-    load, pools, least = facts.load_rpm[server.name], facts.pools_of(server.name), server.min_num_replicas
-    most = sum(pool.max_arrival_rate_rpm for pool in pools)
+    load, pools, minimum = facts.load_rpm[server.name], facts.pools_of(server.name), server.min_num_replicas
+    maximum = sum(pool.max_arrival_rate_rpm for pool in pools)
     replicas = sum(pool.num_replicas for pool in pools)
-    needed = max(least, 1)
+    needed = max(minimum, 1)
     few = replicas < needed and facts.is_to_serve(server.name)
     item = facts.listed.get(server.name)
     if item is None:
         if few:
             yield f"{counted(replicas, 'replica')}, at least {needed} {be(needed)} required"
-        elif most < load * (1 - RELATIVE_TOLERANCE):
-            carried = f"{precise(most)} of {precise(load)} requests/min"
+        elif maximum < load * (1 - RELATIVE_TOLERANCE):
+            carried = f"{precise(maximum)} of {precise(load)} requests/min"
             yield f"carries at most {carried}, but is not listed as unserved"
         return
-    if not few and most >= load:
+    if not few and maximum >= load:
         yield "fully served, but listed as unserved"
-    served = min(most / load, 1.0) if load > 0 else min(replicas / max(least, 1), 1.0)
+    served = min(maximum / load, 1.0) if load > 0 else min(replicas / max(minimum, 1), 1.0)
     if not close(served, item.served_fraction):
         yield f"{precise(served)} of it is served, the plan says {precise(item.served_fraction)}"
     if pools and not facts.shares_leftover:

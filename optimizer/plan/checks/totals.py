@@ -18,16 +18,16 @@ def check_totals(facts: Facts) -> list[str]:
 
 def _costs(facts: Facts) -> Iterator[str]:
     for name, pool in facts.pools:
-        cost, said = facts.cost_of(name, pool), pool.cost_cents_per_h
-        if not close(cost, said):
-            yield f"{name}: cost on {pool.accelerator} is {precise(cost)}, the plan says {precise(said)}"
+        cost, stated = facts.cost_of(name, pool), pool.cost_cents_per_h
+        if not close(cost, stated):
+            yield f"{name}: cost on {pool.accelerator} is {precise(cost)}, the plan says {precise(stated)}"
     if facts.plan.currency != facts.system.currency:
         yield f"costs are in {facts.system.currency}, the plan says {facts.plan.currency}"
     yield from _tiers(facts)
     total = math.fsum([*facts.cost_cents_per_h.values(), *facts.cost_beside.values()])
     if not close(total, facts.plan.total_cost_cents_per_h):
-        stated = precise(facts.plan.total_cost_cents_per_h)
-        yield f"the allocations cost {precise(total)}, the plan says {stated}"
+        stated_total = precise(facts.plan.total_cost_cents_per_h)
+        yield f"the allocations cost {precise(total)}, the plan says {stated_total}"
 
 
 def _tiers(facts: Facts) -> Iterator[str]:
@@ -82,8 +82,9 @@ def _limits(facts: Facts) -> Iterator[str]:
             if use is None:
                 yield f"{limit.name}: {item}: {precise(used)} used, the plan does not list it"
             elif not close(use.used, used) or not close(use.amount, amount):
-                said = f"{precise(use.used)} of {precise(use.amount)}"
-                yield f"{limit.name}: {item}: {precise(used)} of {precise(amount)} used, the plan says {said}"
+                stated = f"{precise(use.used)} of {precise(use.amount)}"
+                text = f"{precise(used)} of {precise(amount)} used, the plan says {stated}"
+                yield f"{limit.name}: {item}: {text}"
             kept = facts.kept_use[limit].get(item, 0.0)
             if used + kept > amount * (1 + RELATIVE_TOLERANCE):
                 yield f"{limit.name}: {item}: {precise(used + kept)} used, there is {precise(amount)}"
@@ -106,11 +107,11 @@ def _completeness(facts: Facts) -> Iterator[str]:
 
 def _changes(facts: Facts) -> Iterator[str]:
     """Check that every changed server is listed, with its change of cost."""
-    said = {item.server: item for item in facts.plan.changes}
-    for name in sorted(said.keys() - facts.system.servers.keys()):
+    stated = {item.server: item for item in facts.plan.changes}
+    for name in sorted(stated.keys() - facts.system.servers.keys()):
         yield f"{name}: in changes, but not in the system"
     for name in facts.system.servers:
-        item = said.get(name)
+        item = stated.get(name)
         if item is None:
             if name in facts.changed:
                 yield f"{name}: changes, but is not listed in changes"
@@ -123,13 +124,13 @@ def _changes(facts: Facts) -> Iterator[str]:
 def _change(facts: Facts, item: Change) -> Iterator[str]:
     listed = (("from", item.before), ("to", item.after))
     for (word, places), true in zip(listed, facts.placed[item.server], strict=True):
-        said = tuple((place.accelerator, place.num_replicas) for place in places)
-        if true != said:
-            yield f"{item.server}: changes {word} {_shown(true)}, the plan says {_shown(said)}"
+        stated = tuple((place.accelerator, place.num_replicas) for place in places)
+        if true != stated:
+            yield f"{item.server}: changes {word} {_shown(true)}, the plan says {_shown(stated)}"
     cost = facts.cost_cents_per_h[item.server] - current_cost_cents_per_h(facts.system, item.server)
     if not close(cost, item.cost_change_cents_per_h):
-        stated = precise(item.cost_change_cents_per_h)
-        yield f"{item.server}: cost changes by {precise(cost)}, the plan says {stated}"
+        change = precise(item.cost_change_cents_per_h)
+        yield f"{item.server}: cost changes by {precise(cost)}, the plan says {change}"
 
 
 def _shown(placed: Placed) -> str:

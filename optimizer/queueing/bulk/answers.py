@@ -75,12 +75,12 @@ def moved_on(
     """Add Poisson arrivals with a given mean to a queue; those beyond the end of the array are rejected.
 
     Args:
-        queue: how likely each number is; changed.
-        low: the least with a chance that counts.
-        high: the largest.
-        mean: of a few requests.
-        chances: room for those of counts.
-        before: room for as many numbers as the queue has.
+        queue: probability of each length; changed.
+        low: smallest length with a non-negligible probability.
+        high: largest such length.
+        mean: mean number of arrivals, which is small.
+        chances: scratch for the probabilities of counts.
+        before: scratch, as long as the queue.
     """
     if mean <= 0 or high < low:
         return low, high

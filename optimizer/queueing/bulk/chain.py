@@ -21,10 +21,10 @@ def fill_queue(
 
     Args:
         server: the server.
-        i: requests there at the start.
-        states: the largest queue that is told apart.
-        reach: the largest count of arrivals in the service that is looked at.
-        chances: how likely each count is; shape (reach + 1,) at least.
+        i: requests at the start.
+        states: the largest queue resolved.
+        reach: the largest count of arrivals considered.
+        chances: probability of each count; shape (reach + 1,) or longer.
         queue: filled.
     """
     n = min(i, server.size)
@@ -88,7 +88,7 @@ def close_tail(
     share, rest = 1 - kept, 1.0
     for j in range(states + 1):
         out[j] = 0.0
-    for above in range(size):  # who begins `size` or more beyond it ends beyond it
+    for above in range(size):  # from `size` or more beyond it, the next start is beyond it too
         for c in range(min(reach, size - above - 1) + 1):
             chance = share * chances[c]
             out[states + above - size + c] += chance

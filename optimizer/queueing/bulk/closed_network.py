@@ -155,7 +155,7 @@ def solve_closed_network(line: Tandem) -> ClosedNetwork:
     excess = np.array([max(station.cv**2 - 1, 0.0) / 2 for station in stages])
     rates, server_ms = np.empty(line.jobs), np.empty(line.jobs)
     queue = np.zeros(len(stages))
-    there = np.ones(1)  # how likely j jobs are at the server
+    there = np.ones(1)  # probabilities of j jobs at the server
     rate = 0.0
     served = server_rates(line.server, line.jobs)
     for n in range(1, line.jobs + 1):

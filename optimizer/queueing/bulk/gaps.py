@@ -88,10 +88,10 @@ def fill_late(
     """Fill P(late) of requests that find first … last in their batch, which grows until `clear`.
 
     Args:
-        mean: of their number.
-        first: the least number found.
-        last: the largest.
-        ahead: of `fill_ahead`.
+        mean: mean number added.
+        first: smallest number found.
+        last: largest number found.
+        ahead: result of `fill_ahead`.
         in_clear: scratch.
         out: filled.
     """
@@ -119,15 +119,15 @@ def late_of_gap(
         server: the server.
         rate: arrivals [1/ms].
         limit: the limit [ms].
-        clear: when the batches before theirs are answered [ms].
-        place: how many are in these; their own batch has those after.
-        low: the shortest queue.
-        high: the longest, of less than `place` and a batch.
-        queue: how often each is found.
-        at_clear: how often each has become what at `clear`, where `place` is 0; empty if that is not known.
-        gaps: of `gap_table`.
-        step: of its times.
-        scratch: room for chances by number, shape (3 or more, B + 1).
+        clear: completion of the batches ahead [ms].
+        place: number of requests in the batches ahead.
+        low: shortest queue.
+        high: longest queue, shorter than `place` plus a batch.
+        queue: mean number of times that each is found.
+        at_clear: queue distribution at `clear` if `place` is 0; empty if unknown.
+        gaps: result of `gap_table`.
+        step: its time step.
+        scratch: scratch, shape (3 or more, B + 1).
     """
     size, in_clear, ahead, out = server.size, scratch[0], scratch[1], scratch[2]
     if not fill_ahead(server, rate, limit - clear, gaps, step, ahead):
@@ -141,7 +141,7 @@ def late_of_gap(
             late += at_clear[m] * ahead[1 + m]
         return late + max(full, 0.0) * ahead[size]
     mean = rate * clear
-    if mean - 9 * math.sqrt(mean) > size:  # as many come as fill the batch
+    if mean - 9 * math.sqrt(mean) > size:  # the batch is full by then
         return full * ahead[size]
     fill_late(mean, low - place, high - place, ahead, in_clear, out)
     for k in range(low, high + 1):

@@ -21,38 +21,38 @@ def server_problem(server: BatchServer, arrival_cv: float) -> tuple[str, str] | 
         (
             server.size > MAX_BATCH,
             "size",
-            f"a batch server answers at most {MAX_BATCH} requests together, not {server.size}",
+            f"a batch of at most {MAX_BATCH} requests is supported, not {server.size}; lower it",
         ),
         (
             server.window_ms > 0 and not clock and server.room < server.size,
             "room",
             (
-                f"{server.room} places never hold a batch of {server.size}, so that no window ends early; "
-                "make it the batch at least, or set no window"
+                f"a queue of {server.room} never fills a batch of {server.size}, so every window runs out; "
+                "allow at least one batch, or set no window"
             ),
         ),
         (
             clock and (server.window_ms <= 0 or server.window_ms < full_ms * (1 - ROUNDING)),
             "window_ms",
             (
-                f"a clock ticks every {server.window_ms:g} ms, and a full batch takes {full_ms:g} ms; make "
-                "the window that long at least"
+                f"a clock tick of {server.window_ms:g} ms is shorter than a full batch of {full_ms:g} ms; "
+                "lengthen the window to at least that time"
             ),
         ),
         (
             server.counts_system and server.room < 1,
             "room",
-            "a system of no places takes no request; make it 1 or more",
+            "a system limit of 0 admits no request; set it to 1 or more",
         ),
         (
             server.counts_system and clock,
             "counts_system",
-            "a clock counts those who wait only; set queueCounts to waiting",
+            "with a clock only waiting requests can be counted; set queueCounts to waiting",
         ),
         (
             arrival_cv > MAX_CV,
             "arrival_cv",
-            f"{arrival_cv:g} is beyond the 0 … {MAX_CV:g} that batch servers were tested for; lower it",
+            f"{arrival_cv:g} is outside the tested range 0 … {MAX_CV:g}; lower it",
         ),
     )
     return next(((part, why) for wrong, part, why in problems if wrong), None)
@@ -66,17 +66,17 @@ def line_problem(line: Tandem) -> tuple[str, str] | None:
         (
             line.jobs > MAX_JOBS,
             "jobs",
-            f"at most {MAX_JOBS} jobs at once are analysed, not {line.jobs}; lower it, or remove it",
+            f"at most {MAX_JOBS} jobs are supported, not {line.jobs}; lower or remove it",
         ),
         (
             line.server.room < UNLIMITED,
             "room",
-            "jobs wait before the replica, and none is turned away; remove it, or jobs",
+            "with jobs, the queue before the replica is unlimited; remove this limit, or jobs",
         ),
         (
             line.server.window_ms > 0,
             "window_ms",
-            "a replica of so many jobs starts its batches at once; remove it, or jobs",
+            "with jobs, batches start without a window; remove the window, or jobs",
         ),
     )
     return next(((part, why) for wrong, part, why in problems if wrong), None)

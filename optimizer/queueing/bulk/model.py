@@ -79,7 +79,7 @@ class BulkPerformance(Performance):
         if measure.metric == "itl":
             return np.zeros(len(self.rows))
         share = measure.percentile / 100
-        measure = TargetMeasure("e2e", measure.percentile)  # the first token of an answer is its last
+        measure = TargetMeasure("e2e", measure.percentile)  # there is only one response time
         known = self.known.setdefault(measure, np.full(len(self.rows), np.nan))
         for row in np.flatnonzero(rows & np.isnan(known)).tolist():
             known[row] = self.rows[row].quantile_ms(share)
@@ -128,7 +128,7 @@ class BulkQueues(QueueModel):
     name: ClassVar[str] = "bulk"
     takes_variability: ClassVar[bool] = True
     judges_shares: ClassVar[bool] = True
-    chunk_elements: ClassVar[int] = 2**9  # every row takes so long that threads are to share them
+    chunk_elements: ClassVar[int] = 2**9  # rows are slow, so threads share them
     base_ms: FloatArray
     slope_ms: FloatArray
     max_batch: IntArray

@@ -57,12 +57,12 @@ def pending_first(
         server: the server.
         rate: arrivals [1/ms].
         n: requests served together.
-        known: share of what is in `out` already.
-        in_service: how likely so many come in the service.
-        in_window: the same of the window.
-        in_age: room for B + 1 numbers, as the next.
-        in_rest: for chances.
-        out: what is added to, by batch.
+        known: probability already in `out`.
+        in_service: probabilities of arrivals in the service.
+        in_window: probabilities of arrivals in the window.
+        in_age: scratch of B + 1 numbers.
+        in_rest: scratch of B + 1 numbers.
+        out: increased, by batch.
     """
     size, window = server.size, server.window_ms
     service = service_ms(server, n)

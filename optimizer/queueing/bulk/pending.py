@@ -68,16 +68,16 @@ def pending_share(
         server: the server.
         rate: arrivals [1/ms].
         limit: the limit [ms].
-        rest: what is left of the service [ms].
-        spacing: from its end to that of the next, where B wait.
-        low: the least number that waits.
-        high: the largest.
-        queue: how likely each is.
+        rest: remaining time of the service [ms].
+        spacing: time to the end of the next full batch.
+        low: smallest number waiting.
+        high: largest number waiting.
+        queue: probability of each.
         durations: of the services, ascending.
-        flows: how often each begins and leaves nobody over.
-        first: how often the last kind begins, by the number of those that it leaves over.
-        scratch: room for five rows of B + 1 numbers; the second holds P(N ≤ j) up to the latest full batch.
-        before: room for more numbers than wait.
+        flows: mean number of services of each kind that leave no request.
+        first: mean number of services of the last kind, by the number of requests left.
+        scratch: shape (5, B + 1); the second row holds P(N ≤ j) up to the latest full batch.
+        before: scratch, longer than the queue.
     """
     size, window, total = server.size, server.window_ms, 0.0
     out, at_z, at_over, later = scratch[0], scratch[1], scratch[2], scratch[3]
@@ -86,14 +86,14 @@ def pending_share(
         if clear >= window or clear + service_ms(server, 1) > limit:
             break
         fill_beyond(server, rate, limit, clear, clear, at_z, at_over, out)
-        if low <= ahead <= high:  # who comes first opens the window
+        if low <= ahead <= high:  # the first arrival opens the window
             fill_beyond(server, rate, limit, clear, window, at_z, at_over, later)
             total += queue[ahead] * (later[0] - out[0])
         span = min(durations[-1] - rest, window - clear)
         count = min(size - 1, len(queue) - ahead - 1)
         if span <= 0 or count <= 0:
             continue
-        # An answer of constant time passes the limit with the window: the range is cut there.
+        # With a constant service time, the batch becomes late with the window: the range is split there.
         at = window - (limit - server.base_ms)
         cut = at if server.slope_ms == 0 and 0 < at < span else span
         for part in range(2 if cut < span else 1):

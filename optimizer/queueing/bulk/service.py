@@ -25,11 +25,11 @@ def fill_window(in_window: FloatArray, first: int, size: int, flow: float, out: 
     """Add the distribution of the batch that ends a window with `first` < B requests at its start.
 
     Args:
-        in_window: how likely 0 … B − 1 − first come in it.
-        first: the requests.
+        in_window: probabilities of 0 … B − 1 − first arrivals in it.
+        first: requests at its start.
         size: B.
-        flow: how often.
-        out: what is added to, by batch.
+        flow: mean number of such windows.
+        out: increased, by batch.
     """
     rest = 1.0
     for j in range(first, size):

@@ -39,7 +39,7 @@ def fill_stationary(rows: FloatArray, down: int, up: int, chances: FloatArray) -
             share = rows[i, down + n - i] / leaving
             if share > 0:
                 through = rows[i, down + first - i : down + n - i]
-                for j in range(len(mine)):  # over parts of rows, for several numbers to be added at once
+                for j in range(len(mine)):  # over slices, which the compiler vectorises
                     through[j] += share * mine[j]
     for n in range(lowest):
         chances[n] = 0.0

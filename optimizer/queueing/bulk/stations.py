@@ -88,7 +88,7 @@ def in_groups(station: Station, rate: float, batches: FloatArray, gaps_scv: floa
     load = rate / station.most
     size = np.arange(len(batches))
     mean = float(batches @ size)
-    # The k-th of a batch comes with the chance that a batch has k, and finds all before it but who is served.
+    # A batch has a k-th request with probability P(size ≥ k); it waits for the k − 1 before it.
     position = np.cumsum(batches[::-1])[::-1][1:] / mean
     free = 1 if station.workers == 1 else max(int(station.workers - rate * station.mean_ms), 1)
     ahead = np.zeros(max(len(position) - free, 0) + 1)
@@ -97,7 +97,7 @@ def in_groups(station: Station, rate: float, batches: FloatArray, gaps_scv: floa
     if station.workers > 1:
         chance = erlang_c(station.workers, rate * station.mean_ms)
         return Wait(station, load, chance, _stretch(load, 1.0, station.cv**2), ahead)
-    # One worker takes a group as one piece of work.
+    # One worker serves a group as one job.
     scv = (float(batches @ size**2) - mean**2 + mean * station.cv**2) / mean**2
     piece = mean * (1 + scv) / (1 + station.cv**2)
     return Wait(station, load, load, _stretch(load, gaps_scv, scv) * piece, ahead)
@@ -118,7 +118,7 @@ def departures_scv(station: Station, rate: float, arrivals_scv: float) -> float:
 
 def erlang_c(workers: int, offered: float) -> float:
     """Return the probability that all workers are busy (Erlang C); the offered load is below `workers`."""
-    inverse = 1.0  # of Erlang's loss formula
+    inverse = 1.0  # reciprocal of Erlang B
     for k in range(1, workers + 1):
         inverse = 1 + inverse * k / offered
         if inverse > 1e300:

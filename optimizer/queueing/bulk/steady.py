@@ -99,7 +99,7 @@ class ServerSteadyState:
         law = self.server, self.rate, self.starts, self.behind, self.served
         return float(
             late_share_of_server(*law, float(limit_ms), self.ages, self.age_chances)
-        )  # one type, one code
+        )  # one type, so it is compiled once
 
     def quantile_ms(self, share: float) -> float:
         """Return a quantile of the latency of completed requests."""
@@ -190,7 +190,7 @@ def _decay(size: int, mean: float) -> float:
 
     Newton's method from above, where convexity keeps every step above the root.
     """
-    x = 2 * math.log(size / mean) + 1e-9  # λ·s·(eˣ − 1) − B·x is least at half of it
+    x = 2 * math.log(size / mean) + 1e-9  # λ·s·(eˣ − 1) − B·x is smallest at half of it
     while mean * math.expm1(x) < size * x:
         x *= 2
     step = x

@@ -24,13 +24,13 @@ def surely_met_below(server: BatchServer, limits: Mapping[TargetMeasure, float])
     """Return a rate [1/ms] up to which all targets are met at every rate; 0 if none is known."""
     if any(measure != LOSS and measure.percentile is None for measure in limits):
         return 0.0
-    beside = server.room - server.size * server.counts_system
-    if beside < server.size and LOSS in limits:
+    places = server.room - server.size * server.counts_system
+    if places < server.size and LOSS in limits:
         return 0.0
     loads = np.geomspace(LARGEST_LOAD, MIN_LOAD, RATES)
     rates = loads * server.full_rate
     found = _found_full(server, rates)
-    # Of a cycle at least one request is answered; of a tick all that come but for those that are lost.
+    # A cycle completes at least one request; a tick completes all arrivals that are not rejected.
     answered = (
         np.maximum(rates * server.window_ms - found, 0.0) if server.trigger == CLOCK else np.ones(RATES)
     )
@@ -73,6 +73,6 @@ def _late_ms(server: BatchServer, limit_ms: float) -> float:
         return np.inf
     if server.trigger == CLOCK:
         return 0.0
-    if server.trigger == OLDEST:  # the window goes on during the service
+    if server.trigger == OLDEST:  # the window continues during the service
         spare_ms += after
     return max(full_ms - spare_ms, 0.0)

@@ -71,7 +71,7 @@ def totals(
             reach = largest_count(rate * span)
             fill_chances(rate * span, chances)
             room = server.room if clock else room_beside(server, n)
-            if i == size:  # with room for all that come, the queue of those left over adds to the same
+            if i == size:  # if all arrivals fit, the requests left only add to the integral
                 growth, _ = waited(rate, span, 0, reach + 1, reach, chances)
                 own = waited(rate, span, 1, reach + 2, reach, chances)[0] - growth
         if starts[i] < 1e-18:
@@ -133,7 +133,7 @@ def waited_oldest(
             continue
         horizon = min(service, window)
         if most >= size:
-            # The first came in the last `horizon` of the service, and j are there before its window is over.
+            # The first arrived in the last `horizon` of the service; j are waiting before its window ends.
             late = math.exp(-rate * (service - horizon))
             opened = -math.expm1(-rate * horizon)
             fill_chances(rate * horizon, in_horizon)
@@ -176,7 +176,7 @@ def waited_left_over(
             flow = 0.0
             for left in range(1, min(q + 1, len(starts) - size)):
                 here = chances[q - left]
-                if q == most:  # whoever comes beyond is lost
+                if q == most:  # further arrivals are rejected
                     here = 1.0
                     for c in range(q - left):
                         here -= chances[c]

@@ -122,14 +122,14 @@ class BatchSlots:
         load = np.minimum(rate / largest, MAX_LOAD)
         inside = rate * (own_ms + replicas.steps * found.mean_ms)
         spread = np.maximum(dispersion(inside, replicas.arrival_scv), MIN_DISPERSION)
-        # Only a share base/mean of an iteration does not grow with those inside (eq. 81).
+        # Only a share base/mean of an iteration does not grow with the batch (eq. 81).
         standing = replicas.times.standing_ms(found.seen)
         variance = spread * inside * replicas.alike_ms(found) / np.maximum(standing, 1e-12)
         shape, scale = inside**2 / variance, variance / inside
         full = replicas.places / scale
         log_density = (shape - 1) * np.log(full) - full - gammaln(shape) - np.log(scale)
         tail = np.exp(log_density) * (replicas.arrival_scv + 1) / 2 / (1 - load)
-        # Places come free as often as requests leave; far from saturation it counts how often at most.
+        # Slots are freed as requests leave; far from saturation, at least half the maximum rate counts.
         leaving = np.maximum(rate, largest / 2)
         spread_of_both = np.maximum(replicas.arrival_scv, MIN_SCV) + replicas.answer_scv
         wait = spread_of_both / 2 / (1 - load) / leaving
@@ -307,7 +307,7 @@ def _itl(
     longest, spread_over = np.maximum(prompts.longest_ms, mean), np.maximum(steps, 1.0)
     turn = prompts.own_ms + prompts.wait_ms
     left = prompts.share * turn / (1 - np.minimum(prompts.share, 0.95)) * (1 - mean / longest)
-    # E[1/O]·E[O] of a short answer exceeds 1 by about its squared coefficient of variation.
+    # E[1/O]·E[O] of short outputs exceeds 1 by about its squared coefficient of variation.
     of_answers = np.minimum(mean + left * (1 + replicas.answer_scv) / spread_over, longest)
     of_tokens = np.minimum(mean + left / spread_over, longest)
     after = dispersion(rate * (ttft_ms + steps * mean), scv)

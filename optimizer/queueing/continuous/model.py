@@ -202,7 +202,7 @@ def _iterations(scheduler: Scheduler, replicas: ReplicaArrays, rate: FloatArray)
     """Return the mean iterations, as a fixed point of their length (eq. 70).
 
     The contents of an iteration are nearly linear in its length, so secants converge fast. If they do not
-    (with whole prompts there can be two solutions, of which the shorter one counts), the solution is
+    (with whole prompts there can be two solutions, and the shorter one counts), the solution is
     bracketed.
     """
     guess, closed = _secants(scheduler, replicas, rate)

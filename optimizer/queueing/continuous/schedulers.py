@@ -88,7 +88,7 @@ class Chunked(Scheduler):
         seen_ms, square = _iteration_found(replicas, rate, found, slope, whole)
         busy = _busy(found, scv)
         share = np.minimum(rate * alone, MAX_PROMPT_SHARE)
-        # Those that come in the same iteration are computed together with mine.
+        # Prompts that arrive in the same iteration are computed together.
         burst = np.where(scv > 1, dispersion(rate * seen_ms, scv) - 1, 0.0)
         mates = np.where(even, np.maximum(found.prompts - 1, 0.0) * alone, share * seen_ms + burst * alone)
         apart = even & (rate * found.prompt_ms < 1)
@@ -172,7 +172,7 @@ class PrefillFirst(Scheduler):
         own_ms = replicas.lone_prompt_ms(0.0)
         most = np.maximum(1.0, np.floor(replicas.budget / prompt))
         average = found.prompt_ms * prompt / found.prompt_tokens
-        # Prompts that queue up fill the batches, but a burst is over before they are full.
+        # Queued prompts fill the batches, but a burst ends before they are full.
         service = np.where(scv > 1, average, self._batch_ms(replicas, most) / most)
         slope = replicas.prompt_slope_ms(0.0, found.prompt_tokens)
         busy = _busy(found, scv)
@@ -294,7 +294,7 @@ def _queue(
     scv, prompt_scv = replicas.arrival_scv, replicas.prompt_scv
     wait = found / (1 - found) * service * (scv + prompt_scv) / (scv + 1)
     wait *= _seldom_met(load, scv, prompt_scv)
-    # The third moment counts as far as arrivals vary: even ones miss what is left of a long prompt.
+    # The third moment counts as far as arrivals vary: evenly spaced ones miss the rest of a long prompt.
     third = np.minimum(scv, 1.0) * load * service**2 * (1 + prompt_scv) ** 3 / (3 * (1 - load))
     square = np.maximum(2 * wait**2 / np.maximum(found, TINY), 2 * wait**2 + third)
     return wait, square - wait**2, found

@@ -107,7 +107,7 @@ def _coloured(figure: Figure) -> list[str]:
 
 
 def _legend(figure: Figure, colours: Mapping[str, str]) -> list[list[tuple[str, str]]]:
-    """Return what the colours of fields and bars mean, in rows of types with their names as they fit."""
+    """Return the legend of the colours: rows of types with their names, as they fit."""
     shown = set(_coloured(figure))
     names = fitted_names([name for name in colours if name in shown], LEGEND_NAME_MM)
     rows, room = list[list[tuple[str, str]]](), 0.0

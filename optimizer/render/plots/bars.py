@@ -24,7 +24,7 @@ ROW_MM = 3.7
 GROUP_MM, NAME_MM = (25.0, 34.0), (17.0, 21.0)
 """Least and most space for the names of groups, and of rows within them."""
 NAME_ALONE_MM = (21.0, 62.0)
-"""The same for the names of rows without groups."""
+"""Room for the names of rows without groups."""
 NUMBER_PT = SMALL_PT - 0.5
 LEAST_NUMBER = 0.01
 """Smaller ones, such as waits that hardly ever happen, are said to be smaller."""

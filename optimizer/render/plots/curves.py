@@ -34,7 +34,7 @@ NAMES_MM = (22.0, 44.0)
 SIGN_MM = 6.0
 """… of which the sign before a name takes so much, with the gaps."""
 MOST_NAME_MM = 60.0
-"""Of a line across the panel."""
+"""Style of a line across the panel."""
 LEVEL_GAP_MM = 4.0
 """Space between the names of two levels that are close to each other."""
 LEAST_LABEL_STEP = 0.075
@@ -151,7 +151,7 @@ def _colour(series: Series, colours: Mapping[str, str]) -> str:
 
 
 def _dash(panel: CurvePanel, i: int) -> str:
-    """Return how a curve is drawn: each of one type in another way."""
+    """Return the style of a curve; curves of one type differ."""
     series = panel.series[i]
     before = sum(other.type == series.type and other.style == series.style for other in panel.series[:i])
     return DASHES[before % len(DASHES)]
@@ -209,7 +209,7 @@ def _name_series(axes: Axes, panel: CurvePanel, colours: Mapping[str, str], name
 
 
 def _share(axes: Axes, value: float, axis: Literal["x", "y"]) -> float:
-    """Return where a value lies on an axis, from 0 at its beginning to 1 at its end."""
+    """Return the position of a value on an axis, from 0 at its start to 1 at its end."""
     point = (value, axes.get_ylim()[0]) if axis == "x" else (axes.get_xlim()[0], value)
     shares = axes.transLimits.transform(axes.transScale.transform(point))
     return float(shares["xy".index(axis)])

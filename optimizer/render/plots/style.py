@@ -23,7 +23,7 @@ from optimizer.render.names import GAP, shortened
 from optimizer.text import printable
 
 WIDTH_MM = 160.0
-"""Of every picture: what fits on a page."""
+"""Width of every picture, which fits on a page."""
 EDGE_MM = 2.0
 MM_PER_INCH = 25.4
 TEXT_PT, SMALL_PT = 9.0, 7.5
@@ -36,12 +36,12 @@ COLOURS = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9",
     "#882255", "#999933", "#332288", "#8C564B", "#44AA99", "#AA4499",
 )  # fmt: skip
-"""Of accelerator types and of nothing else, by their place in the order of the names: Okabe and Ito's, which
+"""Colours of accelerator types alone, in the order of the names: Okabe and Ito's, which
 people with any colour vision can tell apart, without the yellow, which is too light for lines; then Tol's."""
 PLAIN = "#4d5d6b"
-"""Of what is about no accelerator type."""
+"""Colour of items without an accelerator type."""
 INK = "#000000"
-"""Of what is no thing among others, but read against all of them: a target, a front, a mark, a name."""
+"""Colour of references that items are compared with: targets, fronts, marks, names."""
 GREY, LIGHT = "#595959", "#d9d9d9"
 
 STYLE: dict[Any, Any] = {
@@ -113,7 +113,7 @@ class Page:
 
 
 def width_mm(text: str, size_pt: float = SMALL_PT, *, bold: bool = False) -> float:
-    """Return how wide a line of text is drawn; signs of the Far East, which the font lacks, are square."""
+    """Return the drawn width of a line; East Asian characters, which the font lacks, count as square."""
     font = FontProperties(family=FONT, weight="bold" if bold else "normal", size=size_pt)
     square = sum(unicodedata.east_asian_width(c) in "FW" for c in text)
     narrow = "".join(c for c in text if unicodedata.east_asian_width(c) not in "FW")
@@ -139,13 +139,13 @@ def fitted_names(
 
 @lru_cache(maxsize=4096)
 def _advance_mm(sign: str, size_pt: float, *, bold: bool) -> float:
-    """Return by how much one more of a sign lengthens a line."""
+    """Return the width that one more of a character adds to a line."""
     ends, nine = (width_mm(text, size_pt, bold=bold) for text in ("||", f"|{sign * 9}|"))
     return (nine - ends) / 9
 
 
 def widest_mm(names: Iterable[str], least_mm: float, most_mm: float, *, bold: bool = False) -> float:
-    """Return how wide the widest name is drawn, within limits."""
+    """Return the drawn width of the widest name, within limits."""
     return min(max([least_mm, *(width_mm(printable(name), bold=bold) + 1 for name in names)]), most_mm)
 
 

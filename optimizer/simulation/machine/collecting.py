@@ -21,9 +21,9 @@ def run_batches(
     Args:
         server: the server.
         arrival_ms: ascending, shape (R,).
-        start_ms: filled with the start of each request's batch; NaN where it is turned away, as `last_ms`.
-        last_ms: filled with the answers.
-        queue: room for R rows.
+        start_ms: filled with the start of each request's batch; NaN if rejected.
+        last_ms: filled with the completion times; NaN if rejected.
+        queue: scratch, shape (R,).
     """
     size = server.size
     start_ms[:] = np.nan
@@ -66,19 +66,19 @@ def collect(
 
     Args:
         server: the server.
-        free_ms: since when it is free.
-        tick: of a clock, the last.
-        arrival_ms: when requests come.
-        arrival: the next of them.
-        queue: who waits, from `head` up to `tail`; who comes is added.
-        head: the first that waits.
+        free_ms: time at which it became free.
+        tick: last tick of a clock.
+        arrival_ms: arrival times.
+        arrival: index of the next arrival.
+        queue: waiting requests, from `head` up to `tail`; changed.
+        head: start of the queue.
         tail: the end of the queue.
 
     Returns:
-        When the batch starts, the next request to come, and the end of the queue; nobody waits if all have
-        come.
+        Start of the batch, the next request to arrive, and the end of the queue, which is empty if no
+        request is left.
     """
-    # Who finds a free server need not wait, even where nobody may; at a clock all do.
+    # A request that finds the server free does not wait, even without queue places; with a clock it does.
     room = server.room if server.trigger == CLOCK else max(server.room, 1)
     deadline = first_deadline(server, free_ms, tick, tail - head, arrival_ms, head, queue)
     now_ms = free_ms

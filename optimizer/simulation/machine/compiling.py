@@ -96,7 +96,9 @@ class _Files(CompileResultCacheImpl):
     """
 
     def __init__(self, py_func: Callable[..., Any]) -> None:
-        self._folder = Path(inspect.getfile(py_func)).parent  # its parent asks for the name at once
+        self._folder = Path(
+            inspect.getfile(py_func)
+        ).parent  # the base class needs the name in its constructor
         plain: Any = super()
         plain.__init__(py_func)
 

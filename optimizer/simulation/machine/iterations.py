@@ -121,7 +121,7 @@ def _pass_time(
     state.iterations += iterations
     state.iteration += tokens_each
     state.decode_tokens += tokens_each * state.decodes
-    take_arrivals(machine, limits, ON_TIME)  # the places of those that end now are still taken
+    take_arrivals(machine, limits, ON_TIME)  # batch slots that end now are still occupied
     if state.iteration == state.next_end and tokens_each > 0:
         row = end_answer(machine)
         while row != NO_REQUEST:

@@ -68,7 +68,7 @@ def run_jobs(
     """Run all requests, which arrive in ascending order; fill their completion times.
 
     Returns:
-        Busy time of the batch server, ∫ batch dt, and its batches.
+        Busy time of the server, ∫ batch dt, and number of batches.
     """
     now_ms, inside, arrival = 0.0, 0, 0
     busy_ms, batch_ms, batches = 0.0, 0.0, 0

@@ -17,12 +17,12 @@ def run_line(
     Args:
         line: the line.
         come_ms: ascending, shape (R,).
-        stage_ms: how long each request is served at each stage, shape (stages, R).
-        start_ms: filled with the start of each request's batch; NaN where it is turned away, as `last_ms`.
-        last_ms: filled with when each request leaves the line.
+        stage_ms: service times at each stage, shape (stages, R).
+        start_ms: filled with the start of each request's batch; NaN if rejected.
+        last_ms: filled with the times at which requests leave; NaN if rejected.
 
     Returns:
-        Busy time of the batch server, ∫ batch dt, and its batches.
+        Busy time of the server, ∫ batch dt, and number of batches.
     """
     if line.jobs != ALL_JOBS:
         return _run_jobs(line, come_ms, stage_ms, start_ms, last_ms)
@@ -36,7 +36,7 @@ def run_line(
         line.server, there_ms, begun_ms, done_ms, np.empty(len(rows), np.int64)
     )
     start_ms[rows] = begun_ms
-    served = np.flatnonzero(~np.isnan(done_ms))  # in the order in which they came, and so of their answers
+    served = np.flatnonzero(~np.isnan(done_ms))  # in order of arrival, and so of completion
     last_ms[rows] = np.nan
     rows, there_ms = rows[served], done_ms[served]
     for station, times in zip(line.after, stage_ms[count:], strict=True):

@@ -20,31 +20,28 @@ BLOCK = 64
 STATE = np.dtype(
     [
         ("now_ms", np.float64),
-        ("iteration", np.int64),  # decode iterations so far: the clock of the ends
-        ("next_end", np.int64),  # the iteration with which the next request ends
-        ("decodes", np.int64),  # requests that are being answered
+        ("iteration", np.int64),  # decode iterations so far, the clock of `end`
+        ("next_end", np.int64),  # iteration in which the next request completes
+        ("decodes", np.int64),  # decoding requests
         ("decode_tokens", np.int64),  # their tokens in the KV cache
-        ("running", np.int64),  # requests in the batch: decodes and those with prompts in the works
+        ("running", np.int64),  # requests in the batch: decodes and scheduled prompts
         ("waiting", np.int64),
         ("first_waiting", np.int64),
         ("last_waiting", np.int64),
-        ("partial", np.int64),  # the request whose prompt is computed in part
-        ("partial_tokens", np.int64),  # how much of it
+        ("partial", np.int64),  # request with a partially computed prompt
+        ("partial_tokens", np.int64),  # tokens computed of it
         ("youngest", np.int64),  # the request admitted last
-        ("next_row", np.int64),  # the request that is sent next
-        ("asleep", np.int64),  # users who think
-        ("work_prompts", np.int64),  # of the iteration that is put together: its prompts,
-        ("work_tokens", np.int64),  # their tokens in it,
-        ("work_attention", np.float64),  # the sum of x·(start + x/2) over them,
-        ("work_completed", np.int64),  # how many of them are computed with it,
-        ("work_partial", np.int64),  # and which of them in part,
-        ("work_partial_tokens", np.int64),  # with how many tokens then
+        ("next_row", np.int64),  # next request to send
+        ("asleep", np.int64),  # users who are thinking
+        ("work_prompts", np.int64),  # scheduled iteration: its prompts
+        ("work_tokens", np.int64),  # their tokens
+        ("work_attention", np.float64),  # their sum of x·(start + x/2)
+        ("work_completed", np.int64),  # prompts that complete
+        ("work_partial", np.int64),  # prompt that is partial afterwards
+        ("work_partial_tokens", np.int64),  # its computed tokens afterwards
         ("busy_ms", np.float64),
         ("batch_ms", np.float64),  # integral of the batch over time
-        (
-            "token_clock",
-            np.float64,
-        ),  # tokens of an answer that has been there from the start, where all progress
+        ("token_clock", np.float64),  # processor sharing: tokens of an output present from the start
         ("iterations", np.int64),
         ("preemptions", np.int64),
         ("rejected", np.int64),
@@ -56,18 +53,18 @@ STATE = np.dtype(
 
 ROW = np.dtype(
     [
-        ("arrival_ms", np.float64),  # when its client wants to send it; with users: when its user woke
+        ("arrival_ms", np.float64),  # arrival at the client, or wake-up of its user
         ("in_tokens", np.int64),
         ("out_tokens", np.int64),
-        ("think_ms", np.float64),  # how long its user thinks after it
+        ("think_ms", np.float64),  # thinking time of its user afterwards
         ("sent_ms", np.float64),  # NaN, like the next two, until it happens
         ("first_ms", np.float64),
         ("last_ms", np.float64),
-        ("preempted", np.int64),  # how often it lost its place
-        ("made", np.int64),  # tokens of the answer before it last lost its place
-        ("end", np.int64),  # iteration with which it ends
-        ("link", np.int64),  # next of those that wait, or of those that end with the same iteration
-        ("older", np.int64),  # the one admitted before it that still runs
+        ("preempted", np.int64),  # number of preemptions
+        ("made", np.int64),  # output tokens before the last preemption
+        ("end", np.int64),  # iteration in which it completes
+        ("link", np.int64),  # next in the queue, or with the same end
+        ("older", np.int64),  # running request admitted before it
         ("younger", np.int64),
     ],
     align=True,
@@ -76,8 +73,8 @@ ROW = np.dtype(
 
 PLACE = np.dtype(
     [
-        ("prompt", np.int64),  # the request whose prompt is in the works, or is computed with this iteration
-        ("prompt_left", np.float64),  # where all progress at once: what is left of the prompt, 1 … 0
+        ("prompt", np.int64),  # request with a scheduled or completing prompt
+        ("prompt_left", np.float64),  # processor sharing: remaining share of the prompt
     ],
     align=True,
 )

@@ -103,7 +103,7 @@ def candidates_of(problem: Problem) -> PatternCandidates:
     limits, divisor, amount = mine.scaled(each)
     used = mine.use > 0
     row_used = np.where(used, np.searchsorted(limits, mine.row), 0)
-    if not len(limits):  # what candidates use is of no other's concern
+    if len(row) and not len(limits):  # what candidates use is of no other's concern
         used, row_used = used[:, :0], row_used[:, :0]
     use = np.divide(mine.use[:, : used.shape[1]], divisor[row_used], out=np.zeros(used.shape), where=used)
     return PatternCandidates(

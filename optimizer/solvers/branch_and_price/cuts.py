@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 
 from optimizer.arrays import IntArray
-from optimizer.solvers.branch_and_price.generation import MasterSolution, RestrictedMaster
+from optimizer.solvers.branch_and_price.generation import RestrictedMaster
 from optimizer.solvers.branch_and_price.master import ChvatalGomoryCut, MasterProblem, rounded_down
 from optimizer.solvers.branch_and_price.nodes import Node, reduced_cost_slack
 from optimizer.solvers.branch_and_price.pool import ColumnPool
@@ -48,20 +48,20 @@ def with_cuts(
         SolverError: the solver failed.
     """
 
-    def relaxed(within: MasterProblem, before: MasterSolution | None) -> Node | None:
+    def relaxed(within: MasterProblem, start: IntArray) -> Node | None:
         """Solve a relaxation over the columns to its end; None if the time did not suffice."""
-        found = RestrictedMaster(within, pool, before, columns).solve(within, deadline, cutoff)
+        found = RestrictedMaster(within, pool, start, columns).solve(within, deadline, cutoff)
         if found is None or not found.finished:
             return None
         return Node(within, found, found.bound, columns=columns)
 
-    best, weak = relaxed(master, None), 0
+    best, weak = relaxed(master, columns[:0]), 0
     for _ in range(ROUNDS):
         if best is None or best.bound >= cutoff or deadline.passed or weak == 3:
             break
         columns = _below_cutoff(best, pool, cutoff)
         cuts = _violated(best, pool)
-        after = relaxed(_with(best, pool, cuts), best.relaxed) if cuts else None
+        after = relaxed(_with(best, pool, cuts), best.relaxed.used) if cuts else None
         if after is None:
             break
         gained = after.bound - best.bound

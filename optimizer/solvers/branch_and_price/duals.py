@@ -136,12 +136,12 @@ class DualBounds:
         # Plans without a proof need no solver; HiGHS is imported where it is used.
         from optimizer.solvers.branch_and_price.generation import generate_columns
 
-        found, limits = [], len(self.problem.limits)
+        found, limits, nothing = [], len(self.problem.limits), np.zeros(0, np.int64)
         for level in self.levels():
             none = DualMultipliers(level.name, np.zeros(limits), {})
             bound, best = self.bound(level, none), none
             if bound < reached[level.name] and len(level.master.servers) and not deadline.passed:
-                relaxed = generate_columns(level.master, self.pool, deadline.share(0.5))
+                relaxed = generate_columns(level.master, self.pool, nothing, deadline.share(0.5))
                 priced = none if relaxed is None else level.multipliers(relaxed.duals, limits)
                 by_price = self.bound(level, priced)
                 if by_price > bound:

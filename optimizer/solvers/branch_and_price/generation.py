@@ -13,7 +13,7 @@ from optimizer.solvers.branch_and_price.master import MasterProblem
 from optimizer.solvers.branch_and_price.pool import ColumnPool, priced, reduced_costs
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.highs import MasterLp
-from optimizer.solvers.model import Outcome
+from optimizer.solvers.model import RunStatus
 from optimizer.solvers.tiers import ENDLESS
 
 EACH_ROUND = 3
@@ -46,12 +46,15 @@ class MasterSolution:
     """Optimum of the restricted master problem."""
 
 
-def generate_columns(master: MasterProblem, pool: ColumnPool, deadline: Deadline) -> MasterSolution | None:
+def generate_columns(
+    master: MasterProblem, pool: ColumnPool, start: IntArray, deadline: Deadline
+) -> MasterSolution | None:
     """Solve the relaxation of a level over all patterns; those found on the way are added to the pool.
 
     Args:
         master: the level.
         pool: the columns.
+        start: columns to begin with, beside those of unserved servers.
         deadline: when to stop; the bound is then that of the dual values at hand.
 
     Returns:
@@ -60,25 +63,21 @@ def generate_columns(master: MasterProblem, pool: ColumnPool, deadline: Deadline
     Raises:
         SolverError: the solver failed.
     """
-    return RestrictedMaster(master, pool).solve(master, deadline)
+    return RestrictedMaster(master, pool, start).solve(master, deadline)
 
 
 class RestrictedMaster:
     """The restricted master problem of a level and its nodes: columns of negative reduced cost are added."""
 
     def __init__(
-        self,
-        master: MasterProblem,
-        pool: ColumnPool,
-        relaxed: MasterSolution | None = None,
-        rows: IntArray | None = None,
+        self, master: MasterProblem, pool: ColumnPool, start: IntArray, rows: IntArray | None = None
     ) -> None:
         """Begin with some columns.
 
         Args:
             master: the level.
             pool: the columns.
-            relaxed: a solution whose columns are taken over; None: there are only artificial columns.
+            start: columns to begin with, beside those of unserved servers.
             rows: the columns of the pool that count, in their order, so that none are priced; None: all.
         """
         self.master, self.pool = master, pool
@@ -103,8 +102,8 @@ class RestrictedMaster:
         self.columns = np.zeros(0, np.int64)
         if self.steps:
             self._bound_steps()
-        if relaxed is not None:
-            self._add(np.flatnonzero(np.isin(self.rows, relaxed.used) & self.allowed))
+        first = np.isin(self.rows, start) | ~pool.columns.served[self.rows]
+        self._add(np.flatnonzero(first & self.allowed))
 
     def solve(
         self, master: MasterProblem, deadline: Deadline, cutoff: float = -np.inf
@@ -124,7 +123,7 @@ class RestrictedMaster:
         best: MasterSolution | None = None
         while not deadline.passed:
             result = self.lp.minimise(deadline.left_s)
-            if result.outcome is not Outcome.optimal or result.row_price is None or result.x is None:
+            if result.outcome is not RunStatus.optimal or result.row_price is None or result.x is None:
                 break
             count = len(self.servers)
             duals = self.master.capped(np.maximum(-result.row_price[count:], 0.0))

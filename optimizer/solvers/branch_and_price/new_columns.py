@@ -59,7 +59,7 @@ def search_new_columns(search: LevelSearch, unchanged: UnchangedBound, deadline:
 def _bound_with(search: LevelSearch, new: IntArray, deadline: Deadline) -> float:
     """Return a bound of the answers that have one of some columns of a server; keep a better answer."""
     with search.pool.restricted_to(new):
-        relaxed = generate_columns(search.master, search.pool, deadline)
+        relaxed = generate_columns(search.master, search.pool, search.own, deadline)
         if relaxed is None:
             return -np.inf
         among = LevelSearch(search.solver, search.master, search.pool, relaxed)

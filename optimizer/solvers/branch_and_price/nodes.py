@@ -51,7 +51,7 @@ class BranchTree:
         """
         self.cutoff, self.pool = cutoff, pool
         self.nodes: list[Node] = []
-        self.relaxation = RestrictedMaster(root.master, pool, root.relaxed, root.columns)
+        self.relaxation = RestrictedMaster(root.master, pool, root.relaxed.used, root.columns)
         self._keep(root)
 
     @property

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.arrays import FloatArray, IntArray
 from optimizer.solvers.branch_and_price.candidates import PatternCandidates, candidates_of
 from optimizer.solvers.branch_and_price.columns import PatternColumns, first_columns, nothing, patterns
 from optimizer.solvers.branch_and_price.master import MasterProblem
@@ -42,16 +42,6 @@ class PricingResult:
         return not np.isfinite(self.floor).any()
 
 
-@dataclass(frozen=True, slots=True)
-class ReducedCostFixing:
-    """What a held level excludes: columns above some reduced cost are in no answer that holds it (eq. 93)."""
-
-    master: MasterProblem
-    duals: FloatArray
-    most: FloatArray
-    """By server, shape (S,); infinity for servers that the level leaves alone."""
-
-
 class ColumnPool:
     """The columns that are known so far, and the pricing of the others."""
 
@@ -66,8 +56,7 @@ class ColumnPool:
         self.problem, self.candidates, self.columns = problem, candidates, columns
         self.subproblems, self.due = subproblems, due
         self.excluded = np.zeros(len(columns), np.bool_)
-        """Columns that are in no answer that holds the levels settled so far."""
-        self.fixings: tuple[ReducedCostFixing, ...] = ()
+        """Columns that must not be used, while the pool is restricted to others of their server."""
         rng = np.random.default_rng(0)
         self._marks = rng.integers(1, 2**63, len(candidates.row) + len(problem.priority), np.uint64)
         self._keys = self._key(columns)
@@ -138,16 +127,6 @@ class ColumnPool:
         self.excluded[: len(excluded)] = excluded
         self.subproblems = subproblems
 
-    def exclude(self, fixing: ReducedCostFixing, excluded: BoolArray) -> None:
-        """Exclude for good what a held level excludes."""
-        self.fixings = (*self.fixings, fixing)
-        self.excluded |= excluded
-
-    def restart(self) -> None:
-        """Bring back all that was excluded."""
-        self.fixings = ()
-        self.excluded[:] = False
-
     def price_columns(
         self,
         master: MasterProblem,
@@ -156,8 +135,6 @@ class ColumnPool:
         most: int = MAX_FOUND,
     ) -> PricingResult:
         """Return the columns whose reduced cost is at most a limit by server, shape (S,).
-
-        Those that held levels exclude are left out.
 
         Args:
             master: the level.
@@ -179,9 +156,6 @@ class ColumnPool:
         floor = np.full(len(self.problem.priority), np.inf)
         np.minimum.at(floor, subproblems.server, np.where(found.cut, found.least, np.inf) + own)
         columns = patterns(self.problem, candidates, found.candidate, found.count)
-        for fixing in self.fixings:
-            cost = reduced_costs(fixing.master, columns, fixing.duals)
-            columns = columns.take(cost <= fixing.most[columns.server])
         return PricingResult(columns, floor)
 
 

@@ -20,7 +20,7 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.dominance import nondominated
 from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.level_solver import LevelSolver
-from optimizer.solvers.model import Outcome, RunResult
+from optimizer.solvers.model import RunResult, RunStatus
 from optimizer.solvers.related import completed
 
 CORE_COLUMNS, CORE_EACH = 2_000, 10
@@ -277,7 +277,7 @@ class LevelSearch:
             presolve=len(columns) <= PRESOLVED_EACH * len(self.master.servers),
         )
         self.solved = columns
-        self.solved_bound = np.inf if result.outcome is Outcome.infeasible else result.bound
+        self.solved_bound = np.inf if result.outcome is RunStatus.infeasible else result.bound
         if result.x is not None:
             self._offer(columns[result.x[: len(columns)] > 0.5])
         return result

@@ -5,14 +5,12 @@ Takes a `Problem` with capacities, gives a `Solution` (math.md section 18).
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from optimizer.arrays import IntArray
 from optimizer.solvers.branch_and_price.generation import MasterSolution, generate_columns
 from optimizer.solvers.branch_and_price.master import MasterProblem
 from optimizer.solvers.branch_and_price.new_columns import UnchangedBound, search_new_columns
-from optimizer.solvers.branch_and_price.nodes import Node, reduced_cost_slack
-from optimizer.solvers.branch_and_price.pool import ColumnPool, ReducedCostFixing
+from optimizer.solvers.branch_and_price.nodes import Node
+from optimizer.solvers.branch_and_price.pool import ColumnPool
 from optimizer.solvers.branch_and_price.search import LevelSearch
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.level_solver import Incumbent, KnownBounds, LevelResult, LevelSolver
@@ -29,7 +27,6 @@ def solve_patterns(
     related: RelatedSolution | None = None,
     *,
     service_by: Deadline | None = None,
-    start: IntArray | None = None,
 ) -> Solution:
     """Choose one pattern per server within the capacities, level by level.
 
@@ -41,7 +38,6 @@ def solve_patterns(
         related: the solution of a problem that differs in one thing.
         service_by: when all levels of service have to be proved: the solve ends at the first that is not, and
             where there are too many columns to know them all; None: it does what it can.
-        start: another answer to begin from, shape (C,).
 
     Raises:
         SolverError: the solver failed, or what it returned breaks a limit.
@@ -49,7 +45,6 @@ def solve_patterns(
     deadline = deadline or Deadline.after(problem.options.time_limit_s)
     starts = [best_initial_solution(problem)]
     starts += [] if related is None else [repaired(problem, related.replicas)]
-    starts += [] if start is None else [start]
     solver = ColumnGeneration(problem, deadline, starts, related, only_complete=service_by is not None)
     return LexicographicSolve(solver, deadline, related, service_by).solve()
 
@@ -70,14 +65,13 @@ class ColumnGeneration(LevelSolver):
         self.only_complete, self.related = only_complete, related
         row = self.pool.candidates.row
         incumbent = Incumbent(problem, [in_columns(row, problem, start) for start in starts])
-        super().__init__(
-            problem, self.pool.candidates.servers, incumbent, gap_target(problem.options, len(row))
-        )
+        # Without limits the relaxation is integral.
+        gap = gap_target(problem.options, len(row) if len(problem.limits) else 0)
+        super().__init__(problem, self.pool.candidates.servers, incumbent, gap)
 
     def restart(self) -> None:
         """Begin with the first level again; the columns that are known stay."""
         super().restart()
-        self.pool.restart()
         self._root: Node | None = None
 
     def can_serve_all(self, objective: LevelObjective, deadline: Deadline) -> bool:
@@ -98,18 +92,6 @@ class ColumnGeneration(LevelSolver):
         search.run(deadline, only_complete=self.only_complete)
         return LevelResult(search.bound, search.proved, search.feasible)
 
-    def hold(self, objective: LevelObjective, most: float, deadline: Deadline) -> None:
-        """Hold a level, and exclude the columns that no answer can have that holds it (eq. 93)."""
-        self._relaxed(objective, deadline)
-        if self._root is not None:
-            slack, least = reduced_cost_slack(self._root, self.pool)
-            room = max(most + ROUNDING * abs(most) - self._root.relaxed.bound, 0.0)
-            master = self._root.master
-            least = np.where(master.active & np.isfinite(least), least + room, np.inf)
-            excluded = (slack > room) & master.active[self.pool.columns.server]
-            self.pool.exclude(ReducedCostFixing(master, self._root.relaxed.duals, least), excluded)
-        super().hold(objective, most, deadline)
-
     def _relaxed(self, objective: LevelObjective, deadline: Deadline) -> MasterSolution | None:
         """Solve the relaxation of a level, unless it is the one at hand; None if the time did not suffice."""
         if self._root is not None and self._root.master.objective is objective:
@@ -117,6 +99,7 @@ class ColumnGeneration(LevelSolver):
         master = MasterProblem(
             self.pool.candidates, objective, self.held, self.forced_served, self.forced_unserved
         )
-        relaxed = generate_columns(master, self.pool, deadline)
+        start = self.pool.rows_of(self.incumbent.replicas)
+        relaxed = generate_columns(master, self.pool, start, deadline)
         self._root = None if relaxed is None else Node.root(master, relaxed)
         return relaxed

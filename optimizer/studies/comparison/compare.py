@@ -96,7 +96,7 @@ def _following(before: Case, after: System | Plan) -> System:
 
 
 def _only_limits_differ(one: Case, two: Case) -> bool:
-    """Say whether the one is unlimited, the other limited, and nothing else differs."""
+    """Return whether one side is unlimited, the other limited, and nothing else differs."""
     if one.system is None or two.system is None:
         return False
     limited = one.system.options.model_copy(update={"unlimited": False})
@@ -145,7 +145,7 @@ def _side(case: Case, label: str) -> Side:
 
 
 def _notes(kind: Kind, one: Case, two: Case, labels: tuple[str, str]) -> Iterable[str]:
-    """Yield what keeps the difference of the costs from being the full story."""
+    """Yield notes that qualify the difference of the costs."""
     if one.shares.keys() != two.shares.keys():
         yield "the two sides have different servers, so their costs are not for the same service"
     elif not serve_the_same(one, two):

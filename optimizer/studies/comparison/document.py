@@ -24,7 +24,7 @@ class Side(Document):
     """One of the two plans, and what was asked for it."""
 
     label: str
-    """What the side is called."""
+    """Label of the side."""
     options: OptimizerOptions | None = None
     """The options it was solved with; none for a plan that was read from a file."""
     plan: Plan
@@ -32,7 +32,7 @@ class Side(Document):
 
 
 class AcceleratorShare(Document):
-    """What runs on one accelerator."""
+    """Replicas on one accelerator."""
 
     accelerator: str
     """The accelerator's name."""
@@ -56,7 +56,7 @@ class Figures(Document):
     served_in_full: int = Field(alias="servedInFull")
     """Those of them that are served in full, idle ones included."""
     accelerators: tuple[AcceleratorShare, ...] = Field(strict=False)
-    """What runs, by accelerator; empty for nothing."""
+    """Replicas by accelerator; empty if there are none."""
     num_replicas: int = Field(alias="numReplicas")
     """Replicas, all accelerators together."""
     cost_cents_per_h: float = Field(alias="cost")
@@ -111,7 +111,7 @@ class Difference(Document):
 
 
 class Row(Document):
-    """The same servers on both sides."""
+    """Comparison of the same servers on both sides."""
 
     first: Figures | None = None
     """On the first side; none where it has no such servers."""
@@ -133,13 +133,13 @@ class ServerRow(Row):
     priority: int | None = None
     """Its priority; none where only plans from files are compared."""
     change: ServerChange
-    """What becomes of its replicas from the first side to the second."""
+    """Change of its replicas from the first side to the second."""
     service: ServiceChange
     """Whether only one of the sides serves it in full."""
 
 
 class PriorityRow(Document):
-    """What both sides serve of one priority."""
+    """Service of one priority on both sides."""
 
     priority: int
     """The priority."""
@@ -172,7 +172,7 @@ class ClassRow(Row):
 
 
 class TypeUse(Document):
-    """What one side takes of an accelerator type."""
+    """Use of an accelerator type on one side."""
 
     used: int
     """Units that the plan uses."""
@@ -201,7 +201,7 @@ class Comparison(Document):
     """Two plans beside each other; every difference is the second less the first."""
 
     kind: Kind
-    """What differs: only whether units are limited, other options, the load in time, or anything."""
+    """Kind of difference: only whether units are limited, other options, the load in time, or anything."""
     same: bool
     """Whether both sides place and serve every server the same way, at the same load."""
     equal_service: bool = Field(alias="equalService")
@@ -217,7 +217,7 @@ class Comparison(Document):
     transition_value_cents_per_h: float | None = Field(None, alias="transitionValue")
     """Transition value of the second plan [cents/h], where the first is what runs when it is made."""
     priorities: tuple[PriorityRow, ...] = Field((), strict=False)
-    """What is served of each priority, the highest first; empty where a side is a plan from a file."""
+    """Service of each priority, the highest first; empty if a side is a plan from a file."""
     classes: tuple[ClassRow, ...] = Field(strict=False)
     """By service class, highest priority first."""
     class_models: tuple[ClassModelRow, ...] = Field(alias="classModels", strict=False)
@@ -227,7 +227,7 @@ class Comparison(Document):
     types: tuple[TypeRow, ...] = Field(strict=False)
     """By accelerator type."""
     notes: tuple[str, ...] = Field(strict=False)
-    """What to know before the numbers are used, in words."""
+    """Notes on the numbers."""
 
     def to_json(self) -> str:
         """Return the comparison as JSON text, the same bytes for the same comparison."""

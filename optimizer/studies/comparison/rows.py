@@ -106,7 +106,7 @@ def _service_change(first: Figures | None, second: Figures | None) -> ServiceCha
 
 
 class _Place(NamedTuple):
-    """Where a server belongs; nothing is known of the servers of plans from files alone."""
+    """Service class, model and priority of a server; unknown for servers of plans from files alone."""
 
     service_class: str | None
     model: str | None
@@ -114,7 +114,7 @@ class _Place(NamedTuple):
 
 
 def _place(name: str, *cases: Case) -> _Place:
-    """Return where a server belongs, from the first of the cases that knows it."""
+    """Return the place of a server, from the first case that has it."""
     for case in cases:
         if case.system is not None and name in case.system.servers:
             server = case.system.servers[name]
@@ -123,7 +123,7 @@ def _place(name: str, *cases: Case) -> _Place:
 
 
 def priority_rows(one: Case, two: Case) -> tuple[PriorityRow, ...]:
-    """Return what both sides serve of each priority, the highest first; nothing where a system is unknown."""
+    """Return the service of each priority, the highest first; empty if a system is unknown."""
     if one.system is None or two.system is None:
         return ()
     first, second = (
@@ -278,7 +278,7 @@ def _own_means(pools: Sequence[Pool]) -> dict[str, float]:
 
 
 def alike(first: Figures | None, second: Figures | None) -> bool:
-    """Say whether figures are equal, as far as both sides know them."""
+    """Return whether figures are equal, as far as both sides have them."""
     if first is None or second is None or None in {first.arrival_rate_rpm, second.arrival_rate_rpm}:
         loads = {"arrival_rate_rpm": None, "in_tokens": None, "out_tokens": None}
         first, second = (side and side.model_copy(update=loads) for side in (first, second))

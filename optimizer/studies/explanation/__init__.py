@@ -1,1 +1,1 @@
-"""Why a plan is as it is: questions answered by solving again with one thing changed."""
+"""Reasons for a plan: what-if questions, answered by solving again with one thing changed."""

@@ -12,7 +12,7 @@ from optimizer.pipeline import choose
 from optimizer.plan import Plan, make_plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.merging import merged_bounds
-from optimizer.solvers.problem import Level, Problem, Solution, build_problem
+from optimizer.solvers.problem import Problem, Solution, SolvedLevel, build_problem
 from optimizer.solvers.related import RelatedSolution
 from optimizer.spec.system import System
 from optimizer.studies.explanation.before import SAME, Before, with_bound
@@ -52,7 +52,7 @@ class Question:
     change: Callable[[], Candidates]
     """Makes the candidates that it is solved with."""
     may_be: Direction
-    """What the change can do to the optimum."""
+    """Direction in which the change can move the optimum."""
     carries_more: bool = False
     """Whether candidates differ only in that some carry more."""
 
@@ -63,11 +63,11 @@ class Answer:
 
     plan: Plan
     interval: Interval | None
-    """Where the change of the first level lies that is not proved; none: all is."""
+    """Interval of the change of the first unproved level, None if all are proved."""
 
 
 def effect_of(before: Before, answer: Answer) -> Effect:
-    """Return how the plan of an answer differs from the plan that was asked about."""
+    """Return the difference between the plan of an answer and the original plan."""
     found = effect(before.plan, answer.plan, before.candidates.system)
     return found.model_copy(update={"interval": answer.interval})
 
@@ -136,7 +136,7 @@ class _Task:
     problem: Problem
     related: RelatedSolution | None
     deadline: Deadline
-    """Of all tasks of the round."""
+    """Time of all tasks of the round."""
     limit_s: float
     """Time that it may take, as far as there is so much."""
 
@@ -188,7 +188,7 @@ class _Pace:
 
     @property
     def limit_s(self) -> float:
-        """What the next one may take [s]."""
+        """Time limit of the next question [s]."""
         in_vain = self.stopped >= IN_VAIN and self.stopped > 2 * self.proved
         return self.short_s if in_vain else self.most_s
 
@@ -200,12 +200,12 @@ class _Asked:
         self.before, self.question = before, question
         self.plan: Plan | None = None
         self.attempts = 0
-        """How often it was solved, proved or not."""
+        """Number of solves, proved or not."""
         self._candidates: Candidates | None = None
 
     @property
     def candidates(self) -> Candidates:
-        """What the question is solved with; made when it is first wanted."""
+        """Solver of the question, created on first use."""
         if self._candidates is None:
             self._candidates = self.question.change()
         return self._candidates
@@ -222,7 +222,7 @@ class _Asked:
 
     @property
     def interval(self) -> Interval | None:
-        """Where the first change lies that is not proved."""
+        """Interval of the first unproved change."""
         if self.plan is None:
             return None
         return interval_of(self.before.plan, self.plan, self.question.may_be, self.before.ordered)
@@ -253,7 +253,7 @@ class _Asked:
         return same
 
     def task(self, deadline: Deadline, limit_s: float) -> _Task:
-        """Return what is to be solved."""
+        """Return the problem to solve."""
         problem = build_problem(self.candidates)
         related = self.before.related(
             problem, restricts=self.restricts, carries_more=self.question.carries_more
@@ -286,8 +286,8 @@ def _joined(first: Plan, second: Plan) -> Plan:
     return best.model_copy(update={"levels": tuple(levels)})
 
 
-def _solved(plan: Plan) -> list[Level]:
-    return [Level(level.name, level.value, level.bound) for level in plan.levels]
+def _solved(plan: Plan) -> list[SolvedLevel]:
+    return [SolvedLevel(level.name, level.value, level.bound) for level in plan.levels]
 
 
 def _is_better(one: Plan, other: Plan) -> bool:

@@ -19,7 +19,7 @@ from optimizer.solvers.branch_and_price.duals import DualBounds, DualMultipliers
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import CHANGES, VALUE, changes_of, levels_of, served, value_of
 from optimizer.solvers.limit_rows import placed, placed_cost
-from optimizer.solvers.problem import Level, Problem, Solution, Status, build_problem
+from optimizer.solvers.problem import Problem, Solution, SolvedLevel, Status, build_problem
 from optimizer.solvers.related import RelatedSolution, differing, repaired
 from optimizer.solvers.saturation import share_leftover
 
@@ -43,7 +43,7 @@ class Before:
 
     @cached_property
     def left(self) -> FloatArray:
-        """What the plan leaves of each item that is limited, shape (R,)."""
+        """Unused amount of each limited item, shape (R,)."""
         system, limits = self.candidates.system, self.problem.limits
         pools = [
             placed(system, name, pool.accelerator, pool.num_replicas)
@@ -67,11 +67,11 @@ class Before:
         return np.array([name in partly for name in self.candidates.arrays.server_names], np.bool_)
 
     @cached_property
-    def _levels(self) -> tuple[Level, ...]:
-        return tuple(Level(level.name, level.value, level.bound) for level in self.plan.levels)
+    def _levels(self) -> tuple[SolvedLevel, ...]:
+        return tuple(SolvedLevel(level.name, level.value, level.bound) for level in self.plan.levels)
 
     def replicas(self, problem: Problem) -> IntArray:
-        """Return what the servers have that the plan serves in full, in the candidates of another problem."""
+        """Return the replicas of fully served servers, for each candidate of another problem."""
         names, accelerators = self.candidates.arrays.server_names, self.candidates.arrays.accelerator_names
         pools = {
             (name, pool.accelerator): pool.num_replicas
@@ -90,7 +90,7 @@ class Before:
         return found
 
     def related(self, problem: Problem, *, restricts: bool, carries_more: bool) -> RelatedSolution | None:
-        """Return what the plan says of a problem that differs in one thing; none where a policy decides."""
+        """Return a related solution for a problem that differs in one thing, None if a policy decides."""
         if self._by_policy:
             return None
         return RelatedSolution(
@@ -154,10 +154,10 @@ class Before:
         floors |= self._as_before(reached) if restricts else self._by_price(problem, full, reached)
         settled = self._settled_bound if restricts and self._by_policy else -np.inf
         floors[VALUE] = max(floors[VALUE], self._value_where_served(problem, full, reached, floors, settled))
-        levels = tuple(Level(x.name, x.value, min(floors[x.name], x.value)) for x in reached)
+        levels = tuple(SolvedLevel(x.name, x.value, min(floors[x.name], x.value)) for x in reached)
         return make_plan(candidates, problem, Solution(shared, Status.feasible, "milp", levels))
 
-    def _as_before(self, reached: tuple[Level, ...]) -> dict[str, float]:
+    def _as_before(self, reached: tuple[SolvedLevel, ...]) -> dict[str, float]:
         """Return the bounds of the plan, which hold for what takes something away, as far as it goes."""
         floors = {}
         for was, now in zip(self._levels, reached, strict=True):
@@ -168,8 +168,10 @@ class Before:
                 break
         return floors
 
-    def _by_price(self, problem: Problem, replicas: IntArray, reached: tuple[Level, ...]) -> dict[str, float]:
-        """Return what the plan's multipliers prove of a problem, up to the first level left open."""
+    def _by_price(
+        self, problem: Problem, replicas: IntArray, reached: tuple[SolvedLevel, ...]
+    ) -> dict[str, float]:
+        """Return the bounds of a problem from the plan's dual multipliers, up to the first open level."""
         provable = DualBounds(problem, ~served(problem, replicas), _reached(problem, replicas))
         floors: dict[str, float] = {}
         if not len(problem.limits) or not len(problem.table):
@@ -189,7 +191,7 @@ class Before:
         self,
         problem: Problem,
         replicas: IntArray,
-        reached: tuple[Level, ...],
+        reached: tuple[SolvedLevel, ...],
         floors: dict[str, float],
         settled: float,
     ) -> float:
@@ -233,5 +235,5 @@ def _reached(problem: Problem, replicas: IntArray) -> dict[str, float]:
 
 def with_bound(level: PlanLevel, bound: float | None) -> PlanLevel:
     """Return a level with another bound, no higher than its value, and the gap that it leaves."""
-    solved = Level(level.name, level.value, None if bound is None else min(bound, level.value))
+    solved = SolvedLevel(level.name, level.value, None if bound is None else min(bound, level.value))
     return level.model_copy(update={"bound": solved.bound, "gap": solved.gap})

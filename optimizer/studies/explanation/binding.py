@@ -78,7 +78,7 @@ def _of_batch(gain: Mapping[str, float]) -> tuple[Binding, ...]:
 
 
 def _gains(arrays: SystemArrays, rows: CandidateTable, *, choose_batch: bool) -> dict[str, FloatArray]:
-    """Return by how much the largest rate rises under each relaxation, as a share; shapes (R,)."""
+    """Return the relative gain of the largest rate under each relaxation, shapes (R,)."""
     own, more = arrays.servers.targets, 1 + RELAXATION
     questions: dict[str, tuple[Targets, int, int]] = {
         metric: (own.scaled(more, metric), 0, 0) for metric in own.metrics

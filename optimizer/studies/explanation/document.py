@@ -13,7 +13,7 @@ from optimizer.studies.overload import Overload
 Limit = Literal[
     "itl", "ttft", "e2e", "missed", "loss", "throughput", "stability", "stage", "step", "batch", "memory"
 ]
-"""What can keep the largest rate of a replica from rising."""
+"""Constraints that can bind the largest rate of a replica."""
 
 
 class ServiceChange(Document):
@@ -41,7 +41,7 @@ class ServiceChange(Document):
 
 
 class Interval(Document):
-    """Where the change of one level lies between two optima; at the levels before it the change is exact."""
+    """Interval of the change of one level between two optima; the change of earlier levels is exact."""
 
     level: str
     """The first level that is not proved, by its name in the plan."""
@@ -52,7 +52,7 @@ class Interval(Document):
 
 
 class Effect(Document):
-    """How the plan differs once one thing is changed and everything is solved again."""
+    """Difference of the plan after one thing is changed and everything is solved again."""
 
     cost_change_cents_per_h: float = Field(alias="costChange")
     """Total cost after less total cost before [cents/h]."""
@@ -72,7 +72,7 @@ class Effect(Document):
     """How far the change of the value may be from that between two optima [cents/h]; 0: both are proved;
     none: a level of service is not proved."""
     interval: Interval | None = Field(None, exclude_if=lambda interval: interval is None)
-    """Where the change between two optima lies that is not proved to be as said; absent: it is."""
+    """Interval of the first unproved change between two optima; absent if all are proved."""
 
 
 class Binding(Document):
@@ -102,7 +102,7 @@ class ChosenPool(Document):
 
 
 class ForcedPool(Document):
-    """What a server runs on in a plan that was solved again."""
+    """Pool of a server in a plan that was solved again."""
 
     accelerator: str
     """The accelerator's name."""
@@ -116,7 +116,7 @@ class Alternative(Document):
     """A server kept to other accelerators than those it was given, and what the plan then is."""
 
     pools: tuple[ForcedPool, ...] = Field(strict=False)
-    """What the server then runs on; empty: it cannot be served there, or not beside the others."""
+    """Pools of the server then; empty if it cannot be served there, or not together with the others."""
     effect: Effect
     """The plan then, less the plan."""
 
@@ -139,7 +139,7 @@ class Option(Document):
     max_arrival_rate_rpm: float = Field(alias="maxArrivalRatePerReplica")
     """Largest load of one replica [requests/min]."""
     binding: tuple[Binding, ...] = Field(strict=False)
-    """What keeps the largest load from rising."""
+    """Constraints that bind the largest load."""
     forced: Alternative | None = None
     """The plan with the server kept to this accelerator alone; only where one server is explained."""
 
@@ -154,15 +154,15 @@ class RejectedPair(Document):
     detail: str
     """The reason in numbers."""
     value: float | None = None
-    """What was found: ms, tokens, requests or replicas, by the reason."""
+    """Found value: ms, tokens, requests or replicas, depending on the reason."""
     limit: float | None = None
-    """What it was compared with."""
+    """Limit that it was compared with."""
     factor: float | None = None
     """The larger of the two over the smaller: 1.2 misses by 20 %; none where nothing was measured."""
 
 
 class ServerExplanation(Document):
-    """Why a server runs where it does."""
+    """Reasons for the placement of a server."""
 
     server: str
     """The server."""
@@ -173,18 +173,18 @@ class ServerExplanation(Document):
     priority: int
     """Its priority."""
     load_rpm: float = Field(alias="load")
-    """What it has to carry [requests/min]: its arrival rate, or what its throughput target asks for."""
+    """Load that it has to serve [requests/min]: its arrival rate, or that of its throughput target."""
     served_fraction: float = Field(alias="servedFraction")
     """Share of the load that the plan serves."""
     pools: tuple[ChosenPool, ...] = Field(strict=False)
-    """What it runs on; empty: it is idle or not served."""
+    """Its pools; empty if it is idle or not served."""
     headroom_rpm: float | None = Field(None, alias="headroom")
     """Load that it can still take before another replica is needed [requests/min]; below 0: what is missing;
     none: no load."""
     headroom_share: float | None = Field(None, alias="headroomShare")
-    """The same as a share of the load."""
+    """Headroom as a share of the load."""
     headroom_wanted: float = Field(0.0, alias="headroomWanted", exclude_if=lambda share: not share)
-    """Share of the load by which it is to be able to grow; absent if it need not."""
+    """Required headroom as a share of the load; absent if there is none."""
     next_best: Alternative | None = Field(None, alias="runnerUp")
     """The plan without the accelerators chosen for this server; none for a server that has none."""
     options: tuple[Option, ...] = Field(strict=False)
@@ -194,7 +194,7 @@ class ServerExplanation(Document):
 
 
 class UnitValues(Document):
-    """What one unit more or fewer of something limited is worth."""
+    """Value of one unit more or fewer of a limited item."""
 
     one_more: Effect | None = Field(None, alias="oneMore")
     """The plan with one unit more, less the plan; none: not limited."""
@@ -217,20 +217,20 @@ class _CardUse(Document):
 
 
 class TypeExplanation(UnitValues, _CardUse):  # pydantic takes the fields of the last base first
-    """What the units of an accelerator type are worth."""
+    """Value of the units of an accelerator type."""
 
 
 class _LimitLeft(LimitUse):
     left: float
-    """How much it leaves."""
+    """Unused amount."""
 
 
 class LimitExplanation(UnitValues, _LimitLeft):
-    """What units are worth of something that is limited beside cards."""
+    """Value of the units of a limit other than cards."""
 
 
 class TargetPrice(Document):
-    """What a target costs: the plan with the target relaxed by 10 %, less the plan."""
+    """Cost of a target: the plan with the target relaxed by 10 %, minus the plan."""
 
     service_class: str = Field(alias="class")
     """The service class."""
@@ -284,11 +284,11 @@ class Beyond(Document):
     server: str
     """The server."""
     detail: str
-    """What is missing, in words."""
+    """Shortfall as a sentence."""
 
 
 class Repair(Document):
-    """What would serve every server in full; each part is an alternative to the others."""
+    """Changes that would serve every server in full; each part is an alternative to the others."""
 
     summary: str
     """The repairs in one sentence."""
@@ -317,26 +317,26 @@ class WishCost(Document):
 
 
 class Explanation(Document):
-    """Why a plan is as it is, and what would change it."""
+    """Reasons for a plan, and changes that would alter it."""
 
     plan: Plan
     """The plan that is explained."""
     server: str | None = None
     """The server that is explained in depth; none: all servers are explained."""
     notes: tuple[str, ...] = Field((), strict=False)
-    """What has to be known to read the rest."""
+    """Notes that are needed to read the rest."""
     servers: tuple[ServerExplanation, ...] = Field(strict=False)
     """The servers, or the one that is explained."""
     types: tuple[TypeExplanation, ...] = Field((), strict=False)
     """The accelerator types; empty where one server is explained."""
     limits: tuple[LimitExplanation, ...] = Field((), exclude_if=lambda limits: not limits, strict=False)
-    """What is limited beside cards; absent without other limits."""
+    """Limits other than cards; absent if there are none."""
     wishes: tuple[WishCost, ...] = Field((), exclude_if=lambda wishes: not wishes, strict=False)
-    """What options cost: reserves, safety, limits, preferences, tiers and renting; absent without any."""
+    """Costs of options: reserves, safety, limits, preferences, tiers and renting; absent without any."""
     overload: Overload | None = Field(None, exclude_if=lambda overload: overload is None)
     """Options that serve more, if cards are left while load is not served; absent if there are none."""
     repair: Repair | None = None
-    """What would serve everything; none where everything is served, or where the explained server is."""
+    """Changes that would serve everything; None if everything, or the explained server, is served."""
     targets: tuple[TargetPrice, ...] = Field((), strict=False)
     """The latency targets of the servers above that have load."""
     unanswered: tuple[str, ...] = Field((), strict=False)

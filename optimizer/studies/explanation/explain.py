@@ -18,9 +18,9 @@ from optimizer.studies.explanation.wishes import wish_costs
 from optimizer.studies.overload import LIMIT_S, Overload, overload_of
 
 QUESTIONS_SHARE = 0.9
-"""Part of the time left for what servers, units and targets cost, where a repair is sought as well."""
+"""Share of the remaining time for servers, units and targets if a repair is searched for as well."""
 ALONE_SHARE = 0.97
-"""The same where none is."""
+"""Share of the remaining time without a repair."""
 
 OVERLOAD_SHARE = 0.2
 """Part of the time left for what would serve more of an overloaded fleet."""
@@ -82,7 +82,7 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
 
 
 def _overload(candidates: Candidates, plan: Plan, inquiry: Inquiry) -> Overload | None:
-    """Return what would serve more than a plan, if that is found in a part of the time."""
+    """Return options that serve more than a plan, if they are found in a part of the time."""
     return overload_of(
         candidates, plan, Deadline.after(LIMIT_S).sooner(inquiry.deadline.share(OVERLOAD_SHARE))
     )

@@ -11,7 +11,7 @@ from optimizer.solvers.levels import CHANGES
 from optimizer.studies.explanation.document import Interval
 
 Direction = Literal["worse", "better"]
-"""What a change can do to the optimum, in the order of all levels."""
+"""Direction in which a change can move the optimum, in the order of all levels."""
 ROUNDING = 1e-9
 """Part of a level that counts as nothing."""
 

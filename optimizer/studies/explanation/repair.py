@@ -29,7 +29,7 @@ from optimizer.studies.explanation.targets import (
 from optimizer.studies.explanation.units import one_of
 
 LEAST_SEARCHED = 1e-6
-"""Where the search for a looser target begins if the target is less [ms]."""
+"""Start of the search for a looser target if the target is lower [ms]."""
 MAX_DOUBLINGS = 70
 """Doublings of a target after which it is effectively none."""
 
@@ -309,11 +309,11 @@ _MISSING = {
     "no_profile": "a profile ({detail})",
     "not_allowed": "another accelerator ({accelerator}: {detail})",
 }
-"""What would turn a rejected pair into a candidate, by its reason, in the order of how near it is."""
+"""Reasons that can turn a rejected pair into a candidate, the nearest first."""
 
 
 def _missing(candidates: Candidates, s: int) -> str:
-    """Say what a server lacks that units cannot give: for each reason its nearest pair."""
+    """Return the shortfalls of a server that units cannot fix: for each reason its nearest pair."""
     nearest: dict[str, Rejection] = {}
     for item in candidates.rejections(s):
         if item.reason not in nearest or _factor(item) < _factor(nearest[item.reason]):

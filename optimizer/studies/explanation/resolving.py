@@ -164,7 +164,7 @@ def with_targets_of(candidates: Candidates, system: System, servers: BoolArray) 
 
 
 def effect(before: Plan, after: Plan, system: System) -> Effect:
-    """Return how the plan after a change differs from the one before it."""
+    """Return the difference between the plans before and after a change."""
     shares = [{item.server: item.served_fraction for item in plan.unserved} for plan in (before, after)]
     changes = []
     for name in shares[0].keys() | shares[1].keys():
@@ -247,7 +247,7 @@ def _rounded(difference: float) -> float:
 
 
 def _open(*plans: Plan) -> float | None:
-    """Return what is not proved of the values of some plans; none where service is not proved."""
+    """Return the sum of the unproved values of some plans, None if service is not proved."""
     total = 0.0
     for level in (level for plan in plans for level in plan.levels):
         if level.bound is None or (level.gap and level.name.startswith("priority")):

@@ -1,4 +1,4 @@
-"""Why each server runs where it does: binding constraints, alternatives, and what those would cost."""
+"""Placement of each server: binding constraints, alternatives, and their costs."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

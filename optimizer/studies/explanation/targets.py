@@ -1,4 +1,4 @@
-"""What each latency target costs: the plan with it relaxed, less the plan."""
+"""Cost of each latency target: the plan with it relaxed, minus the plan."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -77,7 +77,7 @@ def target_questions(before: Before, servers: Sequence[int]) -> dict[Target, Que
 
 
 def price_targets(before: Before, answers: Mapping[Target, Answer]) -> tuple[TargetPrice, ...]:
-    """Say what targets cost by the answers to their questions."""
+    """Return the prices of targets from the answers to their questions."""
     return tuple(
         TargetPrice(
             service_class=target[0],

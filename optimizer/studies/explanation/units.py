@@ -1,4 +1,4 @@
-"""What limited items are worth, such as the cards of each type: one more, one fewer, and the shadow price."""
+"""Value of limited items, such as the cards of each type: one more, one fewer, and the shadow price."""
 
 from collections.abc import Mapping
 from functools import partial

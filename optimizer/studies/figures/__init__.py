@@ -1,1 +1,1 @@
-"""What pictures show, as data."""
+"""Figures as data."""

@@ -10,7 +10,7 @@ from optimizer.kinds.shown import Shown
 from optimizer.queueing.measures import METRICS
 from optimizer.queueing.performance import Performance
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide
-from optimizer.studies.figures.placed import NothingToShow, Placed
+from optimizer.studies.figures.placed import Placed
 from optimizer.units import SECONDS_PER_MINUTE
 
 POINTS = 33
@@ -31,26 +31,21 @@ def figures_by_load(placed: Placed) -> Figure:
 
 def figures_by_batch_limit(placed: Placed) -> Figure:
     """Return the figures of a replica at its load against its batch limit."""
-    if placed.rate_rps == 0:
-        raise NothingToShow(f"{placed.title} carries no load; {placed.remark}")
+    placed.require_load()
     most = int(placed.pair.batch_ceiling[0])
     limits = np.unique(np.round(np.geomspace(1, most, POINTS))).astype(np.int64)
     found = placed.analyze(limits, np.full(len(limits), placed.rate_rps))
-    guide = Guide(name=f"batch {placed.max_batch:,}", value=float(placed.max_batch), axis="x")
     label = "batch limit [requests]"
-    return _figure("Figures by batch limit", placed, found, label, limits.astype(np.float64), (guide,))
+    return _figure(
+        "Figures by batch limit", placed, found, label, limits.astype(np.float64), (placed.batch_guide(),)
+    )
 
 
 def _figure(
     title: str, placed: Placed, found: Performance, label: str, x: FloatArray, guides: tuple[Guide, ...]
 ) -> Figure:
     panels = (_panel(shown, placed, found, label, x, guides) for shown in placed.kind.shown("plan").values())
-    return Figure(
-        title=f"{title}: {placed.title}",
-        note=placed.remark,
-        panels=tuple(panel for panel in panels if panel is not None),
-        types=placed.arrays.type_names,
-    )
+    return placed.figure(title, placed.remark, panels)
 
 
 def _panel(

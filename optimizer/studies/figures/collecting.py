@@ -29,9 +29,9 @@ BATCHES = 9
 MOST_PERCENTILES = 2
 """More curves of one colour could not be told apart."""
 USUAL_PERCENTILE = 99.0
-"""What is shown beside the mean where no target names a percentile."""
+"""Percentile shown next to the mean if no target names one."""
 PRECISION = 1e-4
-"""Of percentiles."""
+"""Relative precision of percentiles."""
 LEAST_SHARE = 1e-12
 """Smaller ones of requests count as this."""
 WIDE = 8.0
@@ -46,7 +46,7 @@ class _Ways:
     replicas: FloatArray
     """The fewest that meet the targets; NaN where no number does."""
     load_rps: float
-    """Of all replicas together."""
+    """Load of all replicas together."""
 
     def long_runs(self, times: int = 1) -> list[SteadyState | None]:
         """Return the long run of each with these replicas, or with so many times as many."""
@@ -85,22 +85,12 @@ def window_figure(placed: Placed) -> Figure:
     by_window = _ways(placed, replace(rows, policy=replace(rows.policy, window_ms=windows)))
     given = Guide(name=f"window {quantity(window_ms)} ms", value=window_ms, axis="x")
     panels = _panels(placed, by_window, windows, "window [ms]", "window", given)
-    return Figure(
-        title=f"Collecting requests: {placed.title}",
-        note=_note(placed),
-        panels=(*panels, *batch_panels(placed)),
-        types=placed.arrays.type_names,
-    )
+    return placed.figure("Collecting requests", _note(placed), (*panels, *batch_panels(placed)))
 
 
 def batch_limit_figure(placed: Placed) -> Figure:
     """Return replicas and latency by batch limit alone."""
-    return Figure(
-        title=f"Effect of the batch limit: {placed.title}",
-        note=_note(placed),
-        panels=batch_panels(placed),
-        types=placed.arrays.type_names,
-    )
+    return placed.figure("Effect of the batch limit", _note(placed), batch_panels(placed))
 
 
 def batch_panels(placed: Placed) -> tuple[CurvePanel, ...]:
@@ -108,10 +98,11 @@ def batch_panels(placed: Placed) -> tuple[CurvePanel, ...]:
     server, most = placed.batch_servers(), int(placed.pair.batch_ceiling[0])
     limits = np.unique(np.round(np.geomspace(1, most, BATCHES))).astype(np.int64)
     rows = replace(server.take(np.zeros(len(limits), np.int64)), max_batch=limits)
-    chosen = Guide(name=f"batch {placed.max_batch:,}", value=float(placed.max_batch), axis="x")
     ways = _ways(placed, rows)
     x = limits.astype(np.float64)
-    return _panels(placed, ways, x, "batch limit [requests]", "batch limit", chosen, along=("x",))
+    return _panels(
+        placed, ways, x, "batch limit [requests]", "batch limit", placed.batch_guide(), along=("x",)
+    )
 
 
 def _ways(placed: Placed, servers: BulkQueues) -> _Ways:

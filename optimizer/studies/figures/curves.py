@@ -39,9 +39,8 @@ RARE = 1e-4
 
 
 def occupancy_figure(placed: Placed) -> Figure:
-    """Return how likely each number of requests in a replica is, in the long run (eq. 10-12)."""
-    if placed.rate_rps == 0:
-        raise NothingToShow(f"{placed.title} carries no load; {placed.remark}")
+    """Return the stationary distribution of the requests in a replica (eq. 10-12)."""
+    placed.require_load()
     found = placed.analyze(placed.pair.max_batch, np.array([placed.rate_rps]))
     states, probability = _occupancy(placed)
     mean = float(found.in_service[0] + found.in_queue[0])
@@ -72,8 +71,7 @@ def occupancy_figure(placed: Placed) -> Figure:
         f"{found.utilization[0]:.0%} in use; empty {float(found.p_empty[0]):.2%} of the time; "
         f"{_lost(float(found.loss[0]))}"
     )
-    types = placed.arrays.type_names
-    return Figure(title=f"Occupancy: {placed.title}", note=note, panels=(panel,), types=types)
+    return placed.figure("Occupancy", note, [panel])
 
 
 def _over_batches(title: str, label: str, curve: Series, guides: tuple[Guide, ...]) -> CurvePanel:
@@ -99,21 +97,19 @@ def batch_figure(placed: Placed) -> Figure:
     itl, ttft = (target_of(placed.arrays, metric)[0] for metric in ("itl", "ttft"))
     at = placed.figures(batch[known], rate[known], [itl, ttft])
     x = batch.astype(np.float64)
-    chosen = Guide(name=f"batch {placed.max_batch:,}", value=float(placed.max_batch), axis="x")
 
     def panel(title: str, label: str, values: FloatArray, *guides: Guide) -> CurvePanel:
-        return _over_batches(title, label, placed.series("", x, values), (chosen, *guides))
+        return _over_batches(title, label, placed.series("", x, values), (placed.batch_guide(), *guides))
 
     def spread(values: FloatArray) -> FloatArray:
         full = np.full(len(batch), np.nan)
         full[known] = values
         return full
 
-    return Figure(
-        types=placed.arrays.type_names,
-        title=f"Effect of the batch limit: {placed.title}",
-        note=f"{placed.remark}; at every batch the replica has the largest {which}load{met}",
-        panels=(
+    return placed.figure(
+        "Effect of the batch limit",
+        f"{placed.remark}; at every batch the replica has the largest {which}load{met}",
+        (
             panel(f"Largest {which}load of one replica{met}", "requests/min", rate * SECONDS_PER_MINUTE),
             panel(
                 of_statistic("Inter-token latency at that load", itl),
@@ -137,14 +133,9 @@ def latency_figure(placed: Placed) -> Figure:
     rate = np.linspace(*placed.rate_range_rps(), points)
     itl, ttft = (target_of(placed.arrays, metric)[0] for metric in ("itl", "ttft"))
     found = placed.figures(np.full(points, placed.max_batch), rate, [itl, ttft])
-    largest = float(placed.largest_rates(placed.pair.max_batch)[0])
     rpm = rate * SECONDS_PER_MINUTE
     bound = "all targets are met" if has_targets(placed.arrays) else "the queue is stable; there is no target"
-    guides = []
-    if np.isfinite(largest):
-        guides.append(_upright("largest", largest))
-    if placed.rate_rps:
-        guides.append(_upright("load", placed.rate_rps))
+    guides = placed.load_guides()
 
     def panel(title: str, label: str, values: FloatArray, target: tuple[Guide, ...]) -> CurvePanel:
         return CurvePanel(
@@ -156,11 +147,10 @@ def latency_figure(placed: Placed) -> Figure:
             y_most=_view(values, target),
         )
 
-    return Figure(
-        types=placed.arrays.type_names,
-        title=f"Latency against load: {placed.title}",
-        note=f"{placed.remark}; largest: the load up to which {bound}; the curves end at the stable load",
-        panels=(
+    return placed.figure(
+        "Latency against load",
+        f"{placed.remark}; largest: the load up to which {bound}; the curves end at the stable load",
+        (
             panel(
                 of_statistic("Inter-token latency", itl),
                 f"{itl.label} [ms]",
@@ -178,7 +168,7 @@ def latency_figure(placed: Placed) -> Figure:
 
 
 def timing_figure(placed: Placed) -> Figure:
-    """Return what the latency model says of a request's phases at every constant batch (eq. 1-8)."""
+    """Return the token times of the latency model at every constant batch (eq. 1-8)."""
     batch = _batches(int(placed.pair.batch_ceiling[0]))
     law = placed.law(len(batch))
     if not isinstance(law, ServiceLaw):
@@ -192,11 +182,10 @@ def timing_figure(placed: Placed) -> Figure:
         series = (placed.series("", occupancy, values),)
         return CurvePanel(title=title, x_label="batch [requests]", y_label=label, series=series)
 
-    return Figure(
-        types=placed.arrays.type_names,
-        title=f"Token times: {placed.title}",
-        note=f"the fitted latency model of the profile at a constant batch; {shape}",
-        panels=(
+    return placed.figure(
+        "Token times",
+        f"the fitted latency model of the profile at a constant batch; {shape}",
+        (
             panel("One decode step", "time per token [ms]", times.itl_ms),
             panel("Prefill of one request", "prefill [ms]", times.prefill_ms),
         ),
@@ -228,17 +217,12 @@ def _batches(ceiling: int) -> IntArray:
     return np.unique(np.round(np.geomspace(1, ceiling, FEW_BATCHES))).astype(np.int64)
 
 
-def _upright(name: str, rate_rps: float) -> Guide:
-    rpm = rate_rps * SECONDS_PER_MINUTE
-    return Guide(name=f"{name} {quantity(rpm)}", value=rpm, axis="x")
-
-
 def _target(placed: Placed, metric: LatencyName) -> tuple[Guide, ...]:
     return target_line(target_of(placed.arrays, metric)[1])
 
 
 def _view(values: FloatArray, target: tuple[Guide, ...]) -> float | None:
-    """Return where the axis ends: a queue near saturation must not hide what happens at the target."""
+    """Return the end of the axis: a queue near saturation must not hide the range around the target."""
     if not target or float(np.max(values)) <= TARGET_VIEW * target[0].value:
         return None
     return TARGET_VIEW * max(target[0].value, float(np.min(values)))

@@ -23,7 +23,7 @@ class Series(Document):
     """Points of one curve, under one name."""
 
     name: str
-    """What it is; the label beside it."""
+    """Name, used as the label next to the curve."""
     x: Values
     """In the unit of the panel's axis."""
     y: Values
@@ -41,7 +41,7 @@ class Guide(Document):
     name: str
     """The label beside it."""
     value: float
-    """Where it crosses its axis."""
+    """Value at which it crosses its axis."""
     axis: Literal["x", "y"]
     """The axis that it crosses."""
 
@@ -52,7 +52,7 @@ class CurvePanel(Document):
     kind: Literal["curves"] = "curves"
     """The sort of panel."""
     title: str
-    """What is shown."""
+    """Title of the panel."""
     x_label: str = Field(alias="xLabel")
     """Quantity and unit."""
     y_label: str = Field(alias="yLabel")
@@ -62,7 +62,7 @@ class CurvePanel(Document):
     guides: tuple[Guide, ...] = Field((), strict=False)
     """The lines that they are read against."""
     y_most: float | None = Field(None, alias="yMost")
-    """Where the axis ends, if the curves go on beyond what is of interest."""
+    """End of the axis, if the curves continue beyond the range of interest."""
     logarithmic: tuple[Literal["x", "y"], ...] = Field((), strict=False)
     """The axes on which equal steps are equal factors."""
 
@@ -73,11 +73,11 @@ class Bar(Document):
     name: str
     """The thing."""
     group: str = ""
-    """What it belongs to; rows of a group stand together under its name."""
+    """Group of the row; the rows of a group are adjacent under its name."""
     values: Values
     """One for each column."""
     marks: Values = ()
-    """What each value is read against: a limit, the value before; one for each column, or nothing."""
+    """Reference of each value, such as a limit or the value before: one per column, or empty."""
     type: str = ""
     """Accelerator type that it is about, whose colour it has; none: it is about no type."""
 
@@ -88,24 +88,24 @@ class BarPanel(Document):
     kind: Literal["bars"] = "bars"
     """The sort of panel."""
     title: str
-    """What is shown."""
+    """Title of the panel."""
     columns: tuple[str, ...] = Field(strict=False)
     """Quantities with their units."""
     bars: tuple[Bar, ...] = Field(strict=False)
     """The rows."""
     mark: str = ""
-    """What the marks mean."""
+    """Meaning of the marks."""
     line: float | None = None
     """A value that all bars are read against, across all columns, which reach at least as far."""
     line_name: str = Field("", alias="lineName")
-    """What the line is."""
+    """Name of the line."""
 
 
 class Cell(Document):
     """One field of a grid."""
 
     text: str
-    """What stands in it; lines are separated by a line feed."""
+    """Text of the field; lines are separated by a line feed."""
     group: str = ""
     """Fields of one group have one colour; none: no colour."""
     share: float = 1.0
@@ -118,7 +118,7 @@ class GridPanel(Document):
     kind: Literal["grid"] = "grid"
     """The sort of panel."""
     title: str
-    """What is shown."""
+    """Title of the panel."""
     columns: tuple[str, ...] = Field(strict=False)
     """Headings of the columns."""
     rows: tuple[str, ...] = Field(strict=False)
@@ -133,9 +133,9 @@ class Figure(Document):
     """Panels that belong together, or the reason why there is nothing to show."""
 
     title: str
-    """What is shown."""
+    """Title of the figure."""
     note: str = ""
-    """What a reader must know to read it; what is left out."""
+    """Explanation of the figure, including omissions."""
     panels: tuple[Annotated[CurvePanel | BarPanel | GridPanel, Field(discriminator="kind")], ...] = Field(
         (), strict=False
     )

@@ -48,13 +48,13 @@ PICTURES: dict[type[Kind], dict[str, Picture]] = {
         "rejection": rejection_figure,
     },
 }
-"""Of one server on one accelerator, by the kind of its replicas."""
+"""Figures of one server on one accelerator, by the kind of its replicas."""
 OF_ANY_KIND: dict[str, Picture] = {"batch": figures_by_batch_limit, "latency": figures_by_load}
-"""The same of a kind that has no pictures of its own."""
+"""Figures of one server whose kind has no figures of its own."""
 SERVER_KINDS = ("cost", "pareto")
-"""Of one server, on all its accelerators or on one."""
+"""Figures of one server on all its accelerators, or on one."""
 PLAN_KINDS = ("plan", *PANELS)
-"""Of a plan as a whole."""
+"""Figures of a whole plan."""
 KINDS = (*PLAN_KINDS, *dict.fromkeys(name for some in PICTURES.values() for name in some), *SERVER_KINDS)
 
 

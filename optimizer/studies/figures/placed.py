@@ -3,7 +3,7 @@
 Without an accelerator's name it is the one that the plan chooses, which takes a solve.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -28,7 +28,7 @@ from optimizer.kinds.queue_models import REFERENCE, law_problem
 from optimizer.kinds.table import kind_of_law
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
-from optimizer.quantities import counted
+from optimizer.quantities import counted, quantity
 from optimizer.queueing.birth_death import BirthDeathQueue
 from optimizer.queueing.bulk.model import BulkQueues
 from optimizer.queueing.measures import LATENCIES, LatencyName, TargetMeasure
@@ -36,7 +36,7 @@ from optimizer.queueing.performance import Performance, QueueModel
 from optimizer.queueing.reference import ReplicaQueues
 from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
-from optimizer.studies.figures.document import Series, SeriesStyle
+from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, SeriesStyle
 from optimizer.timing import Law
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -51,7 +51,7 @@ class Placed:
 
     system: System
     arrays: SystemArrays
-    """Of this server alone."""
+    """Arrays of this server alone."""
     pair: Pairs
     """One row; its batch ceiling is what the profile, the server and the memory allow."""
     server: str
@@ -59,7 +59,7 @@ class Placed:
     rate_rps: float
     """Load of one replica; 0 where the pair is no candidate, so that nothing says how the load is split."""
     remark: str
-    """How many replicas there are, and of what; or why the pair is no candidate."""
+    """Number and origin of its replicas, or the reason that the pair is no candidate."""
 
     @property
     def title(self) -> str:
@@ -75,6 +75,30 @@ class Placed:
     def max_batch(self) -> int:
         """Batch limit."""
         return int(self.pair.max_batch[0])
+
+    def figure(self, title: str, note: str, panels: Iterable[CurvePanel | None]) -> Figure:
+        """Return a figure of the server with the panels that exist."""
+        shown = tuple(panel for panel in panels if panel is not None)
+        return Figure(title=f"{title}: {self.title}", note=note, panels=shown, types=self.arrays.type_names)
+
+    def require_load(self) -> None:
+        """Check that the replica has load.
+
+        Raises:
+            NothingToShow: it has none.
+        """
+        if self.rate_rps == 0:
+            raise NothingToShow(f"{self.title} carries no load; {self.remark}")
+
+    def batch_guide(self) -> Guide:
+        """Return a line at the batch limit."""
+        return Guide(name=f"batch {self.max_batch:,}", value=float(self.max_batch), axis="x")
+
+    def load_guides(self) -> tuple[Guide, ...]:
+        """Return lines at the maximum load within all targets, and at the load of the plan."""
+        named = (("largest", float(self.largest_rates(self.pair.max_batch)[0])), ("load", self.rate_rps))
+        rates = ((name, rate * SECONDS_PER_MINUTE) for name, rate in named if rate > 0)
+        return tuple(Guide(name=f"{name} {quantity(rpm)}", value=rpm, axis="x") for name, rpm in rates)
 
     def series(self, name: str, x: FloatArray, values: FloatArray, style: SeriesStyle = "line") -> Series:
         """Return a curve of it, in the colour of its accelerator's type."""
@@ -96,7 +120,7 @@ class Placed:
         return replica.queue
 
     def _no_occupancy(self, queue_model: str) -> str:
-        """Return why there is no distribution of the occupancy, and what to do."""
+        """Return the reason that there is no occupancy distribution, and what to do."""
         model = self.system.servers[self.server].model
         pair = f"{model} on {self.accelerator}"
         text = f"the queue model {queue_model!r} of {pair} has no distribution of the occupancy"
@@ -152,13 +176,13 @@ class Placed:
         return self._replica().name
 
     def knows(self, measure: TargetMeasure) -> bool:
-        """Say whether the queue model knows a figure."""
+        """Return whether the queue model computes a measure."""
         return type(self._replica()).supports_measure(measure)
 
     def figures(
         self, max_batch: IntArray, rate_rps: FloatArray, measures: Sequence[TargetMeasure]
     ) -> dict[TargetMeasure, FloatArray]:
-        """Return what its queue model knows of some figures at batch limits and rates > 0, shapes (R,)."""
+        """Return the measures that the queue model computes at batch limits and rates > 0, shapes (R,)."""
         pairs = self._rows(len(rate_rps))
         known = [measure for measure in measures if self.knows(measure)]
         found = {measure: np.zeros(len(rate_rps)) for measure in known}
@@ -239,7 +263,7 @@ def _idle_text(server: str) -> str:
 
 
 def has_targets(arrays: SystemArrays) -> bool:
-    """Say whether the one server of a system has a target of latency or throughput."""
+    """Return whether the one server of a system has a target of latency or throughput."""
     targets = arrays.servers.targets
     return bool(targets.tps[0]) or any(np.isfinite(targets.limit(metric)[0]) for metric in LATENCIES)
 
@@ -267,7 +291,7 @@ def joined_candidates(candidates: Candidates) -> CandidateTable:
 
 
 def rejection(candidates: Candidates, accelerator: str) -> str:
-    """Return why the one server cannot run on an accelerator; nothing where it can."""
+    """Return the reason that the one server cannot run on an accelerator, empty if it can."""
     return next((item.detail for item in candidates.rejections(0) if item.accelerator == accelerator), "")
 
 

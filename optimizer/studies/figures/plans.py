@@ -74,7 +74,7 @@ def _loads(shown: Shown) -> dict[tuple[str, str], str]:
 
 
 def assignment_panels(shown: Shown, before: Shown | None = None) -> tuple[GridPanel, ...]:
-    """Return which accelerator each model has in each service class, and how many replicas."""
+    """Return the accelerator and the number of replicas of each model in each service class."""
     now, then = _placements(shown), {} if before is None else _placements(before)
     shares = _served_shares(shown)
 
@@ -221,7 +221,7 @@ def servers_panels(shown: Shown, before: Shown | None = None) -> tuple[BarPanel,
 
 
 def _bar_name(shown: ShownFigure) -> str:
-    """Return what a figure is called above its bars."""
+    """Return the heading of a metric above its bars."""
     if shown.spoken:
         return f"{shown.spoken}\n({shown.heading}) [{shown.unit}]"
     return f"{shown.heading}\n[{shown.unit}]" if shown.unit else shown.heading
@@ -273,7 +273,7 @@ def _figures(
 
 
 def targets_panels(shown: Shown, before: Shown | None = None) -> tuple[BarPanel, ...]:
-    """Return what every server has targets for as shares of these, the tightest first."""
+    """Return the values of every server as shares of their targets, the tightest first."""
     now, then = _by_server(shown), {} if before is None else _by_server(before)
     rows = _rows_of(shown, before)
     kinds = kinds_of(rows)
@@ -306,19 +306,19 @@ def targets_panels(shown: Shown, before: Shown | None = None) -> tuple[BarPanel,
 
 
 def _tightness(shares: Values) -> float:
-    """Return how much of its tightest target a server uses up [%]."""
+    """Return the share of its tightest target that a server uses [%]."""
     return max((share for share in shares if share is not None), default=0.0)
 
 
 def _shares(rows: Sequence[PoolRow], metrics: Sequence[str]) -> tuple[float | None, ...]:
-    """Return what targets are about as shares of them [%], none where there is no target or nothing runs."""
+    """Return values as shares of their targets [%], None without a target or without replicas."""
     return tuple(
         _largest_share([figure for row in rows for figure in row.targets_on(metric)]) for metric in metrics
     )
 
 
 def _target_name(shown: ShownFigure | None) -> str:
-    """Return what a target on a figure, or on all of a pool's, is called above its bars."""
+    """Return the heading of a target, on a metric or on all of a pool's, above its bars."""
     if shown is None:
         return "beyond a target\n[% of allowed]"
     heading = f" ({shown.metric.upper()})" if shown.metric in LATENCIES else ""
@@ -346,9 +346,9 @@ PANELS = {
     "servers": servers_panels,
     "targets": targets_panels,
 }
-"""What a plan's picture may show."""
+"""Panels of a plan's picture."""
 WHOLE_PLAN = ("load", "assignment", "types", "servers")
-"""What the picture of a plan shows by default."""
+"""Panels that the picture of a plan shows by default."""
 
 
 def plan_figure(shown: Shown, before: Shown | None = None, panels: Sequence[str] = WHOLE_PLAN) -> Figure:
@@ -373,7 +373,7 @@ def plan_figure(shown: Shown, before: Shown | None = None, panels: Sequence[str]
 
 
 def left_out(shown: Shown, panels: Sequence[str]) -> str:
-    """Say what the panels of a picture leave out; nothing where they show all."""
+    """Return a note on the rows that the panels of a picture omit, empty if they show all."""
     servers = shown.system.servers.values()
     models = {server.model for server in servers}
     parts = [

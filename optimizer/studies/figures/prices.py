@@ -59,7 +59,7 @@ LATENCIES: dict[_Shown, _Latency] = {
     "itl": _Latency("Inter-token latency", "ttft"),
     "ttft": _Latency("Time to first token", "itl"),
 }
-"""What costs are set against, in panels of their own."""
+"""Latencies that costs are compared with, in separate panels."""
 LOST = 1e-3
 """Ways that lose a larger share of the requests than this are left out, unless the candidate itself does."""
 
@@ -105,7 +105,7 @@ def _within_sight(
 
 
 def pareto_figure(system: System, server: str, accelerator: str | None, plan: Plan) -> Figure:
-    """Return which latencies can be had at which cost, over accelerators, batches and replicas."""
+    """Return the cheapest cost of each latency, over accelerators, batches and replicas."""
     candidates, table = _candidates_of(system, server, accelerator)
     ways = _ways(candidates, table)
     held = {name: _held(candidates, ways, name) for name in LATENCIES}
@@ -191,7 +191,7 @@ class _Ways:
     cost: FloatArray
     """[cents/h]"""
     itl_ms: FloatArray
-    """What the target on it is about, its mean or a percentile; and of the other:"""
+    """The statistic that its target is about: the mean or a percentile."""
     ttft_ms: FloatArray
 
     def latency_ms(self, name: _Shown) -> FloatArray:

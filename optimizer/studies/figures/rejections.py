@@ -28,18 +28,18 @@ def rejection_figure(placed: Placed) -> Figure:
     if _has_room(placed):
         panels = (_rejected_panel(placed, rate_rps), *panels)
         note = _room_text(placed)
-    return _figure(f"Rejection and latency against load: {placed.title}", note, placed, panels)
+    return _figure("Rejection and latency against load", note, placed, panels)
 
 
 def batch_latency_figure(placed: Placed) -> Figure:
     """Return latencies alone against the load."""
     panels = (latency_panel(placed, loads_rps(placed)),)
-    return _figure(f"Latency against load: {placed.title}", "", placed, panels)
+    return _figure("Latency against load", "", placed, panels)
 
 
 def _figure(title: str, note: str, placed: Placed, panels: tuple[CurvePanel, ...]) -> Figure:
     said = [part for part in (placed.remark, note, _collecting_text(placed)) if part]
-    return Figure(title=title, note="; ".join(said), panels=panels, types=placed.arrays.type_names)
+    return placed.figure(title, "; ".join(said), panels)
 
 
 def loads_rps(placed: Placed) -> FloatArray:
@@ -86,7 +86,7 @@ def _rejected_panel(placed: Placed, rate_rps: FloatArray) -> CurvePanel:
 
 
 def _loads(placed: Placed) -> tuple[Guide, ...]:
-    """Return what a replica can answer, and the load that the plan gives a replica."""
+    """Return lines at the saturation throughput, and at the planned load of a replica."""
     full = float(placed.batch_servers().full_rate_rps[0])
     named = [("saturation", full)] * _has_room(placed) + [("load", placed.rate_rps)]
     return tuple(
@@ -95,7 +95,7 @@ def _loads(placed: Placed) -> tuple[Guide, ...]:
 
 
 def _has_room(placed: Placed) -> bool:
-    """Say whether the queue has a limit."""
+    """Return whether the queue has a limit."""
     return bool(placed.batch_servers().policy.room[0] < UNLIMITED)
 
 

@@ -47,14 +47,14 @@ WIDE = 10.0
 
 
 def distribution_figure(placed: Placed) -> Figure:
-    """Return which share of the requests is done by when, in closed form and simulated (eq. 84-87)."""
+    """Return the distributions of latencies, in closed form and simulated (eq. 84-87)."""
     run = _steady_run(placed)
     panels = [_spread(placed, run, metric, title) for metric, title in SHOWN]
     return _distribution(placed, panels)
 
 
 def batch_distribution_figure(placed: Placed) -> Figure:
-    """Return which share of the requests of a batch server is answered by when, exactly and simulated."""
+    """Return the latency distribution of a batch server, exact and simulated."""
     run = _steady_run(placed)
     found = placed.batch_servers().row_at(0, placed.rate_rps)
     values = run.e2e_ms[counted_rows(run)]
@@ -79,8 +79,7 @@ def _steady_run(placed: Placed) -> SimulatedRun:
     Raises:
         NothingToShow: it has none, or no steady state under it.
     """
-    if placed.rate_rps == 0:
-        raise NothingToShow(f"{placed.title} carries no load; {placed.remark}")
+    placed.require_load()
     run = _run(placed, placed.rate_rps)
     overload = summarise([run]).overload
     if overload is not None:
@@ -90,12 +89,8 @@ def _steady_run(placed: Placed) -> SimulatedRun:
 
 def _distribution(placed: Placed, panels: Sequence[CurvePanel | None]) -> Figure:
     rpm = placed.rate_rps * SECONDS_PER_MINUTE
-    return Figure(
-        title=f"Distribution of latencies: {placed.title}",
-        note=f"{placed.remark}; {quantity(rpm)} requests/min at each; {_said(placed)}",
-        panels=tuple(panel for panel in panels if panel is not None),
-        types=placed.arrays.type_names,
-    )
+    note = f"{placed.remark}; {quantity(rpm)} requests/min at each; {_said(placed)}"
+    return placed.figure("Distribution of latencies", note, panels)
 
 
 def percentiles_figure(placed: Placed) -> Figure:
@@ -109,12 +104,7 @@ def percentiles_figure(placed: Placed) -> Figure:
         for metric, title in SHOWN
     )
     note = f"{placed.remark}; up to {LARGEST_LOAD:.0%} of the stable load; {_said(placed)}"
-    return Figure(
-        title=f"Percentiles against load: {placed.title}",
-        note=note,
-        panels=tuple(panel for panel in panels if panel is not None),
-        types=placed.arrays.type_names,
-    )
+    return placed.figure("Percentiles against load", note, panels)
 
 
 def _spread(placed: Placed, run: SimulatedRun, metric: LatencyName, title: str) -> CurvePanel | None:
@@ -197,7 +187,7 @@ def _against_load(
         x_label="load of one replica [requests/min]",
         y_label=f"{METRICS[metric].label} [ms]",
         series=(*dots, *curves),
-        guides=(*_levels(targets), *_uprights(placed)),
+        guides=(*_levels(targets), *placed.load_guides()),
         y_most=None if highest <= most else most,
     )
 
@@ -206,17 +196,6 @@ def _levels(targets: Iterable[tuple[TargetMeasure, float]]) -> Iterator[Guide]:
     """Yield a line at each target."""
     for measure, limit in targets:
         yield Guide(name=f"target {limit:,.6g} ms, {measure.statistic}", value=limit, axis="y")
-
-
-def _uprights(placed: Placed) -> tuple[Guide, ...]:
-    """Return the largest load that meets all targets, and the load of the plan."""
-    largest = float(placed.largest_rates(placed.pair.max_batch)[0])
-    named = [("largest", largest)] * bool(np.isfinite(largest)) + [("load", placed.rate_rps)]
-    return tuple(
-        Guide(name=f"{name} {quantity(rate * SECONDS_PER_MINUTE)}", value=rate * SECONDS_PER_MINUTE, axis="x")
-        for name, rate in named
-        if rate > 0
-    )
 
 
 def _value(found: Distribution | None, measure: TargetMeasure) -> float:
@@ -246,7 +225,7 @@ def _run(placed: Placed, rate_rps: float) -> SimulatedRun:
 
 
 def _said(placed: Placed) -> str:
-    """Say what was simulated, and whether there is a closed form beside it."""
+    """Return a note on the simulation, and on a missing closed form."""
     effort = Effort()
     said = f"simulated: {effort.requests:,} requests, seed {effort.seed}"
     if placed.knows(TargetMeasure("e2e", 95.0)):

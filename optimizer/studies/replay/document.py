@@ -7,7 +7,7 @@ from optimizer.stabilisation.rules import Rules
 
 
 class ReplayedServer(Document):
-    """What became of one server."""
+    """Outcome of one server."""
 
     server: str
     """The server."""
@@ -18,9 +18,9 @@ class ReplayedServer(Document):
     cost: float
     """Cost of its replicas over the time, those that start included [hundredths of the currency]."""
     changes: int
-    """How often the replicas desired on an accelerator went up or down."""
+    """Number of changes of the replicas desired on an accelerator."""
     switches: int
-    """How often it came to another accelerator."""
+    """Number of moves to another accelerator."""
     held: int
     """Times at which a number was held that the plan would have changed."""
     most_replicas: int = Field(alias="mostReplicas")
@@ -31,7 +31,7 @@ class Point(Document):
     """The fleet from one time to the next."""
 
     time_s: float = Field(alias="time")
-    """When it begins [s]."""
+    """Start of the interval [s]."""
     load_rpm: float = Field(alias="load")
     """Load that came in it [requests/min]."""
     capacity_rpm: float = Field(alias="capacity")
@@ -50,7 +50,7 @@ class Variant(Document):
     """One way to follow the plans."""
 
     name: str
-    """What it is."""
+    """Name of the policy."""
     rules: Rules | None = None
     """The rules; none: there was one plan, for the mean load."""
     cost: float
@@ -60,11 +60,11 @@ class Variant(Document):
     missed: float
     """Requests beyond what the ready replicas take within their targets."""
     changes: int
-    """How often replicas desired of a server on an accelerator went up or down."""
+    """Number of changes of the replicas desired of a server on an accelerator."""
     changes_per_h: float = Field(alias="changesPerHour")
-    """The same in an hour."""
+    """Changes per hour."""
     switches: int
-    """How often a server came to another accelerator."""
+    """Number of moves of a server to another accelerator."""
     servers: tuple[ReplayedServer, ...] = Field(strict=False)
     """Every server."""
     points: tuple[Point, ...] = Field(strict=False)
@@ -75,7 +75,7 @@ class Replay(Document):
     """Loads over time, followed in several ways."""
 
     hours: float
-    """How long [h]."""
+    """Duration [h]."""
     steps: int
     """Intervals between the times of the loads; a plan is made at the beginning of each."""
     startup_s: float = Field(alias="startup")

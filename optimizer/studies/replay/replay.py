@@ -60,7 +60,7 @@ MEMO_ROWS = 2**15
 
 @dataclass(slots=True)
 class _Tally:
-    """What has become of one server so far."""
+    """State of one server so far."""
 
     offered: float = 0.0
     missed: float = 0.0
@@ -114,7 +114,7 @@ class _Run:
     points: list[Point] = field(default_factory=list)
 
     def variant(self, name: str) -> Variant:
-        """Return what became of the fleet."""
+        """Return the outcome for the fleet."""
         self.tallies = {server: _Tally() for server in self.system.servers}
         system, pods = self.system, Pods(self.startup_s)
         decisions: Decisions | None = None

@@ -36,7 +36,7 @@ class EmptyRow(Document):
 
 
 class _Asked(EmptyRow):
-    """What is asked for of a pool, and where it stands."""
+    """Targets and place of a pool."""
 
     in_tokens: float = Field(alias="avgInTokens")
     """Mean input length [tokens]."""
@@ -86,7 +86,7 @@ class PoolRow(Pool, KindRowFields, _Asked):
 
 
 class TypeRow(Document):
-    """What the plan takes of one accelerator type."""
+    """Use of one accelerator type."""
 
     type: str
     """The accelerator type."""
@@ -226,7 +226,7 @@ def _with_power(system: System, rows: list[PoolRow]) -> tuple[PoolRow, ...]:
 
 
 def _asked(kind: Kind, server: Server, target: ModelTarget | None) -> dict[str, Any]:
-    """Return what a kind shows beside its pools of what their server asks for."""
+    """Return the values that a kind shows of a pool's server."""
     fields = {field: getattr(server, field) for field in kind.of_server}
     if target is not None:
         own = (shown for shown in kind.metrics if shown.target)

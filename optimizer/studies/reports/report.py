@@ -18,7 +18,7 @@ from optimizer.studies.simulation.plans import Progress, simulate_plan
 
 
 class Report(Document):
-    """What a plan is, and what it would be without limits, or with them."""
+    """A plan, and its comparison with the plan without limits, or with them."""
 
     overview: Overview
     """The plan, pool by pool and type by type."""
@@ -27,7 +27,7 @@ class Report(Document):
     overload: Overload | None = Field(None, exclude_if=lambda found: found is None)
     """Options that serve more, if cards are left while load is not served; absent if there are none."""
     simulation: Simulation | None = Field(None, exclude_if=lambda found: found is None)
-    """What the pools of the plan do in a simulation; absent where none was asked for."""
+    """Simulation of the pools of the plan; absent if it was not requested."""
 
     @property
     def plan(self) -> Plan:

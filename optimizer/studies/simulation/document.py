@@ -1,4 +1,4 @@
-"""What a simulation of a plan shows, as a document: the same from the library, the command line and REST."""
+"""Documents of the simulation of a plan, the same in the library, on the command line and in REST."""
 
 from typing import Literal
 
@@ -27,11 +27,11 @@ class SimulatedLatency(Document):
     """A latency of the requests that count [ms]."""
 
     predicted_mean: float | None = Field(None, alias="predictedMean")
-    """What the plan says [ms]."""
+    """Prediction of the plan [ms]."""
     predicted_percentiles: Percentiles | None = Field(
         None, alias="predictedPercentiles", exclude_if=lambda found: found is None
     )
-    """What the queue model says of percentiles [ms]; absent where it knows means only."""
+    """Percentiles that the queue model predicts [ms]; absent if it computes means only."""
     mean: Interval
     """Mean [ms]."""
     p50: Interval
@@ -48,13 +48,13 @@ class TargetCheck(Document):
     """A target, and whether the simulation keeps to it."""
 
     target: str
-    """What is bounded: a latency, its mean or a percentile, or a share of requests."""
+    """Bounded quantity: a latency, its mean or a percentile, or a share of requests."""
     limit: float
     """The target [ms]; a share is a number up to 1."""
     predicted: float | None = None
-    """What the plan says, in the same unit."""
+    """Prediction of the plan, in the same unit."""
     simulated: Interval
-    """What was simulated, in the same unit."""
+    """Simulated value, in the same unit."""
     met: bool
     """Whether the simulated figure itself is within the limit."""
     verdict: Verdict
@@ -62,16 +62,16 @@ class TargetCheck(Document):
 
 
 class SimulatedFigure(Document):
-    """What only some kinds of replicas have, as planned and as simulated."""
+    """Metric of some kinds of replicas, as planned and as simulated."""
 
     predicted: float | None = None
-    """What the plan says."""
+    """Prediction of the plan."""
     simulated: Interval
-    """What was simulated, in the same unit."""
+    """Simulated value, in the same unit."""
 
 
 class _Figures(Document):
-    """What a simulation shows of a pool of any kind."""
+    """Simulated metrics of a pool of any kind."""
 
     server: str
     """The server."""
@@ -82,7 +82,7 @@ class _Figures(Document):
     rate_rps: float = Field(alias="replicaRate")
     """Load of a replica [requests/s]."""
     overload: str | None = None
-    """Why there is no steady state, in which case there are no latencies; none: there is one."""
+    """Reason that there is no steady state, and so no latencies; None if there is one."""
     ttft: SimulatedLatency | None = None
     """Time to first token."""
     itl: SimulatedLatency | None = None
@@ -112,14 +112,14 @@ class _Figures(Document):
 
 
 class _Grounds(Document):
-    """What the figures of a simulated pool rest on."""
+    """Basis of the metrics of a simulated pool."""
 
     requests: int | None = Field(None, exclude_if=lambda count: count is None)
     """Requests sent to the replica, where these are more than to others; else absent."""
     estimated: EstimateEnd | None = Field(None, exclude_if=lambda end: end is None)
     """The end of the interval that token times were taken from, where they are estimated; else absent."""
     own: dict[str, SimulatedFigure] = Field(default_factory=dict, exclude_if=lambda own: not own)
-    """What only some kinds of replicas have, by metric; absent without any."""
+    """Metrics of some kinds of replicas, by name; absent if there are none."""
 
 
 class SimulatedPool(_Grounds, KindSimulatedFields, _Figures):
@@ -132,7 +132,7 @@ class SimulatedPool(_Grounds, KindSimulatedFields, _Figures):
 
     @property
     def verdict(self) -> Verdict:
-        """What holds of all targets together: the worst verdict on one of them."""
+        """Verdict on all targets together: the worst of them."""
         verdicts = {check.verdict for check in self.targets}
         if self.overload is not None or "missed" in verdicts:
             return "missed"
@@ -155,12 +155,12 @@ class SimulatedPool(_Grounds, KindSimulatedFields, _Figures):
 
 
 class Simulation(Document):
-    """What a simulation of a plan shows."""
+    """Simulation of a plan."""
 
     requests: int
     """Requests sent to the replica of each pool; the first and the last tenth do not count."""
     seed: int
-    """Where chance began."""
+    """Random seed."""
     holds: bool
     """Whether no pool misses a target; one that is too close to call is not missed."""
     offered_rps: float = Field(alias="offered")
@@ -183,7 +183,7 @@ class Repair(Document):
     accelerator: str
     """The accelerator's name."""
     rate_factor: float = Field(alias="rateFactor")
-    """What a replica may take from here on, as a share of its largest rate; 0: nothing."""
+    """New maximum load of a replica, as a share of its largest rate; 0: none."""
     replicas_before: int = Field(alias="replicasBefore")
     """Replicas of the pool that missed."""
     replicas_after: int | None = Field(None, alias="replicasAfter")
@@ -193,7 +193,7 @@ class Repair(Document):
     cost_after_cents_per_h: float | None = Field(None, alias="costAfter")
     """Cost of the replicas that keep the targets [cents/h], taken by the plan or not; none: none do."""
     overload: str | None = None
-    """Why the pool had no steady state; none: it had one."""
+    """Reason that the pool had no steady state; None if it had one."""
     missed: tuple[TargetCheck, ...] = Field(strict=False)
     """The targets that the pool missed."""
 
@@ -206,7 +206,7 @@ class LostServer(Document):
     served_fraction: float = Field(alias="servedFraction")
     """Share of its load that is served."""
     reason: str
-    """Why it is not served in full: one of the reasons of plans; `simulation_missed`: it is, and misses."""
+    """Reason that it is not served in full, as in plans; `simulation_missed`: it is, but misses a target."""
     detail: str
     """The reason in numbers."""
     missed: tuple[TargetCheck, ...] = Field(strict=False)
@@ -219,7 +219,7 @@ class RepairedPlan(Document):
     plan: Plan
     """The plan."""
     simulation: Simulation
-    """What its pools do."""
+    """Simulation of its pools."""
     holds: bool
     """Whether every pool keeps every target, and nothing was lost on the way."""
     cost_before_cents_per_h: float = Field(alias="costBefore")
@@ -227,7 +227,7 @@ class RepairedPlan(Document):
     cost_after_cents_per_h: float = Field(alias="costAfter")
     """Cost of the plan [cents/h]."""
     repairs: tuple[Repair, ...] = Field(strict=False)
-    """What was tightened, in the order in which it was found."""
+    """Repaired pools, in the order in which they were found."""
     lost: tuple[LostServer, ...] = Field(strict=False)
     """Servers that lost what the plan before promised them."""
 

@@ -43,7 +43,7 @@ def simulation_of(runs: list[PoolRun], effort: Effort, progress: Progress | None
 
 
 def simulation_from(runs: list[PoolRun], pools: list[SimulatedPool], effort: Effort) -> Simulation:
-    """Return what the simulated pools amount to together."""
+    """Return the sum of the simulated pools."""
     return Simulation(
         requests=effort.requests,
         seed=effort.seed,

@@ -51,10 +51,10 @@ class PoolRun:
     rate_rps: float
     """Load of the replica [requests/s]."""
     prediction: Prediction
-    """What the queue model says of the replica at the load of the plan."""
+    """Prediction of the queue model for the replica at the load of the plan."""
     replica: SimulatedReplica
     targets: tuple[tuple[TargetMeasure, float], ...]
-    """What each target bounds, and its limit."""
+    """Measure and limit of each target."""
     request_limits: Mapping[LatencyName, float]
     """The limit on each latency that has one [ms]."""
 
@@ -180,7 +180,7 @@ def _share(runs: Sequence[SimulatedRun], limits: Mapping[LatencyName, float]) ->
 
 
 def within(run: SimulatedRun, limits: Mapping[LatencyName, float]) -> BoolArray:
-    """Return which requests of a run are served, and within the given limits [ms]."""
+    """Return masks of the requests of a run that are served, and within the given limits [ms]."""
     kept = ~np.isnan(run.last_ms)
     for metric, limit in limits.items():
         values = _latencies(run, metric)
@@ -213,7 +213,7 @@ def _check(
 
 
 def _verdict(found: Interval, limit: float) -> Verdict:
-    """Say on which side of its limit a figure is with all of its interval; what no request has is kept."""
+    """Return the verdict on a metric by its interval; a metric without requests counts as met."""
     if np.isnan(found.value):
         return "held"
     width = found.half_width or 0.0

@@ -1,4 +1,4 @@
-"""What the queue models say of the pools of a plan: what stands beside the simulated figures."""
+"""Predictions of the queue models for the pools of a plan, compared with simulated values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ class Prediction:
     e2e_ms: float
     """Mean time to the last token."""
     percentiles: Mapping[LatencyName, Percentiles | None]
-    """Of each latency; none where the queue model knows means only."""
+    """Percentiles of each latency, None if the queue model computes means only."""
 
 
 def predictions(system: System, pools: Sequence[tuple[str, Pool]]) -> list[Prediction]:
-    """Return what the queue models say of pools that have a load, each with the name of its server."""
+    """Return the predictions for pools that have load, each with the name of its server."""
     arrays = arrays_of(system)
     server_index = {name: s for s, name in enumerate(arrays.server_names)}
     accelerator_index = {name: a for a, name in enumerate(arrays.accelerator_names)}

@@ -34,7 +34,7 @@ MOST_LENGTHENED = 16
 FINEST = 32
 """Steps of the load of a replica where the replicas of a pool are not all there is to choose."""
 LEAST_SHARE = 1 / 64
-"""Of the load at which a replica misses: below this none is tried."""
+"""Smallest share of the load at which a replica misses that is tried."""
 MOST_ROUNDS = 64
 """Plans at most; what misses then is named as lost."""
 
@@ -44,7 +44,7 @@ Solve = Callable[[System], Plan]
 
 @dataclass(slots=True)
 class _Progress:
-    """What was found so far."""
+    """Results so far."""
 
     system: System
     plan: Plan
@@ -98,14 +98,14 @@ def judged_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
 
 
 def _keeps(pool: SimulatedPool) -> bool:
-    """Say whether every figure is within its limit; one that stays too close to call counts as it is."""
+    """Return whether every metric is within its limit; too close to call counts as simulated."""
     return pool.overload is None and not pool.beyond
 
 
 def _simulated(
     state: _Progress, runs: list[PoolRun], effort: Effort, progress: Progress | None
 ) -> list[SimulatedPool]:
-    """Return what each pool does; one whose replicas have the load that they had before is known."""
+    """Return the simulation of each pool; pools with an unchanged load are not run again."""
     new = [run for run in runs if _key(run) not in state.known]
     if progress is not None:
         progress(0, len(new))
@@ -139,7 +139,7 @@ def _tighten(state: _Progress, missing: list[PoolRun], effort: Effort) -> None:
 
 
 def _is_alone(plan: Plan, server: str) -> bool:
-    """Say whether a server is served in full by one pool: then whole replicas are all there is to add."""
+    """Return whether one pool serves a server in full, so that only full replicas can be added."""
     return len(plan.allocations[server]) == 1 and all(item.server != server for item in plan.unserved)
 
 
