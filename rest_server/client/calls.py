@@ -30,7 +30,7 @@ class Call(Generic[Answer]):
     read: Callable[[bytes], Answer]
     """Converts the body of the answer, or its `header`, to the returned value."""
     body: bytes | None = None
-    params: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, str | list[str]] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     repeatable: bool = True
     """Whether it may be sent again if it is unknown whether it was carried out."""
@@ -83,9 +83,15 @@ def computing(
     """
     given = {} if options is None else options.model_dump(mode="json", exclude_none=True, exclude_unset=True)
     params = {
-        name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()
+        name: [_query_text(each) for each in value] if isinstance(value, list) else _query_text(value)
+        for name, value in given.items()
     }
     return Call("POST", f"/v1/{route}", read, body, params)
+
+
+def _query_text(value: object) -> str:
+    """Return a value of a query parameter as text."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def study(

@@ -24,7 +24,11 @@ from optimizer import (
     solve,
 )
 from optimizer.jobs import SimulateRequest, simulate_plan
+from optimizer.jobs.horizons import HorizonOptions
+from optimizer.jobs.sweeping import SweepOptions
 from optimizer.spec.schema import Capacity, OptimizerOptions, Server
+from optimizer.studies.horizon.document import Horizon
+from optimizer.studies.sweep.document import Sweep
 from rest_server.client import (
     FLEET,
     AsyncClient,
@@ -90,6 +94,9 @@ def test_every_question_has_its_typed_answer(client: Client) -> None:
     assert {item.batch_ceiling for item in chosen} == {8}
     assert client.compare(SOURCE).to_json()
     assert assert_type(client.explain(SOURCE), Explanation).to_json()
+    points = assert_type(client.sweep(SOURCE, SweepOptions(vary=("load=1,2", "count:A=1,9"))), Sweep).points
+    assert [point.values for point in points] == [(1, 1), (1, 9), (2, 1), (2, 9)]
+    assert assert_type(client.horizon(SOURCE, HorizonOptions(factors=(1, 2, 1))), Horizon).intervals == 3
     assert client.report(SOURCE).to_json()
     assert client.report_page(SOURCE, ReportOptions(format="csv")).startswith("server,")
     assert client.figure(SOURCE, FigureOptions(kind="load")).panels

@@ -11,13 +11,14 @@ from builders import accelerator, random_document, server, service_class
 from builders import system as made
 
 from optimizer import SpecError, System, load_system, solve
+from optimizer.candidates import SizingMemo
 from optimizer.jobs import RequestError
 from optimizer.jobs.sweeping import SweepRequest, sweep_system
 from optimizer.spec.load_traces import LoadStep
 from optimizer.studies.sweep import points as points_module
 from optimizer.studies.sweep.checkpoint import Checkpoint
 from optimizer.studies.sweep.days import lognormal_days, trace_days
-from optimizer.studies.sweep.document import Binding, Sweep
+from optimizer.studies.sweep.document import Binding, Sweep, SweepPoint
 from optimizer.studies.sweep.figure import sweep_figure
 from optimizer.studies.sweep.parameters import read_variations
 
@@ -198,11 +199,12 @@ def test_a_resumed_sweep_plans_only_what_is_missing(tmp_path: Path, monkeypatch:
     file.write_text("".join(lines[:12]) + lines[12][:30], "utf-8")  # killed while it wrote
     planned: list[tuple[float, ...]] = []
     real = points_module.plan_point
-    monkeypatch.setattr(
-        points_module,
-        "plan_point",
-        lambda system, values, memo: planned.append(values) or real(system, values, memo),
-    )
+
+    def counted(system: System, values: tuple[float, ...], memo: SizingMemo) -> SweepPoint:
+        planned.append(values)
+        return real(system, values, memo)
+
+    monkeypatch.setattr(points_module, "plan_point", counted)
     assert swept(system, "load=0.5..2/20", resume=file).to_json() == whole
     assert len(planned) == 9
     planned.clear()

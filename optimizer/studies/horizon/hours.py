@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
 
@@ -88,12 +87,8 @@ def chained(systems: Sequence[System]) -> list[Plan]:
     """
     memo, plans = SizingMemo(), list[Plan]()
     for system in systems:
-        plans.append(solve(_after(plans[-1], system) if plans else system, memo=memo))
+        plans.append(solve(plans[-1].applied_to(system) if plans else system, memo=memo))
     return plans
-
-
-def _after(plan: Plan, system: System) -> System:
-    return plan.applied_to(system)
 
 
 def alone(systems: Sequence[System]) -> list[Plan]:
@@ -103,7 +98,7 @@ def alone(systems: Sequence[System]) -> list[Plan]:
         SolverError: the solver failed.
     """
     batches = [[*map(from_nothing, systems[i : i + BATCH])] for i in range(0, len(systems), BATCH)]
-    return [plan for plans in as_done(partial(_each), batches) for plan in plans]
+    return [plan for plans in as_done(_each, batches) for plan in plans]
 
 
 def _each(systems: Sequence[System]) -> list[Plan]:
