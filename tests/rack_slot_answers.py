@@ -7,7 +7,7 @@ import io
 import json
 import random
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from optimizer.plan.proof import check_proof, prove
 from optimizer.render.explanation_sections import explanation_sections
 from optimizer.render.plan_sections import plan_sections
 from optimizer.render.terminal import show
+from optimizer.section import Section
 from optimizer.solvers.branch_and_price.solve import solve_patterns
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.problem import build_problem
@@ -104,10 +105,10 @@ def lies(plan: Plan, system: System) -> dict[str, list[str]]:
     return said
 
 
-def text(group: Any) -> str:
-    """Return tables as text."""
+def text(sections: Sequence[Section]) -> str:
+    """Return sections as text."""
     out = io.StringIO()
-    show(group, out)
+    show(sections, out)
     return out.getvalue()
 
 

@@ -15,7 +15,7 @@ EDITS = {
     "from optimizer.documents import Document\n": (
         "from optimizer.documents import Document\nfrom optimizer.kinds import streams\n"
     ),
-    "(TokenBatching(), BatchServers())": "(TokenBatching(), BatchServers(), streams.Streams())",
+    "    BatchServers(),\n": "    BatchServers(),\n    streams.Streams(),\n",
     "class LawFields(": "class LawFields(streams.LawFields, ",
     "class ServerFields(": "class ServerFields(streams.ServerFields, ",
     "class KindPoolFields(": "class KindPoolFields(streams.PoolFields, ",

@@ -11,8 +11,10 @@ from pydantic import Field
 from optimizer import explain, load_system, solve, verify
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.documents import Document, Quantity
-from optimizer.errors import SpecError
+from optimizer.errors import AnalysisError, SpecError
+from optimizer.jobs.simulating import SimulateRequest, simulate_plan
 from optimizer.kinds import table
+from optimizer.kinds.token_batching import TokenBatching
 from optimizer.queueing.continuous.model import ContinuousQueues
 from optimizer.queueing.reference import ReplicaQueues
 from optimizer.spec.assumptions import check_profile
@@ -82,7 +84,8 @@ def erlang_wait_ms(rate_per_ms: float, service_ms: float, servers: int, room: in
 
 @pytest.fixture
 def system(monkeypatch: pytest.MonkeyPatch) -> System:
-    monkeypatch.setitem(table.QUEUE_MODELS_OF, ToyLaw, (ReplicaQueues,))  # type: ignore[misc]
+    for models in (table.QUEUE_MODELS_OF, TokenBatching.queue_models):
+        monkeypatch.setitem(models, ToyLaw, (ReplicaQueues,))  # type: ignore[misc]
     load = {"arrivalRate": 600, "avgInTokens": 100, "avgOutTokens": 20}
     known = load_system(
         {
@@ -117,6 +120,16 @@ def test_a_plan_with_a_law_of_ones_own_is_explained(system: System) -> None:
     assert {option.accelerator for option in server.options} == {"A", "B"}
     assert server.next_best is not None
     assert server.pools[0].binding[0].limit in {"ttft", "stability"}
+
+
+def test_a_law_that_the_simulator_lacks_is_refused_in_one_line(system: System) -> None:
+    unlimited = system.with_options(unlimited=True)
+    with pytest.raises(
+        AnalysisError,
+        match=r"^toyParms: requests cannot be simulated under this latency model; "
+        r"give perfParms or decodeParms/prefillParms to simulate$",
+    ):
+        simulate_plan(SimulateRequest(unlimited, solve(unlimited)))
 
 
 @pytest.mark.usefixtures("system")

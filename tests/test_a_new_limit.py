@@ -15,7 +15,7 @@ EDITS = {
     "from optimizer.limits.cards import Cards\n": (
         "from optimizer.limits import rack_slots\nfrom optimizer.limits.cards import Cards\n"
     ),
-    "(Cards(), ": "(Cards(), rack_slots.RackSlots(), ",
+    "(Cards(),": "(Cards(), rack_slots.RackSlots(),",
     "class LimitOptions(": "class LimitOptions(rack_slots.Options, ",
 }
 """What is edited in the table of limits."""
@@ -78,6 +78,7 @@ def test_it_is_shown_in_tables(answers: dict[str, Any]) -> None:
     for table in (answers["tables"], answers["explained"]):
         (line,) = [line for line in table.splitlines() if line.lstrip().startswith("rack slots")]
         assert "all racks" in line
+        assert "slot" in line.split()
 
 
 def test_exact_plans_are_those_of_brute_force_and_greedy_plans_hold(answers: dict[str, Any]) -> None:

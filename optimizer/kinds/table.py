@@ -18,7 +18,10 @@ from optimizer.timing import Law
 from optimizer.timing.batch import BatchFields
 from optimizer.timing.static import is_static
 
-KINDS: tuple[Kind, ...] = (TokenBatching(), BatchServers())
+KINDS: tuple[Kind, ...] = (
+    TokenBatching(),
+    BatchServers(),
+)
 """All kinds, in the order of tables and messages; the first is the default."""
 
 

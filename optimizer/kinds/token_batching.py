@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from optimizer.documents import Document
+from optimizer.errors import AnalysisError
 from optimizer.kinds.fields import Load, PlacedServer, ReplicaProfile
 from optimizer.kinds.kind import Fault, KindOf
 from optimizer.kinds.shown import EVERYWHERE, LOSS, WAIT, Shown, TableName, Words
@@ -115,6 +116,9 @@ def simulated_replica(
         kv_capacity_tokens: KV cache [tokens]; None: unlimited.
         max_batch: batch limit.
         max_queue: queue capacity [requests]; None: unlimited.
+
+    Raises:
+        AnalysisError: its latency model cannot be simulated.
     """
     limits = Limits(
         max_batch=max_batch,
@@ -126,9 +130,25 @@ def simulated_replica(
     if document.iteration is not None:
         given = (getattr(document.iteration, name) for name in IterationCoefficients._fields)
         return TokenReplica(IterationCoefficients(*given), limits)
+    if document.decode is None and document.prefill is None:
+        raise AnalysisError(_not_simulated(document))
     alpha, beta, gamma, delta = LinearLaw.parameters(document)
     if is_static(document):
         return StaticReplica(
             StaticCoefficients(alpha, beta, gamma, delta, document.batching == PADDED), limits
         )
     return TokenReplica(ProcessorSharingCoefficients(alpha, beta, gamma, delta), limits)
+
+
+def _not_simulated(document: Document) -> str:
+    """Return the message for a document whose latency model has no coefficients for the simulator."""
+    document_type = type(document)
+    given = [
+        law.keys(document_type)
+        for law in TokenBatching.queue_models
+        if any(getattr(document, part, None) is not None for part in law.parts)
+    ]
+    able = f"{IterationLaw.keys(document_type)} or {LinearLaw.keys(document_type)}"
+    return (
+        f"{', '.join(given)}: requests cannot be simulated under this latency model; give {able} to simulate"
+    )

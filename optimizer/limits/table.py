@@ -9,5 +9,10 @@ LIMITS: tuple[Limit, ...] = (Cards(), Budget(), MaxPower())
 """All limits, in the order of plans."""
 
 
+def limit_named(name: str) -> Limit | None:
+    """Return the limit with this name; None if a plan of another version has it."""
+    return next((limit for limit in LIMITS if limit.name == name), None)
+
+
 class LimitOptions(PowerOption, BudgetOption):
     """Fields of the optimizer's options that belong to limits; a limit adds its class of fields as a base."""

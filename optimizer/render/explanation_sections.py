@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
+from optimizer.limits.table import limit_named
 from optimizer.plan import Plan
 from optimizer.plan.document import EXTERNAL
 from optimizer.quantities import counted, precise, quantity, share_text, significant
@@ -184,7 +185,13 @@ def _types(explanation: Explanation, money: Money) -> Iterator[Section]:
 def _limits(explanation: Explanation, money: Money) -> Iterator[Section]:
     """Yield the value of limits other than cards, if there are any."""
     if explanation.limits:
-        columns = (*limit_columns("left"), *_worth(money, lambda item: item.amount == 0))
+        steps = {item.limit: getattr(limit_named(item.limit), "step", 1.0) for item in explanation.limits}
+        step = Column("one is", lambda item: steps[item.limit], form=quantity)
+        columns = (
+            *limit_columns("left"),
+            *([step] if set(steps.values()) != {1.0} else []),
+            *_worth(money, lambda item: item.amount < steps[item.limit]),
+        )
         yield table("What other limits are worth", columns, explanation.limits, "limits")
 
 

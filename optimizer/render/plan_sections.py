@@ -7,6 +7,7 @@ from optimizer.candidates import Candidates
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.shown import LOSS
 from optimizer.kinds.table import KINDS, in_order, kind_of_pool
+from optimizer.limits.table import limit_named
 from optimizer.plan import Plan
 from optimizer.plan.document import EXTERNAL, Rented
 from optimizer.plan.token_costs import token_costs
@@ -180,6 +181,7 @@ def limit_columns(left: str | Callable[[Any], float]) -> tuple[Column, ...]:
         Column("used", "used", form=quantity),
         Column("exist", "amount", form=quantity),
         Column("left", left, form=quantity),
+        name("unit", lambda item: getattr(limit_named(item.limit), "unit", "")),
     )
 
 

@@ -50,6 +50,9 @@ def _record(arguments: argparse.Namespace) -> int:
     from recorder.recording import documents_of, record
 
     names = fnmatch.filter(documents_of(tree), arguments.only)
+    if not names:
+        print(f"--only: no document matches {arguments.only!r}", file=sys.stderr)
+        return 2
     taken = record(tree, arguments.folder, names, arguments.jobs or core_count())
     print(f"{len(taken)} documents in {arguments.folder}", file=sys.stderr)
     return 0

@@ -2,16 +2,19 @@
 
 import io
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from builders import accelerator, document, profile, running, server, service_class
 
 from optimizer import Explanation, System, explain, load_system
 from optimizer.generate import generate_system
+from optimizer.limits import table
+from optimizer.limits.cards import Cards
 from optimizer.render.explanation_sections import explanation_sections
 from optimizer.render.explanation_text import factor_text
 from optimizer.render.terminal import Output, show
+from optimizer.studies.explanation.document import LimitExplanation
 
 SPECS = Path(__file__).resolve().parents[2] / "specs"
 
@@ -60,6 +63,22 @@ def test_overview_names_pool_limit_headroom_alternative() -> None:
     assert line.split() == words
     assert "with the next-best alternative\n  a: a 100% -> 0% (-900 req/min)" in text
     assert "Every number is the difference between two plans that are proved optimal." in text
+
+
+def test_a_limit_with_a_step_shows_the_step_and_its_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    explanation = explain(two_servers())
+
+    class Power(Cards):
+        name: ClassVar[str] = "power"
+        unit: ClassVar[str] = "W"
+        step: ClassVar[float] = 100.0
+
+    monkeypatch.setattr(table, "LIMITS", (Power(),))
+    limit = LimitExplanation(limit="power", item="room", amount=30.0, used=10.0, left=20.0)
+    lines = text_of(explanation.model_copy(update={"limits": (limit,)})).splitlines()
+    (row,) = [line.split() for line in lines if line.startswith(" power")]
+    assert row[:7] == ["power", "room", "10", "30", "20", "W", "100"]
+    assert "none to take" in " ".join(row)
 
 
 def test_units_that_are_short_show_who_gains_and_what_repairs() -> None:
