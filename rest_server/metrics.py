@@ -58,7 +58,7 @@ class ServiceMetrics:
         )  # fmt: skip
         self._registry.register(_WorkerCollector(workers))
         if fleet is not None:
-            self._registry.register(_Fleet(settings, fleet))
+            self._registry.register(_FleetCollector(settings, fleet))
 
     def observe(self, scope: Mapping[str, Any], status: int, spent_s: float) -> None:
         """Count a request that was answered."""
@@ -102,7 +102,7 @@ class _WorkerCollector(Collector):
         return (number, busy, waiting)
 
 
-class _Fleet(Collector):
+class _FleetCollector(Collector):
     """The held fleet."""
 
     def __init__(self, settings: Settings, fleet: Callable[[], Snapshot]) -> None:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from optimizer.arrays import FloatArray
 from optimizer.documents import Count, Document
-from optimizer.limits.limit import Limit, Placed, Replicas, Stock
+from optimizer.limits.limit import Limit, PlacedReplicas, Replicas, Stock
 
 ITEM = "all racks"
 
@@ -36,6 +36,6 @@ class RackSlots(Limit):
         """Return a slot for every two cards."""
         return np.ceil(replicas.cards / 2)
 
-    def used(self, placed: Iterable[Placed]) -> Mapping[str, float]:
+    def used(self, placed: Iterable[PlacedReplicas]) -> Mapping[str, float]:
         """Add up slots."""
         return {ITEM: float(sum(each.replicas * -(-each.cards // 2) for each in placed))}

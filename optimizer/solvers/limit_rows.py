@@ -11,7 +11,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
-from optimizer.limits.limit import Limit, Placed, Replicas, Stock
+from optimizer.limits.limit import Limit, PlacedReplicas, Replicas, Stock
 from optimizer.limits.table import LIMITS
 from optimizer.spec.system import System
 
@@ -175,15 +175,15 @@ def stock_of(system: System, types: tuple[str, ...]) -> Stock:
     return Stock(system.options, system.options.unlimited, system.capacity, types)
 
 
-def kept_replicas(system: System) -> Iterable[Placed]:
+def kept_replicas(system: System) -> Iterable[PlacedReplicas]:
     """Yield the replicas that are kept beside a plan."""
     for (server, accelerator), count in system.kept.items():
         yield placed(system, server, accelerator, count)
 
 
-def placed(system: System, server: str, accelerator: str, count: int) -> Placed:
+def placed(system: System, server: str, accelerator: str, count: int) -> PlacedReplicas:
     """Return replicas of a server on an accelerator as limits count them."""
     kind, cards = system.units_per_replica(server, accelerator)
     one = system.accelerators.get(accelerator)
     cost = one.cost_cents_per_h * cards / one.multiplicity if one else 0.0
-    return Placed(accelerator, kind, count, cards, cost)
+    return PlacedReplicas(accelerator, kind, count, cards, cost)

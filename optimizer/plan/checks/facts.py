@@ -11,8 +11,7 @@ from functools import cached_property
 
 from optimizer.candidates.arrays import SystemArrays, server_loads_rps
 from optimizer.limits.cards import CARDS
-from optimizer.limits.limit import Limit, Stock
-from optimizer.limits.limit import Placed as PlacedReplicas
+from optimizer.limits.limit import Limit, PlacedReplicas, Stock
 from optimizer.limits.table import LIMITS
 from optimizer.plan.document import Plan, Pool, Unserved
 from optimizer.spec.system import System
@@ -23,7 +22,7 @@ RELATIVE_TOLERANCE = 1e-6
 SHARE_TOLERANCE = 1e-9
 """Absolute tolerance for rounding of fractions (loss, utilisation, gap)."""
 
-Placed = tuple[tuple[str, int], ...]
+PoolCounts = tuple[tuple[str, int], ...]
 """Accelerators with numbers of replicas."""
 
 
@@ -113,7 +112,7 @@ class Facts:
         return PlacedReplicas(accelerator, one.type, replicas, cards, cost)
 
     @cached_property
-    def placed(self) -> dict[str, tuple[Placed, Placed]]:
+    def placed(self) -> dict[str, tuple[PoolCounts, PoolCounts]]:
         """Current and planned placement of each server."""
         return {
             name: (

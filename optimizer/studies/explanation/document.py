@@ -40,7 +40,7 @@ class ServiceChange(Document):
         return not self.load_change_rpm and self.served_before != self.served_after
 
 
-class Interval(Document):
+class EffectRange(Document):
     """Interval of the change of one level between two optima; the change of earlier levels is exact."""
 
     level: str
@@ -67,7 +67,7 @@ class Effect(Document):
     open_cents_per_h: float | None = Field(None, alias="open")
     """How far the change of the value may be from that between two optima [cents/h]; 0: both are proved;
     none: a level of service is not proved."""
-    interval: Interval | None = Field(None, exclude_if=lambda interval: interval is None)
+    interval: EffectRange | None = Field(None, exclude_if=lambda interval: interval is None)
     """Interval of the first unproved change between two optima; absent if all are proved."""
 
 
@@ -140,7 +140,7 @@ class Option(Document):
     """The plan with the server kept to this accelerator alone; only where one server is explained."""
 
 
-class RejectedPair(Document):
+class RejectedAccelerator(Document):
     """An accelerator on which the server cannot run, and by how much it misses."""
 
     accelerator: str
@@ -183,7 +183,7 @@ class ServerExplanation(Document):
     """The plan without the accelerators chosen for this server; none for a server that has none."""
     options: tuple[Option, ...] = Field(strict=False)
     """All its candidates, in the order of their cost."""
-    rejections: tuple[RejectedPair, ...] = Field(strict=False)
+    rejections: tuple[RejectedAccelerator, ...] = Field(strict=False)
     """The accelerators on which it cannot run, the nearest first."""
 
 
@@ -281,7 +281,7 @@ class Beyond(Document):
     """Shortfall as a sentence."""
 
 
-class Repair(Document):
+class RepairOptions(Document):
     """Changes that would serve every server in full; each part is an alternative to the others."""
 
     summary: str
@@ -318,7 +318,7 @@ class Explanation(Document):
     """Limits other than cards; absent if there are none."""
     overload: Overload | None = Field(None, exclude_if=lambda overload: overload is None)
     """Options that serve more, if cards are left while load is not served; absent if there are none."""
-    repair: Repair | None = None
+    repair: RepairOptions | None = None
     """Changes that would serve everything; None if everything, or the explained server, is served."""
     targets: tuple[TargetPrice, ...] = Field((), strict=False)
     """The latency targets of the servers above that have load."""

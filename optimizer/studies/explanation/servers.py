@@ -18,7 +18,7 @@ from optimizer.studies.explanation.document import (
     ChosenPool,
     ForcedPool,
     Option,
-    RejectedPair,
+    RejectedAccelerator,
     ServerExplanation,
 )
 from optimizer.studies.explanation.resolving import Inquiry, on_accelerators
@@ -197,8 +197,8 @@ def _options(
     return tuple(options)
 
 
-def _rejected(item: Rejection) -> RejectedPair:
-    return RejectedPair(
+def _rejected(item: Rejection) -> RejectedAccelerator:
+    return RejectedAccelerator(
         accelerator=item.accelerator,
         reason=item.reason,
         detail=item.detail,
@@ -208,6 +208,6 @@ def _rejected(item: Rejection) -> RejectedPair:
     )
 
 
-def _miss(item: RejectedPair) -> tuple[bool, float, str]:
+def _miss(item: RejectedAccelerator) -> tuple[bool, float, str]:
     """Return a key that puts the smallest miss first, and what was not measured last."""
     return item.factor is None, item.factor or 0.0, item.accelerator

@@ -30,7 +30,7 @@ class EmptyRow(Document):
     """Its priority."""
 
 
-class _Asked(EmptyRow):
+class _PoolTargets(EmptyRow):
     """Targets and place of a pool."""
 
     in_tokens: float = Field(alias="avgInTokens")
@@ -47,7 +47,7 @@ class _Asked(EmptyRow):
     """Target of the mean time to first token [ms]; none: no target."""
 
 
-class PoolRow(Pool, KindRowFields, _Asked):
+class PoolRow(Pool, KindRowFields, _PoolTargets):
     """One pool of a server, with what it is asked for and what it does."""
 
     def target_on(self, metric: str) -> TargetFigure | None:
@@ -78,7 +78,7 @@ class PoolRow(Pool, KindRowFields, _Asked):
         )
 
 
-class TypeRow(Document):
+class TypeUsage(Document):
     """Use of one accelerator type."""
 
     type: str
@@ -108,7 +108,7 @@ class Overview(Document):
     """Servers without load that need no replicas."""
     unplaced: tuple[EmptyRow, ...] = Field((), strict=False)
     """Servers that need replicas and have none."""
-    types: tuple[TypeRow, ...] = Field(strict=False)
+    types: tuple[TypeUsage, ...] = Field(strict=False)
     """In the order of the names."""
 
     def to_json(self) -> str:
@@ -186,8 +186,8 @@ def _asked(kind: Kind, server: Server, target: ModelTarget | None) -> dict[str, 
     return fields
 
 
-def _type_row(kind: str, used: int, limit: int | None, mine: list[PoolRow]) -> TypeRow:
-    return TypeRow(
+def _type_row(kind: str, used: int, limit: int | None, mine: list[PoolRow]) -> TypeUsage:
+    return TypeUsage(
         type=kind,
         used=used,
         limit=limit,
