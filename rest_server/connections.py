@@ -87,7 +87,7 @@ class Connection(H11Protocol):
         self._watch()
 
     def _made_room(self) -> bool:
-        """Close the connection that has waited longest for its client; say whether there was any."""
+        """Close the connection that has waited longest for its client; return whether there was one."""
         others = (each for each in self.connections if isinstance(each, Connection) and each is not self)
         waiting = [each for each in others if each.waits and not each.transport.is_closing()]
         if not waiting:

@@ -126,9 +126,9 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
 def _write_section(
     connection: sqlite3.Connection, section: SectionDiff, positions: Mapping[Key, int]
 ) -> dict[Key, int]:
-    """Write what differs in a section; return where every item of it stands now.
+    """Write the changes of a section; return the new position of each item.
 
-    Items stand in the order in which they came. Where that order itself has changed, all are written anew.
+    Items are in order of arrival. If that order has changed, all are rewritten.
     """
     gone = set(section.removed())
     placed = {key: place for key, place in positions.items() if key not in gone}

@@ -159,7 +159,7 @@ def _replicas(now: Snapshot) -> Iterator[Metric]:
 
 
 def _plan(now: Snapshot) -> Iterator[Metric]:
-    """Yield what the last plan costs and leaves."""
+    """Yield the cost and the remaining capacity of the last plan."""
     assert now.plan is not None
     plan = now.plan.plan
     yield _gauge(
@@ -192,7 +192,7 @@ def _units(now: Snapshot) -> Iterator[Metric]:
 
 
 def _desired(found: Sequence[TargetState], now: Snapshot, aliases: Sequence[str]) -> Iterator[Metric]:
-    """Yield what is desired of every target."""
+    """Yield the desired replicas of every target."""
     desired = GaugeMetricFamily("inferplan_desired_replicas", "Desired replicas.", labels=LABELS)
     held = GaugeMetricFamily(
         "inferplan_held_target", "1 where the plan asks for a different number.", labels=(*LABELS, "reason")

@@ -237,7 +237,7 @@ class _Process:
         return pool is not None and pool.active
 
     def start(self) -> bool:
-        """Start a new process in place of one that has ended, and say whether it answers."""
+        """Replace an ended process with a new one; return whether the new one responds."""
         self.end()
         pool = ProcessPool(1, initializer=_prepare, context=_context())
         try:

@@ -229,16 +229,16 @@ class FleetStore:
         return now
 
     def _put(self, before: Snapshot, after: Snapshot) -> bool:
-        """Write a snapshot down, then put it in place; say whether the one before was still there.
+        """Journal a snapshot, then make it current; return whether its predecessor was still current.
 
-        It always is where there is a journal: every writer then holds the lock of the writers.
+        With a journal it always is, because every writer holds the writers' lock.
         """
         if self._journal is not None and after is not before:
             self._journal.write(before, after)
         return self._exchanged(before, after)
 
     def _exchanged(self, before: Snapshot, after: Snapshot) -> bool:
-        """Put a snapshot in place of the one it was made from, and say whether that was still there."""
+        """Replace the snapshot that this one was made from; return whether that was still current."""
         with self._lock:
             there = self._now is before
             if there:

@@ -1,4 +1,4 @@
-"""What all servers share, as rows over the candidates: use · replicas ≤ amount.
+"""Shared limits, as rows over the candidates: use · replicas ≤ amount.
 
 A candidate uses few of the rows, so each has a short list of entries. Solvers read these rows and know no
 limit by name.
@@ -21,7 +21,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class LimitItem:
-    """What a row counts."""
+    """Item that a row limits."""
 
     limit: Limit
     item: str
@@ -38,11 +38,11 @@ class LimitRows:
 
     items: tuple[LimitItem, ...]
     amount: FloatArray
-    """How much there is of each item, shape (R,)."""
+    """Available amount of each item, shape (R,)."""
     row: IntArray
     """Rows that a candidate uses, shape (C, J); unused places have a use of 0."""
     use: FloatArray
-    """What one replica of the candidate uses there, shape (C, J)."""
+    """Amount that one replica of the candidate uses in each row, shape (C, J)."""
 
     def __len__(self) -> int:
         """Return the number of rows R."""
@@ -59,23 +59,23 @@ class LimitRows:
         return np.array([item.limit.can_be_added for item in self.items], np.bool_)
 
     def used(self, replicas: IntArray) -> FloatArray:
-        """Return what an answer, shape (C,), uses of each item; shape (R,)."""
+        """Return the amount of each item that a solution, shape (C,), uses; shape (R,)."""
         use = self.use * replicas[:, None]
         used: FloatArray = np.bincount(self.row.ravel(), use.ravel(), len(self)).astype(np.float64)
         return used
 
     def used_of(self, row: int, replicas: IntArray) -> FloatArray:
-        """Return what the replicas of each candidate use of one item, shape (C,)."""
+        """Return the amount of one item that the replicas of each candidate use, shape (C,)."""
         use: FloatArray = replicas * np.where(self.row == row, self.use, 0.0).sum(axis=1)
         return use
 
     def fits(self, replicas: IntArray) -> BoolArray:
-        """Return which candidates fit by themselves with so many replicas; shapes (C,)."""
+        """Return a mask of the candidates that fit alone with the given number of replicas; shapes (C,)."""
         there = self.amount[self.row] if len(self) else np.zeros_like(self.use)
         return np.asarray((self.use * replicas[:, None] <= there).all(axis=1), np.bool_)
 
     def most_replicas(self) -> FloatArray:
-        """Return how many replicas of each candidate fit by themselves, shape (C,)."""
+        """Return the largest number of replicas of each candidate that fits alone, shape (C,)."""
         most = np.full(self.use.shape, np.inf)
         if len(self):
             np.floor_divide(self.amount[self.row], self.use, out=most, where=self.use > 0)
@@ -171,7 +171,7 @@ def _entries(use: FloatArray) -> tuple[IntArray, FloatArray]:
 
 
 def stock_of(system: System, types: tuple[str, ...]) -> Stock:
-    """Return what a system says of its limits."""
+    """Return the limits of a system."""
     return Stock(system.options, system.options.unlimited, system.capacity, types)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 
 ROW_TOLERANCE = 1e-6
-"""By how much a row may be missed, as in the solvers."""
+"""Feasibility tolerance of a row, as in the solvers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class MilpModel:
 
 
 class RunStatus(StrEnum):
-    """How one solver run ended; every status of every solver maps to one of these."""
+    """Status of a solver run; every status of every solver maps to one of these."""
 
     optimal = "optimal"
     infeasible = "infeasible"
@@ -78,7 +78,7 @@ class RunStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What one solver run found."""
+    """Result of one solver run."""
 
     outcome: RunStatus
     x: FloatArray | None

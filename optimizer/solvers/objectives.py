@@ -25,7 +25,7 @@ class LevelObjective:
 
     name: str
     on_unserved: FloatArray
-    """What leaving out each server adds; integers, 0 for servers without a candidate; shape (S,)."""
+    """Cost of leaving each server unserved; integers, 0 for servers without a candidate; shape (S,)."""
     active: BoolArray
     """Servers that may have an allocation; the others come later; shape (S,)."""
     on_value: float = 0.0
@@ -45,7 +45,7 @@ class LevelObjective:
         return total + (self.on_changes * changes_of(problem, replicas) if self.on_changes else 0.0)
 
     def constant(self, problem: Problem, without: BoolArray) -> float:
-        """Return what the servers without a candidate, shape (S,), add to value or changes."""
+        """Return the value or changes that the servers without a candidate, shape (S,), contribute."""
         value, changes = problem.none_value[without].sum(), problem.none_changed[without].sum()
         return float(self.on_value * value + self.on_changes * changes)
 

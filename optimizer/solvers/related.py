@@ -24,7 +24,7 @@ class RelatedSolution:
     left_out: BoolArray
     """Servers that it does not serve, shape (S,)."""
     levels: tuple[SolvedLevel, ...]
-    """What it reached, with bounds."""
+    """Levels of its solution, with bounds."""
     restricts: bool = False
     """Whether every answer of the problem at hand is one of the other, so that its bounds hold."""
     with_less: Problem | None = None
@@ -45,7 +45,7 @@ class RelatedSolution:
         return -np.inf if bound is None else bound
 
     def carried_before(self, problem: Problem) -> FloatArray:
-        """Return what a replica of each candidate carries in the other problem [requests/s], shape (C,).
+        """Return the maximum rate per replica of each candidate in the other problem [requests/s], shape (C,).
 
         Minus infinity where that does not have the candidate, or not with any number of replicas.
         """

@@ -253,7 +253,7 @@ class FleetEvent(Document):
     revision: int
     """Revision of the fleet after it."""
     made_at: AwareDatetime = Field(alias="at", strict=False)
-    """When."""
+    """Time of the change."""
     cause: str
     """`change`, `loads`, `plan`, `applied`, `imported`, or `fleet`: `/optimizeOne` brought another one."""
     changed: dict[str, int] = Field(default_factory=dict)

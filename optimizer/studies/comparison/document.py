@@ -44,7 +44,7 @@ class AcceleratorShare(Document):
 
 
 class SideMetrics(Document):
-    """What is asked of some servers on one side, what runs for them, and what their users see.
+    """Load, replicas and performance of some servers on one side.
 
     Means are over requests (eq. 55): token lengths over those that arrive (where none do, over the servers),
     latencies over those that are carried, none where none are.

@@ -148,7 +148,7 @@ class _Task:
         return choose(self.problem, deadline=due, related=self.related)
 
     def timed(self) -> tuple[Solution | None, float]:
-        """Solve it; return how long that took as well [s]."""
+        """Solve the question; return the solution and the solve time [s]."""
         begin = time.perf_counter()
         return self.solve(), time.perf_counter() - begin
 
@@ -171,9 +171,9 @@ def _solve_in_processes(items: Sequence["_OpenQuestion"], deadline: Deadline, le
 
 
 class _Pace:
-    """How long a question may take, by what came of the longer ones before it.
+    """Time limit of a question, adapted to the outcomes of earlier questions.
 
-    Where hardly any of these was proved, the others are looked through for those that are proved at once.
+    If hardly any of those was proved, the others get a short limit that finds the ones proved at once.
     """
 
     def __init__(self, most_s: float) -> None:

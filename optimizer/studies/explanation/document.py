@@ -65,8 +65,8 @@ class Effect(Document):
     """Servers served to another share than before, or newly in full or no longer, in the order of their
     priority."""
     open_cents_per_h: float | None = Field(None, alias="open")
-    """How far the change of the value may be from that between two optima [cents/h]; 0: both are proved;
-    none: a level of service is not proved."""
+    """Largest error of the value's change against that between two optima [cents/h]; 0 if both are proved;
+    none if a level of service is unproved."""
     interval: EffectRange | None = Field(None, exclude_if=lambda interval: interval is None)
     """Interval of the first unproved change between two optima; absent if all are proved."""
 

@@ -1,4 +1,4 @@
-"""How far an effect may be from that between two optima: where the first level that is not proved may lie.
+"""Interval of an effect whose plans are not proved optimal: the range of the first unproved level.
 
 Equation numbers refer to ``docs/math.md``.
 """
@@ -19,12 +19,12 @@ ROUNDING = 1e-9
 def interval_of(
     before: Plan, after: Plan, may_be: Direction | None = None, ordered: AbstractSet[str] = frozenset()
 ) -> EffectRange | None:
-    """Return where the change of the first level that is not proved lies (eq. 125).
+    """Return the interval of the change of the first unproved level (eq. 125).
 
     Args:
         before: the plan.
         after: the plan after a change.
-        may_be: what the change can do to the optimum; none: anything.
+        may_be: direction in which the change can move the optimum; None if either.
         ordered: the levels for which that holds.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What would serve everything: units to add, or a target to relax, found by solving for them."""
+"""Repairs that would serve every server: units to add, or a target to relax, found by solving."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,9 +35,9 @@ MAX_DOUBLINGS = 70
 
 
 def find_repair(candidates: Candidates, plan: Plan, inquiry: Inquiry | None = None) -> RepairOptions | None:
-    """Return what would serve every server in full, as far as there is time; none where the plan does.
+    """Return changes that would serve every server in full, within the time limit; None if the plan does.
 
-    Without an inquiry the answers are due after the time limit of the options.
+    Without an inquiry, the time limit of the options applies.
 
     Raises:
         SolverError: the solver failed.
@@ -72,9 +72,9 @@ def find_repair(candidates: Candidates, plan: Plan, inquiry: Inquiry | None = No
 
 
 def _servable(problem: Problem) -> BoolArray:
-    """Return which servers can be served if there are enough units, shape (S,).
+    """Return a mask of the servers that can be served if there are enough units, shape (S,).
 
-    With enough units a server that can be served can be so on one accelerator: no solver is needed.
+    No solver is needed: with enough units, every such server fits on a single accelerator.
     """
     single = problem.options.model_copy(update={"heterogeneous": False})
     endless = replace(_endless(problem), options=single)
@@ -200,7 +200,7 @@ def _serves(plan: Plan, candidates: Candidates, problem: Problem) -> bool:
 def _taken_ahead(
     candidates: Candidates, problem: Problem, addable: BoolArray, deadline: Deadline
 ) -> FloatArray:
-    """Return what goes ahead of a problem to other servers, if there is ample of some items; shape (R,).
+    """Return the units that servers of higher priority use if some items are unlimited; shape (R,).
 
     These are the servers of a priority above the lowest of the problem that are not part of it.
     """

@@ -1,4 +1,4 @@
-"""What a server costs: against its load, by accelerator; and against latency, over all ways to run it.
+"""Cost of a server: against its load, by accelerator; and against latency, over all configurations.
 
 Equation numbers refer to ``docs/math.md``.
 """

@@ -34,10 +34,10 @@ MEAN = "one plan for the mean load"
 def replay(
     system: System, steps: Sequence[LoadStep], variants: Mapping[str, Rules], startup_s: float
 ) -> Replay:
-    """Return what became of a fleet under loads, for each set of rules, and with one plan for the mean load.
+    """Replay a load trace for each set of rules, and with one fixed plan for the mean load.
 
     Args:
-        system: the fleet; a server whose load is not reported keeps its last one, or the document's.
+        system: the fleet; a server without a reported load keeps its last one, or the document's.
         steps: the loads.
         variants: rules by the name under which they are shown.
         startup_s: time that a replica takes to start [s].

@@ -51,9 +51,9 @@ class PoolRow(Pool, KindRowFields, _PoolTargets):
     """One pool of a server, with what it is asked for and what it does."""
 
     def target_on(self, metric: str) -> TargetFigure | None:
-        """Return what a target is about, its mean or a percentile, beside its limit; none without a target.
+        """Return the measured value (mean or percentile) and limit of a target; None without a target.
 
-        Where a share of the requests must keep to limits, these are no targets of their own.
+        Limits that only a share of the requests must keep to are not targets.
         """
         for figure in self.measured(metric):
             return figure

@@ -136,7 +136,7 @@ def _targets(system: System, name: str) -> tuple[tuple[TargetMeasure, float], ..
 
 
 def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
-    """Run one replica of a pool, and say what comes of it."""
+    """Simulate one replica of a pool and summarise the result."""
     runs = run_replica(run.load, run.replica, effort, run.stream)
     summary = summarise(runs)
     within = {metric: _share(runs, {metric: limit}) for metric, limit in run.request_limits.items()}
