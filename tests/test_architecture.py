@@ -459,7 +459,7 @@ def test_imports_point_one_way(module: str) -> None:
             assert layer(other) < layer(module), f"{module} imports {other}, which is not of a lower layer"
 
 
-def test_the_one_exception_is_that_the_command_line_starts_the_service_inside_a_function() -> None:
+def test_only_the_command_line_starts_the_service() -> None:
     for module in modules():
         if not in_package(module, "rest_server"):
             top = [node for node in tree(module).body if isinstance(node, ast.Import | ast.ImportFrom)]

@@ -45,7 +45,7 @@ class RelatedSolution:
         return -np.inf if bound is None else bound
 
     def carried_before(self, problem: Problem) -> FloatArray:
-        """Return the maximum rate per replica of each candidate in the other problem [requests/s], shape (C,).
+        """Return the maximum rate per replica of a candidate in the other problem [requests/s], shape (C,).
 
         Minus infinity where that does not have the candidate, or not with any number of replicas.
         """
