@@ -58,7 +58,7 @@ class _StrictH11Connection(h11.Connection):
 class Connection(H11Protocol):
     """A connection that is closed if the head of a request does not come, or the answer is not read, in time.
 
-    Where there are too many, the one that has waited longest for its client gives way to a new one.
+    At the connection limit, the one that has waited longest for its client is closed for a new one.
     """
 
     _sparing = LogThrottle()

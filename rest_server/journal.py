@@ -83,7 +83,7 @@ class FileJournal:
         return self._connection
 
     def _give_up(self) -> None:
-        """Undo what was begun; where even that fails, open the file anew for the next write."""
+        """Roll back the transaction; if that fails, reopen the file for the next write."""
         connection = self._connection
         try:
             if connection is not None and connection.in_transaction:
@@ -104,14 +104,14 @@ class FileJournal:
 
 
 def _check_revision(connection: sqlite3.Connection, revision: int) -> None:
-    """Refuse to write to a file that somebody else has written to."""
+    """Refuse to write to a file that another process has written to."""
     (written,) = connection.execute("SELECT revision FROM fleet").fetchone()
     if written != revision:
         raise sqlite3.OperationalError(f"it is at revision {written}, not {revision}; restart the service")
 
 
 def open_for_writing(path: Path) -> sqlite3.Connection:
-    """Return a connection to a state file that nobody else can write to meanwhile."""
+    """Return a connection that locks a state file against other writers."""
     connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA locking_mode=EXCLUSIVE")

@@ -40,7 +40,7 @@ class ServiceMetrics:
 
         Args:
             settings: of the service.
-            fleet: returns what is held; none: the service holds nothing.
+            fleet: returns the current fleet; None if the service is stateless.
             workers: return the solver workers by kind.
         """
         disable_created_metrics()  # type: ignore[no-untyped-call]  # when a counter began is of no use

@@ -14,7 +14,7 @@ ITEM = "all racks"
 
 
 class Options(Document):
-    """What the optimizer's options say of it."""
+    """Setting of the limit in the optimizer's options."""
 
     rack_slots: Count | None = Field(None, alias="rackSlots", exclude_if=lambda slots: slots is None)
     """Slots that all replicas together may take; absent: not limited."""

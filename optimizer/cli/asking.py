@@ -9,10 +9,10 @@ _NAME_ONE = "name one; Tab shows the names"
 
 
 class Prompter:
-    """Asks at a terminal; whoever leaves a question ends the command."""
+    """Prompts at a terminal; leaving a question ends the command."""
 
     def __init__(self) -> None:
-        import questionary  # slow to import, and needed by nobody else
+        import questionary  # slow to import, and used only here
 
         self._library: Any = questionary
 

@@ -206,7 +206,7 @@ def offers_of(
 
     Args:
         arguments: name accelerators, priced by flag or file; if they name none, all of the files count.
-        ask_price: asks for the price of a slice that has none; None: nobody can be asked.
+        ask_price: asks for the price of a slice that has none; None if there is no terminal.
 
     Raises:
         SpecError: a name, a count or a price is wrong, or a price is missing.

@@ -19,7 +19,7 @@ from optimizer.solvers.objectives import INTEGER_SLACK
 from optimizer.solvers.problem import Problem, gap_target
 
 AMPLE = 2.0**52
-"""Amount with which no candidate is left out for want of it."""
+"""Amount that is enough for every candidate."""
 
 
 @dataclass(frozen=True, slots=True)

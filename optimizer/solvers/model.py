@@ -21,7 +21,7 @@ class MilpModel:
     upper: FloatArray
     """Shape (n,)."""
     integer: BoolArray
-    """Which variables are integer, shape (n,)."""
+    """Mask of the integer variables, shape (n,)."""
     row_start: IntArray
     """First entry of each row, and the number of entries at the end; shape (rows + 1,)."""
     row_index: IntArray
@@ -88,7 +88,7 @@ class RunResult:
     run_s: float
     """Time in the solver's own run [s]."""
     row_price: FloatArray | None = None
-    """Of the relaxation: change of the objective per unit of a row's limit; shape (rows,)."""
+    """Dual values of the relaxation: change of the objective per unit of a row's limit; shape (rows,)."""
 
 
 class Session(ABC):

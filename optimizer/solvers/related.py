@@ -80,7 +80,7 @@ def _of_server(problem: Problem, server: int) -> list[list[float]]:
 
 
 def repaired(problem: Problem, replicas: IntArray) -> IntArray:
-    """Return an answer within the limits: servers that do not fit are served anew, greedily.
+    """Return an answer within the limits: servers that do not fit are placed again, greedily.
 
     So is a server that lacks some of its pools, because a question takes their accelerator away. If too much
     of something is used, servers lose theirs from the lowest priority up, those that use the least first

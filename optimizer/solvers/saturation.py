@@ -23,7 +23,7 @@ from optimizer.solvers.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class LeftoverAllocation:
-    """An answer with what was left given out."""
+    """A solution after the remaining capacity was allocated."""
 
     replicas: IntArray
     """Replicas of each candidate, shape (C,)."""
@@ -38,7 +38,7 @@ def share_leftover(
 
     ``PriorityExhaustive``: each server in turn takes what it can use. ``PriorityRoundRobin`` and
     ``RoundRobin``: one replica a turn, to the server of a priority, or of all, with the smallest share of
-    its load served so far. What is not given out at the deadline, if there is one, is left.
+    its load served so far. Capacity that is not allocated by the deadline stays free.
     """
     if not len(problem.limits) or problem.options.saturation_policy == "None":
         return LeftoverAllocation(replicas, finished=True)

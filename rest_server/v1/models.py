@@ -179,7 +179,7 @@ class ReplicaCount(Document):
 
 
 class LoadUpdate(Document):
-    """The load of a server, and its replicas; what is not given stays as it is."""
+    """The load of a server, and its replicas; omitted values stay as they are."""
 
     arrival_rate_rpm: RequestsPerMinute | None = Field(None, alias="arrivalRate")
     """Arrival rate [requests/min]; below 1e-12 it is read as 0."""
@@ -259,7 +259,7 @@ class FleetEvent(Document):
     changed: dict[str, int] = Field(default_factory=dict)
     """Items that were added, replaced or removed, by section of the documents."""
     names: tuple[str, ...] = Field((), strict=False)
-    """Which, as far as they are few: `servers/chat`."""
+    """Names of the changed items, if they are few: `servers/chat`."""
     plan: dict[str, Any] = Field(default_factory=dict)
     """For a plan: its `revision`, its `status`, `totalCost`, whether it is `complete`, and how
     many servers it does not serve in full (`unserved`) and changes (`changes`)."""

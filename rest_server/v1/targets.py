@@ -158,7 +158,7 @@ async def read_target(request: Request, key: Annotated[Key, Depends(by_server)])
 @router.get(
     "/targets",
     response_model=TargetList,
-    summary="Read what is desired of every server",
+    summary="Read the desired replicas of every server",
     responses=problems(503),
 )
 async def list_targets(request: Request) -> Response:

@@ -20,7 +20,7 @@ ServiceChange = Literal["same", "newly_served", "newly_unserved"]
 
 
 class Side(Document):
-    """One of the two plans, and what was asked for it."""
+    """One of the two plans, with its options."""
 
     label: str
     """Label of the side."""

@@ -73,7 +73,7 @@ def effect_of(before: Before, answer: Answer) -> Effect:
 
 
 def answered(before: Before, questions: Mapping[_Key, Question], inquiry: Inquiry) -> dict[_Key, Answer]:
-    """Return the answers of all questions: solved in time, or what is known of them without a solve.
+    """Return the answers of all questions: solved in time, or bounded without a solve.
 
     Raises:
         SolverError: the solver failed.
@@ -266,7 +266,7 @@ class _OpenQuestion:
         self._take(make_plan(self.candidates, build_problem(self.candidates), solution))
 
     def bound(self, deadline: Deadline) -> None:
-        """Bound the answer by what is known without a solve, after the deadline by what bounds any answer."""
+        """Bound the answer without a solve; after the deadline, by bounds that hold for any answer."""
         if deadline.passed and not self.restricts:
             self._take(self.before.unexamined())
         else:

@@ -205,7 +205,7 @@ class Before:
 
     @property
     def _settled_bound(self) -> float:
-        """Bound of the value before a policy gives out what is left, as the plan has one stage."""
+        """Bound of the value before a policy allocates the remaining capacity; for plans of one stage."""
         value = next(level for level in self._levels if level.name == VALUE)
         if value.bound is None:
             return -np.inf

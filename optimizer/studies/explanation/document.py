@@ -75,7 +75,7 @@ class Binding(Document):
     """A limit that, relaxed alone by a little, lets the largest rate of a replica rise."""
 
     limit: Limit
-    """Which one."""
+    """Name of the limit."""
     rate_gain: float = Field(alias="rateGain")
     """Rise of the largest rate when it is relaxed, as a share; 0 where only two limits together raise it."""
     stage: str | None = Field(None, exclude_if=lambda name: name is None)
@@ -231,7 +231,7 @@ class TargetPrice(Document):
     model: str
     """The model."""
     metric: LatencyName
-    """Which target."""
+    """Name of the target."""
     target_ms: float = Field(alias="target")
     """The target [ms]."""
     relaxed_ms: float = Field(alias="relaxed")
@@ -263,7 +263,7 @@ class Relaxation(Document):
     model: str
     """The model."""
     metric: LatencyName
-    """Which target."""
+    """Name of the target."""
     target_ms: float = Field(alias="target")
     """The target [ms]."""
     needed_ms: float = Field(alias="needed")

@@ -209,5 +209,5 @@ def _rejected(item: Rejection) -> RejectedAccelerator:
 
 
 def _miss(item: RejectedAccelerator) -> tuple[bool, float, str]:
-    """Return a key that puts the smallest miss first, and what was not measured last."""
+    """Return a key that sorts the smallest miss first and unmeasured pairs last."""
     return item.factor is None, item.factor or 0.0, item.accelerator

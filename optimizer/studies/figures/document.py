@@ -109,7 +109,7 @@ class Cell(Document):
     group: str = ""
     """Fields of one group have one colour; none: no colour."""
     share: float = 1.0
-    """As much of the field has the colour: the share of the load that is served."""
+    """Share of the cell that is coloured: the served share of the load."""
 
 
 class GridPanel(Document):

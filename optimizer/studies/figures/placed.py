@@ -344,5 +344,5 @@ def _as_planned(system: System, server: str, plan: Plan) -> Placed:
 
 
 def numbers(values: FloatArray) -> tuple[float | None, ...]:
-    """Return plain numbers, none in place of what is not finite."""
+    """Return plain numbers, None for those that are not finite."""
     return tuple(float(value) if np.isfinite(value) else None for value in values)

@@ -1,4 +1,4 @@
-"""A replay as a picture: what was desired, what was ready for the load, and what it cost."""
+"""Picture of a replay: desired and ready replicas, and their cost."""
 
 from collections.abc import Callable
 
