@@ -120,7 +120,7 @@ def test_work_is_begun_once_more_where_its_process_died(processes: SolverProcess
 
 
 def test_work_whose_processes_die_again_and_again_is_an_error(processes: SolverProcesses) -> None:
-    with pytest.raises(SolverUnavailableError, match="has died, and the next one too"):
+    with pytest.raises(SolverUnavailableError, match="two solver processes died in a row"):
         processes.run(Job(partial(os._exit, 9)))
     assert pid_of(processes)
 
