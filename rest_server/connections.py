@@ -58,7 +58,7 @@ class _StrictH11Connection(h11.Connection):
 class Connection(H11Protocol):
     """A connection that is closed if the head of a request does not come, or the answer is not read, in time.
 
-    Where there are too many, the one that has waited longest for its client gives way to a new one.
+    At the connection limit, the one that has waited longest for its client is closed for a new one.
     """
 
     _sparing = LogThrottle()
@@ -87,7 +87,7 @@ class Connection(H11Protocol):
         self._watch()
 
     def _made_room(self) -> bool:
-        """Close the connection that has waited longest for its client; say whether there was any."""
+        """Close the connection that has waited longest for its client; return whether there was one."""
         others = (each for each in self.connections if isinstance(each, Connection) and each is not self)
         waiting = [each for each in others if each.waits and not each.transport.is_closing()]
         if not waiting:

@@ -96,7 +96,7 @@ def add_description(app: FastAPI, *, keyless: Collection[str] | None, stateful: 
 
 
 def _add_security(app: FastAPI, keyless: Collection[str]) -> None:
-    """Let the description say how a key is sent, and which paths need none."""
+    """Add the API-key schemes to the description, and exempt the paths that need no key."""
     described = app.openapi
 
     def openapi() -> dict[str, Any]:

@@ -23,14 +23,14 @@ class SectionDiff:
     after: Mapping[Any, Any]
 
     def put(self) -> Iterator[Key]:
-        """Yield what was added or replaced."""
+        """Yield the keys of added and replaced items."""
         for name, item in self.after.items():
             there = self.before.get(name, self)
             if there is not item and there != item:
                 yield _key(name)
 
     def removed(self) -> Iterator[Key]:
-        """Yield what is gone."""
+        """Yield the keys of removed items."""
         return (_key(name) for name in self.before if name not in self.after)
 
     def items(self) -> dict[Key, Document | None]:

@@ -1,4 +1,4 @@
-"""The fleet that a stateful service knows, as one immutable value: what is known of it, by name."""
+"""The fleet of a stateful service, as one immutable value: its items by name."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -88,7 +88,7 @@ class Entities:
         return join_parts([Part(self.spec())], idle_without_answers=True)
 
     def loose_system(self) -> System:
-        """Return a system that nobody has cross-checked: its names may refer to nothing, classes excepted."""
+        """Return a system without cross-checks: references other than classes can be dangling."""
         named = {server.service_class for server in self.servers.values()} - self.service_classes.keys()
         return System(
             accelerators=self.accelerators,
@@ -116,7 +116,7 @@ class Entities:
         return replace(self, servers=servers)
 
     def with_desired_applied(self) -> "Entities":
-        """Return a copy in which every server runs what is desired for it, and keeps its load."""
+        """Return a copy in which every server runs its desired replicas and keeps its load."""
         servers = {}
         for name, server in self.servers.items():
             current = server.desired.model_copy(update={"load": server.current.load})

@@ -32,7 +32,7 @@ class Event:
     changed: Mapping[str, int] = field(default_factory=dict)
     """Items that were added, replaced or removed, by section of the documents."""
     names: tuple[str, ...] = ()
-    """Which, as far as they are few: ``servers/chat``."""
+    """Names of the changed items, if they are few: ``servers/chat``."""
     plan: Mapping[str, Any] = field(default_factory=dict)
     """For a plan: its cost, its status and its unserved servers."""
 

@@ -83,7 +83,7 @@ class FileJournal:
         return self._connection
 
     def _give_up(self) -> None:
-        """Undo what was begun; where even that fails, open the file anew for the next write."""
+        """Roll back the transaction; if that fails, reopen the file for the next write."""
         connection = self._connection
         try:
             if connection is not None and connection.in_transaction:
@@ -104,14 +104,14 @@ class FileJournal:
 
 
 def _check_revision(connection: sqlite3.Connection, revision: int) -> None:
-    """Refuse to write to a file that somebody else has written to."""
+    """Refuse to write to a file that another process has written to."""
     (written,) = connection.execute("SELECT revision FROM fleet").fetchone()
     if written != revision:
         raise sqlite3.OperationalError(f"it is at revision {written}, not {revision}; restart the service")
 
 
 def open_for_writing(path: Path) -> sqlite3.Connection:
-    """Return a connection to a state file that nobody else can write to meanwhile."""
+    """Return a connection that locks a state file against other writers."""
     connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("PRAGMA locking_mode=EXCLUSIVE")
@@ -126,9 +126,9 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
 def _write_section(
     connection: sqlite3.Connection, section: SectionDiff, positions: Mapping[Key, int]
 ) -> dict[Key, int]:
-    """Write what differs in a section; return where every item of it stands now.
+    """Write the changes of a section; return the new position of each item.
 
-    Items stand in the order in which they came. Where that order itself has changed, all are written anew.
+    Items are in order of arrival. If that order has changed, all are rewritten.
     """
     gone = set(section.removed())
     placed = {key: place for key, place in positions.items() if key not in gone}

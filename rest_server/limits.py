@@ -174,7 +174,7 @@ class _Body:
         raise HTTPException(status, detail, headers=headers)
 
     async def drain(self) -> None:
-        """Read what is left and throw it away, up to a limit."""
+        """Read and discard the remaining body, up to a limit."""
         with contextlib.suppress(HTTPException):  # a body that stalls has been refused already
             while self._more and self._seen < DRAIN_FACTOR * self._max_bytes:
                 await self._next()

@@ -40,7 +40,7 @@ class ServiceMetrics:
 
         Args:
             settings: of the service.
-            fleet: returns what is held; none: the service holds nothing.
+            fleet: returns the current fleet; None if the service is stateless.
             workers: return the solver workers by kind.
         """
         disable_created_metrics()  # type: ignore[no-untyped-call]  # when a counter began is of no use
@@ -58,7 +58,7 @@ class ServiceMetrics:
         )  # fmt: skip
         self._registry.register(_WorkerCollector(workers))
         if fleet is not None:
-            self._registry.register(_Fleet(settings, fleet))
+            self._registry.register(_FleetCollector(settings, fleet))
 
     def observe(self, scope: Mapping[str, Any], status: int, spent_s: float) -> None:
         """Count a request that was answered."""
@@ -102,7 +102,7 @@ class _WorkerCollector(Collector):
         return (number, busy, waiting)
 
 
-class _Fleet(Collector):
+class _FleetCollector(Collector):
     """The held fleet."""
 
     def __init__(self, settings: Settings, fleet: Callable[[], Snapshot]) -> None:
@@ -159,7 +159,7 @@ def _replicas(now: Snapshot) -> Iterator[Metric]:
 
 
 def _plan(now: Snapshot) -> Iterator[Metric]:
-    """Yield what the last plan costs and leaves."""
+    """Yield the cost and the remaining capacity of the last plan."""
     assert now.plan is not None
     plan = now.plan.plan
     yield _gauge(
@@ -192,7 +192,7 @@ def _units(now: Snapshot) -> Iterator[Metric]:
 
 
 def _desired(found: Sequence[TargetState], now: Snapshot, aliases: Sequence[str]) -> Iterator[Metric]:
-    """Yield what is desired of every target."""
+    """Yield the desired replicas of every target."""
     desired = GaugeMetricFamily("inferplan_desired_replicas", "Desired replicas.", labels=LABELS)
     held = GaugeMetricFamily(
         "inferplan_held_target", "1 where the plan asks for a different number.", labels=(*LABELS, "reason")

@@ -110,7 +110,7 @@ class KeyFiles:
         return found
 
     def _current(self, path: Path) -> tuple[ApiKey, ...]:
-        """Return the keys of a file; one that can no longer be read lets nobody in."""
+        """Return the keys of a file; a file that can no longer be read has none."""
         mark = _mark(path)
         if mark != self._seen[path]:
             try:

@@ -181,7 +181,7 @@ class Settings(BaseSettings):
         if not (self.is_loopback() or self.api_key_files or self.insecure):
             raise SpecError(
                 f"--host {self.host}: other machines can reach this address and there are no API keys; "
-                "give --api-keys FILE, or --insecure to let everybody in"
+                "give --api-keys FILE, or --insecure to allow every client"
             )
 
 

@@ -53,7 +53,7 @@ _LOST = (CancelledError, OSError, EOFError, BrokenProcessPool)
 
 
 class SolverUnavailableError(InferplanError):
-    """Raised when no process can be started, or each dies, for lack of memory or files perhaps."""
+    """Raised when no process can be started or each dies, possibly out of memory or file descriptors."""
 
     http_status = 503
     retry_after_s = 5
@@ -151,7 +151,7 @@ class SolverProcesses:
                 self._keeper.start()
 
     def _keep(self) -> None:
-        """Start what is idle and does not work, again and again, until the service ends."""
+        """Restart idle processes that do not respond, repeatedly, until the service ends."""
         while not self._closing:
             with self._changed:
                 process = next((each for each in self._idle if not each.works), None)
@@ -168,7 +168,7 @@ class SolverProcesses:
                     self._changed.wait(CHECK_S)
 
     def run(self, job: Job) -> Any:
-        """Run work in a process and return its result; in another one once more if the first dies.
+        """Run work in a process and return its result; try once more in another one if the first dies.
 
         Raises:
             SolverUnavailableError: no process can be started, or two died in a row, possibly out of memory.
@@ -214,12 +214,12 @@ class SolverProcesses:
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """End the processes at once; call it when nobody needs them any more."""
+        """End the processes immediately; call it when they are no longer needed."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
         if self._keeper is not None:
-            self._keeper.join(CHECK_S)  # one that cannot be started holds nobody up
+            self._keeper.join(CHECK_S)  # a process that cannot be started delays nothing
         for process in self._processes:
             process.end()
 
@@ -237,7 +237,7 @@ class _Process:
         return pool is not None and pool.active
 
     def start(self) -> bool:
-        """Start a new process in place of one that has ended, and say whether it answers."""
+        """Replace an ended process with a new one; return whether the new one responds."""
         self.end()
         pool = ProcessPool(1, initializer=_prepare, context=_context())
         try:

@@ -56,7 +56,7 @@ class _LazyFleet:
         self.arrived_at = time.time()
 
     def built(self) -> Arrival:
-        """Return the fleet; nobody waits for this who does not want it."""
+        """Return the fleet, building it on first use."""
         with self._lock:
             if self._built is None:
                 self._built = self._build()
@@ -95,7 +95,7 @@ class Snapshot:
     rules: Rules = field(default_factory=Rules, compare=False)
     """Stabilisation rules between plans and desired replicas."""
     arriving: _LazyFleet | None = None
-    """The fleet that takes the place of the entities as soon as somebody asks for it."""
+    """Replacement of the entities, built on first use."""
 
     def settled(self) -> "Snapshot":
         """Return this with the fleet that has arrived in its place."""
@@ -166,11 +166,11 @@ class FleetStore:
         """Begin with some entities at revision 0, or where an earlier service stopped.
 
         Args:
-            entities: what is held at first; none: nothing.
+            entities: initial fleet; empty if None.
             instance: what tells the revisions of this service from those of one before; none: a random text.
-            resumed: what is held at first, in place of the entities.
+            resumed: initial state, instead of the entities.
             journal: what every change is written down in; none: a fleet ends with its service.
-            rules: what stands between plans and what is desired; none: nothing.
+            rules: stabilisation rules between plans and desired replicas; None if there are none.
         """
         self._instance = secrets.token_hex(4) if instance is None else instance
         self._now = replace(resumed or Snapshot(0, entities or Entities()), rules=rules or Rules())
@@ -199,7 +199,7 @@ class FleetStore:
 
     @property
     def is_settled(self) -> bool:
-        """Whether what is held can be read at once, without anything to be built."""
+        """Whether the fleet can be read immediately, without being built."""
         return self._now.arriving is None
 
     def replace(self, arrival: Callable[[], Arrival]) -> None:
@@ -229,16 +229,16 @@ class FleetStore:
         return now
 
     def _put(self, before: Snapshot, after: Snapshot) -> bool:
-        """Write a snapshot down, then put it in place; say whether the one before was still there.
+        """Journal a snapshot, then make it current; return whether its predecessor was still current.
 
-        It always is where there is a journal: every writer then holds the lock of the writers.
+        With a journal it always is, because every writer holds the writers' lock.
         """
         if self._journal is not None and after is not before:
             self._journal.write(before, after)
         return self._exchanged(before, after)
 
     def _exchanged(self, before: Snapshot, after: Snapshot) -> bool:
-        """Put a snapshot in place of the one it was made from, and say whether that was still there."""
+        """Replace the snapshot that this one was made from; return whether that was still current."""
         with self._lock:
             there = self._now is before
             if there:

@@ -32,7 +32,7 @@ def open_state(path: Path, rules: Rules | None = None) -> FleetStore:
 
     Args:
         path: the file; a new one is made where none is.
-        rules: what stands between plans and what is desired; none: nothing.
+        rules: stabilisation rules between plans and desired replicas; None if there are none.
 
     Raises:
         SpecError: the file cannot be read or made, is of another program, of a newer version, damaged, or in

@@ -42,7 +42,7 @@ class RequestTimeout(InferplanError):  # noqa: N818  the name says what happened
 
 
 class ClientDisconnectedError(InferplanError):
-    """Raised when the client has closed its connection; nobody will read the answer."""
+    """Raised when the client has closed its connection; the answer will not be read."""
 
     http_status = 499
 
@@ -100,7 +100,7 @@ class SolverWorkers:
             if job.done():
                 return job.result()
             if leaving.done():
-                leaving.result()  # raises if the rest of a body that nobody has read is refused
+                leaving.result()  # raises if the unread rest of a body is refused
                 raise ClientDisconnectedError("the client has closed its connection")
             raise RequestTimeout(
                 f"the time of {self._timeout_s:g} s for a request has run out; ask for less, or try again"
@@ -168,7 +168,7 @@ class SolverWorkers:
 
 
 def _retrieve(future: "asyncio.Future[Any]") -> None:
-    """Take the error of a future, which nobody else does where the request has ended before."""
+    """Retrieve the error of a future whose request has already ended."""
     if not future.cancelled():
         future.exception()
 
@@ -177,7 +177,7 @@ async def _left(request: Request) -> None:
     """Return when the client has closed its connection.
 
     Raises:
-        HTTPException: what is left of the body is refused.
+        HTTPException: the remaining body is refused.
     """
     while (await request.receive())["type"] != "http.disconnect":
         pass

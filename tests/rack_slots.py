@@ -8,13 +8,13 @@ from pydantic import Field
 
 from optimizer.arrays import FloatArray
 from optimizer.documents import Count, Document
-from optimizer.limits.limit import Limit, Placed, Replicas, Stock
+from optimizer.limits.limit import Limit, PlacedReplicas, Replicas, Stock
 
 ITEM = "all racks"
 
 
 class Options(Document):
-    """What the optimizer's options say of it."""
+    """Setting of the limit in the optimizer's options."""
 
     rack_slots: Count | None = Field(None, alias="rackSlots", exclude_if=lambda slots: slots is None)
     """Slots that all replicas together may take; absent: not limited."""
@@ -36,6 +36,6 @@ class RackSlots(Limit):
         """Return a slot for every two cards."""
         return np.ceil(replicas.cards / 2)
 
-    def used(self, placed: Iterable[Placed]) -> Mapping[str, float]:
+    def used(self, placed: Iterable[PlacedReplicas]) -> Mapping[str, float]:
         """Add up slots."""
         return {ITEM: float(sum(each.replicas * -(-each.cards // 2) for each in placed))}

@@ -86,7 +86,7 @@ def offered(pool: dict[str, Any]) -> float:
     return RATE_RPM / 60 / int(pool["numReplicas"]) * STREAM_MS / 1000
 
 
-def test_streams_get_the_fewest_replicas_whose_loss_erlang_allows(answers: dict[str, Any]) -> None:
+def test_streams_get_the_fewest_replicas_by_erlang(answers: dict[str, Any]) -> None:
     pool = pool_of(answers["plan"])
     assert (pool["accelerator"], pool["places"]) == ("A", PLACES)
     assert pool["blocked"] == pytest.approx(erlang_b(offered(pool), PLACES), rel=1e-9)
@@ -102,7 +102,7 @@ def test_a_plan_of_streams_is_verified(answers: dict[str, Any]) -> None:
     assert "calls: blocked on A is" in problem
 
 
-def test_simulated_streams_lose_what_erlang_says_whatever_their_durations(answers: dict[str, Any]) -> None:
+def test_simulated_loss_of_streams_matches_erlang(answers: dict[str, Any]) -> None:
     (pool,) = answers["simulation"]["pools"]
     planned = pool_of(answers["plan"])
     # 20,000 streams of one seed: the interval is the simulation's own, of 95 %, and here twice as wide.

@@ -105,7 +105,7 @@ def system(monkeypatch: pytest.MonkeyPatch) -> System:
     return replace(known, profiles=MappingProxyType({**known.profiles, ("m", "A"): toy}))
 
 
-def test_a_law_of_ones_own_is_planned_with_the_figures_of_its_queue(system: System) -> None:
+def test_a_custom_latency_model_is_planned_with_its_queue(system: System) -> None:
     plan = solve(system.with_options(unlimited=True))
     (pool,) = plan.allocations["s"] if plan.allocations["s"][0].accelerator == "A" else ()
     rate = pool.arrival_rate_rpm / 60e3 / pool.num_replicas
@@ -139,7 +139,7 @@ def test_two_laws_in_one_profile_are_refused_whichever_they_are() -> None:
         ToyProfile.model_validate(both)
 
 
-def test_a_law_that_a_queue_model_cannot_express_is_refused_in_one_line(
+def test_an_unsupported_latency_model_is_refused_in_one_line(
     system: System, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(table.QUEUE_MODELS_OF, ToyLaw, (ContinuousQueues,))  # type: ignore[misc]

@@ -13,13 +13,13 @@ from copied_tree import ROOT, answers_in, copy_tree
 
 from optimizer import load_system, scale_loads, solve
 
-ENTRY = '    explain: "Entry['
+ENTRY = '    explain: "StudyEntry['
 EDITS = {
     "if TYPE_CHECKING:\n": (
         "if TYPE_CHECKING:\n    from optimizer.jobs.cost_at_load import CostAtLoad, CostAtLoadOptions\n"
     ),
     ENTRY: (
-        '    cost_at_load: "Entry[CostAtLoadOptions, CostAtLoad]" = Entry(\n'
+        '    cost_at_load: "StudyEntry[CostAtLoadOptions, CostAtLoad]" = StudyEntry(\n'
         '        "cost_at_load", "price a multiple of the load"\n    )\n' + ENTRY
     ),
 }

@@ -396,6 +396,8 @@ JOBS = {
 FUNCTIONS = ast.FunctionDef, ast.AsyncFunctionDef
 LONGEST_FUNCTION = 45
 """Lines of a function without its docstring, comments and blanks."""
+LONGEST_TEST_NAME = 60
+"""Characters."""
 
 PROCESS_BOUNDARIES = {"rest_server.solver_processes"}
 """May catch every exception: they hand it to another process, which raises it."""
@@ -485,7 +487,7 @@ def test_imports_point_one_way(module: str) -> None:
             assert layer(other) < layer(module), f"{module} imports {other}, which is not of a lower layer"
 
 
-def test_the_one_exception_is_that_the_command_line_starts_the_service_inside_a_function() -> None:
+def test_only_the_command_line_starts_the_service() -> None:
     for module in modules():
         if not in_package(module, "rest_server"):
             top = [node for node in tree(module).body if isinstance(node, ast.Import | ast.ImportFrom)]
@@ -539,6 +541,26 @@ def test_every_module_has_a_name_that_says_what_it_is_for() -> None:
 
 def test_every_module_says_its_role_in_a_docstring() -> None:
     assert not [module for module in sources() if not ast.get_docstring(tree(module))]
+
+
+def test_every_class_name_has_one_definition() -> None:
+    homes: dict[str, list[str]] = {}
+    for module in sources():
+        for node in ast.walk(tree(module)):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(module)
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {}
+
+
+def test_names_of_tests_are_short() -> None:
+    too_long = [
+        f"{path.name}: {node.name}"
+        for path in (ROOT / "tests").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, FUNCTIONS) and node.name.startswith("test_")
+        if len(node.name) > LONGEST_TEST_NAME
+    ]
+    assert not too_long, f"names of more than {LONGEST_TEST_NAME} characters: {too_long}"
 
 
 # --- the size of functions ------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ def test_two_thousand_servers_of_which_many_must_wait() -> None:
 
 
 @pytest.mark.slow
-def test_a_mixed_plan_of_two_thousand_servers_is_no_worse_than_greedy_when_it_is_stopped() -> None:
+def test_2000_stopped_mixed_servers_are_no_worse_than_greedy() -> None:
     system = fleet(2000, 30, 10).with_options(time_limit_s=30.0, heterogeneous=True)
     plan = assert_a_good_answer(system)
     assert carried(plan, system) >= carried(solve(system, milp_solver=False), system)
@@ -79,7 +79,7 @@ def test_ten_thousand_servers_of_which_many_must_wait() -> None:
 
 
 @pytest.mark.parametrize("policy", ["PriorityExhaustive", "RoundRobin"])
-def test_partial_service_looks_for_a_column_little_more_than_once_for_every_replica_it_gives(
+def test_partial_service_searches_about_once_per_replica(
     policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     searches = 0
@@ -104,7 +104,7 @@ def test_partial_service_looks_for_a_column_little_more_than_once_for_every_repl
     assert searches <= 3 * (given + waiting)  # a move begins a new round
 
 
-def test_units_that_are_not_given_out_in_time_are_left_and_the_answer_says_so() -> None:
+def test_units_not_assigned_in_time_are_left_and_reported() -> None:
     """The deadline is the answer's own: `math.inf` gives all, one that has passed gives nothing."""
     system = fleet(200, 16, 6).with_options(saturation_policy="RoundRobin")
     problem = build_problem(find_candidates(system))

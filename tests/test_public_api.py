@@ -117,7 +117,7 @@ def test_importing_loads_no_heavy_module(module: str) -> None:
     assert found.stdout == "[]\n"
 
 
-def test_the_version_is_a_version_and_the_build_takes_it_from_there() -> None:
+def test_the_version_is_valid_and_used_by_the_build() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", optimizer.__version__)
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert project["project"]["dynamic"] == ["version"]

@@ -9,10 +9,10 @@ _NAME_ONE = "name one; Tab shows the names"
 
 
 class Prompter:
-    """Asks at a terminal; whoever leaves a question ends the command."""
+    """Prompts at a terminal; leaving a question ends the command."""
 
     def __init__(self) -> None:
-        import questionary  # slow to import, and needed by nobody else
+        import questionary  # slow to import, and used only here
 
         self._library: Any = questionary
 
@@ -25,7 +25,7 @@ class Prompter:
         return str(self._answer(self._library.select(question, choices=items)))
 
     def one(self, question: str, names: Sequence[str], check: Callable[[str], object]) -> str:
-        """Ask for a name, completed while it is typed, until `check` takes it, which says what is wrong."""
+        """Prompt for a name, with completion, until `check` accepts it; `check` raises the error to show."""
         return self._name(question, names, lambda text: _problem(text, check) if text else _NAME_ONE)
 
     def several(self, question: str, names: Sequence[str], check: Callable[[str], object]) -> list[str]:
@@ -55,7 +55,7 @@ class Prompter:
         return known.get(text.lower(), text)
 
     def text(self, question: str, check: Callable[[str], object], default: str = "") -> str:
-        """Ask for text until `check` takes it, which says what is wrong."""
+        """Prompt for text until `check` accepts it; `check` raises the error to show."""
 
         def valid(text: str) -> bool | str:
             return _problem(text, check) or True

@@ -30,11 +30,11 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
 
 
 def _bench(arguments: argparse.Namespace) -> None:
-    from optimizer.studies.bench import Fleet, measure
+    from optimizer.studies.bench import FleetSize, measure
 
     sizes = arguments.size or [(15, 6), (30, 20), (100, 20)]
     kind = arguments.tightness, arguments.mixed
-    fleets = [Fleet(servers, accelerators, *kind) for servers, accelerators in sizes]
+    fleets = [FleetSize(servers, accelerators, *kind) for servers, accelerators in sizes]
     results = [measure(fleet, arguments.repeats) for fleet in fleets]
     if arguments.json:
         print_json([result.to_wire() for result in results])

@@ -1,4 +1,4 @@
-"""The sub-command for what is known without measurements: catalogue."""
+"""Sub-command `catalogue`: models and accelerators that can be planned without measurements."""
 
 import argparse
 

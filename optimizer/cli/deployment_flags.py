@@ -1,4 +1,4 @@
-"""The flags that say how a model is run, for estimates of its token times and memory."""
+"""Flags for the deployment of a model, for estimates of its token times and memory."""
 
 import argparse
 from collections.abc import Mapping

@@ -96,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if sys.stdout is not None:
                 sys.stdout.flush()
     except BrokenPipeError:
-        _forget_stdout()  # the reader has gone; there is nobody to print_stderr
+        _forget_stdout()  # the reader has gone; no message can reach it
     except OSError as error:
         _forget_stdout()
         print(f"inferplan: error: the answer cannot be written: {error.strerror or error}", file=sys.stderr)
@@ -126,7 +126,7 @@ def _write_any_text() -> None:
 
 
 def _forget_stdout() -> None:
-    """Let the interpreter end without writing what is left in the buffer."""
+    """Let the interpreter exit without flushing stdout."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from optimizer.cli.command import Command
 
 if TYPE_CHECKING:
-    from optimizer.render.manifests import Variant
+    from optimizer.render.manifests import WorkloadManifest
 
 SERVICE_URL = "http://inferplan.inferplan.svc:8080"
 
@@ -76,7 +76,7 @@ def _manifests(arguments: argparse.Namespace) -> None:
         write_text(text, arguments.output)
 
 
-def _patched(arguments: argparse.Namespace, variant: "Variant") -> dict[str, Any]:
+def _patched(arguments: argparse.Namespace, variant: "WorkloadManifest") -> dict[str, Any]:
     """Return the patch for the Deployment of a variant."""
     from optimizer.render.manifests import deployment_patch
 
@@ -84,7 +84,7 @@ def _patched(arguments: argparse.Namespace, variant: "Variant") -> dict[str, Any
     return deployment_patch(variant, arguments.namespace, arguments.container, replicas=replicas)
 
 
-def _scaled(arguments: argparse.Namespace, variant: "Variant") -> dict[str, Any]:
+def _scaled(arguments: argparse.Namespace, variant: "WorkloadManifest") -> dict[str, Any]:
     """Return the ScaledObject of a variant."""
     from optimizer.render.manifests import metrics_api_trigger, prometheus_trigger, scaled_object
 

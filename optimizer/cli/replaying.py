@@ -1,4 +1,4 @@
-"""The sub-command that shows what stabilisation does before anybody turns it on: replay."""
+"""Sub-command `replay`: shows the effect of stabilisation before it is turned on."""
 
 import argparse
 from pathlib import Path

@@ -192,7 +192,7 @@ def _shape_of(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def replica_of(arguments: argparse.Namespace) -> Any:
-    """Return the replica that the flags describe; what is wrong is said in terms of the flags."""
+    """Return the replica that the flags describe; errors name the flags."""
     from optimizer.errors import SpecError
     from optimizer.kinds.replicas import Replica
     from optimizer.spec.messages import validated

@@ -1,4 +1,4 @@
-"""The flags that say how to solve and for which load, and what they stand for."""
+"""Flags for solver options and load, and the options that they set."""
 
 import argparse
 from collections.abc import Iterator, Mapping

@@ -206,7 +206,7 @@ def offers_of(
 
     Args:
         arguments: name accelerators, priced by flag or file; if they name none, all of the files count.
-        ask_price: asks for the price of a slice that has none; None: nobody can be asked.
+        ask_price: asks for the price of a slice that has none; None if there is no terminal.
 
     Raises:
         SpecError: a name, a count or a price is wrong, or a price is missing.
@@ -271,7 +271,7 @@ def _price_lists(arguments: argparse.Namespace) -> "list[PriceList]":
 
 
 def add_price_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that say how a price file is read."""
+    """Add the flags for reading a price file."""
     parser.add_argument("--region", metavar="NAME", help="prices of one region of the file (the cheapest)")
     parser.add_argument("--spot", action="store_true", help="spot prices of a SkyPilot file")
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def ask_template(prompter: Prompter, models: list[str], offers: "list[Offer]") -> "Template":
-    """Ask for one of the templates that suit what is known."""
+    """Ask for one of the templates that fit the known values."""
     from optimizer.errors import SpecError
     from optimizer.starters.facts import TEMPLATES, check_template
 

@@ -1,1 +1,1 @@
-"""What only clients of the reference family speak."""
+"""Formats that only clients of the reference family use."""

@@ -19,7 +19,7 @@ from optimizer.kinds.replicas import (
     ReplicaPerformance,
     analyze_replicas,
 )
-from optimizer.kinds.rows import NoSteadyState, Overload, Row
+from optimizer.kinds.rows import NoSteadyState, OverloadedReplica, Row
 from optimizer.kinds.simulated import ReplicaSimulation, simulate_replica
 from optimizer.kinds.table import KINDS
 from optimizer.kinds.token_batching import LENGTHS_NEEDED
@@ -59,7 +59,7 @@ class _TokenRow(QueueProblem, Row):
         """Return the maximum rate for each target, and the performance at the smaller one."""
         return size_problem(self)
 
-    def simulate(self, effort: Effort) -> ReplicaSimulation | Overload:
+    def simulate(self, effort: Effort) -> ReplicaSimulation | OverloadedReplica:
         """Return the simulated performance; without `maxQueueSize` the queue is unlimited."""
         replica, stated = self.replica(), "max_queue" in self.model_fields_set
         simulated = replica if stated else replica.model_copy(update={"max_queue": None})

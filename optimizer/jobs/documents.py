@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_documents(path: str | os.PathLike[str]) -> "Checked":
-    """Find everything that is wrong in the documents of a path, then what is odd.
+    """Find all errors in the documents of a path, then all warnings.
 
     Raises:
         SpecError: the path does not exist, or is a directory without a document.

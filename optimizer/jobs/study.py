@@ -77,7 +77,7 @@ class Method(Protocol[_OptionsT_contra, _AnswerT_co]):
         """Answer the question for a system, or `FLEET`."""
 
 
-class Entry(Generic[Options, Answer]):
+class StudyEntry(Generic[Options, Answer]):
     """Entry of a study in the table; loads the study's module on first use."""
 
     def __init__(self, module: str, summary: str, command: str | None = None) -> None:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from optimizer.jobs.study import Entry
+from optimizer.jobs.study import StudyEntry
 
 if TYPE_CHECKING:
     from optimizer.jobs.explaining import ExplainOptions
@@ -20,27 +20,27 @@ class Studies:
     the clients define their own methods for the study.
     """
 
-    explain: "Entry[ExplainOptions, Explanation]" = Entry(
+    explain: "StudyEntry[ExplainOptions, Explanation]" = StudyEntry(
         "explaining",
         "explain why a plan is as it is, the value of cards and targets, and what would repair it",
     )
-    simulate: Any = Entry(
+    simulate: Any = StudyEntry(
         "simulating",
         "simulate the pools of a plan request by request, and check them against their targets",
     )
-    sweep: "Entry[SweepOptions, Sweep]" = Entry(
+    sweep: "StudyEntry[SweepOptions, Sweep]" = StudyEntry(
         "sweeping",
         "plan over ranges of loads, cards, prices and options, and find the cost of being safe",
     )
-    horizon: "Entry[HorizonOptions, Horizon]" = Entry(
+    horizon: "StudyEntry[HorizonOptions, Horizon]" = StudyEntry(
         "horizons",
         "plan loads by the hour: what to reserve for the whole time, and what to rent",
     )
-    report: Any = Entry("reporting", "write a report of a plan: HTML, Markdown, CSV")
-    figure: Any = Entry("figures", "draw a plan, a queue, a cost curve, … as SVG, PNG or PDF", "plot")
+    report: Any = StudyEntry("reporting", "write a report of a plan: HTML, Markdown, CSV")
+    figure: Any = StudyEntry("figures", "draw a plan, a queue, a cost curve, … as SVG, PNG or PDF", "plot")
 
 
-STUDIES: dict[str, Entry[Any, Any]] = {
-    name: entry for name, entry in vars(Studies).items() if isinstance(entry, Entry)
+STUDIES: dict[str, StudyEntry[Any, Any]] = {
+    name: entry for name, entry in vars(Studies).items() if isinstance(entry, StudyEntry)
 }
 """All studies by name, in the order in which help and OpenAPI list them."""

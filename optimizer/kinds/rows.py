@@ -38,7 +38,7 @@ class Row(Document):
 
     @abstractmethod
     def simulate(self, effort: Effort) -> Document:
-        """Return the simulated performance, or an `Overload`.
+        """Return the simulated performance, or an `OverloadedReplica`.
 
         Raises:
             AnalysisError: the simulation is too short, or a service time is zero.
@@ -66,7 +66,7 @@ class NoSteadyState(Document):
         return cls(offered_rps=rate_rps, stable_rate_rps=stable_rate_rps, message=message)
 
 
-class Overload(Document):
+class OverloadedReplica(Document):
     """Simulation result for a replica whose queue grows without bound."""
 
     overload: str

@@ -4,7 +4,7 @@ from pydantic import Field
 
 from optimizer.kinds.fields import Load
 from optimizer.kinds.replicas import LatencyFigures, Replica
-from optimizer.kinds.rows import Overload, simulated_values
+from optimizer.kinds.rows import OverloadedReplica, simulated_values
 from optimizer.kinds.token_batching import simulated_replica
 from optimizer.queueing.measures import LATENCIES
 from optimizer.simulation.lengths import Lengths
@@ -43,7 +43,9 @@ def open_load(requests: Load | Replica, rate_rps: float) -> OpenLoad:
     )
 
 
-def simulate_replica(replica: Replica, rate_rps: float, effort: Effort) -> ReplicaSimulation | Overload:
+def simulate_replica(
+    replica: Replica, rate_rps: float, effort: Effort
+) -> ReplicaSimulation | OverloadedReplica:
     """Simulate one replica; without `max_queue` its queue is unlimited.
 
     Args:
@@ -57,7 +59,7 @@ def simulate_replica(replica: Replica, rate_rps: float, effort: Effort) -> Repli
     simulated = simulated_replica(replica, replica.kv_capacity_tokens, replica.max_batch, replica.max_queue)
     found = summarise(run_replica(open_load(replica, rate_rps), simulated, effort))
     if found.overload is not None:
-        return Overload(overload=found.overload)
+        return OverloadedReplica(overload=found.overload)
     return ReplicaSimulation.model_validate(simulated_values(_figures(found), effort))
 
 

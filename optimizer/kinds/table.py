@@ -7,8 +7,7 @@ from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
 from optimizer.documents import Document
-from optimizer.kinds.batch_servers.fields import PoolFields, RowFields, SimulatedFields
-from optimizer.kinds.batch_servers.fields import ServerFields as BatchServerFields
+from optimizer.kinds.batch_servers.fields import BatchServerFields, PoolFields, RowFields, SimulatedFields
 from optimizer.kinds.batch_servers.kind import BatchServers
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.shown import Shown, TableName

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from optimizer.arrays import FloatArray
 from optimizer.documents import Cost, Document, is_none
-from optimizer.limits.limit import Limit, Placed, Replicas, Stock
+from optimizer.limits.limit import Limit, PlacedReplicas, Replicas, Stock
 from optimizer.quantities import precise
 
 BUDGET = "budget"
@@ -39,7 +39,7 @@ class Budget(Limit):
         """Return the cost of a replica."""
         return replicas.cost
 
-    def used(self, placed: Iterable[Placed]) -> Mapping[str, float]:
+    def used(self, placed: Iterable[PlacedReplicas]) -> Mapping[str, float]:
         """Add up costs."""
         return {ITEM: math.fsum(item.replicas * item.cost for item in placed)}
 

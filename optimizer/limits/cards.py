@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.limits.limit import Limit, Placed, Replicas, Stock
+from optimizer.limits.limit import Limit, PlacedReplicas, Replicas, Stock
 
 CARDS = "cards"
 
@@ -31,7 +31,7 @@ class Cards(Limit):
         """Return the cards of the type that each candidate uses per replica."""
         return np.where(replicas.kind == replicas.type_names.index(item), replicas.cards, 0.0)
 
-    def used(self, placed: Iterable[Placed]) -> Mapping[str, float]:
+    def used(self, placed: Iterable[PlacedReplicas]) -> Mapping[str, float]:
         """Return the used cards by type."""
         cards: Counter[str] = Counter()
         for item in placed:

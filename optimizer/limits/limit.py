@@ -43,7 +43,7 @@ class Replicas(NamedTuple):
     """Computes the power at the largest rate [W]."""
 
 
-class Placed(NamedTuple):
+class PlacedReplicas(NamedTuple):
     """Replicas of one server on one accelerator."""
 
     accelerator: str
@@ -87,7 +87,7 @@ class Limit(ABC):
         """Return the use of an item by one replica of each candidate, shape (C,)."""
 
     @abstractmethod
-    def used(self, placed: Iterable[Placed]) -> Mapping[str, float]:
+    def used(self, placed: Iterable[PlacedReplicas]) -> Mapping[str, float]:
         """Return the use of each item by replicas, by plain arithmetic."""
 
     def why_none(self, item: str, stock: Stock) -> str | None:  # noqa: ARG002

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from optimizer.arrays import FloatArray
 from optimizer.documents import Document, Watts, is_none
-from optimizer.limits.limit import Limit, Placed, Replicas, Stock
+from optimizer.limits.limit import Limit, PlacedReplicas, Replicas, Stock
 from optimizer.quantities import precise
 
 ITEM = "all replicas"
@@ -43,7 +43,7 @@ class MaxPower(Limit):
         """Return the power of a replica at its largest rate."""
         return replicas.largest_power()
 
-    def used(self, placed: Iterable[Placed]) -> Mapping[str, float]:
+    def used(self, placed: Iterable[PlacedReplicas]) -> Mapping[str, float]:
         """Add up power."""
         return {ITEM: math.fsum(item.replicas * item.power_w for item in placed)}
 

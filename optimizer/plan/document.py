@@ -44,7 +44,7 @@ class TargetFigure(Document):
         return f"{self.measure} {quantity(self.value)} ({precise(self.limit)})"
 
 
-class _Figures(Document):
+class _PoolMetrics(Document):
     """Fields common to pools of all kinds."""
 
     accelerator: str
@@ -71,7 +71,7 @@ class _Figures(Document):
     """Fraction of rejected requests at the load."""
 
 
-class _Grounds(Document):
+class _PoolBasis(Document):
     """Targets of a pool, and the sources of its metrics."""
 
     targets: tuple[TargetFigure, ...] = Field((), exclude_if=_is_empty, strict=False)
@@ -84,7 +84,7 @@ class _Grounds(Document):
     """Quantities of its load outside the range of those benchmarks; absent if there are none."""
 
 
-class Pool(_Grounds, KindPoolFields, _Figures):  # pydantic orders fields by the last base first
+class Pool(_PoolBasis, KindPoolFields, _PoolMetrics):  # pydantic orders fields by the last base first
     """Replicas of one server on one accelerator, with their predicted performance at their load."""
 
 

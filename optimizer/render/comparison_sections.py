@@ -13,7 +13,13 @@ from optimizer.render.figures import columns_of
 from optimizer.render.money import Money, difference
 from optimizer.render.names import shortened
 from optimizer.section import NOTHING, Column, Paragraph, Section, SidePair, name, table, words
-from optimizer.studies.comparison.document import Comparison, Figures, Row, ServerRow, TypeRow
+from optimizer.studies.comparison.document import (
+    Comparison,
+    ComparisonRow,
+    ServerRow,
+    SideMetrics,
+    TypeComparison,
+)
 
 LABEL_WIDTH = 18
 """Longer labels are shortened in headings."""
@@ -57,7 +63,7 @@ class _View:
     sides: tuple[str, str]
     money: Money
 
-    def both(self, heading: str, of: Callable[[Figures], Any], **how: Any) -> Column:
+    def both(self, heading: str, of: Callable[[SideMetrics], Any], **how: Any) -> Column:
         """Return a column of pairs."""
         return Column(heading, lambda row: _pair(row, of), sides=self.sides, **how)
 
@@ -86,7 +92,7 @@ class _View:
 
 
 def _table(
-    title: str, columns: Iterable[Column], rows: Iterable[Any], name: str, total: Row | None
+    title: str, columns: Iterable[Column], rows: Iterable[Any], name: str, total: ComparisonRow | None
 ) -> Section:
     """Return a table whose last row is the total of all servers, if it is given."""
     columns = tuple(columns)
@@ -151,7 +157,7 @@ def _classes(view: _View) -> Section:
     return _table("Cost by service class", columns, view.found.classes, "classes", view.found.total)
 
 
-def _relative(row: Row) -> Any:
+def _relative(row: ComparisonRow) -> Any:
     before, change = cost_of(row.first), row.difference.cost_cents_per_h
     return difference(change / before if before and change else None, ".1%")
 
@@ -175,7 +181,7 @@ def _change(row: ServerRow) -> str:
     return ", ".join(change)
 
 
-def _placed(figures: Figures | None) -> str:
+def _placed(figures: SideMetrics | None) -> str:
     if figures is None:
         return NOTHING
     placed = ", ".join(f"{item.num_replicas} x {item.accelerator}" for item in figures.accelerators)
@@ -203,7 +209,7 @@ def _metrics(view: _View) -> Section:
     return table(title, columns, view.servers(), "figures")
 
 
-def _batches(side: Figures) -> str | None:
+def _batches(side: SideMetrics) -> str | None:
     return "/".join(str(item.max_batch) for item in side.accelerators) or None
 
 
@@ -259,7 +265,7 @@ def _tokens(view: _View) -> Section:
     return table(title, columns, rows, "tokens", on_request=True)
 
 
-def _exist(row: TypeRow) -> SidePair | int | None:
+def _exist(row: TypeComparison) -> SidePair | int | None:
     limits = [use.limit for use in (row.first, row.second) if use is not None and use.limit is not None]
     return SidePair(*limits) if len(limits) == 2 else limits[0] if limits else None
 
@@ -297,7 +303,7 @@ def _loads_differ(found: Comparison) -> bool:
     )
 
 
-def _load(side: Figures | None) -> tuple[float | None, ...]:
+def _load(side: SideMetrics | None) -> tuple[float | None, ...]:
     return () if side is None else (side.arrival_rate_rpm, side.in_tokens, side.out_tokens)
 
 
@@ -310,7 +316,7 @@ def _labels(found: Comparison) -> tuple[str, str]:
     return short[found.first.label], short[found.second.label]
 
 
-def _pair(row: Row, value: Callable[[Figures], Any]) -> SidePair:
+def _pair(row: ComparisonRow, value: Callable[[SideMetrics], Any]) -> SidePair:
     """Return a value of both sides, None for a missing side."""
     first, second = (None if side is None else value(side) for side in (row.first, row.second))
     return SidePair(first, second)

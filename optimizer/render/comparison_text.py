@@ -7,7 +7,7 @@ same; if they do not, the cost of a served request stands beside it.
 from optimizer.quantities import be, counted, quantity
 from optimizer.render.money import Money, signed
 from optimizer.render.service_text import service_changes
-from optimizer.studies.comparison.document import Comparison, Figures, Kind, ServerChange, Side
+from optimizer.studies.comparison.document import Comparison, Kind, ServerChange, Side, SideMetrics
 
 REQUESTS = 1000
 """Requests that costs per request are given for."""
@@ -112,7 +112,7 @@ def _why_nothing(found: Comparison) -> str:
     return "; ".join(f"{side.label} {reason}" for side, reason in zip(sides, reasons, strict=True))
 
 
-def _why_nothing_of(side: Side, figures: Figures | None) -> str:
+def _why_nothing_of(side: Side, figures: SideMetrics | None) -> str:
     """Return the reason that a side runs nothing: its servers are idle, or cannot be served."""
     servers, short = 0 if figures is None else figures.servers, len(side.plan.unserved)
     if not servers:
@@ -130,10 +130,10 @@ def money_of(found: Comparison) -> Money:
     return Money.of(found.first.plan, found.second.plan)
 
 
-def cost_of(figures: Figures | None) -> float:
+def cost_of(figures: SideMetrics | None) -> float:
     """Return the cost of a side [cents/h]; one that is not there costs nothing."""
     return 0.0 if figures is None else figures.cost_cents_per_h
 
 
-def _totals(found: Comparison) -> tuple[Figures | None, Figures | None]:
+def _totals(found: Comparison) -> tuple[SideMetrics | None, SideMetrics | None]:
     return found.total.first, found.total.second

@@ -22,9 +22,9 @@ def marked(accelerator: str, estimated: str | None) -> str:
 
 
 def estimates_note(*plans: Plan) -> str | None:
-    """Say what plans rest on: what the mark means, what was measured, and where that does not reach.
+    """Describe the sources of token times: the estimate mark, measurements and pools outside their domain.
 
-    None where token times are plain numbers.
+    None if all token times were given as plain numbers.
     """
     pools = [pool for plan in plans for pools in plan.allocations.values() for pool in pools]
     found = [*_estimated(pools), *_measured(pools), *_outside(plans)]

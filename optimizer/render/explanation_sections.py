@@ -26,7 +26,7 @@ from optimizer.studies.explanation.document import (
     Alternative,
     Effect,
     Explanation,
-    Repair,
+    RepairOptions,
     ServerExplanation,
     TargetPrice,
     TypeExplanation,
@@ -249,7 +249,7 @@ def _unserved(explanation: Explanation) -> Iterator[Section]:
 # --- repair ----------------------------------------------------------------------------------------------
 
 
-def _repair(repair: Repair, money: Money, *, all_answered: bool) -> Iterator[Section]:
+def _repair(repair: RepairOptions, money: Money, *, all_answered: bool) -> Iterator[Section]:
     units = [("cheapest plan", repair.cheapest), ("fewest cards", repair.fewest)]
     units += [("one type", item) for item in repair.of_one_type]
     lines = [f"{title}: {_units(item, money)}" for title, item in units if item is not None]

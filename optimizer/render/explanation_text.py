@@ -6,7 +6,7 @@ from optimizer.quantities import quantity, share_text
 from optimizer.render.money import Money
 from optimizer.section import FormattedValue
 from optimizer.solvers.levels import VALUE
-from optimizer.studies.explanation.document import Binding, Effect, Interval, ServiceChange
+from optimizer.studies.explanation.document import Binding, Effect, EffectRange, ServiceChange
 
 MANY = 1e6
 """Larger factors are written with a power of ten."""
@@ -88,7 +88,7 @@ def effect_value(effect: Effect, money: Money) -> FormattedValue:
     )
 
 
-def range_text(interval: Interval, money: Money) -> str:
+def range_text(interval: EffectRange, money: Money) -> str:
     """Return the ends of an interval, as money if it is one of the value."""
     low, high = interval.low, interval.high
     if interval.level == VALUE:
@@ -96,7 +96,7 @@ def range_text(interval: Interval, money: Money) -> str:
     return f"{_signed(low)} to {_signed(high)}"
 
 
-def interval_text(interval: Interval, money: Money) -> str:
+def interval_text(interval: EffectRange, money: Money) -> str:
     """Return the interval of the change of a level."""
     unit = money.unit
     if interval.level != VALUE:

@@ -98,7 +98,7 @@ def _beside_limit(shown: Shown, measure: str, pool: PoolRow) -> FormattedValue |
 
 
 def of_pool(pool: Document, metric: str, table: TableName) -> Shown | None:
-    """Return how a table shows a metric of a pool, None if its kind lacks it."""
+    """Return the display settings of a pool's metric in a table; None if its kind lacks it."""
     return kind_of_pool(pool).shown(table).get(metric)
 
 

@@ -25,7 +25,7 @@ _PREFIX = "inferplan.dev"
 
 
 @dataclass(frozen=True, slots=True)
-class Variant:
+class WorkloadManifest:
     """A server on one accelerator, as a workload."""
 
     name: str
@@ -37,7 +37,7 @@ class Variant:
     """Batch limit of a replica; 0 where it has none."""
 
 
-def variants(plan: Plan, system: System | None = None) -> tuple[Variant, ...]:
+def variants(plan: Plan, system: System | None = None) -> tuple[WorkloadManifest, ...]:
     """Return the variants of a plan, in the order of their servers.
 
     Args:
@@ -55,7 +55,7 @@ def variants(plan: Plan, system: System | None = None) -> tuple[Variant, ...]:
         for pool in pools:
             found[name, pool.accelerator] = pool.num_replicas, pool.max_batch
     names = unique_names(found)
-    return tuple(Variant(names[key], *key, *found[key]) for key in sorted(found))
+    return tuple(WorkloadManifest(names[key], *key, *found[key]) for key in sorted(found))
 
 
 def unique_names(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
@@ -84,7 +84,7 @@ def _with_digest(name: str, pair: tuple[str, str]) -> str:
     return f"{name[: MAX_NAME - _DIGEST - 1].rstrip('-') or 'variant'}-{digest}"
 
 
-def _metadata(variant: Variant, namespace: str) -> dict[str, Any]:
+def _metadata(variant: WorkloadManifest, namespace: str) -> dict[str, Any]:
     return {
         "name": variant.name,
         "namespace": namespace,
@@ -97,7 +97,7 @@ def _metadata(variant: Variant, namespace: str) -> dict[str, Any]:
 
 
 def deployment_patch(
-    variant: Variant, namespace: str, container: str, *, replicas: bool = True
+    variant: WorkloadManifest, namespace: str, container: str, *, replicas: bool = True
 ) -> dict[str, Any]:
     """Return a strategic-merge patch for the Deployment of a variant.
 
@@ -123,7 +123,7 @@ def deployment_patch(
 
 
 def scaled_object(
-    variant: Variant, namespace: str, trigger: Mapping[str, Any], *, stabilised: bool = False
+    variant: WorkloadManifest, namespace: str, trigger: Mapping[str, Any], *, stabilised: bool = False
 ) -> dict[str, Any]:
     """Return the ScaledObject that lets the Deployment of a variant follow a trigger.
 
@@ -175,7 +175,7 @@ _UP = [
 _DOWN = [{"type": "Percent", "value": 100, "periodSeconds": 60}]
 
 
-def metrics_api_trigger(variant: Variant, service_url: str, authentication: str) -> dict[str, Any]:
+def metrics_api_trigger(variant: WorkloadManifest, service_url: str, authentication: str) -> dict[str, Any]:
     """Return the trigger that reads `/v1/targets` of the service.
 
     Args:
@@ -198,7 +198,7 @@ def metrics_api_trigger(variant: Variant, service_url: str, authentication: str)
     return trigger
 
 
-def prometheus_trigger(variant: Variant, prometheus_url: str) -> dict[str, Any]:
+def prometheus_trigger(variant: WorkloadManifest, prometheus_url: str) -> dict[str, Any]:
     """Return the trigger that reads the same number from Prometheus; without it there it is an error."""
     labels = f'server="{_escaped(variant.server)}",accelerator="{_escaped(variant.accelerator)}"'
     return {

@@ -13,7 +13,7 @@ from os.path import commonprefix
 Size = Callable[[str], float]
 """Width of a text, in the unit of the limit."""
 GAP = "…"
-"""Stands for what is left out."""
+"""Placeholder for omitted text."""
 _PART = re.compile(r"\d+ x |\d+x(?=[A-Za-z])|[^-_/:, ]+[-_/:, ]*|[-_/:, ]+")
 """A part of a name with the character that ends it; a count and its noun are one part."""
 LEAST_BEGIN = 3

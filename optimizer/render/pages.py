@@ -22,7 +22,7 @@ from optimizer.render.report_sections import headline, report_sections, status
 from optimizer.section import FOR_PROGRAMS, Column, Section
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import Figure
-from optimizer.studies.figures.plans import PANELS, Shown, left_out
+from optimizer.studies.figures.plans import PANELS, PlannedSystem, left_out
 from optimizer.studies.reports.overview import PoolRow
 from optimizer.studies.reports.report import Report
 from optimizer.text import printable, spreadsheet_text
@@ -92,7 +92,7 @@ def _html(report: Report, system: System, origin: Origin) -> str:
         keep_trailing_newline=True,
     )
     found = [_PagePart.of(section) for section in report_sections(report)]
-    shown = Shown(system, report.overview)
+    shown = PlannedSystem(system, report.overview)
     script = files("optimizer.render").joinpath("sort_tables.js").read_text("utf-8")
     return environment.get_template("page.html.j2").render(
         title=_title(report),
@@ -139,7 +139,7 @@ class _PagePart(NamedTuple):
         return cls(*head, columns, rows if columns else [], has_total, notes, section.picture, section.alert)
 
 
-def _picture(shown: Shown, kind: str) -> str:
+def _picture(shown: PlannedSystem, kind: str) -> str:
     figure = Figure(
         title="", note=left_out(shown, (kind,)), panels=PANELS[kind](shown, None), types=shown.types
     )

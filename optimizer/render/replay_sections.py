@@ -6,7 +6,7 @@ from typing import Any
 from optimizer.money import in_cost_unit
 from optimizer.quantities import counted, percent, precise
 from optimizer.section import Column, Section, name, sentence, table
-from optimizer.studies.replay.document import Replay, ReplayedServer, Variant
+from optimizer.studies.replay.document import Replay, ReplayedServer, ReplayPolicy
 
 
 def replay_sections(found: Replay) -> list[Section]:
@@ -24,7 +24,7 @@ def _cost(found: Replay, of: Callable[[Any], float]) -> Column:
     return Column("cost", lambda item: in_cost_unit(of(item), found.currency), unit, ",.2f")
 
 
-def _missed(item: Variant | ReplayedServer) -> float:
+def _missed(item: ReplayPolicy | ReplayedServer) -> float:
     return item.missed / item.offered if item.offered else 0.0
 
 

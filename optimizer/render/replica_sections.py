@@ -6,7 +6,7 @@ from typing import Any
 
 from optimizer.kinds.batch_servers.rows import BatchAnswer, BatchSimulation, BatchSizing
 from optimizer.kinds.replicas import LatencyTargets, Percentiles, ReplicaPerformance, ReplicaSizing
-from optimizer.kinds.rows import Overload
+from optimizer.kinds.rows import OverloadedReplica
 from optimizer.kinds.simulated import ReplicaSimulation
 from optimizer.profiles.replicas import EstimatedReplica
 from optimizer.quantities import percent, precise, quantity, significant
@@ -79,7 +79,7 @@ def _estimated(named: EstimatedReplica) -> list[_Metric]:
 
 def performance_sections(
     found: ReplicaPerformance,
-    simulated: ReplicaSimulation | Overload | None,
+    simulated: ReplicaSimulation | OverloadedReplica | None,
     named: EstimatedReplica | None = None,
 ) -> list[Section]:
     """Return the performance of one replica, compared with a simulation if there is one."""
@@ -94,7 +94,9 @@ def performance_sections(
     return [performance_section(found, named), *_simulation(simulated, rows)]
 
 
-def batch_sections(found: BatchAnswer, simulated: BatchSimulation | Overload | None) -> list[Section]:
+def batch_sections(
+    found: BatchAnswer, simulated: BatchSimulation | OverloadedReplica | None
+) -> list[Section]:
     """Return the performance of a batch server at a rate, compared with a simulation if there is one."""
     lowest = found.lowest_rps if isinstance(found, BatchSizing) else None
     rows: list[_Metric] = [
@@ -123,12 +125,12 @@ def batch_sections(found: BatchAnswer, simulated: BatchSimulation | Overload | N
 
 
 def _simulation(
-    simulated: _Simulated | Overload | None, rows: Iterable[tuple[str, float | None, str]]
+    simulated: _Simulated | OverloadedReplica | None, rows: Iterable[tuple[str, float | None, str]]
 ) -> list[Section]:
     """Return predicted and simulated latencies: label, prediction and field of each."""
     if simulated is None:
         return []
-    if isinstance(simulated, Overload):
+    if isinstance(simulated, OverloadedReplica):
         return [sentence(f"Simulated: {simulated.overload}", "yellow")]
     columns = (
         name("figure", lambda row: row[0]),

@@ -22,7 +22,7 @@ from optimizer.studies.explanation.document import (
     Binding,
     Explanation,
     Option,
-    RejectedPair,
+    RejectedAccelerator,
     ServerExplanation,
 )
 
@@ -139,7 +139,7 @@ def _forced(option: Option, money: Money) -> FormattedValue | str | None:
     return effect_value(option.forced.effect, money) if found else "not served there"
 
 
-def _miss(pair: RejectedPair) -> FormattedValue | None:
+def _miss(pair: RejectedAccelerator) -> FormattedValue | None:
     return None if pair.factor is None else FormattedValue(f"x {factor_text(pair.factor)}", pair.factor)
 
 

@@ -20,9 +20,9 @@ from optimizer.render.simulation_text import (
 )
 from optimizer.section import Column, FormattedValue, Paragraph, Section, name, table, words
 from optimizer.studies.simulation.document import (
-    Interval,
+    ConfidenceInterval,
     LostServer,
-    Repair,
+    PoolDerating,
     RepairedPlan,
     SimulatedFigure,
     SimulatedLatency,
@@ -98,7 +98,7 @@ def _statistic(shown: Shown, statistic: str, pool: SimulatedPool) -> float | For
         return found.predicted_mean
     if statistic.startswith("predicted_"):
         return _percentiles_of(found)[PERCENTILES.index(statistic.removeprefix("predicted_"))]
-    interval: Interval = getattr(found, statistic)
+    interval: ConfidenceInterval = getattr(found, statistic)
     return interval.value
 
 
@@ -157,7 +157,7 @@ def repair_sections(found: RepairedPlan) -> list[Section]:
     return [Section(text=text)]
 
 
-def _repair_line(repair: Repair) -> str:
+def _repair_line(repair: PoolDerating) -> str:
     needs = (
         "never meets its targets"
         if repair.replicas_after is None
@@ -229,5 +229,5 @@ def _percentiles_of(latency: SimulatedLatency | None) -> list[float | None]:
     return [None if known is None else getattr(known, f"{name}_ms") for name in PERCENTILES]
 
 
-def _value(figure: Interval | None) -> float | None:
+def _value(figure: ConfidenceInterval | None) -> float | None:
     return None if figure is None else figure.value

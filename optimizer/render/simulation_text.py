@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from optimizer.quantities import counted, quantity, significant
-from optimizer.studies.simulation.document import Interval, Simulation, TargetCheck, Verdict
+from optimizer.studies.simulation.document import ConfidenceInterval, Simulation, TargetCheck, Verdict
 
 VERDICTS: dict[Verdict, str] = {"held": "held", "missed": "missed", "close": "too close to call"}
 """Verdicts on a target, or on all targets of a pool."""
@@ -34,7 +34,7 @@ number = significant(3)
 """Format of values whose digits nothing else determines."""
 
 
-def with_width(figure: Interval, text: Callable[[float], str] = number) -> str:
+def with_width(figure: ConfidenceInterval, text: Callable[[float], str] = number) -> str:
     """Return a value with the half-width of its interval."""
     return text(figure.value) + ("" if figure.half_width is None else f" ±{text(figure.half_width)}")
 

@@ -178,7 +178,7 @@ def _least(column: Column, natural: int, name_characters: int) -> int:
 
 
 def _grow(found: list[int], natural: Sequence[int], growing: Sequence[int], room: int) -> int:
-    """Give columns the room that there is, evenly, until they need no more; return what is left."""
+    """Widen columns evenly until none needs more; return the remaining width."""
     while room > 0:
         open_columns = [i for i in growing if found[i] < natural[i]]
         if not open_columns:

@@ -30,7 +30,7 @@ _OUTCOMES = {
 
 
 class PulpSession(Session):
-    """A model that is built anew in PuLP for every run."""
+    """A model that is built from scratch in PuLP for every run."""
 
     def __init__(self, model: MilpModel, solver: str) -> None:
         super().__init__(model)

@@ -105,7 +105,7 @@ class CompactModel(LevelSolver):
         return formulation.on_servers(objective.on_unserved) + value + changes + goal
 
     def _offset(self, objective: LevelObjective) -> float:
-        """Return what the model's servers add without any variable."""
+        """Return the constant term of an objective: the contribution of the servers without any variable."""
         formulation = self.formulation
         return (
             objective.on_value * formulation.value_offset + objective.on_changes * formulation.changed_offset

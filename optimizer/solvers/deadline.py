@@ -1,4 +1,4 @@
-"""When an answer is due: made once where an answer is asked for, and handed down to all that works on it."""
+"""Deadline of a request, set once and passed to every step."""
 
 import time
 from dataclasses import dataclass

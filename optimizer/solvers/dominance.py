@@ -53,12 +53,12 @@ def _front(keys: FloatArray) -> BoolArray:
 
 
 def _dominates(others: FloatArray, keys: FloatArray) -> BoolArray:
-    """Return which of some rows dominate which of others, shape (others, keys)."""
+    """Return a mask of the pairs in which a row of `keys` dominates one of `others`, shape (others, keys)."""
     return _all_at_most(others.T[:, :, None], keys.T[:, None, :])
 
 
 def _all_at_most(these: FloatArray, those: FloatArray) -> BoolArray:
-    """Return where each key of these rows is at most that of those; keys are the first axis."""
+    """Return a mask of the rows whose keys are all at most those of the others; keys are the first axis."""
     shape = np.broadcast_shapes(these.shape[1:], those.shape[1:])
     at_most = np.ones(shape, np.bool_)
     for this, that in zip(these, those, strict=True):

@@ -58,7 +58,7 @@ def solve_exactly(
 
 
 def _solve_mixed(problem: Problem, deadline: Deadline, related: RelatedSolution | None) -> Solution:
-    """Choose mixtures; what is not proved gives way to one accelerator per server if that is better.
+    """Choose mixtures; use one accelerator per server if that is better than an unproved mixture.
 
     That plan always gets some time, after the deadline if there is none before. A solution that begins from a
     related one of the same kind needs no other.

@@ -19,17 +19,17 @@ from optimizer.solvers.objectives import INTEGER_SLACK
 from optimizer.solvers.problem import Problem, gap_target
 
 AMPLE = 2.0**52
-"""Amount with which no candidate is left out for want of it."""
+"""Amount that is enough for every candidate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """What to add."""
+    """Units to add."""
 
     added: IntArray
-    """Of each item that is limited, shape (R,)."""
+    """Units of each limited item, shape (R,)."""
     proved: bool
-    """Whether no other is better, at either level."""
+    """Whether the expansion is proved optimal at both levels."""
 
 
 def cheapest_expansion(
@@ -86,7 +86,7 @@ def fits(problem: Problem, session: SessionFactory, deadline: Deadline | None = 
 def unit_prices(
     problem: Problem, session: Callable[[MilpModel], RelaxingSession], deadline: Deadline | None = None
 ) -> FloatArray | None:
-    """Return what a small part of one more of each limited item would save, per unit [cents/h] (eq. 60).
+    """Return the shadow price of each limited item per unit [cents/h] (eq. 60).
 
     These are the dual values of the limits in the relaxation of the value level with every server served,
     over all candidates, including those that need more cards than exist; shape (R,).

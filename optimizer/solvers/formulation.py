@@ -25,14 +25,14 @@ COVER_TOLERANCE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class SharedRows:
-    """Where in a model the limits stand; all shapes (K,)."""
+    """Rows of the limits in a model; all shapes (K,)."""
 
     row: IntArray
     """Index of the row."""
     limit: IntArray
     """Index into the limits of the problem."""
     divisor: FloatArray
-    """What one of the row stands for."""
+    """Amount of the limit that one unit of the row represents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Formulation:
     value: FloatArray
     """Objective of the value level [cents/h], by variable."""
     value_offset: float
-    """What the servers of the model have of it without any variable."""
+    """Constant term of the value level."""
     changed: FloatArray
     """Objective of the changes level, by variable."""
     changed_offset: float
@@ -456,7 +456,7 @@ def _add_keeping(
 
 
 def served_in_full(problem: Problem, replicas: IntArray) -> BoolArray:
-    """Return which servers an answer serves in full, by plain arithmetic; shape (S,)."""
+    """Return a mask of the servers that a solution serves in full, by plain arithmetic; shape (S,)."""
     count = len(problem.priority)
     rate = np.bincount(problem.table.server, replicas * problem.table.max_rate_rps, minlength=count)
     pools = np.bincount(problem.table.server, replicas, minlength=count)

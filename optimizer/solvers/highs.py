@@ -18,7 +18,7 @@ _PARALLEL_COLUMNS = 1 << 13
 """Bit of HiGHS's option of presolve rules for merging parallel rows and columns."""
 
 _PRIMAL_SIMPLEX = 4
-"""Where a model stands stays feasible as columns are added: few steps are left from there."""
+"""Primal simplex: the current point stays feasible as columns are added, so few steps remain."""
 _FIXED_OPTIONS: dict[str, bool | float] = {
     "output_flag": False,
     "threads": THREADS,
@@ -205,7 +205,7 @@ def _set(highs: highspy.Highs, **options: bool | float | str) -> None:
 
 
 def _outcome_of_run(highs: highspy.Highs) -> tuple[RunStatus, float]:
-    """Run HiGHS; return what came of it, and how long it took [s]."""
+    """Run HiGHS; return its status and its run time [s]."""
     begin = time.perf_counter()
     _check(highs.run(), "run")
     run_s = time.perf_counter() - begin

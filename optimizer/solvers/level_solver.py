@@ -1,4 +1,4 @@
-"""What the lexicographic solve asks of a formulation: minimise one level under those held before it.
+"""Interface of a formulation: minimise one level with the earlier ones fixed.
 
 A `LevelSolver` holds the incumbent and the levels settled so far; `compact.py` and the column generation of
 `branch_and_price` are the two formulations.
@@ -19,7 +19,7 @@ from optimizer.solvers.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class LevelResult:
-    """What was proved of one level; its answer is the incumbent."""
+    """Bound proved for one level; its solution is the incumbent."""
 
     bound: float
     """A lower bound of the objective, over the servers that have a candidate."""
@@ -35,7 +35,7 @@ class KnownBounds:
 
     all_answers: float
     unchanged_answers: float = -np.inf
-    """Of the answers that take nothing but what a related problem has as well."""
+    """Bound over the solutions that use only candidates of the related problem."""
 
 
 class Incumbent:

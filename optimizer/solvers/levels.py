@@ -24,7 +24,7 @@ CHANGES = "changes"
 
 
 def served(problem: Problem, replicas: IntArray) -> BoolArray:
-    """Return which servers have an allocation, shape (S,)."""
+    """Return a mask of the servers with an allocation, shape (S,)."""
     has = np.zeros(len(problem.priority), np.bool_)
     has[problem.table.server[replicas > 0]] = True
     return has
@@ -37,7 +37,7 @@ def _by_server(problem: Problem, amount: FloatArray | IntArray | BoolArray) -> F
 
 
 def unchanged(problem: Problem, replicas: IntArray) -> BoolArray:
-    """Return which servers keep exactly their current allocation, or their lack of one; shape (S,)."""
+    """Return a mask of the servers whose allocation, or lack of one, does not change; shape (S,)."""
     taken = replicas > 0
     stays = problem.on_current & (replicas == problem.current_replicas[problem.table.server]) & taken
     pools = _by_server(problem, taken)
@@ -83,7 +83,7 @@ def value_of(problem: Problem, replicas: IntArray) -> float:
 
 
 def changes_of(problem: Problem, replicas: IntArray) -> int:
-    """Return how many servers an answer changes."""
+    """Return the number of servers that a solution changes."""
     return int((~unchanged(problem, replicas)).sum())
 
 
@@ -123,7 +123,7 @@ def value_slack(value: float) -> float:
 
 
 def differences(problem: Problem, replicas: IntArray, than: IntArray) -> Iterator[float]:
-    """Yield how much more an answer has than another at each level, in their order; 0 if they are equal.
+    """Yield the difference of two solutions at each level, in order of the levels; 0 if they are equal.
 
     Service and changes are compared as integers, the value with its slack (eq. 35, 50).
     """

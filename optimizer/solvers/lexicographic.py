@@ -130,7 +130,7 @@ class LexicographicSolve:
         return KnownBounds(least, bound if related.with_less is not None else -np.inf)
 
     def _related_unserved(self, level: ServiceLevel | None) -> float:
-        """Return what the related solution leaves unserved beside the servers without a candidate."""
+        """Return the unserved weight of the related solution, apart from servers without a candidate."""
         assert self.related is not None
         assert level is not None
         return self.related.unserved(level.weight) - level.steps(self.without)
@@ -210,7 +210,7 @@ class LexicographicSolve:
         self.bounds[objective.name] = min(bound, value)
 
     def _least_changes(self) -> float:
-        """Return how many servers change whatever they take, as they cannot stay as they are."""
+        """Return the number of servers that must change because they cannot keep their current allocation."""
         problem, fixed = self.problem, self.solver
         unchanged = problem.full & ~problem.changed
         if problem.options.heterogeneous:

@@ -1,4 +1,4 @@
-"""What all servers share, as rows over the candidates: use · replicas ≤ amount.
+"""Shared limits, as rows over the candidates: use · replicas ≤ amount.
 
 A candidate uses few of the rows, so each has a short list of entries. Solvers read these rows and know no
 limit by name.
@@ -14,7 +14,7 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.power import power_of_rows
 from optimizer.limits.budget import BUDGET
-from optimizer.limits.limit import Limit, Placed, Replicas, Stock
+from optimizer.limits.limit import Limit, PlacedReplicas, Replicas, Stock
 from optimizer.limits.table import LIMITS
 from optimizer.solvers.tiers import TierRow, steps_of, tiered
 from optimizer.spec.robustness import committed_cents_per_h
@@ -27,7 +27,7 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class LimitItem:
-    """What a row counts."""
+    """Item that a row limits."""
 
     limit: Limit
     item: str
@@ -44,11 +44,11 @@ class LimitRows:
 
     items: tuple[LimitItem, ...]
     amount: FloatArray
-    """How much there is of each item, shape (R,)."""
+    """Available amount of each item, shape (R,)."""
     row: IntArray
     """Rows that a candidate uses, shape (C, J); unused places have a use of 0."""
     use: FloatArray
-    """What one replica of the candidate uses there, shape (C, J)."""
+    """Amount that one replica of the candidate uses in each row, shape (C, J)."""
 
     def __len__(self) -> int:
         """Return the number of rows R."""
@@ -65,23 +65,23 @@ class LimitRows:
         return np.array([item.limit.can_be_added for item in self.items], np.bool_)
 
     def used(self, replicas: IntArray) -> FloatArray:
-        """Return what an answer, shape (C,), uses of each item; shape (R,)."""
+        """Return the amount of each item that a solution, shape (C,), uses; shape (R,)."""
         use = self.use * replicas[:, None]
         used: FloatArray = np.bincount(self.row.ravel(), use.ravel(), len(self)).astype(np.float64)
         return used
 
     def used_of(self, row: int, replicas: IntArray) -> FloatArray:
-        """Return what the replicas of each candidate use of one item, shape (C,)."""
+        """Return the amount of one item that the replicas of each candidate use, shape (C,)."""
         use: FloatArray = replicas * np.where(self.row == row, self.use, 0.0).sum(axis=1)
         return use
 
     def fits(self, replicas: IntArray) -> BoolArray:
-        """Return which candidates fit by themselves with so many replicas; shapes (C,)."""
+        """Return a mask of the candidates that fit alone with the given number of replicas; shapes (C,)."""
         there = self.amount[self.row] if len(self) else np.zeros_like(self.use)
         return np.asarray((self.use * replicas[:, None] <= there).all(axis=1), np.bool_)
 
     def most_replicas(self) -> FloatArray:
-        """Return how many replicas of each candidate fit by themselves, shape (C,)."""
+        """Return the largest number of replicas of each candidate that fits alone, shape (C,)."""
         most = np.full(self.use.shape, np.inf)
         if len(self):
             there = self.amount[self.row]
@@ -211,17 +211,17 @@ def _entries(use: FloatArray) -> tuple[IntArray, FloatArray]:
 
 
 def stock_of(system: System, types: tuple[str, ...]) -> Stock:
-    """Return what a system says of its limits."""
+    """Return the limits of a system."""
     return Stock(system.options, system.options.unlimited, system.capacity, types)
 
 
-def kept_replicas(system: System) -> Iterable[Placed]:
+def kept_replicas(system: System) -> Iterable[PlacedReplicas]:
     """Yield the replicas that are kept beside a plan."""
     for (server, accelerator), count in system.kept.items():
         yield placed(system, server, accelerator, count)
 
 
-def placed(system: System, server: str, accelerator: str, count: int, power_w: float | None = None) -> Placed:
+def placed(system: System, server: str, accelerator: str, count: int, power_w: float | None = None) -> PlacedReplicas:
     """Return replicas of a server on an accelerator as limits count them.
 
     Args:
@@ -236,12 +236,12 @@ def placed(system: System, server: str, accelerator: str, count: int, power_w: f
     cost = one.cost_cents_per_h * (cards // one.multiplicity) if one else 0.0
     if power_w is None and one and needs_power(system):
         power_w = float(one.power.at(np.ones(1))[0]) * cards / one.multiplicity
-    return Placed(accelerator, kind, count, cards, cost, power_w or 0.0)
+    return PlacedReplicas(accelerator, kind, count, cards, cost, power_w or 0.0)
 
 
-def placed_cost(name: str, cost: float) -> Placed:
+def placed_cost(name: str, cost: float) -> PlacedReplicas:
     """Return a cost beside that of replicas as limits count it [cents/h]."""
-    return Placed(name, "", 1, 0, cost)
+    return PlacedReplicas(name, "", 1, 0, cost)
 
 
 def needs_power(system: System) -> bool:

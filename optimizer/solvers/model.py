@@ -9,7 +9,7 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 
 ROW_TOLERANCE = 1e-6
-"""By how much a row may be missed, as in the solvers."""
+"""Feasibility tolerance of a row, as in the solvers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class MilpModel:
     upper: FloatArray
     """Shape (n,)."""
     integer: BoolArray
-    """Which variables are integer, shape (n,)."""
+    """Mask of the integer variables, shape (n,)."""
     row_start: IntArray
     """First entry of each row, and the number of entries at the end; shape (rows + 1,)."""
     row_index: IntArray
@@ -69,7 +69,7 @@ class MilpModel:
 
 
 class RunStatus(StrEnum):
-    """How one solver run ended; every status of every solver maps to one of these."""
+    """Status of a solver run; every status of every solver maps to one of these."""
 
     optimal = "optimal"
     infeasible = "infeasible"
@@ -78,7 +78,7 @@ class RunStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What one solver run found."""
+    """Result of one solver run."""
 
     outcome: RunStatus
     x: FloatArray | None
@@ -88,7 +88,7 @@ class RunResult:
     run_s: float
     """Time in the solver's own run [s]."""
     row_price: FloatArray | None = None
-    """Of the relaxation: change of the objective per unit of a row's limit; shape (rows,)."""
+    """Dual values of the relaxation: change of the objective per unit of a row's limit; shape (rows,)."""
 
 
 class Session(ABC):

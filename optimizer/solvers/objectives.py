@@ -26,7 +26,7 @@ class LevelObjective:
 
     name: str
     on_unserved: FloatArray
-    """What leaving out each server adds; integers, 0 for servers without a candidate; shape (S,)."""
+    """Cost of leaving each server unserved; integers, 0 for servers without a candidate; shape (S,)."""
     active: BoolArray
     """Servers that may have an allocation; the others come later; shape (S,)."""
     on_value: float = 0.0

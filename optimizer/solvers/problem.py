@@ -36,7 +36,7 @@ SolverName = Literal["separable", "milp", "greedy"]
 
 
 class Status(StrEnum):
-    """How close to the optimum an answer is known to be."""
+    """Proof status of a solution."""
 
     optimal = "optimal"
     """Proved within the gap, at every level."""
@@ -71,18 +71,18 @@ class SolvedLevel:
 
 @dataclass(frozen=True, slots=True)
 class ServiceLevel:
-    """What being unserved costs at one level, by server."""
+    """Cost of leaving each server unserved at one level."""
 
     name: str
     weight: FloatArray
-    """Whole numbers, shape (S,); 0 for servers that do not count at this level."""
+    """Integers, shape (S,); 0 for servers that do not count at this level."""
     unit: float
     """One step of the integer level, in what the level is reported in (requests/min, or servers)."""
     measure: FloatArray
-    """What is reported, before rounding to integers; shape (S,)."""
+    """Reported value, before rounding to integers; shape (S,)."""
 
     def steps(self, left: BoolArray) -> float:
-        """Return the level of an answer that leaves some servers out, shape (S,), as a whole number."""
+        """Return the integer level of a solution that leaves some servers, shape (S,), unserved."""
         return float(self.weight[left].sum())
 
     def value(self, left: BoolArray) -> float:
@@ -108,9 +108,9 @@ class ServiceLevel:
 
 @dataclass(frozen=True)
 class Problem:
-    """What to choose from; see the fields for shapes.
+    """A planning problem; see the fields for shapes.
 
-    What follows from them is worked out when it is first asked for.
+    Derived values are computed on first use.
     """
 
     table: CandidateTable
@@ -136,7 +136,7 @@ class Problem:
     none_changed: BoolArray
     """Whether leaving a server without an allocation is a change, as it runs now; shape (S,)."""
     limits: LimitRows
-    """What all servers share; without a row each server chooses for itself."""
+    """Limits shared by all servers; without rows the servers are independent."""
     options: OptimizerOptions
     reserve: ReserveArrays
     """What servers are to have beyond their load, shapes (S,)."""
@@ -154,13 +154,13 @@ class Problem:
 
     @cached_property
     def replica_value(self) -> FloatArray:
-        """What a replica of each candidate adds to its server's transition value [cents/h], shape (C,)."""
+        """Transition value of one replica of each candidate [cents/h], shape (C,)."""
         cost = self.table.cost_per_replica
         return frozen(cost + self.options.transition_penalty * np.where(self.on_current, 0.0, cost))
 
     @cached_property
     def leaving_value(self) -> FloatArray:
-        """What a server adds that keeps no replica where it runs now [cents/h], shape (S,)."""
+        """Transition value of giving up a server's current accelerator [cents/h], shape (S,)."""
         return frozen(self.options.transition_penalty * self.current_cost)
 
     def transition_value(
@@ -342,7 +342,7 @@ def _whole_rates(load_rpm: FloatArray) -> tuple[FloatArray, float]:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """What a solver chose."""
+    """Solution of a solver."""
 
     replicas: IntArray
     """Replicas of each candidate, 0 where it is not chosen; shape (C,)."""

@@ -24,7 +24,7 @@ class RelatedSolution:
     left_out: BoolArray
     """Servers that it does not serve, shape (S,)."""
     levels: tuple[SolvedLevel, ...]
-    """What it reached, with bounds."""
+    """Levels of its solution, with bounds."""
     restricts: bool = False
     """Whether every answer of the problem at hand is one of the other, so that its bounds hold."""
     with_less: Problem | None = None
@@ -45,7 +45,7 @@ class RelatedSolution:
         return -np.inf if bound is None else bound
 
     def carried_before(self, problem: Problem) -> FloatArray:
-        """Return what a replica of each candidate carries in the other problem [requests/s], shape (C,).
+        """Return the maximum rate per replica of a candidate in the other problem [requests/s], shape (C,).
 
         Minus infinity where that does not have the candidate, or not with any number of replicas.
         """
@@ -81,7 +81,7 @@ def _of_server(problem: Problem, server: int) -> list[list[float]]:
 
 
 def repaired(problem: Problem, replicas: IntArray) -> IntArray:
-    """Return an answer within the limits: servers that do not fit are served anew, greedily.
+    """Return an answer within the limits: servers that do not fit are placed again, greedily.
 
     So is a server that lacks some of its pools, because a question takes their accelerator away. If too much
     of something is used, servers lose theirs from the lowest priority up, those that use the least first

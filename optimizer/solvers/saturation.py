@@ -1,9 +1,9 @@
-"""Who gets partial service when not everything fits: one procedure after any solver.
+"""Partial service when not everything fits: one procedure after any solver.
 
-Takes an answer and gives it more replicas, from what the answer leaves of the limits, to servers that it
-leaves out. A server takes the accelerator on which it can get the largest share of its load with
-what is left, and, unless plans are mixed, stays with it. A server with a least number of replicas is served
-by the lesser of two shares, that of its load and that of this number.
+Spends the remaining capacity on replicas for unserved servers. A server takes the accelerator
+on which the remaining capacity serves the largest share of its load and, unless plans are mixed, keeps it.
+With a minimum number of replicas, the served share is the lesser of two: that of its load and that
+of this number.
 """
 
 import heapq
@@ -23,7 +23,7 @@ from optimizer.solvers.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class LeftoverAllocation:
-    """An answer with what was left given out."""
+    """A solution after the remaining capacity was allocated."""
 
     replicas: IntArray
     """Replicas of each candidate, shape (C,)."""
@@ -38,7 +38,7 @@ def share_leftover(
 
     ``PriorityExhaustive``: each server in turn takes what it can use. ``PriorityRoundRobin`` and
     ``RoundRobin``: one replica a turn, to the server of a priority, or of all, with the smallest share of
-    its load served so far. What is not given out at the deadline, if there is one, is left.
+    its load served so far. Capacity that is not allocated by the deadline stays free.
     """
     if not len(problem.limits) or problem.options.saturation_policy == "None":
         return LeftoverAllocation(replicas, finished=True)
@@ -60,9 +60,9 @@ def share_leftover(
 
 
 class _Leftover:
-    """What is left of the limits, and the replicas that they become.
+    """Remaining capacity, and the replicas that it is spent on.
 
-    Tens of thousands of turns look at one or a few candidates each, so that the state is in plain numbers.
+    The state is in plain numbers because tens of thousands of turns read one or a few candidates each.
     """
 
     def __init__(self, problem: Problem, replicas: IntArray, deadline: Deadline) -> None:
@@ -120,7 +120,7 @@ class _Leftover:
         return self.finished
 
     def _moved(self, server: int) -> bool:
-        """Move a server to another accelerator if it gets further there; say whether it moved."""
+        """Move a server to another accelerator if more of its load is served there; return whether it did."""
         if not self.mine[server]:
             return False
         candidate, share = self.mine[server][0], self._share(server)
@@ -186,7 +186,7 @@ class _Leftover:
 
 
 def waiting_servers(problem: Problem, replicas: IntArray) -> BoolArray:
-    """Return which servers an answer leaves out although they have a candidate; shape (S,)."""
+    """Return a mask of the unserved servers that have a candidate; shape (S,)."""
     has_candidate = np.zeros(len(problem.priority), np.bool_)
     has_candidate[problem.table.server[problem.table.meets_targets_below_max_rate]] = True
     return has_candidate & problem.to_serve & ~served(problem, replicas)

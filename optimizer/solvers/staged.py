@@ -18,14 +18,14 @@ from optimizer.solvers.problem import Problem, Solution, SolvedLevel, Status
 from optimizer.solvers.saturation import share_leftover, waiting_servers
 
 SHARING_S = 0.5
-"""Time for giving out what is left, after a solver that took all the time there was [s]."""
+"""Time to allocate the remaining capacity if the solver used all of its time [s]."""
 
 Solve = Callable[[Problem, Deadline], Solution]
 """Solves a problem by a deadline."""
 
 
 def solve_in_stages(problem: Problem, solve: Solve, deadline: Deadline | None = None) -> Solution:
-    """Solve a problem with limits, and give out what is left by the saturation policy.
+    """Solve a problem with limits, and allocate the remaining capacity by the saturation policy.
 
     Args:
         problem: what to choose from.

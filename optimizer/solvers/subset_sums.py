@@ -1,4 +1,4 @@
-"""Which servers an optimum of a service level tells to be served, or to be left out.
+"""Servers that the optimum of a service level proves served, or unserved.
 
 The servers of a level that are left out weigh in sum what the level comes to. Often few sets of servers do,
 or only one: then most servers are known before the levels that follow are solved. Equation numbers refer to

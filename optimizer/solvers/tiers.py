@@ -14,7 +14,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.limits.budget import BUDGET
-from optimizer.limits.limit import Limit, Placed, Replicas, Stock
+from optimizer.limits.limit import Limit, PlacedReplicas, Replicas, Stock
 from optimizer.spec.robustness import committed_cents_per_h
 from optimizer.spec.schema import Accelerator
 
@@ -39,7 +39,7 @@ class TierRow(Limit):
         here = replicas.accelerator == replicas.accelerator_names.index(item)
         return np.where(here, replicas.accelerators, 0.0)
 
-    def used(self, placed: Iterable[Placed]) -> Mapping[str, float]:  # noqa: ARG002
+    def used(self, placed: Iterable[PlacedReplicas]) -> Mapping[str, float]:  # noqa: ARG002
         """Return nothing."""
         return {}
 

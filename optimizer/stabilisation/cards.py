@@ -7,7 +7,7 @@ from optimizer.spec.system import System
 
 
 @dataclass(frozen=True, slots=True)
-class Cards:
+class FreeCards:
     """The free cards of a system; a negative number is a shortage."""
 
     system: System
@@ -15,16 +15,16 @@ class Cards:
     """Free cards by accelerator type; unlimited types are absent."""
 
     @classmethod
-    def of(cls, system: System) -> "Cards":
+    def of(cls, system: System) -> "FreeCards":
         """Return all cards of a system."""
         if system.options.unlimited:
             return cls(system, {})
         kinds = {item.type for item in system.accelerators.values()} | system.capacity.keys()
         return cls(system, {kind: system.capacity.get(kind, 0) for kind in sorted(kinds)})
 
-    def copy(self) -> "Cards":
+    def copy(self) -> "FreeCards":
         """Return an independent copy."""
-        return Cards(self.system, dict(self.free))
+        return FreeCards(self.system, dict(self.free))
 
     @property
     def is_short(self) -> bool:

@@ -12,7 +12,7 @@ from optimizer.pipeline import Solved, Timings, solve_in_full
 from optimizer.plan import Plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.system import System
-from optimizer.stabilisation.cards import Cards
+from optimizer.stabilisation.cards import FreeCards
 
 Runs = Mapping[str, Mapping[str, int]]
 """Running replicas, by server and accelerator."""
@@ -86,7 +86,7 @@ def _next_group(plan: Plan, runs: Runs, excluded: set[str]) -> list[str]:
     return sorted(item.server for item in waiting if item.priority == first)
 
 
-def left_by(system: System, plan: Plan, kept: Kept, lowest: int | None = None) -> Cards:
+def left_by(system: System, plan: Plan, kept: Kept, lowest: int | None = None) -> FreeCards:
     """Return the cards not used by kept replicas, nor by allocations down to a priority (None: all).
 
     Args:
@@ -95,7 +95,7 @@ def left_by(system: System, plan: Plan, kept: Kept, lowest: int | None = None) -
         kept: kept replicas.
         lowest: lowest priority whose allocations count; None: all.
     """
-    cards = Cards.of(system)
+    cards = FreeCards.of(system)
     for (name, accelerator), replicas in kept.items():
         cards.take(name, accelerator, replicas)
     for name, pools in plan.allocations.items():
@@ -113,7 +113,7 @@ def by_server(kept: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
     return found
 
 
-def share_out(runs: Runs, cards: Cards) -> Kept:
+def share_out(runs: Runs, cards: FreeCards) -> Kept:
     """Allocate cards to running replicas: first one per server, so that few servers stop, then the rest.
 
     Args:

@@ -63,7 +63,7 @@ class LoadEstimate:
 
 
 def counting_deviation_rpm(rate_rpm: float, time_s: float, variation: float) -> float:
-    """Return by how much a rate that is counted over some time scatters [requests/min].
+    """Return the standard deviation of a rate estimated by counting over a window [requests/min].
 
     Args:
         rate_rpm: the true rate.

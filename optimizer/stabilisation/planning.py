@@ -11,7 +11,7 @@ from math import inf
 
 from optimizer.plan import Plan
 from optimizer.spec.system import System
-from optimizer.stabilisation.cards import Cards
+from optimizer.stabilisation.cards import FreeCards
 from optimizer.stabilisation.keeping import Kept, Planner, Runs, by_server, left_by, plan_keeping, share_out
 from optimizer.stabilisation.running import Running
 from optimizer.stabilisation.transition import Goal, Transition
@@ -122,7 +122,7 @@ class _Search:
         return self.plan()
 
     def transition(self, plan: Plan) -> Transition:
-        return Transition(goals_of(plan, self.system), self.running, Cards.of(self.system))
+        return Transition(goals_of(plan, self.system), self.running, FreeCards.of(self.system))
 
     def _priority(self, name: str) -> int:
         return self.system.priority(self.system.servers[name])

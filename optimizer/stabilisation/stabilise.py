@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from optimizer.plan import Plan
 from optimizer.spec.system import System
-from optimizer.stabilisation.cards import Cards
+from optimizer.stabilisation.cards import FreeCards
 from optimizer.stabilisation.decisions import Decisions, Observation, ServerDecision
 from optimizer.stabilisation.keeping import Kept, Planner, by_server, left_by, share_out
 from optimizer.stabilisation.loads import LoadEstimate, with_load
@@ -103,7 +103,7 @@ def stabilise(
     before = {} if last is None else {n: d for n, d in last.servers.items() if n in system.servers}
     before |= {name: replace(before[name], load=item) for name, item in loads.items() if name in before}
     running = running_pools(system, Decisions(seen.now_s, before), seen, rules.startup_s)
-    fleet = _Fleet(plan, system, rules, before, seen, running)
+    fleet = _PlannedFleet(plan, system, rules, before, seen, running)
     wanted = fleet.recommendations(loads)
     goals = fleet.fitting(wanted)
     steps = fleet.transition(wanted, goals).step()
@@ -115,7 +115,7 @@ def stabilise(
 
 
 @dataclass(frozen=True, slots=True)
-class _Fleet:
+class _PlannedFleet:
     """A plan, and the fleet that follows it."""
 
     plan: Plan
@@ -150,7 +150,7 @@ class _Fleet:
 
     def unknown(self, steps: Mapping[str, Mapping[str, int]]) -> dict[str, ServerDecision]:
         """Return the previous decisions for servers that are not in the plan, within the remaining cards."""
-        cards, found = Cards.of(self.system), {}
+        cards, found = FreeCards.of(self.system), {}
         for name, replicas in steps.items():
             cards.take_all(name, replicas)
         for name in sorted(self.before.keys() - steps.keys(), key=self.rank):
@@ -181,7 +181,7 @@ class _Fleet:
             else ruled(item, self.rules, self.before.get(name), self.seen, self.running.get(name, {}), cost)
             for name, item in wanted.items()
         }
-        cards, beyond = Cards.of(self.system), {n: _beyond(found[n], item) for n, item in wanted.items()}
+        cards, beyond = FreeCards.of(self.system), {n: _beyond(found[n], item) for n, item in wanted.items()}
         for name, item in found.items():
             cards.take_all(name, item.replicas)
         for name in sorted(wanted, key=self.rank, reverse=True):
@@ -208,7 +208,7 @@ class _Fleet:
             )
             for name, item in wanted.items()
         ]
-        return Transition(goals, self.running, Cards.of(self.system))
+        return Transition(goals, self.running, FreeCards.of(self.system))
 
 
 def _beyond(way: Ruled, wanted: Recommendation) -> list[str]:
@@ -216,7 +216,9 @@ def _beyond(way: Ruled, wanted: Recommendation) -> list[str]:
     return [name for name, number in way.replicas.items() if number > wanted.replicas.get(name, 0)]
 
 
-def _decision(wanted: Recommendation, way: Ruled, step: Mapping[str, int], fleet: _Fleet) -> ServerDecision:
+def _decision(
+    wanted: Recommendation, way: Ruled, step: Mapping[str, int], fleet: _PlannedFleet
+) -> ServerDecision:
     """Return the decision for a server with the given replicas."""
     name, now_s = wanted.server.name, fleet.seen.now_s
     last = fleet.before.get(name)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
-from optimizer.stabilisation.cards import Cards
+from optimizer.stabilisation.cards import FreeCards
 from optimizer.stabilisation.running import Running, RunningPool
 
 MAX_STATES = 2_000
@@ -106,7 +106,7 @@ class State:
     """The pools of all servers, and the free cards."""
 
     pools: dict[str, Pools]
-    free: Cards
+    free: FreeCards
 
     def copy(self) -> "State":
         """Return an independent copy."""
@@ -166,7 +166,7 @@ class State:
 class Transition:
     """The transition from the running pools to the goals of all servers, which together fit."""
 
-    def __init__(self, goals: Iterable[Goal], running: Running, cards: Cards) -> None:
+    def __init__(self, goals: Iterable[Goal], running: Running, cards: FreeCards) -> None:
         """Search for an order of steps.
 
         If there is none, blocked servers remove as few replicas as necessary too early.

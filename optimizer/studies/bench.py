@@ -42,7 +42,7 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class FleetSize:
     """Kind of the measured systems."""
 
     servers: int
@@ -53,7 +53,7 @@ class Fleet:
     """Whether a server may run on several accelerators."""
 
 
-def measure(fleet: Fleet, repeats: int) -> Measurement:
+def measure(fleet: FleetSize, repeats: int) -> Measurement:
     """Measure systems of one kind in a new process.
 
     Raises:
@@ -65,7 +65,7 @@ def measure(fleet: Fleet, repeats: int) -> Measurement:
         return pool.apply(_measured, (fleet, repeats))
 
 
-def _measured(fleet: Fleet, repeats: int) -> Measurement:
+def _measured(fleet: FleetSize, repeats: int) -> Measurement:
     runs: list[dict[str, float]] = []
     columns, gaps, service_gaps, complete, proved = [], [], [0.0], 0, 0
     for seed in range(repeats):

@@ -1,4 +1,4 @@
-"""What would serve more of an overloaded fleet: a saturation policy, mixed plans, or both, in numbers.
+"""Options that serve more load of an overloaded fleet: a saturation policy, mixed plans, or both.
 
 A server is served in full, on one accelerator, or not at all unless the options say otherwise. So cards can
 stay idle while load waits. Takes candidates and their plan, gives an `Overload` if that is so and other
@@ -61,7 +61,7 @@ class Overload(Document):
 
 
 def find_overload(system: System, plan: Plan) -> Overload | None:
-    """Return what would serve more of a fleet; None if all is served, no card is left, or nothing helps.
+    """Return the options that would serve more load; None if all is served, no card is free, or none helps.
 
     Args:
         system: the fleet.

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 
 from rest_server.client.calls import Answer, Call
 from rest_server.client.methods import Methods
-from rest_server.client.sending import ClientSettings, Wait, httpx_module, outcome, request_of
+from rest_server.client.sending import ClientSettings, RetryDelay, httpx_module, outcome, request_of
 
 
 class _Client(Methods):
@@ -73,7 +73,7 @@ class Client(_Client):
             except self._transport_errors as failed:
                 result = failed
             found = outcome(call, result, attempt, self._settings)
-            if not isinstance(found, Wait):
+            if not isinstance(found, RetryDelay):
                 return found
             sleep(found.s)
         raise AssertionError
@@ -107,7 +107,7 @@ class AsyncClient(_Client):
             except self._transport_errors as failed:
                 result = failed
             found = outcome(call, result, attempt, self._settings)
-            if not isinstance(found, Wait):
+            if not isinstance(found, RetryDelay):
                 return found
             await pause(found.s)
         raise AssertionError

@@ -44,7 +44,7 @@ class AuthError(ServiceError):
 
 
 class NotFoundError(ServiceError):
-    """Raised when what is asked for does not exist."""
+    """Raised when the requested item does not exist."""
 
 
 class ConflictError(ServiceError):

@@ -7,7 +7,7 @@ from urllib.parse import quote
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from optimizer.jobs.study import Entry
+from optimizer.jobs.study import StudyEntry
 from optimizer.jobs.table import Studies
 from optimizer.kinds.replicas import ReplicaPerformance, ReplicaSizing
 from optimizer.plan import Plan
@@ -75,7 +75,7 @@ Entity = Accelerator | ModelProfile | ServiceClass | Server | Capacity
 class Methods(Studies):
     """The methods of the clients; a study of the table has its method from there."""
 
-    def method_of(self, entry: Entry[Any, Any]) -> Callable[..., Any]:
+    def method_of(self, entry: StudyEntry[Any, Any]) -> Callable[..., Any]:
         """Return the method of a study."""
 
         def method(system: SystemOrFleet, options: Any = None) -> Any:

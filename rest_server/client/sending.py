@@ -98,13 +98,13 @@ def request_of(call: Call[Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class RetryDelay:
     """Time until a request is sent again [s]."""
 
     s: float
 
 
-def outcome(call: Call[Answer], result: Any, attempt: int, settings: ClientSettings) -> Answer | Wait:
+def outcome(call: Call[Answer], result: Any, attempt: int, settings: ClientSettings) -> Answer | RetryDelay:
     """Return the value of an answer, or the wait before the next attempt.
 
     A request is sent again if the service did not start it (503) and the call waits for that, or if a broken
@@ -131,7 +131,7 @@ def outcome(call: Call[Answer], result: Any, attempt: int, settings: ClientSetti
     if attempt >= settings.retries or not again:
         raise error
     wait_s = FIRST_WAIT_S * 2**attempt * random.uniform(0.5, 1.5)  # noqa: S311  spreads clients
-    return Wait(min(float(requested) if requested.isdigit() else wait_s, LONGEST_WAIT_S))
+    return RetryDelay(min(float(requested) if requested.isdigit() else wait_s, LONGEST_WAIT_S))
 
 
 def _value(call: Call[Answer], response: Any) -> Answer:

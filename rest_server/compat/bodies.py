@@ -114,7 +114,7 @@ def _flat(raw: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
 
 
 def _as_the_reference_plans(options: OptimizerOptions) -> OptimizerOptions:
-    """Return options in which what is not told is as in the reference: greedy, and no bound on the loss."""
+    """Return options with the reference's defaults: greedy, and no bound on the loss."""
     theirs = {"milp_solver": False, "max_loss": ANY_LOSS}
     untold = {name: value for name, value in theirs.items() if name not in options.model_fields_set}
     return options.model_copy(update=untold) if untold else options

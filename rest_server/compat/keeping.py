@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from optimizer.plan import Plan
 from optimizer.spec.schema import AllocationData
 from optimizer.spec.system import System
-from optimizer.stabilisation.cards import Cards
+from optimizer.stabilisation.cards import FreeCards
 from optimizer.stabilisation.keeping import Planner, plan_keeping, share_out
 from rest_server.fleet import Entities, scaled
 
@@ -43,7 +43,7 @@ def divide(fleet: Entities, plannable: Entities, planner: Planner) -> PlanWithRe
     )
     counted = {name: _pools(fleet, name) for name in running if _is_counted(fleet, plannable, name)}
     everything = fleet.loose_system()
-    cards = Cards(everything, dict(fleet.capacity))
+    cards = FreeCards(everything, dict(fleet.capacity))
     taken = share_out({name: counted[name] for name in counted if name not in plannable.servers}, cards)
     kept = {
         name: _left_with(fleet, name, counted, taken) for name in running if name not in plannable.servers

@@ -46,7 +46,7 @@ ZERO_IS_ABSENT = frozenset(
         "percentile",
     }
 )
-"""Keys whose zero value, which Go writes for what is not set, our schema does not know."""
+"""Keys whose zero value, which Go writes for unset fields, is invalid in our schema."""
 BYTE_ORDER_MARK = "\ufeff"
 _PATH = re.compile(r"[\w\[\].-]+: ")
 """Start of a message that names a path."""

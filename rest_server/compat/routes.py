@@ -107,7 +107,7 @@ async def optimize(request: Request) -> Response:
 
 
 def _keep(held: FleetStore, planned: Entities, outcome: PlanningResult, revision: int) -> None:
-    """Keep the plan, if there is one, and what is desired: what it gives servers, or what they keep."""
+    """Store the plan, if any, and the desired replicas: planned or retained ones."""
     planned, plan = with_outcome(planned, outcome)
     if plan is not None:
         desired = {name: planned.servers[name].desired for name in (*plan.allocations, *outcome.kept)}

@@ -209,7 +209,7 @@ def _of_body(name: str, work: Callable[[], _Answer]) -> _Answer:
 
 
 def _keep(held: FleetStore, text: bytes, stored: _Storing) -> int:
-    """Keep a plan as the last one and as what is desired; return the revision that it stands for."""
+    """Store a plan as the last one and as the desired state; return its revision."""
     plan = Plan.model_validate_json(text)
     desired = desired_allocations(plan, stored.servers)
     return held.keep_plan(

@@ -179,7 +179,7 @@ class ReplicaCount(Document):
 
 
 class LoadUpdate(Document):
-    """The load of a server, and its replicas; what is not given stays as it is."""
+    """The load of a server, and its replicas; omitted values stay as they are."""
 
     arrival_rate_rpm: RequestsPerMinute | None = Field(None, alias="arrivalRate")
     """Arrival rate [requests/min]; below 1e-12 it is read as 0."""
@@ -253,13 +253,13 @@ class FleetEvent(Document):
     revision: int
     """Revision of the fleet after it."""
     made_at: AwareDatetime = Field(alias="at", strict=False)
-    """When."""
+    """Time of the change."""
     cause: str
     """`change`, `loads`, `plan`, `applied`, `imported`, or `fleet`: `/optimizeOne` brought another one."""
     changed: dict[str, int] = Field(default_factory=dict)
     """Items that were added, replaced or removed, by section of the documents."""
     names: tuple[str, ...] = Field((), strict=False)
-    """Which, as far as they are few: `servers/chat`."""
+    """Names of the changed items, if they are few: `servers/chat`."""
     plan: dict[str, Any] = Field(default_factory=dict)
     """For a plan: its `revision`, its `status`, `totalCost`, whether it is `complete`, and how
     many servers it does not serve in full (`unserved`) and changes (`changes`)."""

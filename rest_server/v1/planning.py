@@ -59,7 +59,7 @@ async def plan_system(
 
 
 def server_timing(stages_s: Mapping[str, float]) -> dict[str, str]:
-    """Return the header that says how long each stage took."""
+    """Return the header with the time of each stage."""
     stages = (f"{name};dur={1000 * spent_s:.1f}" for name, spent_s in stages_s.items())
     return {"Server-Timing": ", ".join(stages)}
 

@@ -29,10 +29,10 @@ MEANINGS = {
     412: "The fleet is at another revision than `If-Match` says.",
     413: "The body is larger than the service takes.",
     421: "The service does not go by the name in `Host`.",
-    422: "The body is not JSON, or a value in it, in the path or in the query is wrong; `detail` says where, "
-    "what and which limit.",
+    422: "The body is not JSON, or a value in it, in the path or in the query is wrong; `detail` gives the "
+    "location, the value and the limit.",
     500: "The solver failed.",
-    503: "The service cannot do it now, and `detail` says why; see `Retry-After`.",
+    503: "The service cannot do it now; `detail` gives the reason; see `Retry-After`.",
     504: "The time for a request ran out.",
     507: "The disk is full; nothing was changed.",
 }

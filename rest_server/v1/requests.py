@@ -75,7 +75,7 @@ class Precondition:
     """Whether what is written must be there already (``If-Match: *``)."""
 
     def require(self, *, present: bool) -> None:
-        """Refuse to write what is not there, if it must be.
+        """Refuse to write a missing item if it must exist.
 
         Raises:
             HTTPException: 412, it is not there.

@@ -52,7 +52,7 @@ async def settled(held: FleetStore) -> Snapshot:
 
 
 def unavailable_reason(now: Snapshot, stale_after_s: float) -> str | None:
-    """Return why there are no valid targets; None if there are."""
+    """Return the reason that no targets are valid; None if they are."""
     if now.plan is None or now.decisions is None:
         return "no plan has been made yet; POST /v1/loads makes one"
     age_s = time.time() - now.plan.made_at
@@ -91,7 +91,7 @@ def current_replicas(now: Snapshot, server: Server, accelerator: str) -> int:
 
 
 def readings(now: Snapshot) -> Iterator[TargetState]:
-    """Yield what is known of every target."""
+    """Yield the state of every target."""
     for server in now.entities.servers.values():
         for accelerator in accelerators_of(now.entities, server, now):
             found = reading(now, server, accelerator)
@@ -130,7 +130,7 @@ def _refusal(problem: str) -> HTTPException:
     responses=problems(404, 422, 503),
 )
 async def read_target(request: Request, key: Annotated[Key, Depends(by_server)]) -> Response:
-    """Return how many replicas are desired of a server on an accelerator, 0 where another one was chosen.
+    """Return the desired replicas of a server on an accelerator; 0 if the plan chose another accelerator.
 
     For KEDA's `metrics-api`, with `valueLocation: desiredReplicas`. 503 where there is no plan, or none that
     is young enough: then nothing is known, and the autoscaler must hold what there is.
@@ -158,7 +158,7 @@ async def read_target(request: Request, key: Annotated[Key, Depends(by_server)])
 @router.get(
     "/targets",
     response_model=TargetList,
-    summary="Read what is desired of every server",
+    summary="Read the desired replicas of every server",
     responses=problems(503),
 )
 async def list_targets(request: Request) -> Response:

@@ -102,7 +102,7 @@ def plan_body(body: bytes, options: PlanOptions, settings: Settings) -> tuple[by
 
 @dataclass(frozen=True, slots=True)
 class RunningFleet:
-    """A fleet that is known to be consistent, and what is known of its replicas."""
+    """A consistent fleet, and the state of its replicas."""
 
     spec: SystemSpec
     """The fleet, with the loads to plan for."""

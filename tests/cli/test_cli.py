@@ -133,7 +133,7 @@ def test_require_complete_is_content_with_a_complete_plan(run: Run, path: Path) 
     assert run("solve", path, "--require-complete").status == 0
 
 
-def test_require_complete_shows_the_plan_and_then_fails_with_status_3(run: Run, scarce: Path) -> None:
+def test_require_complete_shows_the_plan_and_exits_with_3(run: Run, scarce: Path) -> None:
     answer = run("solve", scarce, "--json", "--require-complete")
     assert answer.status == 3
     assert answer.out == run("solve", scarce, "--json").out
@@ -141,7 +141,7 @@ def test_require_complete_shows_the_plan_and_then_fails_with_status_3(run: Run, 
     assert answer.err.count("\n") == 1
 
 
-def test_an_incomplete_plan_is_a_result_and_names_what_is_missing_and_why(run: Run, scarce: Path) -> None:
+def test_an_incomplete_plan_names_unserved_servers_and_reasons(run: Run, scarce: Path) -> None:
     answer = run("solve", scarce)
     assert (answer.status, answer.err) == (0, "")
     assert "1 of 3 servers served in full" in answer.out
@@ -320,9 +320,7 @@ def test_a_throughput_target_caps_the_rate(run: Run) -> None:
     assert capped == pytest.approx(0.9 * free, rel=2e-3)
 
 
-def test_a_batch_of_problems_is_answered_line_by_line_in_the_reference_format(
-    run: Run, tmp_path: Path
-) -> None:
+def test_batches_are_answered_by_line_in_the_reference_format(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "problems.jsonl"
     file.write_text("\n".join(json.dumps(PROBLEM | {"RPS": rps}) for rps in (1, 2, 3)) + "\n\n")
     answer = run("analyze", "--batch", file)
@@ -355,14 +353,14 @@ def test_keys_of_problems_match_in_any_case(run: Run) -> None:
     )
 
 
-def test_a_problem_without_room_to_wait_is_a_loss_system_as_in_the_reference(run: Run) -> None:
+def test_a_problem_without_a_queue_is_a_loss_system(run: Run) -> None:
     bare = {key: value for key, value in PROBLEM.items() if key != "maxQueueSize"}
     answer = run("analyze", "--batch", "-", stdin=json.dumps(bare | {"RPS": 5}).encode())
     assert answer.json["avgWaitTime"] == 0
     assert answer.json["throughput"] < 4.9
 
 
-def test_a_bad_line_is_answered_in_its_place_and_the_others_as_well(run: Run) -> None:
+def test_a_bad_batch_line_does_not_affect_the_others(run: Run) -> None:
     lines = [
         json.dumps(PROBLEM),
         "{",
@@ -442,7 +440,7 @@ def keys_missing_in(schema: Json, value: Any, node: Json, place: str = "") -> li
     return []
 
 
-def test_the_schema_is_one_json_document_that_knows_every_key_of_the_samples(run: Run, specs: Path) -> None:
+def test_the_schema_knows_every_key_of_the_samples(run: Run, specs: Path) -> None:
     answer = run("schema")
     assert (answer.status, answer.err) == (0, "")
     schema = answer.json
@@ -456,7 +454,7 @@ def test_the_schema_is_one_json_document_that_knows_every_key_of_the_samples(run
     assert keys_missing_in(schema, {"servers": [{"nmae": 1}]}, schema) == [".servers[0].nmae"]
 
 
-def test_the_schema_closes_every_object_and_resolves_every_reference(run: Run) -> None:
+def test_the_schema_closes_objects_and_resolves_references(run: Run) -> None:
     text = run("schema").out
     schema = json.loads(text)
     assert all(item["additionalProperties"] is False for item in [schema, *schema["$defs"].values()])
@@ -533,7 +531,7 @@ def test_help_loads_nothing_heavy() -> None:
 # --- as a process --------------------------------------------------------------------------------------
 
 
-def test_a_process_ends_with_the_status_and_writes_json_alone_to_stdout(path: Path, scarce: Path) -> None:
+def test_a_process_exits_with_the_status_and_prints_only_json(path: Path, scarce: Path) -> None:
     good = shell("solve", path, "--json")
     assert (good.returncode, good.stderr) == (0, "")
     assert json.loads(good.stdout)["complete"]
@@ -543,7 +541,7 @@ def test_a_process_ends_with_the_status_and_writes_json_alone_to_stdout(path: Pa
     assert shell("check", "nowhere").returncode == 2
 
 
-def test_another_process_with_another_hash_seed_gives_the_same_bytes(specs: Path) -> None:
+def test_output_does_not_depend_on_the_hash_seed(specs: Path) -> None:
     answers = {
         shell("solve", specs / "small", "--json", environment={"PYTHONHASHSEED": seed}).stdout
         for seed in "012"

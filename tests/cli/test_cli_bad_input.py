@@ -362,7 +362,7 @@ def test_deep_nesting_just_under_the_limit_of_yaml_is_refused(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", RUBBISH)
-def test_rubbish_just_under_the_limit_of_yaml_is_refused_in_bounded_time_and_memory(
+def test_invalid_yaml_below_the_size_limit_fails_in_bounded_time(
     rubbish: Callable[[str, str, int], Path], kind: str
 ) -> None:
     path = rubbish(kind, ".yaml", MAX_YAML_BYTES - 1000)
@@ -620,7 +620,7 @@ def one_server(
     "tokens", [(1, 1), (0, 1), (100_000, 1), (1, 100_000), (0, 100_000), (100_000, 100_000)]
 )
 @pytest.mark.parametrize("rate", [0, 1e-9, 1e9])
-def test_requests_and_rates_of_every_size_are_planned_or_rejected_with_the_reason(
+def test_loads_of_every_size_are_planned_or_rejected_with_reason(
     run: Run, tmp_path: Path, law: str, tokens: tuple[float, float], rate: float
 ) -> None:
     plan, candidates = both(run, tmp_path, one_server(LAWS[law], rate, tokens))
@@ -671,7 +671,7 @@ def test_a_replica_at_any_rate_is_analyzed(run: Run, law: str, rate: float) -> N
             assert found["throughput"] <= min(rate, found["stableRate"] * 1.01)
 
 
-def test_a_count_of_replicas_that_was_cut_off_is_not_shown_as_the_need(run: Run, tmp_path: Path) -> None:
+def test_a_truncated_replica_count_is_not_shown_as_the_need(run: Run, tmp_path: Path) -> None:
     """1e15 requests a minute take 1e12 replicas or more; a number that is shown must not be less."""
     plan, _ = both(run, tmp_path, one_server(LINEAR, 1e15, (100, 100)))
     detail = plan["unserved"][0]["detail"]

@@ -225,7 +225,7 @@ def test_an_entry_that_shares_its_text_is_written_elsewhere_only(
         (["--model", "llama", "--acc", "A100"], "name one of it with --acc: 2xH100, H100"),
     ],
 )
-def test_profiles_add_names_the_models_and_accelerators_that_there_are(
+def test_profiles_add_lists_the_known_models_and_accelerators(
     flags: list[str], message: str, profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     system = tmp_path / "system.yaml"
@@ -288,7 +288,7 @@ def test_wrong_files_end_in_one_line(
     assert message in line
 
 
-def test_a_plan_says_what_its_profiles_rest_on_and_where_that_does_not_reach(
+def test_a_plan_states_profile_sources_and_their_domain(
     profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     system = tmp_path / "system.yaml"

@@ -109,7 +109,7 @@ def test_plot_as_json_is_the_figure(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == expected.to_json() + "\n"
 
 
-def test_plot_of_a_plan_shows_the_plan_before_a_change_of_the_load(
+def test_plot_of_a_plan_shows_the_plan_before_a_load_change(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["plot", "servers", SMALL, "--scale", "1.1", "--json"]) == 0

@@ -56,7 +56,7 @@ def test_the_command_gives_the_document_of_the_library(run: Run, specs: Path) ->
     assert run("compare", small, *flags)[1] == expected.to_json() + "\n"
 
 
-def test_random_loads_are_those_of_the_library_and_the_same_bytes_every_time(run: Run, specs: Path) -> None:
+def test_random_loads_match_the_library_and_repeat_exactly(run: Run, specs: Path) -> None:
     sample = load_system(specs / "small")
     found = [run("compare", specs / "small", "--random-load", 7, "--json")[1] for _ in range(2)]
     expected = compare(sample, vary_loads(sample, np.random.default_rng(7)), transition=True)
@@ -82,7 +82,7 @@ def test_two_systems_are_labelled_by_their_paths(run: Run, specs: Path) -> None:
     assert found["second"]["plan"] == json.loads(solve(load_system(two)).to_json())
 
 
-def test_options_of_the_second_side_are_named_as_in_the_documents(run: Run, specs: Path) -> None:
+def test_options_of_the_second_side_have_document_names(run: Run, specs: Path) -> None:
     text = "heterogeneous=true,saturationPolicy=None,GAP=0.5"
     found = json.loads(run("compare", specs / "small", "--with-options", text, "--json")[1])
     first, second = found["first"]["options"], found["second"]["options"]
@@ -91,9 +91,7 @@ def test_options_of_the_second_side_are_named_as_in_the_documents(run: Run, spec
     assert found["second"]["label"] == text
 
 
-def test_options_of_the_second_side_go_with_another_system_and_with_a_load_change(
-    run: Run, specs: Path
-) -> None:
+def test_options_of_the_second_side_combine_with_system_and_load(run: Run, specs: Path) -> None:
     for flags in (("--scale", "1.1"), ("--with", specs / "small")):
         options = ("--with-options", "unlimited=true", "--json")
         found = json.loads(run("compare", specs / "small", *flags, *options)[1])

@@ -36,7 +36,7 @@ def test_every_sample_has_a_name_and_is_read_by_it(capsys: pytest.CaptureFixture
     assert main(["compare", "sample:long-prompts"]) == 0
 
 
-def test_a_sample_that_does_not_exist_is_refused_with_the_nearest() -> None:
+def test_an_unknown_sample_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(SpecError, match="sample: 'smal' does not exist; did you mean 'small'"):
         load_system("sample:smal")
 

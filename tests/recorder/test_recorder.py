@@ -135,7 +135,7 @@ def test_what_depends_on_the_clock_is_dropped_by_name() -> None:
     assert notes("inferplan: compiling x\ninferplan: note\n") == "inferplan: note\n"
 
 
-def test_pictures_are_kept_as_digests_which_other_machines_do_not_see() -> None:
+def test_picture_digests_are_not_compared_on_other_machines() -> None:
     first, second = parsed("<p><svg>1</svg></p>"), parsed("<p><svg>2</svg></p>")
     assert first != second
     assert portable(first) == portable(second) == "<p>[picture]</p>"
@@ -168,7 +168,7 @@ def recorder(*argv: str, hash_seed: str = "0") -> subprocess.CompletedProcess[st
 
 
 @pytest.mark.slow
-def test_two_recordings_are_the_same_and_a_changed_formula_is_found(tmp_path: Path) -> None:
+def test_recordings_repeat_and_reveal_a_changed_formula(tmp_path: Path) -> None:
     changed = tmp_path / "tree"
     for name in ("optimizer", "rest_server", "specs"):
         shutil.copytree(ROOT / name, changed / name, ignore=shutil.ignore_patterns("__pycache__"))

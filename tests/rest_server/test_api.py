@@ -162,9 +162,7 @@ def test_the_solvers_processes_give_the_same_bytes() -> None:
 
 
 @pytest.mark.parametrize("source", [{"servers": []}, {"servers": None}, small() | {"servers": []}])
-def test_a_system_without_servers_has_an_empty_plan_under_every_route(
-    service: TestClient, source: Json
-) -> None:
+def test_an_empty_system_has_an_empty_plan_on_every_route(service: TestClient, source: Json) -> None:
     plan = service.post("/v1/plan", json=source)
     assert plan.status_code == 200
     assert (plan.json()["status"], plan.json()["totalCost"]) == ("optimal", 0)
@@ -212,7 +210,7 @@ def test_a_sizing_is_the_librarys(service: TestClient) -> None:
     assert answer.json() == found.model_dump(by_alias=True)
 
 
-def test_targets_that_no_rate_meets_are_refused_alone_and_answered_in_a_list(service: TestClient) -> None:
+def test_unreachable_targets_are_refused_alone_but_listed(service: TestClient) -> None:
     item = {"replica": replica(), "targets": {"itl": 1}}
     refused(service.post("/v1/size", json=item), 422, "the best ITL at batch 1 is")
     answers = service.post("/v1/size", json={"items": [item, {"replica": replica()}]}).json()["items"]
@@ -443,7 +441,7 @@ def operations() -> list[tuple[str, str, Json]]:
     ]
 
 
-def test_broken_json_is_what_the_page_and_the_description_say_on_every_route(
+def test_broken_json_gets_the_documented_answer_on_every_route(
     operations: list[tuple[str, str, Json]],
 ) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "rest.md").read_text(encoding="utf-8")

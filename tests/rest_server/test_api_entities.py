@@ -127,7 +127,7 @@ def test_the_name_may_be_left_to_the_path_but_not_contradict_it(service: TestCli
 
 
 @each_kind
-def test_a_write_for_another_revision_is_refused_and_changes_nothing(service: TestClient, kind: Kind) -> None:
+def test_a_write_for_another_revision_is_refused_without_effect(service: TestClient, kind: Kind) -> None:
     old = written(service, kind.path, kind.body)
     new = written(service, kind.path, kind.body | kind.change)
     before = service.get(f"/v1/{kind.path}").content
@@ -357,7 +357,7 @@ def test_a_load_without_an_output_length_is_missing_and_named(service: TestClien
     assert service.get("/v1/servers/s").json()["currentAlloc"]["load"] == before | {"arrivalRate": 700}
 
 
-def test_a_load_that_never_had_an_output_length_is_missing_whoever_wrote_it(service: TestClient) -> None:
+def test_a_load_without_an_output_length_is_always_missing(service: TestClient) -> None:
     source = fleet(service)
     del source["servers"][0]["currentAlloc"]["load"]["avgOutTokens"]
     refused(
@@ -379,7 +379,7 @@ def test_a_load_that_never_had_an_output_length_is_missing_whoever_wrote_it(serv
     assert service.post("/v1/fleet/report?format=json").status_code == 200
 
 
-def test_what_is_wrong_in_a_snapshot_is_named_as_it_stands_in_the_body(service: TestClient) -> None:
+def test_snapshot_errors_are_located_as_in_the_body(service: TestClient) -> None:
     fleet(service)
     for name in ("Premium-llama: x", "a.b[0]", "t 1"):
         wrong = service.post("/v1/loads", json={name: {"arrivalRate": -1}}).json()
@@ -451,7 +451,7 @@ def test_a_plan_is_carried_out(service: TestClient) -> None:
     assert again["allocations"] == json.loads(plan.to_json())["allocations"]
 
 
-def test_a_plan_of_a_fleet_that_has_changed_is_carried_out_only_if_nobody_asks(service: TestClient) -> None:
+def test_an_outdated_plan_is_applied_only_without_a_revision(service: TestClient) -> None:
     fleet(service)
     refused(service.post("/v1/plan/apply"), 404, "no plan")
     tag = service.post("/v1/loads", json={}).headers["etag"]
@@ -465,7 +465,7 @@ def test_a_plan_of_a_fleet_that_has_changed_is_carried_out_only_if_nobody_asks(s
     assert answer[1]["currentAlloc"]["numReplicas"] == 4
 
 
-def test_a_server_that_a_plan_does_not_serve_keeps_what_it_runs_and_is_named(service: TestClient) -> None:
+def test_an_unserved_server_keeps_its_replicas_and_is_named(service: TestClient) -> None:
     fleet(
         service, document([server("s x", replicas=3, current=running("A", 1))], [accelerator("A")], {"A": 2})
     )
@@ -479,7 +479,7 @@ def test_a_server_that_a_plan_does_not_serve_keeps_what_it_runs_and_is_named(ser
     assert service.get("/v1/servers/s%20x").json()["currentAlloc"]["numReplicas"] == 1
 
 
-def test_a_plan_of_a_fleet_that_changed_meanwhile_keeps_its_own_revision(
+def test_a_plan_of_a_fleet_changed_meanwhile_keeps_its_revision(
     service: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet(service)

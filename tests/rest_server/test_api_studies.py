@@ -128,9 +128,7 @@ def with_larger_batches() -> Json:
 
 
 @pytest.mark.parametrize("sizing", ["profile", "optimal"])
-def test_the_choice_of_batch_sizes_is_a_query_parameter_wherever_it_is_a_flag(
-    service: TestClient, sizing: str
-) -> None:
+def test_batch_choice_is_a_query_parameter_wherever_it_is_a_flag(service: TestClient, sizing: str) -> None:
     source, query = with_larger_batches(), f"?batch_sizing={sizing}"
     system = load_system(source).with_options(batch_sizing=sizing)
     plan = solve(system)
@@ -176,7 +174,7 @@ def test_an_explanation_is_the_librarys(
     assert answer.text == explain(load_system(scarce()), server_name, **options).to_json()
 
 
-def test_a_server_that_does_not_exist_is_refused_with_those_that_do(service: TestClient) -> None:
+def test_an_unknown_server_is_refused_with_the_known_ones(service: TestClient) -> None:
     answer = service.post("/v1/explain?server=nobody", json=scarce())
     assert answer.status_code == 422
     assert answer.json()["path"] == "server"

@@ -79,7 +79,7 @@ def test_workers_that_finish_what_runs_take_no_more_connections() -> None:
         assert here.process.wait(PATIENCE_S) == 0
 
 
-def test_host_and_port_come_from_the_environment_and_options_come_before(
+def test_host_and_port_options_precede_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert (load_settings().host, load_settings().port) == ("127.0.0.1", 8080)
@@ -149,7 +149,7 @@ def test_other_addresses_need_keys_or_the_word_of_the_user(host: str, tmp_path: 
     Settings(host=host, api_key_files=(tmp_path,)).check()
 
 
-def test_paths_and_methods_that_do_not_exist_answer_as_the_reference_does() -> None:
+def test_unknown_paths_and_methods_answer_as_the_reference_does() -> None:
     with in_a_thread() as here:
         for method, path in (("GET", "/nope"), ("DELETE", "/getServers"), ("GET", "/getServers//")):
             answer = here.ask(method, path)

@@ -137,7 +137,7 @@ def talk(port: int, text: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_a_length_with_chunks_is_400_and_what_is_smuggled_behind_does_not_run(order: int) -> None:
+def test_a_length_with_chunks_is_400_and_smuggling_fails(order: int) -> None:
     lengths = [b"Content-Length: 4", b"Transfer-Encoding: chunked"][::order]
     hidden = b"GET /addModel/smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n"
     lines = [b"POST /addServer HTTP/1.1", b"Host: localhost", *lengths, b"", b"0\r\n\r\n" + hidden]
@@ -149,7 +149,7 @@ def test_a_length_with_chunks_is_400_and_what_is_smuggled_behind_does_not_run(or
 
 
 @pytest.mark.parametrize("size", [1, 16, 256])
-def test_a_body_in_small_chunks_is_400_before_anybody_looks_at_it(size: int) -> None:
+def test_a_body_in_tiny_chunks_is_400_before_it_is_read(size: int) -> None:
     chunk = b"%x\r\n" % size + b" " * size + b"\r\n"
     head = b"POST /v1/plan HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
     with in_a_thread() as here:
@@ -167,7 +167,7 @@ def taken_bytes(here: Service) -> int:
     return layer._budget.taken_bytes
 
 
-def test_bodies_are_bounded_in_sum_and_small_ones_always_find_room() -> None:
+def test_total_body_size_is_bounded_but_small_bodies_pass() -> None:
     head = b"POST /v1/plan HTTP/1.1\r\nHost: localhost\r\nContent-Length: 400000\r\n\r\n"
     with in_a_thread(max_bodies_bytes=500_000) as here, ExitStack() as stack:
         assert here.ask("GET", "/healthz").status == 200
@@ -199,7 +199,7 @@ def test_bodies_are_bounded_in_sum_and_small_ones_always_find_room() -> None:
         ("", 200),
     ],
 )
-def test_a_name_that_is_bound_anew_to_this_machine_reaches_nothing(host: str, status: int) -> None:
+def test_dns_rebinding_reaches_nothing(host: str, status: int) -> None:
     with in_a_thread(stateful=True) as here:
         assert here.ask("GET", "/addModel/m", Host=host).status == status
         assert here.ask("GET", "/getModels").json == (["m"] if status == 200 else [])

@@ -76,9 +76,7 @@ def client(service: Service) -> Iterator[Client]:
         yield found
 
 
-def test_a_plan_is_the_same_as_from_the_library_whatever_the_system_is_given_as(
-    client: Client, tmp_path: Path
-) -> None:
+def test_a_plan_matches_the_library_for_every_kind_of_source(client: Client, tmp_path: Path) -> None:
     system = load_system(SOURCE)
     path = tmp_path / "system.json"
     path.write_text(json.dumps(SOURCE))
@@ -163,7 +161,7 @@ def test_a_fleet_is_kept_planned_and_changed(client: Client) -> None:
         client.delete(Capacity(type="none", count=1))
 
 
-def test_a_fleet_is_moved_as_a_whole_and_asked_about_as_a_document_is(client: Client) -> None:
+def test_a_moved_fleet_is_queried_like_its_document(client: Client) -> None:
     before = client.etag()
     assert client.import_fleet(SOURCE, if_match=before).servers == load_system(SOURCE).to_spec().servers
     with pytest.raises(ConflictError):
@@ -213,7 +211,7 @@ def test_options_of_the_fleet_are_read_replaced_and_reset(client: Client) -> Non
     assert client.options() == OptimizerOptions()
 
 
-def test_what_is_wrong_is_an_error_of_the_tree_with_the_problem_in_parts(client: Client) -> None:
+def test_refusals_are_typed_errors_with_structured_problems(client: Client) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         client.plan({"servers": [{"name": "s", "modle": "m"}]})
     error = caught.value
@@ -244,7 +242,7 @@ UNSENDABLE: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])
 @pytest.mark.parametrize(("given", "message"), UNSENDABLE)
-def test_what_cannot_be_sent_is_one_line_that_does_not_show_the_key(
+def test_unsendable_keys_give_one_line_that_hides_the_key(
     kind: type[Client] | type[AsyncClient], given: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(SpecError) as caught:
@@ -305,14 +303,14 @@ def made(transport: httpx.BaseTransport, **more: Any) -> Client:
     return Client("http://service", transport=transport, **more)
 
 
-def test_a_busy_service_is_asked_again_after_the_time_that_it_names(waits: list[float]) -> None:
+def test_a_busy_service_is_asked_again_after_retry_after(waits: list[float]) -> None:
     assert made(Answers(busy("7"), busy("999"), httpx.Response(200, json={"servers": []}))).servers() == ()
     assert waits == [7.0, 30.0]
     with pytest.raises(UnavailableError, match="busy"):
         made(Answers(busy("1"), busy("1")), retries=1).servers()
 
 
-def test_a_plan_that_is_too_old_is_said_at_once_as_planning_again_is_up_to_the_caller(
+def test_a_stale_plan_is_raised_at_once_without_a_retry(
     waits: list[float],
 ) -> None:
     transport = Answers(busy("15"), busy("15"))
@@ -323,7 +321,7 @@ def test_a_plan_that_is_too_old_is_said_at_once_as_planning_again_is_up_to_the_c
     assert not waits
 
 
-def test_a_broken_connection_is_tried_again_where_that_can_do_no_harm(waits: list[float]) -> None:
+def test_a_broken_connection_is_retried_if_that_is_safe(waits: list[float]) -> None:
     broken = httpx.ReadError("reset")
     assert made(Answers(broken, httpx.Response(200, json={"count": []}))).capacity() == ()
     assert 0.25 <= waits[0] <= 0.75
@@ -333,7 +331,7 @@ def test_a_broken_connection_is_tried_again_where_that_can_do_no_harm(waits: lis
     assert len(transport.left) == 1
 
 
-def test_an_answer_that_does_not_come_in_time_is_not_waited_for_again(waits: list[float]) -> None:
+def test_a_response_timeout_is_not_retried(waits: list[float]) -> None:
     with pytest.raises(ResponseTimeoutError, match=r"no answer within 0\.5 s"):
         made(Answers(httpx.ReadTimeout("slow")), timeout_s=0.5).servers()
     assert not waits
@@ -356,7 +354,7 @@ def test_an_error_of_a_proxy_is_an_error_of_the_service_too(body: bytes) -> None
         httpx.Response(204),
     ],
 )
-def test_an_answer_that_is_not_the_services_is_an_error_that_says_so(answer: httpx.Response) -> None:
+def test_a_foreign_response_is_an_error_that_says_so(answer: httpx.Response) -> None:
     with pytest.raises(ServiceError, match=r"GET /v1/accelerators: this client cannot read the answer"):
         made(Answers(answer)).accelerators()
 
@@ -372,7 +370,7 @@ def test_a_redirection_is_an_error_with_its_status() -> None:
         made(Answers(moved)).accelerators()
 
 
-def test_an_answer_that_cannot_be_unpacked_is_an_error_of_the_connection() -> None:
+def test_an_undecodable_response_is_a_connection_error() -> None:
     with pytest.raises(UnreachableError, match="http://service: "):
         made(Answers(httpx.DecodingError("invalid gzip"))).apply_plan()
 

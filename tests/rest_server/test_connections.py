@@ -61,7 +61,7 @@ def test_requests_one_after_the_other_keep_their_connection(monkeypatch: pytest.
         assert closed(connection)
 
 
-def test_over_the_most_connections_that_which_waits_longest_for_its_client_gives_way(
+def test_at_the_connection_limit_the_longest_idle_one_is_closed(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(connections, "_most_connections", lambda: 3)
@@ -100,7 +100,7 @@ def test_where_all_connections_are_busy_more_are_refused(
         assert here.ask("GET", "/healthz").status == 200
 
 
-def test_a_client_that_does_not_read_its_answer_is_cut_off_and_one_that_reads_slowly_is_not() -> None:
+def test_a_client_that_stops_reading_is_cut_off_a_slow_one_not() -> None:
     with in_a_thread(write_timeout_s=1.0) as here, socket.socket() as silent:
         here.app.add_api_route("/much", lambda: "x" * 2_000_000)
         ask_for_much(silent, here)

@@ -54,7 +54,7 @@ def test_browsers_get_a_page_whose_links_work(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("path", ["/docs", "/redoc"])
-def test_the_pages_load_everything_from_the_service_and_may_keep_it(client: TestClient, path: str) -> None:
+def test_pages_load_only_from_the_service_and_can_be_cached(client: TestClient, path: str) -> None:
     page = client.get(path, headers=BROWSER)
     loaded = re.findall(r'(?:src|href|spec-url|data-openapi)="([^"]+)"', page.text)
     assert len(loaded) >= 3
@@ -83,7 +83,7 @@ def test_the_pages_work_under_the_path_of_a_proxy() -> None:
     assert 'src="/plans/docs/assets/swagger-ui-bundle.js?' in page.text
 
 
-def test_the_description_asks_for_a_key_exactly_where_the_service_does(client: TestClient) -> None:
+def test_the_description_requires_a_key_where_the_service_does(client: TestClient) -> None:
     document = client.get("/openapi.json").json()
     assert document["components"]["securitySchemes"]["apiKey"] == {
         "type": "apiKey", "in": "header", "name": "X-API-KEY", "description": "An API key.",
@@ -116,7 +116,7 @@ def service() -> Iterator[Service]:
     ("path", "shown"),
     [("/", "li a"), ("/docs", ".opblock-tag-section"), ("/redoc", "a[href*='redocly.com']")],
 )
-def test_in_a_browser_the_pages_request_nothing_of_other_machines(
+def test_pages_in_a_browser_request_nothing_from_other_hosts(
     browser: Any, service: Service, path: str, shown: str
 ) -> None:
     here = f"http://{ELSEWHERE}:{service.port}"

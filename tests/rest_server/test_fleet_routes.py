@@ -26,7 +26,7 @@ def source(*names: str) -> Json:
     return found
 
 
-def test_what_is_imported_is_exported_and_planned_as_the_document_is(service: TestClient) -> None:
+def test_an_imported_fleet_exports_and_plans_like_its_document(service: TestClient) -> None:
     given = source()
     answer = service.put("/v1/fleet", json=given)
     assert (answer.status_code, answer.headers["etag"]) == (200, '"run-1"')
@@ -61,7 +61,7 @@ def test_an_import_replaces_everything_in_one_step_or_nothing(service: TestClien
     assert [item["name"] for item in service.get("/v1/fleet").json()["servers"]] == ["new"]
 
 
-def test_an_accelerator_that_came_without_a_type_is_exported_with_one(service: TestClient) -> None:
+def test_an_accelerator_without_a_type_is_exported_with_one(service: TestClient) -> None:
     service.post("/addAccelerator", json={"name": "plain", "cost": 4})
     assert service.get("/v1/fleet").json()["accelerators"] == [
         {"name": "plain", "type": "plain", "cost": 4.0}
@@ -76,7 +76,7 @@ def test_an_accelerator_that_came_without_a_type_is_exported_with_one(service: T
         ("figure", "?kind=servers"), ("figure", "?format=svg"),
     ],
 )  # fmt: skip
-def test_a_question_about_the_fleet_is_answered_as_about_its_document(
+def test_a_fleet_question_is_answered_as_for_its_document(
     service: TestClient, question: str, query: str
 ) -> None:
     service.put("/v1/fleet", json=source())
@@ -87,9 +87,7 @@ def test_a_question_about_the_fleet_is_answered_as_about_its_document(
 
 
 @pytest.mark.parametrize("question", ["compare", "explain", "simulate", "report", "figure"])
-def test_a_question_about_the_fleet_is_described_as_about_its_document(
-    service: TestClient, question: str
-) -> None:
+def test_a_fleet_question_is_described_as_for_its_document(service: TestClient, question: str) -> None:
     paths = service.get("/openapi.json").json()["paths"]
     held, given = (paths[f"/v1{part}/{question}"]["post"]["responses"] for part in ("/fleet", ""))
     for described in (held, given):

@@ -35,14 +35,14 @@ def refusal(model: Any, raw: object, path: str = "") -> str:
 
 @pytest.mark.parametrize("spelled", ["type", "TYPE"])
 @pytest.mark.parametrize("unset", [{}, {"type": ""}, {"type": None}])
-def test_an_accelerator_without_a_type_is_its_own_and_shown_without(spelled: str, unset: Json) -> None:
+def test_an_accelerator_without_a_type_is_its_own_type(spelled: str, unset: Json) -> None:
     raw = {"name": "L4", "cost": 6} | dict.fromkeys((spelled,) if unset else (), unset.get("type"))
     item, ignored = read(Accelerator, raw)
     assert (item.type, ignored) == ("L4", [])
     assert "type" not in item.model_dump(by_alias=True, exclude_unset=True)
 
 
-def test_a_type_that_is_given_stays_and_is_shown_where_something_else_is_repaired() -> None:
+def test_a_given_type_stays_when_another_field_is_repaired() -> None:
     item, ignored = read(Accelerator, {"Name": "4xA100", "Type": "A100", "colour": "red"})
     assert (item.name, item.type, ignored) == ("4xA100", "A100", ["colour"])
     assert item.model_dump(by_alias=True, exclude_unset=True) == {"name": "4xA100", "type": "A100"}
@@ -53,7 +53,7 @@ def test_units_that_are_not_given_are_none(raw: Json) -> None:
     assert read(Capacity, raw)[0] == Capacity(type="T4", count=0)
 
 
-def test_units_that_are_given_stay_where_something_else_is_repaired() -> None:
+def test_given_units_stay_when_another_field_is_repaired() -> None:
     item, ignored = read(Capacity, {"Type": "T4", "Count": 7, "colour": "red"})
     assert (item, ignored) == (Capacity(type="T4", count=7), ["colour"])
 
@@ -62,7 +62,7 @@ def test_of_two_spellings_of_a_key_the_last_one_counts() -> None:
     assert read(Capacity, {"type": "T4", "COUNT": 3, "Count": 4})[0].count == 4
 
 
-def test_of_two_spellings_of_a_key_a_zero_that_comes_last_counts_too() -> None:
+def test_of_two_key_spellings_the_last_counts_even_if_zero() -> None:
     assert read(ServiceClass, {"name": "gold", "Priority": 5, "priority": 0})[0].priority == 100
     assert read(ServiceClass, {"name": "gold", "Priority": 0, "priority": 5})[0].priority == 5
 
@@ -74,7 +74,7 @@ def test_units_without_a_count_are_set_on_the_wire() -> None:
 
 
 @pytest.mark.parametrize(("given", "kept"), [(0, 100), (-1, 100), (101, 100), (1, 1), (57, 57), (100, 100)])
-def test_a_priority_out_of_range_is_the_lowest_and_one_within_stays(given: int, kept: int) -> None:
+def test_only_a_priority_out_of_range_becomes_the_lowest(given: int, kept: int) -> None:
     item, ignored = read(ServiceClass, {"name": "gold", "priority": given, "colour": "red"})
     assert (item.priority, ignored) == (kept, ["colour"])
 
@@ -101,7 +101,7 @@ def test_saturation_policies_are_known_in_any_case(policy: str) -> None:
 # --- where it is wrong -----------------------------------------------------------------------------------
 
 
-def test_an_offender_within_an_entity_is_named_with_its_whole_path() -> None:
+def test_an_error_within_an_entity_is_named_with_its_full_path() -> None:
     raw = one_server(currentAlloc={"load": {"arrivalRate": "many"}})
     place = "currentAlloc.load.arrivalRate: must be a number"
     assert refusal(Server, raw).startswith(place)
@@ -134,7 +134,7 @@ def target(model: str, itl: int, ttft: int) -> Json:
     return {"model": model, "slo-itl": itl, "slo-ttft": ttft, "slo-tps": 0}
 
 
-def test_added_targets_replace_those_of_their_models_and_leave_the_others() -> None:
+def test_added_targets_replace_only_those_of_their_models() -> None:
     """The reference keeps targets in a map by model, into which those of the body are written."""
     client = wire_client(stateful=True)
     before = [target("m", 50, 900), target("n", 60, 800)]
@@ -175,7 +175,7 @@ def test_of_two_targets_of_one_model_in_a_body_the_last_counts() -> None:
         (True, "true"),
     ],
 )
-def test_only_integers_that_a_float_holds_exactly_lose_their_fraction(value: float, text: str) -> None:
+def test_only_integers_exact_as_floats_lose_their_fraction(value: float, text: str) -> None:
     """From 2**53 on, neighbouring integers share a float, so nothing says that it was one."""
     assert json.dumps(plain({"x": [value]})) == f'{{"x": [{text}]}}'
 
@@ -202,7 +202,7 @@ def test_half_a_surrogate_pair_is_written_as_its_escape() -> None:
     assert json.loads(bytes(json_response({"x": "a\ud800é"}).body)) == {"x": "a\ud800é"}
 
 
-def test_an_accelerator_without_a_type_is_planned_with_units_of_its_own_name() -> None:
+def test_an_accelerator_without_a_type_has_its_own_units() -> None:
     client = wire_client(stateful=True)
     item = {key: value for key, value in ACCELERATORS[0].items() if key != "type"}
     assert client.post("/addAccelerator", json=item).json()["type"] == ""
@@ -231,8 +231,6 @@ def test_a_null_leaves_what_another_spelling_of_the_key_has_said() -> None:
         ({"batchParms": {"base": 7}}, "bulk"),
     ],
 )
-def test_a_law_that_the_reference_has_gets_its_queue_and_another_keeps_its_own(
-    given: Json, queue_model: str
-) -> None:
+def test_only_a_latency_model_of_the_reference_changes_its_queue(given: Json, queue_model: str) -> None:
     profile, _ = read(ModelProfile, {"name": "m", "acc": "A"} | given)
     assert profile.queue_model == queue_model

@@ -87,7 +87,7 @@ TOO_LARGE = b"Transfer-Encoding: chunked\r\n\r\n" + b"400\r\n%b\r\n" % (b" " * 1
 
 
 @pytest.mark.parametrize(("body", "status"), [(STALLED, b"408"), (TOO_LARGE, b"413")])
-def test_a_body_that_nobody_reads_is_refused_as_any_other_while_work_runs(body: bytes, status: bytes) -> None:
+def test_an_unread_body_is_refused_while_work_runs(body: bytes, status: bytes) -> None:
     events = {"a": threading.Event()}
     with (
         in_a_thread(events, body_timeout_s=0.2, max_body_bytes=4096) as here,
@@ -99,7 +99,7 @@ def test_a_body_that_nobody_reads_is_refused_as_any_other_while_work_runs(body: 
 
 
 @pytest.mark.parametrize("path", ["/v1/plan", "/v1/fleet/explain", "/optimizeOne", "/queue/solve"])
-def test_a_client_that_leaves_before_its_body_ends_is_noted_as_gone(
+def test_a_client_that_leaves_within_its_body_is_logged_as_gone(
     caplog: pytest.LogCaptureFixture, path: str
 ) -> None:
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\nX-Request-ID: gone\r\n\r\n{{"

@@ -25,7 +25,7 @@ def live() -> Iterator[Server]:
 @pytest.mark.slow
 @SCHEMA.parametrize()
 @settings(quick, max_examples=300)
-def test_every_answer_to_many_questions_is_one_that_the_document_describes(
+def test_every_answer_matches_the_openapi_document_at_length(
     case: "schemathesis.Case[Any]", live: Server
 ) -> None:
     hold_to_the_document(case, live)

@@ -38,7 +38,7 @@ def answers(requests: Sequence[bytes], path: str, **settings: int) -> dict[bytes
 
 
 @pytest.mark.parametrize("path", ["/optimizeOne", "/v1/plan", "/v1/candidates"])
-def test_answers_are_the_same_bytes_without_a_memo_and_in_any_order(path: str) -> None:
+def test_answers_do_not_depend_on_the_memo_or_the_order(path: str) -> None:
     requests = bodies(7, 8)
     expected = answers(requests, path, sizing_memo_rows=0)
     assert answers(requests, path, sizing_memo_rows=1000) == expected
@@ -46,7 +46,7 @@ def test_answers_are_the_same_bytes_without_a_memo_and_in_any_order(path: str) -
     assert answers(requests, path, solver_processes=2) == expected
 
 
-def test_requests_of_a_process_share_one_memo_and_it_keeps_to_its_bound() -> None:
+def test_requests_of_a_process_share_one_bounded_memo() -> None:
     answers(bodies(8, 3), "/optimizeOne", sizing_memo_rows=13)
     memo = memo_of_process(13)
     assert memo is not None

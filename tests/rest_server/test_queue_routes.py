@@ -57,7 +57,7 @@ def test_a_queue_is_sized_as_the_reference_does() -> None:
     assert answer["RPSTargetITL"] == pytest.approx(2.971982, rel=1e-4)
 
 
-def test_the_best_batch_is_the_smallest_that_is_nearly_as_good_as_the_largest() -> None:
+def test_the_best_batch_is_the_smallest_near_the_largest_rate() -> None:
     answer = posted("/optimize", PROBLEM | TARGETS | {"maxBatchSize": 256})
     assert answer.keys() == ANSWER_KEYS
     enough = 0.99 * throughput(256, **TARGETS)
@@ -79,7 +79,7 @@ def test_a_target_that_is_not_set_binds_nothing(targets: Json) -> None:
     assert answer["M_ITL"] == 64 or "targetITL" in targets
 
 
-def test_a_target_out_of_reach_is_an_answer_for_the_best_batch_and_a_refusal_for_a_given_one() -> None:
+def test_an_unreachable_target_is_refused_only_for_a_given_batch() -> None:
     hopeless = PROBLEM | {"targetITL": 1}
     answer = posted("/optimize", hopeless)
     assert (answer["feasible"], answer["concurrency"], answer["throughput"]) == (False, 1, 0)
@@ -96,7 +96,7 @@ def test_without_a_batch_limit_up_to_256_are_tried() -> None:
     assert posted("/optimize", PROBLEM | TARGETS | {"maxBatchSize": 0}) == given
 
 
-def test_keys_are_matched_in_any_case_and_unknown_ones_mean_nothing() -> None:
+def test_keys_match_in_any_case_and_unknown_ones_are_ignored() -> None:
     shouted = {key.upper(): value for key, value in PROBLEM.items()} | {"colour": "red", "TARGETTTFT": None}
     assert posted("/solve", shouted) == posted("/solve", PROBLEM)
 
@@ -135,9 +135,7 @@ def test_more_batches_than_can_be_tried_are_refused() -> None:
 
 
 @pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
-def test_the_best_batches_of_the_record_are_nearly_as_good_as_the_largest(
-    reference: Path, every: int
-) -> None:
+def test_the_recorded_best_batches_are_near_the_largest_rate(reference: Path, every: int) -> None:
     """The reference's search stops early, and it goes astray where a target is not set."""
     rows = json.loads((reference / "queueing" / "iteration_law.json").read_text(encoding="utf-8"))
     names = {

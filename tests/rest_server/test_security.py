@@ -61,7 +61,7 @@ def test_replacing_the_fleet_needs_the_scope_to_write() -> None:
         ({"stateful": True, "protect_state": True}, {"/optimize"}),
     ],
 )
-def test_solving_needs_the_scope_to_write_where_it_changes_the_fleet(
+def test_solving_that_changes_the_fleet_needs_the_write_scope(
     keys: Path, given: dict[str, Any], changing: set[str]
 ) -> None:
     with in_a_thread(api_key_files=(keys,), queue_at_root=True, **given) as here:

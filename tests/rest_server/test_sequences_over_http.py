@@ -59,7 +59,7 @@ def test_a_higher_priority_takes_the_cards_of_a_lower_one() -> None:
         assert stored["unserved"] == plan.model_dump(mode="json", by_alias=True)["unserved"]
 
 
-def test_what_is_kept_is_in_the_plan_that_is_returned_stored_and_applied() -> None:
+def test_kept_replicas_are_in_the_returned_and_stored_plan() -> None:
     source = document(
         [server("a", 500.0, service="p1"), server("b", 3000.0, service="p2")],
         [accelerator("H")],
@@ -115,7 +115,7 @@ def test_any_sequence_of_snapshots_is_safe(seed: int, stabilise: str | None) -> 
             cluster.pass_time()
 
 
-def test_a_server_whose_output_length_is_not_known_keeps_what_it_runs() -> None:
+def test_a_server_of_unknown_output_length_keeps_its_replicas() -> None:
     source = document(
         [server("s", 500.0), server("other", 500.0)], [accelerator("H")], {"H": 5},
         classes=[service_class("gold", itl=50.0)],

@@ -66,7 +66,7 @@ def test_nobody_notices_that_processes_are_killed(tmp_path: Path, kills: int) ->
         until(lambda: len(here.solvers()) >= 3)
 
 
-def test_without_files_no_solve_is_said_at_once_and_it_recovers_by_itself(tmp_path: Path) -> None:
+def test_without_file_descriptors_no_solve_is_refused_at_once(tmp_path: Path) -> None:
     with watched(tmp_path / "log", INFERPLAN_SOLVER_PROCESSES="2") as here:
         here.until_ready()
         connection = http.client.HTTPConnection("127.0.0.1", here.port, timeout=PATIENCE_S)

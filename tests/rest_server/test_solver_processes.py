@@ -58,7 +58,7 @@ def test_errors_of_the_system_in_work_are_no_death(processes: SolverProcesses) -
     assert pid_of(processes) == before
 
 
-def test_a_fault_of_the_service_ends_the_request_and_not_the_process(processes: SolverProcesses) -> None:
+def test_a_service_fault_ends_the_request_but_not_the_process(processes: SolverProcesses) -> None:
     before = pid_of(processes)
     with pytest.raises(RuntimeError, match=r"(?s)in the solver's process:.*ValueError"):
         processes.run(Job(partial(int, "x")))
@@ -85,7 +85,7 @@ def test_work_that_was_given_up_before_its_turn_is_not_begun(
 ) -> None:
     job = Job(partial(os.mkdir, str(tmp_path / "made")))
     job.cancel()
-    with pytest.raises(SolverError, match="nobody waits"):
+    with pytest.raises(SolverError, match="the request was cancelled"):
         processes.run(job)
     assert not (tmp_path / "made").exists()
 
@@ -120,7 +120,7 @@ def test_work_is_begun_once_more_where_its_process_died(processes: SolverProcess
 
 
 def test_work_whose_processes_die_again_and_again_is_an_error(processes: SolverProcesses) -> None:
-    with pytest.raises(SolverUnavailableError, match="has died, and the next one too"):
+    with pytest.raises(SolverUnavailableError, match="two solver processes died in a row"):
         processes.run(Job(partial(os._exit, 9)))
     assert pid_of(processes)
 
@@ -142,7 +142,7 @@ def says_so_and_sleeps(path: str) -> None:
     time.sleep(2 * PATIENCE_S)
 
 
-def test_giving_up_ends_the_process_and_the_next_work_gets_another(
+def test_cancelling_ends_the_process_and_the_next_gets_another(
     processes: SolverProcesses, tmp_path: Path
 ) -> None:
     begun = tmp_path / "begun"
@@ -167,7 +167,7 @@ def test_giving_up_what_is_done_ends_no_other_work(processes: SolverProcesses) -
         late.join()
 
 
-def test_work_that_is_given_up_at_any_moment_leaves_the_next_alone(processes: SolverProcesses) -> None:
+def test_work_cancelled_at_any_moment_does_not_affect_the_next(processes: SolverProcesses) -> None:
     for i in range(16):
         lost = Job(partial(time.sleep, 0.005))
         with ThreadPoolExecutor(2) as threads:
@@ -177,11 +177,11 @@ def test_work_that_is_given_up_at_any_moment_leaves_the_next_alone(processes: So
             lost.cancel()
             assert stranger.result(PATIENCE_S) == i
             error = first.exception(PATIENCE_S)
-            assert error is None or "nobody waits" in str(error)
+            assert error is None or "the request was cancelled" in str(error)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
-def test_all_come_from_a_server_process_that_has_imported_everything() -> None:
+def test_solver_processes_fork_from_a_preloaded_server() -> None:
     context = solver_processes._context()
     ours, theirs = context.Pipe()
     child = context.Process(target=_tell, args=(theirs,))

@@ -61,14 +61,14 @@ def test_entities_cannot_be_changed_in_place() -> None:
         entities.capacity = {}  # type: ignore[misc]
 
 
-def test_a_mapping_that_entities_were_made_of_can_change_without_them() -> None:
+def test_entities_are_independent_of_their_source_mapping() -> None:
     mine = {"x": Accelerator(name="x", type="x")}
     entities = Entities(accelerators=mine)
     mine.clear()
     assert list(entities.accelerators) == ["x"]
 
 
-def test_entities_give_the_document_and_the_system_that_they_were_made_of() -> None:
+def test_entities_return_their_document_and_their_system() -> None:
     assert small_fleet().spec() == spec_from_value(DOCUMENT)
     assert small_fleet().system() == load_system(DOCUMENT)
 
@@ -124,7 +124,7 @@ def test_a_change_that_fails_takes_no_revision() -> None:
     assert fleet.update(lambda now: with_accelerator(now, "z"), if_revision=2)[0] == 3
 
 
-def test_no_update_of_many_writers_is_lost_and_no_reader_sees_half_of_one() -> None:
+def test_no_concurrent_update_is_lost_or_seen_in_part() -> None:
     fleet = FleetStore()
     torn: list[int] = []
 
@@ -176,7 +176,7 @@ def test_a_plan_is_desired_then_applied_and_loads_stay() -> None:
     assert applied.system() == plan.applied_to(desired.system())
 
 
-def test_what_a_plan_desires_touches_no_server_that_left_or_came_since() -> None:
+def test_desired_replicas_skip_removed_and_new_servers() -> None:
     entities = small_fleet()
     system = entities.system()
     newcomer = Server(name="new", model="m")
@@ -202,7 +202,7 @@ def test_the_last_plan_is_that_of_the_latest_revision() -> None:
     assert fleet.read()[1].servers["s"].desired.accelerator
 
 
-def test_a_plan_of_an_earlier_revision_is_kept_as_such_until_a_later_one_comes() -> None:
+def test_an_outdated_plan_is_kept_until_a_later_one_arrives() -> None:
     fleet = FleetStore(small_fleet())
     plan = solve(small_fleet().system())
     desired = desired_allocations(plan, small_fleet().servers)
@@ -216,7 +216,7 @@ def test_a_plan_of_an_earlier_revision_is_kept_as_such_until_a_later_one_comes()
 # --- who waits for whom --------------------------------------------------------------------------------
 
 
-def test_a_fleet_that_is_being_built_holds_up_nobody_who_needs_another() -> None:
+def test_building_a_fleet_does_not_block_other_fleets() -> None:
     fleet = FleetStore()
     begun, go_on = threading.Event(), threading.Event()
 
@@ -238,7 +238,7 @@ def test_a_fleet_that_is_being_built_holds_up_nobody_who_needs_another() -> None
         assert (revision, list(entities.accelerators)) == (3, ["x", "y"])
 
 
-def test_a_fleet_that_arrives_is_built_once_and_keeps_its_revision() -> None:
+def test_an_arriving_fleet_is_built_once_and_keeps_its_revision() -> None:
     fleet = FleetStore()
     plan = solve(small_fleet().system())
     built: list[int] = []
@@ -260,7 +260,7 @@ def test_a_fleet_that_arrives_is_built_once_and_keeps_its_revision() -> None:
     assert (record.plan, record.revision) == (plan, 1)
 
 
-def test_readers_do_not_wait_for_a_change_and_a_fleet_that_arrives_amid_one_is_changed_too() -> None:
+def test_readers_do_not_wait_and_changes_reach_an_arriving_fleet() -> None:
     fleet = FleetStore()
     begun, go_on = threading.Event(), threading.Event()
 

@@ -52,7 +52,7 @@ def content(path: Path) -> dict[str, str]:
     }
 
 
-def test_a_fleet_is_there_again_with_its_order_revision_tag_and_plan(path: Path) -> None:
+def test_a_restored_fleet_keeps_order_revision_tag_and_plan(path: Path) -> None:
     held = open_state(path)
     held.update(lambda _: fleet())
     revision, entities = held.read()
@@ -119,7 +119,7 @@ def test_every_change_of_every_kind_is_there_again(path: Path) -> None:
     held.close()
 
 
-def test_what_a_plan_desires_may_be_dearer_than_a_document_may_say(path: Path) -> None:
+def test_desired_replicas_can_cost_more_than_a_document_allows(path: Path) -> None:
     held = open_state(path)
     held.update(lambda _: fleet())
     dear = AllocationData.model_construct(accelerator="A", num_replicas=2, cost_cents_per_h=1e300)
@@ -129,7 +129,7 @@ def test_what_a_plan_desires_may_be_dearer_than_a_document_may_say(path: Path) -
     found.close()
 
 
-def test_a_fleet_that_comes_with_a_request_is_written_down_at_once(path: Path) -> None:
+def test_a_fleet_sent_with_a_request_is_journalled_at_once(path: Path) -> None:
     held = open_state(path)
     plan = solve(fleet().system())
     held.replace(lambda: (fleet(), plan))
@@ -300,7 +300,7 @@ def test_a_file_that_is_gone_or_replaced_is_not_written_to(path: Path) -> None:
     held.close()
 
 
-def test_a_file_that_another_service_has_written_to_meanwhile_is_not_written_over(path: Path) -> None:
+def test_a_file_that_another_service_wrote_is_not_overwritten(path: Path) -> None:
     held = open_state(path)
     held.close()
     made(path)

@@ -89,7 +89,7 @@ def test_kedas_path_leads_to_a_number(service: TestClient) -> None:
         (SLASHED, "C", "cannot run on 'C'"),
     ],
 )
-def test_a_target_that_does_not_exist_is_a_404_with_or_without_a_plan(
+def test_an_unknown_target_is_a_404_with_or_without_a_plan(
     service: TestClient, name: str, on: str, text: str
 ) -> None:
     for _ in range(2):
@@ -111,7 +111,7 @@ def test_without_a_plan_there_is_no_number(service: TestClient) -> None:
     assert "does not know the server 'new'" in answer.json()["detail"]
 
 
-def test_a_server_that_cannot_be_served_holds_what_it_runs_and_says_why(service: TestClient) -> None:
+def test_an_unserved_server_holds_its_replicas_with_a_reason(service: TestClient) -> None:
     planned(service)
     found = read(service, "lost", "A").json()
     assert (found["desiredReplicas"], found["held"], found["reason"]) == (2, True, "Unserved")
@@ -141,7 +141,7 @@ def test_all_targets_can_be_read_at_once(service: TestClient) -> None:
     }
 
 
-def test_a_fleet_that_came_with_a_request_of_the_wire_has_targets(service: TestClient) -> None:
+def test_a_fleet_from_a_wire_request_has_targets(service: TestClient) -> None:
     assert service.post("/optimizeOne", json=source()).status_code == 200
     assert read(service, SLASHED, "A").status_code == 200
     assert read(service, "lost", "A").json()["desiredReplicas"] == 2

@@ -21,7 +21,7 @@ def test_a_recording_of_the_reference_is_answered_alike(mode: str, reference: Pa
     assert replay(wire_client(stateful=mode == "stateful", unserved="omit"), exchanges) == []
 
 
-def test_by_default_recordings_differ_in_the_one_exchange_that_would_stop_a_server(reference: Path) -> None:
+def test_recordings_differ_only_where_a_server_would_stop(reference: Path) -> None:
     for mode, wanted in (("stateless", []), ("stateful", ["68 POST /optimize.allocations"])):
         exchanges = json.loads((reference / "wire" / f"{mode}.json").read_text(encoding="utf-8"))
         found = replay(wire_client(stateful=mode == "stateful"), exchanges)
@@ -64,7 +64,7 @@ def test_without_a_word_on_the_solver_it_is_the_greedy_one(specs: Path) -> None:
     assert again.json() == answer.json()
 
 
-def test_a_plan_of_the_state_takes_its_options_bare_or_in_the_documented_wrappers() -> None:
+def test_a_plan_of_the_state_takes_bare_or_wrapped_options() -> None:
     few = [{"type": "A", "count": 0}]
     for wrapped in (
         {"unlimited": True},
@@ -87,7 +87,7 @@ def test_whole_numbers_are_written_without_a_fraction() -> None:
         assert ".0}" not in answer.text
 
 
-def test_what_only_newer_members_of_the_family_know_is_shown_where_it_was_given() -> None:
+def test_fields_of_newer_members_are_shown_only_if_given() -> None:
     law = {"alpha": 6.5, "beta": 0.02, "gamma": 0.0}
     model = {"name": "m", "acc": "A", "maxBatchSize": 8, "perfParms": law}
     client = wire_client(stateful=True)
@@ -101,7 +101,7 @@ def test_what_only_newer_members_of_the_family_know_is_shown_where_it_was_given(
     assert client.get("/getServer/s").json()["maxQueueSize"] == 3
 
 
-def test_a_priority_out_of_range_is_repeated_and_kept_as_the_lowest() -> None:
+def test_a_priority_out_of_range_is_echoed_but_kept_as_lowest() -> None:
     client = wire_client(stateful=True)
     classes = [{"name": "a"}, {"name": "b", "priority": 1000}, {"name": "c", "priority": -1}]
     answer = client.post("/setServiceClasses", json={"serviceClasses": classes}).json()["serviceClasses"]
@@ -150,7 +150,7 @@ def test_unknown_keys_mean_nothing_and_are_named() -> None:
     assert "X-Inferplan-Ignored" not in client.post("/optimizeOne", json=system(one_server())).headers
 
 
-def test_the_header_that_names_unknown_keys_is_short_and_printable() -> None:
+def test_the_header_of_unknown_keys_is_short_and_printable() -> None:
     body = {"é\n" + "x" * 500 + str(i): 1 for i in range(300)}
     answer = wire_client(stateful=True).post("/optimize", json=body)
     named = answer.headers["X-Inferplan-Ignored"]
@@ -224,5 +224,5 @@ def test_an_unknown_path_or_method_is_not_found(method: str, path: str) -> None:
     assert (answer.status_code, answer.text) == (404, "404 page not found")
 
 
-def test_the_options_of_the_wire_do_not_change_those_of_the_project() -> None:
+def test_wire_options_do_not_change_those_of_the_project() -> None:
     assert OptimizerOptions().milp_solver

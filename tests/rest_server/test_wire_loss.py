@@ -6,7 +6,7 @@ from wire_client import wire_client
 from optimizer import load_system, solve
 
 
-def test_the_references_numbers_lose_requests_and_a_header_says_so() -> None:
+def test_the_references_lost_requests_are_named_in_a_header() -> None:
     body = document([server("a", 500, maxQueueSize=0), server("b", 60)], [accelerator("A")], milpSolver=True)
     lossy = wire_client(stateful=False).post("/optimizeOne", json=body)
     share = solve(load_system(body), max_loss="none").allocations["a"][0].loss

@@ -10,7 +10,7 @@ from optimizer import load_system
 # --- names that refer to nothing -----------------------------------------------------------------------
 
 
-def test_a_server_that_refers_to_nothing_is_kept_left_out_and_named() -> None:
+def test_a_server_with_dangling_references_is_unserved_and_named() -> None:
     client = wire_client(stateful=True)
     stray = [
         one_server("no model", model="x"),
@@ -31,7 +31,7 @@ def test_a_server_that_refers_to_nothing_is_kept_left_out_and_named() -> None:
     assert len(client.get("/getServers").json()["servers"]) == 5
 
 
-def test_a_server_on_an_accelerator_that_is_gone_is_planned_as_one_that_has_none() -> None:
+def test_a_server_on_a_removed_accelerator_is_planned_as_new() -> None:
     client = wire_client(stateful=True)
     running = {"accelerator": "gone", "numReplicas": 3, "load": LOAD}
     answer = client.post("/optimizeOne", json=system(one_server(currentAlloc=running)))
@@ -68,7 +68,7 @@ def test_a_plan_is_desired_until_it_is_applied() -> None:
     assert client.get("/getServer/s").json()["currentAlloc"] == before["desiredAlloc"]
 
 
-def test_what_is_desired_is_applied_as_a_whole_and_stays_until_another_plan_serves_the_server() -> None:
+def test_desired_replicas_apply_at_once_until_a_later_plan() -> None:
     client = wire_client(stateful=True)
     client.post("/optimizeOne", json=system(one_server(), count=[], optimizer={}))
     client.get("/applyAllocation")
@@ -89,7 +89,7 @@ def test_a_protected_state_is_not_replaced() -> None:
     assert [item["name"] for item in client.get("/getServers").json()["servers"]] == ["mine"]
 
 
-def test_without_a_state_the_last_system_is_shown_and_nothing_changes_it() -> None:
+def test_without_a_state_the_last_system_is_shown_unchanged() -> None:
     client = wire_client(stateful=False)
     assert client.get("/getServers").json() == {"servers": []}
     client.post("/optimizeOne", json=system(one_server("first")))

@@ -164,7 +164,7 @@ def test_no_running_server_is_stopped_by_silence(part: int, keeping: TestClient)
     assert kept > 20
 
 
-def test_with_units_enough_others_are_planned_as_if_nobody_kept_anything(
+def test_with_enough_units_retention_does_not_affect_others(
     keeping: TestClient, omitting: TestClient
 ) -> None:
     for seed in range(40):
@@ -179,9 +179,7 @@ def test_with_units_enough_others_are_planned_as_if_nobody_kept_anything(
                 assert given == without.json()["allocations"][name]
 
 
-def test_nobody_is_displaced_by_what_a_server_of_lower_priority_keeps(
-    keeping: TestClient, omitting: TestClient
-) -> None:
+def test_retention_displaces_no_server_of_higher_priority(keeping: TestClient, omitting: TestClient) -> None:
     """Where every server has candidates, those served before the first that is not stay as they are."""
     seen = 0
     for seed in range(300):
@@ -234,7 +232,7 @@ def test_a_tuner_that_warms_up_stops_nothing() -> None:
     assert answer.json()["allocations"]["s1"] == running(replicas=2) | zero
 
 
-def test_what_is_kept_is_no_more_than_exists_and_everybody_keeps_one_first() -> None:
+def test_retention_fits_the_capacity_and_keeps_one_each_first() -> None:
     client = wire_client(stateful=False)
     for count, wanted in ((7, [1, 2, 3, 1]), (4, [1, 1, 1, 1]), (3, [1, 1, 1, 0]), (0, [0, 0, 0, 0])):
         answer = client.post("/optimizeOne", json=warming(count)).json()
@@ -274,7 +272,7 @@ def crowded(units: int, *priorities: int, milp: bool = False) -> Json:
 
 
 @pytest.mark.parametrize("milp", [False, True])
-def test_what_a_server_keeps_comes_before_service_of_lower_priorities(*, milp: bool) -> None:
+def test_retention_comes_before_service_of_lower_priorities(*, milp: bool) -> None:
     client = wire_client(stateful=False)
     one = client.post("/optimizeOne", json=crowded(100, 1, milp=milp)).json()
     need = actuated(crowded(1, 1), one)["s0"]
@@ -319,7 +317,7 @@ def test_a_server_is_left_out_if_told_so() -> None:
     assert set(actuated(warming(), answer.json()).values()) == {0}  # that is what this setting does
 
 
-def test_the_header_is_of_bounded_length_and_keeps_odd_names_apart() -> None:
+def test_the_header_has_bounded_length_and_separates_odd_names() -> None:
     names = [f"é,{i:03} " + "x" * 150 for i in range(130)]
     body = system(*(one_server(name, model="x") for name in names))
     named = wire_client(stateful=False).post("/optimizeOne", json=body).headers[HEADER]
@@ -353,7 +351,7 @@ def test_what_a_server_keeps_is_desired_of_it_and_applied(route: str) -> None:
     assert shown["s3"]["load"] == LOAD
 
 
-def test_what_runs_and_was_never_planned_stays_when_plans_are_applied() -> None:
+def test_running_unplanned_replicas_stay_when_plans_are_applied() -> None:
     client = wire_client(stateful=True, unserved="omit")
     empty = {"accelerator": "", "numReplicas": 0, "maxBatch": 0, "cost": 0, "load": {}}
     client.post("/optimizeOne", json=warming())

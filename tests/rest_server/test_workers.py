@@ -48,7 +48,7 @@ def test_a_full_queue_answers_503_and_says_when_to_try_again() -> None:
         assert [answer.result().status for answer in answers] == [200, 200]
 
 
-def test_requests_that_come_all_at_once_do_not_overfill_the_queue() -> None:
+def test_simultaneous_requests_do_not_overfill_the_queue() -> None:
     solver_workers = workers.SolverWorkers(Settings(max_solves=1, max_waiting=2, solver_processes=0))
     done = threading.Event()
 
@@ -90,7 +90,7 @@ def test_the_time_limit_holds_in_the_queue_and_at_work() -> None:
         here.until(running=0, waiting=0)
 
 
-def test_a_client_that_leaves_while_waiting_frees_its_place_at_once() -> None:
+def test_a_client_that_leaves_while_queued_frees_its_slot() -> None:
     with in_a_thread(events("a"), max_waiting=1) as here:
         first = here.connect("/wait/a")
         here.until(running=1, waiting=0)
@@ -124,7 +124,7 @@ def test_work_that_nobody_waits_for_is_given_up(monkeypatch: pytest.MonkeyPatch)
         here.until(running=0, waiting=0)
 
 
-def test_loads_whose_plan_takes_too_long_are_stored_and_free_their_place(
+def test_loads_whose_plan_times_out_are_stored_and_free_the_slot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(workers, "GRACE_S", 0.05)

@@ -174,7 +174,7 @@ def test_a_written_sample_has_the_plans_value_as_its_optimum(
 @pytest.mark.parametrize("suffix", [".lp", ".mps"])
 @pytest.mark.parametrize("kind", ["single", "mixed"])
 @pytest.mark.parametrize("name", CASES)
-def test_every_written_model_of_the_reference_has_the_plans_value_as_its_optimum(
+def test_every_written_model_has_the_plans_value_as_its_optimum(
     name: str, kind: str, suffix: str, tmp_path: Path, reference: Path
 ) -> None:
     source = case(reference, name, mixed=kind == "mixed")
@@ -284,14 +284,12 @@ def test_a_backend_that_is_not_installed_is_named(backend: str) -> None:
     )
 
 
-def test_cplex_asked_for_in_the_document_is_refused_where_it_is_not_installed() -> None:
+def test_cplex_in_the_document_is_refused_if_not_installed() -> None:
     assert refusal(use_cplex=True).startswith("backend: CPLEX is not installed here")
 
 
 @pytest.mark.parametrize("options", [{"unlimited": True}, {"milp_solver": False}], ids=str)
-def test_an_unknown_backend_is_refused_also_where_no_milp_is_solved(
-    options: dict[str, Any], specs: Path
-) -> None:
+def test_an_unknown_backend_is_refused_even_without_a_milp(options: dict[str, Any], specs: Path) -> None:
     with pytest.raises(SpecError, match="'nope' is not known"):
         solve(load_system(specs / "small"), backend="nope", **options)
 

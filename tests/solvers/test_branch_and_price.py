@@ -109,7 +109,7 @@ def weights(found: EnumeratedPatterns, each: FloatArray) -> FloatArray:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_the_search_finds_the_cheapest_pattern_of_every_server_at_any_prices(seed: int) -> None:
+def test_pricing_finds_the_cheapest_pattern_of_every_server(seed: int) -> None:
     problem = random_problem(seed, mixed=True)
     candidates, rng = candidates_of(problem), np.random.default_rng(seed)
     subproblems = subproblems_of(problem, candidates)
@@ -147,7 +147,7 @@ def test_the_search_finds_the_cheapest_pattern_of_every_server_at_any_prices(see
         assert best[server] == pytest.approx(min(costs, default=np.inf), abs=1e-9)
 
 
-def test_a_search_that_is_too_large_says_what_it_left_out_and_what_that_costs_at_least(
+def test_an_oversized_search_reports_the_omitted_and_their_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     problem = scarce_problem(20, 1.7, mixed=True)
@@ -164,7 +164,7 @@ def test_a_search_that_is_too_large_says_what_it_left_out_and_what_that_costs_at
 
 
 @pytest.mark.parametrize("steps", [0, 1, 3])
-def test_a_search_whose_time_is_over_says_what_it_left_out_and_what_that_costs_at_least(
+def test_a_timed_out_search_reports_the_omitted_and_their_bound(
     steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = scarce_problem(20, 1.7, mixed=True)
@@ -188,7 +188,7 @@ def test_a_search_whose_time_is_over_says_what_it_left_out_and_what_that_costs_a
 
 
 @pytest.mark.parametrize("mixed", [True, False])
-def test_the_bound_of_a_relaxation_is_below_the_best_answer_and_above_the_compact_relaxation(
+def test_the_bound_lies_between_compact_relaxation_and_optimum(
     mixed: bool,  # noqa: FBT001
 ) -> None:
     problem = scarce_problem(40, 1.0, mixed=mixed)
@@ -204,7 +204,7 @@ def test_the_bound_of_a_relaxation_is_below_the_best_answer_and_above_the_compac
     assert relaxed.bound == pytest.approx(relaxed.value, rel=1e-7)
 
 
-def test_no_answer_is_below_any_bound_where_a_server_has_no_option() -> None:
+def test_bounds_hold_if_a_server_has_no_column() -> None:
     problem = scarce_problem(6, 1.0, mixed=True)
     everyone = np.ones(len(problem.priority), np.bool_)
     pool = ColumnPool.of(problem)
@@ -219,7 +219,7 @@ def test_no_answer_is_below_any_bound_where_a_server_has_no_option() -> None:
 
 @pytest.mark.parametrize("limit_s", [0.0, 0.02, 0.2])
 @pytest.mark.parametrize("mixed", [True, False])
-def test_a_stopped_solve_is_never_worse_than_its_seed_and_its_bounds_hold(
+def test_a_stopped_solve_is_no_worse_than_its_seed_and_bounded(
     limit_s: float,
     mixed: bool,  # noqa: FBT001
 ) -> None:
@@ -241,7 +241,7 @@ def test_a_mixed_plan_that_starts_from_a_single_one_is_not_worse(limit_s: float)
 
 
 @pytest.mark.parametrize("limit_s", [0.01, 0.5])
-def test_a_stopped_mixed_plan_of_many_servers_gives_way_to_a_better_single_one(
+def test_a_stopped_mixed_plan_yields_to_a_better_single_one(
     limit_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("optimizer.solvers.exact.COMPACT_TO_SERVERS", 0)
@@ -263,7 +263,7 @@ def test_column_generation_proves_the_same_single_plan(monkeypatch: pytest.Monke
             assert mine.value == pytest.approx(theirs.value, rel=1e-9, abs=1e-6)
 
 
-def test_columns_that_are_to_prove_something_may_take_all_the_time_for_one_level() -> None:
+def test_proving_columns_can_use_all_the_time_of_a_level() -> None:
     limits: list[float] = []
 
     class Watched(HighsSession):
@@ -283,7 +283,7 @@ def test_columns_that_are_to_prove_something_may_take_all_the_time_for_one_level
 
 
 @pytest.mark.parametrize(("seed", "running"), [(1, False), (2, True)])
-def test_a_mixed_plan_is_never_worse_than_a_single_one_of_less_time(
+def test_a_mixed_plan_is_never_worse_than_a_faster_single_one(
     seed: int,
     running: bool,  # noqa: FBT001
 ) -> None:

@@ -28,7 +28,7 @@ def first_difference(one: Solution, other: Solution) -> str | None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(200))
-def test_patterns_and_replica_counts_agree_on_a_fleet_of_fifty_servers(seed: int) -> None:
+def test_patterns_and_replica_counts_agree_on_fifty_servers(seed: int) -> None:
     source = generate_system(50, 10, 5, seed, tightness=1.1 + 0.1 * (seed % 6))
     problem = build_problem(find_candidates(source.with_options(heterogeneous=bool(seed % 2), gap=0.0)))
     priced = solve_patterns(problem, Deadline.after(LIMIT_S))

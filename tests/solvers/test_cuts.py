@@ -51,7 +51,7 @@ def cuts_of(limit: np.ndarray) -> list[ChvatalGomoryCut]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_every_answer_keeps_every_cut_and_some_answers_all_that_it_allows(seed: int) -> None:
+def test_every_solution_satisfies_every_cut_and_some_are_tight(seed: int) -> None:
     master, pool = last_level(seed)
     limit = master.candidates.amount
     chosen = answers(master, pool, 40)
@@ -73,7 +73,7 @@ def test_parts_of_patterns_can_break_a_cut() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_tightened_relaxation_is_between_the_first_one_and_the_best_answer(seed: int) -> None:
+def test_a_tightened_relaxation_stays_below_the_optimum(seed: int) -> None:
     master, pool = last_level(seed)
     best, every = best_of_patterns(master, pool), np.arange(len(pool.columns))
     found = with_cuts(master, pool, every, best + 1, NO_LIMIT)
@@ -87,7 +87,7 @@ def test_a_tightened_relaxation_is_between_the_first_one_and_the_best_answer(see
     assert mean[master.servers] == pytest.approx(1.0, abs=1e-6)
 
 
-def test_cuts_raise_the_bound_of_fleets_whose_relaxations_mix_patterns() -> None:
+def test_cuts_raise_bounds_of_relaxations_that_mix_patterns() -> None:
     raised = []
     for seed in MIXING:
         master, pool = last_level(seed)
@@ -99,7 +99,7 @@ def test_cuts_raise_the_bound_of_fleets_whose_relaxations_mix_patterns() -> None
 
 
 @pytest.mark.parametrize("seed", MIXING)
-def test_branches_of_a_tightened_level_leave_none_below_the_best_answer(seed: int) -> None:
+def test_nodes_of_a_tightened_level_contain_the_optimum(seed: int) -> None:
     master, pool = last_level(seed)
     best = best_of_patterns(master, pool)
     for cutoff, is_below in ((best * (1 + 1e-6) + 1e-6, True), (root_of(master, pool).bound, False)):
@@ -116,7 +116,7 @@ def test_without_time_there_are_no_cuts() -> None:
     assert with_cuts(master, pool, np.arange(len(pool.columns)), np.inf, Deadline.after(0)) is None
 
 
-def test_an_option_that_is_dropped_is_in_no_answer_below_the_cutoff() -> None:
+def test_a_dropped_column_is_in_no_solution_below_the_cutoff() -> None:
     """Forced into the model, each makes the best answer no better than the cutoff."""
     dropped = 0
     for seed in MIXING[:3]:
@@ -162,7 +162,7 @@ def test_every_window_is_enumerated_by_itself() -> None:
     assert known[-1] > known[0]
 
 
-def test_a_window_of_too_many_columns_is_enumerated_again_only_for_more(
+def test_an_oversized_window_is_enumerated_again_only_for_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     search, calls = scarce_search(), []

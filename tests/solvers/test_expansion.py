@@ -53,7 +53,7 @@ def relaxed_value(case: Case, kinds: list[str], units: list[float]) -> float | N
 
 
 @pytest.mark.parametrize("seed", range(16))
-def test_a_price_lies_between_what_the_relaxation_saves_and_loses_with_a_little(seed: int) -> None:
+def test_a_price_lies_between_the_marginal_gain_and_loss(seed: int) -> None:
     """A dual value is a slope of the relaxation's value: between those to its right and to its left."""
     source = generate_system(6, 5, 3, seed, tightness=1 + seed % 2 / 4)
     problem, case = problem_of(source), read_case(source)
@@ -86,7 +86,7 @@ def test_everything_fits_if_and_only_if_the_plan_is_complete(seed: int, *, mixed
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_cheapest_and_the_smallest_expansion_are_those_of_brute_force(seed: int) -> None:
+def test_cheapest_and_smallest_expansions_match_brute_force(seed: int) -> None:
     source = only_servable(load_system(random_document(random.Random(seed))))
     case, kinds = read_case(source), list(find_candidates(source).arrays.type_names)
     choices = [choice for choice in case.choices if choice.to_serve]
@@ -125,7 +125,7 @@ def test_where_no_server_needs_anything_there_is_nothing_to_add() -> None:
         assert (found.added.tolist(), found.proved) == ([0], True)
 
 
-def test_no_units_serve_a_server_that_may_not_have_the_replicas_it_needs() -> None:
+def test_units_do_not_serve_a_server_below_its_needed_replicas() -> None:
     """A replica carries 89.91 requests a minute, see `test_mixed`; a mixture may use the column in part."""
     problem = problem_of(
         system(
@@ -164,7 +164,7 @@ class StoppedSecond(HighsSession):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_an_expansion_whose_second_level_was_stopped_is_not_proved(seed: int) -> None:
+def test_an_expansion_with_a_stopped_second_level_is_unproved(seed: int) -> None:
     problem = problem_of(generate_system(6, 5, 3, seed, tightness=2.0))
     whole, stopped = (cheapest_expansion(problem, session) for session in (HighsSession, StoppedSecond))
     assert whole is not None

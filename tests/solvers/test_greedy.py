@@ -138,7 +138,7 @@ def test_the_exceptions_among_the_deterministic_cases_are_these(reference: Path)
     }
 
 
-def test_where_the_reference_changes_its_own_answer_only_ties_and_defects_differ(reference: Path) -> None:
+def test_against_the_reference_only_ties_and_defects_differ(reference: Path) -> None:
     reasons = {
         (name, server): one.reason(server)
         for name, one in all_recorded(reference).items()
@@ -167,7 +167,7 @@ def test_no_server_is_dropped_as_the_reference_drops_idle_ones(reference: Path) 
     assert dropped == 3  # counted in the records
 
 
-def test_partial_service_is_quoted_at_the_load_it_gets_and_not_copied(reference: Path) -> None:
+def test_partial_service_is_quoted_at_its_own_load(reference: Path) -> None:
     """A defect of the reference: the latencies quoted are those of an allocation in full."""
     compared = 0
     for one in all_recorded(reference).values():
@@ -206,7 +206,7 @@ def test_the_sample_systems_have_the_references_greedy_answers(
         ("RoundRobin", True, 15),
     ],
 )
-def test_a_quarter_of_the_small_system_reaches_as_many_servers_as_the_reference(
+def test_a_quarter_of_capacity_serves_as_many_as_the_reference(
     policy: str, allocated: int, specs: Path, *, delayed: bool
 ) -> None:
     source = load_system(specs / "small")
@@ -271,7 +271,7 @@ def test_greedy_equals_a_plain_second_writing_on_random_systems(seed: int) -> No
 
 @pytest.mark.parametrize("tightness", [0.8, 1.5, 3.0])
 @pytest.mark.parametrize("seed", range(2))
-def test_greedy_equals_a_plain_second_writing_on_generated_fleets(seed: int, tightness: float) -> None:
+def test_greedy_matches_an_independent_version_on_random_fleets(seed: int, tightness: float) -> None:
     source = generate_system(servers=30, accelerators=10, types=4, seed=seed, tightness=tightness)
     assert placed(solve(source, milp_solver=False)) == plain_greedy(read_case(source))
 
@@ -309,7 +309,7 @@ def test_a_higher_priority_chooses_before_a_larger_loss() -> None:
     assert placed(plan) == {"a": ("A", 1), "b": ("C", 1)}
 
 
-def test_a_server_with_one_column_only_chooses_before_all_of_its_priority() -> None:
+def test_a_server_with_a_single_column_chooses_first() -> None:
     plan = greedy(
         [server("a", replicas=1), server("b", replicas=1, accelerators=["A"])],
         [accelerator("A", cost=10.0), accelerator("B", cost=500.0)],
@@ -433,9 +433,7 @@ def assert_exact_is_no_worse(source: System) -> bool:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_exact_choice_is_no_worse_than_greedy_on_the_references_systems(
-    name: str, reference: Path
-) -> None:
+def test_exact_is_no_worse_than_greedy_on_reference_systems(name: str, reference: Path) -> None:
     """Under the request's own policy, also within the capacities where the request says unlimited."""
     assert_exact_is_no_worse(recorded(reference / "optimizer" / f"{name}.json").system)
 
@@ -444,7 +442,7 @@ def test_the_exact_choice_is_no_worse_than_greedy_on_the_references_systems(
 @pytest.mark.parametrize("delayed", [False, True])
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("name", CASES)
-def test_the_exact_choice_is_no_worse_under_any_policy_on_the_references_systems(
+def test_exact_is_no_worse_under_any_policy_on_reference_systems(
     name: str, policy: str, reference: Path, *, delayed: bool
 ) -> None:
     source = recorded(reference / "optimizer" / f"{name}.json").system
@@ -454,7 +452,7 @@ def test_the_exact_choice_is_no_worse_under_any_policy_on_the_references_systems
 @pytest.mark.parametrize("delayed", [False, True])
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("tightness", [1.5, 3.0])
-def test_the_exact_choice_is_no_worse_than_greedy_on_generated_fleets(
+def test_exact_is_no_worse_than_greedy_on_random_fleets(
     tightness: float, policy: str, *, delayed: bool
 ) -> None:
     source = generate_system(servers=20, accelerators=9, types=3, seed=0, tightness=tightness)
@@ -466,7 +464,7 @@ def test_the_exact_choice_is_no_worse_than_greedy_on_generated_fleets(
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("tightness", [1.2, 2.0, 3.0])
 @pytest.mark.parametrize("seed", range(1, 12))
-def test_the_exact_choice_is_no_worse_than_greedy_on_many_generated_fleets(
+def test_exact_is_no_worse_than_greedy_on_many_random_fleets(
     seed: int, tightness: float, policy: str, *, delayed: bool
 ) -> None:
     source = generate_system(servers=20, accelerators=9, types=3, seed=seed, tightness=tightness)

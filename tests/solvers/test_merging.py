@@ -104,7 +104,7 @@ def with_servers(problem: Problem, *servers: int) -> IntArray:
     return np.where(chosen, problem.table.num_replicas, 0)
 
 
-def test_bounds_after_a_level_at_which_an_answer_is_worse_do_not_hold_for_it() -> None:
+def test_bounds_after_a_worse_level_do_not_apply() -> None:
     servers = [server("a", 110.0), server("b", 50.0), server("c", 50.0)]
     problem = build_problem(find_candidates(build(servers, [accelerator("H")], {"H": 2})))
     bounds = {RATE: 5.0, SERVERS: 1.0, VALUE: 22.0, CHANGES: 2.0}  # of the rate in steps of 10 a minute

@@ -60,7 +60,7 @@ def test_many_more_mixed_plans_equal_exhaustive_search(seed: int, capacities: st
     assert_equal_to_brute_force(random_system(seed).with_options(unlimited=capacities == "unlimited"))
 
 
-def test_the_random_systems_hold_every_kind_of_difficulty_of_a_mixture() -> None:
+def test_random_systems_contain_every_difficulty_of_mixing() -> None:
     seen: Counter[str] = Counter()
     for seed in SEEDS:
         system = random_system(seed)
@@ -110,22 +110,20 @@ def free_system(seed: int) -> System:
 
 @pytest.mark.parametrize("capacities", ["limited", "unlimited"])
 @pytest.mark.parametrize("seed", [*range(40), 42, 48, 56, 57, 69, 80, 122, 130, 132, 149])
-def test_mixed_plans_over_accelerators_that_cost_nothing_equal_exhaustive_search(
-    seed: int, capacities: str
-) -> None:
+def test_mixed_plans_on_free_accelerators_match_brute_force(seed: int, capacities: str) -> None:
     assert_equal_to_brute_force(free_system(seed).with_options(unlimited=capacities == "unlimited"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("capacities", ["limited", "unlimited"])
 @pytest.mark.parametrize("hundred", range(2, 12))
-def test_many_more_mixed_plans_over_accelerators_that_cost_nothing(hundred: int, capacities: str) -> None:
+def test_many_more_mixed_plans_on_free_accelerators(hundred: int, capacities: str) -> None:
     for seed in range(100 * hundred, 100 * hundred + 100):
         assert_equal_to_brute_force(free_system(seed).with_options(unlimited=capacities == "unlimited"))
 
 
 @pytest.mark.parametrize("unlimited", [False, True])
-def test_a_server_keeps_more_replicas_than_it_needs_where_they_cost_nothing(*, unlimited: bool) -> None:
+def test_a_server_keeps_surplus_replicas_that_cost_nothing(*, unlimited: bool) -> None:
     source = build(
         [server("b", 60.0, current=running("A", 2, 0.0))],
         [accelerator("A", cost=0.0)],
@@ -161,7 +159,7 @@ def pools_of(plan: Plan, name: str) -> dict[str, int]:
     return {pool.accelerator: pool.num_replicas for pool in plan.allocations.get(name, ())}
 
 
-def test_a_server_that_fits_on_no_single_accelerator_is_served_by_a_mixture() -> None:
+def test_a_server_too_large_for_any_accelerator_is_mixed() -> None:
     system = two_kinds([server("a", 240.0)], {"A": 2, "B": 2})
     assert not solve(system, heterogeneous=False).complete
     plan = solve(system)
@@ -181,7 +179,7 @@ def test_the_largest_number_of_replicas_counts_over_all_pools() -> None:
     assert [item.server for item in tighter.unserved] == ["a"]
 
 
-def test_the_value_of_pools_is_that_of_a_server_that_stays_in_part() -> None:
+def test_the_value_of_pools_of_a_server_that_partly_stays() -> None:
     now = running("A", 2, 20.0)
     plan = solve(two_kinds([server("a", 240.0, current=now)], {"A": 2, "B": 2}))
     assert pools_of(plan, "a") == {"A": 2, "B": 1}
@@ -191,14 +189,14 @@ def test_the_value_of_pools_is_that_of_a_server_that_stays_in_part() -> None:
     assert plan.levels[-1].value == 1
 
 
-def test_the_value_of_pools_is_that_of_a_server_that_moves_altogether() -> None:
+def test_the_value_of_pools_of_a_server_that_moves() -> None:
     now = running("A", 2, 20.0)
     plan = solve(two_kinds([server("a", 60.0, current=now)], {"A": 0, "B": 2}))
     assert pools_of(plan, "a") == {"B": 1}
     assert plan.objective == pytest.approx(25 - 20 + 0.1 * (25 + 20))
 
 
-def test_an_unchanged_server_is_preferred_among_mixtures_of_equal_value() -> None:
+def test_equal_mixtures_prefer_an_unchanged_server() -> None:
     now = running("B", 2, 50.0)
     plan = solve(
         build(
@@ -244,9 +242,7 @@ def test_the_sample_systems_have_their_known_mixed_answers(name: str, total_cost
 
 
 @pytest.mark.parametrize("name", ["small", "large"])
-def test_an_unlimited_mixed_plan_is_never_dearer_than_a_plan_of_one_accelerator_each(
-    name: str, specs: Path
-) -> None:
+def test_unlimited_mixed_plans_cost_no_more_than_single_ones(name: str, specs: Path) -> None:
     system = load_system(specs / name).with_options(unlimited=True)
     mixed, single = solve(system, heterogeneous=True), solve(system)
     assert mixed.complete
@@ -255,7 +251,7 @@ def test_an_unlimited_mixed_plan_is_never_dearer_than_a_plan_of_one_accelerator_
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_mixed_plan_of_a_generated_fleet_is_no_worse_than_a_single_one(seed: int) -> None:
+def test_mixed_plans_of_random_fleets_are_no_worse_than_single(seed: int) -> None:
     system = generate_system(servers=10, accelerators=8, types=4, seed=seed)
     for unlimited in (True, False):
         system = system.with_options(unlimited=unlimited, gap=1e-4)
@@ -274,9 +270,7 @@ def service_of(plan: Plan) -> list[float]:
 
 
 @pytest.mark.parametrize("name", ["small", "large"])
-def test_a_quarter_of_the_capacities_is_answered_within_the_time_limit_with_a_gap_at_every_level(
-    name: str, specs: Path
-) -> None:
+def test_a_quarter_of_capacity_is_solved_in_time_with_all_gaps(name: str, specs: Path) -> None:
     system = scaled(load_system(specs / name), 4).with_options(
         heterogeneous=True, time_limit_s=3.0, saturation_policy="None"
     )

@@ -97,7 +97,7 @@ def weight_of(master: MasterProblem, pool: ColumnPool) -> FloatArray:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_branches_end_at_the_least_that_whole_servers_leave_unserved(seed: int) -> None:
+def test_nodes_stop_at_the_least_unserved_of_integer_servers(seed: int) -> None:
     master, pool = last_level(seed)
     root, best = root_of(master, pool), best_of_whole_servers(master, pool)
     found = branches_of(root, pool, np.inf)
@@ -113,7 +113,7 @@ def test_some_of_these_relaxations_leave_out_parts_of_servers() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_no_branch_is_left_where_nothing_is_below_the_cutoff_and_one_is_where_something_is(seed: int) -> None:
+def test_nodes_remain_only_if_something_is_below_the_cutoff(seed: int) -> None:
     master, pool = last_level(seed)
     root, best = root_of(master, pool), best_of_whole_servers(master, pool)
     assert not branches_of(root, pool, best * (1 - 1e-6))
@@ -126,7 +126,7 @@ def test_a_tree_that_has_no_time_is_the_level_itself() -> None:
     assert branches_of(root, pool, np.inf, Deadline.after(0)) == [root]
 
 
-def test_a_branch_without_a_server_takes_nothing_else_for_it_and_one_with_it_a_pattern() -> None:
+def test_nodes_exclude_a_server_or_force_a_pattern_for_it() -> None:
     master, pool = last_level(0)
     server = divided(root_of(master, pool), pool)
     assert server is not None
@@ -141,7 +141,7 @@ def test_a_branch_without_a_server_takes_nothing_else_for_it_and_one_with_it_a_p
 
 
 @pytest.mark.parametrize("times", [1.0, 1e3, 1e6])
-def test_a_branch_that_no_answer_is_in_is_priced_above_any_cutoff(times: float) -> None:
+def test_an_infeasible_node_is_priced_above_any_cutoff(times: float) -> None:
     """One server is left out, which a limit of large weights does not allow."""
     master, pool = last_level(0)
     rate = master.objective.on_unserved

@@ -38,7 +38,7 @@ GOLD_AND_FREE = [service_class("gold", 1), service_class("free", 9)]
 # --- service -------------------------------------------------------------------------------------------
 
 
-def test_a_higher_priority_is_served_before_any_load_of_a_lower_one() -> None:
+def test_higher_priorities_are_served_before_lower_ones() -> None:
     servers = [
         server("small", 1, replicas=3),
         server("big", 400, replicas=3, service="free"),
@@ -56,13 +56,13 @@ def test_a_higher_priority_is_served_before_any_load_of_a_lower_one() -> None:
     }
 
 
-def test_within_a_priority_the_rate_counts_before_the_number_of_servers() -> None:
+def test_within_a_priority_rate_precedes_the_number_of_servers() -> None:
     servers = [server("a", 40, replicas=2), server("b", 40, replicas=2), server("c", 100, replicas=4)]
     plan = solve(system(servers, [accelerator("A")], {"A": 4}))
     assert placed(plan) == {"c": ("A", 4)}
 
 
-def test_at_equal_rate_more_servers_are_served_even_if_they_cost_more() -> None:
+def test_at_equal_rate_more_servers_are_served_at_any_cost() -> None:
     servers = [server("a", 50, replicas=2), server("b", 50, replicas=2), server("c", 100, replicas=3)]
     plan = solve(system(servers, [accelerator("A")], {"A": 4}))
     assert placed(plan) == {"a": ("A", 2), "b": ("A", 2)}
@@ -83,7 +83,7 @@ def test_service_counts_before_value() -> None:
     assert placed(plan) == {"a": ("A", 1)}  # though giving it up would save 5e6 cents/h
 
 
-def test_a_throughput_target_replaces_the_arrival_rate_as_the_load() -> None:
+def test_a_throughput_target_replaces_the_rate_as_the_load() -> None:
     targets = service_class("fast", 1, tps=64)  # 64 tokens/s in answers of 64 tokens: 60 requests/min
     servers = [server("a", 500, replicas=1, service="fast"), server("b", 61, replicas=1)]
     plan = solve(system(servers, [accelerator("A")], {"A": 1}, classes=[service_class("gold"), targets]))
@@ -91,7 +91,7 @@ def test_a_throughput_target_replaces_the_arrival_rate_as_the_load() -> None:
     assert levels(plan)["priority 1: unserved rate"] == pytest.approx(60)
 
 
-def test_an_idle_server_with_a_minimum_counts_as_a_server_but_not_as_load() -> None:
+def test_an_idle_server_with_a_minimum_has_no_load() -> None:
     servers = [server("idle", 0, replicas=2), server("busy", 1, replicas=2)]
     plan = solve(system(servers, [accelerator("A")], {"A": 3}))
     assert placed(plan) == {"busy": ("A", 2)}
@@ -148,7 +148,7 @@ def test_a_dearer_column_with_fewer_units_is_not_thrown_away() -> None:
     assert sorted(placed(plan).values()) == [("A", 1), ("B", 1)]
 
 
-def test_a_huge_column_elsewhere_does_not_hide_a_column_with_fewer_units() -> None:
+def test_a_huge_column_does_not_hide_one_with_fewer_units() -> None:
     """Whole numbers above 2^53 must not swallow the difference between one unit and two."""
     accelerators = [
         accelerator("cheap", "T", cost=1, multiplicity=2),
@@ -207,7 +207,7 @@ def test_a_server_moves_only_if_it_saves_more_than_the_penalty(
     assert placed(plan) == {"a": (chosen, 1)}
 
 
-def test_changing_only_the_replicas_costs_the_difference_and_no_penalty() -> None:
+def test_changing_only_replicas_costs_no_penalty() -> None:
     servers = [server("a", replicas=3, current=running("A", 1, 10))]
     plan = solve(system(servers, [accelerator("A")], {"A": 9}))
     assert levels(plan) | {"value": 20, "changes": 1} == levels(plan)
@@ -236,7 +236,7 @@ def test_an_accelerator_that_is_no_longer_sold_can_only_be_left() -> None:
     assert plan.objective == pytest.approx(10 - 5 + 0.1 * 15)
 
 
-def test_leaving_a_running_server_unserved_has_the_value_of_stopping_it() -> None:
+def test_unserving_a_running_server_costs_stopping_it() -> None:
     servers = [server("a", replicas=2, current=running("A", 4, 40))]
     plan = solve(system(servers, [accelerator("A")], {"A": 1}))
     assert plan.objective == pytest.approx(-40 + 0.1 * 40)
@@ -269,7 +269,7 @@ def test_a_move_of_equal_value_is_not_made() -> None:
 
 
 @pytest.mark.parametrize(("new", "old"), [("a", "b"), ("b", "a")])
-def test_at_equal_value_a_running_server_is_served_rather_than_a_new_one(new: str, old: str) -> None:
+def test_at_equal_value_a_running_server_precedes_a_new_one(new: str, old: str) -> None:
     """Serving either costs 10 more than now; to stop the one and start the other is two changes."""
     servers = [server(new, replicas=2), server(old, replicas=2, current=running("A", 1))]
     plan = solve(system(servers, [accelerator("A")], {"A": 2}, transitionPenalty=0))
@@ -292,7 +292,7 @@ def test_value_counts_before_changes() -> None:
     [{"keepAccelerator": True, "current": running("B", 5)}, {"accelerators": ["B"]}],
     ids=["keepAccelerator", "accelerators"],
 )
-def test_a_server_is_left_out_rather_than_put_where_it_may_not_run(limit: Json) -> None:
+def test_a_server_is_unserved_rather_than_misplaced(limit: Json) -> None:
     accelerators = [accelerator("A", cost=1), accelerator("B", cost=50)]
     there = solve(system([server("a", replicas=2, **limit)], accelerators, {"A": 9, "B": 2}))
     assert placed(there) == {"a": ("B", 2)}
@@ -301,7 +301,7 @@ def test_a_server_is_left_out_rather_than_put_where_it_may_not_run(limit: Json) 
     assert nowhere.unserved[0].reason == "capacity"
 
 
-def test_keeping_the_accelerator_means_nothing_where_there_is_none() -> None:
+def test_keeping_the_accelerator_needs_a_current_one() -> None:
     accelerators = [accelerator("A", cost=1), accelerator("B", cost=50)]
     plan = solve(system([server("a", keepAccelerator=True)], accelerators, {"A": 9, "B": 9}))
     assert placed(plan) == {"a": ("A", 1)}

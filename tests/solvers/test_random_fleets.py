@@ -74,9 +74,7 @@ def short_of(rate: float | str, **options: object) -> System:
 
 @pytest.mark.parametrize("mixed", [True, False])
 @pytest.mark.parametrize(("rate", "rpm"), [("500/h", 500 / 60), ("500.02/h", 500.02 / 60), (1e-7, 1e-7)])
-def test_an_unserved_rate_that_is_no_multiple_of_the_unit_is_proved(
-    rate: float | str, rpm: float, *, mixed: bool
-) -> None:
+def test_a_fractional_unserved_rate_is_proved(rate: float | str, rpm: float, *, mixed: bool) -> None:
     system = short_of(rate, heterogeneous=mixed)
     plan = solve(system)
     assert [item.server for item in plan.unserved] == ["b"]

@@ -95,7 +95,7 @@ def test_what_is_known_changes_no_answer(make: Make, seed: int) -> None:
     assert_what_is_known_changes_no_answer(make(seed))
 
 
-def test_a_model_that_highs_ends_wrongly_when_it_simplifies_it_half_way(
+def test_a_model_that_highs_presolve_ends_wrongly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With so few cuts HiGHS 1.15.1 restarts, simplifies what is left, and misses the optimum by 2 %."""
@@ -150,7 +150,7 @@ def test_an_answer_that_fits_keeps_what_it_has() -> None:
     assert (repaired(problem, found.replicas)[kept] == found.replicas[kept]).all()
 
 
-def test_servers_differ_where_a_candidate_carries_more_and_only_there() -> None:
+def test_servers_differ_only_if_a_candidate_carries_more() -> None:
     system = scarce_system(2)
     candidates, _ = planned(system)
     target = targets_of_servers(candidates, range(len(system.servers)))[0]
@@ -162,7 +162,7 @@ def test_servers_differ_where_a_candidate_carries_more_and_only_there() -> None:
     assert not differing(problem, problem).any()
 
 
-def test_replicas_carry_before_what_the_other_problem_says_and_nothing_without_it() -> None:
+def test_carried_rates_are_those_of_the_other_problem_if_any() -> None:
     system = scarce_system(2)
     candidates, _ = planned(system)
     target = targets_of_servers(candidates, range(len(system.servers)))[0]

@@ -331,9 +331,7 @@ def test_every_policy_keeps_its_promises_on_mixed_plans(
 @pytest.mark.parametrize("delayed", DELAYS)
 @pytest.mark.parametrize("policy", ["None", *POLICIES])
 @pytest.mark.parametrize("divisor", [2, 4])
-def test_every_policy_keeps_its_promises_where_the_solver_of_mixed_plans_stops_early(
-    divisor: int, policy: str, *, delayed: bool
-) -> None:
+def test_policies_hold_when_the_mixed_solver_stops_early(divisor: int, policy: str, *, delayed: bool) -> None:
     """`large` mixed takes minutes to prove; every stage stops within its share of 2 s."""
     system = sample("large", divisor, mixed=True).with_options(
         saturation_policy=policy, delayed_best_effort=delayed
@@ -394,9 +392,7 @@ def few_large_servers(seed: int) -> System:
 @pytest.mark.parametrize("delayed", DELAYS)
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("seed", range(3))
-def test_every_policy_keeps_its_promises_on_servers_of_many_replicas(
-    seed: int, policy: str, *, delayed: bool
-) -> None:
+def test_policies_hold_for_servers_of_many_replicas(seed: int, policy: str, *, delayed: bool) -> None:
     for solver, mixed in (("milp", False), ("greedy", False), ("greedy", True)):
         system = few_large_servers(seed).with_options(
             milp_solver=solver == "milp",
@@ -411,13 +407,11 @@ def test_every_policy_keeps_its_promises_on_servers_of_many_replicas(
 @pytest.mark.parametrize("delayed", DELAYS)
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("seed", range(3, 60))
-def test_every_policy_keeps_its_promises_on_many_servers_of_many_replicas(
-    seed: int, policy: str, *, delayed: bool
-) -> None:
-    test_every_policy_keeps_its_promises_on_servers_of_many_replicas(seed, policy, delayed=delayed)
+def test_policies_hold_for_many_servers_of_many_replicas(seed: int, policy: str, *, delayed: bool) -> None:
+    test_policies_hold_for_servers_of_many_replicas(seed, policy, delayed=delayed)
 
 
-def test_partial_service_is_common_in_what_the_promises_are_checked_on() -> None:
+def test_policy_checks_often_meet_partial_service() -> None:
     partly = sum(
         0 < item.served_fraction < 1
         for seed in range(3)
@@ -477,7 +471,7 @@ def test_exhaustive_goes_by_priority_before_name() -> None:
     assert counts(plan) == {"b": {"A": 4}}
 
 
-def test_exhaustive_takes_the_accelerator_on_which_a_server_gets_furthest() -> None:
+def test_exhaustive_takes_the_accelerator_that_serves_most() -> None:
     """Not the first that fits, as the reference does."""
     plan = scarce([server("a", 900.0)], {"A": 2, "B": 5}, "PriorityExhaustive")
     assert counts(plan) == {"a": {"B": 5}}
@@ -492,13 +486,13 @@ def test_a_round_robin_gives_one_replica_a_turn(policy: str) -> None:
     assert fractions(plan) == dict.fromkeys("ab", pytest.approx(2 * RATE / 500))
 
 
-def test_a_round_robin_goes_by_the_share_of_the_load_and_not_by_replicas() -> None:
+def test_round_robin_goes_by_load_share_and_not_by_replicas() -> None:
     # a: 0.150, b: 0.075 a replica; b takes two for every one of a.
     plan = scarce([server("a", 600.0), server("b", 1200.0)], {"A": 6}, "RoundRobin")
     assert counts(plan) == {"a": {"A": 2}, "b": {"A": 4}}
 
 
-def test_a_priority_round_robin_does_not_look_at_the_next_priority_before_the_first_is_done() -> None:
+def test_priority_round_robin_finishes_one_priority_first() -> None:
     servers = [server("a", 500.0), server("b", 500.0, service="high"), server("c", 500.0, service="high")]
     first = scarce(servers, {"A": 5}, "PriorityRoundRobin", delayedBestEffort=True)
     assert counts(first) == {"b": {"A": 3}, "c": {"A": 2}}
@@ -513,7 +507,7 @@ def test_of_equal_shares_the_higher_priority_has_the_first_turn() -> None:
     assert counts(plan) == {"a": {"A": 1}, "b": {"A": 2}, "c": {"A": 2}}
 
 
-def test_without_delay_a_priority_takes_what_it_can_use_before_lower_ones_are_served() -> None:
+def test_without_delay_a_priority_takes_all_before_lower_ones() -> None:
     # a needs 6 replicas and cannot have them; b needs 3.
     servers = [server("a", 500.0, service="high"), server("b", 250.0)]
     at_once = scarce(servers, {"A": 5}, "PriorityExhaustive", delayedBestEffort=False)
@@ -551,7 +545,7 @@ def test_idle_servers_share_by_their_least_replicas() -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_server_that_needs_more_than_its_largest_number_is_served_in_part(policy: str) -> None:
+def test_a_server_above_its_maximum_is_served_in_part(policy: str) -> None:
     plan = scarce([server("a", 500.0, maxNumReplicas=4)], {"A": 9}, policy)
     assert counts(plan) == {"a": {"A": 4}}
     assert fractions(plan) == {"a": pytest.approx(4 * RATE / 500)}
@@ -560,9 +554,7 @@ def test_a_server_that_needs_more_than_its_largest_number_is_served_in_part(poli
 @pytest.mark.parametrize("kind", ["single", "mixed"])
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_server_below_its_least_replicas_is_not_served_in_full_though_its_load_is_carried(
-    policy: str, solver: str, kind: str
-) -> None:
+def test_a_server_below_its_minimum_is_not_served_in_full(policy: str, solver: str, kind: str) -> None:
     """It asks for five replicas; one would carry its load, three exist."""
     plan = scarce(
         [server("a", 60.0, replicas=5)],
@@ -576,7 +568,7 @@ def test_a_server_below_its_least_replicas_is_not_served_in_full_though_its_load
     assert sum(pool.arrival_rate_rpm for pool in plan.allocations["a"]) == pytest.approx(60)
 
 
-def test_who_waits_in_a_round_robin_moves_where_more_of_its_load_is_served() -> None:
+def test_a_waiting_round_robin_server_moves_if_that_serves_more() -> None:
     # Both start on A, of which there are more units. When A is used up, a would get no further on B with its
     # 3 units than with the 3 of A that it has; b, which may have three of B beside none of A, neither: nobody
     # moves. With 5 units of B a moves there, and b takes all of A.

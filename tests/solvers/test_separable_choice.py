@@ -46,7 +46,7 @@ def test_ties_keep_what_runs_and_go_to_the_first_name_otherwise(here: str, repli
     assert plan.allocations["a"][0].accelerator == (here or "A")
 
 
-def test_a_mixed_plan_without_any_candidate_leaves_everybody_unserved() -> None:
+def test_a_mixed_plan_without_candidates_serves_no_server() -> None:
     """The target is below the one decode step of a request."""
     servers = [server("a", replicas=1)]
     source = system(servers, [accelerator("A")], classes=[service_class("gold", itl=0.001)])

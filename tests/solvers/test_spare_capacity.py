@@ -75,7 +75,7 @@ def _chosen(seed: int, solver: str) -> Solution:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_within_limits_no_server_can_go_to_more_room_at_the_same_levels(seed: int) -> None:
+def test_no_server_could_move_to_more_spare_capacity(seed: int) -> None:
     problem = problem_of(load_system(tied(random.Random(seed))))
     found = choose(problem).replicas
     others = all_answers(problem)

@@ -9,7 +9,7 @@ from optimizer.solvers.subset_sums import MOST_BITS, fixed_by_subset_sum
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_servers_are_told_to_be_served_or_left_out_as_by_all_sets(seed: int) -> None:
+def test_fixed_servers_match_subset_enumeration(seed: int) -> None:
     rng = np.random.default_rng(seed)
     weight = rng.integers(0, 6 + 10 * (seed % 4), size=rng.integers(1, 10)).astype(np.float64)
     sets = np.array(list(product((False, True), repeat=len(weight))))

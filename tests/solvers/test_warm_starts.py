@@ -85,7 +85,7 @@ def assert_no_worse(found: Sequence[float], than: Sequence[float]) -> None:
 @pytest.mark.parametrize("tightness", [1.0, 2.0])
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_stopped_plan_is_no_worse_than_what_runs_nor_than_greedy(
+def test_a_stopped_plan_is_no_worse_than_current_or_greedy(
     seed: int, tightness: float, limit_s: float, *, mixed: bool
 ) -> None:
     source = in_operation(seed, mixed=mixed, tightness=tightness)
@@ -98,7 +98,7 @@ def test_a_stopped_plan_is_no_worse_than_what_runs_nor_than_greedy(
     assert_no_worse(found, [level.value for level in greedy])
 
 
-def test_what_runs_is_worth_more_than_greedy_in_some_systems_and_less_in_others() -> None:
+def test_the_current_fleet_beats_greedy_in_some_systems_only() -> None:
     """Else the test above asks for one of the two only."""
     better = set()
     for mixed, seed, tightness in itertools.product((False, True), range(4), (1.0, 2.0)):
@@ -143,7 +143,7 @@ def test_seeds_of_small_mixed_systems_are_points_of_their_models(seed: int) -> N
         assert formulation.model.holds(formulation.point(problem, answer))
 
 
-def test_a_point_that_breaks_a_row_a_bound_or_wholeness_does_not_hold() -> None:
+def test_a_point_that_breaks_a_row_bound_or_integrality_fails() -> None:
     model = MilpModel(
         lower=np.zeros(2),
         upper=np.ones(2),
@@ -201,7 +201,7 @@ class Spiteful(HighsSession):
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("tightness", [1.0, 2.0])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 4))])
-def test_a_level_that_was_stopped_leaves_the_whole_answer_unproved(
+def test_a_stopped_level_leaves_the_solution_unproved(
     seed: int, tightness: float, *, mixed: bool, withheld: bool
 ) -> None:
     problem = problem_of(in_operation(seed, mixed=mixed, tightness=tightness))
@@ -266,9 +266,7 @@ class Wrong(HighsSession):
         (3, 1.6, 2),
     ],
 )
-def test_a_solver_that_calls_a_level_infeasible_though_there_is_a_plan_proves_nothing(
-    seed: int, tightness: float, wrong: int
-) -> None:
+def test_a_false_infeasible_status_proves_nothing(seed: int, tightness: float, wrong: int) -> None:
     problem = build_problem(find_candidates(generate_system(8, 4, 2, seed, tightness)))
     true = solve_milp(problem, HighsSession)
     runs: list[int] = []
@@ -309,7 +307,7 @@ def answering(problem: Problem, replicas: IntArray) -> Callable[[MilpModel], Hig
     return session
 
 
-def test_an_answer_over_the_units_that_exist_is_refused_though_it_serves_in_full() -> None:
+def test_a_solution_over_capacity_is_refused() -> None:
     problem = problem_of(
         system(
             [server("a", replicas=1), server("b", replicas=1)],
@@ -323,7 +321,7 @@ def test_an_answer_over_the_units_that_exist_is_refused_though_it_serves_in_full
         solve_milp(problem, answering(problem, on_a))
 
 
-def test_an_answer_that_serves_in_part_is_refused_though_the_units_exist() -> None:
+def test_partial_service_is_refused_if_units_suffice() -> None:
     problem = problem_of(
         system(
             [server("a", 240.0)],
@@ -355,7 +353,7 @@ def two_of_which_one_runs(**options: object) -> System:
 
 
 @pytest.mark.parametrize("mixed", [False, True])
-def test_without_any_time_what_runs_stays_and_the_rest_is_served_greedily(*, mixed: bool) -> None:
+def test_without_time_running_servers_stay_and_greedy_adds(*, mixed: bool) -> None:
     plan: Plan = solve(two_of_which_one_runs(heterogeneous=mixed), deadline=LONG_GONE)
     assert plan.status == "feasible"
     placed = {

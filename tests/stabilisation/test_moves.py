@@ -10,7 +10,7 @@ from fleets import RULES, Loop, desired
 
 from optimizer import load_system, verify
 from optimizer.spec.system import System
-from optimizer.stabilisation.cards import Cards
+from optimizer.stabilisation.cards import FreeCards
 from optimizer.stabilisation.decisions import Observation, TargetReason
 from optimizer.stabilisation.rules import Rules
 from optimizer.stabilisation.running import RunningPool
@@ -297,7 +297,7 @@ def test_an_order_of_steps_is_found_if_there_is_one(part: int) -> None:
     found = {True: 0, False: 0}
     for seed in range(part, 400, 4):
         goals, now, system = random_transition(random.Random(seed))
-        transition = Transition(goals, now, Cards.of(system))
+        transition = Transition(goals, now, FreeCards.of(system))
         possible = reachable(goals, now, dict(system.capacity))
         assert (not transition.blocked) == possible, seed
         found[possible] += 1

@@ -21,7 +21,7 @@ from optimizer.studies.explanation.answering import (
     SHORT_SHARE,
     Answer,
     Question,
-    _Asked,
+    _OpenQuestion,
     _Pace,
     _unproved,
     answered,
@@ -147,7 +147,7 @@ def test_questions_are_cut_short_only_after_vain_attempts() -> None:
 def test_rounds_start_with_the_least_tried_questions() -> None:
     source = scarce_system(1, mixed=True)
     before = Before(find_candidates(source), solve(source))
-    asked = {key: _Asked(before, question) for key, question in list(questions_of(before).items())[:4]}
+    asked = {key: _OpenQuestion(before, question) for key, question in list(questions_of(before).items())[:4]}
     first, second, third, last = asked
     asked[second].solve(Deadline.after(3600))
     assert asked[second].proved
@@ -159,7 +159,7 @@ def test_questions_whose_service_is_settled_come_first() -> None:
     source = generate_system(9, 5, 3, 3, tightness=1.4).with_options(heterogeneous=True)
     plan = solve(source)
     before = Before(find_candidates(source), plan)
-    asked = {key: _Asked(before, question) for key, question in questions_of(before).items()}
+    asked = {key: _OpenQuestion(before, question) for key, question in questions_of(before).items()}
     order = [asked[key].easy for key in _unproved(asked)]
     assert 0 < sum(order) < len(order)
     assert order == sorted(order, reverse=True)

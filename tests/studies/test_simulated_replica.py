@@ -8,7 +8,7 @@ import pytest
 
 from optimizer.cli.main import main
 from optimizer.kinds.replicas import Replica, analyze_replicas
-from optimizer.kinds.rows import Overload
+from optimizer.kinds.rows import OverloadedReplica
 from optimizer.kinds.simulated import ReplicaSimulation, simulate_replica
 from optimizer.simulation.replicas import Effort
 
@@ -46,7 +46,7 @@ def test_both_say_where_there_is_no_steady_state(replica: Replica) -> None:
     (closed,) = analyze_replicas([replica], [60.0])
     assert closed.stable_rate_rps < 60
     found = simulate_replica(replica, 60.0, Effort())
-    assert isinstance(found, Overload)
+    assert isinstance(found, OverloadedReplica)
     assert "grows without end" in found.overload
 
 

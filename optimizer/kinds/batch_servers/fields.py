@@ -15,7 +15,7 @@ class BatchProfile(BatchFields, ReplicaProfile):
     """Fields of a profile that batch servers use."""
 
 
-class ServerFields(PlacedServer):
+class BatchServerFields(PlacedServer):
     """Batching settings of a server."""
 
     batch_trigger: TriggerName = Field(

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from optimizer.documents import Document
-from optimizer.kinds.batch_servers.fields import BatchProfile, ServerFields
+from optimizer.kinds.batch_servers.fields import BatchProfile, BatchServerFields
 from optimizer.kinds.batch_servers.rows import BatchRow
 from optimizer.kinds.batch_servers.stages import names_of, repeated_name, slowest_part, stations_of
 from optimizer.kinds.fields import DEFAULT_MAX_BATCH, Load
@@ -38,13 +38,13 @@ _WINDOW = Shown("window", "batch_window_ms", "window", ("plan",), "ms", ",g", ra
 _BUSY = "Busy is the fraction of time in which a batch server processes batches, full or partial."
 
 
-class BatchServers(KindOf[BatchProfile, ServerFields]):
+class BatchServers(KindOf[BatchProfile, BatchServerFields]):
     """Bulk service of whole batches."""
 
     name: ClassVar[str] = "batch servers"
     gives: ClassVar[str] = "batchParms"
     queue_models: ClassVar[Mapping[type[Law], tuple[type[QueueModel], ...]]] = {BatchLaw: (BulkQueues,)}
-    server_fields: ClassVar[type[Document] | None] = ServerFields
+    server_fields: ClassVar[type[Document] | None] = BatchServerFields
     does: ClassVar[str] = "collect requests"
     refused_in_profiles: ClassVar[Refused] = Refused(
         ("at_tokens", "kv_capacity_tokens"),
@@ -85,7 +85,9 @@ class BatchServers(KindOf[BatchProfile, ServerFields]):
         replica="a batch server, which has no tokens",
     )
 
-    def check(self, server: ServerFields, profiles: Sequence[BatchProfile], load: Load) -> Iterator[Fault]:
+    def check(
+        self, server: BatchServerFields, profiles: Sequence[BatchProfile], load: Load
+    ) -> Iterator[Fault]:
         """Yield windows, triggers, stages and limits that contradict other settings."""
         twice = repeated_name(server.stages)
         if twice is not None:
@@ -97,7 +99,7 @@ class BatchServers(KindOf[BatchProfile, ServerFields]):
                 part, why = problem
                 yield _KEYS[part], f"on {profile.accelerator!r}: {why}"
 
-    def own(self, servers: Sequence[ServerFields]) -> OwnRows:
+    def own(self, servers: Sequence[BatchServerFields]) -> OwnRows:
         """Return the batching settings of servers, with all candidate windows if the plan chooses."""
         shares = [SHARES if server.batch_window == "optimal" else (1.0,) for server in servers]
         lines = [
@@ -109,7 +111,7 @@ class BatchServers(KindOf[BatchProfile, ServerFields]):
         return OwnRows(BatchingPolicy.of_lines(lines), row)
 
     def replica(
-        self, server: ServerFields, profile: BatchProfile, max_batch: int, pool: Document | None = None
+        self, server: BatchServerFields, profile: BatchProfile, max_batch: int, pool: Document | None = None
     ) -> LineReplica:
         """Return a batch server with its stages and the window of the pool, or else of the server."""
         chosen_ms: float | None = getattr(pool, "batch_window_ms", None)
@@ -117,7 +119,7 @@ class BatchServers(KindOf[BatchProfile, ServerFields]):
         return LineReplica(line_of(server, profile, window_ms, max_batch))
 
     def pool_fields(
-        self, server: ServerFields, profile: BatchProfile, max_batch: int, own: OwnArrays | None
+        self, server: BatchServerFields, profile: BatchProfile, max_batch: int, own: OwnArrays | None
     ) -> Mapping[str, Any]:
         """Return the window, and the bottleneck if there are stages or jobs."""
         assert isinstance(own, BatchingPolicy)
@@ -129,7 +131,7 @@ class BatchServers(KindOf[BatchProfile, ServerFields]):
 
 
 def line_of(
-    server: ServerFields, profile: BatchProfile | None, window_ms: float, max_batch: int | None = None
+    server: BatchServerFields, profile: BatchProfile | None, window_ms: float, max_batch: int | None = None
 ) -> Tandem:
     """Return a batch server with its stages for the queue model and the simulator.
 

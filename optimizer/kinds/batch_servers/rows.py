@@ -21,7 +21,7 @@ from optimizer.documents import (
 from optimizer.errors import AnalysisError
 from optimizer.kinds.batch_servers.stages import Stage, names_of, repeated_name, slowest_part, stations_of
 from optimizer.kinds.fields import LatencyTarget
-from optimizer.kinds.rows import NoSteadyState, Overload, Row, simulated_values
+from optimizer.kinds.rows import NoSteadyState, OverloadedReplica, Row, simulated_values
 from optimizer.queueing.bulk.limits import line_problem, server_problem
 from optimizer.queueing.bulk.model import BatchingPolicy, BulkPerformance, BulkQueues
 from optimizer.queueing.measures import LOSS, TargetMeasure
@@ -166,13 +166,13 @@ class BatchRow(Row):
             _figures(self, queues, rate_rps) | {"lowest_rps": float(found.lowest_rate_rps[0])}
         )
 
-    def simulate(self, effort: Effort) -> "BatchSimulation | Overload":
-        """Return the simulated performance, or an `Overload`."""
+    def simulate(self, effort: Effort) -> "BatchSimulation | OverloadedReplica":
+        """Return the simulated performance, or an `OverloadedReplica`."""
         load = OpenLoad(self.rate_rps, NO_TOKENS, ONE_ANSWER, self.arrival_cv)
         runs = run_replica(load, LineReplica(self.line()), effort)
         found = summarise(runs)
         if found.overload is not None:
-            return Overload(overload=found.overload)
+            return OverloadedReplica(overload=found.overload)
         figures = {f"p{percent}_ms": value for percent, value in found.e2e.percentiles.items()}
         figures |= {"mean_ms": found.e2e.mean, "rejected": found.loss}
         answered = sum(int((~np.isnan(run.last_ms)).sum()) for run in runs)

@@ -15,8 +15,7 @@ from optimizer.candidates.arrays import SystemArrays, server_loads_rps
 from optimizer.candidates.power import largest_power_w
 from optimizer.candidates.renting import rented_cost
 from optimizer.limits.cards import CARDS
-from optimizer.limits.limit import Limit, Stock
-from optimizer.limits.limit import Placed as PlacedReplicas
+from optimizer.limits.limit import Limit, PlacedReplicas, Stock
 from optimizer.limits.table import LIMITS
 from optimizer.plan.document import EXTERNAL, Plan, Pool, Rented, Unserved
 from optimizer.plan.tiers import tier_uses
@@ -28,7 +27,7 @@ RELATIVE_TOLERANCE = 1e-6
 SHARE_TOLERANCE = 1e-9
 """Absolute tolerance for rounding of fractions (loss, utilisation, gap)."""
 
-Placed = tuple[tuple[str, int], ...]
+PoolCounts = tuple[tuple[str, int], ...]
 """Accelerators with numbers of replicas."""
 
 
@@ -177,7 +176,7 @@ class Facts:
         return PlacedReplicas(accelerator, one.type, replicas, cards, cost, power_w or 0.0)
 
     @cached_property
-    def placed(self) -> dict[str, tuple[Placed, Placed]]:
+    def placed(self) -> dict[str, tuple[PoolCounts, PoolCounts]]:
         """Current and planned placement of each server."""
         return {
             name: (

@@ -39,7 +39,7 @@ FIGURES = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Figures:
+class _QueueMetrics:
     """Performance of pools at their loads, one row each; shapes (R,)."""
 
     measured: FloatArray
@@ -130,7 +130,7 @@ def _performance(facts: Facts, pairs: Pairs, rows: list[tuple[str, Pool]]) -> It
 
 
 def _own_fields(
-    facts: Facts, pairs: Pairs, found: _Figures, row: int, name: str, pool: Pool
+    facts: Facts, pairs: Pairs, found: _QueueMetrics, row: int, name: str, pool: Pool
 ) -> Iterator[str]:
     """Check the additional fields of a pool's kind, and that it has none of other kinds."""
     pair = int(pairs.server[row]), int(pairs.accelerator[row])
@@ -161,7 +161,9 @@ def _target_figures(
                 yield f"{text}, the plan says {precise(claimed)}"
 
 
-def _figures(arrays: SystemArrays, pairs: Pairs, pools: list[Pool]) -> Iterator[tuple[IntArray, _Figures]]:
+def _figures(
+    arrays: SystemArrays, pairs: Pairs, pools: list[Pool]
+) -> Iterator[tuple[IntArray, _QueueMetrics]]:
     """Yield rows of pools with their performance, first of idle pools."""
     replicas = np.array([pool.num_replicas for pool in pools])
     rate = np.array([pool.arrival_rate_rpm for pool in pools]) / SECONDS_PER_MINUTE / replicas
@@ -171,7 +173,7 @@ def _figures(arrays: SystemArrays, pairs: Pairs, pools: list[Pool]) -> Iterator[
         some = pairs.take(rows)
         yield rows, _idle_figures(law_of(arrays, some), some, targets_of(arrays, some))
 
-    def of_loaded(rows: IntArray) -> list[tuple[IntArray, _Figures]]:
+    def of_loaded(rows: IntArray) -> list[tuple[IntArray, _QueueMetrics]]:
         found = []
         has_work = law_of(arrays, pairs.take(rows)).has_work()
         works, broken = rows[has_work], rows[~has_work]
@@ -184,7 +186,7 @@ def _figures(arrays: SystemArrays, pairs: Pairs, pools: list[Pool]) -> Iterator[
             nothing = np.zeros(len(broken))
             measured = np.zeros_like(targets_of(arrays, pairs.take(broken)).limits)
             none = nothing + np.nan
-            figures = _Figures(measured, nothing, nothing, nothing, nothing, nothing, none, {})
+            figures = _QueueMetrics(measured, nothing, nothing, nothing, nothing, nothing, none, {})
             found.append((broken, figures))
         return found
 
@@ -192,11 +194,11 @@ def _figures(arrays: SystemArrays, pairs: Pairs, pools: list[Pool]) -> Iterator[
         yield from found
 
 
-def _idle_figures(law: Law, pairs: Pairs, targets: Targets) -> _Figures:
+def _idle_figures(law: Law, pairs: Pairs, targets: Targets) -> _QueueMetrics:
     """Return the reference's metrics for replicas without load."""
     times, turnaround_ms = law.idle_times(pairs.max_batch)
     nothing = np.zeros(len(pairs.server))
-    return _Figures(
+    return _QueueMetrics(
         measured=np.zeros_like(targets.limits),
         itl_ms=times.itl_ms,
         ttft_ms=times.first_token_ms,
@@ -210,7 +212,7 @@ def _idle_figures(law: Law, pairs: Pairs, targets: Targets) -> _Figures:
 
 def _loaded_figures(
     queues: QueueModel, targets: Targets, rate_rps: FloatArray, stated_rps: FloatArray, factor: FloatArray
-) -> _Figures:
+) -> _QueueMetrics:
     """Return the performance of pools at their loads, with verified maximum rates.
 
     Args:
@@ -229,7 +231,7 @@ def _loaded_figures(
     unsettled = np.flatnonzero(~settled)
     if len(unsettled):
         maximum[unsettled] = largest_rate(queues.take(unsettled), targets.take(unsettled)).max_rate_rps
-    return _Figures(
+    return _QueueMetrics(
         targets.figures(found),
         found.itl_ms,
         found.ttft_ms,

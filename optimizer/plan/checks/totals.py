@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from optimizer.candidates.arrays import current_cost_cents_per_h
 from optimizer.limits.cards import CARDS
-from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, Placed, close
+from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, PoolCounts, close
 from optimizer.plan.document import Change
 from optimizer.plan.tiers import tier_uses
 from optimizer.quantities import be, counted, precise
@@ -133,5 +133,5 @@ def _change(facts: Facts, item: Change) -> Iterator[str]:
         yield f"{item.server}: cost changes by {precise(cost)}, the plan says {change}"
 
 
-def _shown(placed: Placed) -> str:
+def _shown(placed: PoolCounts) -> str:
     return " + ".join(f"{replicas} x {accelerator}" for accelerator, replicas in placed) or "nothing"

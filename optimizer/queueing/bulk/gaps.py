@@ -151,7 +151,7 @@ def late_of_gap(
 
 @compiled_with_arrays
 def at_end_of_service(rate: float, longest: float, queue: FloatArray, size: int) -> FloatArray:
-    """Return how often a queue shorter than a batch has grown to each length after `longest`."""
+    """Return the distribution of the queue length a time `longest` after it was shorter than a batch."""
     chances, at_end = np.empty(size), np.zeros(size)
     fill_chances(rate * longest, chances)
     for k in range(min(size, len(queue))):

@@ -18,7 +18,7 @@ def chance_of(
     rate: float, there: int, rest: float, durations: FloatArray, flows: FloatArray, first: FloatArray,
     before: FloatArray,
 ) -> float:  # fmt: skip
-    """Return how often exactly `there` requests wait at a moment `rest` before a service ends."""
+    """Return the probability that `there` requests wait at a time `rest` before a service ends."""
     chance, factor = 0.0, math.lgamma(there + 1.0)
     for n in range(len(durations)):
         since = durations[n] - rest

@@ -153,7 +153,7 @@ def left_over(
 def left_by_age(
     server: BatchServer, ages: FloatArray, age_chances: FloatArray, carried: FloatArray, last: int
 ) -> FloatArray:
-    """Return how often full services leave l < B with a window beyond the next, by age and l."""
+    """Return the frequency of full services that leave l < B with a window beyond the next, by age and l."""
     size, some, count = server.size, 0.0, 0
     for left in range(1, min(size, last)):
         some += carried[left]

@@ -1,4 +1,4 @@
-"""How pictures look, in one place: sizes, colours, text; and the page they are placed on in millimetres."""
+"""Style of all pictures: sizes, colours, text, and the page in millimetres."""
 
 import re
 import string

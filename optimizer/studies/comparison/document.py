@@ -21,7 +21,7 @@ ServiceChange = Literal["same", "newly_served", "newly_unserved"]
 
 
 class Side(Document):
-    """One of the two plans, and what was asked for it."""
+    """One of the two plans, with its options."""
 
     label: str
     """Label of the side."""
@@ -44,8 +44,8 @@ class AcceleratorShare(Document):
     """Their cost [cents/h]."""
 
 
-class Figures(Document):
-    """What is asked of some servers on one side, what runs for them, and what their users see.
+class SideMetrics(Document):
+    """Load, replicas and performance of some servers on one side.
 
     Means are over requests (eq. 55): token lengths over those that arrive (where none do, over the servers),
     latencies over those that are carried, none where none are.
@@ -110,18 +110,18 @@ class Difference(Document):
     """Means of what only some kinds of replicas have, by field; absent without any on both sides."""
 
 
-class Row(Document):
+class ComparisonRow(Document):
     """Comparison of the same servers on both sides."""
 
-    first: Figures | None = None
+    first: SideMetrics | None = None
     """On the first side; none where it has no such servers."""
-    second: Figures | None = None
+    second: SideMetrics | None = None
     """On the second side; none where it has no such servers."""
     difference: Difference
     """Second less first."""
 
 
-class ServerRow(Row):
+class ServerRow(ComparisonRow):
     """One server on both sides."""
 
     server: str
@@ -151,7 +151,7 @@ class PriorityRow(Document):
     """On the second side; none where it has no such servers."""
 
 
-class ClassModelRow(Row):
+class ClassModelRow(ComparisonRow):
     """The servers of one service class and model on both sides."""
 
     service_class: str | None = Field(None, alias="class")
@@ -162,7 +162,7 @@ class ClassModelRow(Row):
     """The priority of the class."""
 
 
-class ClassRow(Row):
+class ClassRow(ComparisonRow):
     """The servers of one service class on both sides."""
 
     service_class: str | None = Field(None, alias="class")
@@ -182,7 +182,7 @@ class TypeUse(Document):
     """Cost of what runs on the type [cents/h]; none where the plan's accelerators have no known type."""
 
 
-class TypeRow(Document):
+class TypeComparison(Document):
     """One accelerator type on both sides."""
 
     type: str
@@ -210,7 +210,7 @@ class Comparison(Document):
     """The one plan: the unlimited one, or the one before."""
     second: Side
     """The other: the limited one, or the one after."""
-    total: Row
+    total: ComparisonRow
     """The fleet; of kind `scarcity` its cost difference is the price of scarcity."""
     relative_cost_difference: float | None = Field(None, alias="relativeCostDifference")
     """Cost difference over the first side's cost; none where that is nothing."""
@@ -224,7 +224,7 @@ class Comparison(Document):
     """By service class and model."""
     servers: tuple[ServerRow, ...] = Field(strict=False)
     """By server."""
-    types: tuple[TypeRow, ...] = Field(strict=False)
+    types: tuple[TypeComparison, ...] = Field(strict=False)
     """By accelerator type."""
     notes: tuple[str, ...] = Field(strict=False)
     """Notes on the numbers."""

@@ -20,14 +20,14 @@ from optimizer.studies.comparison.document import (
     AcceleratorShare,
     ClassModelRow,
     ClassRow,
+    ComparisonRow,
     Difference,
-    Figures,
     PriorityRow,
-    Row,
     ServerChange,
     ServerRow,
     ServiceChange,
-    TypeRow,
+    SideMetrics,
+    TypeComparison,
     TypeUse,
 )
 from optimizer.studies.comparison.sums import less, total
@@ -84,7 +84,7 @@ def server_rows(one: Case, two: Case) -> tuple[ServerRow, ...]:
     return tuple(rows)
 
 
-def _server_change(first: Figures | None, second: Figures | None) -> ServerChange:
+def _server_change(first: SideMetrics | None, second: SideMetrics | None) -> ServerChange:
     if first is None or second is None:
         return "added" if first is None else "removed"
     before, after = first.accelerators, second.accelerators
@@ -97,7 +97,7 @@ def _server_change(first: Figures | None, second: Figures | None) -> ServerChang
     return "none" if [x.max_batch for x in before] == [x.max_batch for x in after] else "batch"
 
 
-def _service_change(first: Figures | None, second: Figures | None) -> ServiceChange:
+def _service_change(first: SideMetrics | None, second: SideMetrics | None) -> ServiceChange:
     before = first is not None and first.served_in_full == 1
     after = second is not None and second.served_in_full == 1
     if before == after or first is None or second is None:
@@ -172,7 +172,9 @@ def class_model_rows(one: Case, two: Case) -> tuple[ClassModelRow, ...]:
     return tuple(sorted(rows, key=lambda row: (row.service_class or "", row.model or "")))
 
 
-def _grouped(one: Case, two: Case, key: Callable[[_Place], Hashable]) -> Iterator[tuple[_Place, Row]]:
+def _grouped(
+    one: Case, two: Case, key: Callable[[_Place], Hashable]
+) -> Iterator[tuple[_Place, ComparisonRow]]:
     """Yield a row for the servers of each key, with one place that has the key.
 
     Where the systems say different things of a server, each side counts it as its own says.
@@ -188,7 +190,7 @@ def _grouped(one: Case, two: Case, key: Callable[[_Place], Hashable]) -> Iterato
         yield places[group], row_of(figures_of(one, before), figures_of(two, after))
 
 
-def type_rows(one: Case, two: Case) -> tuple[TypeRow, ...]:
+def type_rows(one: Case, two: Case) -> tuple[TypeComparison, ...]:
     """Return a row for every accelerator type, by name."""
     before, after = _type_uses(one, two), _type_uses(two, one)
     rows = []
@@ -196,7 +198,7 @@ def type_rows(one: Case, two: Case) -> tuple[TypeRow, ...]:
         first, second = before.get(kind), after.get(kind)
         costs = [0.0 if use is None else use.cost_cents_per_h for use in (first, second)]
         rows.append(
-            TypeRow(
+            TypeComparison(
                 type=kind,
                 first=first,
                 second=second,
@@ -230,7 +232,7 @@ def _type_uses(case: Case, other: Case) -> dict[str, TypeUse]:
     }
 
 
-def figures_of(case: Case, names: Iterable[str]) -> Figures | None:
+def figures_of(case: Case, names: Iterable[str]) -> SideMetrics | None:
     """Return the figures of some servers together; none for no server."""
     names = list(names)
     if not names:
@@ -238,7 +240,7 @@ def figures_of(case: Case, names: Iterable[str]) -> Figures | None:
     pools = [pool for name in names for pool in case.plan.allocations.get(name, ())]
     rented = [item for item in case.plan.rented if item.server in set(names)]
     loads = [] if case.system is None else [case.system.servers[name].current.load for name in names]
-    return Figures(
+    return SideMetrics(
         servers=len(names),
         served_in_full=sum(name not in case.left_out for name in names),
         accelerators=(*_by_accelerator(pools), *_services(rented)),
@@ -277,7 +279,7 @@ def _own_means(pools: Sequence[Pool]) -> dict[str, float]:
     return {field: mean for field, mean in means.items() if mean is not None}
 
 
-def alike(first: Figures | None, second: Figures | None) -> bool:
+def alike(first: SideMetrics | None, second: SideMetrics | None) -> bool:
     """Return whether figures are equal, as far as both sides have them."""
     if first is None or second is None or None in {first.arrival_rate_rpm, second.arrival_rate_rpm}:
         loads = {"arrival_rate_rpm": None, "in_tokens": None, "out_tokens": None}
@@ -335,12 +337,12 @@ def _mean(weighted: Sequence[tuple[float, float]]) -> float | None:
     return fsum(value * share for (value, _), share in zip(weighted, shares, strict=True)) / fsum(shares)
 
 
-def row_of(first: Figures | None, second: Figures | None) -> Row:
+def row_of(first: SideMetrics | None, second: SideMetrics | None) -> ComparisonRow:
     """Return the figures of both sides with their difference."""
-    return Row(first=first, second=second, difference=_difference(first, second))
+    return ComparisonRow(first=first, second=second, difference=_difference(first, second))
 
 
-def _difference(first: Figures | None, second: Figures | None) -> Difference:
+def _difference(first: SideMetrics | None, second: SideMetrics | None) -> Difference:
     """Return second less first; a side that is not there has no replicas, no cost and no load."""
 
     def change(name: str, absent: float | None) -> float | None:

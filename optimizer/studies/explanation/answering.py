@@ -16,7 +16,7 @@ from optimizer.solvers.problem import Problem, Solution, SolvedLevel, build_prob
 from optimizer.solvers.related import RelatedSolution
 from optimizer.spec.system import System
 from optimizer.studies.explanation.before import SAME, Before, with_bound
-from optimizer.studies.explanation.document import Effect, Interval
+from optimizer.studies.explanation.document import Effect, EffectRange
 from optimizer.studies.explanation.intervals import Direction, interval_of
 from optimizer.studies.explanation.resolving import Inquiry, effect, no_worse, share_of
 
@@ -62,7 +62,7 @@ class Answer:
     """The best plan that was found, and how far its effect may be from that between two optima."""
 
     plan: Plan
-    interval: Interval | None
+    interval: EffectRange | None
     """Interval of the change of the first unproved level, None if all are proved."""
 
 
@@ -73,15 +73,15 @@ def effect_of(before: Before, answer: Answer) -> Effect:
 
 
 def answered(before: Before, questions: Mapping[_Key, Question], inquiry: Inquiry) -> dict[_Key, Answer]:
-    """Return the answers of all questions: solved in time, or what is known of them without a solve.
+    """Return the answers of all questions: solved in time, or bounded without a solve.
 
     Raises:
         SolverError: the solver failed.
     """
-    asked = {key: _Asked(before, question) for key, question in questions.items()}
+    asked = {key: _OpenQuestion(before, question) for key, question in questions.items()}
     started = len(asked) >= MANY_LEFT and _expects_many(before.candidates.system) and may_start_processes()
     if not started:
-        _time_beside_intervals(inquiry, len(asked)).part(FIRST_SHARE).attempt(_Asked.solve, asked)
+        _time_beside_intervals(inquiry, len(asked)).part(FIRST_SHARE).attempt(_OpenQuestion.solve, asked)
     for share, least in ROUNDS:
         left = _unproved(asked)
         solving = _time_beside_intervals(inquiry, len(left))
@@ -91,7 +91,7 @@ def answered(before: Before, questions: Mapping[_Key, Question], inquiry: Inquir
             wake_processes(_wake)
             _solve_in_processes(list(left.values()), solving.deadline.share(share), least)
         else:
-            solving.part(share).attempt(_Asked.solve, left, least)
+            solving.part(share).attempt(_OpenQuestion.solve, left, least)
     left = {key: item for key, item in asked.items() if item.interval is not None or item.plan is None}
     if left:
         before.find_multipliers(inquiry.deadline)
@@ -100,7 +100,7 @@ def answered(before: Before, questions: Mapping[_Key, Question], inquiry: Inquir
     return {key: item.answer for key, item in asked.items()}
 
 
-def _unproved(asked: Mapping[_Key, "_Asked"]) -> dict[_Key, "_Asked"]:
+def _unproved(asked: Mapping[_Key, "_OpenQuestion"]) -> dict[_Key, "_OpenQuestion"]:
     """Return the questions that are left open: first those of the fewest attempts, the easy ones ahead."""
     left = [(key, item) for key, item in asked.items() if not item.proved]
     return dict(sorted(left, key=lambda each: (each[1].attempts, not each[1].easy)))
@@ -148,14 +148,14 @@ class _Task:
         return choose(self.problem, deadline=due, related=self.related)
 
     def timed(self) -> tuple[Solution | None, float]:
-        """Solve it; return how long that took as well [s]."""
+        """Solve the question; return the solution and the solve time [s]."""
         begin = time.perf_counter()
         return self.solve(), time.perf_counter() - begin
 
 
-def _solve_in_processes(items: Sequence["_Asked"], deadline: Deadline, least_share: float) -> None:
+def _solve_in_processes(items: Sequence["_OpenQuestion"], deadline: Deadline, least_share: float) -> None:
     """Solve questions by a deadline, several at a time, each in a process of its own."""
-    sent: list[_Asked] = []
+    sent: list[_OpenQuestion] = []
     pace = _Pace(deadline.left_s * share_of(len(items), least_share))
 
     def tasks() -> Iterator[_Task]:
@@ -171,9 +171,9 @@ def _solve_in_processes(items: Sequence["_Asked"], deadline: Deadline, least_sha
 
 
 class _Pace:
-    """How long a question may take, by what came of the longer ones before it.
+    """Time limit of a question, adapted to the outcomes of earlier questions.
 
-    Where hardly any of these was proved, the others are looked through for those that are proved at once.
+    If hardly any of those was proved, the others get a short limit that finds the ones proved at once.
     """
 
     def __init__(self, most_s: float) -> None:
@@ -193,7 +193,7 @@ class _Pace:
         return self.short_s if in_vain else self.most_s
 
 
-class _Asked:
+class _OpenQuestion:
     """A question and the best that is known of its answer."""
 
     def __init__(self, before: Before, question: Question) -> None:
@@ -221,7 +221,7 @@ class _Asked:
         return self.question.may_be == "worse"
 
     @property
-    def interval(self) -> Interval | None:
+    def interval(self) -> EffectRange | None:
         """Interval of the first unproved change."""
         if self.plan is None:
             return None
@@ -266,7 +266,7 @@ class _Asked:
         self._take(make_plan(self.candidates, build_problem(self.candidates), solution))
 
     def bound(self, deadline: Deadline) -> None:
-        """Bound the answer by what is known without a solve, after the deadline by what bounds any answer."""
+        """Bound the answer without a solve; after the deadline, by bounds that hold for any answer."""
         if deadline.passed and not self.restricts:
             self._take(self.before.unexamined())
         else:

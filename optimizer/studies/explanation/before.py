@@ -1,7 +1,7 @@
-"""What a plan says of questions about it, without a solve: where answers begin, and bounds of them.
+"""Warm starts and bounds that a plan gives for what-if questions, without solving.
 
-An answer that fits bounds a question from above, and what the plan proves of it from below, so that none
-is left without an interval. Equation numbers refer to ``docs/math.md``.
+A feasible solution bounds a question from above and the proofs of the plan bound it from below, so every
+question has an interval. Equation numbers refer to ``docs/math.md``.
 """
 
 from dataclasses import replace
@@ -195,9 +195,9 @@ class Before:
         floors: dict[str, float],
         settled: float,
     ) -> float:
-        """Return what the plan proves of the value where all service is proved, also where a policy decides.
+        """Return a lower bound of the value if all service levels are proved, also under a saturation policy.
 
-        What a policy gives a server that runs may be worth less than nothing, by the price of moving at most.
+        Replicas that a policy adds to a running server can lower the value, by at most the price of moving.
         """
         service = [level for level in reached if level.name not in (VALUE, CHANGES)]
         proved = all(floors[level.name] >= level.value * (1 - SAME) for level in service)
@@ -213,7 +213,7 @@ class Before:
 
     @property
     def _settled_bound(self) -> float:
-        """Bound of the value before a policy gives out what is left, as the plan has one stage."""
+        """Bound of the value before a policy allocates the remaining capacity; for plans of one stage."""
         value = next(level for level in self._levels if level.name == VALUE)
         if value.bound is None:
             return -np.inf

@@ -1,4 +1,4 @@
-"""Which limits keep the largest rate of a replica from rising, found by relaxing each of them alone.
+"""Limits that bind the largest rate of a replica, found by relaxing each of them alone.
 
 All replicas and all relaxations are sized at once, by the code that sized the candidates.
 """

@@ -40,7 +40,7 @@ class ServiceChange(Document):
         return not self.load_change_rpm and self.served_before != self.served_after
 
 
-class Interval(Document):
+class EffectRange(Document):
     """Interval of the change of one level between two optima; the change of earlier levels is exact."""
 
     level: str
@@ -69,9 +69,9 @@ class Effect(Document):
     )
     """By how much more load is served without its reserve [requests/min]; absent if nothing changes."""
     open_cents_per_h: float | None = Field(None, alias="open")
-    """How far the change of the value may be from that between two optima [cents/h]; 0: both are proved;
-    none: a level of service is not proved."""
-    interval: Interval | None = Field(None, exclude_if=lambda interval: interval is None)
+    """Largest error of the value's change against that between two optima [cents/h]; 0 if both are proved;
+    none if a level of service is unproved."""
+    interval: EffectRange | None = Field(None, exclude_if=lambda interval: interval is None)
     """Interval of the first unproved change between two optima; absent if all are proved."""
 
 
@@ -79,7 +79,7 @@ class Binding(Document):
     """A limit that, relaxed alone by a little, lets the largest rate of a replica rise."""
 
     limit: Limit
-    """Which one."""
+    """Name of the limit."""
     rate_gain: float = Field(alias="rateGain")
     """Rise of the largest rate when it is relaxed, as a share; 0 where only two limits together raise it."""
     stage: str | None = Field(None, exclude_if=lambda name: name is None)
@@ -144,7 +144,7 @@ class Option(Document):
     """The plan with the server kept to this accelerator alone; only where one server is explained."""
 
 
-class RejectedPair(Document):
+class RejectedAccelerator(Document):
     """An accelerator on which the server cannot run, and by how much it misses."""
 
     accelerator: str
@@ -189,7 +189,7 @@ class ServerExplanation(Document):
     """The plan without the accelerators chosen for this server; none for a server that has none."""
     options: tuple[Option, ...] = Field(strict=False)
     """All its candidates, in the order of their cost."""
-    rejections: tuple[RejectedPair, ...] = Field(strict=False)
+    rejections: tuple[RejectedAccelerator, ...] = Field(strict=False)
     """The accelerators on which it cannot run, the nearest first."""
 
 
@@ -237,7 +237,7 @@ class TargetPrice(Document):
     model: str
     """The model."""
     metric: LatencyName
-    """Which target."""
+    """Name of the target."""
     target_ms: float = Field(alias="target")
     """The target [ms]."""
     relaxed_ms: float = Field(alias="relaxed")
@@ -269,7 +269,7 @@ class Relaxation(Document):
     model: str
     """The model."""
     metric: LatencyName
-    """Which target."""
+    """Name of the target."""
     target_ms: float = Field(alias="target")
     """The target [ms]."""
     needed_ms: float = Field(alias="needed")
@@ -287,7 +287,7 @@ class Beyond(Document):
     """Shortfall as a sentence."""
 
 
-class Repair(Document):
+class RepairOptions(Document):
     """Changes that would serve every server in full; each part is an alternative to the others."""
 
     summary: str
@@ -335,7 +335,7 @@ class Explanation(Document):
     """Costs of options: reserves, safety, limits, preferences, tiers and renting; absent without any."""
     overload: Overload | None = Field(None, exclude_if=lambda overload: overload is None)
     """Options that serve more, if cards are left while load is not served; absent if there are none."""
-    repair: Repair | None = None
+    repair: RepairOptions | None = None
     """Changes that would serve everything; None if everything, or the explained server, is served."""
     targets: tuple[TargetPrice, ...] = Field((), strict=False)
     """The latency targets of the servers above that have load."""

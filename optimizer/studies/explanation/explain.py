@@ -92,8 +92,8 @@ def _notes(system: System) -> tuple[str, ...]:
     notes = []
     if not system.options.milp_solver:
         notes.append(
-            "the document asks for the greedy solver; the exact plan is explained, as only differences "
-            "between optimal plans say what something is worth"
+            "the document selects the greedy solver, but the exact plan is explained: only differences "
+            "between optimal plans are meaningful"
         )
     if any(server.current.is_running for server in system.servers.values()):
         notes.append(

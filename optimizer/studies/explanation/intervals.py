@@ -1,4 +1,4 @@
-"""How far an effect may be from that between two optima: where the first level that is not proved may lie.
+"""Interval of an effect whose plans are not proved optimal: the range of the first unproved level.
 
 Equation numbers refer to ``docs/math.md``.
 """
@@ -8,7 +8,7 @@ from typing import Literal
 
 from optimizer.plan import Plan, PlanLevel
 from optimizer.solvers.levels import CHANGES
-from optimizer.studies.explanation.document import Interval
+from optimizer.studies.explanation.document import EffectRange
 
 Direction = Literal["worse", "better"]
 """Direction in which a change can move the optimum, in the order of all levels."""
@@ -18,13 +18,13 @@ ROUNDING = 1e-9
 
 def interval_of(
     before: Plan, after: Plan, may_be: Direction | None = None, ordered: AbstractSet[str] = frozenset()
-) -> Interval | None:
-    """Return where the change of the first level that is not proved lies (eq. 125).
+) -> EffectRange | None:
+    """Return the interval of the change of the first unproved level (eq. 125).
 
     Args:
         before: the plan.
         after: the plan after a change.
-        may_be: what the change can do to the optimum; none: anything.
+        may_be: direction in which the change can move the optimum; None if either.
         ordered: the levels for which that holds.
 
     Returns:
@@ -43,7 +43,7 @@ def interval_of(
         rounding = ROUNDING * max(1.0, abs(was.value), abs(now.value))
         change = now.value - was.value
         if high - low > rounding or not low - rounding <= change <= high + rounding:
-            return Interval(level=was.name, low=round(low, 9) + 0.0, high=round(high, 9) + 0.0)
+            return EffectRange(level=was.name, low=round(low, 9) + 0.0, high=round(high, 9) + 0.0)
         same &= abs(high) <= rounding
     return None
 

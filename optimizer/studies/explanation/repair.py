@@ -1,4 +1,4 @@
-"""What would serve everything: units to add, or a target to relax, found by solving for them."""
+"""Repairs that would serve every server: units to add, or a target to relax, found by solving."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.expansion import Expansion, cheapest_expansion, fits, smallest_expansion
 from optimizer.solvers.formulation import served_in_full
 from optimizer.solvers.problem import Problem, Status, build_problem
-from optimizer.studies.explanation.document import Beyond, Relaxation, Repair, UnitRepair
+from optimizer.studies.explanation.document import Beyond, Relaxation, RepairOptions, UnitRepair
 from optimizer.studies.explanation.resolving import Inquiry, effect, plan_of, with_more
 from optimizer.studies.explanation.targets import (
     Target,
@@ -34,10 +34,10 @@ MAX_DOUBLINGS = 70
 """Doublings of a target after which it is effectively none."""
 
 
-def find_repair(candidates: Candidates, plan: Plan, inquiry: Inquiry | None = None) -> Repair | None:
-    """Return what would serve every server in full, as far as there is time; none where the plan does.
+def find_repair(candidates: Candidates, plan: Plan, inquiry: Inquiry | None = None) -> RepairOptions | None:
+    """Return changes that would serve every server in full, within the time limit; None if the plan does.
 
-    Without an inquiry the answers are due after the time limit of the options.
+    Without an inquiry, the time limit of the options applies.
 
     Raises:
         SolverError: the solver failed.
@@ -58,7 +58,7 @@ def find_repair(candidates: Candidates, plan: Plan, inquiry: Inquiry | None = No
         Beyond(server=candidates.arrays.server_names[s], detail=_missing(candidates, int(s)))
         for s in np.flatnonzero(short & ~servable)
     )
-    found = Repair(
+    found = RepairOptions(
         summary="",
         cheapest=_cheapest(by_units, units, inquiry),
         fewest=units.get("fewest"),
@@ -72,9 +72,9 @@ def find_repair(candidates: Candidates, plan: Plan, inquiry: Inquiry | None = No
 
 
 def _servable(problem: Problem) -> BoolArray:
-    """Return which servers can be served if there are enough units, shape (S,).
+    """Return a mask of the servers that can be served if there are enough units, shape (S,).
 
-    With enough units a server that can be served can be so on one accelerator: no solver is needed.
+    No solver is needed: with enough units, every such server fits on a single accelerator.
     """
     single = problem.options.model_copy(update={"heterogeneous": False})
     endless = replace(_endless(problem), options=single)
@@ -200,7 +200,7 @@ def _serves(plan: Plan, candidates: Candidates, problem: Problem) -> bool:
 def _taken_ahead(
     candidates: Candidates, problem: Problem, addable: BoolArray, deadline: Deadline
 ) -> FloatArray:
-    """Return what goes ahead of a problem to other servers, if there is ample of some items; shape (R,).
+    """Return the units that servers of higher priority use if some items are unlimited; shape (R,).
 
     These are the servers of a priority above the lowest of the problem that are not part of it.
     """
@@ -330,7 +330,7 @@ def _factor(item: Rejection) -> float:
     return math.inf if item.factor is None else item.factor
 
 
-def _summary(repair: Repair, *, all_answered: bool) -> str:
+def _summary(repair: RepairOptions, *, all_answered: bool) -> str:
     if repair.cheapest is not None and not repair.cheapest.added:
         return "the cards that exist are enough, but the solver stopped too early; give it more time"
     ways = list(dict.fromkeys(_ways(repair)))
@@ -343,7 +343,7 @@ def _summary(repair: Repair, *, all_answered: bool) -> str:
     return ", or ".join(ways) + beyond
 
 
-def _ways(repair: Repair) -> Iterator[str]:
+def _ways(repair: RepairOptions) -> Iterator[str]:
     for units in (repair.cheapest, repair.fewest, *repair.of_one_type):
         if units is not None and units.added:
             yield " ".join(f"+{count:,} {kind}" for kind, count in units.added.items())

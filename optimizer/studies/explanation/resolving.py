@@ -193,9 +193,9 @@ def effect(before: Plan, after: Plan, system: System) -> Effect:
 
 
 def _verdict(before: Plan, after: Plan, service: Sequence[ServiceChange]) -> Literal["same", "more", "less"]:
-    """Return which of two plans serves more load: priority by priority in full, and then at all.
+    """Compare the load that two plans serve: by priority, first in full, then in part.
 
-    Idle servers have no load, whatever becomes of their replicas.
+    Idle servers do not count because they have no load.
     """
     for priority in sorted({item.priority for item in service}):
         here = [item for item in service if item.priority == priority and not item.is_idle]

@@ -18,7 +18,7 @@ from optimizer.studies.explanation.document import (
     ChosenPool,
     ForcedPool,
     Option,
-    RejectedPair,
+    RejectedAccelerator,
     ServerExplanation,
 )
 from optimizer.studies.explanation.resolving import Inquiry, on_accelerators
@@ -198,8 +198,8 @@ def _options(
     return tuple(options)
 
 
-def _rejected(item: Rejection) -> RejectedPair:
-    return RejectedPair(
+def _rejected(item: Rejection) -> RejectedAccelerator:
+    return RejectedAccelerator(
         accelerator=item.accelerator,
         reason=item.reason,
         detail=item.detail,
@@ -209,6 +209,6 @@ def _rejected(item: Rejection) -> RejectedPair:
     )
 
 
-def _miss(item: RejectedPair) -> tuple[bool, float, str]:
-    """Return a key that puts the smallest miss first, and what was not measured last."""
+def _miss(item: RejectedAccelerator) -> tuple[bool, float, str]:
+    """Return a key that sorts the smallest miss first and unmeasured pairs last."""
     return item.factor is None, item.factor or 0.0, item.accelerator

@@ -41,7 +41,7 @@ def unit_questions(before: Before) -> dict[UnitQuestion, Question]:
 def explain_units(
     before: Before, answers: Mapping[UnitQuestion, Answer], inquiry: Inquiry
 ) -> tuple[tuple[TypeExplanation, ...], tuple[LimitExplanation, ...]]:
-    """Say what units are worth by the answers to their questions, with shadow prices if there is time.
+    """Value one unit more or less from the what-if solutions, with shadow prices if time allows.
 
     Returns:
         That of the cards of each type, and of what else is limited.

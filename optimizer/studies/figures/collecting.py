@@ -39,7 +39,7 @@ WIDE = 8.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Ways:
+class _BatchingSettings:
     """Ways to collect requests, and what the load then needs; shapes (R,)."""
 
     servers: BulkQueues
@@ -105,7 +105,7 @@ def batch_panels(placed: Placed) -> tuple[CurvePanel, ...]:
     )
 
 
-def _ways(placed: Placed, servers: BulkQueues) -> _Ways:
+def _ways(placed: Placed, servers: BulkQueues) -> _BatchingSettings:
     load_rps = float(placed.arrays.servers.load_rps[0])
     if load_rps == 0:
         raise NothingToShow(f"{placed.title} carries no load; {placed.remark}")
@@ -114,7 +114,7 @@ def _ways(placed: Placed, servers: BulkQueues) -> _Ways:
         _fewest_replicas(servers.take(np.array([row])), load_rps, limits)
         for row in range(len(servers.max_batch))
     ]
-    return _Ways(servers, np.array(fewest), load_rps)
+    return _BatchingSettings(servers, np.array(fewest), load_rps)
 
 
 def _fewest_replicas(server: BulkQueues, load_rps: float, limits: dict[TargetMeasure, float]) -> float:
@@ -141,7 +141,7 @@ def _meets(server: BulkQueues, rate_rps: float, limits: dict[TargetMeasure, floa
 
 def _panels(
     placed: Placed,
-    ways: _Ways,
+    ways: _BatchingSettings,
     x: FloatArray,
     label: str,
     named: str,

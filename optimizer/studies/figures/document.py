@@ -109,7 +109,7 @@ class Cell(Document):
     group: str = ""
     """Fields of one group have one colour; none: no colour."""
     share: float = 1.0
-    """As much of the field has the colour: the share of the load that is served."""
+    """Share of the cell that is coloured: the served share of the load."""
 
 
 class GridPanel(Document):
@@ -139,9 +139,9 @@ class Figure(Document):
     panels: tuple[Annotated[CurvePanel | BarPanel | GridPanel, Field(discriminator="kind")], ...] = Field(
         (), strict=False
     )
-    """From top to bottom; none where there is nothing to show, and `note` says why."""
+    """Panels from top to bottom; empty if there is nothing to show, with the reason in `note`."""
     types: tuple[str, ...] = Field((), strict=False)
-    """All accelerator types of the system: each has the colour of its place, in every picture."""
+    """All accelerator types of the system; the position of a type sets its colour in every picture."""
 
     def to_json(self) -> str:
         """Return the figure as JSON text, the same bytes for the same figure."""

@@ -18,7 +18,7 @@ from optimizer.studies.figures.collecting import batch_limit_figure, window_figu
 from optimizer.studies.figures.curves import batch_figure, latency_figure, occupancy_figure, timing_figure
 from optimizer.studies.figures.document import Figure
 from optimizer.studies.figures.placed import NothingToShow, Placed, chosen_server, place, place_unsized
-from optimizer.studies.figures.plans import PANELS, WHOLE_PLAN, Shown, plan_figure
+from optimizer.studies.figures.plans import PANELS, WHOLE_PLAN, PlannedSystem, plan_figure
 from optimizer.studies.figures.prices import cost_figure, pareto_figure
 from optimizer.studies.figures.rejections import batch_latency_figure, rejection_figure
 from optimizer.studies.figures.simulated import (
@@ -37,7 +37,7 @@ PICTURES: dict[type[Kind], dict[str, Picture]] = {
         "timing": timing_figure,
         "distribution": distribution_figure,
         "percentiles": percentiles_figure,
-        "window": window_figure,  # says what is missing, as the next
+        "window": window_figure,  # only reports that the server has no window; likewise the next
         "rejection": rejection_figure,
     },
     BatchServers: {
@@ -124,7 +124,9 @@ def _none_of(kind: Kind, server: str) -> str:
 def _plan_figure(system: System, before: System | None, panels: tuple[str, ...], backend: str) -> Figure:
     """Return a picture of a plan; after a change of the load what was planned before is what runs."""
     if before is None:
-        return plan_figure(Shown(system, describe(system, solve(system, backend=backend))), None, panels)
+        return plan_figure(
+            PlannedSystem(system, describe(system, solve(system, backend=backend))), None, panels
+        )
     found = compare(before, system, transition=True, backend=backend)
-    first = Shown(before, describe(before, found.first.plan))
-    return plan_figure(Shown(system, describe(system, found.second.plan)), first, panels)
+    first = PlannedSystem(before, describe(before, found.first.plan))
+    return plan_figure(PlannedSystem(system, describe(system, found.second.plan)), first, panels)

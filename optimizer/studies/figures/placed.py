@@ -42,7 +42,7 @@ from optimizer.units import SECONDS_PER_MINUTE
 
 
 class NothingToShow(Exception):  # noqa: N818  it is no error: its text is the answer
-    """Raised inside the studies where a server has no queue that could be looked at; says why."""
+    """Raised inside the studies if a server has no queue to show; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Placed:
     server: str
     accelerator: str
     rate_rps: float
-    """Load of one replica; 0 where the pair is no candidate, so that nothing says how the load is split."""
+    """Load of one replica; 0 if the pair is no candidate, because its number of replicas is then unknown."""
     remark: str
     """Number and origin of its replicas, or the reason that the pair is no candidate."""
 
@@ -269,9 +269,9 @@ def has_targets(arrays: SystemArrays) -> bool:
 
 
 def target_of(arrays: SystemArrays, metric: LatencyName) -> tuple[TargetMeasure, float]:
-    """Return what the target of the one server on a latency is about, and its limit [ms].
+    """Return the measure of the only server's target on a latency, and its limit [ms].
 
-    Without a target it is the mean, and infinity; so it is where a share of the requests must keep to limits.
+    The mean and inf if there is no target, or if a share of the requests must keep to limits.
     """
     targets = arrays.servers.targets
     for measure, limit in zip(targets.measures, targets.limits[:, 0].tolist(), strict=True):
@@ -344,5 +344,5 @@ def _as_planned(system: System, server: str, plan: Plan) -> Placed:
 
 
 def numbers(values: FloatArray) -> tuple[float | None, ...]:
-    """Return plain numbers, none in place of what is not finite."""
+    """Return plain numbers, None for those that are not finite."""
     return tuple(float(value) if np.isfinite(value) else None for value in values)

@@ -7,7 +7,7 @@ Servers stand by model, then by priority: what is compared first stands side by 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from optimizer.kinds.shown import Shown as ShownFigure
+from optimizer.kinds.shown import Shown
 from optimizer.kinds.table import KINDS, kind_of_pool, kinds_of, shown_in
 from optimizer.money import cost_amount, cost_unit, in_cost_unit
 from optimizer.plan import TargetFigure
@@ -36,7 +36,7 @@ CLASSES_BESIDE = 5
 """Service classes that fit beside each other; more stand below, in a panel of their own."""
 
 
-class Shown(NamedTuple):
+class PlannedSystem(NamedTuple):
     """A system and its plan; the picture's servers are the system's."""
 
     system: System
@@ -48,7 +48,7 @@ class Shown(NamedTuple):
         return tuple(row.type for row in self.overview.types)
 
 
-def load_panels(shown: Shown, before: Shown | None = None) -> tuple[GridPanel, ...]:
+def load_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tuple[GridPanel, ...]:
     """Return the arrival rate and the tokens of each model in each service class."""
     now, then = _loads(shown), {} if before is None else _loads(before)
     return _grids(
@@ -58,7 +58,7 @@ def load_panels(shown: Shown, before: Shown | None = None) -> tuple[GridPanel, .
     )
 
 
-def _loads(shown: Shown) -> dict[tuple[str, str], str]:
+def _loads(shown: PlannedSystem) -> dict[tuple[str, str], str]:
     """Return the load of each model and class in words; several servers of one pair are added up."""
     found: dict[tuple[str, str], list[Server]] = {}
     for server in shown.system.servers.values():
@@ -73,7 +73,7 @@ def _loads(shown: Shown) -> dict[tuple[str, str], str]:
     return words
 
 
-def assignment_panels(shown: Shown, before: Shown | None = None) -> tuple[GridPanel, ...]:
+def assignment_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tuple[GridPanel, ...]:
     """Return the accelerator and the number of replicas of each model in each service class."""
     now, then = _placements(shown), {} if before is None else _placements(before)
     shares = _served_shares(shown)
@@ -91,7 +91,7 @@ def _with_before(text: str, before: str | None) -> str:
 
 
 def _grids(
-    title: str, shown: Shown, cell: Callable[[tuple[str, str]], Cell], groups: tuple[str, ...] = ()
+    title: str, shown: PlannedSystem, cell: Callable[[tuple[str, str]], Cell], groups: tuple[str, ...] = ()
 ) -> tuple[GridPanel, ...]:
     """Return one field for each model (rows) and service class (columns), by priority; a few classes each."""
     system = shown.system
@@ -113,7 +113,7 @@ def _grids(
     )
 
 
-def _placements(shown: Shown) -> dict[tuple[str, str], tuple[str, str]]:
+def _placements(shown: PlannedSystem) -> dict[tuple[str, str], tuple[str, str]]:
     """Return for each model and class what it runs on in words, and the type of the largest pool."""
     pools: dict[tuple[str, str], list[PoolRow]] = {}
     for row in shown.overview.pools:
@@ -130,7 +130,7 @@ def _placements(shown: Shown) -> dict[tuple[str, str], tuple[str, str]]:
     return found
 
 
-def _served_shares(shown: Shown) -> dict[tuple[str, str], float]:
+def _served_shares(shown: PlannedSystem) -> dict[tuple[str, str], float]:
     """Return for each model and class the share of its load that is served."""
     missed = {item.server: 1 - item.served_fraction for item in shown.overview.plan.unserved}
     asked: dict[tuple[str, str], float] = {}
@@ -147,7 +147,7 @@ def _type_of(rows: Sequence[PoolRow]) -> str:
     return max(rows, key=lambda row: row.num_replicas).type if rows else ""
 
 
-def _lacks(shown: Shown) -> dict[tuple[str, str], str]:
+def _lacks(shown: PlannedSystem) -> dict[tuple[str, str], str]:
     """Return for each model and class that is not served in full, in words, what it lacks."""
     servers = shown.system.servers
     pairs = [(server.model, server.service_class) for server in servers.values()]
@@ -165,7 +165,7 @@ def _lacks(shown: Shown) -> dict[tuple[str, str], str]:
     }
 
 
-def types_panels(shown: Shown, before: Shown | None = None) -> tuple[BarPanel, ...]:
+def types_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tuple[BarPanel, ...]:
     """Return cards, replicas and cost of every accelerator type; with no plan before, what exists."""
     then = {} if before is None else {row.type: row for row in before.overview.types}
     currency, bars = shown.overview.plan.currency, []
@@ -189,7 +189,7 @@ def types_panels(shown: Shown, before: Shown | None = None) -> tuple[BarPanel, .
     return (panel,)
 
 
-def servers_panels(shown: Shown, before: Shown | None = None) -> tuple[BarPanel, ...]:
+def servers_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tuple[BarPanel, ...]:
     """Return arrival rate, cost, replicas, batch, token time and wait of every server."""
     currency = shown.overview.plan.currency
     now, then = _by_server(shown), {} if before is None else _by_server(before)
@@ -220,27 +220,27 @@ def servers_panels(shown: Shown, before: Shown | None = None) -> tuple[BarPanel,
     return (panel,)
 
 
-def _bar_name(shown: ShownFigure) -> str:
+def _bar_name(shown: Shown) -> str:
     """Return the heading of a metric above its bars."""
     if shown.spoken:
         return f"{shown.spoken}\n({shown.heading}) [{shown.unit}]"
     return f"{shown.heading}\n[{shown.unit}]" if shown.unit else shown.heading
 
 
-def _rows_of(shown: Shown, before: Shown | None) -> list[PoolRow]:
+def _rows_of(shown: PlannedSystem, before: PlannedSystem | None) -> list[PoolRow]:
     return [*shown.overview.pools, *(() if before is None else before.overview.pools)]
 
 
-def _server_bar(shown: Shown, name: str, values: Values, marks: Values, kind: str) -> Bar:
+def _server_bar(shown: PlannedSystem, name: str, values: Values, marks: Values, kind: str) -> Bar:
     server = shown.system.servers[name]
     return Bar(name=server.service_class, group=server.model, values=values, marks=marks, type=kind)
 
 
-def _rate(shown: Shown, name: str) -> float:
+def _rate(shown: PlannedSystem, name: str) -> float:
     return shown.system.servers[name].current.load.arrival_rate_rpm
 
 
-def _by_server(shown: Shown) -> dict[str, tuple[PoolRow, ...]]:
+def _by_server(shown: PlannedSystem) -> dict[str, tuple[PoolRow, ...]]:
     found: dict[str, tuple[PoolRow, ...]] = {}
     for row in shown.overview.pools:
         found[row.server] = (*found.get(row.server, ()), row)
@@ -248,7 +248,7 @@ def _by_server(shown: Shown) -> dict[str, tuple[PoolRow, ...]]:
 
 
 def _figures(
-    rows: Sequence[PoolRow], currency: str | None, figures: Sequence[ShownFigure]
+    rows: Sequence[PoolRow], currency: str | None, figures: Sequence[Shown]
 ) -> tuple[float | None, ...]:
     """Return sums of cost and replicas, and means over the load of batch and of figures."""
     if not rows:
@@ -272,7 +272,7 @@ def _figures(
     )
 
 
-def targets_panels(shown: Shown, before: Shown | None = None) -> tuple[BarPanel, ...]:
+def targets_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tuple[BarPanel, ...]:
     """Return the values of every server as shares of their targets, the tightest first."""
     now, then = _by_server(shown), {} if before is None else _by_server(before)
     rows = _rows_of(shown, before)
@@ -317,7 +317,7 @@ def _shares(rows: Sequence[PoolRow], metrics: Sequence[str]) -> tuple[float | No
     )
 
 
-def _target_name(shown: ShownFigure | None) -> str:
+def _target_name(shown: Shown | None) -> str:
     """Return the heading of a target, on a metric or on all of a pool's, above its bars."""
     if shown is None:
         return "beyond a target\n[% of allowed]"
@@ -330,7 +330,7 @@ def _largest_share(figures: Sequence[TargetFigure]) -> float | None:
     return max((WHOLE * share for share in shares if share is not None), default=None)
 
 
-def _shown_servers(shown: Shown) -> list[str]:
+def _shown_servers(shown: PlannedSystem) -> list[str]:
     """Return the servers by model and priority; of very many, those that cost most."""
     servers, cost = shown.system.servers, dict.fromkeys(shown.system.servers, 0.0)
     for row in shown.overview.pools:
@@ -351,7 +351,9 @@ WHOLE_PLAN = ("load", "assignment", "types", "servers")
 """Panels that the picture of a plan shows by default."""
 
 
-def plan_figure(shown: Shown, before: Shown | None = None, panels: Sequence[str] = WHOLE_PLAN) -> Figure:
+def plan_figure(
+    shown: PlannedSystem, before: PlannedSystem | None = None, panels: Sequence[str] = WHOLE_PLAN
+) -> Figure:
     """Return a picture of a plan, with the plan before it if there is one."""
     overview = shown.overview
     mode = "Limited" if overview.limited else "Unlimited"
@@ -372,7 +374,7 @@ def plan_figure(shown: Shown, before: Shown | None = None, panels: Sequence[str]
     )
 
 
-def left_out(shown: Shown, panels: Sequence[str]) -> str:
+def left_out(shown: PlannedSystem, panels: Sequence[str]) -> str:
     """Return a note on the rows that the panels of a picture omit, empty if they show all."""
     servers = shown.system.servers.values()
     models = {server.model for server in servers}

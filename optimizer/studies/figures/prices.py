@@ -1,4 +1,4 @@
-"""What a server costs: against its load, by accelerator; and against latency, over all ways to run it.
+"""Cost of a server: against its load, by accelerator; and against latency, over all configurations.
 
 Equation numbers refer to ``docs/math.md``.
 """
@@ -184,7 +184,7 @@ def _type_of(candidates: Candidates, accelerator: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ways:
+class _Configurations:
     """Ways to run a server; shapes (W,)."""
 
     accelerator: IntArray
@@ -198,12 +198,12 @@ class _Ways:
         """Return one of the two latencies: `itl` or `ttft`."""
         return self.itl_ms if name == "itl" else self.ttft_ms
 
-    def take(self, rows: IntArray | BoolArray) -> "_Ways":
+    def take(self, rows: IntArray | BoolArray) -> "_Configurations":
         """Return the chosen ways, in their order."""
-        return _Ways(self.accelerator[rows], self.cost[rows], self.itl_ms[rows], self.ttft_ms[rows])
+        return _Configurations(self.accelerator[rows], self.cost[rows], self.itl_ms[rows], self.ttft_ms[rows])
 
 
-def _ways(candidates: Candidates, table: CandidateTable) -> _Ways:
+def _ways(candidates: Candidates, table: CandidateTable) -> _Configurations:
     """Return every candidate with other batches, N, N/2, N/4 … 1, and with fewer and more replicas.
 
     Left out are ways that lose more than `LOST` of the requests, or break the server's limits on replicas.
@@ -229,7 +229,7 @@ def _ways(candidates: Candidates, table: CandidateTable) -> _Ways:
     found = measured.performance
     known = dict(zip(servers.targets.measures, measured.targets, strict=True))
     itl, ttft = (target_of(candidates.arrays, name)[0] for name in LATENCIES)
-    ways = _Ways(
+    ways = _Configurations(
         table.accelerator[rows],
         table.cost_per_replica[rows] * replicas,
         known.get(itl, found.itl_ms),
@@ -245,14 +245,14 @@ def _counts(replicas: int) -> IntArray:
     return np.unique(np.append(near, replicas))
 
 
-def _held(candidates: Candidates, ways: _Ways, name: _Shown) -> _Ways:
+def _held(candidates: Candidates, ways: _Configurations, name: _Shown) -> _Configurations:
     """Return the ways that hold the target of the other latency."""
     other = LATENCIES[name].other
     _, limit = target_of(candidates.arrays, other)
     return ways.take(meets_target(ways.latency_ms(other), limit, 0.0))
 
 
-def _worth_showing(held: Mapping[_Shown, _Ways]) -> list[int]:
+def _worth_showing(held: Mapping[_Shown, _Configurations]) -> list[int]:
     """Return the accelerators on a front, then those that cost least, as many as can be told apart."""
     on_a_front, by_cost = [], []
     for name, ways in held.items():
@@ -262,7 +262,7 @@ def _worth_showing(held: Mapping[_Shown, _Ways]) -> list[int]:
 
 
 def _front_panel(
-    candidates: Candidates, ways: _Ways, name: _Shown, shown: Sequence[int], pools: Sequence[Pool]
+    candidates: Candidates, ways: _Configurations, name: _Shown, shown: Sequence[int], pools: Sequence[Pool]
 ) -> CurvePanel:
     """Return the front of cost and one latency over all ways, that of each accelerator shown, the plan."""
     latency = ways.latency_ms(name)

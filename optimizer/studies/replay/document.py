@@ -27,7 +27,7 @@ class ReplayedServer(Document):
     """Most replicas that were desired at once."""
 
 
-class Point(Document):
+class ReplayStep(Document):
     """The fleet from one time to the next."""
 
     time_s: float = Field(alias="time")
@@ -46,7 +46,7 @@ class Point(Document):
     """Cost of the replicas that are there [hundredths of the currency/h]."""
 
 
-class Variant(Document):
+class ReplayPolicy(Document):
     """One way to follow the plans."""
 
     name: str
@@ -67,7 +67,7 @@ class Variant(Document):
     """Number of moves of a server to another accelerator."""
     servers: tuple[ReplayedServer, ...] = Field(strict=False)
     """Every server."""
-    points: tuple[Point, ...] = Field(strict=False)
+    points: tuple[ReplayStep, ...] = Field(strict=False)
     """The fleet over the time."""
 
 
@@ -82,7 +82,7 @@ class Replay(Document):
     """Time that a replica takes to start [s]."""
     currency: str | None = Field(None, exclude_if=lambda currency: currency is None)
     """The currency that the system's prices name; absent where none is named."""
-    variants: tuple[Variant, ...] = Field(strict=False)
+    variants: tuple[ReplayPolicy, ...] = Field(strict=False)
     """Every plan followed; the rules; one plan for the mean load."""
 
     def to_json(self) -> str:

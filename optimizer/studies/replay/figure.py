@@ -1,11 +1,11 @@
-"""A replay as a picture: what was desired, what was ready for the load, and what it cost."""
+"""Picture of a replay: desired and ready replicas, and their cost."""
 
 from collections.abc import Callable
 
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import counted, percent
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series
-from optimizer.studies.replay.document import Point, Replay, Variant
+from optimizer.studies.replay.document import Replay, ReplayPolicy, ReplayStep
 
 SECONDS_PER_MIN = 60.0
 MOST_POINTS = 1_500
@@ -44,7 +44,7 @@ def replay_figure(found: Replay) -> Figure:
     return Figure(title=f"Replay of {counted(found.hours, 'hour')}", note=note, panels=tuple(panels))
 
 
-def _times(item: Variant) -> list[float]:
+def _times(item: ReplayPolicy) -> list[float]:
     first = item.points[0].time_s
     return [(point.time_s - first) / SECONDS_PER_MIN for point in item.points]
 
@@ -54,15 +54,15 @@ def _thinned(values: list[float]) -> tuple[float, ...]:
     return tuple(values[::step])
 
 
-def _series(name: str, item: Variant, values: list[float]) -> Series:
+def _series(name: str, item: ReplayPolicy, values: list[float]) -> Series:
     return Series(name=name, x=_thinned(_times(item)), y=_thinned(values), style="line")
 
 
 def _panel(
-    ways: list[Variant],
+    ways: list[ReplayPolicy],
     title: str,
     label: str,
-    value: Callable[[Point], float],
+    value: Callable[[ReplayStep], float],
     guides: tuple[Guide, ...] = (),
 ) -> CurvePanel:
     return CurvePanel(
@@ -74,7 +74,7 @@ def _panel(
     )
 
 
-def _load_panel(ways: list[Variant]) -> CurvePanel:
+def _load_panel(ways: list[ReplayPolicy]) -> CurvePanel:
     loads = [point.load_rpm for point in ways[0].points]
     takes = [_series(item.name, item, [float(point.capacity_rpm) for point in item.points]) for item in ways]
     return CurvePanel(

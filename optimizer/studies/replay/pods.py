@@ -1,4 +1,4 @@
-"""Replicas that need time to start: what is there, what is ready, and what it takes, from time to time."""
+"""Simulated replicas that need time to start: existing and ready ones, and the cards in use, over time."""
 
 import itertools
 from collections.abc import Iterator, Mapping

@@ -20,7 +20,7 @@ from optimizer.stabilisation.decisions import Decisions, Observation
 from optimizer.stabilisation.keeping import Kept, Planner
 from optimizer.stabilisation.rules import Rules
 from optimizer.stabilisation.stabilise import denoise_loads, plan_next, stabilise
-from optimizer.studies.replay.document import Point, Replay, ReplayedServer, Variant
+from optimizer.studies.replay.document import Replay, ReplayedServer, ReplayPolicy, ReplayStep
 from optimizer.studies.replay.pods import Pods, largest, targets_of
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ MEAN = "one plan for the mean load"
 def replay(
     system: System, steps: Sequence[LoadStep], variants: Mapping[str, Rules], startup_s: float
 ) -> Replay:
-    """Return what became of a fleet under loads, for each set of rules, and with one plan for the mean load.
+    """Replay a load trace for each set of rules, and with one fixed plan for the mean load.
 
     Args:
-        system: the fleet; a server whose load is not reported keeps its last one, or the document's.
+        system: the fleet; a server without a reported load keeps its last one, or the document's.
         steps: the loads.
         variants: rules by the name under which they are shown.
         startup_s: time that a replica takes to start [s].
@@ -111,9 +111,9 @@ class _Run:
     known: "_Known" = field(default_factory=dict)
     """The last solves."""
     tallies: dict[str, _Tally] = field(default_factory=dict)
-    points: list[Point] = field(default_factory=list)
+    points: list[ReplayStep] = field(default_factory=list)
 
-    def variant(self, name: str) -> Variant:
+    def variant(self, name: str) -> ReplayPolicy:
         """Return the outcome for the fleet."""
         self.tallies = {server: _Tally() for server in self.system.servers}
         system, pods = self.system, Pods(self.startup_s)
@@ -178,7 +178,7 @@ class _Run:
             self._count_server(server, decisions, span_s)
         there = list(targets.items())
         self.points.append(
-            Point(
+            ReplayStep(
                 time_s=now_s,
                 load_rpm=sum(loads.values()),
                 capacity_rpm=sum(capacity_s.values()) / span_s,
@@ -204,7 +204,7 @@ class _Run:
         tally.places = places or tally.places
         tally.most = max(tally.most, sum(decision.replicas.values()))
 
-    def _result(self, name: str, decisions: Decisions) -> Variant:
+    def _result(self, name: str, decisions: Decisions) -> ReplayPolicy:
         hours = (self.steps[-1].time_s - self.steps[0].time_s) / SECONDS_PER_H
         servers = []
         for server, tally in self.tallies.items():
@@ -222,7 +222,7 @@ class _Run:
                 )
             )
         changes = sum(item.changes for item in servers)
-        return Variant(
+        return ReplayPolicy(
             name=name,
             rules=self.rules,
             cost=sum(item.cost for item in servers),

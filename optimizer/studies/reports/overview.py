@@ -35,7 +35,7 @@ class EmptyRow(Document):
     """Its priority."""
 
 
-class _Asked(EmptyRow):
+class _PoolTargets(EmptyRow):
     """Targets and place of a pool."""
 
     in_tokens: float = Field(alias="avgInTokens")
@@ -54,13 +54,13 @@ class _Asked(EmptyRow):
     """Power of the pool at its load [W]; absent if no accelerator has a power curve."""
 
 
-class PoolRow(Pool, KindRowFields, _Asked):
+class PoolRow(Pool, KindRowFields, _PoolTargets):
     """One pool of a server, with what it is asked for and what it does."""
 
     def target_on(self, metric: str) -> TargetFigure | None:
-        """Return what a target is about, its mean or a percentile, beside its limit; none without a target.
+        """Return the measured value (mean or percentile) and limit of a target; None without a target.
 
-        Where a share of the requests must keep to limits, these are no targets of their own.
+        Limits that only a share of the requests must keep to are not targets.
         """
         for figure in self.measured(metric):
             return figure
@@ -85,7 +85,7 @@ class PoolRow(Pool, KindRowFields, _Asked):
         )
 
 
-class TypeRow(Document):
+class TypeUsage(Document):
     """Use of one accelerator type."""
 
     type: str
@@ -115,7 +115,7 @@ class Overview(Document):
     """Servers without load that need no replicas."""
     unplaced: tuple[EmptyRow, ...] = Field((), strict=False)
     """Servers that need replicas and have none."""
-    types: tuple[TypeRow, ...] = Field(strict=False)
+    types: tuple[TypeUsage, ...] = Field(strict=False)
     """In the order of the names."""
 
     @property
@@ -234,8 +234,8 @@ def _asked(kind: Kind, server: Server, target: ModelTarget | None) -> dict[str, 
     return fields
 
 
-def _type_row(kind: str, used: int, limit: int | None, mine: list[PoolRow]) -> TypeRow:
-    return TypeRow(
+def _type_row(kind: str, used: int, limit: int | None, mine: list[PoolRow]) -> TypeUsage:
+    return TypeUsage(
         type=kind,
         used=used,
         limit=limit,

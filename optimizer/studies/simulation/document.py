@@ -14,7 +14,7 @@ Verdict = Literal["held", "missed", "close"]
 """Whether a target is kept, missed, or too close to its limit to call."""
 
 
-class Interval(Document):
+class ConfidenceInterval(Document):
     """A simulated figure, known to ± its half-width with 95 % confidence."""
 
     value: float
@@ -32,15 +32,15 @@ class SimulatedLatency(Document):
         None, alias="predictedPercentiles", exclude_if=lambda found: found is None
     )
     """Percentiles that the queue model predicts [ms]; absent if it computes means only."""
-    mean: Interval
+    mean: ConfidenceInterval
     """Mean [ms]."""
-    p50: Interval
+    p50: ConfidenceInterval
     """Median [ms]."""
-    p90: Interval
+    p90: ConfidenceInterval
     """90th percentile [ms]."""
-    p95: Interval
+    p95: ConfidenceInterval
     """95th percentile [ms]."""
-    p99: Interval
+    p99: ConfidenceInterval
     """99th percentile [ms]."""
 
 
@@ -53,7 +53,7 @@ class TargetCheck(Document):
     """The target [ms]; a share is a number up to 1."""
     predicted: float | None = None
     """Prediction of the plan, in the same unit."""
-    simulated: Interval
+    simulated: ConfidenceInterval
     """Simulated value, in the same unit."""
     met: bool
     """Whether the simulated figure itself is within the limit."""
@@ -66,11 +66,11 @@ class SimulatedFigure(Document):
 
     predicted: float | None = None
     """Prediction of the plan."""
-    simulated: Interval
+    simulated: ConfidenceInterval
     """Simulated value, in the same unit."""
 
 
-class _Figures(Document):
+class _SimulatedMetrics(Document):
     """Simulated metrics of a pool of any kind."""
 
     server: str
@@ -89,21 +89,21 @@ class _Figures(Document):
     """Inter-token latency, of each request its mean; none where answers have one token."""
     e2e: SimulatedLatency | None = None
     """Time to last token."""
-    throughput_rps: Interval = Field(alias="throughput")
+    throughput_rps: ConfidenceInterval = Field(alias="throughput")
     """Completed by a replica [requests/s]."""
-    loss: Interval
+    loss: ConfidenceInterval
     """Share of requests turned away."""
     preemptions: float
     """Times that a request loses its place, on average."""
     batch: float
     """Mean batch while anything runs."""
-    within_ttft: Interval | None = Field(None, alias="withinTTFT")
+    within_ttft: ConfidenceInterval | None = Field(None, alias="withinTTFT")
     """Share of requests within the TTFT target; none without one."""
-    within_itl: Interval | None = Field(None, alias="withinITL")
+    within_itl: ConfidenceInterval | None = Field(None, alias="withinITL")
     """Share of requests within the ITL target; none without one."""
-    within_e2e: Interval | None = Field(None, alias="withinE2E")
+    within_e2e: ConfidenceInterval | None = Field(None, alias="withinE2E")
     """Share of requests within the end-to-end target; none without one."""
-    within_all: Interval = Field(alias="withinAll")
+    within_all: ConfidenceInterval = Field(alias="withinAll")
     """Share of requests that are served, and within all of them."""
     goodput_rps: float = Field(alias="goodput")
     """Requests that the pool serves within all targets [requests/s]."""
@@ -111,7 +111,7 @@ class _Figures(Document):
     """Every target of the server."""
 
 
-class _Grounds(Document):
+class _SimulatedBasis(Document):
     """Basis of the metrics of a simulated pool."""
 
     requests: int | None = Field(None, exclude_if=lambda count: count is None)
@@ -122,7 +122,7 @@ class _Grounds(Document):
     """Metrics of some kinds of replicas, by name; absent if there are none."""
 
 
-class SimulatedPool(_Grounds, KindSimulatedFields, _Figures):
+class SimulatedPool(_SimulatedBasis, KindSimulatedFields, _SimulatedMetrics):
     """A pool of a plan, one replica of which was run at the load of each."""
 
     def figure(self, metric: str) -> SimulatedLatency | SimulatedFigure | None:
@@ -175,7 +175,7 @@ class Simulation(Document):
         return self.model_dump_json(by_alias=True, indent=2)
 
 
-class Repair(Document):
+class PoolDerating(Document):
     """A server on an accelerator whose replicas may take less, as they missed targets in a simulation."""
 
     server: str
@@ -226,7 +226,7 @@ class RepairedPlan(Document):
     """Cost of the plan before any repair [cents/h]."""
     cost_after_cents_per_h: float = Field(alias="costAfter")
     """Cost of the plan [cents/h]."""
-    repairs: tuple[Repair, ...] = Field(strict=False)
+    repairs: tuple[PoolDerating, ...] = Field(strict=False)
     """Repaired pools, in the order in which they were found."""
     lost: tuple[LostServer, ...] = Field(strict=False)
     """Servers that lost what the plan before promised them."""

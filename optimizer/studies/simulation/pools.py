@@ -30,7 +30,7 @@ from optimizer.simulation.summary import (
 from optimizer.simulation.workload import Load, TraceLoad
 from optimizer.spec.system import System
 from optimizer.studies.simulation.document import (
-    Interval,
+    ConfidenceInterval,
     SimulatedFigure,
     SimulatedLatency,
     SimulatedPool,
@@ -136,7 +136,7 @@ def _targets(system: System, name: str) -> tuple[tuple[TargetMeasure, float], ..
 
 
 def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
-    """Run one replica of a pool, and say what comes of it."""
+    """Simulate one replica of a pool and summarise the result."""
     runs = run_replica(run.load, run.replica, effort, run.stream)
     summary = summarise(runs)
     within = {metric: _share(runs, {metric: limit}) for metric, limit in run.request_limits.items()}
@@ -174,7 +174,7 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
     )
 
 
-def _share(runs: Sequence[SimulatedRun], limits: Mapping[LatencyName, float]) -> Interval:
+def _share(runs: Sequence[SimulatedRun], limits: Mapping[LatencyName, float]) -> ConfidenceInterval:
     """Return the share of requests that are served, and within the given limits."""
     return _interval(share_within(runs, lambda run: within(run, limits)))
 
@@ -212,7 +212,7 @@ def _check(
     )
 
 
-def _verdict(found: Interval, limit: float) -> Verdict:
+def _verdict(found: ConfidenceInterval, limit: float) -> Verdict:
     """Return the verdict on a metric by its interval; a metric without requests counts as met."""
     if np.isnan(found.value):
         return "held"
@@ -250,6 +250,6 @@ def _latency(
     )
 
 
-def _interval(found: IntervalEstimate) -> Interval:
+def _interval(found: IntervalEstimate) -> ConfidenceInterval:
     known = np.isfinite(found.half_width)
-    return Interval(value=found.value, half_width=found.half_width if known else None)
+    return ConfidenceInterval(value=found.value, half_width=found.half_width if known else None)

@@ -18,7 +18,7 @@ from optimizer.simulation.workload import OpenLoad
 from optimizer.spec.system import System
 from optimizer.studies.simulation.document import (
     LostServer,
-    Repair,
+    PoolDerating,
     RepairedPlan,
     SimulatedPool,
     TargetCheck,
@@ -50,7 +50,7 @@ class _Progress:
     plan: Plan
     known: dict[tuple[str, str, int, float], SimulatedPool] = field(default_factory=dict)
     """Simulated pools by server, accelerator, replicas and load of a replica."""
-    repairs: list[Repair] = field(default_factory=list)
+    repairs: list[PoolDerating] = field(default_factory=list)
 
 
 def repair_plan(
@@ -166,10 +166,10 @@ def _at_share(run: PoolRun, share: float) -> PoolRun:
     return replace(run, rate_rps=rate_rps, load=replace(run.load, rate_rps=rate_rps))
 
 
-def _repair(run: PoolRun, share: float, factor: float, found: SimulatedPool) -> Repair:
+def _repair(run: PoolRun, share: float, factor: float, found: SimulatedPool) -> PoolDerating:
     before, pool = run.pool.num_replicas, run.pool
     after = math.ceil(before / share * (1 - 1e-9)) if share > 0 else None
-    return Repair(
+    return PoolDerating(
         server=run.server,
         accelerator=pool.accelerator,
         rate_factor=factor,
