@@ -3,6 +3,8 @@
 import argparse
 
 from optimizer.cli.command import Command, add_output, number, print_json, show_tables
+from optimizer.render.replica_sections import bench_sections
+from optimizer.studies.bench import Fleet, measure
 
 
 def _size(text: str) -> tuple[int, int]:
@@ -30,8 +32,6 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
 
 
 def _bench(arguments: argparse.Namespace) -> None:
-    from optimizer.studies.bench import Fleet, measure
-
     sizes = arguments.size or [(15, 6), (30, 20), (100, 20)]
     kind = arguments.tightness, arguments.mixed
     fleets = [Fleet(servers, accelerators, *kind) for servers, accelerators in sizes]
@@ -39,8 +39,6 @@ def _bench(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json([result.to_wire() for result in results])
     else:
-        from optimizer.render.replica_sections import bench_sections
-
         show_tables(bench_sections([result.to_wire() for result in results]), arguments)
 
 

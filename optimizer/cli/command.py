@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from optimizer.errors import SpecError
+from optimizer.section import Section
 from optimizer.units import Scale, UnitError
 
 if TYPE_CHECKING:
     from optimizer.render.plots import Format
-    from optimizer.section import Section
 
 PICTURES: "tuple[Format, ...]" = ("svg", "png", "pdf")
 """Formats of pictures."""
@@ -47,7 +48,7 @@ def add_wide(group: argparse._ActionsContainer) -> None:
     group.add_argument("--wide", action="store_true", help="show all columns and untruncated names")
 
 
-def show_tables(sections: "list[Section]", arguments: argparse.Namespace) -> None:
+def show_tables(sections: list[Section], arguments: argparse.Namespace) -> None:
     """Write sections to stdout in the form that the arguments request."""
     from optimizer.render.terminal import Output, show
 
@@ -60,8 +61,6 @@ def picture_format(path: Path) -> "Format":
     Raises:
         SpecError: it is none of those that there are.
     """
-    from optimizer.errors import SpecError
-
     suffix = path.suffix.lower().removeprefix(".")
     for known in PICTURES:
         if suffix == known:
