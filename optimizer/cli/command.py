@@ -55,6 +55,18 @@ def show_tables(sections: list[Section], arguments: argparse.Namespace) -> None:
     show(sections, sys.stdout, Output(arguments.wide, arguments.csv, arguments.table))
 
 
+def show_answer(
+    arguments: argparse.Namespace, values: Callable[[], object], sections: Callable[[], list[Section]]
+) -> None:
+    """Write an answer to stdout: as JSON, from its values or its text, or as tables."""
+    if not arguments.json:
+        show_tables(sections(), arguments)
+    elif isinstance(found := values(), str):
+        print(found)
+    else:
+        print_json(found)
+
+
 def picture_format(path: Path) -> "Format":
     """Return the format that the name of a picture asks for.
 

@@ -3,7 +3,7 @@
 import argparse
 import json
 
-from optimizer.cli.command import Command, add_output, show_tables
+from optimizer.cli.command import Command, add_output, show_answer
 from optimizer.cli.flags import add_request, in_flags, request_of
 from optimizer.cli.solving import add_backend, add_load
 from optimizer.errors import SpecError
@@ -44,10 +44,7 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
 def _compare(arguments: argparse.Namespace) -> None:
     with working("comparing"):
         found = _comparison(arguments)
-    if arguments.json:
-        print(found.to_json())
-    else:
-        show_tables(comparison_sections(found), arguments)
+    show_answer(arguments, found.to_json, lambda: comparison_sections(found))
 
 
 def _comparison(arguments: argparse.Namespace) -> Comparison:

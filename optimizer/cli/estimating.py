@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from optimizer.cli.command import Command, add_output, number, print_json, show_tables
+from optimizer.cli.command import Command, add_output, number, show_answer
 from optimizer.cli.deployment_flags import add_deployment, deployment_given
 from optimizer.errors import SpecError
 from optimizer.profiles import Deployment, estimate_profile
@@ -65,20 +65,12 @@ def _estimate(arguments: argparse.Namespace) -> None:
     found = estimate_profile(
         arguments.model, accelerator, Deployment(**settings), at_batch=arguments.at_batch
     )
-    if arguments.json:
-        print_json(estimate_document(found))
-        return
-
-    show_tables(estimate_sections(found), arguments)
+    show_answer(arguments, lambda: estimate_document(found), lambda: estimate_sections(found))
 
 
 def _points(arguments: argparse.Namespace) -> None:
     rows = estimate_points(read_text(arguments.points), arguments.points)
-    if arguments.json:
-        print_json([row.document() for row in rows])
-        return
-
-    show_tables(point_sections(rows), arguments)
+    show_answer(arguments, lambda: [row.document() for row in rows], lambda: point_sections(rows))
 
 
 COMMANDS = {"estimate": Command(_add_estimate, _estimate)}

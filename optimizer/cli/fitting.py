@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from optimizer.cli.command import Command, add_output, print_json, print_stderr, show_tables
+from optimizer.cli.command import Command, add_output, print_stderr, show_answer
 from optimizer.errors import SpecError
 from optimizer.fitting.fit import FitOptions, MeasuredSetup
 from optimizer.fitting.server import ServerSettings
@@ -77,11 +77,7 @@ def _fit(arguments: argparse.Namespace) -> None:
     if arguments.output is not None:
         write_document(profile.document(), arguments.output)
         print_stderr(f"inferplan: {arguments.output} written")
-    if arguments.json:
-        print_json(profile.document())
-        return
-
-    show_tables(fit_sections(profile), arguments)
+    show_answer(arguments, profile.document, lambda: fit_sections(profile))
 
 
 def _add_predict(parser: argparse.ArgumentParser) -> None:
@@ -99,11 +95,11 @@ def _add_predict(parser: argparse.ArgumentParser) -> None:
 def _predict(arguments: argparse.Namespace) -> None:
     with working("predicting"):
         rows = predict_points(arguments.profile, arguments.points)
-    if arguments.json:
-        print_json([row.model_dump(mode="json", by_alias=True, exclude_none=True) for row in rows])
-        return
-
-    show_tables(prediction_sections(rows), arguments)
+    show_answer(
+        arguments,
+        lambda: [row.model_dump(mode="json", by_alias=True, exclude_none=True) for row in rows],
+        lambda: prediction_sections(rows),
+    )
 
 
 def _add_profiles(parser: argparse.ArgumentParser) -> None:

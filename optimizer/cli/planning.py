@@ -11,6 +11,7 @@ from optimizer.cli.command import (
     one_line,
     print_json,
     print_stderr,
+    show_answer,
     show_tables,
 )
 from optimizer.cli.flags import add_request, request_of
@@ -226,10 +227,7 @@ def _candidates(arguments: argparse.Namespace) -> None:
         system = read_system(arguments, solving_options(arguments, SizingOptions))
         with announced_for(system):
             candidates = find_candidates(system)
-    if arguments.json:
-        print_json(candidates.to_wire())
-    else:
-        show_tables(candidate_sections(candidates), arguments)
+    show_answer(arguments, candidates.to_wire, lambda: candidate_sections(candidates))
 
 
 COMMANDS = {

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from optimizer.cli.command import Command, add_output, add_path, number, picture_format, show_tables
+from optimizer.cli.command import Command, add_output, add_path, number, picture_format, show_answer
 from optimizer.cli.flags import add_request
 from optimizer.cli.solving import solving_options
 from optimizer.jobs import ReplayRequest, replay_loads
@@ -59,10 +59,7 @@ def _replay(arguments: argparse.Namespace) -> None:
         from optimizer.render.plots import draw
 
         write_bytes(draw(replay_figure(found), file_format), arguments.output)
-    if arguments.json:
-        print(found.to_json())
-    else:
-        show_tables(replay_sections(found), arguments)
+    show_answer(arguments, found.to_json, lambda: replay_sections(found))
 
 
 COMMANDS = {"replay": Command(_add_replay, _replay)}

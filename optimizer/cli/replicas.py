@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from optimizer.cli import batch_servers, replica_flags
-from optimizer.cli.command import Command, print_json, print_stderr, quantity, show_tables
+from optimizer.cli.command import Command, print_stderr, quantity, show_answer
 from optimizer.cli.solving import announced
 from optimizer.compat.queue_service import read_problems
 from optimizer.compat.rows import kind_of_row
@@ -90,10 +90,11 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
 
     found = analyze_replicas([replica], [rate_rps])[0]
     simulated = None if effort is None else _simulated(replica, rate_rps, effort)
-    if arguments.json:
-        print_json(_values(found, simulated, named))
-    else:
-        show_tables(performance_sections(found, simulated, named), arguments)
+    show_answer(
+        arguments,
+        lambda: _values(found, simulated, named),
+        lambda: performance_sections(found, simulated, named),
+    )
     if found.offered_rps > found.stable_rate_rps:
         print_stderr(
             f"inferplan: note: rate {precise(found.offered_rps)} requests/s exceeds the stable maximum "
@@ -104,10 +105,7 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
 
 
 def _show_batch_server(arguments: argparse.Namespace, found: BatchAnswer, simulated: Any = None) -> None:
-    if arguments.json:
-        print_json(_values(found, simulated))
-    else:
-        show_tables(batch_sections(found, simulated), arguments)
+    show_answer(arguments, lambda: _values(found, simulated), lambda: batch_sections(found, simulated))
 
 
 def _values(found: Any, simulated: Any, named: EstimatedReplica | None = None) -> dict[str, Any]:
@@ -121,27 +119,14 @@ def _values(found: Any, simulated: Any, named: EstimatedReplica | None = None) -
 
 
 def _add_size(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--target-ttft",
-        metavar="MS",
-        type=_MILLISECONDS,
-        default=0.0,
-        help="time to first token [ms]; 0: none",
-    )
-    parser.add_argument(
-        "--target-itl",
-        metavar="MS",
-        type=_MILLISECONDS,
-        default=0.0,
-        help="inter-token latency [ms]; 0: none",
-    )
-    parser.add_argument(
-        "--target-e2e",
-        metavar="MS",
-        type=_MILLISECONDS,
-        default=0.0,
-        help="time to the last token [ms]; 0: none",
-    )
+    for target, text in (
+        ("ttft", "time to first token"),
+        ("itl", "inter-token latency"),
+        ("e2e", "time to the last token"),
+    ):
+        parser.add_argument(
+            f"--target-{target}", metavar="MS", type=_MILLISECONDS, default=0.0, help=f"{text} [ms]; 0: none"
+        )
     parser.add_argument(
         "--percentile", metavar="P", type=float, help="percentile at which the targets must hold (the mean)"
     )
@@ -180,10 +165,9 @@ def _size(arguments: argparse.Namespace) -> int | None:
     sizing = size_replicas([named.replica if named else replica_flags.replica_of(arguments)], [targets])[0]
     if isinstance(sizing, AnalysisError):
         raise sizing
-    if arguments.json:
-        print_json(_values(sizing, None, named))
-    else:
-        show_tables(sizing_sections(sizing, targets, named), arguments)
+    show_answer(
+        arguments, lambda: _values(sizing, None, named), lambda: sizing_sections(sizing, targets, named)
+    )
     return None
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.cli.asking import Prompter
-from optimizer.cli.command import Command, add_output, print_json, print_stderr, show_tables
+from optimizer.cli.command import Command, add_output, print_stderr, show_answer
 from optimizer.cli.start_flags import (
     add_flags,
     add_price_flags,
@@ -153,12 +153,8 @@ def _add_prices(parser: argparse.ArgumentParser) -> None:
 
 def _prices(arguments: argparse.Namespace) -> None:
     found = read_prices(arguments.file, region=arguments.region, spot=arguments.spot)
-    if arguments.json:
-        print_json(found.document())
-        return
-
-    show_tables(price_sections(found), arguments)
-    if found.unknown:
+    show_answer(arguments, found.document, lambda: price_sections(found))
+    if found.unknown and not arguments.json:
         print_stderr(f"inferplan: note: not in the catalogue, left out: {', '.join(found.unknown)}")
 
 
