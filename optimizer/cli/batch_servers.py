@@ -2,13 +2,14 @@
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optimizer.cli.command import quantity
+from optimizer.errors import AnalysisError, SpecError
+from optimizer.kinds.batch_servers.rows import BatchAnswer, BatchRow
+from optimizer.kinds.rows import NoSteadyState
+from optimizer.spec.messages import validated
 from optimizer.units import MILLISECONDS, MILLISECONDS_PER_REQUEST
-
-if TYPE_CHECKING:
-    from optimizer.kinds.batch_servers.rows import BatchAnswer, BatchRow
 
 _OWN_FLAGS = (
     ("--service-base", "base", "MS", "time of any batch"),
@@ -43,7 +44,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def row_of(
     arguments: argparse.Namespace, other_flags: Sequence[str], rate_rps: float, **targets: object
-) -> "BatchRow | None":
+) -> BatchRow | None:
     """Return the batch server that the flags describe; none: they describe no such server.
 
     Args:
@@ -59,9 +60,6 @@ def row_of(
     given: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
     if not given:
         return None
-    from optimizer.errors import SpecError
-    from optimizer.kinds.batch_servers.rows import BatchRow
-    from optimizer.spec.messages import validated
 
     for flag in other_flags:
         value = getattr(arguments, flag)
@@ -84,14 +82,12 @@ def row_of(
 
 def row_to_size(
     arguments: argparse.Namespace, other_flags: Sequence[str], percentile: float | None
-) -> "BatchRow | None":
+) -> BatchRow | None:
     """Return the batch server that the flags describe, with the target of the time to the answer.
 
     Raises:
         SpecError: a flag is wrong, or of no use for a batch server.
     """
-    from optimizer.errors import SpecError
-
     at = {} if percentile is None else {"percentile": percentile}
     latency = [{"ms": arguments.target_e2e, **at}] if arguments.target_e2e else []
     row = row_of(arguments, other_flags, 0.0, latency=latency)
@@ -101,15 +97,12 @@ def row_to_size(
     return row
 
 
-def analyzed(row: "BatchRow") -> "BatchAnswer":
+def analyzed(row: BatchRow) -> BatchAnswer:
     """Return the performance of a batch server at its rate.
 
     Raises:
         AnalysisError: the rate is zero, or its queue grows without end.
     """
-    from optimizer.errors import AnalysisError
-    from optimizer.kinds.rows import NoSteadyState
-
     found = row.analyze()
     if isinstance(found, NoSteadyState):
         raise AnalysisError(f"{found.message}; lower it, or limit the queue")
@@ -118,8 +111,6 @@ def analyzed(row: "BatchRow") -> "BatchAnswer":
 
 def _stage(text: str) -> dict[str, object]:
     """Read a stage as the flag gives it."""
-    from optimizer.errors import SpecError
-
     name, *rest = text.split(",")
     kinds = ("where", str), ("time", float), ("cv", float), ("workers", int)
     try:

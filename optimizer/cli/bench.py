@@ -2,7 +2,9 @@
 
 import argparse
 
-from optimizer.cli.command import Command, add_output, number, print_json, show_tables
+from optimizer.cli.command import Command, add_output, number, show_answer
+from optimizer.render.replica_sections import bench_sections
+from optimizer.studies.bench import FleetSize, measure
 
 
 def _size(text: str) -> tuple[int, int]:
@@ -30,18 +32,11 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
 
 
 def _bench(arguments: argparse.Namespace) -> None:
-    from optimizer.studies.bench import FleetSize, measure
-
     sizes = arguments.size or [(15, 6), (30, 20), (100, 20)]
     kind = arguments.tightness, arguments.mixed
     fleets = [FleetSize(servers, accelerators, *kind) for servers, accelerators in sizes]
-    results = [measure(fleet, arguments.repeats) for fleet in fleets]
-    if arguments.json:
-        print_json([result.to_wire() for result in results])
-    else:
-        from optimizer.render.replica_sections import bench_sections
-
-        show_tables(bench_sections([result.to_wire() for result in results]), arguments)
+    results = [measure(fleet, arguments.repeats).to_wire() for fleet in fleets]
+    show_answer(arguments, lambda: results, lambda: bench_sections(results))
 
 
 COMMANDS = {"bench": Command(_add_bench, _bench)}

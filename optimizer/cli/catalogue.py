@@ -3,6 +3,9 @@
 import argparse
 
 from optimizer.cli.command import Command, add_output, print_json, show_tables
+from optimizer.profiles import load_catalogue
+from optimizer.profiles.documents import entry_document
+from optimizer.render.estimate_sections import catalogue_sections, entry_sections
 
 
 def _add_catalogue(parser: argparse.ArgumentParser) -> None:
@@ -11,9 +14,6 @@ def _add_catalogue(parser: argparse.ArgumentParser) -> None:
 
 
 def _catalogue(arguments: argparse.Namespace) -> None:
-    from optimizer.profiles import load_catalogue
-    from optimizer.profiles.documents import entry_document
-
     catalogue = load_catalogue()
     entry = None if arguments.name is None else catalogue.entry(arguments.name)
     if arguments.json and entry is not None:
@@ -24,8 +24,6 @@ def _catalogue(arguments: argparse.Namespace) -> None:
             "models": [entry_document(found) for found in catalogue.models.values()],
         })  # fmt: skip
     else:
-        from optimizer.render.estimate_sections import catalogue_sections, entry_sections
-
         show_tables(catalogue_sections(catalogue) if entry is None else entry_sections(entry), arguments)
 
 

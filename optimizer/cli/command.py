@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from optimizer.errors import SpecError
+from optimizer.section import Section
 from optimizer.units import Scale, UnitError
 
 if TYPE_CHECKING:
     from optimizer.render.plots import Format
-    from optimizer.section import Section
 
 PICTURES: "tuple[Format, ...]" = ("svg", "png", "pdf")
 """Formats of pictures."""
@@ -47,11 +48,23 @@ def add_wide(group: argparse._ActionsContainer) -> None:
     group.add_argument("--wide", action="store_true", help="show all columns and untruncated names")
 
 
-def show_tables(sections: "list[Section]", arguments: argparse.Namespace) -> None:
+def show_tables(sections: list[Section], arguments: argparse.Namespace) -> None:
     """Write sections to stdout in the form that the arguments request."""
     from optimizer.render.terminal import Output, show
 
     show(sections, sys.stdout, Output(arguments.wide, arguments.csv, arguments.table))
+
+
+def show_answer(
+    arguments: argparse.Namespace, values: Callable[[], object], sections: Callable[[], list[Section]]
+) -> None:
+    """Write an answer to stdout: as JSON, from its values or its text, or as tables."""
+    if not arguments.json:
+        show_tables(sections(), arguments)
+    elif isinstance(found := values(), str):
+        print(found)
+    else:
+        print_json(found)
 
 
 def picture_format(path: Path) -> "Format":
@@ -60,8 +73,6 @@ def picture_format(path: Path) -> "Format":
     Raises:
         SpecError: it is none of those that there are.
     """
-    from optimizer.errors import SpecError
-
     suffix = path.suffix.lower().removeprefix(".")
     for known in PICTURES:
         if suffix == known:

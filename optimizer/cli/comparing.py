@@ -1,13 +1,18 @@
 """The sub-command compare: two plans beside each other."""
 
 import argparse
+import json
 
-from optimizer.cli.command import Command, add_output, show_tables
+from optimizer.cli.command import Command, add_output, show_answer
 from optimizer.cli.flags import add_request, in_flags, request_of
 from optimizer.cli.solving import add_backend, add_load
 from optimizer.errors import SpecError
 from optimizer.jobs import CompareOptions, CompareRequest, RequestError, compare_plans
 from optimizer.plan import load_system_or_plan
+from optimizer.render.comparison_sections import comparison_sections
+from optimizer.render.progress import working
+from optimizer.spec.messages import validated
+from optimizer.spec.schema import OptimizerOptions
 from optimizer.studies.comparison.document import Comparison
 
 _EPILOG = """\
@@ -37,16 +42,9 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
 
 
 def _compare(arguments: argparse.Namespace) -> None:
-    from optimizer.render.progress import working
-
     with working("comparing"):
         found = _comparison(arguments)
-    if arguments.json:
-        print(found.to_json())
-    else:
-        from optimizer.render.comparison_sections import comparison_sections
-
-        show_tables(comparison_sections(found), arguments)
+    show_answer(arguments, found.to_json, lambda: comparison_sections(found))
 
 
 def _comparison(arguments: argparse.Namespace) -> Comparison:
@@ -90,11 +88,6 @@ def _label(path: str) -> str:
 
 def _options(text: str) -> dict[str, object]:
     """Return options given as NAME=VALUE,… by their Python names."""
-    import json
-
-    from optimizer.spec.messages import validated
-    from optimizer.spec.schema import OptimizerOptions
-
     values: dict[str, object] = {}
     for item in text.split(","):
         name, equals, value = (part.strip() for part in item.partition("="))

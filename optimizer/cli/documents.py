@@ -4,6 +4,11 @@ import argparse
 from pathlib import Path
 
 from optimizer.cli.command import Command, add_path, number, print_json
+from optimizer.generate import generate_document
+from optimizer.spec.files import read_parts
+from optimizer.spec.schema import SystemSpec
+from optimizer.spec.system import join_parts, joined_document
+from optimizer.spec.writing import write_document
 
 
 def _add_convert(parser: argparse.ArgumentParser) -> None:
@@ -14,10 +19,6 @@ def _add_convert(parser: argparse.ArgumentParser) -> None:
 
 
 def _convert(arguments: argparse.Namespace) -> None:
-    from optimizer.spec.files import read_parts
-    from optimizer.spec.system import join_parts, joined_document
-    from optimizer.spec.writing import write_document
-
     parts = read_parts(arguments.path)
     join_parts(parts)  # what contradicts itself is not passed on
     write_document(joined_document(parts), arguments.output)
@@ -28,8 +29,6 @@ def _add_nothing(_parser: argparse.ArgumentParser) -> None:
 
 
 def _schema(_arguments: argparse.Namespace) -> None:
-    from optimizer.spec.schema import SystemSpec
-
     print_json(SystemSpec.model_json_schema(by_alias=True))
 
 
@@ -56,9 +55,6 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
 
 
 def _generate(arguments: argparse.Namespace) -> None:
-    from optimizer.generate import generate_document
-    from optimizer.spec.writing import write_document
-
     document = generate_document(
         arguments.servers, arguments.accelerators, arguments.types, arguments.seed, arguments.tightness
     )

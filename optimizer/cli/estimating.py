@@ -3,8 +3,15 @@
 import argparse
 from typing import Any
 
-from optimizer.cli.command import Command, add_output, number, print_json, show_tables
+from optimizer.cli.command import Command, add_output, number, show_answer
 from optimizer.cli.deployment_flags import add_deployment, deployment_given
+from optimizer.errors import SpecError
+from optimizer.profiles import Deployment, estimate_profile
+from optimizer.profiles.documents import estimate_document
+from optimizer.profiles.estimate import find_slice
+from optimizer.profiles.points import estimate_points
+from optimizer.render.estimate_sections import estimate_sections, point_sections
+from optimizer.spec.files import read_text
 from optimizer.units import TOKENS
 
 _SETTINGS: dict[str, tuple[str, Any, str]] = {
@@ -40,8 +47,6 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
 
 
 def _estimate(arguments: argparse.Namespace) -> None:
-    from optimizer.errors import SpecError
-
     own = {name: value for name in _SETTINGS if (value := getattr(arguments, name)) is not None}
     settings = deployment_given(arguments) | own
     if arguments.points is not None:
@@ -55,33 +60,17 @@ def _estimate(arguments: argparse.Namespace) -> None:
         raise SpecError(
             "name a model and an accelerator, or give --points FILE; 'inferplan catalogue' lists the names"
         )
-    from optimizer.profiles import Deployment, estimate_profile
-    from optimizer.profiles.documents import estimate_document
-    from optimizer.profiles.estimate import find_slice
 
     accelerator, settings["tp"] = find_slice(arguments.accelerator, arguments.tp)
     found = estimate_profile(
         arguments.model, accelerator, Deployment(**settings), at_batch=arguments.at_batch
     )
-    if arguments.json:
-        print_json(estimate_document(found))
-        return
-    from optimizer.render.estimate_sections import estimate_sections
-
-    show_tables(estimate_sections(found), arguments)
+    show_answer(arguments, lambda: estimate_document(found), lambda: estimate_sections(found))
 
 
 def _points(arguments: argparse.Namespace) -> None:
-    from optimizer.profiles.points import estimate_points
-    from optimizer.spec.files import read_text
-
     rows = estimate_points(read_text(arguments.points), arguments.points)
-    if arguments.json:
-        print_json([row.document() for row in rows])
-        return
-    from optimizer.render.estimate_sections import point_sections
-
-    show_tables(point_sections(rows), arguments)
+    show_answer(arguments, lambda: [row.document() for row in rows], lambda: point_sections(rows))
 
 
 COMMANDS = {"estimate": Command(_add_estimate, _estimate)}

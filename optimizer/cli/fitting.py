@@ -2,12 +2,16 @@
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from optimizer.cli.command import Command, add_output, print_json, print_stderr, show_tables
-
-if TYPE_CHECKING:
-    from optimizer.fitting.fit import FitOptions
+from optimizer.cli.command import Command, add_output, print_stderr, show_answer
+from optimizer.errors import SpecError
+from optimizer.fitting.fit import FitOptions, MeasuredSetup
+from optimizer.fitting.server import ServerSettings
+from optimizer.jobs import add_profile, fit_reports, predict_points
+from optimizer.render.fit_sections import fit_sections, prediction_sections
+from optimizer.render.progress import telling, working
+from optimizer.spec.samples import PREFIX
+from optimizer.spec.writing import check_suffix, write_document, write_text
 
 FORMATS = "GuideLLM (JSON, CSV, HTML), vllm bench serve, inference-perf, AIPerf, CSV of points"
 
@@ -52,10 +56,7 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
     add_output(parser, "law", "errors")
 
 
-def _options(arguments: argparse.Namespace) -> "FitOptions":
-    from optimizer.fitting.fit import FitOptions, MeasuredSetup
-    from optimizer.fitting.server import ServerSettings
-
+def _options(arguments: argparse.Namespace) -> FitOptions:
     return FitOptions(
         hold_out=arguments.hold_out,
         max_in_flight=arguments.max_in_flight,
@@ -69,10 +70,6 @@ def _options(arguments: argparse.Namespace) -> "FitOptions":
 
 
 def _fit(arguments: argparse.Namespace) -> None:
-    from optimizer.jobs import fit_reports
-    from optimizer.render.progress import telling
-    from optimizer.spec.writing import check_suffix, write_document
-
     if arguments.output is not None:
         check_suffix(arguments.output)
     with telling("fitting") as progress:
@@ -80,12 +77,7 @@ def _fit(arguments: argparse.Namespace) -> None:
     if arguments.output is not None:
         write_document(profile.document(), arguments.output)
         print_stderr(f"inferplan: {arguments.output} written")
-    if arguments.json:
-        print_json(profile.document())
-        return
-    from optimizer.render.fit_sections import fit_sections
-
-    show_tables(fit_sections(profile), arguments)
+    show_answer(arguments, profile.document, lambda: fit_sections(profile))
 
 
 def _add_predict(parser: argparse.ArgumentParser) -> None:
@@ -101,17 +93,13 @@ def _add_predict(parser: argparse.ArgumentParser) -> None:
 
 
 def _predict(arguments: argparse.Namespace) -> None:
-    from optimizer.jobs import predict_points
-    from optimizer.render.progress import working
-
     with working("predicting"):
         rows = predict_points(arguments.profile, arguments.points)
-    if arguments.json:
-        print_json([row.model_dump(mode="json", by_alias=True, exclude_none=True) for row in rows])
-        return
-    from optimizer.render.fit_sections import prediction_sections
-
-    show_tables(prediction_sections(rows), arguments)
+    show_answer(
+        arguments,
+        lambda: [row.model_dump(mode="json", by_alias=True, exclude_none=True) for row in rows],
+        lambda: prediction_sections(rows),
+    )
 
 
 def _add_profiles(parser: argparse.ArgumentParser) -> None:
@@ -133,11 +121,6 @@ def _add_profiles(parser: argparse.ArgumentParser) -> None:
 
 
 def _profiles(arguments: argparse.Namespace) -> None:
-    from optimizer.errors import SpecError
-    from optimizer.jobs import add_profile
-    from optimizer.spec.samples import PREFIX
-    from optimizer.spec.writing import check_suffix, write_document, write_text
-
     output = arguments.output
     if output is None and (arguments.path == "-" or arguments.path.startswith(PREFIX)):
         raise SpecError("-o: missing; name the file to write the whole system to")

@@ -4,12 +4,20 @@ import argparse
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optimizer.cli.command import Command
-
-if TYPE_CHECKING:
-    from optimizer.render.manifests import WorkloadManifest
+from optimizer.errors import SpecError
+from optimizer.plan import load_plan
+from optimizer.render.manifests import (
+    WorkloadManifest,
+    deployment_patch,
+    metrics_api_trigger,
+    prometheus_trigger,
+    scaled_object,
+)
+from optimizer.spec.system import load_system
+from optimizer.spec.writing import write_text
 
 SERVICE_URL = "http://inferplan.inferplan.svc:8080"
 
@@ -58,11 +66,7 @@ def _add_manifests(parser: argparse.ArgumentParser) -> None:
 
 
 def _manifests(arguments: argparse.Namespace) -> None:
-    from optimizer.errors import SpecError
-    from optimizer.plan import load_plan
     from optimizer.render import manifests
-    from optimizer.spec.system import load_system
-    from optimizer.spec.writing import write_text
 
     scaled = arguments.scaled_objects or arguments.prometheus is not None
     if arguments.stabilised and not scaled:
@@ -76,18 +80,14 @@ def _manifests(arguments: argparse.Namespace) -> None:
         write_text(text, arguments.output)
 
 
-def _patched(arguments: argparse.Namespace, variant: "WorkloadManifest") -> dict[str, Any]:
+def _patched(arguments: argparse.Namespace, variant: WorkloadManifest) -> dict[str, Any]:
     """Return the patch for the Deployment of a variant."""
-    from optimizer.render.manifests import deployment_patch
-
     replicas = not arguments.no_replicas
     return deployment_patch(variant, arguments.namespace, arguments.container, replicas=replicas)
 
 
-def _scaled(arguments: argparse.Namespace, variant: "WorkloadManifest") -> dict[str, Any]:
+def _scaled(arguments: argparse.Namespace, variant: WorkloadManifest) -> dict[str, Any]:
     """Return the ScaledObject of a variant."""
-    from optimizer.render.manifests import metrics_api_trigger, prometheus_trigger, scaled_object
-
     if arguments.prometheus is None:
         trigger = metrics_api_trigger(variant, arguments.url, arguments.authentication)
     else:

@@ -3,7 +3,6 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from optimizer.cli.command import (
     Command,
@@ -12,6 +11,7 @@ from optimizer.cli.command import (
     one_line,
     print_json,
     print_stderr,
+    show_answer,
     show_tables,
 )
 from optimizer.cli.flags import add_request, request_of
@@ -26,16 +26,28 @@ from optimizer.cli.solving import (
     simulated,
     solving_options,
 )
+from optimizer.errors import SpecError
+from optimizer.jobs import (
+    Effort,
+    RepairRequest,
+    SimulateRequest,
+    Timings,
+    check_documents,
+    find_candidates,
+    find_overload,
+    solve,
+)
 from optimizer.jobs.requests import SizingOptions
 from optimizer.jobs.simulating import EffortOptions
+from optimizer.plan import Plan
 from optimizer.quantities import counted
-
-if TYPE_CHECKING:
-    from optimizer.jobs import Effort, Timings
-    from optimizer.plan import Plan
-    from optimizer.spec.system import System
-    from optimizer.studies.overload import Overload
-    from optimizer.studies.simulation.document import RepairedPlan, Simulation
+from optimizer.render.plan_sections import candidate_sections, plan_sections
+from optimizer.render.progress import working
+from optimizer.render.simulation_sections import repair_sections, simulation_sections
+from optimizer.spec.system import System
+from optimizer.spec.writing import write_text
+from optimizer.studies.overload import Overload
+from optimizer.studies.simulation.document import RepairedPlan, Simulation
 
 
 def _add_solve(parser: argparse.ArgumentParser) -> None:
@@ -71,11 +83,6 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
 
 
 def _solve(arguments: argparse.Namespace) -> None:
-    from optimizer.errors import SpecError
-    from optimizer.jobs import SimulateRequest, Timings, solve
-    from optimizer.render.progress import working
-    from optimizer.spec.writing import write_text
-
     if arguments.repair and not arguments.simulate:
         raise SpecError("--repair: repairs what a simulation shows; add --simulate")
     if arguments.repair and arguments.proof is not None:
@@ -107,10 +114,7 @@ def _solve(arguments: argparse.Namespace) -> None:
     _finish(plan, arguments, timings)
 
 
-def _solve_and_repair(arguments: argparse.Namespace, effort: "Effort", timings: "Timings") -> None:
-    from optimizer.jobs import RepairRequest
-    from optimizer.spec.writing import write_text
-
+def _solve_and_repair(arguments: argparse.Namespace, effort: Effort, timings: Timings) -> None:
     with timings.stage("read"):
         system = read_system(arguments, solving_options(arguments))
     found = repaired(
@@ -134,14 +138,13 @@ def _solve_and_repair(arguments: argparse.Namespace, effort: "Effort", timings: 
     _finish(found.plan, arguments, timings)
 
 
-def _print_repairs(found: "RepairedPlan", arguments: argparse.Namespace) -> None:
-    from optimizer.render.simulation_sections import repair_sections
+def _print_repairs(found: RepairedPlan, arguments: argparse.Namespace) -> None:
     from optimizer.render.terminal import Output, show
 
     show(repair_sections(found), sys.stdout, Output(arguments.wide))
 
 
-def _finish(plan: "Plan", arguments: argparse.Namespace, timings: "Timings") -> None:
+def _finish(plan: Plan, arguments: argparse.Namespace, timings: Timings) -> None:
     if arguments.timings:
         for stage, seconds in timings.stages_s.items():
             print_stderr(f"{stage:<12}{seconds * 1000:10.1f} ms")
@@ -150,9 +153,7 @@ def _finish(plan: "Plan", arguments: argparse.Namespace, timings: "Timings") -> 
         plan.raise_for_status()
 
 
-def _print_plan(
-    plan: "Plan", found: "Simulation | None", system: "System", arguments: argparse.Namespace
-) -> None:
+def _print_plan(plan: Plan, found: Simulation | None, system: System, arguments: argparse.Namespace) -> None:
     """Write a plan to stdout; with its simulation as one object of both, or as tables one after the other."""
     if arguments.json and found is None:
         print(plan.to_json())
@@ -162,21 +163,15 @@ def _print_plan(
             "simulation": found.model_dump(mode="json", by_alias=True),
         })  # fmt: skip
     else:
-        from optimizer.render.plan_sections import plan_sections
-
         show_tables(plan_sections(plan, system, _overload(plan, system, arguments)), arguments)
     if found is not None and not arguments.json:
-        from optimizer.render.simulation_sections import simulation_sections
         from optimizer.render.terminal import Output, show
 
         show(simulation_sections(found), sys.stdout, Output(arguments.wide))
 
 
-def _overload(plan: "Plan", system: "System", arguments: argparse.Namespace) -> "Overload | None":
+def _overload(plan: Plan, system: System, arguments: argparse.Namespace) -> Overload | None:
     """Return options that serve more load; None if they are not shown."""
-    from optimizer.jobs import find_overload
-    from optimizer.render.progress import working
-
     if arguments.table != "overload" and (arguments.table is not None or arguments.csv):
         return None
     with working("trying other options"):
@@ -189,8 +184,6 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from optimizer.jobs import check_documents
-
     found = check_documents(arguments.path)
     if arguments.json:
         print_json({
@@ -230,19 +223,11 @@ def _add_candidates(parser: argparse.ArgumentParser) -> None:
 
 
 def _candidates(arguments: argparse.Namespace) -> None:
-    from optimizer.jobs import find_candidates
-    from optimizer.render.progress import working
-
     with working("sizing"):
         system = read_system(arguments, solving_options(arguments, SizingOptions))
         with announced_for(system):
             candidates = find_candidates(system)
-    if arguments.json:
-        print_json(candidates.to_wire())
-    else:
-        from optimizer.render.plan_sections import candidate_sections
-
-        show_tables(candidate_sections(candidates), arguments)
+    show_answer(arguments, candidates.to_wire, lambda: candidate_sections(candidates))
 
 
 COMMANDS = {

@@ -3,10 +3,16 @@
 import argparse
 from pathlib import Path
 
-from optimizer.cli.command import Command, add_output, add_path, number, picture_format, show_tables
+from optimizer.cli.command import Command, add_output, add_path, number, picture_format, show_answer
 from optimizer.cli.flags import add_request
 from optimizer.cli.solving import solving_options
+from optimizer.jobs import ReplayRequest, replay_loads
 from optimizer.jobs.requests import ExactOptions
+from optimizer.render.progress import working
+from optimizer.render.replay_sections import replay_sections
+from optimizer.spec.system import load_system
+from optimizer.spec.writing import write_bytes
+from optimizer.studies.replay.figure import replay_figure
 from optimizer.units import SECONDS
 
 MOST_S = 1e6
@@ -39,12 +45,6 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
 
 
 def _replay(arguments: argparse.Namespace) -> None:
-    from optimizer.jobs import ReplayRequest, replay_loads
-    from optimizer.render.progress import working
-    from optimizer.render.replay_sections import replay_sections
-    from optimizer.spec.system import load_system
-    from optimizer.spec.writing import write_bytes
-
     file_format = None if arguments.output is None else picture_format(arguments.output)
     request = ReplayRequest(
         system=load_system(arguments.path).with_options(**solving_options(arguments, ExactOptions)),
@@ -57,13 +57,9 @@ def _replay(arguments: argparse.Namespace) -> None:
         found = replay_loads(request)
     if file_format is not None:
         from optimizer.render.plots import draw
-        from optimizer.studies.replay.figure import replay_figure
 
         write_bytes(draw(replay_figure(found), file_format), arguments.output)
-    if arguments.json:
-        print(found.to_json())
-    else:
-        show_tables(replay_sections(found), arguments)
+    show_answer(arguments, found.to_json, lambda: replay_sections(found))
 
 
 COMMANDS = {"replay": Command(_add_replay, _replay)}

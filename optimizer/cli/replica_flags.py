@@ -3,22 +3,26 @@
 import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optimizer.cli import batch_servers
 from optimizer.cli.command import add_output, quantity
 from optimizer.cli.deployment_flags import DEPLOYMENT, add_deployment, deployment_given
 from optimizer.cli.flags import add_request
+from optimizer.errors import SpecError
+from optimizer.jobs import estimate_replica
 from optimizer.jobs.requests import SizingOptions
+from optimizer.kinds.replicas import Replica
+from optimizer.kinds.token_batching import LENGTHS_NEEDED
+from optimizer.profiles import Deployment
+from optimizer.profiles.replicas import EstimatedReplica
+from optimizer.spec.messages import validated
 from optimizer.units import (
     MILLISECONDS,
     MILLISECONDS_PER_REQUEST,
     MILLISECONDS_PER_TOKEN,
     TOKENS,
 )
-
-if TYPE_CHECKING:
-    from optimizer.profiles.replicas import EstimatedReplica
 
 _LAW_FLAGS = {
     "decode": (
@@ -150,15 +154,12 @@ def _add_queue(group: Any) -> None:
         )
 
 
-def estimated_of(arguments: argparse.Namespace) -> "EstimatedReplica | None":
+def estimated_of(arguments: argparse.Namespace) -> EstimatedReplica | None:
     """Return the replica of the model and the accelerator that the flags name; None if they name none.
 
     Raises:
         SpecError: one of the two is missing, a value is wrong, or token times are given as well.
     """
-    from optimizer.errors import SpecError
-    from optimizer.kinds.replicas import Replica
-
     given = [name for name in _NAMES if getattr(arguments, name) is not None]
     if not given:
         return None
@@ -168,8 +169,6 @@ def estimated_of(arguments: argparse.Namespace) -> "EstimatedReplica | None":
     for flag in (flag for flags in _LAW_FLAGS.values() for flag, *_ in flags):
         if getattr(arguments, flag[2:].replace("-", "_")) is not None:
             raise SpecError(f"{flag}: --model is estimated; give names or token times, not both")
-    from optimizer.jobs import estimate_replica
-    from optimizer.profiles import Deployment
 
     deployment = Deployment(**deployment_given(arguments) | {"tp": 1})
     with _said_by_flags(Replica):
@@ -193,10 +192,6 @@ def _shape_of(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def replica_of(arguments: argparse.Namespace) -> Any:
     """Return the replica that the flags describe; errors name the flags."""
-    from optimizer.errors import SpecError
-    from optimizer.kinds.replicas import Replica
-    from optimizer.spec.messages import validated
-
     values = _shape_of(arguments)
     for part, flags in _LAW_FLAGS.items():
         given = {
@@ -207,8 +202,6 @@ def replica_of(arguments: argparse.Namespace) -> Any:
         if given:
             values[part] = given
     if values.get("batching", "continuous") != "continuous" and "out_tokens_cv" not in values:
-        from optimizer.kinds.token_batching import LENGTHS_NEEDED
-
         raise SpecError(f"--out-tokens-cv: {LENGTHS_NEEDED}")
     linear = values.keys() & {"decode", "prefill"}
     if bool(linear) == ("iteration" in values):
@@ -227,8 +220,6 @@ def replica_of(arguments: argparse.Namespace) -> Any:
 @contextmanager
 def _said_by_flags(replica: Any) -> Iterator[None]:
     """Rename fields to flags in errors of the body."""
-    from optimizer.errors import SpecError
-
     try:
         yield
     except SpecError as error:

@@ -2,23 +2,27 @@
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from optimizer.cli import batch_servers, replica_flags
-from optimizer.cli.command import Command, print_json, print_stderr, quantity, show_tables
+from optimizer.cli.command import Command, print_stderr, quantity, show_answer
 from optimizer.cli.solving import announced
+from optimizer.compat.queue_service import read_problems
+from optimizer.compat.rows import kind_of_row
+from optimizer.documents import Document
+from optimizer.errors import AnalysisError, SpecError
+from optimizer.jobs import analyze_replicas, simulate_replica, size_replicas
+from optimizer.kinds.batch_servers.rows import BatchAnswer
+from optimizer.kinds.replicas import LatencyTargets, Replica
+from optimizer.kinds.rows import Row
+from optimizer.profiles.replicas import EstimatedReplica
 from optimizer.quantities import precise
+from optimizer.render.replica_sections import batch_sections, performance_sections, sizing_sections
+from optimizer.simulation.replicas import Effort
+from optimizer.spec.files import lines_of, read_text
+from optimizer.spec.messages import validated
 from optimizer.units import MILLISECONDS, REQUESTS_PER_SECOND
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from optimizer.documents import Document
-    from optimizer.kinds.batch_servers.rows import BatchAnswer
-    from optimizer.kinds.replicas import Replica
-    from optimizer.kinds.rows import Row
-    from optimizer.profiles.replicas import EstimatedReplica
-    from optimizer.simulation.replicas import Effort
 
 _REQUESTS_PER_SECOND = quantity(REQUESTS_PER_SECOND)
 _MILLISECONDS = quantity(MILLISECONDS)
@@ -43,29 +47,24 @@ def _add_analyze(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--seed", metavar="S", type=int, help="seed of the random numbers (1)")
 
 
-def _effort(arguments: argparse.Namespace) -> "Effort | None":
+def _effort(arguments: argparse.Namespace) -> Effort | None:
     """Return the length and the seed of the simulation; None if nothing is simulated."""
-    from optimizer.errors import SpecError
-
     given = {name: value for name in ("requests", "seed") if (value := getattr(arguments, name)) is not None}
     if not arguments.simulate:
         if given:
             raise SpecError(f"--{next(iter(given))}: nothing is simulated; add --simulate, or remove it")
         return None
-    from optimizer.simulation.replicas import Effort
 
     return Effort(**given)
 
 
-def _simulated(replica: "Replica", rate_rps: float, effort: "Effort") -> Any:
+def _simulated(replica: Replica, rate_rps: float, effort: Effort) -> Any:
     """Return the simulated performance of a replica, or that it is overloaded."""
-    from optimizer.jobs import simulate_replica
-
     with announced():
         return simulate_replica(replica, rate_rps, effort)
 
 
-def _simulated_row(row: "Row", effort: "Effort") -> Any:
+def _simulated_row(row: Row, effort: Effort) -> Any:
     """Return the same of a row."""
     with announced():
         return row.simulate(effort)
@@ -76,7 +75,6 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
     if arguments.batch is not None:
         _refuse_beside_batch(arguments, {"rate": None})
         return _answer_lines(arguments.batch, lambda row: row.analyze(), effort)
-    from optimizer.errors import SpecError
 
     rate_rps = arguments.rate
     row = batch_servers.row_of(arguments, replica_flags.TOKEN_FLAGS, rate_rps or 0.0)
@@ -89,16 +87,14 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
             answer = batch_servers.analyzed(row)
         _show_batch_server(arguments, answer, effort and _simulated_row(row, effort))
         return None
-    from optimizer.jobs import analyze_replicas
 
     found = analyze_replicas([replica], [rate_rps])[0]
     simulated = None if effort is None else _simulated(replica, rate_rps, effort)
-    if arguments.json:
-        print_json(_values(found, simulated, named))
-    else:
-        from optimizer.render.replica_sections import performance_sections
-
-        show_tables(performance_sections(found, simulated, named), arguments)
+    show_answer(
+        arguments,
+        lambda: _values(found, simulated, named),
+        lambda: performance_sections(found, simulated, named),
+    )
     if found.offered_rps > found.stable_rate_rps:
         print_stderr(
             f"inferplan: note: rate {precise(found.offered_rps)} requests/s exceeds the stable maximum "
@@ -108,16 +104,11 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
     return None
 
 
-def _show_batch_server(arguments: argparse.Namespace, found: "BatchAnswer", simulated: Any = None) -> None:
-    if arguments.json:
-        print_json(_values(found, simulated))
-    else:
-        from optimizer.render.replica_sections import batch_sections
-
-        show_tables(batch_sections(found, simulated), arguments)
+def _show_batch_server(arguments: argparse.Namespace, found: BatchAnswer, simulated: Any = None) -> None:
+    show_answer(arguments, lambda: _values(found, simulated), lambda: batch_sections(found, simulated))
 
 
-def _values(found: Any, simulated: Any, named: "EstimatedReplica | None" = None) -> dict[str, Any]:
+def _values(found: Any, simulated: Any, named: EstimatedReplica | None = None) -> dict[str, Any]:
     """Return the performance of one server, with its simulation and estimated profile if any."""
     values: dict[str, Any] = found.model_dump(by_alias=True)
     if named is not None:
@@ -128,27 +119,14 @@ def _values(found: Any, simulated: Any, named: "EstimatedReplica | None" = None)
 
 
 def _add_size(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--target-ttft",
-        metavar="MS",
-        type=_MILLISECONDS,
-        default=0.0,
-        help="time to first token [ms]; 0: none",
-    )
-    parser.add_argument(
-        "--target-itl",
-        metavar="MS",
-        type=_MILLISECONDS,
-        default=0.0,
-        help="inter-token latency [ms]; 0: none",
-    )
-    parser.add_argument(
-        "--target-e2e",
-        metavar="MS",
-        type=_MILLISECONDS,
-        default=0.0,
-        help="time to the last token [ms]; 0: none",
-    )
+    for target, text in (
+        ("ttft", "time to first token"),
+        ("itl", "inter-token latency"),
+        ("e2e", "time to the last token"),
+    ):
+        parser.add_argument(
+            f"--target-{target}", metavar="MS", type=_MILLISECONDS, default=0.0, help=f"{text} [ms]; 0: none"
+        )
     parser.add_argument(
         "--percentile", metavar="P", type=float, help="percentile at which the targets must hold (the mean)"
     )
@@ -164,10 +142,6 @@ def _size(arguments: argparse.Namespace) -> int | None:
     if arguments.batch is not None:
         _refuse_beside_batch(arguments, _TARGET_FLAGS)
         return _answer_lines(arguments.batch, lambda row: row.size())
-    from optimizer.errors import AnalysisError, SpecError
-    from optimizer.jobs import size_replicas
-    from optimizer.kinds.replicas import LatencyTargets
-    from optimizer.spec.messages import validated
 
     row = batch_servers.row_to_size(arguments, replica_flags.TOKEN_FLAGS, arguments.percentile)
     if row is not None:
@@ -191,19 +165,14 @@ def _size(arguments: argparse.Namespace) -> int | None:
     sizing = size_replicas([named.replica if named else replica_flags.replica_of(arguments)], [targets])[0]
     if isinstance(sizing, AnalysisError):
         raise sizing
-    if arguments.json:
-        print_json(_values(sizing, None, named))
-    else:
-        from optimizer.render.replica_sections import sizing_sections
-
-        show_tables(sizing_sections(sizing, targets, named), arguments)
+    show_answer(
+        arguments, lambda: _values(sizing, None, named), lambda: sizing_sections(sizing, targets, named)
+    )
     return None
 
 
 def _refuse_beside_batch(arguments: argparse.Namespace, own: dict[str, object]) -> None:
     """Refuse flags that describe a replica beside ``--batch``, whose lines describe theirs."""
-    from optimizer.errors import SpecError
-
     defaults = dict.fromkeys((*replica_flags.TOKEN_FLAGS, *batch_servers.OWN_FLAGS)) | own
     given = [name for name, default in defaults.items() if getattr(arguments, name) != default]
     if given:
@@ -212,15 +181,10 @@ def _refuse_beside_batch(arguments: argparse.Namespace, own: dict[str, object]) 
 
 def _answer_lines(
     path: str,
-    answer: "Callable[[Row], Document]",
-    effort: "Effort | None" = None,
+    answer: Callable[[Row], Document],
+    effort: Effort | None = None,
 ) -> int:
     """Answer every line with one line; a bad one with its message, and with exit status 2 in the end."""
-    from optimizer.compat.queue_service import read_problems
-    from optimizer.compat.rows import kind_of_row
-    from optimizer.errors import AnalysisError, SpecError
-    from optimizer.spec.files import lines_of, read_text
-
     bad = 0
     for problem in read_problems(lines_of(read_text(path)), kind_of_row):
         if isinstance(problem, SpecError):

@@ -20,13 +20,18 @@ from optimizer.cli.solving import (
     simulating,
     solving_options,
 )
+from optimizer.errors import SpecError
+from optimizer.jobs import FigureRequest, RequestError, make_report, show_figure, show_fit
 from optimizer.jobs.figures import FigureOptions
 from optimizer.jobs.reporting import ReportOptions
+from optimizer.render.progress import working
+from optimizer.spec.system import load_system
+from optimizer.spec.writing import write_bytes, write_text
+from optimizer.studies.figures.document import Figure
 
 if TYPE_CHECKING:
     from optimizer.render.pages import Origin
     from optimizer.render.plots import Format
-    from optimizer.studies.figures.document import Figure
 
 KINDS = {
     "plan": "all four of the next, on one page",
@@ -87,10 +92,7 @@ def _origin(arguments: argparse.Namespace) -> "Origin":
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    from optimizer.jobs import make_report
     from optimizer.render.pages import PageFormat, render_report
-    from optimizer.render.progress import working
-    from optimizer.spec.writing import write_text
 
     system = read_system(arguments, solving_options(arguments))
     files: dict[PageFormat, Path | None] = {
@@ -121,8 +123,6 @@ def _report(arguments: argparse.Namespace) -> None:
 
 def _check_files(arguments: argparse.Namespace) -> None:
     """Refuse what would lose a file, or surprise who opens it, before anything is solved."""
-    from optimizer.errors import SpecError
-
     named = [path for path in (arguments.output, arguments.markdown, arguments.csv) if path is not None]
     for path in named:
         if named.count(path) > 1 and path.suffix:
@@ -150,8 +150,6 @@ def _add_plot(parser: argparse.ArgumentParser) -> None:
 
 def _plot(arguments: argparse.Namespace) -> None:
     from optimizer.render.plots import draw
-    from optimizer.render.progress import working
-    from optimizer.spec.writing import write_bytes
 
     file_format = _picture_format(arguments)
     with working("plotting"), announced() if arguments.kind in SIMULATED else nullcontext():
@@ -164,16 +162,11 @@ def _plot(arguments: argparse.Namespace) -> None:
         print(figure.note)
 
 
-def _figure_of_profile(arguments: argparse.Namespace) -> "Figure":
-    from optimizer.jobs import show_fit
-
+def _figure_of_profile(arguments: argparse.Namespace) -> Figure:
     return show_fit(arguments.path)
 
 
-def _figure(arguments: argparse.Namespace) -> "Figure":
-    from optimizer.jobs import FigureRequest, RequestError, show_figure
-    from optimizer.spec.system import load_system
-
+def _figure(arguments: argparse.Namespace) -> Figure:
     options = request_of(FigureOptions, arguments)
     request = FigureRequest(
         system=load_system(arguments.path).with_options(**options.given()),
@@ -191,8 +184,6 @@ def _figure(arguments: argparse.Namespace) -> "Figure":
 
 def _picture_format(arguments: argparse.Namespace) -> "Format | None":
     """Return the format that the name of the output file asks for; none where only JSON is wanted."""
-    from optimizer.errors import SpecError
-
     if arguments.output is not None:
         return picture_format(arguments.output)
     if arguments.json:

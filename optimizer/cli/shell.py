@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from optimizer.cli.command import Command
+from optimizer.spec.samples import PREFIX, samples
+from optimizer.spec.writing import copy_tree
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 _SYSTEMS = frozenset({"PATH", "OTHER", "SYSTEM"})
@@ -24,9 +26,6 @@ def _add_samples(parser: argparse.ArgumentParser) -> None:
 
 
 def _samples(arguments: argparse.Namespace) -> None:
-    from optimizer.spec.samples import PREFIX, samples
-    from optimizer.spec.writing import copy_tree
-
     for name, path in samples().items():
         if arguments.folder is None:
             print(f"{PREFIX}{name}")
@@ -43,8 +42,6 @@ def _add_completion(parser: argparse.ArgumentParser) -> None:
 
 def _completion(arguments: argparse.Namespace) -> None:
     import shtab
-
-    from optimizer.spec.samples import PREFIX, samples
 
     systems = _systems([f"{PREFIX}{name}" for name in samples()])
     kinds = dict.fromkeys(_SYSTEMS, systems) | dict.fromkeys(_FILES, shtab.FILE)

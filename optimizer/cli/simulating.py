@@ -14,7 +14,10 @@ from optimizer.cli.solving import (
     simulated,
     solving_options,
 )
+from optimizer.jobs import SimulateRequest
 from optimizer.jobs.simulating import EffortOptions
+from optimizer.plan import load_plan
+from optimizer.render.simulation_sections import simulation_csv, simulation_sections
 
 
 def _add_simulate(parser: argparse.ArgumentParser) -> None:
@@ -43,9 +46,6 @@ def _add_simulate(parser: argparse.ArgumentParser) -> None:
 
 
 def _simulate(arguments: argparse.Namespace) -> None:
-    from optimizer.jobs import SimulateRequest
-    from optimizer.plan import load_plan
-
     effort = request_of(EffortOptions, arguments)
     request = SimulateRequest(
         system=read_system(arguments, solving_options(arguments)),
@@ -60,7 +60,6 @@ def _simulate(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(found.to_json())
         return
-    from optimizer.render.simulation_sections import simulation_csv, simulation_sections
     from optimizer.render.terminal import Output, show
 
     if arguments.csv:

@@ -3,19 +3,20 @@
 import argparse
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING
 
 from optimizer.cli.command import print_stderr
 from optimizer.cli.flags import add_request, in_flags, request_of
+from optimizer.cluster import on_cluster
 from optimizer.errors import SpecError
+from optimizer.jobs import RepairRequest, SimulateRequest, repair_plan, simulate_plan
 from optimizer.jobs.requests import PlanOptions, Request, RequestError
 from optimizer.jobs.simulating import EffortOptions
-
-if TYPE_CHECKING:
-    from optimizer.jobs import RepairRequest, SimulateRequest
-    from optimizer.spec.system import System
-    from optimizer.studies.simulation.document import RepairedPlan, Simulation
-    from optimizer.studies.simulation.plans import Progress
+from optimizer.render.progress import counting
+from optimizer.simulation.engine import announcing_compilation
+from optimizer.spec.loads import with_loads
+from optimizer.spec.system import System, load_system
+from optimizer.studies.simulation.document import RepairedPlan, Simulation
+from optimizer.studies.simulation.plans import Progress
 
 
 def add_solving_flags(parser: argparse.ArgumentParser) -> None:
@@ -64,14 +65,12 @@ def check_simulates(arguments: argparse.Namespace) -> None:
             raise SpecError(f"--{name}: requires --simulate")
 
 
-def simulated(request: "SimulateRequest", arguments: argparse.Namespace) -> "Simulation":
+def simulated(request: SimulateRequest, arguments: argparse.Namespace) -> Simulation:
     """Return the simulation of a plan; progress and the first compilation show on stderr.
 
     Raises:
         SpecError: the parts of the request contradict each other, in terms of flags.
     """
-    from optimizer.jobs import simulate_plan
-
     with simulating(arguments) as progress:
         try:
             return simulate_plan(request, progress)
@@ -79,39 +78,31 @@ def simulated(request: "SimulateRequest", arguments: argparse.Namespace) -> "Sim
             raise in_flags(error, arguments) from None
 
 
-def repaired(request: "RepairRequest", arguments: argparse.Namespace) -> "RepairedPlan":
+def repaired(request: RepairRequest, arguments: argparse.Namespace) -> RepairedPlan:
     """Return a plan that is repaired after its simulation; progress shows on stderr."""
-    from optimizer.jobs import repair_plan
-
     with simulating(arguments) as progress:
         return repair_plan(request, progress)
 
 
 @contextmanager
-def simulating(arguments: argparse.Namespace) -> "Iterator[Progress]":
+def simulating(arguments: argparse.Namespace) -> Iterator[Progress]:
     """Simulate in the body, here or on the cluster that is named; progress shows on stderr."""
-    from optimizer.render.progress import counting
-
     if arguments.cluster is None:
         with counting("simulating") as progress, announced():
             yield progress
     else:
-        from optimizer.cluster import on_cluster
-
         with on_cluster(arguments.cluster), counting("simulating") as progress:
             yield progress
 
 
 def announced(what: str = "the simulator") -> AbstractContextManager[None]:
     """Announce on stderr if something is compiled first."""
-    from optimizer.simulation.engine import announcing_compilation
-
     return announcing_compilation(
         lambda: print_stderr(f"inferplan: compiling {what}; this happens once and takes up to half a minute")
     )
 
 
-def announced_for(system: "System") -> AbstractContextManager[None]:
+def announced_for(system: System) -> AbstractContextManager[None]:
     """Announce on stderr if the queues of a kind are compiled first; other plans load no compiler."""
     compiled = [kind.name for kind in system.server_kinds() if kind.compiles_queues]
     return announced(f"the queues of {compiled[0]}") if compiled else nullcontext()
@@ -122,10 +113,7 @@ def add_load(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--load", metavar="CSV", help="loads by server, which replace those of the document")
 
 
-def read_system(arguments: argparse.Namespace, options: Mapping[str, object]) -> "System":
+def read_system(arguments: argparse.Namespace, options: Mapping[str, object]) -> System:
     """Read the system that the arguments name, with its loads and options replaced as they say."""
-    from optimizer.spec.loads import with_loads
-    from optimizer.spec.system import load_system
-
     system = load_system(arguments.path).with_options(**options)
     return system if arguments.load is None else with_loads(system, arguments.load)

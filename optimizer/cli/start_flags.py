@@ -2,21 +2,20 @@
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, get_args
 
-from optimizer.units import MILLISECONDS
+from optimizer.errors import SpecError
+from optimizer.money import EXAMPLES, Price, read_price
+from optimizer.profiles.catalogue import load_catalogue, slice_of
+from optimizer.spec.messages import did_you_mean
+from optimizer.spec.schema import SaturationPolicy
+from optimizer.starters.facts import TEMPLATES, ByName, Demand
+from optimizer.starters.prices import Offer, PriceList, read_prices
+from optimizer.units import MILLISECONDS, UnitError
 
-if TYPE_CHECKING:
-    from optimizer.money import Price
-    from optimizer.starters.facts import ByName, Demand
-    from optimizer.starters.prices import Offer, PriceList
-
-TEMPLATES = ("one-model", "fleet", "clouds")
-"""Templates of `init`; a test compares them with those of the library."""
-SATURATION_POLICIES = ("None", "PriorityExhaustive", "PriorityRoundRobin", "RoundRobin")
-"""Saturation policies; a test compares them with the schema."""
+_POLICIES: tuple[str, ...] = get_args(SaturationPolicy)
 _TARGETS = {
     "target_ttft": ("ttft", "time to first token"),
     "target_itl": ("itl", "inter-token latency"),
@@ -56,19 +55,18 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--saturation", metavar="POLICY", type=_policy,
-        help=f"who gets partial service if not everything fits: {', '.join(SATURATION_POLICIES)}",
+        help=f"who gets partial service if not everything fits: {', '.join(_POLICIES)}",
     )  # fmt: skip
 
 
 def _policy(text: str) -> str:
     """Return a saturation policy as documents spell it."""
-    spelling = {name.lower(): name for name in SATURATION_POLICIES}
+    spelling = {name.lower(): name for name in _POLICIES}
     if text.lower() in spelling:
         return spelling[text.lower()]
-    from optimizer.spec.messages import did_you_mean
 
-    hint = did_you_mean(text, SATURATION_POLICIES)
-    raise argparse.ArgumentTypeError(f"must be one of {', '.join(SATURATION_POLICIES)}, not {text!r}{hint}")
+    hint = did_you_mean(text, _POLICIES)
+    raise argparse.ArgumentTypeError(f"must be one of {', '.join(_POLICIES)}, not {text!r}{hint}")
 
 
 def targets_of(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -90,10 +88,8 @@ def targets_of(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _by_use_case(texts: list[str] | None, flag: str, read: Callable[[str], float]) -> "ByName":
+def _by_use_case(texts: list[str] | None, flag: str, read: Callable[[str], float]) -> ByName:
     """Read values that may begin with the name of a use case."""
-    from optimizer.errors import SpecError
-
     found: dict[str | None, float] = {}
     for text in texts or ():
         name, _, value = text.rpartition("=")
@@ -125,15 +121,12 @@ def _percentile(text: str) -> float:
     return value
 
 
-def demands_of(arguments: argparse.Namespace, *, can_ask: bool) -> "list[Demand]":
+def demands_of(arguments: argparse.Namespace, *, can_ask: bool) -> list[Demand]:
     """Return the requests that flags give.
 
     Raises:
         SpecError: a rate is not written as the flag wants it, or is missing and cannot be asked for.
     """
-    from optimizer.errors import SpecError
-    from optimizer.starters.facts import Demand
-
     found = []
     for text in arguments.rate or ():
         name, equals, rate = text.rpartition("=")
@@ -156,7 +149,7 @@ class Named:
     """The card's name in the catalogue."""
     cards: int
     count: int | None
-    price: "Price | None"
+    price: Price | None
 
     @property
     def name(self) -> str:
@@ -171,8 +164,6 @@ def named_accelerator(text: str) -> Named:
         SpecError: it is not in the catalogue.
         UnitError: its price is wrong.
     """
-    from optimizer.profiles.catalogue import load_catalogue, slice_of
-
     name, _, rest = text.partition(":")
     count, _, price = rest.partition(":")
     if count and not count.isdigit():
@@ -184,15 +175,12 @@ def named_accelerator(text: str) -> Named:
     )
 
 
-def read_named_price(text: str) -> "Price":
+def read_named_price(text: str) -> Price:
     """Read a price that names its currency.
 
     Raises:
         UnitError: it does not, or is no price.
     """
-    from optimizer.money import EXAMPLES, Price, read_price
-    from optimizer.units import UnitError
-
     found = read_price(text)
     if not isinstance(found, Price):
         raise UnitError(f"the price must name its currency; write {EXAMPLES[:18]}")
@@ -200,8 +188,8 @@ def read_named_price(text: str) -> "Price":
 
 
 def offers_of(
-    arguments: argparse.Namespace, ask_price: "Callable[[str], Price] | None"
-) -> "tuple[list[Offer], tuple[str, ...]]":
+    arguments: argparse.Namespace, ask_price: Callable[[str], Price] | None
+) -> tuple[list[Offer], tuple[str, ...]]:
     """Return the offers, and the names in price files that are not in the catalogue.
 
     Args:
@@ -211,9 +199,6 @@ def offers_of(
     Raises:
         SpecError: a name, a count or a price is wrong, or a price is missing.
     """
-    from optimizer.errors import SpecError
-    from optimizer.units import UnitError
-
     lists = _price_lists(arguments)
     listed = [offer for found in lists for offer in found.offers]
     unknown = tuple(dict.fromkeys(name for found in lists for name in found.unknown))
@@ -228,17 +213,12 @@ def offers_of(
     return offers, ()
 
 
-def _priced(named: Named, listed: "list[Offer]", ask_price: "Callable[[str], Price] | None") -> "list[Offer]":
+def _priced(named: Named, listed: list[Offer], ask_price: Callable[[str], Price] | None) -> list[Offer]:
     """Return the offers of an accelerator that a flag names, at its own price, those of files, or asked for.
 
     Raises:
         UnitError: it has no price.
     """
-    from dataclasses import replace
-
-    from optimizer.starters.prices import Offer
-    from optimizer.units import UnitError
-
     known = [
         offer
         for offer in listed
@@ -255,11 +235,7 @@ def _priced(named: Named, listed: "list[Offer]", ask_price: "Callable[[str], Pri
     return [Offer(named.accelerator, named.cards, price, "", named.count)]
 
 
-def _price_lists(arguments: argparse.Namespace) -> "list[PriceList]":
-    from dataclasses import replace
-
-    from optimizer.starters.prices import read_prices
-
+def _price_lists(arguments: argparse.Namespace) -> list[PriceList]:
     found = []
     for text in arguments.prices or ():
         place, _, path = text.rpartition("=")

@@ -1,21 +1,18 @@
 """The questions of `init`, for the facts that no flag gave."""
 
-from typing import TYPE_CHECKING
-
 from optimizer.cli.asking import Prompter
 from optimizer.cli.start_flags import model_given, named_accelerator, read_named_price
+from optimizer.errors import SpecError
+from optimizer.money import Price
+from optimizer.profiles import load_catalogue
+from optimizer.profiles.estimate import find_model
+from optimizer.starters.facts import TEMPLATES, Demand, Template, check_rate, check_template
+from optimizer.starters.prices import Offer
+from optimizer.starters.use_cases import use_case, use_cases
 
-if TYPE_CHECKING:
-    from optimizer.money import Price
-    from optimizer.starters.facts import Demand, Template
-    from optimizer.starters.prices import Offer
 
-
-def ask_template(prompter: Prompter, models: list[str], offers: "list[Offer]") -> "Template":
+def ask_template(prompter: Prompter, models: list[str], offers: list[Offer]) -> Template:
     """Ask for one of the templates that fit the known values."""
-    from optimizer.errors import SpecError
-    from optimizer.starters.facts import TEMPLATES, check_template
-
     suitable: dict[str, Template] = {}
     for name in TEMPLATES:
         try:
@@ -29,11 +26,8 @@ def ask_template(prompter: Prompter, models: list[str], offers: "list[Offer]") -
     return suitable[prompter.choose("What do you want to plan?", choices)]
 
 
-def ask_models(prompter: Prompter, template: "Template") -> list[str]:
+def ask_models(prompter: Prompter, template: Template) -> list[str]:
     """Ask for the models that a template takes: names as the flag takes them, or paths."""
-    from optimizer.profiles import load_catalogue
-    from optimizer.profiles.estimate import find_model
-
     question = "Which model? (Tab completes; or the path of a config.json)"
     names = list(load_catalogue().models)
     if template == "one-model":
@@ -41,11 +35,8 @@ def ask_models(prompter: Prompter, template: "Template") -> list[str]:
     return [model_given(name) for name in prompter.several(question, names, find_model)]
 
 
-def ask_offers(prompter: Prompter, template: "Template") -> "list[Offer]":
+def ask_offers(prompter: Prompter, template: Template) -> list[Offer]:
     """Ask for accelerators, and for what their names, as the flag takes them, leave open."""
-    from optimizer.profiles import load_catalogue
-    from optimizer.starters.prices import Offer
-
     counts: dict[str, int | None] = {}
     offers: list[Offer] = []
     for text in prompter.several(
@@ -63,7 +54,7 @@ def ask_offers(prompter: Prompter, template: "Template") -> "list[Offer]":
     return offers
 
 
-def ask_price(prompter: Prompter, name: str, first: "Price | None" = None) -> "Price":
+def ask_price(prompter: Prompter, name: str, first: Price | None = None) -> Price:
     """Ask what a slice costs, in the currency of the first price."""
 
     def check(text: str) -> None:
@@ -80,11 +71,8 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def ask_demands(prompter: Prompter, given: list[str] | None, models: list[str]) -> "list[Demand]":
+def ask_demands(prompter: Prompter, given: list[str] | None, models: list[str]) -> list[Demand]:
     """Ask for use cases, unless they are given, and for the rate of each."""
-    from optimizer.starters.facts import Demand, check_rate
-    from optimizer.starters.use_cases import use_case, use_cases
-
     names = given or prompter.several("What is it used for?", list(use_cases()), use_case)
     each = " for each model" if len(models) > 1 else ""
     return [

@@ -4,10 +4,10 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optimizer.cli.asking import Prompter
-from optimizer.cli.command import Command, add_output, print_json, print_stderr, show_tables
+from optimizer.cli.command import Command, add_output, print_stderr, show_answer
 from optimizer.cli.start_flags import (
     add_flags,
     add_price_flags,
@@ -17,10 +17,13 @@ from optimizer.cli.start_flags import (
     targets_of,
 )
 from optimizer.cli.start_questions import ask_demands, ask_models, ask_offers, ask_price, ask_template
-
-if TYPE_CHECKING:
-    from optimizer.starters.facts import Demand, StarterFacts
-    from optimizer.starters.prices import Offer
+from optimizer.errors import SpecError
+from optimizer.jobs import start_document
+from optimizer.render.starter_sections import price_sections, use_case_sections
+from optimizer.spec.writing import write_text
+from optimizer.starters.facts import Demand, StarterFacts, check_template
+from optimizer.starters.prices import Offer, read_prices
+from optimizer.starters.use_cases import use_cases
 
 _EPILOG = """\
 Missing values are prompted for at a terminal. Templates: one-model, one model on the cards that exist; fleet,
@@ -53,9 +56,6 @@ def _add_init(parser: argparse.ArgumentParser) -> None:
 
 
 def _init(arguments: argparse.Namespace) -> None:
-    from optimizer.jobs import start_document
-    from optimizer.spec.writing import write_text
-
     if arguments.use_cases:
         _list_use_cases()
         return
@@ -82,8 +82,6 @@ def _check_path(arguments: argparse.Namespace) -> None:
     Raises:
         SpecError: it exists, is no YAML file, or its folder does not exist.
     """
-    from optimizer.errors import SpecError
-
     if arguments.path.exists() and not arguments.force:
         raise SpecError(
             f"{arguments.path}: already exists; choose another name, or overwrite it with --force"
@@ -95,11 +93,8 @@ def _check_path(arguments: argparse.Namespace) -> None:
         raise SpecError(f"{arguments.path}: cannot be written: there is no directory {folder}")
 
 
-def _start(arguments: argparse.Namespace) -> "tuple[StarterFacts, tuple[str, ...]]":
+def _start(arguments: argparse.Namespace) -> tuple[StarterFacts, tuple[str, ...]]:
     """Return the facts of the flags and the answers to questions, and names that price files alone know."""
-    from optimizer.errors import SpecError
-    from optimizer.starters.facts import StarterFacts, check_template
-
     can_ask = sys.stdin.isatty()
     offers, unknown = offers_of(arguments, (lambda name: ask_price(Prompter(), name)) if can_ask else None)
     demands = demands_of(arguments, can_ask=can_ask)
@@ -132,7 +127,7 @@ def _start(arguments: argparse.Namespace) -> "tuple[StarterFacts, tuple[str, ...
     ), unknown
 
 
-def _template_of(models: list[str], offers: "list[Offer]", demands: "list[Demand]") -> Any:
+def _template_of(models: list[str], offers: list[Offer], demands: list[Demand]) -> Any:
     """Return the template that the facts speak for."""
     if any(offer.count is None for offer in offers):
         return "clouds"
@@ -140,9 +135,7 @@ def _template_of(models: list[str], offers: "list[Offer]", demands: "list[Demand
 
 
 def _list_use_cases() -> None:
-    from optimizer.render.starter_sections import use_case_sections
     from optimizer.render.terminal import show
-    from optimizer.starters.use_cases import use_cases
 
     show(use_case_sections(use_cases()), sys.stdout)
 
@@ -159,16 +152,9 @@ def _add_prices(parser: argparse.ArgumentParser) -> None:
 
 
 def _prices(arguments: argparse.Namespace) -> None:
-    from optimizer.starters.prices import read_prices
-
     found = read_prices(arguments.file, region=arguments.region, spot=arguments.spot)
-    if arguments.json:
-        print_json(found.document())
-        return
-    from optimizer.render.starter_sections import price_sections
-
-    show_tables(price_sections(found), arguments)
-    if found.unknown:
+    show_answer(arguments, found.document, lambda: price_sections(found))
+    if found.unknown and not arguments.json:
         print_stderr(f"inferplan: note: not in the catalogue, left out: {', '.join(found.unknown)}")
 
 

@@ -5,6 +5,9 @@ from pathlib import Path
 
 from optimizer.cli.command import Command, print_json, print_stderr
 from optimizer.cli.solving import add_load, add_solving_flags, read_system, solving_options
+from optimizer.jobs import verify_plan
+from optimizer.plan import load_plan
+from optimizer.plan.proof import load_proof
 
 NOT_HELD = 4
 """Exit status where a plan or its proof does not hold, as for an answer that does not pass verification."""
@@ -24,10 +27,6 @@ def _add_verify(parser: argparse.ArgumentParser) -> None:
 
 
 def _verify(arguments: argparse.Namespace) -> int:
-    from optimizer.jobs import verify_plan
-    from optimizer.plan import load_plan
-    from optimizer.plan.proof import load_proof
-
     plan = load_plan(arguments.plan)
     proof = None if arguments.proof is None else load_proof(arguments.proof)
     system = read_system(arguments, solving_options(arguments))

@@ -3,14 +3,15 @@
 This module uses rows of plain values and pools, not plans.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any
 
 from optimizer.kinds.table import kind_of_pool, kinds_of, shown_in
 from optimizer.money import cost_amount, cost_unit
 from optimizer.quantities import quantity, share_text
+from optimizer.section import Column
 
 MARK = " ~"
 """Suffix of an accelerator whose token times are estimated."""
@@ -18,12 +19,6 @@ _ALERT = ' style="color:#b3261e;font-weight:600"'
 """Style of the row of a server that is not fully served."""
 
 Row = Mapping[str, Any]
-
-
-class _Column(NamedTuple):
-    heading: str
-    text: Callable[[Row], str]
-    numeric: bool = True
 
 
 def notebook_table(caption: str, rows: Sequence[Row], currency: str | None) -> str:
@@ -47,30 +42,30 @@ def notebook_table(caption: str, rows: Sequence[Row], currency: str | None) -> s
     )
 
 
-def _cell(column: _Column, row: Row) -> str:
-    style = ' style="text-align:right"' if column.numeric else ""
-    return f"<td{style}>{escape(column.text(row))}</td>"
+def _cell(column: Column, row: Row) -> str:
+    style = ' style="text-align:right"' if column.kind == "number" else ""
+    return f"<td{style}>{escape(column.value(row))}</td>"
 
 
-def _columns(rows: Sequence[Row], currency: str | None) -> list[_Column]:
+def _columns(rows: Sequence[Row], currency: str | None) -> list[Column]:
     """Return the columns; those of metrics and targets only if a pool has them."""
     pools = [row["pool"] for row in rows if row["pool"] is not None]
     figures = [
-        _Column(shown.with_unit(f"mean {shown.heading}"), partial(_figure, shown.metric))
+        Column(shown.with_unit(f"mean {shown.heading}"), partial(_figure, shown.metric))
         for shown in shown_in("notebook", kinds_of(pools) if pools else ())
     ]
     if any(pool.targets for pool in pools):
-        figures.append(_Column("targets (limits)", _targets, numeric=False))
+        figures.append(Column("targets (limits)", _targets, kind="words"))
     return [
-        _Column("server", lambda row: row["server"], numeric=False),
-        _Column("accelerator", _accelerator, numeric=False),
-        _Column("replicas", lambda row: f"{row['num_replicas']:,}"),
-        _Column("load [req/min]", lambda row: quantity(row["arrival_rate_rpm"])),
-        _Column("capacity [req/min]", lambda row: quantity(row["max_arrival_rate_rpm"])),
+        Column("server", lambda row: row["server"], kind="words"),
+        Column("accelerator", _accelerator, kind="words"),
+        Column("replicas", lambda row: f"{row['num_replicas']:,}"),
+        Column("load [req/min]", lambda row: quantity(row["arrival_rate_rpm"])),
+        Column("capacity [req/min]", lambda row: quantity(row["max_arrival_rate_rpm"])),
         *figures,
-        _Column(f"cost [{cost_unit(currency)}]", lambda row: cost_amount(row["cost_cents_per_h"], currency)),
-        _Column("served", lambda row: share_text(row["served_fraction"])),
-        _Column("reason", lambda row: row["reason"] or "", numeric=False),
+        Column(f"cost [{cost_unit(currency)}]", lambda row: cost_amount(row["cost_cents_per_h"], currency)),
+        Column("served", lambda row: share_text(row["served_fraction"])),
+        Column("reason", lambda row: row["reason"] or "", kind="words"),
     ]
 
 

@@ -205,7 +205,7 @@ def _metrics(view: _View) -> Section:
         view.both("batch", _batches, rank=3),
         *(metric(*item) for item in columns_of("comparison", kinds, view.sides).items()),
     )
-    title = f"Figures by server, {view.sides[0]} → {view.sides[1]} where they differ"
+    title = f"SideMetrics by server, {view.sides[0]} → {view.sides[1]} where they differ"
     return table(title, columns, view.servers(), "figures")
 
 
@@ -255,7 +255,7 @@ def _type_costs(view: _View) -> Iterator[Section]:
 def _tokens(view: _View) -> Section:
     """Return the cost of a million tokens of each server on both sides; shown on request."""
 
-    def cost(side: Figures) -> float | None:
+    def cost(side: SideMetrics) -> float | None:
         return view.money.number(side.cost_per_million)
 
     heading, unit = "cost per million tokens", view.money.unit[:-2]

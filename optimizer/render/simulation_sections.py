@@ -1,7 +1,5 @@
 """Sections of a simulation: predicted and simulated metrics, missed targets, repairs; rows as CSV."""
 
-import csv
-import io
 from collections.abc import Iterator
 from functools import partial
 
@@ -30,7 +28,6 @@ from optimizer.studies.simulation.document import (
     Simulation,
     TargetCheck,
 )
-from optimizer.text import spreadsheet_text
 
 PERCENTILES = ("p50", "p90", "p95", "p99")
 SHOWN = PERCENTILES[2:]
@@ -180,9 +177,8 @@ def simulation_csv(found: Simulation) -> str:
     predicted = [f"predicted{name.upper()}" for name in LATENCIES]
     widths = [f"{figure}HalfWidth" for figure in figures]
     more = [f"{before}{metric}{after}" for metric in own for before, after in _OWN]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*_HEAD, *predicted, *figures, *widths, *_TAIL, *_percentile_names(found), *more])
+    headings = [*_HEAD, *predicted, *figures, *widths, *_TAIL, *_percentile_names(found), *more]
+    rows = []
     for pool in found.pools:
         shown = [getattr(pool, name) if of_pool(pool, name, "simulated") else None for name in LATENCIES]
         cells = [getattr(one, name, None) for one in shown for name in STATISTICS]
@@ -196,8 +192,8 @@ def simulation_csv(found: Simulation) -> str:
         if _percentile_names(found):
             row += [value for one in shown for value in _percentiles_of(one)]
         row += [value for metric in own for value in _own_values(pool.own.get(metric))]
-        writer.writerow([spreadsheet_text(value) for value in row])
-    return text.getvalue()
+        rows.append(tuple(row))
+    return Section(columns=list(map(Column, headings)), rows=rows).csv()
 
 
 _HEAD = ("server", "accelerator", "numReplicas", "replicaRate")

@@ -221,7 +221,9 @@ def kept_replicas(system: System) -> Iterable[PlacedReplicas]:
         yield placed(system, server, accelerator, count)
 
 
-def placed(system: System, server: str, accelerator: str, count: int, power_w: float | None = None) -> PlacedReplicas:
+def placed(
+    system: System, server: str, accelerator: str, count: int, power_w: float | None = None
+) -> PlacedReplicas:
     """Return replicas of a server on an accelerator as limits count them.
 
     Args:

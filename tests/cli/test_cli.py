@@ -635,7 +635,7 @@ def test_an_interruption_is_one_line(run: Run, path: Path, monkeypatch: pytest.M
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("optimizer.jobs.solve", interrupted)
+    monkeypatch.setattr("optimizer.cli.planning.solve", interrupted)
     assert run("solve", path) == Answer(130, "", "inferplan: interrupted\n")
 
 

@@ -12,11 +12,9 @@ from prompt_toolkit.output import DummyOutput
 from optimizer import load_system, make_report, solve
 from optimizer.cli.asking import Prompter
 from optimizer.cli.main import main
-from optimizer.cli.start_flags import SATURATION_POLICIES, TEMPLATES
 from optimizer.errors import SpecError
 from optimizer.money import Price
 from optimizer.spec.files import plain_value
-from optimizer.spec.schema import SaturationPolicy
 from optimizer.spec.system import System
 from optimizer.starters.document import Demand, StarterFacts, Template, document_of, notes_of
 from optimizer.starters.prices import Offer, read_prices
@@ -286,11 +284,6 @@ def test_a_wrong_or_missing_fact_is_one_line(
     assert problem in said
     assert said.count("\n") == 1
     assert not (tmp_path / "system.yaml").exists()
-
-
-def test_the_flags_choices_are_the_librarys() -> None:
-    assert get_args(Template) == TEMPLATES
-    assert get_args(SaturationPolicy) == SATURATION_POLICIES
 
 
 def test_flags_give_targets_weights_and_saturation(

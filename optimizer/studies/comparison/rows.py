@@ -309,7 +309,7 @@ def _services(rented: Sequence[Rented]) -> Iterator[AcceleratorShare]:
         yield AcceleratorShare(accelerator=EXTERNAL, num_replicas=0, max_batch=0, cost_cents_per_h=cost)
 
 
-def total_figures(case: Case) -> Figures | None:
+def total_figures(case: Case) -> SideMetrics | None:
     """Return the figures of all servers, with what tiers change of their cost."""
     found = figures_of(case, case.shares)
     if found is None or not case.plan.tiers:
