@@ -205,7 +205,7 @@ def _metrics(view: _View) -> Section:
         view.both("batch", _batches, rank=3),
         *(metric(*item) for item in columns_of("comparison", kinds, view.sides).items()),
     )
-    title = f"SideMetrics by server, {view.sides[0]} → {view.sides[1]} where they differ"
+    title = f"Figures by server, {view.sides[0]} → {view.sides[1]} where they differ"
     return table(title, columns, view.servers(), "figures")
 
 

@@ -194,10 +194,14 @@ def least_of_servers(master: MasterProblem, pool: ColumnPool, duals: FloatArray)
     np.minimum.at(least, columns.server[allowed], reduced_costs(master, columns, duals)[allowed])
     if not len(pool.subproblems.server):
         return least
-    # What is no cheaper than by a rounding is not looked for, and taken off the least in its place.
-    margin = np.where(np.isfinite(least), MARGIN * np.maximum(1.0, np.abs(least)), 0.0)
-    result = pool.price_columns(master, duals, least - margin)
-    least = least - margin
-    np.minimum.at(least, result.columns.server, reduced_costs(master, result.columns, duals))
-    floored: FloatArray = np.minimum(least, result.floor)
-    return floored
+    while True:
+        # Columns cheaper by rounding alone are not searched for; the margin is subtracted instead.
+        margin = np.where(np.isfinite(least), MARGIN * np.maximum(1.0, np.abs(least)), 0.0)
+        result = pool.price_columns(master, duals, least - margin)
+        found = least - margin
+        np.minimum.at(found, result.columns.server, reduced_costs(master, result.columns, duals))
+        floored: FloatArray = np.minimum(found, result.floor)
+        cut = floored < found
+        if not (cut & (found < least - margin)).any():
+            return floored
+        least = np.where(cut, found, least)  # a search that was cut goes further below a cheaper column
