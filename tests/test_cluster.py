@@ -96,7 +96,7 @@ def test_what_is_wrong_with_a_cluster_is_said_in_one_line(
     with pytest.raises(SpecError, match=r"no scheduler answers at tcp://127\.0\.0\.1:"), on_cluster(nobody):
         pass
     assert main(["solve", SMALL, "--cluster", nobody]) == 2
-    assert "--cluster: says where to simulate; add --simulate" in capsys.readouterr().err
+    assert "--cluster: requires --simulate" in capsys.readouterr().err
 
 
 def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -161,7 +161,7 @@ def estimate_profile(
     at_batch: int | None = None,
     efficiency: Efficiency | None = None,
 ) -> ProfileEstimate:
-    """ProfileEstimate the profile of a model on an accelerator.
+    """Estimate the profile of a model on an accelerator.
 
     Args:
         model: a name of the catalogue, the path of a config.json, or facts.

@@ -92,7 +92,7 @@ def test_the_command_line_takes_a_backend(specs: Path, capsys: pytest.CaptureFix
     plan = json.loads(capsys.readouterr().out)
     assert plan["totalCost"] == pytest.approx(
         41_857.75
-    )  # shared/reference/README.md, "RelatedSolution answers"
+    )  # shared/reference/README.md, "Known answers"
     assert (plan["status"], plan["gap"]) == ("optimal", 0)
 
 

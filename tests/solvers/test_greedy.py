@@ -185,7 +185,7 @@ def test_partial_service_is_quoted_at_its_own_load(reference: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "total_cost", "left_out"),
     [
-        ("small", 43_819.0, 0),  # shared/reference/README.md, "RelatedSolution answers": reference greedy
+        ("small", 43_819.0, 0),  # shared/reference/README.md, "Known answers": reference greedy
         ("large", 19_208.0, 1),  # the reference's own answer, recorded: only 26 of 27 servers are served
     ],
 )

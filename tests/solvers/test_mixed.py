@@ -229,7 +229,7 @@ def test_a_server_without_any_column_is_unserved_in_a_mixed_plan() -> None:
 
 @pytest.mark.parametrize(
     ("name", "total_cost"),
-    [("small", 37_929.0), ("large", 23_410.5)],  # shared/reference/README.md, "RelatedSolution answers"
+    [("small", 37_929.0), ("large", 23_410.5)],  # shared/reference/README.md, "Known answers"
 )
 def test_the_sample_systems_have_their_known_mixed_answers(name: str, total_cost: float, specs: Path) -> None:
     system = load_system(specs / name).with_options(heterogeneous=True, time_limit_s=300.0)

@@ -49,7 +49,7 @@ def test_the_choice_equals_cbc_on_generated_fleets(seed: int, tightness: float) 
 
 @pytest.mark.parametrize(
     ("name", "capacities", "total_cost"),
-    [  # shared/reference/README.md, "RelatedSolution answers"
+    [  # shared/reference/README.md, "Known answers"
         ("small", "unlimited", 35_924.5),
         ("small", "limited", 41_857.75),
         ("large", "unlimited", 18_205.0),

@@ -37,6 +37,8 @@ FEW_SERVERS = 200
 """Servers up to which models are solved for their proof, and more columns are enumerated for branching."""
 MAX_KNOWN = 8_000
 """Columns below the cutoff that are enumerated before branching, whatever the time."""
+SHRINKS = 4
+"""Windows that are tried for the restricted master heuristic, each a sixteenth of the one before."""
 TREE_SHARE = 0.7
 """Part of a level's time for branching."""
 MAX_NODES = 8
@@ -131,6 +133,7 @@ class LevelSearch:
         """Solve over the columns that the relaxation uses, and those of least reduced cost."""
         if self.proved or deadline.passed or self._window_is_small():
             return
+        self._enumerate_nearest()
         core = np.zeros(len(self.reduced), np.bool_)
         core[self.root.relaxed.used] = True
         others = np.where(core, np.inf, self.reduced)
@@ -142,6 +145,14 @@ class LevelSearch:
         columns = np.flatnonzero(core)
         if not np.isin(columns, self.solved).all():
             self._solve(columns, min(deadline.left_s, CORE_S))
+
+    def _enumerate_nearest(self) -> None:
+        """Add all columns in the largest window, of some that shrink, that has no more than can be known."""
+        window = self.window
+        for _ in range(SHRINKS if self.feasible else 0):
+            if self._enumerate(window, MAX_KNOWN):
+                return
+            window /= 16.0
 
     def _window_is_small(self) -> bool:
         """Return whether the columns below the cutoff are known, and no more than the core has."""
