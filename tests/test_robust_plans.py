@@ -219,7 +219,7 @@ def analysed(rate_rpm: float, replicas: int) -> bool:
 
 @pytest.mark.parametrize("rate", [300, 900, 1500, 2400])
 @pytest.mark.parametrize("spares", [1, 2, 3])
-def test_targets_hold_with_spare_replicas_removed_and_with_headroom(rate: float, spares: int) -> None:
+def test_targets_hold_without_spares_and_with_headroom(rate: float, spares: int) -> None:
     system = load_system(
         document(
             [server("a", rate, spareReplicas=spares, headroomShare=0.25)],
@@ -268,7 +268,7 @@ def test_no_reserve_exceeds_the_most_replicas() -> None:
 
 
 @pytest.mark.parametrize("law", ["decodeParms", "perfParms"])
-def test_measured_profiles_are_sized_with_times_longer_by_their_errors(law: str) -> None:
+def test_safety_lengthens_times_of_measured_profiles(law: str) -> None:
     """With an error of 20 % a plan is that of a profile whose times are all 20 % longer."""
     errors = {"ttft": 0.1, "itl": 0.2, "ttftMedian": 0.1, "itlMedian": 0.1, "runs": 3}
     domain = {key: [1, 1000] for key in ("inTokens", "outTokens", "rate", "concurrency")}
@@ -377,7 +377,7 @@ def large_system(seed: int, servers: int, accelerators: int) -> System:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(30))
-def test_fifty_servers_on_ten_accelerators_are_those_of_a_second_formulation(seed: int) -> None:
+def test_fifty_servers_match_a_second_formulation(seed: int) -> None:
     compare_with_second(large_system(seed, 50, 10))
 
 

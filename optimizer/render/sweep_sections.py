@@ -7,7 +7,7 @@ from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import counted, percent, precise, share_text
 from optimizer.section import Column, Section, name, sentence, table
 from optimizer.studies.sweep.binding import NO_CANDIDATE
-from optimizer.studies.sweep.document import Binding, SampledDays, Sweep, SweepPoint
+from optimizer.studies.sweep.document import SampledDays, Sweep, SweepBinding, SweepPoint
 
 
 def sweep_sections(found: Sweep) -> list[Section]:
@@ -68,7 +68,7 @@ def _binds(point: SweepPoint) -> str:
     return ", ".join(item.item or "no accelerator can serve" for item in found) or "nothing"
 
 
-def _first(row: tuple[SweepPoint, Binding], column: Column) -> object:
+def _first(row: tuple[SweepPoint, SweepBinding], column: Column) -> object:
     return column.value(row[0])
 
 

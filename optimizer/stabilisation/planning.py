@@ -14,7 +14,7 @@ from optimizer.spec.system import System
 from optimizer.stabilisation.cards import FreeCards
 from optimizer.stabilisation.keeping import Kept, Planner, Runs, by_server, left_by, plan_keeping, share_out
 from optimizer.stabilisation.running import Running
-from optimizer.stabilisation.transition import Goal, Transition
+from optimizer.stabilisation.transition import MoveGoal, Transition
 
 _TOLERANCE = 1e-9
 
@@ -128,7 +128,7 @@ class _Search:
         return self.system.priority(self.system.servers[name])
 
 
-def goals_of(plan: Plan, system: System) -> list[Goal]:
+def goals_of(plan: Plan, system: System) -> list[MoveGoal]:
     """Return the replicas that each server is to run: those of its allocation, or else those it keeps."""
     goals, kept = [], by_server(plan.kept_replicas)
     for name, server in system.servers.items():
@@ -136,7 +136,7 @@ def goals_of(plan: Plan, system: System) -> list[Goal]:
         served = name in plan.allocations
         left = {on: number for on, number in kept.get(name, {}).items() if number}
         goals.append(
-            Goal(
+            MoveGoal(
                 server=name,
                 priority=system.priority(server),
                 replicas={pool.accelerator: pool.num_replicas for pool in pools} if served else left,

@@ -21,7 +21,7 @@ from optimizer.stabilisation.pools import Recommendation, Ruled, as_planned, pen
 from optimizer.stabilisation.reasons import decided_targets
 from optimizer.stabilisation.rules import Rules
 from optimizer.stabilisation.running import Running, kept_of, running_pools
-from optimizer.stabilisation.transition import Goal, Transition
+from optimizer.stabilisation.transition import MoveGoal, Transition
 
 
 def denoise_loads(
@@ -198,7 +198,7 @@ class _PlannedFleet:
     def transition(self, wanted: Mapping[str, Recommendation], ways: Mapping[str, Ruled]) -> Transition:
         """Return the transition from the running to the desired replicas."""
         goals = [
-            Goal(
+            MoveGoal(
                 server=name,
                 priority=self.rank(name)[0],
                 replicas=ways[name].replicas,

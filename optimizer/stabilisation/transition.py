@@ -22,7 +22,7 @@ Pools = dict[str, RunningPool]
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class MoveGoal:
     """Desired replicas of a server, and the load that it must carry during the transition."""
 
     server: str
@@ -118,7 +118,7 @@ class State:
         self.free.take_all(server, {name: pool.replicas for name, pool in pools.items()})
         self.pools[server] = pools
 
-    def begin(self, goal: Goal, limit: int | None = None) -> bool:
+    def begin(self, goal: MoveGoal, limit: int | None = None) -> bool:
         """Start missing replicas of a server on free cards, at most `limit`; return whether any started."""
         pools, started = dict(self.pools[goal.server]), 0
         for name, missing in goal.unstarted(pools).items():
@@ -132,12 +132,12 @@ class State:
         self.pools[goal.server] = pools
         return started > 0
 
-    def finish(self, goal: Goal) -> None:
+    def finish(self, goal: MoveGoal) -> None:
         """Mark all replicas of a server as ready, and remove those that are no longer needed."""
         pools = self.pools[goal.server]
         self.put(goal.server, goal.reduced({name: pool.all_ready() for name, pool in pools.items()}))
 
-    def drop(self, goal: Goal, accelerator: str, replicas: int, minimum: Mapping[str, int]) -> bool:
+    def drop(self, goal: MoveGoal, accelerator: str, replicas: int, minimum: Mapping[str, int]) -> bool:
         """Remove replicas of a server down to a minimum; return whether any were removed.
 
         Args:
@@ -156,7 +156,7 @@ class State:
             self.put(goal.server, {name: item for name, item in rest.items() if item.replicas})
         return gone > 0
 
-    def run(self, goals: Sequence[Goal]) -> None:
+    def run(self, goals: Sequence[MoveGoal]) -> None:
         """Start replicas that fit and remove replaced ones, alternately, until no more can be started."""
         while [goal for goal in goals if self.begin(goal)]:
             for goal in goals:
@@ -166,7 +166,7 @@ class State:
 class Transition:
     """The transition from the running pools to the goals of all servers, which together fit."""
 
-    def __init__(self, goals: Iterable[Goal], running: Running, cards: FreeCards) -> None:
+    def __init__(self, goals: Iterable[MoveGoal], running: Running, cards: FreeCards) -> None:
         """Search for an order of steps.
 
         If there is none, blocked servers remove as few replicas as necessary too early.
@@ -190,7 +190,7 @@ class Transition:
             self.start = self._started()
             self.first, waived = self._first_step(), 2 * waived
 
-    def _runs(self, goal: Goal) -> dict[str, int]:
+    def _runs(self, goal: MoveGoal) -> dict[str, int]:
         return {name: pool.replicas for name, pool in self.running.get(goal.server, {}).items()}
 
     def _started(self) -> State:
@@ -253,7 +253,7 @@ class Transition:
             found, [goal for goal in self.goals if goal.unstarted(found.pools[goal.server])]
         )
 
-    def _with_more(self, state: State, goals: Sequence[Goal]) -> State:
+    def _with_more(self, state: State, goals: Sequence[MoveGoal]) -> State:
         """Also start those servers that leave the other goals reachable."""
         trial = state.copy()
         if not [goal for goal in goals if trial.begin(goal)]:
@@ -265,7 +265,7 @@ class Transition:
         half = len(goals) // 2
         return self._with_more(self._with_more(state, goals[:half]), goals[half:])
 
-    def _order(self, begin: State) -> list[Goal] | None:
+    def _order(self, begin: State) -> list[MoveGoal] | None:
         """Return an order in which servers can remove replicas beyond their goals, or None.
 
         Other servers only take free cards. Because the goals fit, those can always be reached at the end.
@@ -274,7 +274,7 @@ class Transition:
         for goal in self.goals:
             state.finish(goal)
         movers = [goal for goal in self.goals if goal.has_surplus(state.pools[goal.server])]
-        order: list[Goal] = []
+        order: list[MoveGoal] = []
         while movers:
             next_one = next((goal for goal in movers if self._alone(goal, state)), None)
             if next_one is None:
@@ -286,7 +286,7 @@ class Transition:
         return order
 
     @staticmethod
-    def _alone(goal: Goal, state: State) -> bool:
+    def _alone(goal: MoveGoal, state: State) -> bool:
         """Move one server to its goal if the free cards suffice; return whether they do."""
         trial = State({goal.server: state.pools[goal.server]}, state.free.copy())
         trial.run([goal])
@@ -324,7 +324,7 @@ class Transition:
                 self.start.begin(goal)
         return self.start
 
-    def _claim(self, goal: Goal, accelerator: str, missing: int) -> None:
+    def _claim(self, goal: MoveGoal, accelerator: str, missing: int) -> None:
         """Remove retained replicas, lowest priority first, until the missing replicas of a server fit."""
         kind, _ = self.system.units_per_replica(goal.server, accelerator)
         for other in reversed(self.goals):

@@ -70,7 +70,7 @@ def test_batch_over_batch_limit_is_far_from_the_measurements() -> None:
     assert curve.at(activity(performance(12.54, 0.0), np.array([11.7])))[0] == pytest.approx(443, rel=0.05)
 
 
-def test_activity_is_nothing_when_idle_and_full_when_only_prompts_run() -> None:
+def test_activity_is_zero_when_idle_and_full_for_prompts_only() -> None:
     assert activity(performance(100.0, 1.0), np.array([50.0]))[0] == 0
     assert activity(performance(100.0, 0.0), np.array([0.0]))[0] == 1
     assert activity(performance(100.0, 0.0), np.array([100.0]))[0] == pytest.approx(WEIGHTS_ACTIVITY)
@@ -95,7 +95,7 @@ def test_power_grows_with_the_rate_from_idle_to_at_most_full(path: str) -> None:
         before = now
 
 
-def test_reports_state_the_power_at_the_load_and_limits_that_at_the_largest_rate() -> None:
+def test_reports_show_power_at_load_and_limits_at_max_rate() -> None:
     cards = [accelerator("H100") | {"power": CURVE}]
     system = load_system(document([server("chat", 300.0), server("idle", 0.0, replicas=1)], cards))
     row = {row.server: row for row in describe(system, solve(system)).pools}

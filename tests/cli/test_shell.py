@@ -28,6 +28,7 @@ def test_every_sample_has_a_name_and_is_read_by_it(capsys: pytest.CaptureFixture
         "sample:large",
         "sample:long-prompts",
         "sample:queue-servers",
+        "sample:robust",
         "sample:small",
     ]
     for name in names:

@@ -348,7 +348,7 @@ def test_servers_that_are_not_served_stand_out() -> None:
     assert (table["big"]["numReplicas"], table["big"]["class"]) == ("0", "gold")
 
 
-def test_power_is_shown_per_pool_and_per_card_if_curves_are_given() -> None:
+def test_power_is_shown_per_pool_and_per_card() -> None:
     system = scarce()
     report = make_report(system)
     (row,) = (row for row in report.overview.pools if row.server == "small")

@@ -456,9 +456,7 @@ def test_broken_json_gets_the_documented_answer_on_every_route(
 
 
 def test_every_operation_documents_its_refusals(operations: list[tuple[str, str, Json]]) -> None:
-    assert (
-        len(operations) == 4 + 5 + 5 * 4 + 3 + 3 + 11
-    )  # at last the whole fleet, its history and its targets
+    assert len(operations) == 4 + 7 + 5 * 4 + 3 + 3 + 13
     for path, method, operation in operations:
         expected = {"401", "403", "413", "421"}
         if "requestBody" in operation:
@@ -474,7 +472,7 @@ def test_every_operation_documents_its_refusals(operations: list[tuple[str, str,
 
 
 WITHOUT_A_BODY = {"/v1/plan/apply"} | {
-    f"/v1/fleet/{study}" for study in ("explain", "simulate", "report", "figure")
+    f"/v1/fleet/{study}" for study in ("explain", "simulate", "report", "figure", "sweep", "horizon")
 }
 """Requests about the fleet that is held."""
 
@@ -499,7 +497,7 @@ def test_a_stateless_service_has_no_fleet(service: TestClient) -> None:
     paths = service.get("/openapi.json").json()["paths"]
     own = {path for path in paths if path.startswith("/v1/")}
     planning = {"plan", "candidates", "analyze", "size"}
-    studies = {"compare", "explain", "report", "figure", "simulate"}
+    studies = {"compare", "explain", "report", "figure", "simulate", "sweep", "horizon"}
     assert own == {f"/v1/{name}" for name in planning | studies}
     for path in ("/v1/servers", "/v1/optimizer", "/v1/nothing"):
         assert service.get(path).status_code == 404

@@ -62,7 +62,7 @@ def test_the_wire_plans_with_reserves_and_rents_nothing() -> None:
     assert pool.num_replicas > bare.num_replicas
 
 
-def test_plans_of_documents_rent_and_those_of_a_fleet_say_that_they_do_not() -> None:
+def test_only_plans_of_documents_rent() -> None:
     client, source = wire_client(stateful=True), robust()
     del source["servers"][0]["preferred"]  # which would come before the cost
     source["servers"][0]["external"] |= {"inPerMillion": 1e-6, "outPerMillion": 1e-6}

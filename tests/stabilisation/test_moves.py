@@ -15,7 +15,7 @@ from optimizer.stabilisation.decisions import Observation, TargetReason
 from optimizer.stabilisation.rules import Rules
 from optimizer.stabilisation.running import RunningPool
 from optimizer.stabilisation.stabilise import stabilise
-from optimizer.stabilisation.transition import Goal, Transition
+from optimizer.stabilisation.transition import MoveGoal, Transition
 
 Json = dict[str, Any]
 REPLICA_RPM = 540.0
@@ -237,7 +237,7 @@ def test_the_scale_down_limit_counts_from_what_was_in_force_then() -> None:
 # --- orders of steps ----------------------------------------------------------------------------------------
 
 
-def random_transition(rng: random.Random) -> tuple[list[Goal], dict[str, dict[str, RunningPool]], System]:
+def random_transition(rng: random.Random) -> tuple[list[MoveGoal], dict[str, dict[str, RunningPool]], System]:
     """Return servers that move between two or three types with hardly a card too many."""
     kinds = ["A", "B", "C"][: rng.choice([2, 2, 3])]
     goals, now = [], {}
@@ -246,7 +246,7 @@ def random_transition(rng: random.Random) -> tuple[list[Goal], dict[str, dict[st
         old, new = rng.sample(kinds, 2)
         load = float(rng.randint(1, 3))
         have, want = (max(1, round(-(-load // rate[on]))) for on in (old, new))
-        goals.append(Goal(f"s{i}", 1, {new: want}, {new: rate[new]}, load))
+        goals.append(MoveGoal(f"s{i}", 1, {new: want}, {new: rate[new]}, load))
         now[f"s{i}"] = {old: RunningPool(have, have, rate[old])}
     cards = {}
     for kind in kinds:
@@ -256,7 +256,7 @@ def random_transition(rng: random.Random) -> tuple[list[Goal], dict[str, dict[st
     return goals, now, fleet(*(server(goal.server, service="p1") for goal in goals), cards=cards)
 
 
-def reachable(goals: list[Goal], now: dict[str, dict[str, RunningPool]], cards: dict[str, int]) -> bool:
+def reachable(goals: list[MoveGoal], now: dict[str, dict[str, RunningPool]], cards: dict[str, int]) -> bool:
     """Return whether single replicas can be started and stopped so that all goals are reached.
 
     Every replica is ready at once; a server never carries less than it must; exhaustive.

@@ -134,7 +134,7 @@ def test_the_plan_is_never_worse_than_a_simple_policy(seed: int, penalty: float)
     assert total(first) >= found.bound * (1 - 1e-9)
 
 
-def test_brute_force_over_reservations_and_plans_finds_nothing_better_on_tiny_fleets() -> None:
+def test_tiny_horizons_match_brute_force() -> None:
     """Two servers on two accelerators over three hours: all reservations, and all places in each hour."""
     loads = ((1, 3), (2, 1), (4, 2))
     for prices in ((10.0, 6.0, 14.0, 8.0), (10.0, 9.0, 11.0, 5.0), (10.0, 4.0, 10.0, 7.0)):

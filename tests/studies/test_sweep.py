@@ -18,7 +18,7 @@ from optimizer.spec.load_traces import LoadStep
 from optimizer.studies.sweep import points as points_module
 from optimizer.studies.sweep.checkpoint import Checkpoint
 from optimizer.studies.sweep.days import lognormal_days, trace_days
-from optimizer.studies.sweep.document import Binding, Sweep, SweepPoint
+from optimizer.studies.sweep.document import Sweep, SweepBinding, SweepPoint
 from optimizer.studies.sweep.figure import sweep_figure
 from optimizer.studies.sweep.parameters import read_variations
 
@@ -82,7 +82,7 @@ def test_a_wrong_variation_is_refused(text: str, message: str) -> None:
         read_variations(two_types(), [text])
 
 
-def test_repeated_parameters_and_too_many_combinations_are_refused() -> None:
+def test_repeated_parameters_and_too_many_points_are_refused() -> None:
     with pytest.raises(SpecError, match="vary load: given twice"):
         read_variations(two_types(), ["load=1", "load=2"])
     with pytest.raises(SpecError, match="40,000 combinations of values, at most 10,000"):
@@ -155,15 +155,15 @@ def test_breakpoints_of_a_small_fleet_are_where_a_replica_fits() -> None:
 def test_binding_limits_are_those_that_block_better_candidates() -> None:
     (point,) = swept(two_types(), "count:L4=3").points
     assert point.binds == (
-        Binding(limit="cards", item="H100", unserved=1, dearer=0),
-        Binding(limit="cards", item="L4", unserved=1, dearer=0),
+        SweepBinding(limit="cards", item="H100", unserved=1, dearer=0),
+        SweepBinding(limit="cards", item="L4", unserved=1, dearer=0),
     )
     (point,) = swept(two_types(), "count:L4=5").points
     assert point.binds == ()
     rich = two_types().with_capacity({"H100": 9, "L4": 4})
     (point,) = swept(rich, "load=1").points
     assert point.unserved == 0
-    assert point.binds == (Binding(limit="cards", item="L4", unserved=0, dearer=1),)
+    assert point.binds == (SweepBinding(limit="cards", item="L4", unserved=0, dearer=1),)
 
 
 def test_relaxing_what_does_not_bind_changes_nothing() -> None:
@@ -184,7 +184,7 @@ def test_a_server_without_candidates_is_counted_apart() -> None:
         [server("chat")], [accelerator("L4")], {"L4": 9}, classes=[service_class("gold", itl=0.001)]
     )
     (point,) = swept(system, "load=1").points
-    assert point.binds == (Binding(limit="candidates", item="", unserved=1, dearer=0),)
+    assert point.binds == (SweepBinding(limit="candidates", item="", unserved=1, dearer=0),)
 
 
 # --- stopped and resumed ---------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ def test_lognormal_days_have_mean_one_and_the_variation() -> None:
     assert (lognormal_days(two_types(), 9, 0.0, 5)[0] == [CHAT, CODE]).all()
 
 
-def test_the_cost_of_safety_of_one_server_is_that_of_counting_days() -> None:
+def test_the_cost_of_safety_of_one_server_counts_days() -> None:
     system = one_server()
     found = swept(system, samples=300, load_cv=0.5, seed=3).days
     assert found is not None

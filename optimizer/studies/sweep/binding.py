@@ -12,14 +12,14 @@ from optimizer.arrays import FloatArray, IntArray
 from optimizer.pipeline import Solved
 from optimizer.solvers.formulation import served_in_full
 from optimizer.solvers.problem import Problem
-from optimizer.studies.sweep.document import Binding
+from optimizer.studies.sweep.document import SweepBinding
 
 CHEAPER = 1e-9
 """Relative difference of values above which a candidate is cheaper."""
 NO_CANDIDATE = "candidates"
 
 
-def binding_limits(solved: Solved) -> tuple[Binding, ...]:
+def binding_limits(solved: Solved) -> tuple[SweepBinding, ...]:
     """Return the limits that block better candidates, in the order of the rows."""
     problem, replicas = solved.problem, solved.solution.replicas
     full = served_in_full(problem, replicas)
@@ -36,12 +36,12 @@ def binding_limits(solved: Solved) -> tuple[Binding, ...]:
         for item in _blocking(problem, replicas, left, s, rows):
             found[item].add(s)
     binds = [
-        Binding(limit=row.limit.name, item=row.item, unserved=len(unserved[i]), dearer=len(dearer[i]))
+        SweepBinding(limit=row.limit.name, item=row.item, unserved=len(unserved[i]), dearer=len(dearer[i]))
         for i, row in enumerate(problem.limits.items)
         if unserved[i] or dearer[i]
     ]
     if stranded:
-        binds.append(Binding(limit=NO_CANDIDATE, item="", unserved=stranded, dearer=0))
+        binds.append(SweepBinding(limit=NO_CANDIDATE, item="", unserved=stranded, dearer=0))
     return tuple(binds)
 
 

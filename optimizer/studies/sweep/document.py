@@ -38,7 +38,7 @@ class UnitsUsed(Document):
     """Units that the plan uses."""
 
 
-class Binding(Document):
+class SweepBinding(Document):
     """A limit that keeps servers from service or from a cheaper candidate."""
 
     limit: str
@@ -72,7 +72,7 @@ class SweepPoint(Document):
     """Served share by priority, the highest first."""
     units: tuple[UnitsUsed, ...] = Field(strict=False)
     """Units by accelerator type."""
-    binds: tuple[Binding, ...] = Field(strict=False)
+    binds: tuple[SweepBinding, ...] = Field(strict=False)
     """Limits that keep a server from service or from a cheaper candidate."""
     levels: tuple[float, ...] = Field(strict=False)
     """Value of each level of the objective, in its order."""

@@ -28,7 +28,7 @@ _RANGE = re.compile(rf"({_NUMBER})\s*\.\.\s*({_NUMBER})(?:\s*/\s*(\d+))?")
 _EXAMPLE = "write load=0.5..3, load=0.5..3/64, count:H100=0..64 or cost:A100=100,200,400"
 
 
-class Parameter(NamedTuple):
+class SweepParameter(NamedTuple):
     """A parameter that can be varied."""
 
     unit: str
@@ -56,17 +56,19 @@ def _with_cost(system: System, name: str, cost: float) -> System:
     return replace(system, accelerators=MappingProxyType({**system.accelerators, name: changed}))
 
 
-PARAMETERS: Mapping[str, Parameter] = MappingProxyType(
+PARAMETERS: Mapping[str, SweepParameter] = MappingProxyType(
     {
-        "load": Parameter("", _with_load, lambda system: list(system.servers)),
-        "count": Parameter(
+        "load": SweepParameter("", _with_load, lambda system: list(system.servers)),
+        "count": SweepParameter(
             "cards",
             lambda system, kind, units: system.with_capacity({kind: int(units)}),
             lambda system: sorted({item.type for item in system.accelerators.values()}),
             whole=True,
             needs_item=True,
         ),
-        "cost": Parameter("cents/h", _with_cost, lambda system: list(system.accelerators), needs_item=True),
+        "cost": SweepParameter(
+            "cents/h", _with_cost, lambda system: list(system.accelerators), needs_item=True
+        ),
     }
 )
 """Parameters of a system; numeric options of the optimizer are parameters as well."""
@@ -127,7 +129,7 @@ def _variation(system: System, text: str, *, alone: bool) -> Variation:
     known = PARAMETERS.get(parameter)
     if known is None:
         known_name(parameter, [*PARAMETERS, *_options()], "parameter")
-        known = Parameter(_OPTION_UNITS.get(parameter, ""), _with_load, lambda _: ())
+        known = SweepParameter(_OPTION_UNITS.get(parameter, ""), _with_load, lambda _: ())
     if item:
         known_name(item, known.items(system), f"item of {parameter}")
     elif known.needs_item:
