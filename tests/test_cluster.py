@@ -29,7 +29,7 @@ def address() -> Iterator[str]:
     with (
         pytest.MonkeyPatch.context() as patched,
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
         ) as cluster,
     ):
         patched.setattr("optimizer.cluster.PATIENCE_S", PATIENCE_S)
