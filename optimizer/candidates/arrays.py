@@ -45,7 +45,7 @@ class OwnTable:
 
 @dataclass(frozen=True, slots=True)
 class ReserveArrays:
-    """What servers are to have beyond their load; shapes (S,), nothing for idle servers."""
+    """Required reserves of servers, shapes (S,); none for idle servers."""
 
     headroom_share: FloatArray
     spare_replicas: IntArray
@@ -293,7 +293,7 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
 
 
 def reserve_arrays(system: System, load_rps: FloatArray) -> ReserveArrays:
-    """Return what servers are to have beyond their load; headroom is its own, its class's or all's."""
+    """Return the required reserves of servers; headroom is the server's, its class's or the fleet's."""
     servers = list(system.servers.values())
     loaded = load_rps > 0
     headroom = np.array([headroom_wanted(system, server) for server in servers])

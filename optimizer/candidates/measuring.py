@@ -1,4 +1,4 @@
-"""What replicas do at a rate: the queueing model, asked for rows of servers and accelerators."""
+"""Performance of replicas at given rates, for rows of servers and accelerators."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -20,12 +20,12 @@ CHUNK_STEP_TRIES = 16
 
 @dataclass(frozen=True, slots=True)
 class ReplicaMetrics:
-    """What one replica of each of R pairs does at a rate."""
+    """Performance of one replica of each of R pairs at a rate."""
 
     performance: Performance
     """Long-run means."""
     targets: FloatArray
-    """What its targets measure, shape (K, R)."""
+    """Values of the measures of its targets, shape (K, R)."""
     own: Mapping[str, FloatArray]
     """Figures that only some kinds have, by fields of pools; NaN for others, shapes (R,)."""
 
@@ -61,7 +61,7 @@ def measure_pairs(
 def performances(
     arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
 ) -> Iterator[tuple[IntArray, Pairs, Performance]]:
-    """Yield what one replica per row does at its rate, queue model by queue model: rows, pairs, figures."""
+    """Yield rows, pairs and metrics of one replica per row at its rate, by queue model."""
     for rows, some in parts(arrays, server, accelerator, max_batch):
         yield rows, some, replicas_of(arrays, some).analyze(rate_rps[rows])
 

@@ -20,13 +20,13 @@ MILLION = 1e6
 
 
 def rented_cost(external: External, load: Load, rate_rpm: float) -> float:
-    """Return what a service costs at a rate [cents/h] (eq. 149)."""
+    """Return the cost of a service at a rate [cents/h] (eq. 149)."""
     tokens = load.in_tokens * external.in_per_million + load.out_tokens * external.out_per_million
     return rate_rpm * MINUTES_PER_HOUR * tokens / MILLION
 
 
 def rented_per_million(external: External, load: Load) -> float:
-    """Return what a million input and output tokens of a service cost [cents]; 0 without tokens."""
+    """Return the cost of a million input and output tokens of a service [cents]; 0 without tokens."""
     tokens = load.in_tokens + load.out_tokens
     cost = load.in_tokens * external.in_per_million + load.out_tokens * external.out_per_million
     return cost / tokens if tokens else 0.0

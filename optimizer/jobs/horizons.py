@@ -33,7 +33,7 @@ class HorizonOptions(ExactOptions):
 
 
 def horizon_of(system: System, trace: str | Path | None = None, factors: Sequence[float] = ()) -> Horizon:
-    """Return what to reserve for a whole trace and what to rent in each hour.
+    """Plan the reservations for a whole trace and the rentals of each hour.
 
     Args:
         system: the fleet; committed tiers of its accelerators are offers of reserved ones.

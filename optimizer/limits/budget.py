@@ -1,4 +1,4 @@
-"""What all replicas together may cost."""
+"""Limit on the total cost."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ ITEM = "total cost"
 
 
 class BudgetOption(Document):
-    """What the options say of it."""
+    """The limit's field of the options."""
 
     budget_cents_per_h: Cost | None = Field(None, alias="budget", exclude_if=is_none)
     """Most that the plan may cost [cents/h]; absent: not limited."""

@@ -1,4 +1,4 @@
-"""What all replicas together may draw, each at its largest rate."""
+"""Limit on the power of all replicas, each at its maximum rate."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ ITEM = "all replicas"
 
 
 class PowerOption(Document):
-    """What the options say of it."""
+    """The limit's field of the options."""
 
     max_power_w: Watts | None = Field(None, alias="maxPower", exclude_if=is_none)
     """Most that all replicas may draw at their largest rates [W]; absent: not limited."""

@@ -105,7 +105,7 @@ def _placed(
 def _carried_rps(
     names: Iterable[str], pools: Mapping[str, Iterable[Pool]], rented: Mapping[str, Rented]
 ) -> FloatArray:
-    """Return what is carried of each server's load [requests/s], shape (S,)."""
+    """Return the served load of each server [requests/s], shape (S,)."""
     answered = {name: rented[name].arrival_rate_rpm if name in rented else 0.0 for name in names}
     carried = [
         sum(pool.arrival_rate_rpm for pool in pools.get(name, ())) + answered[name] for name in answered
@@ -137,7 +137,7 @@ def _limit_uses(
     tiers: Iterable[TierUse],
     rented: Iterable[Rented],
 ) -> tuple[LimitUse, ...]:
-    """Return what a plan uses of what is limited beside cards."""
+    """Return a plan's use of limits other than cards."""
     table, arrays, system = problem.table, candidates.arrays, candidates.system
     power = power_of_rows(candidates, table) if needs_power(system) else np.zeros(len(table))
     items = [
@@ -161,7 +161,7 @@ def _limit_uses(
 
 
 def _left(problem: Problem, replicas: IntArray, uses: Iterable[LimitUse]) -> FloatArray:
-    """Return what a plan leaves of each item that is limited, shape (R,), as it says itself."""
+    """Return the remaining amount of each limited item, shape (R,), as the plan states it."""
     left = problem.left_by(replicas)
     place = {row.key: r for r, row in enumerate(problem.limits.items)}
     for use in uses:

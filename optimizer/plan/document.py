@@ -23,7 +23,7 @@ def _is_empty(value: Sized) -> bool:
 
 
 EXTERNAL = "external"
-"""What changes name as the accelerator of a server that rents."""
+"""Accelerator name in changes of a server that rents."""
 
 
 class TargetFigure(Document):
@@ -128,7 +128,7 @@ class LimitUse(Document):
 
 
 class ReserveUse(Document):
-    """What a server that is served in full has beyond its load."""
+    """Reserve of a fully served server."""
 
     server: str
     """The server."""
@@ -152,7 +152,7 @@ class Rented(Document):
     arrival_rate_rpm: float = Field(alias="arrivalRate")
     """Its load [requests/min]."""
     cost_cents_per_h: float = Field(alias="cost")
-    """What the service costs at the load [cents/h]."""
+    """Cost of the service at the load [cents/h]."""
     cost_per_million: float = Field(alias="costPerMillion")
     """The same for a million input and output tokens [cents]."""
     itl_ms: float = Field(alias="itlAverage")
@@ -162,14 +162,14 @@ class Rented(Document):
 
 
 class TierUse(Document):
-    """What accelerators with tiers cost together."""
+    """Cost of an accelerator with tiers."""
 
     accelerator: str
     """The accelerator."""
     used: int
-    """How many of it the plan uses."""
+    """Number of these accelerators in the plan."""
     cost_cents_per_h: float = Field(alias="cost")
-    """What they cost, with commitments that are not used [cents/h]."""
+    """Cost, unused commitments included [cents/h]."""
     difference_cents_per_h: float = Field(alias="difference")
     """That less their list price, at which pools stand [cents/h]."""
 
@@ -250,9 +250,9 @@ class Plan(Document):
     """Servers whose external services the plan leaves out, as a service that plans for a running fleet does.
     Absent without any."""
     reserves: tuple[ReserveUse, ...] = Field((), exclude_if=_is_empty, strict=False)
-    """What servers have beyond their loads. Absent where none is to have any."""
+    """Reserves of servers; absent if none is required."""
     tiers: tuple[TierUse, ...] = Field((), exclude_if=_is_empty, strict=False)
-    """What accelerators with tiers cost. Absent where none has any."""
+    """Costs of accelerators with tiers; absent if there are none."""
     changes: tuple[Change, ...] = Field(strict=False)
     """Servers whose allocation changes."""
     currency: str | None = Field(None, exclude_if=is_none)

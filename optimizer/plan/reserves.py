@@ -1,4 +1,4 @@
-"""What a plan says of reserves: which servers have theirs, and what it costs."""
+"""Reserves in a plan: the servers that have theirs, and its cost."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,7 +22,7 @@ def reserve_uses(
     pools: Mapping[str, Sequence[Pool]],
     served: BoolArray,
 ) -> tuple[ReserveUse, ...]:
-    """Return what servers have beyond their load that are served in full, shape (S,), and are to have any."""
+    """Return the reserves of the fully served servers that require one."""
     reserve, system = candidates.arrays.servers.reserve, candidates.system
     lacking = without_reserve(problem, solution.replicas)
     uses = []

@@ -1,4 +1,4 @@
-"""What accelerators with tiers cost in a plan, beside the list prices at which its pools stand."""
+"""Costs of accelerators with tiers in a plan; its pools state list prices."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from optimizer.spec.system import System
 
 
 def tier_uses(system: System, allocations: Mapping[str, Iterable[Pool]]) -> tuple[TierUse, ...]:
-    """Return what each accelerator with tiers costs (eq. 147)."""
+    """Return the cost of each accelerator with tiers (eq. 147)."""
     used: Counter[str] = Counter()
     for name, pools in allocations.items():
         for pool in pools:
@@ -28,7 +28,7 @@ def tier_uses(system: System, allocations: Mapping[str, Iterable[Pool]]) -> tupl
 
 
 def tier_cost(item: Accelerator, used: int) -> float:
-    """Return what so many accelerators of a name cost [cents/h], with commitments that are not used."""
+    """Return the cost of a number of accelerators [cents/h], unused commitments included."""
     cost, left = 0.0, used
     for tier in sorted(item.tiers, key=lambda tier: not tier.committed):
         taken = min(left, tier.units)
@@ -38,5 +38,5 @@ def tier_cost(item: Accelerator, used: int) -> float:
 
 
 def difference_cents_per_h(uses: Iterable[TierUse]) -> float:
-    """Return what tiers add to the cost of the pools at list price [cents/h]."""
+    """Return the difference between tier prices and list prices of the pools [cents/h]."""
     return sum(use.difference_cents_per_h for use in uses)

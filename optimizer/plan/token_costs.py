@@ -1,4 +1,4 @@
-"""What a million tokens cost, input and output alike: own replicas beside services paid by tokens."""
+"""Cost per million tokens, input and output alike, of own replicas and rented services."""
 
 from optimizer.plan.document import Plan, Pool, Rented
 from optimizer.spec.system import System

@@ -78,7 +78,7 @@ class _PlanRow(NamedTuple):
     pool: PoolRow | None
     is_first: bool = True
     rented: Rented | None = None
-    """What it rents instead of a pool."""
+    """The external service it rents instead of a pool."""
 
     def once(self, value: str | int) -> FormattedValue:
         """Return a value of the server, which is written in the row of its first pool only."""

@@ -21,11 +21,11 @@ def reserve_level(priority: int) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Goal:
-    """What an answer is to have little of [requests/min]."""
+    """A quantity to minimise after the service levels [requests/min]."""
 
     name: str
     on_unreserved: FloatArray
-    """What each server adds that is served without its reserve, shape (S,)."""
+    """Contribution of each server served without its reserve, shape (S,)."""
     on_off_preferred: float = 0.0
     """1 for the load off preferred accelerators."""
 

@@ -47,7 +47,7 @@ def unchanged(problem: Problem, replicas: IntArray) -> BoolArray:
 
 
 def without_reserve(problem: Problem, replicas: IntArray) -> BoolArray:
-    """Return which servers are served without the reserve that they are to have, shape (S,) (eq. 143).
+    """Return a mask of the servers served without their required reserve, shape (S,) (eq. 143).
 
     Pools that divide have it if they carry the load with headroom, others as they were sized.
     """
@@ -61,7 +61,7 @@ def without_reserve(problem: Problem, replicas: IntArray) -> BoolArray:
 
 
 def goal_of(problem: Problem, goal: Goal, replicas: IntArray) -> float:
-    """Return what an answer has of a goal [requests/min]."""
+    """Return the value of a goal in a solution [requests/min]."""
     reached = float(goal.on_unreserved[without_reserve(problem, replicas)].sum())
     if goal.on_off_preferred:
         reached += goal.on_off_preferred * float((replicas * problem.off_preferred_rpm).sum())

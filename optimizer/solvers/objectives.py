@@ -49,7 +49,7 @@ class LevelObjective:
         return total + (self.on_changes * changes_of(problem, replicas) if self.on_changes else 0.0)
 
     def constant(self, problem: Problem, without: BoolArray) -> float:
-        """Return what servers without a candidate, shape (S,), and commitments add to value or changes."""
+        """Return the value or changes of servers without a candidate, shape (S,), and of commitments."""
         value = problem.none_value[without].sum() + problem.tiers.committed
         changes = problem.none_changed[without].sum()
         return float(self.on_value * value + self.on_changes * changes)

@@ -139,7 +139,7 @@ class Problem:
     """Limits shared by all servers; without rows the servers are independent."""
     options: OptimizerOptions
     reserve: ReserveArrays
-    """What servers are to have beyond their load, shapes (S,)."""
+    """Required reserves of servers, shapes (S,)."""
     tiers: Tiers
     """Prices of accelerators that depend on how many are used."""
     preference: bool
@@ -225,7 +225,7 @@ class Problem:
 
     @cached_property
     def off_preferred_rpm(self) -> FloatArray:
-        """What a replica of each candidate carries off what its server prefers [requests/min] (eq. 144)."""
+        """Load of one replica of each candidate off the preferred accelerators [requests/min] (eq. 144)."""
         carried = np.minimum(self.table.max_rate_rps, self.load_rps[self.table.server])
         return frozen(np.where(self.table.preferred, 0.0, carried * SECONDS_PER_MINUTE))
 
@@ -287,7 +287,7 @@ class Problem:
         return replace(self, limits=self.limits.only(chosen), tiers=tiers)
 
     def left_by(self, replicas: IntArray) -> FloatArray:
-        """Return what an answer leaves of each item that is limited, shape (R,)."""
+        """Return the remaining amount of each limited item under a solution, shape (R,)."""
         used = self.limits.used(replicas)
         left: FloatArray = self.limits.amount - used
         if self.tiers.budget_row >= 0:
@@ -301,7 +301,7 @@ class Problem:
 
     @cached_property
     def discount(self) -> FloatArray:
-        """By how much a replica of each candidate is below its list price in the first steps, shape (C,)."""
+        """Discount of one replica of each candidate from the list price in the first steps, shape (C,)."""
         if not len(self.tiers.row):
             return np.zeros(len(self.table))
         return frozen((self.limits.use * self.tiers.discount(len(self.limits))[self.limits.row]).sum(axis=1))

@@ -24,7 +24,7 @@ ENDLESS = 1e9
 
 
 class TierRow(Limit):
-    """How many accelerators of a name a plan uses. It limits nothing, and is in no table."""
+    """Row that counts the accelerators of one name; it has no amount and is in no table."""
 
     name: ClassVar[str] = TIERS
     unit: ClassVar[str] = "accelerator"
@@ -57,9 +57,9 @@ class Tiers:
     size: FloatArray
     """Accelerators of each step, shape (K,)."""
     price: FloatArray
-    """What each costs more if it is used [cents/h], not falling within an accelerator; shape (K,)."""
+    """Cost of one accelerator in each step [cents/h], not decreasing within a name; shape (K,)."""
     committed: float = 0.0
-    """What is paid whatever is used [cents/h]."""
+    """Cost of commitments [cents/h]."""
     budget_row: int = -1
     """Row of the budget; -1: there is none."""
 
@@ -75,32 +75,32 @@ class Tiers:
 
     @property
     def more(self) -> FloatArray:
-        """What each later step costs more than the first of its accelerator [cents/h]."""
+        """Price of each later step above the first of its accelerator [cents/h]."""
         later = self.later
         return self.price[later] - self.price[self.first[self.of[later]]]
 
     def discount(self, rows: int) -> FloatArray:
-        """Return how far the first step of each row is below the list price, shape (R,)."""
+        """Return the discount of each row's first step from the list price, shape (R,)."""
         discount = np.zeros(rows)
         discount[self.row] = self.listed - self.price[self.first]
         return discount
 
     def steps(self, used: FloatArray) -> FloatArray:
-        """Return how much of each step accelerators of each row, shape (R,), fill; shape (K,)."""
+        """Return the use of each step, shape (K,), given the accelerators of each row, shape (R,)."""
         before = np.cumsum(self.size) - self.size
         before -= before[self.first][self.of] if len(self.of) else 0.0
         filled: FloatArray = np.clip(used[self.row][self.of] - before, 0.0, self.size)
         return filled
 
     def difference(self, used: FloatArray) -> float:
-        """Return what accelerators of each row, shape (R,), cost more than at list price (eq. 147)."""
+        """Return the cost of the accelerators of each row, shape (R,), above the list price (eq. 147)."""
         if not len(self.row):
             return 0.0
         paid = float((self.steps(used) * self.price).sum()) + self.committed
         return paid - float((used[self.row] * self.listed).sum())
 
     def beyond_first(self, used: FloatArray) -> float:
-        """Return what the later steps cost more than the first ones [cents/h]."""
+        """Return the cost of later steps above that of the first ones [cents/h]."""
         return float((self.steps(used)[self.later] * self.more).sum()) if len(self.row) else 0.0
 
     def step_entries(self) -> list[tuple[IntArray, FloatArray]]:
@@ -112,7 +112,7 @@ class Tiers:
         return entries
 
     def after(self, used: FloatArray) -> "Tiers":
-        """Return what is left of the steps."""
+        """Return the tiers with the remaining size of each step."""
         if not len(self.row):
             return self
         return replace(self, size=self.size - self.steps(used), committed=0.0)

@@ -1,4 +1,4 @@
-"""What contradicts fields of reserves, limits and prices: across documents, as far as they are known."""
+"""Checks of reserves, limits and prices across documents."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -41,7 +41,7 @@ def check_options(options: OptimizerOptions, accelerators: Mapping[str, Accelera
 
 
 def committed_cents_per_h(accelerators: Mapping[str, Accelerator]) -> float:
-    """Return what commitments cost whether they are used or not [cents/h]."""
+    """Return the cost of all commitments, used or not [cents/h]."""
     tiers = (tier for item in accelerators.values() for tier in item.tiers if tier.committed)
     return float(sum(tier.units * tier.cost_cents_per_h for tier in tiers))
 

@@ -75,7 +75,7 @@ class Facts:
         return {item.server: item for item in self.plan.rented}
 
     def rent_of(self, name: str) -> float:
-        """Return what a server pays for its external service [cents/h]; 0 if it rents none."""
+        """Return the cost of a server's external service [cents/h]; 0 if it rents none."""
         server = self.system.servers[name]
         if name not in self.rented or server.external is None:
             return 0.0
@@ -117,7 +117,7 @@ class Facts:
 
     @cached_property
     def cost_beside(self) -> dict[str, float]:
-        """What is paid beside the pools at list price [cents/h], by what for."""
+        """Costs other than pools at list price [cents/h], by name."""
         return {
             use.accelerator: use.difference_cents_per_h
             for use in tier_uses(self.system, self.plan.allocations)

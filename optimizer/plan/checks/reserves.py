@@ -21,7 +21,7 @@ from optimizer.units import SECONDS_PER_MINUTE
 
 
 def check_reserves(facts: Facts) -> list[str]:
-    """Return which reserves are wrong."""
+    """Return the errors of the reserves."""
     said = {item.server: item for item in facts.plan.reserves}
     own = facts.system.servers.keys() - facts.listed.keys() - facts.rented.keys()
     wanted = {name for name in own if asks_for_reserve(facts, name)}
@@ -67,7 +67,7 @@ def _item(facts: Facts, server: Server, item: ReserveUse) -> Iterator[str]:
 
 
 def lacking(facts: Facts, server: Server) -> Iterator[str]:
-    """Yield what a server lacks of its reserve."""
+    """Yield the missing parts of a server's reserve."""
     pools, load = facts.pools_of(server.name), facts.load_rpm[server.name]
     grown, gone = load * (1 + headroom_wanted(facts.system, server)), server.spare_replicas
     left = sum(pool.max_arrival_rate_rpm * max(1 - gone / pool.num_replicas, 0.0) for pool in pools)

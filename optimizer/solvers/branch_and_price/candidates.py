@@ -33,27 +33,27 @@ class PatternCandidates:
     row_used: IntArray
     """Rows that a replica uses, shape (n, J)."""
     use: FloatArray
-    """What it uses there, in multiples of the row's divisor, shape (n, J)."""
+    """Use of these rows by one replica, in multiples of the row's divisor; shape (n, J)."""
     cost: FloatArray
-    """What a replica adds to the value, apart from what staying saves [cents/h]."""
+    """Value of one replica without the saving from staying [cents/h]."""
     here: BoolArray
     """Whether it is on the accelerator that its server runs on now."""
     amount: FloatArray
-    """What there is, in multiples of each row's divisor; shape (K,)."""
+    """Amount of each row, in multiples of its divisor; shape (K,)."""
     limits: IntArray
     """Index of each row into the limits of the problem, shape (K,)."""
     divisor: FloatArray
-    """What one of each row stands for, shape (K,)."""
+    """Divisor of each row, shape (K,)."""
     whole: BoolArray
     """Whether amount and use are whole, shape (K,)."""
     tiers: Tiers
     """Prices that depend on how many accelerators are used; rows are those of the limits of the problem."""
     off_preferred: FloatArray
-    """What a replica carries off what its server prefers [requests/min]."""
+    """Load of one replica off the preferred accelerators [requests/min]."""
 
     @cached_property
     def first_sizes(self) -> FloatArray:
-        """What there is, and of a row of tiers the size of its first step; shape (K,)."""
+        """Amount of each row; for rows of tiers, the size of the first step; shape (K,)."""
         amount, place = self.amount.copy(), self.place_of(self.tiers.row)
         amount[place[place >= 0]] = self.tiers.size[self.tiers.first][place >= 0]
         return amount
@@ -66,7 +66,7 @@ class PatternCandidates:
 
     @cached_property
     def step_use(self) -> FloatArray:
-        """What one accelerator of each later step adds to each row, shape (J, K)."""
+        """Coefficient of each later price step in each row, shape (J, K)."""
         use = np.zeros((len(self.tiers.later), len(self.amount)))
         for row, coefficient in self.tiers.step_entries():
             place = self.place_of(row)
@@ -75,7 +75,7 @@ class PatternCandidates:
         return use
 
     def most_replicas(self) -> FloatArray:
-        """Return how many replicas of each candidate the limits allow by themselves, shape (n,)."""
+        """Return the largest number of replicas of each candidate that fits alone, shape (n,)."""
         most, used = np.full(self.use.shape, np.inf), self.use > 0
         np.divide(np.append(self.amount, 0.0)[self.row_used], self.use, out=most, where=used)
         fewest: FloatArray = np.floor(most.min(axis=1, initial=np.inf) + ROUNDING)

@@ -21,7 +21,7 @@ COUNT_ROUNDING = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class PatternColumns:
-    """What servers can take, one row each."""
+    """Columns: one server with one pattern each."""
 
     server: IntArray
     """Shape (P,)."""
@@ -32,7 +32,7 @@ class PatternColumns:
     use: FloatArray
     """Use by row of the limits, in multiples of its divisor; shape (P, K)."""
     value: FloatArray
-    """What the server then adds to the value [cents/h], in the first price steps; shape (P,) (eq. 31-33)."""
+    """Value of the server with this pattern at first-step prices [cents/h]; shape (P,) (eq. 31-33)."""
     changed: FloatArray
     """One where that is not what the server has now, shape (P,)."""
     served: BoolArray
@@ -66,19 +66,19 @@ class PatternColumns:
         return replace(self, candidate=candidate, count=np.pad(self.count, more))
 
     def weights(self, objective: LevelObjective) -> FloatArray:
-        """Return what each column adds to an objective, shape (P,)."""
+        """Return the coefficient of each column in an objective, shape (P,)."""
         unserved = np.where(self.served, 0.0, objective.on_unserved[self.server])
         weights: FloatArray = unserved + objective.on_value * self.value + objective.on_changes * self.changed
         return weights if objective.goal is None else weights + self.of_goal(objective.goal)
 
     def of_goal(self, goal: Goal) -> FloatArray:
-        """Return what each column has of a goal, shape (P,)."""
+        """Return the coefficient of each column in a goal, shape (P,)."""
         unreserved = np.where(self.unreserved, goal.on_unreserved[self.server], 0.0)
         reached: FloatArray = unreserved + goal.on_off_preferred * self.off_preferred
         return reached
 
     def keys(self, *, reserve: bool = True, preference: bool = True) -> list[FloatArray]:
-        """Return what of goals makes a column worse, each of shape (P, 1)."""
+        """Return the goals' coefficients that make a column worse, each of shape (P, 1)."""
         found = [self.unreserved.astype(np.float64)] * reserve + [self.off_preferred] * preference
         return [key[:, None] for key in found if key.any()]
 
@@ -151,7 +151,7 @@ def nothing(problem: Problem, candidates: PatternCandidates, servers: IntArray) 
 def _without_reserve(
     problem: Problem, candidates: PatternCandidates, server: IntArray, at: IntArray, replicas: IntArray
 ) -> BoolArray:
-    """Return which patterns lack the reserve of their server, shape (P,), as `levels.without_reserve` does.
+    """Return a mask of the patterns that lack their server's reserve, shape (P,) (eq. 143).
 
     Args:
         problem: what to choose from.
@@ -196,7 +196,7 @@ def _of_one(problem: Problem, candidates: PatternCandidates, carried: FloatArray
 
 
 def _as_it_runs(problem: Problem, candidates: PatternCandidates) -> PatternColumns:
-    """Return what runs now where that serves in full; where it is no least pattern it is one all the same."""
+    """Return the current allocations that serve in full, even if they are not minimal patterns."""
     candidate = np.flatnonzero(keepable(problem)[candidates.row] & candidates.divisible)
     count = problem.current_replicas[candidates.server[candidate]]
     return patterns(problem, candidates, candidate[:, None], count[:, None])

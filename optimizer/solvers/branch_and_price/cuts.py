@@ -25,7 +25,7 @@ ROUNDS = 20
 LEAST_GAIN = 0.01
 """Part of the distance from bound to cutoff that one of three rounds in a row has to gain."""
 VIOLATION = 1e-3
-"""By how much a relaxation has to break a cut."""
+"""Minimum violation of a cut."""
 
 
 def with_cuts(

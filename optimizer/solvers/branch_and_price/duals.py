@@ -47,7 +47,7 @@ class DualLevel:
     name: str
     master: MasterProblem
     offset: float
-    """What servers without a candidate add."""
+    """Contribution of servers without a candidate."""
     left_out: BoolArray
     """Servers that the solution does not serve, shape (S,)."""
 

@@ -37,7 +37,7 @@ class MasterSolution:
     used: IntArray
     """Columns of the pool that the relaxation takes in part or whole, shape (U,)."""
     part: FloatArray
-    """How much of each of them, shape (U,)."""
+    """Value of each of them, shape (U,)."""
     finished: bool
     """Whether no column could lower the relaxation any further."""
     feasible: bool

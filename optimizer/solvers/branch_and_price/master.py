@@ -91,7 +91,7 @@ class MasterProblem:
 
     @property
     def step_weights(self) -> FloatArray:
-        """What one accelerator of each later price step adds to the objective, shape (J,)."""
+        """Objective coefficient of each later price step, shape (J,)."""
         return self.objective.on_value * self.candidates.tiers.more
 
     @cached_property
@@ -103,7 +103,7 @@ class MasterProblem:
 
     @property
     def step_sizes(self) -> FloatArray:
-        """How many accelerators each later price step has, shape (J,)."""
+        """Size of each later price step, shape (J,)."""
         tiers = self.candidates.tiers
         return tiers.size[tiers.later]
 
@@ -115,7 +115,7 @@ class MasterProblem:
         return start, len(self.servers) + row, shared[step, row]
 
     def step_amounts(self, columns: PatternColumns) -> FloatArray:
-        """Return how much of each later price step some columns take together, shape (J,)."""
+        """Return the joint use of each later price step by some columns, shape (J,)."""
         tiers, candidates = self.candidates.tiers, self.candidates
         used = np.zeros(int(max(tiers.row, default=-1)) + 1)
         place = candidates.place_of(tiers.row)
@@ -140,7 +140,7 @@ class MasterProblem:
         return capped
 
     def step_bound(self, duals: FloatArray) -> FloatArray:
-        """Return what each later price step has at least of the Lagrangian bound, shape (J,) (eq. 148)."""
+        """Return the contribution of each later price step to the Lagrangian bound, shape (J,) (eq. 148)."""
         reduced = self.step_weights + self.step_shared @ duals
         return np.minimum(reduced, 0.0) * np.where(self.step_sizes >= ENDLESS, 0.0, self.step_sizes)
 

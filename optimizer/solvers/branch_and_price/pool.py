@@ -30,7 +30,7 @@ MARGIN = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class PricingResult:
-    """What pricing gives: columns below limits of the reduced cost."""
+    """Result of pricing: columns below limits of the reduced cost."""
 
     columns: PatternColumns
     floor: FloatArray
@@ -160,7 +160,7 @@ class ColumnPool:
 
 
 def _duals_of_sums(master: MasterProblem, duals: FloatArray) -> tuple[float, float, list[tuple[Goal, float]]]:
-    """Return what a cent of value, a change and each goal cost: in the objective and the held levels."""
+    """Return the dual values of value, changes and each goal, over objective and held levels."""
     held = zip(master.held, duals[len(master.candidates.amount) :].tolist(), strict=False)
     terms = [(master.objective, 1.0), *((each.objective, dual) for each, dual in held)]
     value = sum(objective.on_value * dual for objective, dual in terms)

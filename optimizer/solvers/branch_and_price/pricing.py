@@ -39,7 +39,7 @@ class PricingSubproblems:
     most: FloatArray
     """Replicas at most, shape (Q,)."""
     value: FloatArray
-    """What all patterns of the subproblem have of the value beside their candidates' costs, shape (Q,)."""
+    """Constant part of the value of a subproblem's patterns, without their candidates' costs; shape (Q,)."""
     unreserved: BoolArray
     """Whether they count as without their server's reserve, shape (Q,)."""
 
@@ -69,7 +69,7 @@ class EnumeratedPatterns:
     cut: BoolArray
     """Subproblems that were too large to be searched to the end, shape (Q,)."""
     least: FloatArray
-    """What any pattern of a subproblem weighs at least, by plain arithmetic; shape (Q,)."""
+    """Lower bound of the weight of a subproblem's patterns, by plain arithmetic; shape (Q,)."""
 
 
 def subproblems_of(problem: Problem, candidates: PatternCandidates) -> PricingSubproblems:

@@ -40,7 +40,7 @@ class Power(Document):
 
 
 class _Slice(Document):
-    """What an accelerator is."""
+    """An accelerator."""
 
     name: Name
     """Unique name."""

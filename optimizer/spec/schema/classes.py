@@ -85,7 +85,7 @@ class ModelTarget(Document):
 
 
 class _Targets(Document):
-    """What a class asks for."""
+    """A service class."""
 
     name: Name
     """Unique name."""

@@ -47,7 +47,7 @@ class External(Document):
 
 
 class ReserveFields(HeadroomField):
-    """What a server has beyond replicas for its load, and what it prefers."""
+    """Reserve and preferences of a server."""
 
     spare_replicas: Count = Field(0, alias="spareReplicas", exclude_if=lambda spares: not spares)
     """Replicas that may be gone while all targets hold; the server then has one pool."""
@@ -73,7 +73,7 @@ class PriceTier(Document):
 
 
 class PriceFields(Document):
-    """How surely an accelerator is there, and what many of them cost."""
+    """Availability and price tiers of an accelerator."""
 
     availability: Availability = Field(1.0, exclude_if=lambda share: share == 1)
     """Probability that one accelerator is there, for servers with an `availabilityTarget`."""
@@ -95,7 +95,7 @@ class PriceFields(Document):
 
 
 class ReserveOptions(Document):
-    """What holds for all servers that state nothing else."""
+    """Defaults for all servers."""
 
     headroom_share: Headroom = Field(0.0, alias="headroomShare", exclude_if=lambda share: not share)
     """Share of every load by which it may grow while all targets hold."""

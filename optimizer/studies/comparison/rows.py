@@ -303,7 +303,7 @@ def _by_accelerator(pools: Sequence[Pool]) -> tuple[AcceleratorShare, ...]:
 
 
 def _services(rented: Sequence[Rented]) -> Iterator[AcceleratorShare]:
-    """Yield what external services answer, all of them together."""
+    """Yield the totals of all external services."""
     if rented:
         cost = total(item.cost_cents_per_h for item in rented)
         yield AcceleratorShare(accelerator=EXTERNAL, num_replicas=0, max_batch=0, cost_cents_per_h=cost)

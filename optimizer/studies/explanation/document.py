@@ -67,7 +67,7 @@ class Effect(Document):
     without_reserve_change_rpm: float = Field(
         0.0, alias="withoutReserveChange", exclude_if=lambda change: not change
     )
-    """By how much more load is served without its reserve [requests/min]; absent if nothing changes."""
+    """Increase of the load served without its reserve [requests/min]; absent if nothing changes."""
     open_cents_per_h: float | None = Field(None, alias="open")
     """Largest error of the value's change against that between two optima [cents/h]; 0 if both are proved;
     none if a level of service is unproved."""

@@ -1,4 +1,4 @@
-"""What options that make a plan hold tomorrow cost: the plan without one of them, less the plan.
+"""Costs of reserves, limits and prices: the plan without one of them, less the plan.
 
 Each option is taken out of the whole system at once, and the system is sized and planned again.
 """
@@ -53,7 +53,7 @@ WITHOUT: Mapping[str, Callable[[System], System]] = {
 
 
 def wish_costs(system: System, plan: Plan, inquiry: Inquiry) -> tuple[WishCost, ...]:
-    """Return what each option of a system costs that it uses, as far as there is time.
+    """Return the cost of each option that a system uses, as far as time allows.
 
     Raises:
         SolverError: the solver failed.

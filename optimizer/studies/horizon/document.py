@@ -56,7 +56,7 @@ class HourPlan(Document):
     use: tuple[HourlyUse, ...] = Field(strict=False)
     """Accelerators in use."""
     servers: dict[str, Annotated[tuple[Placement, ...], Field(strict=False)]] = Field(strict=False)
-    """What each server runs on."""
+    """Pools of each server."""
 
 
 class Policy(Document):
@@ -79,7 +79,7 @@ class Policy(Document):
 
 
 class Horizon(Document):
-    """What to reserve and what to rent."""
+    """Reservations and rentals."""
 
     hours: float
     """Length of the trace [h]."""

@@ -11,7 +11,7 @@ SECONDS_PER_H = 3600.0
 
 
 def horizon_figure(found: Horizon) -> Figure:
-    """Return what is reserved and rented over the hours, beside the load."""
+    """Return the figure of reserved and rented accelerators and the load over the hours."""
     unit, reserved = cost_unit(found.currency), sum(item.reserved * item.cards for item in found.reservations)
     gap = "" if found.gap is None else f"; at most {percent(found.gap)} above the optimum"
     note = f"{counted(reserved, 'card')} reserved{gap}"

@@ -1,4 +1,4 @@
-"""What to reserve for the whole time, and what to rent in each hour.
+"""Reservations for the whole time, and rentals of each hour.
 
 Each hour is planned exactly for given reservations; then the reservations are those of least cost for the
 accelerators that these plans use, and so on until nothing improves (``docs/math.md``, eq. 162 to 164). The
@@ -34,7 +34,7 @@ ON_DEMAND, AUTOSCALER = "hour by hour on demand", "perfect autoscaler"
 
 
 def plan_horizon(system: System, steps: Sequence[LoadStep]) -> Horizon:
-    """Return what to reserve and what to rent for loads by the hour.
+    """Plan reservations and rentals for loads by the hour.
 
     Args:
         system: the fleet; committed tiers of its accelerators are offers of reserved ones.

@@ -1,4 +1,4 @@
-"""What a policy comes to: the cost of its plans with the best reservations, transitions, and service."""
+"""Outcome of a policy: cost with the best reservations, transitions, and service."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -62,7 +62,7 @@ class Outcome:
 
 
 def outcome_of(hours: tuple[Hour, ...], plans: Sequence[Plan], taken: Taken) -> Outcome:
-    """Return what plans of all hours come to with reservations."""
+    """Return the cost and service of hourly plans with the best reservations."""
     system = hours[0].system
     spans = [hour.hours for hour in hours]
     costs = [cost_with(plan, system, taken) for plan in plans]
@@ -104,7 +104,7 @@ def _list_costs(plan: Plan, name: str, system: System) -> dict[str, float]:
 
 
 def transitions(before: Plan, after: Plan) -> int:
-    """Return how many servers come to an accelerator that they did not run on, from another one."""
+    """Return the number of servers that move to an accelerator on which they did not run."""
     return sum(
         bool(pools) and bool(_places(after.allocations.get(name, ())) - _places(pools))
         for name, pools in before.allocations.items()
@@ -112,7 +112,7 @@ def transitions(before: Plan, after: Plan) -> int:
 
 
 def started(before: Plan, after: Plan) -> int:
-    """Return how many replicas start between two plans."""
+    """Return the number of replicas that start between two plans."""
     old, new = _replicas(before), _replicas(after)
     return sum(max(count - old.get(place, 0), 0) for place, count in new.items())
 

@@ -76,7 +76,7 @@ def _with(system: System, changed: Mapping[str, Accelerator]) -> System:
 
 
 def used_by(plan: Plan, system: System) -> Counter[str]:
-    """Return how many accelerators of each name a plan uses."""
+    """Return the number of accelerators of each name that a plan uses."""
     used: Counter[str] = Counter()
     for name, pools in plan.allocations.items():
         for pool in pools:
@@ -88,7 +88,7 @@ def used_by(plan: Plan, system: System) -> Counter[str]:
 def best_reservations(
     system: System, offers: Offers, used: Sequence[Mapping[str, int]], hours: Sequence[float]
 ) -> Taken:
-    """Return what to take of each offer if so many accelerators are used in each hour.
+    """Return the best reservation of each offer, given the accelerators used in each hour.
 
     Tier by tier, the number is the one of least cost; of equal ones the least.
     """

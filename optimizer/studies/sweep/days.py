@@ -1,4 +1,4 @@
-"""What it costs to be safe on a share of sampled days, on which loads differ from the system's.
+"""Cost of being safe on a share of sampled days with varying loads.
 
 A day is safe if every server has the replicas for its load. A fleet that is kept on all days is planned for
 all loads times one factor; each day planned anew shows what foresight would save. Equation numbers refer to
@@ -32,7 +32,7 @@ SECONDS_PER_DAY = 86_400.0
 
 
 class FleetPlan(Document):
-    """What the study keeps of a plan."""
+    """The study's record of a plan."""
 
     total_cost_cents_per_h: float = Field(alias="totalCost")
     """Cost [cents/h]."""

@@ -96,7 +96,7 @@ class SafeFleet(Document):
 
 
 class SampledDays(Document):
-    """What safety costs, over sampled days."""
+    """Cost of safety over sampled days."""
 
     samples: int
     """Number of days."""
@@ -122,7 +122,7 @@ class Sweep(Document):
     exact: bool
     """Whether every plan is proved optimal, so that ranges of integer values are exact."""
     days: SampledDays | None = Field(None, exclude_if=is_none)
-    """What safety costs over sampled days; absent if not requested."""
+    """Cost of safety over sampled days; absent if not requested."""
     currency: str | None = Field(None, exclude_if=is_none)
     """The currency that the system's prices name; absent where none is named."""
 

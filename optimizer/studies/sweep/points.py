@@ -39,7 +39,7 @@ def applied(system: System, variations: Sequence[Variation], values: Values) -> 
 
 
 def plan_point(system: System, values: Values, memo: SizingMemo | None = None) -> SweepPoint:
-    """Return what a sweep keeps of the plan of a system.
+    """Plan a system and return a sweep's record of the plan.
 
     Raises:
         SolverError: the solver failed.
