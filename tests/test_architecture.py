@@ -271,7 +271,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("explanation.explain", "figures.kinds"),
     ),
     "optimizer.jobs": (
-        ("flag", "study"),
+        ("flag", "pictures", "study"),
         ("requests", "documents", "estimating", "replaying", "fitting"),
         ("comparing", "explaining", "figures", "horizons", "simulating", "sweeping"),
         ("reporting",),

@@ -47,10 +47,10 @@ def add_effort(parser: argparse.ArgumentParser) -> None:
     add_cluster(parser)
 
 
-def add_cluster(parser: argparse.ArgumentParser) -> None:
-    """Add the address of a cluster that simulates."""
+def add_cluster(parser: argparse.ArgumentParser, work: str = "simulate") -> None:
+    """Add the address of a cluster that does the work."""
     parser.add_argument(
-        "--cluster", metavar="ADDRESS", help="simulate on a dask cluster: tcp://HOST:PORT of its scheduler"
+        "--cluster", metavar="ADDRESS", help=f"{work} on a dask cluster: tcp://HOST:PORT of its scheduler"
     )
 
 
@@ -87,12 +87,17 @@ def repaired(request: RepairRequest, arguments: argparse.Namespace) -> RepairedP
 @contextmanager
 def simulating(arguments: argparse.Namespace) -> Iterator[Progress]:
     """Simulate in the body, here or on the cluster that is named; progress shows on stderr."""
-    if arguments.cluster is None:
-        with counting("simulating") as progress, announced():
-            yield progress
-    else:
-        with on_cluster(arguments.cluster), counting("simulating") as progress:
-            yield progress
+    compiled_here = announced() if arguments.cluster is None else nullcontext()
+    with counted("simulating", arguments) as progress, compiled_here:
+        yield progress
+
+
+@contextmanager
+def counted(what: str, arguments: argparse.Namespace) -> Iterator[Progress]:
+    """Work in the body, here or on the cluster that is named; progress shows on stderr."""
+    place = nullcontext() if arguments.cluster is None else on_cluster(arguments.cluster)
+    with place, counting(what) as progress:
+        yield progress
 
 
 def announced(what: str = "the simulator") -> AbstractContextManager[None]:

@@ -1,17 +1,19 @@
 """The sub-commands that plan over many points: sweep and horizon."""
 
 import argparse
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from optimizer.cli.command import Command, add_output, add_path, picture_format, show_tables
+from optimizer.cli.command import Command, add_output, add_path, picture_format, show_answer
 from optimizer.cli.flags import add_request, in_flags, request_of
-from optimizer.cli.solving import add_load, announced_for, read_system
+from optimizer.cli.solving import add_cluster, add_load, announced_for, counted, read_system
 from optimizer.jobs import horizons, sweeping
 from optimizer.jobs.requests import RequestError
 from optimizer.jobs.study import Study
+from optimizer.spec.system import System
+from optimizer.spec.writing import write_bytes
 
 
 def _add_sweep(parser: argparse.ArgumentParser) -> None:
@@ -64,9 +66,7 @@ def _add_shared(parser: argparse.ArgumentParser, study: Study[Any, Any]) -> None
     parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="draw FILE.svg, FILE.png or FILE.pdf"
     )
-    parser.add_argument(
-        "--cluster", metavar="ADDRESS", help="plan on a dask cluster: tcp://HOST:PORT of its scheduler"
-    )
+    add_cluster(parser, "plan")
     add_load(parser)
     add_output(parser, *study.table_names)
 
@@ -83,17 +83,25 @@ def _sweep(arguments: argparse.Namespace) -> None:
         seed=options.seed,
         resume=arguments.resume,
     )
-    with _working("sweeping", arguments) as progress, announced_for(system):
+    _check_picture(arguments)
+    with counted("sweeping", arguments) as progress, announced_for(system):
         found = _asked(lambda: sweeping.sweep_system(request, progress), arguments)
-    _show(found, sweeping.STUDY, arguments)
+    _show(found, system, sweeping.STUDY, arguments)
 
 
 def _horizon(arguments: argparse.Namespace) -> None:
     options = request_of(horizons.HorizonOptions, arguments)
     system = read_system(arguments, options.given())
-    with _working("planning hours", arguments), announced_for(system):
+    _check_picture(arguments)
+    with counted("planning hours", arguments), announced_for(system):
         found = _asked(lambda: horizons.horizon_of(system, arguments.trace, options.factors), arguments)
-    _show(found, horizons.STUDY, arguments)
+    _show(found, system, horizons.STUDY, arguments)
+
+
+def _check_picture(arguments: argparse.Namespace) -> None:
+    """Reject an unknown picture format before the work."""
+    if arguments.output is not None:
+        picture_format(arguments.output)
 
 
 def _asked(work: Callable[[], Any], arguments: argparse.Namespace) -> Any:
@@ -103,36 +111,14 @@ def _asked(work: Callable[[], Any], arguments: argparse.Namespace) -> Any:
         raise in_flags(error, arguments) from None
 
 
-@contextmanager
-def _working(what: str, arguments: argparse.Namespace) -> Iterator[Callable[[int, int], None]]:
-    """Work in the body, here or on the cluster that is named; progress shows on stderr."""
-    from optimizer.render.progress import counting
-
-    if arguments.output is not None:
-        picture_format(arguments.output)  # refused before the work
-    if arguments.cluster is None:
-        with counting(what) as progress:
-            yield progress
-    else:
-        from optimizer.cluster import on_cluster
-
-        with on_cluster(arguments.cluster), counting(what) as progress:
-            yield progress
-
-
-def _show(found: Any, study: Study[Any, Any], arguments: argparse.Namespace) -> None:
+def _show(found: Any, system: System, study: Study[Any, Any], arguments: argparse.Namespace) -> None:
     """Write the picture if one is wanted, and print the answer."""
+    assert study.sections is not None
     if arguments.output is not None:
-        from optimizer.spec.writing import write_bytes
-
         assert study.page is not None
         options = study.options(format=picture_format(arguments.output))
-        write_bytes(study.page(found, None, options), arguments.output)  # type: ignore[arg-type]
-    if arguments.json:
-        print(found.to_json())
-    else:
-        assert study.sections is not None
-        show_tables(study.sections(found), arguments)
+        write_bytes(study.page(found, system, options), arguments.output)
+    show_answer(arguments, found.to_json, partial(study.sections, found))
 
 
 COMMANDS = {"sweep": Command(_add_sweep, _sweep), "horizon": Command(_add_horizon, _horizon)}

@@ -1,11 +1,12 @@
 """The study that draws a system."""
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
 from optimizer.jobs.flag import Flag
+from optimizer.jobs.pictures import PICTURE_TYPES, AnswerFormat, drawn
 from optimizer.jobs.requests import LoadChangeOptions, LoadScenario, RequestError
 from optimizer.jobs.study import Study
 from optimizer.spec.system import System
@@ -18,7 +19,7 @@ class FigureOptions(LoadChangeOptions):
 
     kind: str = Field("plan", json_schema_extra={"enum": list(KINDS)})
     """One of the kinds of `inferplan plot`."""
-    format: Literal["json", "svg", "png", "pdf"] = "json"
+    format: AnswerFormat = "json"
     """The plotted numbers as JSON, or the picture."""
     server: Annotated[str | None, Flag("S")] = None
     """Server, for a kind that shows one."""
@@ -65,19 +66,12 @@ def _figure(system: System, options: FigureOptions) -> Figure:
     return show_figure(request)
 
 
-def _picture(figure: Figure, _: System, options: FigureOptions) -> bytes:
-    from optimizer.render.plots import draw
-
-    assert options.format != "json"
-    return draw(figure, options.format)
-
-
 STUDY = Study(
     title="Draw a plan or a replica",
     options=FigureOptions,
     answer=Figure,
     run=_figure,
-    media_types={"svg": "image/svg+xml", "png": "image/png", "pdf": "application/pdf"},
-    page=_picture,
+    media_types=PICTURE_TYPES,
+    page=drawn(lambda figure: figure),
     operations=("draw_figure", "draw_held"),
 )

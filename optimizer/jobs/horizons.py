@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
+from optimizer.jobs.pictures import PICTURE_TYPES, AnswerFormat, drawn
 from optimizer.jobs.requests import ExactOptions, RequestError
 from optimizer.jobs.study import Study
 from optimizer.spec.load_traces import LoadStep, read_load_trace
 from optimizer.spec.system import System
 from optimizer.studies.horizon.document import Horizon
+from optimizer.studies.horizon.figure import horizon_figure
 from optimizer.studies.horizon.horizon import plan_horizon
 from optimizer.studies.load_changes import scale_loads
 
@@ -28,7 +30,7 @@ class HorizonOptions(ExactOptions):
 
     factors: tuple[Factor, ...] = Field((), max_length=MOST_HOURS)
     """Factors on all loads of the system, one for each hour."""
-    format: Literal["json", "svg", "png", "pdf"] = "json"
+    format: AnswerFormat = "json"
     """The numbers as JSON, or a picture."""
 
 
@@ -72,14 +74,6 @@ def _sections(found: Horizon) -> "list[Section]":
     return horizon_sections(found)
 
 
-def _picture(found: Horizon, _: System, options: HorizonOptions) -> bytes:
-    from optimizer.render.plots import draw
-    from optimizer.studies.horizon.figure import horizon_figure
-
-    assert options.format != "json"
-    return draw(horizon_figure(found), options.format)
-
-
 STUDY = Study(
     title="Plan loads by the hour",
     options=HorizonOptions,
@@ -87,6 +81,6 @@ STUDY = Study(
     run=_horizon,
     sections=_sections,
     table_names=("policies", "reservations", "hours"),
-    media_types={"svg": "image/svg+xml", "png": "image/png", "pdf": "application/pdf"},
-    page=_picture,
+    media_types=PICTURE_TYPES,
+    page=drawn(horizon_figure),
 )

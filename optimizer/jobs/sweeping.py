@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from optimizer.jobs.flag import Flag
+from optimizer.jobs.pictures import PICTURE_TYPES, AnswerFormat, drawn
 from optimizer.jobs.requests import ExactOptions, RequestError
 from optimizer.jobs.study import Study
 from optimizer.spec.load_traces import read_load_trace
@@ -15,6 +16,7 @@ from optimizer.spec.system import System
 from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, digest_of, tell_nobody
 from optimizer.studies.sweep.days import lognormal_days, sampled_days, trace_days
 from optimizer.studies.sweep.document import SampledDays, Sweep
+from optimizer.studies.sweep.figure import sweep_figure
 from optimizer.studies.sweep.parameters import read_variations
 from optimizer.studies.sweep.sweep import sweep
 
@@ -36,7 +38,7 @@ class SweepOptions(ExactOptions):
     """Coefficient of variation of each server's load from day to day, with `samples`."""
     seed: Annotated[int, Flag("S", help="random seed of the days (0)")] = Field(0, ge=0, lt=2**64)
     """Random seed of the days."""
-    format: Literal["json", "svg", "png", "pdf"] = "json"
+    format: AnswerFormat = "json"
     """The numbers as JSON, or a picture."""
 
 
@@ -121,14 +123,6 @@ def _sections(found: Sweep) -> "list[Section]":
     return sweep_sections(found)
 
 
-def _picture(found: Sweep, _: System, options: SweepOptions) -> bytes:
-    from optimizer.render.plots import draw
-    from optimizer.studies.sweep.figure import sweep_figure
-
-    assert options.format != "json"
-    return draw(sweep_figure(found), options.format)
-
-
 STUDY = Study(
     title="Sweep parameters of a system",
     options=SweepOptions,
@@ -136,6 +130,6 @@ STUDY = Study(
     run=_sweep,
     sections=_sections,
     table_names=("points", "binding", "days"),
-    media_types={"svg": "image/svg+xml", "png": "image/png", "pdf": "application/pdf"},
-    page=_picture,
+    media_types=PICTURE_TYPES,
+    page=drawn(sweep_figure),
 )
