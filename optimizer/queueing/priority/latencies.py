@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.queueing.continuous.latencies import MAX_LOAD, Gamma, Latencies, Lognormal
+from optimizer.queueing.continuous.latencies import MAX_LOAD, Gamma, Latencies
 from optimizer.queueing.continuous.model import ContinuousPerformance, ContinuousQueues
 from optimizer.queueing.performance import MS_PER_S, Performance
 from optimizer.queueing.priority.delays import PriorityDelays
@@ -39,12 +39,9 @@ class ClassLatencies(Latencies):
 
     def wait_quantile(self, share: float) -> FloatArray:
         """Return a quantile of the time before the prefill, over all requests (eq. 171)."""
-        for_slot = self.place_quantile(np.maximum(self.place_chance / (1 - share), 1.0))
         for_prompt = self.turn_ms - self.place_chance * self.place_wait_ms
-        if not for_prompt.any():
-            return for_slot
         waits = replace(self, least_ttft_ms=np.zeros_like(for_prompt), turn_mean_ms=for_prompt)
-        return np.where(for_prompt > 0, waits.ttft_quantile(share), for_slot)
+        return waits.ttft_quantile(share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +49,16 @@ class ServedClassLatencies(ClassLatencies):
     """The same for requests whose service takes a known mean time."""
 
     @property
-    def _life(self) -> Gamma:  # type: ignore[override]
+    def _life(self) -> Gamma:
         return Gamma(self.e2e_ms, self.e2e_variance)
+
+    def wait_quantile(self, share: float) -> FloatArray:
+        """Return a quantile of the time before the prefill: all of it is spent on queueing for a slot."""
+        return self.place_quantile(np.maximum(self.place_chance / (1 - share), 1.0))
+
+    def ttft_quantile(self, share: float) -> FloatArray:
+        """Return a quantile of the TTFT: the prefill takes the same time for all requests."""
+        return self.least_ttft_ms + self.wait_quantile(share)
 
 
 def of_service_times(
