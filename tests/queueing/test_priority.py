@@ -1,7 +1,8 @@
 """Classes with priorities in one queue, against closed forms, an inversion and simulated waiting times.
 
-``data/priority_waits.json`` holds mean and 95th percentile of waiting times with 95 % half-widths, from runs of
-an event simulation written for this table only: random S(n) = base + slope·n, three classes, five laws of work.
+``data/priority_waits.json`` holds mean and 95th percentile of waiting times with 95 % half-widths, from runs
+of an event simulation written for this table only: random S(n) = base + slope·n, three classes, and work that
+is exponential, fixed, uniform or lognormal.
 """
 
 import json
@@ -111,9 +112,7 @@ def inverted(delays: PriorityDelays, time_ms: float) -> float:
     return float(sum(comb(last, k) * sums[first - 1 + k] for k in range(last + 1)) / 2**last)
 
 
-@given(
-    upto=st.floats(1e-6, 0.999), share=st.floats(0, 1), mean=st.floats(0.01, 1e5), at=st.floats(0.05, 8)
-)
+@given(upto=st.floats(1e-6, 0.999), share=st.floats(0, 1), mean=st.floats(0.01, 1e5), at=st.floats(0.05, 8))
 def test_delays_are_the_inverse_of_the_transform(upto: float, share: float, mean: float, at: float) -> None:
     delays = PriorityDelays(np.array([mean]), np.array([upto * share]), np.array([upto]))
     assert delays.beyond(np.array([at * mean]))[0] == pytest.approx(inverted(delays, at * mean), abs=1e-6)

@@ -1,5 +1,7 @@
 """Priorities in the queue of the simulated replica: order of admission, streams, and the closed forms."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -74,7 +76,10 @@ def test_few_requests_of_a_class_are_an_error() -> None:
 
 
 def simulated(load: float, batch: int, effort: Effort) -> tuple[PriorityQueues, float, list[Summary]]:
-    """Return the queue model of three classes, their total rate, and their simulation."""
+    """Return the queue model of three classes, their total rate, and their simulation.
+
+    Geometric outputs stand for exponential work.
+    """
     base, slope = 1.0, 0.05
     steps_ms = (MEAN_TOKENS - 1) * np.array([base, slope])
     rate_rps = load * batch / (steps_ms[0] + steps_ms[1] * batch) * 1000
@@ -87,7 +92,11 @@ def simulated(load: float, batch: int, effort: Effort) -> tuple[PriorityQueues, 
     queues = PriorityQueues.of(inner, [ClassMix.of(SHARES, (1, 2, 3))], one)
     replica = TokenReplica(ProcessorSharingCoefficients(base, slope, 0.0, 0.0), Limits(batch, 4096))
     mixed = merged(rate_rps)
-    runs = run_replica(mixed, replica, effort)
+    runs = []
+    for seed in np.random.SeedSequence(effort.seed).spawn(effort.runs):
+        requests = mixed.draw(effort.requests, seed)
+        steps = np.random.default_rng(seed).geometric(1 / (MEAN_TOKENS - 1), len(requests))
+        runs.append(replica.run(replace(requests, out_tokens=1 + steps)))
     return queues, rate_rps, [summarise(runs_of(runs, own, i)) for i, own in enumerate(mixed.streams)]
 
 
