@@ -60,7 +60,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("linear", "iteration", "batch"),
         ("mixture", "static"),
     ),
-    "optimizer.compat": (("queue_service",), ("rows",)),
+    "optimizer.compat": (("queue_service",), ("rows",), ("class_rows",), ("row_types",)),
     "optimizer.starters": (("use_cases", "prices"), ("facts",), ("slices",), ("document",)),
     "optimizer.limits": (("limit",), ("cards", "budget", "power"), ("table",)),
     "optimizer.kinds": (
@@ -70,7 +70,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("table",),
         ("laws", "queue_models"),
         ("replicas",),
-        ("simulated",),
+        ("simulated", "request_classes"),
+        ("class_simulation",),
     ),
     "optimizer.spec": (
         ("provenance",),
@@ -115,8 +116,9 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("bulk.steady", "bulk.simulated", "bulk.stations", "bulk.closed_network", "bulk.sure"),
         ("bulk.tandem",),
         ("continuous.model", "reference", "bulk.model", "targets"),
-        ("static", "intervals"),
-        ("sizing",),
+        ("static", "intervals", "priority", "priority.delays"),
+        ("sizing", "priority.latencies"),
+        ("priority.model",),
     ),
     "optimizer.simulation": (
         ("limits", "requests", "arrivals", "lengths"),

@@ -75,7 +75,7 @@ class _ClassFields(TokenRow):
         work_cv = replica.out_tokens_cv if self.work_cv is None else self.work_cv
         return class_queues(replica, self.classes, work_cv)
 
-    def analyze(self) -> QueueAnswer | NoSteadyState:
+    def analyze(self) -> ClassAnswer | ClassRowAnswer | NoSteadyState:
         """Return the performance of all requests and of each class, or a `NoSteadyState`."""
         rate_rps = sum(one.rate_rps for one in self.classes)
         queues = self.queues()
@@ -84,7 +84,7 @@ class _ClassFields(TokenRow):
             return NoSteadyState.beyond(rate_rps, stable_rate_rps)
         return self._answer(queues, rate_rps)
 
-    def size(self) -> QueueAnswer:
+    def size(self) -> ClassAnswer | ClassRowAnswer:
         """Return the maximum rate of all classes together at which each of them meets the targets."""
         queues = self.queues()
         wanted = LatencyTargets(ttft_ms=self.target_ttft_ms, itl_ms=self.target_itl_ms)
@@ -103,7 +103,9 @@ class _ClassFields(TokenRow):
             replica = replica.model_copy(update={"out_tokens_cv": self.work_cv})
         return simulate_classes(replica, self.classes, effort)
 
-    def _answer(self, queues: PriorityQueues, rate_rps: float, **rates: float) -> QueueAnswer:
+    def _answer(
+        self, queues: PriorityQueues, rate_rps: float, **rates: float
+    ) -> ClassAnswer | ClassRowAnswer:
         found = queues.analyze(np.full(len(self.classes), rate_rps))
         figures: dict[str, Any] = total_figures(found) | rates
         figures |= dict.fromkeys(("offered_rps", "throughput_rps"), rate_rps)  # nothing is rejected

@@ -11,6 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from optimizer.compat.queue_service import QueueAnswer, QueueProblem, analyze_problem, answer_of, size_problem
 from optimizer.documents import Coefficient, Count, PositiveCount
+from optimizer.kinds.class_simulation import ClassSimulation
 from optimizer.kinds.queue_models import REFERENCE, QueueModelName
 from optimizer.kinds.replicas import (
     LatencyFigures,
@@ -58,7 +59,7 @@ class TokenRow(QueueProblem, Row):
         """Return the maximum rate for each target, and the performance at the smaller one."""
         return size_problem(self)
 
-    def simulate(self, effort: Effort) -> ReplicaSimulation | OverloadedReplica:
+    def simulate(self, effort: Effort) -> ReplicaSimulation | ClassSimulation | OverloadedReplica:
         """Return the simulated performance; without `maxQueueSize` the queue is unlimited."""
         replica, stated = self.replica(), "max_queue" in self.model_fields_set
         simulated = replica if stated else replica.model_copy(update={"max_queue": None})

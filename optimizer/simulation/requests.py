@@ -1,13 +1,12 @@
 """Requests of a run, with arrival times and lengths, in send order."""
 
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeVar
-
-import numpy.typing as npt
+from typing import Any, Self
 
 from optimizer.arrays import FloatArray, IntArray
 
-ArrayOf = TypeVar("ArrayOf", bound=npt.NDArray[Any])
+PER_REQUEST = ("in_tokens", "out_tokens", "arrival_ms", "think_ms", "stage_ms", "priority", "stream")
+"""Fields whose last index is the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +35,9 @@ class Requests:
 
     def take(self, rows: IntArray) -> Self:
         """Return some of the requests; the users of a closed load are not told apart."""
-
-        def some(values: ArrayOf | None) -> ArrayOf | None:
-            return None if values is None else values[..., rows]
-
-        return replace(
-            self,
-            in_tokens=self.in_tokens[rows],
-            out_tokens=self.out_tokens[rows],
-            arrival_ms=some(self.arrival_ms),
-            think_ms=some(self.think_ms),
-            stage_ms=some(self.stage_ms),
-            priority=some(self.priority),
-            stream=some(self.stream),
-        )
+        given = {name: getattr(self, name) for name in PER_REQUEST if getattr(self, name) is not None}
+        some: dict[str, Any] = {name: values[..., rows] for name, values in given.items()}
+        return replace(self, **some)
 
     def __len__(self) -> int:
         return len(self.in_tokens)

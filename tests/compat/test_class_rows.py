@@ -102,7 +102,7 @@ def test_a_row_needs_a_rate() -> None:
         answer(LINEAR | {"classes": [{"RPS": 0, "priority": 1}]})
 
 
-def test_sizing_keeps_the_proportions_and_the_targets_of_every_class() -> None:
+def test_sizing_keeps_proportions_and_all_targets() -> None:
     found = answer(LINEAR | {"classes": CLASSES, "targetTTFT": 900}, "size")
     assert max(one["avgTTFT"] for one in found["classes"]) == pytest.approx(900, rel=1e-6)
     assert found["RPSTargetTTFT"] == found["offeredRPS"] < found["RPSTargetITL"]

@@ -100,7 +100,7 @@ def inverted(delays: PriorityDelays, time_ms: float) -> float:
     def tail(s: complex) -> complex:
         both = arrivals + rate + s
         busy = 2 * rate / (both + np.sqrt(both**2 - 4 * arrivals * rate))
-        return (1 - start / (start + s + arrivals * (1 - busy))) / s
+        return complex((1 - start / (start + s + arrivals * (1 - busy))) / s)
 
     size, first, last = 18.4, 40, 14
     total = np.exp(size / 2) / (2 * time_ms) * tail(complex(size / (2 * time_ms))).real

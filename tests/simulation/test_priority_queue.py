@@ -34,7 +34,7 @@ def run_with(priority: IntArray | None) -> SimulatedRun:
     return simulate(requests, IterationCoefficients(base_ms=1.0), Limits(1, 64))
 
 
-def test_the_highest_and_then_the_oldest_request_is_admitted_next() -> None:
+def test_highest_then_oldest_request_is_admitted_next() -> None:
     run = run_with(np.array([9, 3, 2, 3, 1, 2]))  # the first is already running and is not interrupted
     assert np.argsort(run.first_ms).tolist() == [0, 4, 2, 5, 1, 3]
     assert run.last_ms[0] == 50

@@ -75,10 +75,11 @@ def of_service_times(
         work_scv: squared coefficient of variation of a request's work.
     """
     load = np.minimum(found.offered_rps / queues.full_rate_rps, MAX_LOAD)
+    places = queues.queue.max_batch.astype(np.float64)
     wait = MS_PER_S / queues.full_rate_rps / (1 - load)
     none = np.zeros_like(wait)
     first = found.ttft_ms - found.wait_ms
-    factor = chance_factor(queues.queue.max_batch, load, work_scv)
+    factor = chance_factor(places, load, work_scv)
     chance = np.minimum(found.wait_ms / wait * factor, 1.0)
     more = found.wait_ms * (factor - 1)
     everyone = Latencies(
@@ -98,7 +99,7 @@ def of_service_times(
         e2e_variance=_place_variance(chance, wait, wait**2) + work_scv * found.service_ms**2,
     )
     above, upto = shares[0] * load, shares[1] * load
-    ratio = _ratio(load, (above, upto)) * work_factor(queues.queue.max_batch, (above, upto), work_scv)
+    ratio = _ratio(load, (above, upto)) * work_factor(places, (above, upto), work_scv)
     return _ranked(everyone, (above, upto), ratio, ServedClassLatencies), ratio * factor
 
 
@@ -145,7 +146,7 @@ def chance_factor(places: FloatArray, load: FloatArray, work_scv: FloatArray) ->
     density = np.exp(-(beta**2) / 2) / np.sqrt(2 * np.pi)
     exponential = density / (density + beta * ndtr(beta))
     less = (1 - fixed / exponential) * np.minimum(drift / LEAST_DRIFT, 1.0)
-    return 1 - np.maximum(1 - work_scv, 0.0) * less
+    return np.asarray(1 - np.maximum(1 - work_scv, 0.0) * less)
 
 
 def work_factor(places: FloatArray, loads: Shares, work_scv: FloatArray) -> FloatArray:
@@ -162,7 +163,7 @@ def work_factor(places: FloatArray, loads: Shares, work_scv: FloatArray) -> Floa
     above, upto = loads
     services = 1 / (places * (1 - above) * (1 - upto))
     fresh = np.where(places > 1, np.exp(-MEMORY * services / (1 + work_scv)), 0.0)
-    return (1 + work_scv + (1 - work_scv) * fresh) / 2
+    return np.asarray((1 + work_scv + (1 - work_scv) * fresh) / 2)
 
 
 def _ratio(load: FloatArray, loads: Shares) -> FloatArray:

@@ -95,7 +95,7 @@ class ClassPerformance(ContinuousPerformance):
         def excess(x: float) -> float:
             return float(share @ beyond(np.full(len(share), x))) - (1 - percent / 100)
 
-        return brentq(excess, low, high) if excess(low) > 0 > excess(high) else low
+        return float(brentq(excess, low, high)) if excess(low) > 0 > excess(high) else low
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +124,8 @@ class PriorityQueues(QueueModel):
             mixes: the classes of each queue.
             work_cv: coefficient of variation of a request's work, shape (R,).
         """
-        columns = (np.concatenate(column) for column in zip(*mixes, strict=True))
-        return cls(queues, *columns, work_cv**2)
+        share, above, upto = (np.concatenate(column) for column in zip(*mixes, strict=True))
+        return cls(queues, share, above, upto, work_cv**2)
 
     @classmethod
     def supports_measure(cls, measure: TargetMeasure) -> bool:
