@@ -222,6 +222,8 @@ ROWS: list[Json] = [
     {"RPS": 2, "maxBatchSize": 8, "batchParms": {"base": 20, "slope": 2}, "latency": [{"ms": 400}]},
     {"RPS": 2, "maxBatchSize": 64, "avgInputTokens": 128, "avgOutputTokens": 256}
     | {"alpha": 6, "beta": 0.02, "gamma": 0.0005, "targetTTFT": 500, "targetITL": 24},
+    {"classes": [{"RPS": 2, "priority": 2}, {"RPS": 1, "priority": 1}], "maxBatchSize": 8, "targetTTFT": 900}
+    | {"avgInputTokens": 0, "avgOutputTokens": 2, "decodeParms": {"alpha": 2000, "beta": 5}},
 ]
 
 
