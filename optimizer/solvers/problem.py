@@ -1,4 +1,4 @@
-"""The choice as arrays, and what a solver answers.
+"""The choice as arrays.
 
 Takes `Candidates`, gives a `Problem`: candidates, and for each server its load, its priority and what it
 runs on now. Solvers take a `Problem` and return a `Solution`; they know no names. Equation numbers refer to
@@ -7,9 +7,7 @@ runs on now. Solvers take a `Problem` and return a `Solution`; they know no name
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
@@ -18,6 +16,7 @@ from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import ReserveArrays
 from optimizer.solvers.goals import Goal, goals_of
 from optimizer.solvers.limit_rows import LimitRows, limit_rows
+from optimizer.solvers.service_levels import ServiceLevel, service_levels
 from optimizer.solvers.tiers import Tiers, tiers_of
 from optimizer.spec.schema import OptimizerOptions
 from optimizer.units import SECONDS_PER_MINUTE
@@ -25,85 +24,6 @@ from optimizer.units import SECONDS_PER_MINUTE
 GAP_FREE_COLUMNS = 2000
 """Models of up to this many columns are solved to optimality by default; larger ones to `DEFAULT_GAP`."""
 DEFAULT_GAP = 1e-4
-ROUNDING = 1e-9
-"""Relative distance of value and bound that is rounding."""
-RATE_UNIT_RPM = 1e-3
-"""Loads are rounded to integer multiples of this unit [requests/min]."""
-MAX_WHOLE_RATE = 1e9
-"""Largest integer that a load may become; a coarser unit is taken where one would exceed it."""
-
-SolverName = Literal["separable", "milp", "greedy"]
-
-
-class Status(StrEnum):
-    """Proof status of a solution."""
-
-    optimal = "optimal"
-    """Proved within the gap, at every level."""
-    feasible = "feasible"
-    """The solver stopped early."""
-    heuristic = "heuristic"
-    """Found without a proof."""
-
-
-@dataclass(frozen=True, slots=True)
-class SolvedLevel:
-    """One objective of the lexicographic order, as reached."""
-
-    name: str
-    value: float
-    bound: float | None
-    """No answer can have a smaller value, given the levels before; none where nothing is proved."""
-
-    @property
-    def gap(self) -> float | None:
-        """Relative distance between value and bound."""
-        if self.bound is None:
-            return None
-        return (
-            max(self.value - self.bound, 0.0) / max(abs(self.value), 1e-9) if self.value > self.bound else 0.0
-        )
-
-    def is_proved(self, gap: float) -> bool:
-        """Return whether value and bound are as near as they have to be."""
-        return self.gap is not None and self.gap <= max(gap, ROUNDING)
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceLevel:
-    """Cost of leaving each server unserved at one level."""
-
-    name: str
-    weight: FloatArray
-    """Integers, shape (S,); 0 for servers that do not count at this level."""
-    unit: float
-    """One step of the integer level, in what the level is reported in (requests/min, or servers)."""
-    measure: FloatArray
-    """Reported value, before rounding to integers; shape (S,)."""
-
-    def steps(self, left: BoolArray) -> float:
-        """Return the integer level of a solution that leaves some servers, shape (S,), unserved."""
-        return float(self.weight[left].sum())
-
-    def value(self, left: BoolArray) -> float:
-        """Return the same as it is reported."""
-        return float(self.measure[left].sum())
-
-    def reported(self, steps: float, left: BoolArray) -> float:
-        """Return a bound in steps as it is reported with the value of an answer (eq. 136).
-
-        Levels are compared as whole numbers, so a bound that is equal to an answer's steps is its value,
-        and the gap between bound and value is that of the steps.
-        """
-        whole, value = self.steps(left), self.value(left)
-        if not whole:
-            return steps * self.unit
-        return value if steps == whole else value * steps / whole
-
-    def steps_of(self, bound: float, left: BoolArray) -> float:
-        """Return the steps of a bound that is reported with the value of an answer."""
-        value = self.value(left)
-        return float(np.round(bound / value * self.steps(left))) if value > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -248,16 +168,7 @@ class Problem:
     @cached_property
     def service(self) -> tuple[ServiceLevel, ...]:
         """The levels of service, in their order (eq. 34, 35)."""
-        levels = []
-        for priority in np.unique(self.priority):
-            here = self.to_serve & (self.priority == priority)
-            load, count = np.where(here, self.load_rps * SECONDS_PER_MINUTE, 0.0), here.astype(np.float64)
-            weight, unit = _whole_rates(load)
-            levels += [
-                ServiceLevel(f"priority {priority}: unserved rate", weight, unit, load),
-                ServiceLevel(f"priority {priority}: unserved servers", count, 1.0, count),
-            ]
-        return tuple(levels)
+        return service_levels(self.priority, self.load_rps, self.to_serve)
 
     def of_servers(self, chosen: BoolArray) -> "Problem":
         """Return the problem with only the candidates of the chosen servers, and only these to be served."""
@@ -330,29 +241,6 @@ class Problem:
             current_cost=nothing.astype(np.float64),
             none_changed=nothing > 0,
         )
-
-
-def _whole_rates(load_rpm: FloatArray) -> tuple[FloatArray, float]:
-    """Return loads as integer multiples of a unit, and the unit; a load too small for it counts one."""
-    unit = max(RATE_UNIT_RPM, float(load_rpm.max(initial=0)) / MAX_WHOLE_RATE)
-    multiples = np.where(load_rpm > 0, np.maximum(np.round(load_rpm / unit), 1), 0).astype(np.int64)
-    divisor = int(np.gcd.reduce(multiples)) or 1
-    return (multiples // divisor).astype(np.float64), unit * divisor
-
-
-@dataclass(frozen=True, slots=True)
-class Solution:
-    """Solution of a solver."""
-
-    replicas: IntArray
-    """Replicas of each candidate, 0 where it is not chosen; shape (C,)."""
-    status: Status
-    solver: SolverName
-    levels: tuple[SolvedLevel, ...]
-
-    def level(self, name: str) -> SolvedLevel:
-        """Return the level of that name."""
-        return next(level for level in self.levels if level.name == name)
 
 
 def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Problem:

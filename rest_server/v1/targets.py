@@ -1,7 +1,7 @@
 """Routes for autoscalers: the desired replicas of every server on every accelerator, with the reason.
 
-Never computes a plan, and never waits for one: an answer is read off the last plan, or refused where that is
-too old to be believed. What refuses is for the autoscaler to handle (KEDA: `fallback`).
+No request computes a plan or waits for one: answers come from the last plan, and are refused if it is too old.
+The autoscaler decides what to do then (KEDA: `fallback`).
 """
 
 import time
@@ -31,7 +31,7 @@ router = APIRouter(route_class=RawRoute, tags=["control loop"])
 
 
 def by_server(request: Request, server: NameInPath, accelerator: NameInPath) -> Key:
-    """Return the names of a target; a slash inside a name is written ``%2F``."""
+    """Return the server and accelerator that a path names; a slash inside a name is written ``%2F``."""
     return by_model(request, server, accelerator)
 
 

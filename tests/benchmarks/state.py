@@ -4,7 +4,7 @@ The fleet of specs/large, in memory and with a state file in FOLDER (`.`), on wh
 change waits for a sync. One writer; several take turns.
 """
 
-import sys
+import argparse
 import tempfile
 import time
 from collections.abc import Callable
@@ -53,7 +53,10 @@ def measure(held: FleetStore, entities: Entities) -> str:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Changes of the fleet's state per second.")
+    parser.add_argument("folder", nargs="?", default=".", help="where the state file is written")
+    chosen = parser.parse_args().folder
     fleet = Entities.of(load_system("specs/large").to_spec())
     print("in memory:", measure(FleetStore(), fleet))
-    with tempfile.TemporaryDirectory(dir=sys.argv[1] if len(sys.argv) > 1 else ".") as folder:
+    with tempfile.TemporaryDirectory(dir=chosen) as folder:
         print("with a file:", measure(open_state(Path(folder) / "fleet.db"), fleet))

@@ -167,7 +167,7 @@ class Facts:
     def placed_as(
         self, server: str, accelerator: str, replicas: int, power_w: float | None = None
     ) -> PlacedReplicas:
-        """Return replicas of a server as limits count them, without a power at that of full use."""
+        """Return replicas of a server as limits count them; without `power_w`, at the power of full use."""
         profile = self.system.profiles.get((self.system.servers[server].model, accelerator))
         count, one = profile.acc_count if profile else 1, self.system.accelerators[accelerator]
         cards, cost = count * one.multiplicity, count * one.cost_cents_per_h
