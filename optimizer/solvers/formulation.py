@@ -238,7 +238,14 @@ def nondominated_candidates(problem: Problem) -> IntArray:
     """
     use = problem.limits.use * problem.table.num_replicas[:, None]
     keys = np.column_stack(
-        [problem.model_value, use, problem.changed, ~problem.table.reserved, problem.off_preferred_total]
+        [
+            problem.model_value,
+            use,
+            problem.changed,
+            ~problem.table.reserved,
+            problem.off_preferred_total,
+            *problem.unserved_parts,
+        ]
     )
     return _nondominated(problem, np.flatnonzero(problem.full), keys)
 
@@ -408,7 +415,7 @@ def keepable(problem: Problem) -> BoolArray:
     """
     table, server = problem.table, problem.table.server
     now = problem.current_replicas[server]
-    carries = now * table.max_rate_rps >= problem.load_rps[server] * (1 - COVER_TOLERANCE)
+    carries = now * table.max_rate_rps >= table.load_rps * (1 - COVER_TOLERANCE)
     allowed = (now >= np.maximum(problem.min_replicas[server], 1)) & (now <= problem.max_replicas[server])
     as_sized = problem.divisible | (problem.full & (now == table.num_replicas))
     keeps: BoolArray = problem.on_current & carries & allowed & as_sized
@@ -456,12 +463,19 @@ def _add_keeping(
 
 
 def served_in_full(problem: Problem, replicas: IntArray) -> BoolArray:
-    """Return a mask of the servers that a solution serves in full, by plain arithmetic; shape (S,)."""
-    count = len(problem.priority)
+    """Return a mask of the servers that a solution serves in full, by plain arithmetic; shape (S,).
+
+    Of a shared queue, those members count that its candidate is for.
+    """
+    count, load = len(problem.priority), problem.load_rps
+    if problem.leaves_members:
+        taken = problem.table.take(np.flatnonzero((replicas > 0) & problem.is_queue[problem.table.server]))
+        load = load.copy()
+        load[taken.server] = taken.load_rps
     rate = np.bincount(problem.table.server, replicas * problem.table.max_rate_rps, minlength=count)
     pools = np.bincount(problem.table.server, replicas, minlength=count)
     return (
-        (rate >= problem.load_rps * (1 - 2 * COVER_TOLERANCE))
+        (rate >= load * (1 - 2 * COVER_TOLERANCE))
         & (pools >= problem.min_replicas)
         & ((pools > 0) | ~problem.to_serve)
     )

@@ -15,7 +15,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates import Candidates, CandidateTable
-from optimizer.candidates.arrays import ReserveArrays
+from optimizer.candidates.arrays import ALL_MEMBERS, MemberArrays, ReserveArrays
 from optimizer.solvers.goals import Goal, goals_of
 from optimizer.solvers.limit_rows import LimitRows, limit_rows
 from optimizer.solvers.tiers import Tiers, tiers_of
@@ -80,30 +80,41 @@ class ServiceLevel:
     """One step of the integer level, in what the level is reported in (requests/min, or servers)."""
     measure: FloatArray
     """Reported value, before rounding to integers; shape (S,)."""
+    on_columns: FloatArray | None = None
+    """Cost of the members that a candidate does not serve, shape (C,); None if all serve all."""
+    column_measure: FloatArray | None = None
+    """Their reported value."""
 
-    def steps(self, left: BoolArray) -> float:
-        """Return the integer level of a solution that leaves some servers, shape (S,), unserved."""
-        return float(self.weight[left].sum())
+    def steps(self, left: BoolArray, taken: BoolArray | None = None) -> float:
+        """Return the integer level of a solution.
 
-    def value(self, left: BoolArray) -> float:
+        Args:
+            left: servers without an allocation, shape (S,).
+            taken: the candidates that are chosen, shape (C,); None: none that leaves members unserved.
+        """
+        parts = 0.0 if self.on_columns is None or taken is None else self.on_columns[taken].sum()
+        return float(self.weight[left].sum() + parts)
+
+    def value(self, left: BoolArray, taken: BoolArray | None = None) -> float:
         """Return the same as it is reported."""
-        return float(self.measure[left].sum())
+        parts = 0.0 if self.column_measure is None or taken is None else self.column_measure[taken].sum()
+        return float(self.measure[left].sum() + parts)
 
-    def reported(self, steps: float, left: BoolArray) -> float:
+    def reported(self, steps: float, left: BoolArray, taken: BoolArray | None = None) -> float:
         """Return a bound in steps as it is reported with the value of an answer (eq. 136).
 
         Levels are compared as whole numbers, so a bound that is equal to an answer's steps is its value,
         and the gap between bound and value is that of the steps.
         """
-        whole, value = self.steps(left), self.value(left)
+        whole, value = self.steps(left, taken), self.value(left, taken)
         if not whole:
             return steps * self.unit
         return value if steps == whole else value * steps / whole
 
-    def steps_of(self, bound: float, left: BoolArray) -> float:
+    def steps_of(self, bound: float, left: BoolArray, taken: BoolArray | None = None) -> float:
         """Return the steps of a bound that is reported with the value of an answer."""
-        value = self.value(left)
-        return float(np.round(bound / value * self.steps(left))) if value > 0 else 0.0
+        value = self.value(left, taken)
+        return float(np.round(bound / value * self.steps(left, taken))) if value > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -144,6 +155,10 @@ class Problem:
     """Prices of accelerators that depend on how many are used."""
     preference: bool
     """Whether a server prefers some accelerators."""
+    members: MemberArrays
+    """What servers stand for."""
+    is_queue: BoolArray
+    """Whether a server is a shared queue, which has one pool; shape (S,)."""
     excluded: frozenset[int] = frozenset()
     """Servers that get nothing, although they need replicas."""
 
@@ -202,7 +217,7 @@ class Problem:
     @cached_property
     def room(self) -> FloatArray:
         """Capacity to spare of each candidate with all its replicas, over the load; shape (C,) (eq. 89)."""
-        load = self.load_rps[self.table.server]
+        load = self.table.load_rps
         most = self.table.num_replicas * self.table.max_rate_rps
         return frozen(np.divide(most, load, out=np.ones(len(load)), where=load > 0) - 1)
 
@@ -215,7 +230,7 @@ class Problem:
     @cached_property
     def divisible(self) -> BoolArray:
         """Whether any number of replicas of a candidate can be a pool beside others, shape (C,)."""
-        one_pool = self.reserve.one_pool[self.table.server]
+        one_pool = (self.reserve.one_pool | self.is_queue)[self.table.server]
         return frozen(self.table.meets_targets_below_max_rate & ~one_pool)
 
     @cached_property
@@ -226,7 +241,7 @@ class Problem:
     @cached_property
     def off_preferred_rpm(self) -> FloatArray:
         """Load of one replica of each candidate off the preferred accelerators [requests/min] (eq. 144)."""
-        carried = np.minimum(self.table.max_rate_rps, self.load_rps[self.table.server])
+        carried = np.minimum(self.table.max_rate_rps, self.table.load_rps)
         return frozen(np.where(self.table.preferred, 0.0, carried * SECONDS_PER_MINUTE))
 
     @cached_property
@@ -237,7 +252,7 @@ class Problem:
     @cached_property
     def repeats(self) -> BoolArray:
         """Whether a candidate is of the same pair as the one before it, with other replicas; shape (C,)."""
-        pair = np.column_stack([self.table.server, self.table.accelerator])
+        pair = np.column_stack([self.table.server, self.table.accelerator, self.table.members])
         return frozen(np.append(False, (pair[1:] == pair[:-1]).all(axis=1))[: len(pair)])
 
     @cached_property
@@ -248,16 +263,40 @@ class Problem:
     @cached_property
     def service(self) -> tuple[ServiceLevel, ...]:
         """The levels of service, in their order (eq. 34, 35)."""
-        levels = []
-        for priority in np.unique(self.priority):
-            here = self.to_serve & (self.priority == priority)
-            load, count = np.where(here, self.load_rps * SECONDS_PER_MINUTE, 0.0), here.astype(np.float64)
+        levels, members = [], self.members
+        wanted = self.to_serve[members.server]
+        wanted = wanted & ((members.load_rps > 0) | (self.min_replicas[members.server] > 0))
+        for priority in np.unique(members.priority):
+            here = wanted & (members.priority == priority)
+            load = np.where(here, members.load_rps * SECONDS_PER_MINUTE, 0.0)
+            count = here.astype(np.float64)
             weight, unit = _whole_rates(load)
             levels += [
-                ServiceLevel(f"priority {priority}: unserved rate", weight, unit, load),
-                ServiceLevel(f"priority {priority}: unserved servers", count, 1.0, count),
+                self._level(f"priority {priority}: unserved rate", weight, unit, load),
+                self._level(f"priority {priority}: unserved servers", count, 1.0, count),
             ]
         return tuple(levels)
+
+    def _level(self, name: str, weight: FloatArray, unit: float, measure: FloatArray) -> ServiceLevel:
+        """Return a level of service from the weight and measure of each member, shapes (M,)."""
+        members, count = self.members, len(self.priority)
+        if len(weight) == count:
+            return ServiceLevel(name, weight, unit, measure)
+        of_servers = (np.bincount(members.server, part, count) for part in (weight, measure))
+        left, reported = of_servers
+        rows = self.table.server, self.table.members
+        parts = (members.missing(*rows, part) for part in (weight, measure))
+        return ServiceLevel(name, left, unit, reported, *parts)
+
+    @cached_property
+    def leaves_members(self) -> bool:
+        """Whether some candidates serve only a part of the members of their server."""
+        return bool((self.table.members != ALL_MEMBERS).any())
+
+    @cached_property
+    def unserved_parts(self) -> tuple[FloatArray, ...]:
+        """Members that candidates leave unserved, by level of service; shapes (C,)."""
+        return tuple(level.on_columns for level in self.service if level.on_columns is not None)
 
     def of_servers(self, chosen: BoolArray) -> "Problem":
         """Return the problem with only the candidates of the chosen servers, and only these to be served."""
@@ -390,6 +429,8 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
         reserve=servers.reserve,
         tiers=tiers_of(candidates.system.accelerators, [item.key for item in limits.items]),
         preference=bool(servers.preference.any()),
+        members=servers.members,
+        is_queue=servers.is_queue,
         excluded=left_out,
     )
 

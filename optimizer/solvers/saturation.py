@@ -42,7 +42,7 @@ def share_leftover(
     """
     if not len(problem.limits) or problem.options.saturation_policy == "None":
         return LeftoverAllocation(replicas, finished=True)
-    waiting = np.flatnonzero(problem.to_serve & ~served(problem, replicas))
+    waiting = np.flatnonzero(problem.to_serve & ~problem.is_queue & ~served(problem, replicas))
     if not len(waiting):
         return LeftoverAllocation(replicas, finished=True)
     leftover = _Leftover(problem, replicas, deadline or Deadline(math.inf))
