@@ -5,7 +5,7 @@ of the profile of each pair.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from optimizer.queueing.measures import LOSS
 from optimizer.queueing.performance import OwnArrays
 from optimizer.queueing.targets import Targets
 from optimizer.spec.schema import DEFAULT_MAX_BATCH, ModelProfile, ModelTarget, Server
-from optimizer.spec.shared_queues import SharedQueue, members_of
+from optimizer.spec.shared_queues import SharedQueue, as_served, members_of
 from optimizer.spec.system import System
 
 ALL_MEMBERS = -1
@@ -78,6 +78,7 @@ class MemberArrays:
     load_rps: FloatArray
     priority: IntArray
     targets: Targets
+    names: tuple[str, ...]
 
     def missing(self, server: IntArray, members: IntArray, amount: FloatArray) -> FloatArray:
         """Return the sum of an amount, shape (M,), over the members that rows do not serve, shape (R,).
@@ -184,6 +185,23 @@ class SystemArrays:
     """Usable fraction of a replica's maximum rate, shape (S, A); 1 unless a simulation showed less."""
     misfits: "dict[int, DoesNotFitError]" = field(default_factory=dict)
     """Errors of estimated profiles whose models do not fit, by profile."""
+
+
+def tabulate_as_served(
+    system: System, arrays: SystemArrays, served_rpm: Mapping[str, Mapping[str, float]]
+) -> SystemArrays:
+    """Return arrays in which shared queues have only the members and rates that a plan serves.
+
+    Args:
+        system: the system.
+        arrays: the same as arrays.
+        served_rpm: arrival rates that queues serve, by queue and member [requests/min].
+    """
+    servers = as_served(system.servers, served_rpm)
+    if servers is system.servers:
+        return arrays
+    found = tabulate(replace(system, servers=servers))
+    return replace(found, servers=replace(found.servers, own=arrays.servers.own))
 
 
 def tabulate(system: System) -> SystemArrays:
@@ -331,16 +349,15 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
     )
 
 
-def _member_arrays(
-    system: System, targets: list[ModelTarget | None]
-) -> tuple[Targets, MemberArrays]:
+def _member_arrays(system: System, targets: list[ModelTarget | None]) -> tuple[Targets, MemberArrays]:
     """Return the targets of planned servers, and their members."""
     servers = list(system.servers.values())
     loss = [largest_loss(system, server) for server in servers]
     if not any(isinstance(server, SharedQueue) for server in servers):
         own, every = _targets(targets, loss, frozen(_tps(targets) > 0)), np.arange(len(servers))
         priority = np.array([system.priority(server) for server in servers], np.int64)
-        return own, MemberArrays(every, every * 0, server_loads_rps(system), priority, own)
+        loads = server_loads_rps(system)
+        return own, MemberArrays(every, every * 0, loads, priority, own, tuple(system.servers))
     parts = [(s, place, part) for s, one in enumerate(servers) for place, part in enumerate(members_of(one))]
     kinds = system.server_kinds()
     mine = [system.targets.get((part.service_class, part.model)) for _, _, part in parts]
@@ -357,6 +374,7 @@ def _member_arrays(
         np.array(rates),
         np.array([system.priority(part) for _, _, part in parts], np.int64),
         joined.take(len(servers) + np.arange(len(parts))),
+        tuple(part.name for _, _, part in parts),
     )
 
 

@@ -78,9 +78,7 @@ class ClassRows:
     def mean(self, found: Performance) -> Performance:
         """Return the metrics of each pair: means over the requests of all its classes."""
         one = found.take(self.first)
-        means = {
-            name: np.add.reduceat(getattr(found, name) * self.share, self.first) for name in AVERAGED
-        }
+        means = {name: np.add.reduceat(getattr(found, name) * self.share, self.first) for name in AVERAGED}
         return replace(one, **means)
 
 

@@ -64,6 +64,39 @@ def measure_pairs(
     return ReplicaMetrics(Performance(*found), measured, own)
 
 
+@dataclass(frozen=True, slots=True)
+class MemberMetrics:
+    """Performance of one member of a shared queue, at the rate of a replica of the queue."""
+
+    row: int
+    member: int
+    """Index into the members."""
+    means: Mapping[str, float]
+    """By the fields of a performance."""
+    targets: FloatArray
+    """Values of the measures of its targets, shape (K,)."""
+    limits: FloatArray
+    """Shape (K,)."""
+
+
+MEMBER_MEANS = ("itl_ms", "ttft_ms", "wait_ms")
+
+
+def measure_members(
+    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
+) -> Iterator[MemberMetrics]:
+    """Yield the performance of each loaded member of the rows of shared queues; shapes (R,)."""
+    for rows, some in parts(arrays, server, accelerator, max_batch):
+        if not arrays.servers.is_queue[some.server[0]]:
+            continue
+        classes = ClassRows.of(arrays, some)
+        found = classes.analyze(rate_rps[rows])
+        figures, limits = classes.targets.figures(found), classes.targets.limits
+        for q, (pair, member) in enumerate(zip(classes.pair.tolist(), classes.member.tolist(), strict=True)):
+            means = {name: float(getattr(found, name)[q]) for name in MEMBER_MEANS}
+            yield MemberMetrics(int(rows[pair]), member, means, figures[:, q], limits[:, q])
+
+
 def targets_hold(
     arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
 ) -> BoolArray:

@@ -74,6 +74,13 @@ class Subsets:
         )
         return cls(tabulate(alone), np.array(queue, np.int64), np.array(members, np.int64))
 
+    def servers_of(self, table: CandidateTable) -> IntArray:
+        """Return the subset of each row of queues; 0 for other rows, shape (C,)."""
+        keys = zip(self.queue.tolist(), self.members.tolist(), strict=True)
+        place = {key: i for i, key in enumerate(keys)}
+        rows = zip(table.server.tolist(), table.members.tolist(), strict=True)
+        return np.array([place.get(key, 0) for key in rows], np.int64)
+
     def in_queues(self, table: CandidateTable) -> CandidateTable:
         """Return rows of subsets as rows of their queues."""
         return replace(

@@ -38,9 +38,11 @@ class SharedQueue(Server):
     @property
     def parts(self) -> tuple[Server, ...]:
         """The members, with the shares that they have of the queue's load."""
+        if not self.members:
+            return ()
         mixed, now = _mixed([member.current.load for member in self.members]), self.current.load
         if mixed == now:
-            return self.members
+            return tuple(self._part(member, member.current.load) for member in self.members)
         factors = {
             name: getattr(now, name) / getattr(mixed, name) if getattr(mixed, name) else 1.0
             for name in ("arrival_rate_rpm", "in_tokens", "out_tokens")
@@ -51,7 +53,7 @@ class SharedQueue(Server):
             if getattr(now, name) != getattr(mixed, name)
         }
         return tuple(
-            _with_load(
+            self._part(
                 member,
                 member.current.load.model_copy(
                     update={name: getattr(member.current.load, name) * f for name, f in factors.items()}
@@ -60,6 +62,11 @@ class SharedQueue(Server):
             )
             for member in self.members
         )
+
+    def _part(self, member: Server, load: Load) -> Server:
+        """Return a member that runs on the queue's replicas, with a load."""
+        current = self.current if self.current.accelerator else member.current
+        return member.model_copy(update={"current": current.model_copy(update={"load": load})})
 
     def only(self, loads_rpm: Mapping[str, float]) -> "SharedQueue":
         """Return the queue with some of its members, at other arrival rates [requests/min]."""
@@ -71,6 +78,8 @@ class SharedQueue(Server):
             for part in self.parts
             if part.name in loads_rpm
         ]
+        if not kept:
+            return self.model_copy(update={"members": (), "min_num_replicas": 0, "current": _idle(self)})
         return self._of(kept)
 
     def with_members(self, changed: Mapping[str, Server]) -> "SharedQueue":
@@ -81,6 +90,10 @@ class SharedQueue(Server):
         load = _mixed([member.current.load for member in members])
         current = self.current.model_copy(update={"load": load})
         return self.model_copy(update={"members": tuple(members), "current": current})
+
+
+def _idle(server: Server) -> AllocationData:
+    return server.current.model_copy(update={"load": Load()})
 
 
 def _with_load(server: Server, load: Load) -> Server:
@@ -161,6 +174,23 @@ def planned_servers(servers: Mapping[str, Server], changed: Mapping[str, Server]
         if mine and isinstance(server, SharedQueue):
             planned[name] = server.with_members(mine)
     return planned
+
+
+def as_served(
+    servers: Mapping[str, Server], served_rpm: Mapping[str, Mapping[str, float]]
+) -> Mapping[str, Server]:
+    """Return servers in which shared queues have only the members and rates that a plan serves.
+
+    Args:
+        servers: the planned servers.
+        served_rpm: arrival rates that queues serve, by queue and member [requests/min].
+    """
+    changed = {
+        name: server.only(served_rpm.get(name, {}))
+        for name, server in servers.items()
+        if isinstance(server, SharedQueue)
+    }
+    return MappingProxyType({**servers, **changed}) if changed else servers
 
 
 def members_of(server: Server) -> tuple[Server, ...]:
