@@ -236,12 +236,20 @@ class Latencies(RowArrays):
     def _life(self) -> Lognormal:
         return Lognormal(self.e2e_ms, self.e2e_variance)
 
+    def place_beyond(self, wait_ms: FloatArray) -> FloatArray:
+        """Return P(queueing time > wait_ms) of the requests that queue for a batch slot."""
+        with np.errstate(over="ignore"):
+            return np.asarray(np.exp(-wait_ms / self.place_wait_ms))
+
+    def place_quantile(self, one_in: FloatArray) -> FloatArray:
+        """Return the queueing times that one in `one_in` requests that queue for a batch slot exceeds."""
+        return np.asarray(np.log(one_in) * self.place_wait_ms)
+
     def ttft_beyond(self, ttft_ms: FloatArray) -> FloatArray:
         """Return P(TTFT > ttft_ms); some requests queue for a batch slot, all for their prefill (eq. 85)."""
         rest = ttft_ms - self.least_ttft_ms
         turn = self._turn.survival(rest)
-        with np.errstate(over="ignore"):
-            tail = np.exp(-np.maximum(rest - self.turn_mean_ms, 0.0) / self.place_wait_ms)
+        tail = self.place_beyond(np.maximum(rest - self.turn_mean_ms, 0.0))
         return np.where(rest < 0, 1.0, turn + self.place_chance * np.maximum(tail - turn, 0.0))
 
     def ttft_quantile(self, share: float) -> FloatArray:
@@ -250,7 +258,7 @@ class Latencies(RowArrays):
         rows = np.flatnonzero(self.place_chance > SMALLEST_SHARE)
         if len(rows):
             some = self.take(rows)
-            late = np.log(np.maximum(2 * some.place_chance / (1 - share), 1.0)) * some.place_wait_ms
+            late = some.place_quantile(np.maximum(2 * some.place_chance / (1 - share), 1.0))
             high = some.least_ttft_ms + np.maximum(
                 some._turn.quantile((1 + share) / 2),  # noqa: SLF001  of its own class
                 some.turn_mean_ms + late,

@@ -1,0 +1,1 @@
+"""Classes of requests with priorities in the queue of one continuous batch."""

@@ -1,0 +1,117 @@
+"""Waiting times under priorities, given that a request waits: busy periods with a random start.
+
+A request of one class waits until all requests ahead of it, and all higher ones that arrive meanwhile, have
+left. With exponential service and Poisson arrivals this time is a mixture of exponential times: the integral
+of eq. 168 and at most one further exponential. All its terms are positive, so no digits cancel in the tail.
+Equation numbers refer to ``docs/math.md``.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray, RowArrays
+from optimizer.queueing.roots import closed_brackets
+
+NODES = 112
+"""Points of the integral."""
+REACH_BELOW, REACH_ABOVE = 18.0, 7.0
+"""Range of the integral on its logarithmic axis, around the place where the integrand changes."""
+QUANTILE_WIDTH = 1e-12
+MARGIN = 1e-9
+"""Relative margin of the upper ends of brackets."""
+LEAST_LOAD = 1e-100
+"""Lower bound of loads, whose squares are divided by."""
+LEAST_TAIL = 1e-300
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityDelays(RowArrays):
+    """Waiting times of R classes, given that a request waits; shapes (R,)."""
+
+    mean_ms: FloatArray
+    above: FloatArray
+    """σ′: load of all higher classes."""
+    upto: FloatArray
+    """σ: load of these and of the class itself; below 1."""
+
+    @property
+    def variance(self) -> FloatArray:
+        """Variance [ms²] (eq. 170)."""
+        square = 2 * (1 - self.above * self.upto) / (1 - self.above)
+        return self.mean_ms**2 * (square - 1)
+
+    def beyond(self, time_ms: FloatArray) -> FloatArray:
+        """Return P(wait > time_ms | wait > 0), shape (R,) (eq. 168, 169)."""
+        y, above, upto = time_ms / self.mean_ms, self.above, np.maximum(self.upto, LEAST_LOAD)
+        weight, decay = self._slowest()
+        with np.errstate(over="ignore"):
+            found = weight * np.exp(-y * decay)
+        rows = np.flatnonzero(above > 0)
+        if len(rows):
+            found[rows] += _continuum(y[rows], above[rows], upto[rows])
+        return np.where(time_ms > 0, np.minimum(found, 1.0), 1.0)
+
+    def quantile(self, one_in: FloatArray) -> FloatArray:
+        """Return the times that one in `one_in` of the requests that wait exceeds, shape (R,)."""
+        found = np.zeros(len(one_in))
+        rows = np.flatnonzero(one_in > 1)
+        if len(rows):
+            some, logs = self.take(rows), np.log(one_in[rows])
+            _, decay = some._slowest()  # noqa: SLF001  of its own class
+            slowest = np.minimum(decay, _edge(some.above, some.upto))
+            ends = np.stack((np.zeros(len(rows)), (1 + MARGIN) * logs / slowest * some.mean_ms))
+            excess = _LogTail(some, logs)
+            values = np.stack((excess(ends[0]), excess(ends[1])))
+            brackets, values = closed_brackets(excess, ends, values, QUANTILE_WIDTH)
+            nearest = np.abs(values).argmin(axis=0)
+            found[rows] = np.take_along_axis(brackets, nearest[np.newaxis], 0)[0]
+        return found
+
+    def _slowest(self) -> tuple[FloatArray, FloatArray]:
+        """Return the weight and the decay, in units of the mean, of the single exponential (eq. 169)."""
+        above, upto = self.above, np.maximum(self.upto, LEAST_LOAD)
+        ratio = above / upto
+        alone: BoolArray = upto**2 > above
+        safe = np.where(alone, ratio, 0.0)
+        weight = np.where(alone, (1 - safe / upto) / (1 - safe), 0.0)
+        return weight, np.where(alone, (1 - safe) / (1 - above), _edge(above, upto))
+
+
+@dataclass(frozen=True, slots=True)
+class _LogTail:
+    """Logarithm of the share of requests that wait longer, over a given share."""
+
+    delays: PriorityDelays
+    logs: FloatArray
+
+    def take(self, rows: IntArray) -> "_LogTail":
+        return _LogTail(self.delays.take(rows), self.logs[rows])
+
+    def __call__(self, x: FloatArray, /) -> FloatArray:
+        return np.log(np.maximum(self.delays.beyond(x), LEAST_TAIL)) + self.logs
+
+
+def _edge(above: FloatArray, upto: FloatArray) -> FloatArray:
+    """Return the least decay of the integral's exponentials, in units of the mean."""
+    return (1 - np.sqrt(above)) ** 2 / ((1 - upto) * (1 - above))
+
+
+def _continuum(y: FloatArray, above: FloatArray, upto: FloatArray) -> FloatArray:
+    """Return the integral over exponentials (eq. 168), by the trapezoidal rule.
+
+    On the axis u = log tan(φ/2) the integrand decays at both ends and is smooth at every scale on which it
+    changes, so the rule converges exponentially.
+    """
+    root = np.sqrt(above)[:, np.newaxis]
+    upto, y = upto[:, np.newaxis], y[:, np.newaxis]
+    start = np.log((1 - root) / 2) - REACH_BELOW
+    step = (REACH_ABOVE - start) / (NODES - 1)
+    u = start + step * np.arange(NODES)
+    rise, sine = 2 / (1 + np.exp(-2 * u)), 1 / np.cosh(u)  # 1 - cos φ and sin φ
+    rate = (1 - root) ** 2 + 2 * root * rise
+    pole = (root - upto) ** 2 + 2 * root * upto * rise
+    decay = np.exp(-y * rate / ((1 - upto) * (1 - root**2)))
+    terms = sine**3 * decay / (rate * pole)
+    found: FloatArray = 2 / np.pi * (1 - upto[:, 0]) * above * step[:, 0] * terms.sum(axis=1)
+    return found

@@ -1,0 +1,158 @@
+"""Latencies of one class of a queue with priorities, from those of the queue without them.
+
+All arrays have shape (R,), times are in ms and rates in requests/ms. Equation numbers refer to
+``docs/math.md``.
+"""
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from optimizer.arrays import FloatArray
+from optimizer.queueing.continuous.latencies import MAX_LOAD, Gamma, Latencies, Lognormal
+from optimizer.queueing.continuous.model import ContinuousPerformance, ContinuousQueues
+from optimizer.queueing.performance import MS_PER_S, Performance
+from optimizer.queueing.priority.delays import PriorityDelays
+from optimizer.queueing.reference import ReplicaQueues
+
+Shares = tuple[FloatArray, FloatArray]
+"""Shares of the load above a class, and up to it."""
+MEMORY = 4.0
+"""Spans of about a quarter of the mean residual work are needed before a batch forgets when slots were
+freed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassLatencies(Latencies):
+    """Latency distributions of R classes."""
+
+    delays: PriorityDelays
+    """Queueing times of the requests that queue for a batch slot."""
+
+    def place_beyond(self, wait_ms: FloatArray) -> FloatArray:
+        """Return P(queueing time > wait_ms) of the requests that queue for a batch slot."""
+        return self.delays.beyond(wait_ms)
+
+    def place_quantile(self, one_in: FloatArray) -> FloatArray:
+        """Return the queueing times that one in `one_in` requests that queue for a batch slot exceeds."""
+        return self.delays.quantile(one_in)
+
+    def wait_quantile(self, share: float) -> FloatArray:
+        """Return a quantile of the time before the prefill, over all requests (eq. 171)."""
+        for_slot = self.place_quantile(np.maximum(self.place_chance / (1 - share), 1.0))
+        for_prompt = self.turn_ms - self.place_chance * self.place_wait_ms
+        if not for_prompt.any():
+            return for_slot
+        waits = replace(self, least_ttft_ms=np.zeros_like(for_prompt), turn_mean_ms=for_prompt)
+        return np.where(for_prompt > 0, waits.ttft_quantile(share), for_slot)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedClassLatencies(ClassLatencies):
+    """The same for requests whose service takes a known mean time."""
+
+    @property
+    def _life(self) -> Gamma:  # type: ignore[override]
+        return Gamma(self.e2e_ms, self.e2e_variance)
+
+
+def of_service_times(
+    queues: ReplicaQueues, found: Performance, shares: Shares, work_scv: FloatArray
+) -> tuple[ClassLatencies, FloatArray]:
+    """Return the latencies of classes by service times (eq. 165-171), and their wait over that of all.
+
+    Args:
+        queues: the queues, which have no limit.
+        found: their long-run means.
+        shares: shares of the load above each class, and up to it.
+        work_scv: squared coefficient of variation of a request's work.
+    """
+    load = np.minimum(found.offered_rps / queues.full_rate_rps, MAX_LOAD)
+    wait = MS_PER_S / queues.full_rate_rps / (1 - load)
+    none = np.zeros_like(wait)
+    first = found.ttft_ms - found.wait_ms
+    chance = np.minimum(found.wait_ms / wait, 1.0)
+    everyone = Latencies(
+        prefill_ms=first,
+        turn_ms=found.wait_ms,
+        client_ms=none,
+        itl_ms=found.itl_ms,
+        least_ttft_ms=first,
+        turn_mean_ms=none,
+        turn_variance=none,
+        place_chance=chance,
+        place_wait_ms=wait,
+        least_itl_ms=found.itl_ms,
+        itl_variance=none,
+        most_itl_ms=found.itl_ms,
+        e2e_ms=found.response_ms,
+        e2e_variance=_place_variance(chance, wait, wait**2) + work_scv * found.service_ms**2,
+    )
+    above, upto = shares[0] * load, shares[1] * load
+    ratio = _ratio(load, (above, upto)) * work_factor(queues.queue.max_batch, (above, upto), work_scv)
+    return _ranked(everyone, (above, upto), ratio, ServedClassLatencies), ratio
+
+
+def of_iterations(
+    queues: ContinuousQueues, found: ContinuousPerformance, shares: Shares, work_scv: FloatArray
+) -> tuple[ClassLatencies, FloatArray]:
+    """Return the latencies of classes by iterations (eq. 172), and their wait for a slot over that of all.
+
+    The queue without classes already knows how outputs vary, so only the ratio of the factors counts.
+
+    Args:
+        queues: the queues, which have no limit.
+        found: their long-run means.
+        shares: shares of the load above each class, and up to it.
+        work_scv: squared coefficient of variation of a request's work.
+    """
+    load = np.minimum(found.offered_rps / MS_PER_S / queues.largest_rate, MAX_LOAD)
+    above, upto = shares[0] * load, shares[1] * load
+    places = queues.replicas.places
+    own = work_factor(places, (above, upto), work_scv)
+    ratio = _ratio(load, (above, upto)) * (own / work_factor(places, (0 * load, load), work_scv))
+    return _ranked(found.latencies, (above, upto), ratio, ClassLatencies), ratio
+
+
+def work_factor(places: FloatArray, loads: Shares, work_scv: FloatArray) -> FloatArray:
+    """Return the factor of a queueing time if work varies other than exponentially (eq. 167).
+
+    Over a span much shorter than a service, slots are freed as by a Poisson process; over a longer one, as by
+    a renewal process. With one slot the factor is exact.
+
+    Args:
+        places: slots of the batch.
+        loads: loads above each class, and up to it.
+        work_scv: squared coefficient of variation of a request's work.
+    """
+    above, upto = loads
+    services = 1 / (places * (1 - above) * (1 - upto))
+    fresh = np.where(places > 1, np.exp(-MEMORY * services / (1 + work_scv)), 0.0)
+    return (1 + work_scv + (1 - work_scv) * fresh) / 2
+
+
+def _ratio(load: FloatArray, loads: Shares) -> FloatArray:
+    """Return the mean wait of classes over that of first come, first served (eq. 166)."""
+    above, upto = loads
+    return (1 - load) / ((1 - above) * (1 - upto))
+
+
+def _ranked(
+    everyone: Latencies, loads: Shares, ratio: FloatArray, kind: type[ClassLatencies]
+) -> ClassLatencies:
+    """Return the latencies with the queueing time of a class in place of that of everyone."""
+    chance, wait = everyone.place_chance, everyone.place_wait_ms
+    delays = PriorityDelays(wait * ratio, *loads)
+    values = {field.name: getattr(everyone, field.name) for field in fields(Latencies)}
+    change = chance * wait * (ratio - 1)
+    spread = _place_variance(chance, delays.mean_ms, delays.variance) - _place_variance(chance, wait, wait**2)
+    values["turn_ms"] = everyone.turn_ms + change
+    values["e2e_ms"] = everyone.e2e_ms + change
+    values["e2e_variance"] = everyone.e2e_variance + spread
+    values["place_wait_ms"] = delays.mean_ms
+    return kind(**values, delays=delays)
+
+
+def _place_variance(chance: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
+    """Return the variance of a time that a share of the requests has, and the others not."""
+    return np.maximum(chance * (variance + mean**2) - (chance * mean) ** 2, 0.0)
