@@ -79,6 +79,7 @@ class MemberArrays:
     priority: IntArray
     targets: Targets
     names: tuple[str, ...]
+    out_tokens: FloatArray
 
     def missing(self, server: IntArray, members: IntArray, amount: FloatArray) -> FloatArray:
         """Return the sum of an amount, shape (M,), over the members that rows do not serve, shape (R,).
@@ -357,7 +358,8 @@ def _member_arrays(system: System, targets: list[ModelTarget | None]) -> tuple[T
         own, every = _targets(targets, loss, frozen(_tps(targets) > 0)), np.arange(len(servers))
         priority = np.array([system.priority(server) for server in servers], np.int64)
         loads = server_loads_rps(system)
-        return own, MemberArrays(every, every * 0, loads, priority, own, tuple(system.servers))
+        lengths = np.array([server.current.load.out_tokens for server in servers])
+        return own, MemberArrays(every, every * 0, loads, priority, own, tuple(system.servers), lengths)
     parts = [(s, place, part) for s, one in enumerate(servers) for place, part in enumerate(members_of(one))]
     kinds = system.server_kinds()
     mine = [system.targets.get((part.service_class, part.model)) for _, _, part in parts]
@@ -375,6 +377,7 @@ def _member_arrays(system: System, targets: list[ModelTarget | None]) -> tuple[T
         np.array([system.priority(part) for _, _, part in parts], np.int64),
         joined.take(len(servers) + np.arange(len(parts))),
         tuple(part.name for _, _, part in parts),
+        np.array([part.current.load.out_tokens for _, _, part in parts]),
     )
 
 

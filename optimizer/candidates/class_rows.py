@@ -8,12 +8,9 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.pairs import Pairs, replicas_of
-from optimizer.queueing.class_queues import ClassQueues
-from optimizer.queueing.performance import Performance, QueueModel
+from optimizer.queueing.performance import Performance
+from optimizer.queueing.priority.model import COUNTED, WITH_WAIT, ClassMix, ClassPerformance, PriorityQueues
 from optimizer.queueing.targets import MISS_TOLERANCE, Targets, meets_target
-
-AVERAGED = ("ttft_ms", "wait_ms", "response_ms")
-"""Means that differ from class to class; those of a queue are over all requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +23,7 @@ class ClassRows:
     """Index of the member."""
     share: FloatArray
     """Share of the queue's requests."""
-    queues: QueueModel
+    queues: PriorityQueues
     targets: Targets
 
     @classmethod
@@ -39,9 +36,10 @@ class ClassRows:
         member = np.arange(len(pair)) + np.repeat(first - np.cumsum(count) + count, count)
         loaded = members.load_rps[member] > 0
         pair, member = pair[loaded], member[loaded]
-        share, higher, not_lower = (column[member] for column in _shares(arrays))
-        queues = ClassQueues(replicas_of(arrays, pairs).take(pair), higher, not_lower)
-        return cls(pair, member, share, queues, members.targets.take(member))
+        mixes = _mixes(arrays, pairs.server, pair, member)
+        work_cv = arrays.servers.out_tokens_cv[pairs.server[pair]]
+        queues = PriorityQueues.of(replicas_of(arrays, pairs).take(pair), mixes, work_cv)
+        return cls(pair, member, queues.share, queues, members.targets.take(member))
 
     def take_pairs(self, rows: IntArray) -> "ClassRows":
         """Return the rows of some pairs, which are numbered anew in their order."""
@@ -66,7 +64,7 @@ class ClassRows:
         """Return whether something holds for all classes of each pair."""
         return np.asarray(np.logical_and.reduceat(rows, self.first))
 
-    def analyze(self, rate_rps: FloatArray) -> Performance:
+    def analyze(self, rate_rps: FloatArray) -> ClassPerformance:
         """Return the metrics of each class at the rate of all classes of each pair, shape (R,)."""
         return self.queues.analyze(rate_rps[self.pair])
 
@@ -77,20 +75,21 @@ class ClassRows:
 
     def mean(self, found: Performance) -> Performance:
         """Return the metrics of each pair: means over the requests of all its classes."""
-        one = found.take(self.first)
-        means = {name: np.add.reduceat(getattr(found, name) * self.share, self.first) for name in AVERAGED}
-        return replace(one, **means)
+        sums = {name: np.add.reduceat(getattr(found, name), self.first) for name in COUNTED}
+        sums |= {name: np.add.reduceat(getattr(found, name) * self.share, self.first) for name in WITH_WAIT}
+        return replace(found.take(self.first), **sums)
 
 
-def _shares(arrays: SystemArrays) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return the share of each member in its queue, of those before it, and of those up to it; shapes (M,)."""
+def _mixes(arrays: SystemArrays, server: IntArray, pair: IntArray, member: IntArray) -> list[ClassMix]:
+    """Return the mix of each pair; a request works in proportion to its output."""
     members = arrays.servers.members
-    total = arrays.servers.load_rps[members.server]
-    share = np.divide(members.load_rps, total, out=np.zeros(len(total)), where=total > 0)
-    higher, not_lower = np.zeros_like(share), np.zeros_like(share)
-    queued = np.flatnonzero(arrays.servers.is_queue[members.server])
-    for m in queued.tolist():
-        mine = queued[members.server[queued] == members.server[m]]
-        higher[m] = share[mine[members.priority[mine] < members.priority[m]]].sum()
-        not_lower[m] = share[mine[members.priority[mine] <= members.priority[m]]].sum()
-    return share, higher, np.minimum(not_lower, 1.0)
+    known: dict[int, ClassMix] = {}
+    for s in server.tolist():
+        if s not in known:
+            mine = member[pair == np.flatnonzero(server == s)[0]]
+            known[s] = ClassMix.of(
+                members.load_rps[mine].tolist(),
+                members.priority[mine].tolist(),
+                members.out_tokens[mine].tolist(),
+            )
+    return [known[s] for s in server.tolist()]

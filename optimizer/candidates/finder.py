@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.arrays import BoolArray, FloatArray
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.batches import with_best_batches
 from optimizer.candidates.choices import arrays_of

@@ -27,7 +27,7 @@ class ReplicaMetrics:
     performance: Performance
     """Long-run means."""
     targets: FloatArray
-    """Values of the measures of its targets, shape (K, R); 0 for shared queues, whose classes have targets."""
+    """Values of the measures of its targets, shape (K, R); 0 for shared queues, whose members have them."""
     own: Mapping[str, FloatArray]
     """Figures that only some kinds have, by fields of pools; NaN for others, shapes (R,)."""
 
@@ -91,9 +91,11 @@ def measure_members(
             continue
         classes = ClassRows.of(arrays, some)
         found = classes.analyze(rate_rps[rows])
+        late = found.wait_quantile(0.95)
         figures, limits = classes.targets.figures(found), classes.targets.limits
         for q, (pair, member) in enumerate(zip(classes.pair.tolist(), classes.member.tolist(), strict=True)):
             means = {name: float(getattr(found, name)[q]) for name in MEMBER_MEANS}
+            means["wait_p95_ms"] = float(late[q])
             yield MemberMetrics(int(rows[pair]), member, means, figures[:, q], limits[:, q])
 
 

@@ -163,7 +163,7 @@ def _sized(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts, memo: SizingM
     needed = np.ceil(load / np.where(found, rate, np.inf) * (1 - COUNT_TOLERANCE))
     needed = np.maximum(np.maximum(needed, arrays.servers.min_replicas[pairs.server]), 1.0)
     performance, holds = _settled(classes, load, needed, found)
-    _reject(arrays, pairs, classes, sized, holds, verdicts)
+    _reject(pairs, classes, sized, holds, verdicts)
     limit = arrays.servers.max_replicas[pairs.server]
     over = holds & (needed > limit)
     verdicts.reject(
@@ -202,7 +202,6 @@ def _settled(
 
 
 def _reject(
-    arrays: SystemArrays,
     pairs: Pairs,
     classes: ClassRows,
     sized: SizedRows,

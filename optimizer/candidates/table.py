@@ -97,7 +97,7 @@ class CandidateTable:
     preferred: BoolArray
     """Whether its server prefers its accelerator, or has no preference."""
     members: IntArray
-    """Members of its server that it serves, as bits; -1 for all, as of every server without a shared queue."""
+    """Members of its server that it serves, as bits; -1 for all, as of any server that is no queue."""
     load_rps: FloatArray
     """Load that it is to serve, that of these members."""
 

@@ -138,6 +138,8 @@ class QueueMember(Document):
     """Mean time to first token [ms]."""
     wait_ms: float = Field(0.0, alias="waitAverage")
     """Mean queueing time, part of the time to first token [ms]."""
+    wait_p95_ms: float = Field(0.0, alias="waitP95")
+    """95th percentile of the queueing time over all its requests [ms]."""
     targets: tuple[TargetFigure, ...] = Field((), exclude_if=_is_empty, strict=False)
     """Targets other than means, with their values; absent if there are none."""
 
@@ -148,7 +150,7 @@ class SharedQueueUse(Document):
     members: dict[str, QueueMember]
     """Servers that it serves, from the highest priority down."""
     unserved: tuple[str, ...] = Field((), exclude_if=_is_empty, strict=False)
-    """Servers that it does not serve at all, which are in `unserved` of the plan; absent if there are none."""
+    """Servers that it does not serve at all, listed in `unserved` of the plan; absent if none."""
 
 
 class ReserveUse(Document):

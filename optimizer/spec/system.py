@@ -43,6 +43,7 @@ from optimizer.spec.schema import (
     SystemSpec,
 )
 from optimizer.spec.shared_queues import (
+    members_of,
     planned_servers,
     queue_problems,
     stated_servers,
@@ -117,7 +118,8 @@ class System:
         known = {**self.servers, **self.stated}
         for name, server in changed.items():
             known_name(name, known, f"servers.{name}: server")
-            check_variability(server.current.load, f"servers.{name}.load.", self.profiles_of(server.model))
+            for part in members_of(server):
+                check_variability(part.current.load, f"servers.{name}.load.", self.profiles_of(part.model))
         planned = planned_servers(self.servers, changed)
         return replace(self, servers=MappingProxyType({**self.servers, **planned}))
 

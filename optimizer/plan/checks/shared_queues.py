@@ -169,7 +169,7 @@ def _members(facts: Facts, name: str, use: SharedQueueUse) -> Iterator[str]:
         if not item.arrival_rate_rpm:
             continue
         true = QueueMember.model_validate({"arrivalRate": item.arrival_rate_rpm, **figures[member]})
-        for field in ("itl_ms", "ttft_ms", "wait_ms"):
+        for field in ("itl_ms", "ttft_ms", "wait_ms", "wait_p95_ms"):
             value, stated = getattr(true, field), getattr(item, field)
             if not close(value, stated):
                 yield f"{member}: {field.removesuffix('_ms')} is {precise(value)} ms, the plan says {precise(stated)} ms"

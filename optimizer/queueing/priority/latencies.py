@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.queueing.continuous.latencies import MAX_LOAD, Gamma, Latencies, Lognormal
+from optimizer.queueing.continuous.latencies import MAX_LOAD, Gamma, Latencies
 from optimizer.queueing.continuous.model import ContinuousPerformance, ContinuousQueues
 from optimizer.queueing.performance import MS_PER_S, Performance
 from optimizer.queueing.priority.delays import PriorityDelays
