@@ -62,7 +62,9 @@ def random_queues(seed: int, *, queues: int = 2, most: int = 3, others: int = 1)
         for k in range(rng.randint(2, most)):
             servers.append(_server(rng, f"q{q}s{k}", rng.choice(classes)["name"], "mn"[q % 2], now))
             servers[-1]["sharedQueue"] = f"queue{q}"
-    servers += [_server(rng, f"x{i}", rng.choice(classes)["name"], rng.choice("mn"), {}) for i in range(others)]
+    servers += [
+        _server(rng, f"x{i}", rng.choice(classes)["name"], rng.choice("mn"), {}) for i in range(others)
+    ]
     units = {"A": rng.randint(0, 4 * (queues + others)), "B": rng.randint(0, 2 * (queues + others))}
     return {
         "accelerators": accelerators,
@@ -132,7 +134,8 @@ class Case:
             wait, ttft, itl, load = waits
             if all(
                 itl <= self.target[m]["slo-itl"] * (1 + 1e-9)
-                and ttft + wait * (self._factor(m, members, load) - 1) <= self.target[m]["slo-ttft"] * (1 + 1e-9)
+                and ttft + wait * (self._factor(m, members, load) - 1)
+                <= self.target[m]["slo-ttft"] * (1 + 1e-9)
                 for m in members
             ):
                 return count

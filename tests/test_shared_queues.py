@@ -16,9 +16,9 @@ def test_choice_matches_exhaustive_search_at_every_level(seed: int) -> None:
     system = load_system(document).with_options(heterogeneous=mixed, unlimited=seed % 7 == 6)
     plan = solve(system)
     assert plan.status == "optimal"
-    assert {level.name: pytest.approx(level.value, rel=1e-7, abs=1e-6) for level in plan.levels} == best_levels(
-        system
-    )
+    assert {
+        level.name: pytest.approx(level.value, rel=1e-7, abs=1e-6) for level in plan.levels
+    } == best_levels(system)
     assert verify(plan, system) == []
     in_plan = {*plan.allocations, *(item.server for item in plan.unserved)} | plan.queued_servers
     assert in_plan >= system.stated.keys()
