@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from optimizer.arrays import FloatArray, IntArray
+from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
-from optimizer.candidates.arrays import SystemArrays
+from optimizer.candidates.arrays import ALL_MEMBERS, SystemArrays
 from optimizer.candidates.measuring import MemberMetrics, measure_members
 from optimizer.plan.document import Pool, QueueMember, SharedQueueUse, TargetFigure, Unserved
 from optimizer.plan.shortages import nearest_miss, shortage
@@ -42,6 +42,21 @@ def queues_as_served(candidates: Candidates, problem: Problem, solution: Solutio
             part.name: float(rates[place]) for place, part in enumerate(server.parts) if bits >> place & 1
         }
     return served
+
+
+def served_members(
+    candidates: Candidates, table: CandidateTable, uses: Mapping[str, SharedQueueUse]
+) -> BoolArray:
+    """Return whether candidates serve the members that a plan serves, shape (C,)."""
+    names, members = candidates.arrays.server_names, candidates.arrays.servers.members
+    wanted = np.full(len(names), ALL_MEMBERS)
+    for s, name in enumerate(names):
+        if name in uses and uses[name].unserved:
+            mine = np.flatnonzero(members.server == s).tolist()
+            served = [int(members.place[m]) for m in mine if members.names[m] in uses[name].members]
+            wanted[s] = sum(1 << place for place in served)
+    same: BoolArray = table.members == wanted[table.server]
+    return same
 
 
 def queue_uses(

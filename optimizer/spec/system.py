@@ -82,6 +82,11 @@ class System:
         return stated_servers(self.servers)
 
     @property
+    def named(self) -> Mapping[str, Server]:
+        """All servers that an answer can name: planned ones and the members of shared queues, by name."""
+        return {**self.servers, **self.stated}
+
+    @property
     def currency(self) -> str | None:
         """The currency of prices; None if costs are plain numbers [cents/h]."""
         return first_currency(self.accelerators.values(), self.servers.values())
@@ -115,7 +120,7 @@ class System:
         Raises:
             SpecError: a server does not exist.
         """
-        known = {**self.servers, **self.stated}
+        known = self.named
         for name, server in changed.items():
             known_name(name, known, f"servers.{name}: server")
             for part in members_of(server):
@@ -129,7 +134,7 @@ class System:
         Raises:
             SpecError: the server or a field does not exist, or a value is out of range.
         """
-        known = {**self.servers, **self.stated}
+        known = self.named
         known_name(server_name, known, f"servers.{server_name}: server")
         server = with_changed_load(known[server_name], **changes)
         check_answers(server.current.load, f"servers.{server_name}.load.", self.profiles_of(server.model))

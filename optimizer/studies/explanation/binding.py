@@ -36,7 +36,8 @@ LEAST_GAIN = 1e-8
 def binding_limits(
     arrays: SystemArrays, rows: CandidateTable, *, choose_batch: bool
 ) -> list[tuple[Binding, ...]]:
-    """Return the binding constraints of each candidate (eq. 58); nothing for rows without load.
+    """Return the binding constraints of each candidate (eq. 58); nothing for rows without load and for
+    shared queues, whose servers have targets of their own.
 
     Relaxed are: a latency target by 1 %, a throughput target by giving it up, a batch limit by one request,
     and the memory by the tokens of one request. Where no target binds, it is the stable rate, or a step (of
@@ -45,7 +46,8 @@ def binding_limits(
     rate is the largest over all batches, as a looser target may call for another.
     """
     bindings: list[tuple[Binding, ...]] = [()] * len(rows)
-    loaded = np.flatnonzero(arrays.servers.load_rps[rows.server] > 0)
+    loaded = (arrays.servers.load_rps[rows.server] > 0) & ~arrays.servers.is_queue[rows.server]
+    loaded = np.flatnonzero(loaded)
     if not len(loaded):
         return bindings
     gains = _gains(arrays, rows.take(loaded), choose_batch=choose_batch)
