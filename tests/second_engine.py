@@ -31,6 +31,8 @@ class Job:
     first: float = math.nan
     last: float = math.nan
     losses: int = 0
+    rank: int = 1
+    """Priority, 1 is the highest."""
 
 
 @dataclass
@@ -80,13 +82,14 @@ class SecondEngine:
             if self.requests.arrival_ms is None:
                 self.wakes.pop(0)
             prompt, answer = int(self.requests.in_tokens[row]), int(self.requests.out_tokens[row])
-            job = Job(row, prompt, answer, self.now if late else coming, todo=prompt)
+            rank = 1 if self.requests.priority is None else int(self.requests.priority[row])
+            job = Job(row, prompt, answer, self.now if late else coming, todo=prompt, rank=rank)
             self.jobs.append(job)
             behind = len(self.batch) + len(self.queue) - self.limits.max_batch
             if behind >= self.limits.max_queue or prompt + answer - 1 > self.limits.kv_tokens:
                 self.think(job, job.sent)
             else:
-                self.queue.append(job)
+                self.queue.insert(sum(other.rank <= rank for other in self.queue), job)
 
     def think(self, job: Job, since: float) -> None:
         if self.requests.think_ms is not None:
@@ -154,7 +157,7 @@ class SecondEngine:
         job = self.batch.pop()
         job.losses += 1
         job.todo, job.done, job.held = job.prompt + job.made, 0, 0
-        self.queue.appendleft(job)
+        self.queue.insert(sum(other.rank < job.rank for other in self.queue), job)
 
     def emit(self, job: Job) -> None:
         job.made += 1

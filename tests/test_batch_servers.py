@@ -7,7 +7,8 @@ import pytest
 
 from optimizer import explain, load_system, solve, verify
 from optimizer.compat.queue_service import read_problems
-from optimizer.compat.rows import ReplicaRow, kind_of_row
+from optimizer.compat.row_types import kind_of_row
+from optimizer.compat.rows import ReplicaRow
 from optimizer.errors import SpecError
 from optimizer.kinds.batch_servers.rows import BatchAnswer, BatchRow
 from optimizer.simulation.replicas import Effort

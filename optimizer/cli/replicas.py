@@ -9,7 +9,7 @@ from optimizer.cli import batch_servers, replica_flags
 from optimizer.cli.command import Command, print_stderr, quantity, show_answer
 from optimizer.cli.solving import announced
 from optimizer.compat.queue_service import read_problems
-from optimizer.compat.rows import kind_of_row
+from optimizer.compat.row_types import kind_of_row
 from optimizer.documents import Document
 from optimizer.errors import AnalysisError, SpecError
 from optimizer.jobs import analyze_replicas, simulate_replica, size_replicas

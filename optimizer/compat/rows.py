@@ -21,7 +21,6 @@ from optimizer.kinds.replicas import (
 )
 from optimizer.kinds.rows import NoSteadyState, OverloadedReplica, Row
 from optimizer.kinds.simulated import ReplicaSimulation, simulate_replica
-from optimizer.kinds.table import KINDS
 from optimizer.kinds.token_batching import LENGTHS_NEEDED
 from optimizer.queueing.measures import LATENCIES
 from optimizer.simulation.replicas import Effort
@@ -40,7 +39,7 @@ class RowAnswer(LatencyFigures, QueueAnswer):
     """The reference's answer, with percentiles and the end-to-end latency."""
 
 
-class _TokenRow(QueueProblem, Row):
+class TokenRow(QueueProblem, Row):
     """A token replica at one rate."""
 
     @abstractmethod
@@ -66,7 +65,7 @@ class _TokenRow(QueueProblem, Row):
         return simulate_replica(simulated, self.rate_rps, effort)
 
 
-class ReplicaRow(FurtherTerms, _TokenRow):
+class ReplicaRow(FurtherTerms, TokenRow):
     """One replica at one rate: a problem in the reference's format, with extensions."""
 
     queue_model: QueueModelName = Field(REFERENCE, alias="queueModel")
@@ -112,7 +111,7 @@ class ReplicaRow(FurtherTerms, _TokenRow):
         return _answer(found)
 
 
-class LinearRow(_TokenRow):
+class LinearRow(TokenRow):
     """One replica under the linear law at one rate, with continuous or static batching."""
 
     decode: DecodeParms | None = Field(None, alias="decodeParms")
@@ -142,24 +141,6 @@ class LinearRow(_TokenRow):
         """
         own = {name: getattr(self, name) for name in Replica.model_fields if hasattr(self, name)}
         return validated(Replica, {name: value for name, value in own.items() if value is not None})
-
-
-ROWS: tuple[type[Row], ...] = (ReplicaRow, LinearRow, *(kind.row for kind in KINDS if kind.row))
-"""All types of rows."""
-
-
-def is_row(value: object) -> bool:
-    """Return whether a value is a row: it has a rate or the key of a kind."""
-    keys = {str(key).lower() for key in value} if isinstance(value, dict) else set()
-    return bool(keys & {"rps", *(kind.gives.lower() for kind in KINDS if kind.row)})
-
-
-def kind_of_row(value: object) -> type[Row]:
-    """Return the type of a row, by the keys of its kind or law."""
-    keys = {str(key).lower() for key in value} if isinstance(value, dict) else set()
-    if keys & {"decodeparms", "prefillparms", "batching"}:
-        return LinearRow
-    return next((kind.row for kind in KINDS if kind.row and kind.gives.lower() in keys), ReplicaRow)
 
 
 def _answer(found: ReplicaPerformance) -> RowAnswer:

@@ -235,7 +235,7 @@ def analyze_replicas(replicas: Sequence[Replica], rates_rps: Sequence[float]) ->
             raise AnalysisError(f"rate: must be {limit}, not {rate:g}")
     rates = np.array(rates_rps, dtype=np.float64)
     results: list[ReplicaPerformance | None] = [None] * len(replicas)
-    for rows, queues in _queues(replicas):
+    for rows, queues in queues_of(replicas):
         found = queues.analyze(rates[rows])
         for i, row in enumerate(rows):
             results[row] = _performance(found, queues.stable_rate_rps, i)
@@ -256,7 +256,7 @@ def size_replicas(
             "each replica"
         )
     results: list[ReplicaSizing | AnalysisError] = [AnalysisError("not sized")] * len(replicas)
-    for rows, queues in _queues(replicas):
+    for rows, queues in queues_of(replicas):
         wanted = [targets[row] for row in rows]
         joint = largest_rate(queues, _targets(wanted))
         alone = {
@@ -332,8 +332,12 @@ def percentiles_of(found: Performance, metric: LatencyName, row: int) -> Percent
     return Percentiles.model_validate(values)
 
 
-def _queues(replicas: Sequence[Replica]) -> list[tuple[IntArray, QueueModel]]:
-    """Group replicas by law and queue model; return each group's rows and queues."""
+def queues_of(replicas: Sequence[Replica]) -> list[tuple[IntArray, QueueModel]]:
+    """Group replicas by law and queue model; return each group's rows and queues.
+
+    Raises:
+        AnalysisError: a service time is zero.
+    """
     given = [(laws_given(replica)[0], replica.queue_model) for replica in replicas]
     parts: list[tuple[IntArray, QueueModel]] = []
     for kind, model in dict.fromkeys(given):

@@ -7,7 +7,7 @@ a server of live requests repeatedly runs it up to the current time. It is compi
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from optimizer.simulation.limits import Limits
 from optimizer.simulation.machine.state import EngineState, initial_state
 from optimizer.simulation.requests import Requests
 
+PER_REQUEST = ("sent_ms", "first_ms", "last_ms", "client_ms", "preemptions")
+"""Results with one value for each request."""
 LONGEST_ANSWER = 10_000_000
 """Tokens; each iteration in which an output can end has its own list."""
 
@@ -44,6 +46,13 @@ class SimulatedRun:
     """Integral of the batch over time."""
     iterations: int
     """Iterations, or batches of a dynamic-batching server; 0 under processor sharing."""
+
+    def of_stream(self, stream: int) -> "SimulatedRun":
+        """Return the results of the requests of one load; the use of the batch is still that of all."""
+        assert self.requests.stream is not None
+        rows = np.flatnonzero(self.requests.stream == stream)
+        kept = {name: frozen(getattr(self, name)[rows]) for name in PER_REQUEST}
+        return replace(self, requests=self.requests.take(rows), **kept)
 
     @property
     def rejected(self) -> BoolArray:

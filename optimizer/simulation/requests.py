@@ -1,8 +1,13 @@
 """Requests of a run, with arrival times and lengths, in send order."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeVar
+
+import numpy.typing as npt
 
 from optimizer.arrays import FloatArray, IntArray
+
+ArrayOf = TypeVar("ArrayOf", bound=npt.NDArray[Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,27 @@ class Requests:
     """Time of each user's first request, ascending, shape (users,)."""
     stage_ms: FloatArray | None = None
     """Service times at the stages of a tandem, shape (stages, R)."""
+    priority: IntArray | None = None
+    """Priority of each request, 1 is the highest, shape (R,); default: all alike."""
+    stream: IntArray | None = None
+    """Index of the load that sent each request, shape (R,)."""
+
+    def take(self, rows: IntArray) -> Self:
+        """Return some of the requests; the users of a closed load are not told apart."""
+
+        def some(values: ArrayOf | None) -> ArrayOf | None:
+            return None if values is None else values[..., rows]
+
+        return replace(
+            self,
+            in_tokens=self.in_tokens[rows],
+            out_tokens=self.out_tokens[rows],
+            arrival_ms=some(self.arrival_ms),
+            think_ms=some(self.think_ms),
+            stage_ms=some(self.stage_ms),
+            priority=some(self.priority),
+            stream=some(self.stream),
+        )
 
     def __len__(self) -> int:
         return len(self.in_tokens)

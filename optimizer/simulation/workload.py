@@ -8,10 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from optimizer.arrays import IntArray
+from optimizer.arrays import FloatArray, IntArray
 from optimizer.simulation.arrivals import POISSON_CV, arrival_times_ms
 from optimizer.simulation.lengths import Lengths
 from optimizer.simulation.requests import Requests
+
+SPARE_DEVIATIONS = 2.0
+"""Standard deviations of further requests, so that merged loads end at about the same time."""
+_LENGTHS = ("in_tokens", "out_tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,46 @@ class TraceLoad:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class MergedLoad:
+    """Independent clients of one replica, each with its own load and priority.
+
+    A load without a rate sends nothing.
+    """
+
+    streams: tuple[OpenLoad, ...]
+    priorities: tuple[int, ...]
+    """Priority of each load, 1 is the highest."""
+
+    def draw(self, count: int, seed: np.random.SeedSequence) -> Requests:
+        """Draw about `count` requests, up to the time at which the first load ends."""
+        total = sum(stream.rate_rps for stream in self.streams)
+        parts: list[tuple[int, Requests]] = []
+        for i, (stream, own) in enumerate(zip(self.streams, seed.spawn(len(self.streams)), strict=True)):
+            if stream.rate_rps > 0:
+                mean = count * stream.rate_rps / total
+                spare = SPARE_DEVIATIONS * max(stream.arrival_cv, 1.0) * np.sqrt(mean) + 1
+                parts.append((i, stream.draw(int(np.ceil(mean + spare)), own)))
+        columns = {name: np.concatenate([getattr(part, name) for _, part in parts]) for name in _LENGTHS}
+        arrival_ms = np.concatenate([_arrivals_of(part) for _, part in parts])
+        stream_of = np.concatenate([np.full(len(part), i) for i, part in parts])
+        end_ms = min(_arrivals_of(part)[-1] for _, part in parts)
+        rows = np.argsort(arrival_ms, kind="stable")
+        rows = rows[arrival_ms[rows] <= end_ms]
+        return Requests(
+            columns["in_tokens"][rows],
+            columns["out_tokens"][rows],
+            arrival_ms[rows],
+            priority=np.array(self.priorities)[stream_of[rows]],
+            stream=stream_of[rows],
+        )
+
+
+def _arrivals_of(requests: Requests) -> FloatArray:
+    assert requests.arrival_ms is not None
+    return requests.arrival_ms
+
+
 def _drawn(
     load: OpenLoad | ClosedLoad, count: int, seed: np.random.SeedSequence
 ) -> tuple[np.random.Generator, IntArray, IntArray]:
@@ -79,4 +123,4 @@ def _drawn(
     return times, load.in_lengths.draw(count, prompts), out_tokens
 
 
-Load = OpenLoad | ClosedLoad | TraceLoad
+Load = OpenLoad | ClosedLoad | TraceLoad | MergedLoad

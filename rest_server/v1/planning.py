@@ -7,7 +7,7 @@ from typing import Annotated, Any, get_type_hints
 
 from fastapi import APIRouter, Body, Query, Request, Response
 
-from optimizer.compat.rows import ROWS
+from optimizer.compat.row_types import ROWS
 from optimizer.kinds.replicas import ReplicaPerformance, ReplicaSizing
 from optimizer.plan import Plan
 from optimizer.spec.schema import SystemSpec

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from pydantic_core import to_json
 
-from optimizer.compat.rows import is_row, kind_of_row
+from optimizer.compat.row_types import is_row, kind_of_row
 from optimizer.documents import Document
 from optimizer.errors import AnalysisError, SpecError
 from optimizer.jobs import Timings, analyze_replicas, find_candidates, size_replicas, solve

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from optimizer import explain, load_system, solve, verify
-from optimizer.compat.rows import LinearRow, kind_of_row
+from optimizer.compat.row_types import kind_of_row
+from optimizer.compat.rows import LinearRow
 from optimizer.errors import SpecError
 from optimizer.kinds.replicas import Replica, analyze_replicas
 from optimizer.kinds.simulated import ReplicaSimulation, simulate_replica

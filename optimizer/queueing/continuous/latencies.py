@@ -233,7 +233,7 @@ class Latencies(RowArrays):
         return Gamma(self.itl_ms - self.least_itl_ms, self.itl_variance)
 
     @property
-    def _life(self) -> Lognormal:
+    def _life(self) -> Lognormal | Gamma:
         return Lognormal(self.e2e_ms, self.e2e_variance)
 
     def place_beyond(self, wait_ms: FloatArray) -> FloatArray:

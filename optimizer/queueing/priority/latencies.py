@@ -18,8 +18,10 @@ from optimizer.queueing.reference import ReplicaQueues
 Shares = tuple[FloatArray, FloatArray]
 """Shares of the load above a class, and up to it."""
 MEMORY = 4.0
-"""Spans of about a quarter of the mean residual work are needed before a batch forgets when slots were
-freed."""
+"""Number of times per mean residual work that a batch forgets when its slots were freed (eq. 167)."""
+LEAST_DRIFT, MOST_DRIFT = 0.5, 8.0
+"""Range of the drift of the random walk; below it the factor is linear."""
+WALK_STEPS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +41,9 @@ class ClassLatencies(Latencies):
 
     def wait_quantile(self, share: float) -> FloatArray:
         """Return a quantile of the time before the prefill, over all requests (eq. 171)."""
-        for_slot = self.place_quantile(np.maximum(self.place_chance / (1 - share), 1.0))
         for_prompt = self.turn_ms - self.place_chance * self.place_wait_ms
-        if not for_prompt.any():
-            return for_slot
         waits = replace(self, least_ttft_ms=np.zeros_like(for_prompt), turn_mean_ms=for_prompt)
-        return np.where(for_prompt > 0, waits.ttft_quantile(share), for_slot)
+        return waits.ttft_quantile(share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +51,16 @@ class ServedClassLatencies(ClassLatencies):
     """The same for requests whose service takes a known mean time."""
 
     @property
-    def _life(self) -> Gamma:  # type: ignore[override]
+    def _life(self) -> Gamma:
         return Gamma(self.e2e_ms, self.e2e_variance)
+
+    def wait_quantile(self, share: float) -> FloatArray:
+        """Return a quantile of the time before the prefill: all of it is spent on queueing for a slot."""
+        return self.place_quantile(np.maximum(self.place_chance / (1 - share), 1.0))
+
+    def ttft_quantile(self, share: float) -> FloatArray:
+        """Return a quantile of the TTFT: the prefill takes the same time for all requests."""
+        return self.least_ttft_ms + self.wait_quantile(share)
 
 
 def of_service_times(
@@ -71,10 +78,12 @@ def of_service_times(
     wait = MS_PER_S / queues.full_rate_rps / (1 - load)
     none = np.zeros_like(wait)
     first = found.ttft_ms - found.wait_ms
-    chance = np.minimum(found.wait_ms / wait, 1.0)
+    factor = chance_factor(queues.queue.max_batch, load, work_scv)
+    chance = np.minimum(found.wait_ms / wait * factor, 1.0)
+    more = found.wait_ms * (factor - 1)
     everyone = Latencies(
         prefill_ms=first,
-        turn_ms=found.wait_ms,
+        turn_ms=found.wait_ms + more,
         client_ms=none,
         itl_ms=found.itl_ms,
         least_ttft_ms=first,
@@ -85,12 +94,12 @@ def of_service_times(
         least_itl_ms=found.itl_ms,
         itl_variance=none,
         most_itl_ms=found.itl_ms,
-        e2e_ms=found.response_ms,
+        e2e_ms=found.response_ms + more,
         e2e_variance=_place_variance(chance, wait, wait**2) + work_scv * found.service_ms**2,
     )
     above, upto = shares[0] * load, shares[1] * load
     ratio = _ratio(load, (above, upto)) * work_factor(queues.queue.max_batch, (above, upto), work_scv)
-    return _ranked(everyone, (above, upto), ratio, ServedClassLatencies), ratio
+    return _ranked(everyone, (above, upto), ratio, ServedClassLatencies), ratio * factor
 
 
 def of_iterations(
@@ -112,6 +121,31 @@ def of_iterations(
     own = work_factor(places, (above, upto), work_scv)
     ratio = _ratio(load, (above, upto)) * (own / work_factor(places, (0 * load, load), work_scv))
     return _ranked(found.latencies, (above, upto), ratio, ClassLatencies), ratio
+
+
+def chance_factor(places: FloatArray, load: FloatArray, work_scv: FloatArray) -> FloatArray:
+    """Return the factor of the probability of queueing if work varies other than exponentially (eq. 167).
+
+    It is that of many slots near saturation: the probabilities that the maximum of a Gaussian random walk
+    (fixed work) and of its exponential counterpart (Halfin and Whitt) are positive. It is linear in the
+    squared coefficient of variation up to 1, and 1 above: the probability hardly grows with more variable
+    work. With one slot it is the load for any work.
+
+    Args:
+        places: slots of the batch.
+        load: load of the queue.
+        work_scv: squared coefficient of variation of a request's work.
+    """
+    from scipy.special import ndtr
+
+    drift = np.sqrt(places - 1) * (1 - load)
+    beta = np.clip(drift, LEAST_DRIFT, MOST_DRIFT)
+    steps = np.arange(1, WALK_STEPS + 1)[:, np.newaxis]
+    fixed = -np.expm1(-(ndtr(-np.sqrt(steps) * beta) / steps).sum(axis=0))
+    density = np.exp(-(beta**2) / 2) / np.sqrt(2 * np.pi)
+    exponential = density / (density + beta * ndtr(beta))
+    less = (1 - fixed / exponential) * np.minimum(drift / LEAST_DRIFT, 1.0)
+    return 1 - np.maximum(1 - work_scv, 0.0) * less
 
 
 def work_factor(places: FloatArray, loads: Shares, work_scv: FloatArray) -> FloatArray:

@@ -13,7 +13,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray
 from optimizer.queueing.continuous.model import ContinuousPerformance, ContinuousQueues
-from optimizer.queueing.measures import TargetMeasure
+from optimizer.queueing.measures import LatencyName, TargetMeasure
 from optimizer.queueing.performance import Performance, QueueModel, ReplicaLimits, Variability
 from optimizer.queueing.priority.latencies import ClassLatencies, of_iterations, of_service_times
 from optimizer.queueing.reference import ReplicaQueues
@@ -82,6 +82,20 @@ class ClassPerformance(ContinuousPerformance):
     def wait_quantile(self, share: float) -> FloatArray:
         """Return a quantile of the time before the prefill, over all requests of a class [ms]."""
         return self.latencies.wait_quantile(share)
+
+    def quantile_of_all(self, metric: LatencyName, percent: float) -> float:
+        """Return a percentile of a latency over the requests of all rows, which are those of one queue."""
+        from scipy.optimize import brentq
+
+        ends = self.figure(TargetMeasure(metric, percent))
+        low, high = float(ends.min()), float(ends.max())
+        share = self.offered_rps / self.offered_rps.sum()
+        beyond = getattr(self.latencies, f"{metric}_beyond")
+
+        def excess(x: float) -> float:
+            return float(share @ beyond(np.full(len(share), x))) - (1 - percent / 100)
+
+        return brentq(excess, low, high) if excess(low) > 0 > excess(high) else low
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Requests waiting for a batch slot, first come, first served; preempted ones come first."""
+"""Requests waiting for a batch slot: by priority, then first come, first served; preempted ones come first."""
 
 from optimizer.simulation.machine.compiling import compiled
 from optimizer.simulation.machine.state import NO_REQUEST, EngineState
@@ -6,26 +6,19 @@ from optimizer.simulation.machine.state import NO_REQUEST, EngineState
 
 @compiled
 def join_queue(machine: EngineState, row: int) -> None:
-    """Add a request at the end of the queue."""
-    state = machine.state[0]
-    machine.rows[row].link = NO_REQUEST
-    if state.waiting == 0:
-        state.first_waiting = row
-    else:
-        machine.rows[state.last_waiting].link = row
-    state.last_waiting = row
-    state.waiting += 1
+    """Add a request behind all waiting requests of its own and of higher priorities."""
+    level = machine.rows[row].level
+    _insert_after(machine, row, _last_up_to(machine, level))
+    machine.last_waiting[level] = row
 
 
 @compiled
 def return_to_queue(machine: EngineState, row: int) -> None:
-    """Add a preempted request at the front of the queue."""
-    state = machine.state[0]
-    machine.rows[row].link = NO_REQUEST if state.waiting == 0 else state.first_waiting
-    if state.waiting == 0:
-        state.last_waiting = row
-    state.first_waiting = row
-    state.waiting += 1
+    """Add a preempted request in front of all waiting requests of its own and of lower priorities."""
+    level = machine.rows[row].level
+    _insert_after(machine, row, _last_up_to(machine, level - 1))
+    if machine.last_waiting[level] == NO_REQUEST:
+        machine.last_waiting[level] = row
 
 
 @compiled
@@ -34,6 +27,30 @@ def leave_queue(machine: EngineState) -> int:
     state = machine.state[0]
     row = state.first_waiting
     state.first_waiting = machine.rows[row].link
+    level = machine.rows[row].level
+    if machine.last_waiting[level] == row:
+        machine.last_waiting[level] = NO_REQUEST
     state.waiting -= 1
     state.running += 1
     return row
+
+
+@compiled
+def _last_up_to(machine: EngineState, level: int) -> int:
+    """Return the last waiting request of a priority rank or a higher one; `NO_REQUEST` if none waits."""
+    while level >= 0 and machine.last_waiting[level] == NO_REQUEST:
+        level -= 1
+    return NO_REQUEST if level < 0 else machine.last_waiting[level]
+
+
+@compiled
+def _insert_after(machine: EngineState, row: int, before: int) -> None:
+    """Add a request behind another one; with `NO_REQUEST`, at the front of the queue."""
+    state = machine.state[0]
+    if before == NO_REQUEST:
+        machine.rows[row].link = NO_REQUEST if state.waiting == 0 else state.first_waiting
+        state.first_waiting = row
+    else:
+        machine.rows[row].link = machine.rows[before].link
+        machine.rows[before].link = row
+    state.waiting += 1

@@ -27,7 +27,6 @@ STATE = np.dtype(
         ("running", np.int64),  # requests in the batch: decodes and scheduled prompts
         ("waiting", np.int64),
         ("first_waiting", np.int64),
-        ("last_waiting", np.int64),
         ("partial", np.int64),  # request with a partially computed prompt
         ("partial_tokens", np.int64),  # tokens computed of it
         ("youngest", np.int64),  # the request admitted last
@@ -63,6 +62,7 @@ ROW = np.dtype(
         ("preempted", np.int64),  # number of preemptions
         ("made", np.int64),  # output tokens before the last preemption
         ("end", np.int64),  # iteration in which it completes
+        ("level", np.int64),  # rank of its priority, 0 is the highest
         ("link", np.int64),  # next in the queue, or with the same end
         ("older", np.int64),  # running request admitted before it
         ("younger", np.int64),
@@ -99,6 +99,8 @@ class EngineState(NamedTuple):
     """First request that ends with an iteration, by its number modulo the size, a power of two."""
     end_counts: IntArray
     """Number of ends in each block of iterations."""
+    last_waiting: IntArray
+    """Last waiting request of each priority, the highest first; shape (levels,)."""
 
 
 def initial_state(requests: Requests, limits: Limits) -> EngineState:
@@ -111,8 +113,12 @@ def initial_state(requests: Requests, limits: Limits) -> EngineState:
         rows["think_ms"] = requests.think_ms
     for name in ("sent_ms", "first_ms", "last_ms"):
         rows[name] = np.nan
+    levels = 1
+    if requests.priority is not None:
+        ranks, rows["level"] = np.unique(requests.priority, return_inverse=True)
+        levels = max(len(ranks), 1)
     state = np.zeros(1, STATE)
-    for name in ("first_waiting", "last_waiting", "partial", "youngest"):
+    for name in ("first_waiting", "partial", "youngest"):
         state[name] = NO_REQUEST
     state["next_end"] = UNLIMITED
     wakes_ms = np.empty(0) if requests.wakes_ms is None else requests.wakes_ms.copy()
@@ -130,4 +136,5 @@ def initial_state(requests: Requests, limits: Limits) -> EngineState:
         wakes_ms=wakes_ms,
         ends=np.full(blocks * BLOCK, NO_REQUEST, dtype=np.int64),
         end_counts=np.zeros(blocks, dtype=np.int64),
+        last_waiting=np.full(levels, NO_REQUEST, dtype=np.int64),
     )

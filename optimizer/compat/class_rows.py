@@ -1,0 +1,130 @@
+"""Rows with classes: several classes of requests, with priorities, in the queue of one replica.
+
+Such a row gives `classes` in place of `RPS`. Rates are in requests per second, times in ms.
+"""
+
+from typing import Any
+
+import numpy as np
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from optimizer.compat.queue_service import QueueAnswer
+from optimizer.compat.rows import LinearRow, ReplicaRow, RowAnswer, TokenRow
+from optimizer.documents import Coefficient
+from optimizer.errors import AnalysisError
+from optimizer.kinds.class_simulation import ClassSimulation, simulate_classes
+from optimizer.kinds.replicas import LatencyTargets
+from optimizer.kinds.request_classes import (
+    MAX_CLASSES,
+    ClassFigures,
+    RequestClass,
+    class_figures,
+    class_queues,
+    total_figures,
+)
+from optimizer.kinds.rows import NoSteadyState, OverloadedReplica
+from optimizer.queueing.priority.model import PriorityQueues
+from optimizer.queueing.sizing import largest_rate
+from optimizer.queueing.targets import Targets
+from optimizer.simulation.replicas import Effort
+
+
+class ClassAnswer(QueueAnswer):
+    """The answer of a row, of which the means are over all requests, and that of each class."""
+
+    classes: tuple[ClassFigures, ...] = Field(strict=False)
+    """Performance of each class, in the row's order."""
+
+
+class ClassRowAnswer(RowAnswer):
+    """The same with percentiles."""
+
+    classes: tuple[ClassFigures, ...] = Field(strict=False)
+    """Performance of each class, in the row's order."""
+
+
+class _ClassFields(TokenRow):
+    """A token replica whose queue has several classes of requests."""
+
+    classes: tuple[RequestClass, ...] = Field(strict=False, min_length=1, max_length=MAX_CLASSES)
+    """Classes of requests, in place of `RPS`; the queue has no limit. Sizing keeps their proportions."""
+    work_cv: Coefficient | None = Field(None, alias="workCV")
+    """Coefficient of variation of the work of a request; default: `outTokensCV`, or 1 without it."""
+
+    @model_validator(mode="after")
+    def _only_classes(self) -> "_ClassFields":
+        for name, why in (
+            ("rate_rps", "the classes give their rates"),
+            ("max_queue", "the queue of a row with classes has no limit"),
+        ):
+            if name in self.model_fields_set:
+                alias = type(self).model_fields[name].alias
+                raise PydanticCustomError(
+                    "classes", "{field}: {why}; remove it", {"field": alias, "why": why}
+                )
+        if getattr(self, "batching", "continuous") != "continuous":
+            raise PydanticCustomError(
+                "classes", "classes: only a continuous batch has classes; remove batching, or classes"
+            )
+        return self
+
+    def queues(self) -> PriorityQueues:
+        """Return the queue model of the classes."""
+        replica = self.replica()
+        work_cv = replica.out_tokens_cv if self.work_cv is None else self.work_cv
+        return class_queues(replica, self.classes, work_cv)
+
+    def analyze(self) -> QueueAnswer | NoSteadyState:
+        """Return the performance of all requests and of each class, or a `NoSteadyState`."""
+        rate_rps = sum(one.rate_rps for one in self.classes)
+        queues = self.queues()
+        stable_rate_rps = float(queues.stable_rate_rps[0])
+        if rate_rps > stable_rate_rps:
+            return NoSteadyState.beyond(rate_rps, stable_rate_rps)
+        return self._answer(queues, rate_rps)
+
+    def size(self) -> QueueAnswer:
+        """Return the maximum rate of all classes together at which each of them meets the targets."""
+        queues = self.queues()
+        wanted = LatencyTargets(ttft_ms=self.target_ttft_ms, itl_ms=self.target_itl_ms)
+        rates = {
+            f"rate_{name}_rps": _largest(queues, wanted.only(f"{name}_ms")) for name in ("ttft", "itl")
+        }
+        rate_rps = _largest(queues, wanted)
+        if np.isnan(rate_rps):
+            raise AnalysisError(
+                "no rate meets the targets in every class; relax the target or use faster token times"
+            )
+        return self._answer(queues, rate_rps, **rates)
+
+    def simulate(self, effort: Effort) -> ClassSimulation | OverloadedReplica:
+        """Return the simulated performance of each class; output lengths vary as the work does."""
+        replica = self.replica()
+        if self.work_cv is not None:
+            replica = replica.model_copy(update={"out_tokens_cv": self.work_cv})
+        return simulate_classes(replica, self.classes, effort)
+
+    def _answer(self, queues: PriorityQueues, rate_rps: float, **rates: float) -> QueueAnswer:
+        found = queues.analyze(np.full(len(self.classes), rate_rps))
+        figures: dict[str, Any] = total_figures(found) | rates
+        figures |= dict.fromkeys(("offered_rps", "throughput_rps"), rate_rps)  # nothing is rejected
+        figures |= {"stable_rate_rps": float(queues.stable_rate_rps[0])}
+        figures |= {"classes": class_figures(found, self.classes)}
+        kind = ClassAnswer if queues.queues.means_only else ClassRowAnswer
+        return kind.model_validate({name: figures[name] for name in kind.model_fields if name in figures})
+
+
+class ReplicaClassRow(_ClassFields, ReplicaRow):
+    """One replica with several classes of requests, in the reference's format with extensions."""
+
+
+class LinearClassRow(_ClassFields, LinearRow):
+    """One replica under the linear law with several classes of requests."""
+
+
+def _largest(queues: PriorityQueues, wanted: LatencyTargets) -> float:
+    """Return the maximum rate at which all classes meet their targets; NaN if there is none."""
+    count = len(queues.share)
+    targets = Targets.of_limits([wanted.limits()] * count, np.zeros(count, np.bool_))
+    return float(largest_rate(queues, targets).max_rate_rps.min())

@@ -1,0 +1,37 @@
+"""The types of rows, and the one that a line of JSON describes."""
+
+from optimizer.compat.class_rows import LinearClassRow, ReplicaClassRow
+from optimizer.compat.rows import LinearRow, ReplicaRow
+from optimizer.kinds.rows import Row
+from optimizer.kinds.table import KINDS
+
+_LINEAR = frozenset({"decodeparms", "prefillparms", "batching"})
+_CLASSES = frozenset({"classes"})
+_OF_KINDS = {frozenset({kind.gives.lower()}): kind.row for kind in KINDS if kind.row}
+_CHOICES: tuple[tuple[type[Row], tuple[frozenset[str], ...]], ...] = (
+    *((row, (key,)) for key, row in _OF_KINDS.items()),
+    (LinearClassRow, (_LINEAR, _CLASSES)),
+    (LinearRow, (_LINEAR,)),
+    (ReplicaClassRow, (_CLASSES,)),
+    (ReplicaRow, ()),
+)
+"""Types of rows with sets of keys: a line has a key of each set. The first type that fits counts."""
+_MARKS = _CLASSES.union({"rps"}, *_OF_KINDS)
+
+ROWS: tuple[type[Row], ...] = tuple(kind for kind, _ in _CHOICES)
+"""All types of rows."""
+
+
+def is_row(value: object) -> bool:
+    """Return whether a value is a row: it has a rate, classes, or the key of a kind."""
+    return bool(_keys(value) & _MARKS)
+
+
+def kind_of_row(value: object) -> type[Row]:
+    """Return the type of a row, by the keys of its kind, its law and its classes."""
+    keys = _keys(value)
+    return next(kind for kind, sets in _CHOICES if all(keys & some for some in sets))
+
+
+def _keys(value: object) -> set[str]:
+    return {str(key).lower() for key in value} if isinstance(value, dict) else set()
