@@ -36,8 +36,8 @@ def queues_as_served(candidates: Candidates, problem: Problem, solution: Solutio
         chosen = np.flatnonzero((solution.replicas > 0) & (table.server == s))
         rates = members.load_rps[members.server == s] * SECONDS_PER_MINUTE
         bits = int(table.members[chosen[0]]) if len(chosen) else 0
-        if not problem.to_serve[s]:
-            bits = -1
+        if not problem.min_replicas[s]:
+            bits |= sum(1 << place for place, rate in enumerate(rates.tolist()) if not rate)
         served[name] = {
             part.name: float(rates[place]) for place, part in enumerate(server.parts) if bits >> place & 1
         }

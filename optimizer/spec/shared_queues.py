@@ -176,6 +176,21 @@ def planned_servers(servers: Mapping[str, Server], changed: Mapping[str, Server]
     return planned
 
 
+def queues_apart(servers: Mapping[str, Server]) -> Mapping[str, Server]:
+    """Return servers in which the members of shared queues have the load, and their queues none."""
+    if not any(isinstance(server, SharedQueue) for server in servers.values()):
+        return servers
+    apart: dict[str, Server] = {}
+    for name, server in servers.items():
+        apart[name] = server.only({}) if isinstance(server, SharedQueue) else server
+        apart |= {part.name: _standing_alone(part) for part in members_of(server) if part is not server}
+    return MappingProxyType({name: apart[name] for name in sorted(apart)})
+
+
+def _standing_alone(part: Server) -> Server:
+    return part.model_copy(update={"current": AllocationData(load=part.current.load)})
+
+
 def as_served(
     servers: Mapping[str, Server], served_rpm: Mapping[str, Mapping[str, float]]
 ) -> Mapping[str, Server]:
