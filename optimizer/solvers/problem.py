@@ -316,9 +316,7 @@ class Problem:
     def serving_all_members(self) -> "Problem":
         """Return the problem with only the candidates that serve all members of their server."""
         rows = np.flatnonzero(self.table.members == ALL_MEMBERS)
-        return replace(
-            self, table=self.table.take(rows), full=self.full[rows], limits=self.limits.take(rows)
-        )
+        return replace(self, table=self.table.take(rows), full=self.full[rows], limits=self.limits.take(rows))
 
     def with_amounts(self, amount: FloatArray) -> "Problem":
         """Return the problem with other amounts of what is limited, shape (R,)."""
