@@ -10,8 +10,10 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.class_rows import ClassRows
 from optimizer.candidates.pairs import Pairs, chunks, queue_capacity, replicas_of, targets_of
+from optimizer.candidates.table import CandidateTable
 from optimizer.parallel import in_threads
 from optimizer.queueing.performance import Performance
+from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
 
 COUNT_TOLERANCE = 1e-9
@@ -97,6 +99,17 @@ def measure_members(
             means = {name: float(getattr(found, name)[q]) for name in MEMBER_MEANS}
             means["wait_p95_ms"] = float(late[q])
             yield MemberMetrics(int(rows[pair]), member, means, figures[:, q], limits[:, q])
+
+
+def largest_queue_rates(arrays: SystemArrays, table: CandidateTable) -> FloatArray:
+    """Return the largest rate of a replica of each row of a shared queue, along its mix [requests/s]."""
+    rates = np.zeros(len(table))
+    for rows, some in parts(arrays, table.server, table.accelerator, table.max_batch):
+        classes = ClassRows.of(arrays, some)
+        found = largest_rate(classes.queues, classes.targets).max_rate_rps
+        least = np.minimum.reduceat(found, classes.first)
+        rates[rows] = least * arrays.rate_factor[some.server, some.accelerator]
+    return rates
 
 
 def targets_hold(

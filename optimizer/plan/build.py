@@ -9,7 +9,7 @@ import numpy as np
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import SystemArrays, own_fields, tabulate_as_served
-from optimizer.candidates.measuring import COUNT_TOLERANCE, ReplicaMetrics, measure_pairs
+from optimizer.candidates.measuring import COUNT_TOLERANCE, ReplicaMetrics, largest_queue_rates, measure_pairs
 from optimizer.candidates.power import power_of_rows
 from optimizer.candidates.renting import rented_per_million
 from optimizer.limits.cards import CARDS
@@ -199,7 +199,7 @@ def _pools(
     """Return the pools of each server with replicas."""
     chosen = np.flatnonzero(replicas)
     table, count = problem.table.take(chosen), replicas[chosen]
-    most_rps, carried_rps = _shared_loads(problem, table, count)
+    most_rps, carried_rps = _shared_loads(arrays, problem, table, count)
     loaded = np.flatnonzero(carried_rps > 0)
     measured = measure_pairs(
         arrays,
@@ -239,15 +239,21 @@ def _pools(
     return pools
 
 
-def _shared_loads(problem: Problem, table: CandidateTable, count: IntArray) -> tuple[FloatArray, FloatArray]:
+def _shared_loads(
+    arrays: SystemArrays, problem: Problem, table: CandidateTable, count: IntArray
+) -> tuple[FloatArray, FloatArray]:
     """Return the maximum and the actual load of each pool [requests/s].
 
     The load is split in proportion to the pools' maximum rates, so that all have the same utilisation (eq.
     49). If the pools cannot carry all of it, each runs at its maximum.
     """
-    most = table.max_rate_rps * count
+    most, load = table.max_rate_rps * count, table.load_rps
+    queued = arrays.servers.is_queue[table.server]
+    if queued.any():
+        load = np.where(queued, arrays.servers.load_rps[table.server], load)
+        partly = np.flatnonzero(queued & (load != table.load_rps))
+        most[partly] = largest_queue_rates(arrays, table.take(partly)) * count[partly]
     together = np.bincount(table.server, most, minlength=len(problem.priority))[table.server]
-    load = table.load_rps
     is_too_much = load >= together * (1 - COUNT_TOLERANCE)
     return most, np.where(is_too_much, np.minimum(load, together), load) * most / together
 

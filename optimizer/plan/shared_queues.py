@@ -41,7 +41,21 @@ def queues_as_served(candidates: Candidates, problem: Problem, solution: Solutio
         served[name] = {
             part.name: float(rates[place]) for place, part in enumerate(server.parts) if bits >> place & 1
         }
+        if len(chosen) and _shares_leftover(problem, s):
+            assert problem.queue_parts is not None
+            shares = problem.queue_parts.shares(table, int(chosen[0]), int(solution.replicas[chosen[0]]))
+            served[name] = {
+                part.name: float(rates[place]) * shares[part.name]
+                for place, part in enumerate(server.parts)
+                if part.name in shares
+            }
     return served
+
+
+def _shares_leftover(problem: Problem, s: int) -> bool:
+    """Return whether replicas of a queue may serve a part of its next member."""
+    by_policy = problem.options.saturation_policy != "None" and len(problem.limits) > 0
+    return by_policy and problem.queue_parts is not None and not bool(problem.reserve.wanted[s])
 
 
 def served_members(

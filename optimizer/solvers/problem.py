@@ -16,8 +16,9 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import ALL_MEMBERS, MemberArrays, ReserveArrays
+from optimizer.candidates.queue_parts import QueueParts
 from optimizer.solvers.goals import Goal, goals_of
-from optimizer.solvers.limit_rows import LimitRows, limit_rows
+from optimizer.solvers.limit_rows import LimitRows, limit_rows, needs_power
 from optimizer.solvers.tiers import Tiers, tiers_of
 from optimizer.spec.schema import OptimizerOptions
 from optimizer.units import SECONDS_PER_MINUTE
@@ -159,6 +160,8 @@ class Problem:
     """What servers stand for."""
     is_queue: BoolArray
     """Whether a server is a shared queue, which has one pool; shape (S,)."""
+    queue_parts: QueueParts | None = None
+    """Partial service of shared queues; None if there is no queue, or none can be served in part."""
     excluded: frozenset[int] = frozenset()
     """Servers that get nothing, although they need replicas."""
 
@@ -436,6 +439,7 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
         preference=bool(servers.preference.any()),
         members=servers.members,
         is_queue=servers.is_queue,
+        queue_parts=QueueParts(candidates) if servers.is_queue.any() and not needs_power(candidates.system) else None,
         excluded=left_out,
     )
 
