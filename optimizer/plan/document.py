@@ -386,11 +386,12 @@ class Plan(Document):
         Raises:
             SpecError: the server is not in the plan.
         """
-        if server.name not in self.allocations and server.name not in self._server_names():
+        name = server.shared_queue or server.name
+        if name not in self.allocations and name not in self._server_names():
             raise SpecError(
                 f"servers.{server.name}: not in the plan; plan again with the servers of this system"
             )
-        return _as_allocation(self.allocations.get(server.name, ()), server.current.load)
+        return _as_allocation(self.allocations.get(name, ()), server.current.load)
 
     def reference_answer(self, system: System) -> dict[str, Any]:
         """Return the allocations in the reference's format.
@@ -411,6 +412,20 @@ class Plan(Document):
         """Return the planned servers, of which a shared queue is one, under its name."""
         named = {*self.allocations, *(item.server for item in self.unserved)}
         return named - self.queued_servers
+
+    @property
+    def left_out(self) -> dict[str, Unserved]:
+        """Planned servers without an allocation that need one, with the reason, by name.
+
+        A shared queue of which no server is served has that of its server of the highest priority.
+        """
+        found = {item.server: item for item in self.unserved if item.server not in self.allocations}
+        for name, use in self.shared_queues.items():
+            mine = [found.pop(server) for server in (*use.unserved, *use.members) if server in found]
+            if mine and not self.allocations.get(name):
+                first = min(mine, key=lambda item: (item.priority, item.server))
+                found[name] = first.model_copy(update={"server": name})
+        return found
 
     @property
     def queued_servers(self) -> set[str]:

@@ -32,7 +32,11 @@ class OpenQueue:
         return max((self._share(row, taken[row]) for row in self.rows if taken[row]), default=0.0)
 
     def best(
-        self, taken: Sequence[int], left: Sequence[float], entries: Sequence[Sequence[tuple[int, float]]], most: int
+        self,
+        taken: Sequence[int],
+        left: Sequence[float],
+        entries: Sequence[Sequence[tuple[int, float]]],
+        most: int,
     ) -> tuple[int, int] | None:
         """Return the candidate that serves most of the next member, and the further replicas of use.
 

@@ -439,7 +439,9 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
         preference=bool(servers.preference.any()),
         members=servers.members,
         is_queue=servers.is_queue,
-        queue_parts=QueueParts(candidates) if servers.is_queue.any() and not needs_power(candidates.system) else None,
+        queue_parts=QueueParts(candidates)
+        if servers.is_queue.any() and not needs_power(candidates.system)
+        else None,
         excluded=left_out,
     )
 
