@@ -6,6 +6,7 @@ among the classes by the formula for exponential work; replicas, units, values a
 
 import itertools
 import random
+import warnings
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
@@ -216,3 +217,42 @@ def _one_class(
     if rate > found.stable_rate_rps:
         return None
     return found.wait_ms, found.ttft_ms, found.itl_ms, rate / found.stable_rate_rps * (1 - 1e-3)
+
+
+def cbc_levels(system: System) -> dict[str, float]:
+    """Return the best value of every level by CBC: a variable for each way, and for each member served."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # PuLP 3 announces the names of PuLP 4
+        return _cbc_levels(system)
+
+
+def _cbc_levels(system: System) -> dict[str, float]:
+    import pulp
+
+    case, model = Case(system), pulp.LpProblem("queues", pulp.LpMinimize)
+    served = {m: pulp.LpVariable(f"s_{i}", cat="Binary") for i, m in enumerate(case.servers) if case.rate[m]}
+    taken = {
+        name: [(way, pulp.LpVariable(f"w_{u}_{i}", cat="Binary")) for i, way in enumerate(case.ways(name))]
+        for u, name in enumerate(case.planned)
+    }
+    for name, ways in taken.items():
+        model += pulp.lpSum(x for _, x in ways) == 1
+        for member in served.keys() & set(case.planned[name]):
+            model += served[member] <= pulp.lpSum(x for way, x in ways if member in way.members)
+    for acc, count in case.units.items():
+        used = [w.replicas * x for ways in taken.values() for w, x in ways if w.accelerator == acc]
+        model += pulp.lpSum(used) <= count
+    found = {}
+    for place, level in enumerate(case.levels()):
+        if level in ("value", "changes"):
+            parts = [case.adds(name, way)[place] * x for name, ways in taken.items() for way, x in ways]
+        else:
+            here = [m for m in served if level.startswith(f"priority {case.priority[m]}:")]
+            parts = [(case.rate[m] * 60 if level.endswith("rate") else 1) * (1 - served[m]) for m in here]
+        objective = pulp.lpSum(parts)
+        model.setObjective(objective)
+        status = model.solve(pulp.PULP_CBC_CMD(msg=False, gapRel=0))
+        assert pulp.LpStatus[status] == "Optimal", level
+        found[level] = float(pulp.value(objective) or 0.0)
+        model += objective <= found[level] + 1e-6 * max(1.0, abs(found[level]))
+    return found
