@@ -1,5 +1,7 @@
 """The engine against the second one: the same times for the same requests, to rounding."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from second_engine import SecondEngine
@@ -52,13 +54,16 @@ def limits_of(rng: np.random.Generator, requests: Requests) -> Limits:
     )
 
 
-def test_both_engines_agree() -> None:
+@pytest.mark.parametrize("levels", [None, 3])
+def test_both_engines_agree(levels: int | None) -> None:
     preemptions = rejected = 0
     for seed in range(CASES):
         rng = np.random.default_rng(seed)
         requests = requests_of(rng, int(rng.integers(5, 120)))
         limits = limits_of(rng, requests)
         law = FULL_LAW if rng.random() < 0.7 else REFERENCE_LAW
+        if levels is not None:
+            requests = replace(requests, priority=10 * rng.integers(1, levels + 1, len(requests)))
         run = simulate(requests, law, limits)
         times = np.full((3, len(requests)), np.nan)
         losses = np.zeros(len(requests), np.int64)

@@ -124,7 +124,7 @@ def of_iterations(
 
 
 def chance_factor(places: FloatArray, load: FloatArray, work_scv: FloatArray) -> FloatArray:
-    """Return the factor of the probability of queueing if work varies other than exponentially (eq. 167).
+    """Return the factor of the probability of queueing if work varies other than exponentially (eq. 173).
 
     It is that of many slots near saturation: the probabilities that the maximum of a Gaussian random walk
     (fixed work) and of its exponential counterpart (Halfin and Whitt) are positive. It is linear in the

@@ -1,8 +1,8 @@
 """Queue model of classes with priorities that share one continuous batch (docs/math.md, section 25).
 
-A request of the highest waiting class, and of these the oldest, takes the next free slot of the batch; running
-requests are never interrupted. Each row is one class of one queue. Rates are those of the whole queue, whose
-mix is fixed, and figures are those of the row's class: sizing a row returns the maximum rate of its queue.
+The oldest waiting request of the highest priority takes the next free slot of the batch; running requests are
+never interrupted. Each row is one class of one queue. Rates are those of the whole queue, whose mix is fixed,
+and figures are those of the row's class: sizing a row returns the maximum rate of its queue.
 """
 
 from collections.abc import Sequence

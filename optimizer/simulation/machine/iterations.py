@@ -103,7 +103,9 @@ def _pass_answers(
 def _next_event_ms(machine: EngineState, limits: Limits) -> float:
     """Return the time of the next arrival that could join the batch; others are not events."""
     state = machine.state[0]
-    joins = state.waiting == 0 and state.partial == NO_REQUEST and state.running < limits.max_batch
+    overtakes = len(machine.last_waiting) > 1  # the first that waits may lack memory, a higher one not
+    joins = (state.waiting == 0 or overtakes) and state.partial == NO_REQUEST
+    joins = joins and state.running < limits.max_batch
     return next_arrival_ms(machine) if joins and has_place(machine, limits) else np.inf
 
 

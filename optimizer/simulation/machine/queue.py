@@ -1,4 +1,4 @@
-"""Requests waiting for a batch slot: by priority, then first come, first served; preempted ones come first."""
+"""Requests waiting for a batch slot: by priority, then in order of arrival; preempted ones come first."""
 
 from optimizer.simulation.machine.compiling import compiled
 from optimizer.simulation.machine.state import NO_REQUEST, EngineState
