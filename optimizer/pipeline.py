@@ -14,9 +14,10 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.exact import solve_exactly
 from optimizer.solvers.greedy import solve_greedy
 from optimizer.solvers.limit_rows import limit_rows
-from optimizer.solvers.problem import Problem, Solution, build_problem
+from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.separable import solve_separable
+from optimizer.solvers.solution import Solution
 from optimizer.solvers.staged import solve_in_stages
 from optimizer.spec.system import System
 from optimizer.spec.writing import write_text

@@ -15,7 +15,8 @@ from optimizer.generate import generate_system
 from optimizer.solvers import saturation
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import levels_of
-from optimizer.solvers.problem import Problem, Solution, Status, build_problem
+from optimizer.solvers.problem import Problem, build_problem
+from optimizer.solvers.solution import Solution, Status
 from optimizer.solvers.staged import solve_in_stages
 
 

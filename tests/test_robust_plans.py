@@ -37,7 +37,7 @@ from optimizer.plan.document import Rented, ReserveUse, TierUse
 from optimizer.plan.proof import check_proof, prove
 from optimizer.solvers.branch_and_price.solve import solve_patterns
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.problem import SolvedLevel, build_problem
+from optimizer.solvers.problem import build_problem
 
 SINGLES = [(option,) for option in OPTIONS]
 PAIRS: list[tuple[str, ...]] = list(itertools.combinations(OPTIONS, 2))
@@ -61,7 +61,7 @@ def faults(seed: int, wanted: tuple[str, ...], *, mixed: bool) -> list[str]:
     compare("plan", plan.levels)
     found += [] if plan.status == "optimal" else [plan.status]
     found += verify(plan, system)
-    levels: tuple[SolvedLevel, ...] = solve_patterns(build_problem(candidates)).levels
+    levels = solve_patterns(build_problem(candidates)).levels
     compare("patterns", levels)
     found += check_proof(plan, system, prove(plan, candidates, Deadline.after(5.0)))[0]
     greedy = system.with_options(milp_solver=False, saturation_policy="RoundRobin")

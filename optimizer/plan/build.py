@@ -32,10 +32,10 @@ from optimizer.plan.shared_queues import is_shared, queue_uses, queues_as_served
 from optimizer.plan.shortages import unserved_with_reason
 from optimizer.plan.tiers import difference_cents_per_h, tier_uses
 from optimizer.queueing.measures import MEANS
-from optimizer.solvers.formulation import served_in_full
-from optimizer.solvers.levels import VALUE
+from optimizer.solvers.levels import VALUE, served_in_full
 from optimizer.solvers.limit_rows import needs_power, placed, placed_cost, stock_of
-from optimizer.solvers.problem import Problem, Solution
+from optimizer.solvers.problem import Problem
+from optimizer.solvers.solution import Solution
 from optimizer.spec.schema import AllocationData
 from optimizer.units import SECONDS_PER_MINUTE
 

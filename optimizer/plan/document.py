@@ -13,7 +13,7 @@ from optimizer.plan.notebook import notebook_table
 from optimizer.plan.tabular import data_frame
 from optimizer.quantities import counted, precise, quantity
 from optimizer.queueing.measures import MISSED
-from optimizer.solvers.problem import SolverName
+from optimizer.solvers.solution import SolverName
 from optimizer.spec.schema import AllocationData, EstimateEnd, Load, Server
 from optimizer.spec.system import System
 

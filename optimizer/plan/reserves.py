@@ -8,7 +8,8 @@ from optimizer.arrays import BoolArray
 from optimizer.candidates import Candidates
 from optimizer.plan.document import Pool, ReserveUse
 from optimizer.solvers.levels import without_reserve
-from optimizer.solvers.problem import Problem, Solution
+from optimizer.solvers.problem import Problem
+from optimizer.solvers.solution import Solution
 from optimizer.units import SECONDS_PER_MINUTE
 
 TOLERANCE = 1e-9

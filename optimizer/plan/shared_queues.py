@@ -11,7 +11,8 @@ from optimizer.candidates.measuring import MemberMetrics, measure_members
 from optimizer.plan.document import Pool, QueueMember, SharedQueueUse, TargetFigure, Unserved
 from optimizer.plan.shortages import nearest_miss, shortage
 from optimizer.queueing.measures import MEANS
-from optimizer.solvers.problem import Problem, Solution
+from optimizer.solvers.problem import Problem
+from optimizer.solvers.solution import Solution
 from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE

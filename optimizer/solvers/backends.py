@@ -15,9 +15,12 @@ import pulp
 from optimizer.arrays import FloatArray
 from optimizer.errors import SolverError, SpecError
 from optimizer.quantities import counted
-from optimizer.solvers.formulation import Formulation, formulate, served_in_full
+from optimizer.solvers.compact_model import formulate
+from optimizer.solvers.formulation import Formulation
+from optimizer.solvers.levels import served_in_full
 from optimizer.solvers.model import MilpModel, RunResult, RunStatus, Session
-from optimizer.solvers.problem import Problem, Solution
+from optimizer.solvers.problem import Problem
+from optimizer.solvers.solution import Solution
 from optimizer.spec.writing import write_text
 
 _ALIASES = {"CBC": "PULP_CBC_CMD", "CPLEX": "CPLEX_PY", "GLPK": "GLPK_CMD", "SCIP": "SCIP_CMD"}

@@ -9,14 +9,15 @@ from collections.abc import Callable
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
+from optimizer.solvers.compact_model import formulate
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.formulation import formulate
 from optimizer.solvers.level_solver import Incumbent, KnownBounds, LevelResult, LevelSolver
 from optimizer.solvers.lexicographic import LexicographicSolve
 from optimizer.solvers.model import MilpModel, RunStatus, Session
 from optimizer.solvers.objectives import LevelObjective
-from optimizer.solvers.problem import Problem, Solution, gap_target
+from optimizer.solvers.problem import Problem, gap_target
 from optimizer.solvers.related import RelatedSolution, repaired
+from optimizer.solvers.solution import Solution
 from optimizer.solvers.warm_starts import best_initial_solution, in_columns
 
 SessionFactory = Callable[[MilpModel], Session]

@@ -11,10 +11,11 @@ import numpy as np
 
 from optimizer.solvers.compact import SessionFactory, solve_milp
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.formulation import nondominated_candidates
 from optimizer.solvers.merging import merge, not_worse_than
-from optimizer.solvers.problem import Problem, Solution, Status
+from optimizer.solvers.model_columns import nondominated_candidates
+from optimizer.solvers.problem import Problem
 from optimizer.solvers.related import RelatedSolution
+from optimizer.solvers.solution import Solution, Status
 
 PATTERNS_FROM_COLUMNS = 5_000
 """Columns of a plan of one accelerator per server from which on it is solved by branch and price."""

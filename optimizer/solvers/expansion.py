@@ -11,8 +11,9 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.solvers.compact import SessionFactory
+from optimizer.solvers.compact_model import formulate
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
-from optimizer.solvers.formulation import Formulation, formulate
+from optimizer.solvers.formulation import Formulation
 from optimizer.solvers.levels import value_slack
 from optimizer.solvers.model import MilpModel, RelaxingSession, RunResult, RunStatus, Session
 from optimizer.solvers.objectives import INTEGER_SLACK

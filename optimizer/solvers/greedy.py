@@ -13,7 +13,8 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, IntArray, runs
 from optimizer.solvers.levels import levels_of
-from optimizer.solvers.problem import Problem, Solution, Status
+from optimizer.solvers.problem import Problem
+from optimizer.solvers.solution import Solution, Status
 
 
 def solve_greedy(problem: Problem) -> Solution:

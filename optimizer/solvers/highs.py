@@ -69,31 +69,12 @@ class HighsSession(RelaxingSession):
         self._lean = lean
 
     def minimise(
-        self, objective: FloatArray, start: FloatArray | None, gap: float, time_limit_s: float
-    ) -> RunResult:
-        """Minimise objective·x, from a feasible point if one is known.
-
-        Raises:
-            SolverError: HiGHS reports an error, or a status that is no answer.
-        """
-        return self.solve(objective, start, gap, time_limit_s)
-
-    def relax(self, objective: FloatArray, time_limit_s: float) -> RunResult:
-        """Minimise objective·x with the integer variables relaxed.
-
-        Raises:
-            SolverError: HiGHS reports an error, or a status that is no answer.
-        """
-        return self.solve(objective, None, 0.0, time_limit_s, relaxed=True)
-
-    def solve(
         self,
         objective: FloatArray,
         start: FloatArray | None,
         gap: float,
         time_limit_s: float,
         *,
-        relaxed: bool = False,
         presolve: bool = True,
     ) -> RunResult:
         """Minimise objective·x in one run, whatever the size of the model.
@@ -103,36 +84,63 @@ class HighsSession(RelaxingSession):
             start: a feasible point where one is known.
             gap: relative distance of value and bound at which to stop.
             time_limit_s: when to stop.
-            relaxed: whether integer variables are relaxed.
             presolve: whether HiGHS may simplify the model first, in which it does not look at the clock.
 
         Raises:
             SolverError: HiGHS reports an error, or a status that is no answer.
         """
-        highs = _quiet_highs(solve_relaxation=relaxed, mip_rel_gap=gap, time_limit=time_limit_s)
-        if self._lean and not relaxed:
+        highs = self._loaded(objective, start, mip_rel_gap=gap, time_limit=time_limit_s)
+        if self._lean:
             cuts = max(int(LEAN_CUTS * len(objective)), LEAST_CUTS)
             _set(highs, **_LEAN_OPTIONS, mip_pool_soft_limit=cuts)
         if not presolve:
             _set(highs, presolve="off")
-        _load(highs, self.model, objective, start)
         outcome, run_s = _outcome_of_run(highs)
-        info, solution = highs.getInfo(), highs.getSolution()
-        found = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-        x = np.array(solution.col_value) if found else None
-        if x is not None and start is not None:
-            value, reported = float(objective @ x), info.objective_function_value
-            if abs(value - reported) > SAME_VALUE * max(abs(value), 1.0):
-                # HiGHS 1.16.0 may simplify the start to a better point and yet return the start.
-                left_s = max(time_limit_s - run_s, 0.0)
-                again = self.solve(objective, None, gap, left_s, presolve=presolve)
-                return replace(again, x=start if again.x is None else again.x, run_s=run_s + again.run_s)
-        if relaxed:
-            row_price = np.array(solution.row_dual) if found else None
-            return RunResult(outcome, x, float(info.objective_function_value), run_s, row_price)
+        info, x = highs.getInfo(), _feasible_point(highs)
+        if (
+            x is not None
+            and start is not None
+            and _differ(float(objective @ x), info.objective_function_value)
+        ):
+            # HiGHS 1.16.0 may simplify the start to a better point and yet return the start.
+            left_s = max(time_limit_s - run_s, 0.0)
+            again = self.minimise(objective, None, gap, left_s, presolve=presolve)
+            return replace(again, x=start if again.x is None else again.x, run_s=run_s + again.run_s)
         if x is not None:
             x[self.model.integer] = np.round(x[self.model.integer])
         return RunResult(outcome, x, float(info.mip_dual_bound), run_s)
+
+    def relax(self, objective: FloatArray, time_limit_s: float) -> RunResult:
+        """Minimise objective·x with the integer variables relaxed.
+
+        Raises:
+            SolverError: HiGHS reports an error, or a status that is no answer.
+        """
+        highs = self._loaded(objective, None, solve_relaxation=True, time_limit=time_limit_s)
+        outcome, run_s = _outcome_of_run(highs)
+        x, value = _feasible_point(highs), highs.getInfo().objective_function_value
+        row_price = None if x is None else np.array(highs.getSolution().row_dual)
+        return RunResult(outcome, x, float(value), run_s, row_price)
+
+    def _loaded(
+        self, objective: FloatArray, start: FloatArray | None, **options: bool | float
+    ) -> highspy.Highs:
+        """Return a HiGHS with the model, an objective and a point to start from."""
+        highs = _quiet_highs(**options)
+        _check(highs.passModel(_lp(self.model, objective)), "load the model")
+        if start is not None:
+            every = np.arange(len(objective), dtype=np.int32)
+            _check(highs.setSolution(len(every), every, start), "set the start")
+        return highs
+
+
+def _feasible_point(highs: highspy.Highs) -> FloatArray | None:
+    found = highs.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    return np.array(highs.getSolution().col_value) if found else None
+
+
+def _differ(value: float, reported: float) -> bool:
+    return abs(value - reported) > SAME_VALUE * max(abs(value), 1.0)
 
 
 class MasterLp:
@@ -218,14 +226,6 @@ def _outcome_of_run(highs: highspy.Highs) -> tuple[RunStatus, float]:
 def _check(status: highspy.HighsStatus, what: str) -> None:
     if status == highspy.HighsStatus.kError:
         raise SolverError(f"HiGHS could not {what}")
-
-
-def _load(highs: highspy.Highs, model: MilpModel, objective: FloatArray, start: FloatArray | None) -> None:
-    """Load a model with an objective, and a point to start from."""
-    _check(highs.passModel(_lp(model, objective)), "load the model")
-    if start is not None:
-        every = np.arange(len(objective), dtype=np.int32)
-        _check(highs.setSolution(len(every), every, start), "set the start")
 
 
 def _lp(model: MilpModel, objective: FloatArray) -> highspy.HighsLp:

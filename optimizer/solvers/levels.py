@@ -11,12 +11,15 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.solvers.goals import Goal
-from optimizer.solvers.problem import Problem, SolvedLevel
+from optimizer.solvers.problem import Problem
+from optimizer.solvers.solution import SolvedLevel
 
 VALUE_TOLERANCE = 5e-9
 """Relative slack at which the value counts as the same while the changes are minimised."""
 LEAST_TOLERANCE = 5e-6
 """Least slack of a value [cents/h]."""
+COVER_TOLERANCE = 1e-9
+"""Relative shortfall of rate that counts as rounding, as in the number of replicas of a candidate."""
 RESERVE_TOLERANCE = 2e-9
 """Relative shortfall of a rate with headroom that counts as rounding."""
 VALUE = "value"
@@ -28,6 +31,25 @@ def served(problem: Problem, replicas: IntArray) -> BoolArray:
     has = np.zeros(len(problem.priority), np.bool_)
     has[problem.table.server[replicas > 0]] = True
     return has
+
+
+def served_in_full(problem: Problem, replicas: IntArray) -> BoolArray:
+    """Return a mask of the servers that a solution serves in full, by plain arithmetic; shape (S,).
+
+    Of a shared queue, those members count that its candidate is for.
+    """
+    count, load = len(problem.priority), problem.load_rps
+    if problem.leaves_members:
+        taken = problem.table.take(np.flatnonzero((replicas > 0) & problem.is_queue[problem.table.server]))
+        load = load.copy()
+        load[taken.server] = taken.load_rps
+    rate = np.bincount(problem.table.server, replicas * problem.table.max_rate_rps, minlength=count)
+    pools = np.bincount(problem.table.server, replicas, minlength=count)
+    return (
+        (rate >= load * (1 - 2 * COVER_TOLERANCE))
+        & (pools >= problem.min_replicas)
+        & ((pools > 0) | ~problem.to_serve)
+    )
 
 
 def _by_server(problem: Problem, amount: FloatArray | IntArray | BoolArray) -> FloatArray:

@@ -9,9 +9,9 @@ import numpy as np
 from optimizer.errors import SolverError
 from optimizer.solvers.bounds import least_value, trivial_bounds
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.formulation import keepable, served_in_full
 from optimizer.solvers.level_solver import KnownBounds, LevelSolver
-from optimizer.solvers.levels import bounded_levels, served, value_slack
+from optimizer.solvers.levels import bounded_levels, served, served_in_full, value_slack
+from optimizer.solvers.model_columns import keepable
 from optimizer.solvers.objectives import (
     INTEGER_SLACK,
     ROUNDING,
@@ -21,8 +21,9 @@ from optimizer.solvers.objectives import (
     service_objectives,
     value_objective,
 )
-from optimizer.solvers.problem import ServiceLevel, Solution, SolverName, Status
 from optimizer.solvers.related import RelatedSolution
+from optimizer.solvers.service_levels import ServiceLevel
+from optimizer.solvers.solution import Solution, SolverName, Status
 from optimizer.solvers.spare_capacity import with_more_spare_capacity
 from optimizer.solvers.subset_sums import fixed_by_subset_sum
 

@@ -10,7 +10,8 @@ from dataclasses import replace
 from optimizer.arrays import IntArray
 from optimizer.solvers.bounds import trivial_bounds
 from optimizer.solvers.levels import bounded_levels, differences, is_better, served
-from optimizer.solvers.problem import ROUNDING, Problem, Solution, SolvedLevel, Status
+from optimizer.solvers.problem import Problem
+from optimizer.solvers.solution import ROUNDING, Solution, SolvedLevel, Status
 
 
 def merge(problem: Problem, first: Solution, second: Solution) -> Solution:

@@ -10,7 +10,8 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.solvers.goals import Goal
 from optimizer.solvers.levels import CHANGES, VALUE, changes_of, goal_of, served, value_of
-from optimizer.solvers.problem import Problem, ServiceLevel
+from optimizer.solvers.problem import Problem
+from optimizer.solvers.service_levels import ServiceLevel
 
 INTEGER_SLACK = 0.5
 """Slack of the constraint that holds an integer level: half a step, far above a solver's tolerance."""

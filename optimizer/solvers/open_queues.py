@@ -89,5 +89,5 @@ def _alone(problem: Problem, server: int, member: int) -> IntArray:
     table, members = problem.table, problem.members
     mine = np.flatnonzero(members.server == server)
     loaded = sum(1 << int(members.place[m]) for m in mine.tolist() if members.load_rps[m] > 0)
-    rows = np.flatnonzero((table.server == server) & (table.members & loaded == member) & ~problem.repeats)
-    return rows
+    mine_only = (table.server == server) & (table.members & loaded == member)
+    return np.flatnonzero(mine_only & ~problem.repeats)

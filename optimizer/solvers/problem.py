@@ -1,4 +1,4 @@
-"""The choice as arrays, and what a solver answers.
+"""The choice as arrays.
 
 Takes `Candidates`, gives a `Problem`: candidates, and for each server its load, its priority and what it
 runs on now. Solvers take a `Problem` and return a `Solution`; they know no names. Equation numbers refer to
@@ -7,9 +7,7 @@ runs on now. Solvers take a `Problem` and return a `Solution`; they know no name
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 
@@ -19,6 +17,7 @@ from optimizer.candidates.arrays import ALL_MEMBERS, MemberArrays, ReserveArrays
 from optimizer.candidates.queue_parts import QueueParts
 from optimizer.solvers.goals import Goal, goals_of
 from optimizer.solvers.limit_rows import LimitRows, limit_rows, needs_power
+from optimizer.solvers.service_levels import ServiceLevel, service_levels
 from optimizer.solvers.tiers import Tiers, tiers_of
 from optimizer.spec.schema import OptimizerOptions
 from optimizer.units import SECONDS_PER_MINUTE
@@ -26,96 +25,6 @@ from optimizer.units import SECONDS_PER_MINUTE
 GAP_FREE_COLUMNS = 2000
 """Models of up to this many columns are solved to optimality by default; larger ones to `DEFAULT_GAP`."""
 DEFAULT_GAP = 1e-4
-ROUNDING = 1e-9
-"""Relative distance of value and bound that is rounding."""
-RATE_UNIT_RPM = 1e-3
-"""Loads are rounded to integer multiples of this unit [requests/min]."""
-MAX_WHOLE_RATE = 1e9
-"""Largest integer that a load may become; a coarser unit is taken where one would exceed it."""
-
-SolverName = Literal["separable", "milp", "greedy"]
-
-
-class Status(StrEnum):
-    """Proof status of a solution."""
-
-    optimal = "optimal"
-    """Proved within the gap, at every level."""
-    feasible = "feasible"
-    """The solver stopped early."""
-    heuristic = "heuristic"
-    """Found without a proof."""
-
-
-@dataclass(frozen=True, slots=True)
-class SolvedLevel:
-    """One objective of the lexicographic order, as reached."""
-
-    name: str
-    value: float
-    bound: float | None
-    """No answer can have a smaller value, given the levels before; none where nothing is proved."""
-
-    @property
-    def gap(self) -> float | None:
-        """Relative distance between value and bound."""
-        if self.bound is None:
-            return None
-        return (
-            max(self.value - self.bound, 0.0) / max(abs(self.value), 1e-9) if self.value > self.bound else 0.0
-        )
-
-    def is_proved(self, gap: float) -> bool:
-        """Return whether value and bound are as near as they have to be."""
-        return self.gap is not None and self.gap <= max(gap, ROUNDING)
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceLevel:
-    """Cost of leaving each server unserved at one level."""
-
-    name: str
-    weight: FloatArray
-    """Integers, shape (S,); 0 for servers that do not count at this level."""
-    unit: float
-    """One step of the integer level, in what the level is reported in (requests/min, or servers)."""
-    measure: FloatArray
-    """Reported value, before rounding to integers; shape (S,)."""
-    on_columns: FloatArray | None = None
-    """Cost of the members that a candidate does not serve, shape (C,); None if all serve all."""
-    column_measure: FloatArray | None = None
-    """Their reported value."""
-
-    def steps(self, left: BoolArray, taken: BoolArray | None = None) -> float:
-        """Return the integer level of a solution.
-
-        Args:
-            left: servers without an allocation, shape (S,).
-            taken: the candidates that are chosen, shape (C,); None: none that leaves members unserved.
-        """
-        parts = 0.0 if self.on_columns is None or taken is None else self.on_columns[taken].sum()
-        return float(self.weight[left].sum() + parts)
-
-    def value(self, left: BoolArray, taken: BoolArray | None = None) -> float:
-        """Return the same as it is reported."""
-        parts = 0.0 if self.column_measure is None or taken is None else self.column_measure[taken].sum()
-        return float(self.measure[left].sum() + parts)
-
-    def reported(self, steps: float, left: BoolArray, taken: BoolArray | None = None) -> float:
-        """Return a bound in steps as it is reported with the value of an answer (eq. 136).
-
-        Levels are compared as whole numbers, so a bound that is equal to an answer's steps is its value,
-        and the gap between bound and value is that of the steps.
-        """
-        whole, value = self.steps(left, taken), self.value(left, taken)
-        if not whole:
-            return steps * self.unit
-        return value if steps == whole else value * steps / whole
-
-    def steps_of(self, bound: float, left: BoolArray, taken: BoolArray | None = None) -> float:
-        """Return the steps of a bound that is reported with the value of an answer."""
-        value = self.value(left, taken)
-        return float(np.round(bound / value * self.steps(left, taken))) if value > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -266,30 +175,7 @@ class Problem:
     @cached_property
     def service(self) -> tuple[ServiceLevel, ...]:
         """The levels of service, in their order (eq. 34, 35)."""
-        levels, members = [], self.members
-        wanted = self.to_serve[members.server]
-        wanted = wanted & ((members.load_rps > 0) | (self.min_replicas[members.server] > 0))
-        for priority in np.unique(members.priority):
-            here = wanted & (members.priority == priority)
-            load = np.where(here, members.load_rps * SECONDS_PER_MINUTE, 0.0)
-            count = here.astype(np.float64)
-            weight, unit = _whole_rates(load)
-            levels += [
-                self._level(f"priority {priority}: unserved rate", weight, unit, load),
-                self._level(f"priority {priority}: unserved servers", count, 1.0, count),
-            ]
-        return tuple(levels)
-
-    def _level(self, name: str, weight: FloatArray, unit: float, measure: FloatArray) -> ServiceLevel:
-        """Return a level of service from the weight and measure of each member, shapes (M,)."""
-        members, count = self.members, len(self.priority)
-        if len(weight) == count:
-            return ServiceLevel(name, weight, unit, measure)
-        of_servers = (np.bincount(members.server, part, count) for part in (weight, measure))
-        left, reported = of_servers
-        rows = self.table.server, self.table.members
-        parts = (members.missing(*rows, part) for part in (weight, measure))
-        return ServiceLevel(name, left, unit, reported, *parts)
+        return service_levels(self.members, self.table, self.to_serve, self.min_replicas)
 
     @cached_property
     def leaves_members(self) -> bool:
@@ -377,29 +263,6 @@ class Problem:
             current_cost=nothing.astype(np.float64),
             none_changed=nothing > 0,
         )
-
-
-def _whole_rates(load_rpm: FloatArray) -> tuple[FloatArray, float]:
-    """Return loads as integer multiples of a unit, and the unit; a load too small for it counts one."""
-    unit = max(RATE_UNIT_RPM, float(load_rpm.max(initial=0)) / MAX_WHOLE_RATE)
-    multiples = np.where(load_rpm > 0, np.maximum(np.round(load_rpm / unit), 1), 0).astype(np.int64)
-    divisor = int(np.gcd.reduce(multiples)) or 1
-    return (multiples // divisor).astype(np.float64), unit * divisor
-
-
-@dataclass(frozen=True, slots=True)
-class Solution:
-    """Solution of a solver."""
-
-    replicas: IntArray
-    """Replicas of each candidate, 0 where it is not chosen; shape (C,)."""
-    status: Status
-    solver: SolverName
-    levels: tuple[SolvedLevel, ...]
-
-    def level(self, name: str) -> SolvedLevel:
-        """Return the level of that name."""
-        return next(level for level in self.levels if level.name == name)
 
 
 def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Problem:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.solvers.formulation import served_in_full
 from optimizer.solvers.greedy import greedy_replicas
-from optimizer.solvers.levels import VALUE, served
-from optimizer.solvers.problem import Problem, SolvedLevel
+from optimizer.solvers.levels import VALUE, served, served_in_full
+from optimizer.solvers.problem import Problem
+from optimizer.solvers.solution import SolvedLevel
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 import numpy as np
 
 from optimizer.solvers.levels import levels_of
-from optimizer.solvers.problem import Problem, Solution, Status
+from optimizer.solvers.problem import Problem
+from optimizer.solvers.solution import Solution, Status
 
 
 def solve_separable(problem: Problem) -> Solution:

@@ -11,11 +11,11 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, IntArray
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.formulation import served_in_full
-from optimizer.solvers.levels import CHANGES, VALUE, changes_of, goal_of, value_of
+from optimizer.solvers.levels import CHANGES, VALUE, changes_of, goal_of, served_in_full, value_of
 from optimizer.solvers.merging import not_worse_than
-from optimizer.solvers.problem import Problem, Solution, SolvedLevel, Status
+from optimizer.solvers.problem import Problem
 from optimizer.solvers.saturation import share_leftover, waiting_servers
+from optimizer.solvers.solution import Solution, SolvedLevel, Status
 
 SHARING_S = 0.5
 """Time to allocate the remaining capacity if the solver used all of its time [s]."""

@@ -6,9 +6,9 @@ A solver that is stopped early answers no worse than these. They are plain arith
 import numpy as np
 
 from optimizer.arrays import IntArray
-from optimizer.solvers.formulation import keepable
 from optimizer.solvers.greedy import greedy_replicas
 from optimizer.solvers.levels import is_better, served
+from optimizer.solvers.model_columns import keepable
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.related import completed
 

@@ -22,7 +22,8 @@ from optimizer.solvers.branch_and_price.search import LevelSearch
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.model import RelaxingSession
-from optimizer.solvers.problem import Problem, Solution, build_problem
+from optimizer.solvers.problem import Problem, build_problem
+from optimizer.solvers.solution import Solution
 
 FLEETS = (
     (30, 12, 91, 1.6),

@@ -25,8 +25,9 @@ from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.levels import is_better, served, value_of
 from optimizer.solvers.model import RunResult
 from optimizer.solvers.objectives import value_objective
-from optimizer.solvers.problem import Problem, Solution, Status, build_problem
+from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.related import RelatedSolution
+from optimizer.solvers.solution import Solution, Status
 from optimizer.solvers.warm_starts import best_initial_solution
 
 SEEDS = range(40)

@@ -8,7 +8,8 @@ from optimizer.solvers.branch_and_price.solve import solve_patterns
 from optimizer.solvers.compact import solve_milp
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.highs import HighsSession
-from optimizer.solvers.problem import Solution, Status, build_problem
+from optimizer.solvers.problem import build_problem
+from optimizer.solvers.solution import Solution, Status
 
 LIMIT_S = 20.0
 """Time of each formulation; a fleet that one of them does not prove is compared by its bounds."""

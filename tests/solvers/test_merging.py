@@ -17,7 +17,8 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.levels import CHANGES, VALUE, bounded_levels, levels_of
 from optimizer.solvers.merging import merge, merged_bounds, not_worse_than
-from optimizer.solvers.problem import Problem, Solution, SolvedLevel, Status, build_problem
+from optimizer.solvers.problem import Problem, build_problem
+from optimizer.solvers.solution import Solution, SolvedLevel, Status
 from optimizer.solvers.warm_starts import best_initial_solution
 
 RATE, SERVERS = "priority 1: unserved rate", "priority 1: unserved servers"

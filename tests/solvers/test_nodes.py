@@ -77,7 +77,7 @@ def best_of(master: MasterProblem, pool: ColumnPool, whole: BoolArray) -> float:
         whole: the options that may not be taken in candidates, shape (P,).
     """
     model = replace(master.model(pool.columns), integer=whole)
-    result = HighsSession(model).solve(weight_of(master, pool), None, 0.0, 60.0)
+    result = HighsSession(model).minimise(weight_of(master, pool), None, 0.0, 60.0)
     assert result.outcome is RunStatus.optimal
     return result.bound
 

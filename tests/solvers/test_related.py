@@ -17,8 +17,9 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.exact import solve_exactly
 from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.levels import levels_of, served
-from optimizer.solvers.problem import Problem, Solution, Status, build_problem
+from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.related import RelatedSolution, differing, repaired
+from optimizer.solvers.solution import Solution, Status
 from optimizer.solvers.warm_starts import best_initial_solution
 from optimizer.studies.explanation.before import Before
 from optimizer.studies.explanation.resolving import on_accelerators, with_more

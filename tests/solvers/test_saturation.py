@@ -30,7 +30,8 @@ from optimizer import Plan, System, find_candidates, load_system, solve, verify
 from optimizer.generate import generate_document
 from optimizer.pipeline import choose
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.problem import Problem, Solution, build_problem
+from optimizer.solvers.problem import Problem, build_problem
+from optimizer.solvers.solution import Solution
 from optimizer.solvers.staged import solve_in_stages
 
 POLICIES = ("PriorityExhaustive", "PriorityRoundRobin", "RoundRobin")

@@ -11,7 +11,8 @@ from builders import Json, accelerator, document, profile, running, server, syst
 from optimizer import System, explain, find_candidates, load_system, solve
 from optimizer.pipeline import choose
 from optimizer.solvers.levels import is_better, levels_of
-from optimizer.solvers.problem import Problem, Solution, build_problem
+from optimizer.solvers.problem import Problem, build_problem
+from optimizer.solvers.solution import Solution
 from optimizer.solvers.spare_capacity import spare_capacity_of, with_more_spare_capacity
 
 

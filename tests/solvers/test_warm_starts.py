@@ -19,13 +19,14 @@ from optimizer import Plan, SolverError, System, find_candidates, load_system, s
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.generate import generate_system
 from optimizer.solvers.compact import solve_milp
+from optimizer.solvers.compact_model import formulate
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.formulation import formulate, served_in_full
 from optimizer.solvers.greedy import solve_greedy
 from optimizer.solvers.highs import HighsSession
-from optimizer.solvers.levels import is_better, levels_of
+from optimizer.solvers.levels import is_better, levels_of, served_in_full
 from optimizer.solvers.model import MilpModel, RunResult, RunStatus
-from optimizer.solvers.problem import Problem, Solution, Status, build_problem
+from optimizer.solvers.problem import Problem, build_problem
+from optimizer.solvers.solution import Solution, Status
 from optimizer.solvers.warm_starts import best_initial_solution, in_columns
 from optimizer.studies.load_changes import scale_loads
 

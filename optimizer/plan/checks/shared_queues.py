@@ -12,7 +12,7 @@ from types import MappingProxyType
 import numpy as np
 
 from optimizer.candidates.class_rows import ClassRows
-from optimizer.candidates.measuring import measure_pairs, parts
+from optimizer.candidates.measuring import measure_members, measure_pairs, parts
 from optimizer.documents import MIN_RATE
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, SHARE_TOLERANCE, Facts, close
 from optimizer.plan.checks.queues import FIGURES
@@ -106,7 +106,8 @@ def _queue(facts: Facts, name: str, use: SharedQueueUse) -> Iterator[str]:
         return
     carried = math.fsum(member.arrival_rate_rpm for member in use.members.values())
     if pools and not close(carried, pools[0].arrival_rate_rpm):
-        yield f"its servers have {precise(carried)} requests/min, its pool {precise(pools[0].arrival_rate_rpm)}"
+        pool_rpm = precise(pools[0].arrival_rate_rpm)
+        yield f"its servers have {precise(carried)} requests/min, its pool {pool_rpm}"
     if carried and not pools:
         yield "serves requests without replicas"
     yield from _service(facts, name, use)
@@ -172,7 +173,8 @@ def _members(facts: Facts, name: str, use: SharedQueueUse) -> Iterator[str]:
         for field in ("itl_ms", "ttft_ms", "wait_ms", "wait_p95_ms"):
             value, stated = getattr(true, field), getattr(item, field)
             if not close(value, stated):
-                yield f"{member}: {field.removesuffix('_ms')} is {precise(value)} ms, the plan says {precise(stated)} ms"
+                text = f"{precise(value)} ms, the plan says {precise(stated)} ms"
+                yield f"{member}: {field.removesuffix('_ms')} is {text}"
         if [each.measure for each in true.targets] != [each.measure for each in item.targets]:
             yield f"{member}: targets are about {[each.measure for each in true.targets]}"
             continue
@@ -185,8 +187,6 @@ def _members(facts: Facts, name: str, use: SharedQueueUse) -> Iterator[str]:
 
 def _missed(facts: Facts, name: str) -> Iterator[str]:
     """Yield the targets of members that are missed at the load of a replica."""
-    from optimizer.candidates.measuring import measure_members
-
     arrays, (pool,) = facts.arrays, facts.pools_of(name)
     rate = pool.arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas
     columns = (

@@ -9,9 +9,9 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.solvers.branch_and_price.candidates import LOAD, PatternCandidates
-from optimizer.solvers.formulation import keepable
 from optimizer.solvers.goals import Goal
 from optimizer.solvers.levels import RESERVE_TOLERANCE
+from optimizer.solvers.model_columns import keepable
 from optimizer.solvers.objectives import LevelObjective
 from optimizer.solvers.problem import Problem
 

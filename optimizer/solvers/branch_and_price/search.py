@@ -280,7 +280,7 @@ class LevelSearch:
         mine = self.pool.columns.take(columns)
         model = replace(self.master, cuts=self.nodes[0].master.cuts).model(mine)
         tolerance = self.tolerance / abs(self.value) if self.feasible and self.value else self.solver.gap
-        result = HighsSession(model, lean=self.small).solve(
+        result = HighsSession(model, lean=self.small).minimise(
             np.concatenate([mine.weights(self.master.objective), self.master.step_weights]),
             start,
             tolerance / 2,

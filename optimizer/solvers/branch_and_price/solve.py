@@ -16,8 +16,9 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.level_solver import Incumbent, KnownBounds, LevelResult, LevelSolver
 from optimizer.solvers.lexicographic import LexicographicSolve
 from optimizer.solvers.objectives import ROUNDING, LevelObjective
-from optimizer.solvers.problem import Problem, Solution, gap_target
+from optimizer.solvers.problem import Problem, gap_target
 from optimizer.solvers.related import RelatedSolution, repaired
+from optimizer.solvers.solution import Solution
 from optimizer.solvers.warm_starts import best_initial_solution, in_columns
 
 

@@ -12,8 +12,9 @@ from optimizer.pipeline import choose
 from optimizer.plan import Plan, make_plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.merging import merged_bounds
-from optimizer.solvers.problem import Problem, Solution, SolvedLevel, build_problem
+from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.related import RelatedSolution
+from optimizer.solvers.solution import Solution, SolvedLevel
 from optimizer.spec.system import System
 from optimizer.studies.explanation.before import SAME, Before, with_bound
 from optimizer.studies.explanation.document import Effect, EffectRange

@@ -20,9 +20,10 @@ from optimizer.solvers.branch_and_price.duals import DualBounds, DualMultipliers
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import CHANGES, VALUE, changes_of, levels_of, served, value_of
 from optimizer.solvers.limit_rows import placed, placed_cost
-from optimizer.solvers.problem import Problem, Solution, SolvedLevel, Status, build_problem
+from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.related import RelatedSolution, differing, repaired
 from optimizer.solvers.saturation import share_leftover
+from optimizer.solvers.solution import Solution, SolvedLevel, Status
 
 SAME = 1e-9
 """Relative difference of two values of a level that is rounding."""

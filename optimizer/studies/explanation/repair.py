@@ -15,8 +15,9 @@ from optimizer.quantities import quantity
 from optimizer.queueing.roots import smallest_integer
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.expansion import Expansion, cheapest_expansion, fits, smallest_expansion
-from optimizer.solvers.formulation import served_in_full
-from optimizer.solvers.problem import Problem, Status, build_problem
+from optimizer.solvers.levels import served_in_full
+from optimizer.solvers.problem import Problem, build_problem
+from optimizer.solvers.solution import Status
 from optimizer.spec.shared_queues import members_of
 from optimizer.studies.explanation.document import Beyond, Relaxation, RepairOptions, UnitRepair
 from optimizer.studies.explanation.resolving import Inquiry, effect, plan_of, with_more

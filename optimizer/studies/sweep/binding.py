@@ -10,7 +10,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.pipeline import Solved
-from optimizer.solvers.formulation import served_in_full
+from optimizer.solvers.levels import served_in_full
 from optimizer.solvers.problem import Problem
 from optimizer.studies.sweep.document import SweepBinding
 

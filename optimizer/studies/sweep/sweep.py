@@ -9,7 +9,7 @@ from functools import partial
 from itertools import pairwise, product
 
 from optimizer.errors import SpecError
-from optimizer.solvers.problem import ROUNDING
+from optimizer.solvers.solution import ROUNDING
 from optimizer.spec.system import System
 from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, answered, tell_nobody
 from optimizer.studies.sweep.document import Axis, Sweep, SweepPoint

@@ -1,0 +1,61 @@
+"""What a solver answers: replicas, and each level as it was reached."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from optimizer.arrays import IntArray
+
+ROUNDING = 1e-9
+"""Relative distance of value and bound that is rounding."""
+
+SolverName = Literal["separable", "milp", "greedy"]
+
+
+class Status(StrEnum):
+    """Proof status of a solution."""
+
+    optimal = "optimal"
+    """Proved within the gap, at every level."""
+    feasible = "feasible"
+    """The solver stopped early."""
+    heuristic = "heuristic"
+    """Found without a proof."""
+
+
+@dataclass(frozen=True, slots=True)
+class SolvedLevel:
+    """One objective of the lexicographic order, as reached."""
+
+    name: str
+    value: float
+    bound: float | None
+    """No answer can have a smaller value, given the levels before; none where nothing is proved."""
+
+    @property
+    def gap(self) -> float | None:
+        """Relative distance between value and bound."""
+        if self.bound is None:
+            return None
+        return (
+            max(self.value - self.bound, 0.0) / max(abs(self.value), 1e-9) if self.value > self.bound else 0.0
+        )
+
+    def is_proved(self, gap: float) -> bool:
+        """Return whether value and bound are as near as they have to be."""
+        return self.gap is not None and self.gap <= max(gap, ROUNDING)
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """Solution of a solver."""
+
+    replicas: IntArray
+    """Replicas of each candidate, 0 where it is not chosen; shape (C,)."""
+    status: Status
+    solver: SolverName
+    levels: tuple[SolvedLevel, ...]
+
+    def level(self, name: str) -> SolvedLevel:
+        """Return the level of that name."""
+        return next(level for level in self.levels if level.name == name)
