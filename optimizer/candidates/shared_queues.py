@@ -143,7 +143,7 @@ def _reject_queues(subsets: Subsets, mine: Verdicts, verdicts: Verdicts) -> None
 def _sized(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts, memo: SizingMemo | None) -> CandidateTable:
     """Return the candidates of pairs with the same law: the rate up to which all classes are within targets.
 
-    The rate grows along the fixed mix, so the largest is the least of the classes' (eq. 177, 178).
+    The rate grows along the fixed mix, so the largest is the least of the classes' (eq. 176, 177).
     """
     works = law_of(arrays, pairs).has_work()
     verdicts.reject(pairs.server[~works], pairs.accelerator[~works], RejectionReason.no_work, np.nan, np.nan)
