@@ -1,5 +1,4 @@
-"""Servers that share a queue: the choice against two oracles, what verification says, what is refused, what is
-simulated, and what the service answers."""
+"""Servers that share a queue: choice against two oracles, verification, refusals, simulation, the service."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -60,7 +59,7 @@ def test_greedy_plans_hold_and_serve_no_more(seed: int) -> None:
 
 @pytest.mark.parametrize("policy", ["PriorityExhaustive", "PriorityRoundRobin", "RoundRobin"])
 @pytest.mark.parametrize("seed", [2, 5, *slow(range(6, 40))])
-def test_a_policy_serves_the_next_member_as_far_as_targets_allow(seed: int, policy: str) -> None:
+def test_a_policy_serves_the_next_member_up_to_its_targets(seed: int, policy: str) -> None:
     system = load_system(random_queues(seed)).with_options(saturation_policy=policy)
     plan, full = solve(system), solve(system, saturation_policy="None")
     assert verify(plan, system) == []
@@ -195,7 +194,7 @@ def simulated_fleet(seed: int) -> System:
 
 
 @pytest.mark.parametrize("seed", [*range(2), *slow(range(2, 20))])
-def test_simulated_no_class_misses_a_target_by_more_than_ten_percent(seed: int) -> None:
+def test_no_simulated_class_misses_a_target_by_a_tenth(seed: int) -> None:
     system = simulated_fleet(seed)
     plan = solve(system)
     for stream in (1, 2, 3):

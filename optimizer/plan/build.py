@@ -26,9 +26,10 @@ from optimizer.plan.document import (
     Rented,
     TargetFigure,
     TierUse,
+    Unserved,
 )
 from optimizer.plan.reserves import reserve_uses
-from optimizer.plan.shared_queues import is_shared, queue_uses, queues_as_served, unserved_members
+from optimizer.plan.shared_queues import Served, is_shared, queue_uses, queues_as_served, unserved_members
 from optimizer.plan.shortages import unserved_with_reason
 from optimizer.plan.tiers import difference_cents_per_h, tier_uses
 from optimizer.queueing.measures import MEANS
@@ -56,13 +57,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     tiers = tier_uses(candidates.system, pools)
     used_now = _limit_uses(candidates, problem, solution.replicas, tiers, rented.values())
     left = _left(problem, solution.replicas, used_now)
-    unserved = [
-        unserved_with_reason(candidates, problem, int(s), left, float(fraction[s]))
-        for s in np.flatnonzero(~served_in_full(problem, solution.replicas))
-        if names[s] not in queues
-    ]
-    unserved += unserved_members(candidates, problem, solution.replicas, left, queues)
-    unserved.sort(key=lambda item: item.server)
+    unserved = _unserved(candidates, problem, solution.replicas, left, fraction, queues)
     value = solution.level(VALUE)
     return Plan(
         status=solution.status.value,
@@ -77,7 +72,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         total_cost_cents_per_h=_total_cost(pools, rented, tiers),
         allocations={name: pools[name] for name in names if name in pools},
         shared_queues=queue_uses(candidates.system, arrays, pools, queues),
-        unserved=tuple(unserved),
+        unserved=unserved,
         capacity=_capacity(candidates, problem, solution.replicas),
         limits=used_now,
         tiers=tiers,
@@ -94,6 +89,25 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
             for (server, accelerator), replicas in candidates.system.kept.items()
         ),
     )
+
+
+def _unserved(
+    candidates: Candidates,
+    problem: Problem,
+    replicas: IntArray,
+    left: FloatArray,
+    fraction: FloatArray,
+    queues: Served,
+) -> tuple[Unserved, ...]:
+    """Return the servers that are not served in full, also those of shared queues, sorted by name."""
+    names = candidates.arrays.server_names
+    found = [
+        unserved_with_reason(candidates, problem, int(s), left, float(fraction[s]))
+        for s in np.flatnonzero(~served_in_full(problem, replicas))
+        if names[s] not in queues
+    ]
+    found += unserved_members(candidates, problem, replicas, left, queues)
+    return tuple(sorted(found, key=lambda item: item.server))
 
 
 def _placed(
