@@ -61,10 +61,10 @@ def random_queues(seed: int, *, queues: int = 2, most: int = 3, others: int = 1)
     for q in range(queues):
         now = running(rng.choice("AB"), rng.randint(1, 3)) if rng.random() < 0.5 else {}
         for k in range(rng.randint(2, most)):
-            servers.append(_server(rng, f"q{q}s{k}", rng.choice(classes)["name"], "mn"[q % 2], now))
+            servers.append(_server(rng, f"q{q}s{k}", str(rng.choice(classes)["name"]), "mn"[q % 2], now))
             servers[-1]["sharedQueue"] = f"queue{q}"
     servers += [
-        _server(rng, f"x{i}", rng.choice(classes)["name"], rng.choice("mn"), {}) for i in range(others)
+        _server(rng, f"x{i}", str(rng.choice(classes)["name"]), rng.choice("mn"), {}) for i in range(others)
     ]
     units = {"A": rng.randint(0, 4 * (queues + others)), "B": rng.randint(0, 2 * (queues + others))}
     return {
@@ -147,7 +147,7 @@ class Case:
         total = sum(self.rate[m] for m in members)
         above = sum(self.rate[m] for m in members if self.priority[m] < self.priority[member]) / total
         upto = sum(self.rate[m] for m in members if self.priority[m] <= self.priority[member]) / total
-        return (1 - load) / ((1 - above * load) * (1 - upto * load))
+        return float((1 - load) / ((1 - above * load) * (1 - upto * load)))
 
     def adds(self, name: str, way: Way) -> tuple[float, ...]:
         """Return what a way adds to each level."""

@@ -71,7 +71,8 @@ class ClassRows:
     def met(self, found: Performance) -> BoolArray:
         """Return whether the targets of all classes of each pair are met, shape (R,)."""
         figures = self.targets.figures(found)
-        return self.all_of_pair(meets_target(figures, self.targets.limits, MISS_TOLERANCE).all(axis=0))
+        met = meets_target(figures, self.targets.limits, MISS_TOLERANCE)
+        return self.all_of_pair(np.asarray(met.all(axis=0)))
 
     def mean(self, found: Performance) -> Performance:
         """Return the metrics of each pair: means over the requests of all its classes."""

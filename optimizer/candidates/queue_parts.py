@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from optimizer.arrays import FloatArray
+from optimizer.arrays import BoolArray, FloatArray
 from optimizer.candidates.arrays import tabulate
 from optimizer.candidates.class_rows import ClassRows
 from optimizer.candidates.measuring import parts
@@ -105,7 +105,7 @@ class QueueParts:
         served: Sequence[int],
         part: int,
         shares: FloatArray,
-    ) -> FloatArray:
+    ) -> BoolArray:
         """Return whether all targets hold at each share of the next member."""
         system, members = self.candidates.system, self.candidates.arrays.servers.members
         queue = system.servers[self.candidates.arrays.server_names[server]]

@@ -104,7 +104,9 @@ def _level(
     """Return a level of service from the weight and the measure of each member, shapes (M,)."""
     if len(weight) == servers:
         return ServiceLevel(name, weight, unit, measure)
-    left, reported = (np.bincount(members.server, part, servers) for part in (weight, measure))
+    left, reported = (
+        np.bincount(members.server, part, servers).astype(np.float64) for part in (weight, measure)
+    )
     parts = (members.missing(table.server, table.members, part) for part in (weight, measure))
     return ServiceLevel(name, left, unit, reported, *parts)
 

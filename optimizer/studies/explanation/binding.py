@@ -46,8 +46,8 @@ def binding_limits(
     largest over all batches, as a looser target may call for another.
     """
     bindings: list[tuple[Binding, ...]] = [()] * len(rows)
-    loaded = (arrays.servers.load_rps[rows.server] > 0) & ~arrays.servers.is_queue[rows.server]
-    loaded = np.flatnonzero(loaded)
+    alone = ~arrays.servers.is_queue[rows.server]
+    loaded = np.flatnonzero((arrays.servers.load_rps[rows.server] > 0) & alone)
     if not len(loaded):
         return bindings
     gains = _gains(arrays, rows.take(loaded), choose_batch=choose_batch)
