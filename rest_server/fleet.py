@@ -17,6 +17,7 @@ from optimizer.spec.schema import (
     ServiceClass,
     SystemSpec,
 )
+from optimizer.spec.shared_queues import with_shared_queues
 from optimizer.spec.system import System, join_parts
 
 
@@ -87,6 +88,16 @@ class Entities:
         """
         return join_parts([Part(self.spec())], idle_without_answers=True)
 
+    @property
+    def planned(self) -> Mapping[str, Server]:
+        """The servers as they are planned, by name: those that share a queue are one, under its name."""
+        known = self.service_classes
+
+        def priority(server: Server) -> int:
+            return known[server.service_class].priority if server.service_class in known else 100
+
+        return with_shared_queues(self.servers, priority)
+
     def loose_system(self) -> System:
         """Return a system without cross-checks: references other than classes can be dangling."""
         named = {server.service_class for server in self.servers.values()} - self.service_classes.keys()
@@ -102,7 +113,7 @@ class Entities:
                 **{name: ServiceClass.model_construct(name=name) for name in named},
             },
             targets={},
-            servers=self.servers,
+            servers=self.planned,
             capacity=self.capacity,
             options=self.optimizer,
         )
@@ -127,15 +138,23 @@ class Entities:
 def desired_allocations(plan: Plan, servers: Mapping[str, Server]) -> dict[str, AllocationData]:
     """Return the desired allocation of each server; for an unserved one, its retained allocation."""
     return {
-        name: plan.allocation_of(server) if name in plan.allocations else kept_allocation(plan, server)
+        name: plan.allocation_of(server)
+        if planned_name(server) in plan.allocations and planned_name(server) not in plan.left_out
+        else kept_allocation(plan, server)
         for name, server in servers.items()
     }
+
+
+def planned_name(server: Server) -> str:
+    """Return the name under which a server is planned: its own, or that of its shared queue."""
+    return server.shared_queue or server.name
 
 
 def kept_allocation(plan: Plan, server: Server) -> AllocationData:
     """Return the retained allocation of an unserved server; possibly no replicas."""
     current = server.current
-    kept = {on: number for (name, on), number in plan.kept_replicas.items() if name == server.name}
+    own = planned_name(server)
+    kept = {on: number for (name, on), number in plan.kept_replicas.items() if name == own}
     largest = max(kept, key=lambda on: (kept[on], on == current.accelerator), default=current.accelerator)
     if largest != current.accelerator:
         return AllocationData(accelerator=largest, num_replicas=kept[largest], load=current.load)

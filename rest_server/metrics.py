@@ -136,7 +136,7 @@ def _gauge(name: str, text: str, value: float) -> Metric:
 
 
 def _labels(now: Snapshot, server: str, accelerator: str) -> tuple[str, ...]:
-    item = now.entities.servers[server]
+    item = now.entities.planned[server]
     return server, item.model, item.service_class, accelerator
 
 
@@ -145,7 +145,7 @@ def _replicas(now: Snapshot) -> Iterator[Metric]:
     current = GaugeMetricFamily("inferplan_current_replicas", "Existing replicas.", labels=LABELS)
     ready = GaugeMetricFamily("inferplan_ready_replicas", "Replicas reported as ready.", labels=LABELS)
     pending = GaugeMetricFamily("inferplan_pending_replicas", "Replicas reported as pending.", labels=LABELS)
-    for name, server in now.entities.servers.items():
+    for name, server in now.entities.planned.items():
         reported = now.replicas.get(name)
         if reported is None and server.current.is_running:
             labels = _labels(now, name, server.current.accelerator)

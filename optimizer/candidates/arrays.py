@@ -5,7 +5,7 @@ of the profile of each pair.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +20,11 @@ from optimizer.queueing.measures import LOSS
 from optimizer.queueing.performance import OwnArrays
 from optimizer.queueing.targets import Targets
 from optimizer.spec.schema import DEFAULT_MAX_BATCH, ModelProfile, ModelTarget, Server
+from optimizer.spec.shared_queues import SharedQueue, as_served, members_of
 from optimizer.spec.system import System
+
+ALL_MEMBERS = -1
+"""Members of a row that serves all members of its server, as bits."""
 
 if TYPE_CHECKING:
     from optimizer.profiles.estimate import DoesNotFitError
@@ -64,6 +68,37 @@ class ReserveArrays:
 
 
 @dataclass(frozen=True, slots=True)
+class MemberArrays:
+    """What planned servers stand for, shapes (M,): themselves, or the servers of a shared queue."""
+
+    server: IntArray
+    """Index of the planned server."""
+    place: IntArray
+    """Position among the members of a planned server, from the highest priority down."""
+    load_rps: FloatArray
+    priority: IntArray
+    targets: Targets
+    names: tuple[str, ...]
+    out_tokens: FloatArray
+
+    def missing(self, server: IntArray, members: IntArray, amount: FloatArray) -> FloatArray:
+        """Return the sum of an amount, shape (M,), over the members that rows do not serve, shape (R,).
+
+        Args:
+            server: planned server of each row, shape (R,).
+            members: members that a row serves, as bits; shape (R,).
+            amount: amount of each member.
+        """
+        missing = np.zeros(len(server))
+        rows = np.flatnonzero(members != ALL_MEMBERS)
+        for row in rows.tolist():
+            mine = self.server == server[row]
+            left_out = mine & (members[row] >> self.place & 1 == 0)
+            missing[row] = amount[left_out].sum()
+        return missing
+
+
+@dataclass(frozen=True, slots=True)
 class ServerArrays:
     """Servers as arrays of shape (S,)."""
 
@@ -101,6 +136,9 @@ class ServerArrays:
     """Whether a server prefers some accelerators."""
     preferred: BoolArray
     """Accelerators that a server prefers, all if it has no preference; shape (S, A)."""
+    members: MemberArrays
+    is_queue: BoolArray
+    """Whether a server is a shared queue with load; it then has one pool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +186,23 @@ class SystemArrays:
     """Usable fraction of a replica's maximum rate, shape (S, A); 1 unless a simulation showed less."""
     misfits: "dict[int, DoesNotFitError]" = field(default_factory=dict)
     """Errors of estimated profiles whose models do not fit, by profile."""
+
+
+def tabulate_as_served(
+    system: System, arrays: SystemArrays, served_rpm: Mapping[str, Mapping[str, float]]
+) -> SystemArrays:
+    """Return arrays in which shared queues have only the members and rates that a plan serves.
+
+    Args:
+        system: the system.
+        arrays: the same as arrays.
+        served_rpm: arrival rates that queues serve, by queue and member [requests/min].
+    """
+    servers = as_served(system.servers, served_rpm)
+    if servers is system.servers:
+        return arrays
+    found = tabulate(replace(system, servers=servers))
+    return replace(found, servers=replace(found.servers, own=arrays.servers.own))
 
 
 def tabulate(system: System) -> SystemArrays:
@@ -249,8 +304,9 @@ def own_fields(arrays: SystemArrays, system: System, s: int, a: int, max_batch: 
 
 def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
     servers = list(system.servers.values())
-    loads = [server.current.load for server in servers]
+    loads, load_rps = [server.current.load for server in servers], server_loads_rps(system)
     targets = _targets_of(system)
+    every, members = _member_arrays(system, targets)
     allowed = np.ones((len(servers), len(place_of)), dtype=np.bool_)
     for s, server in enumerate(servers):
         if server.accelerators is not None:
@@ -265,12 +321,10 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
     return ServerArrays(
         in_tokens=frozen(np.array([load.in_tokens for load in loads])),
         out_tokens=frozen(np.array([load.out_tokens for load in loads])),
-        load_rps=frozen(server_loads_rps(system)),
+        load_rps=frozen(load_rps),
         priority=integers([system.priority(server) for server in servers]),
         has_target=frozen(np.array([target is not None for target in targets], dtype=np.bool_)),
-        targets=_targets(
-            targets, [largest_loss(system, server) for server in servers], frozen(_tps(targets) > 0)
-        ),
+        targets=every,
         min_replicas=integers([server.min_num_replicas for server in servers]),
         max_replicas=integers([server.max_num_replicas or MAX_COUNT for server in servers]),
         max_batch=integers([server.max_batch_size for server in servers]),
@@ -286,9 +340,44 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         in_tokens_cv=frozen(np.array([load.in_tokens_cv for load in loads])),
         out_tokens_cv=frozen(np.array([load.out_tokens_cv for load in loads])),
         own=_own_tables(system, len(place_of)),
-        reserve=reserve_arrays(system, server_loads_rps(system)),
+        reserve=reserve_arrays(system, load_rps),
         preference=frozen(np.array([server.preferred is not None for server in servers], dtype=np.bool_)),
         preferred=frozen(_preferred(servers, place_of)),
+        members=members,
+        is_queue=frozen(
+            np.array([isinstance(server, SharedQueue) for server in servers], np.bool_) & (load_rps > 0)
+        ),
+    )
+
+
+def _member_arrays(system: System, targets: list[ModelTarget | None]) -> tuple[Targets, MemberArrays]:
+    """Return the targets of planned servers, and their members."""
+    servers = list(system.servers.values())
+    loss = [largest_loss(system, server) for server in servers]
+    if not any(isinstance(server, SharedQueue) for server in servers):
+        own, every = _targets(targets, loss, frozen(_tps(targets) > 0)), np.arange(len(servers))
+        priority = np.array([system.priority(server) for server in servers], np.int64)
+        loads = server_loads_rps(system)
+        lengths = np.array([server.current.load.out_tokens for server in servers])
+        return own, MemberArrays(every, every * 0, loads, priority, own, tuple(system.servers), lengths)
+    parts = [(s, place, part) for s, one in enumerate(servers) for place, part in enumerate(members_of(one))]
+    kinds = system.server_kinds()
+    mine = [system.targets.get((part.service_class, part.model)) for _, _, part in parts]
+    loss += [largest_loss(system, part) for _, _, part in parts]
+    joined = _targets([*targets, *mine], loss, frozen(_tps([*targets, *mine]) > 0))
+    rates = [
+        kinds[s].demand_rps(part.current.load, target.tps if target else 0.0)
+        for (s, _, part), target in zip(parts, mine, strict=True)
+    ]
+    count = np.arange(len(servers))
+    return joined.take(count), MemberArrays(
+        np.array([s for s, _, _ in parts], np.int64),
+        np.array([place for _, place, _ in parts], np.int64),
+        np.array(rates),
+        np.array([system.priority(part) for _, _, part in parts], np.int64),
+        joined.take(len(servers) + np.arange(len(parts))),
+        tuple(part.name for _, _, part in parts),
+        np.array([part.current.load.out_tokens for _, _, part in parts]),
     )
 
 

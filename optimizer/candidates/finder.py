@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.arrays import BoolArray, FloatArray
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.batches import with_best_batches
 from optimizer.candidates.choices import arrays_of
@@ -24,6 +24,8 @@ from optimizer.candidates.pairs import (
 )
 from optimizer.candidates.renting import rented
 from optimizer.candidates.reserve import with_reserve
+from optimizer.candidates.rows import candidate_rows, no_rows
+from optimizer.candidates.shared_queues import queue_candidates
 from optimizer.candidates.table import Candidates, CandidateTable, RejectionReason, Verdicts
 from optimizer.documents import MAX_COUNT
 from optimizer.parallel import in_threads
@@ -52,13 +54,18 @@ def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidate
     verdicts = Verdicts.none(shape)
     choose_batch = system.options.batch_sizing == "optimal"
     pairs = sizable_pairs(arrays, verdicts, choose_batch=choose_batch)
+    pairs = pairs.take(~arrays.servers.is_queue[pairs.server])
     table = _sized(arrays, with_best_batches(arrays, pairs) if choose_batch else pairs, verdicts, memo)
 
     limit = arrays.servers.max_replicas[table.server]
     over = table.num_replicas > limit
-    verdicts.freeze()
     bounded = replace(table, num_replicas=np.minimum(table.num_replicas, limit))
     within, more = with_reserve(arrays, table.take(~over))
+    queues = queue_candidates(system, arrays, verdicts, memo)
+    if queues is not None:
+        within = CandidateTable.joined([within, queues.table])
+        more = CandidateTable.joined([more, queues.with_reserve])
+    verdicts.freeze()
     external = rented(arrays, system, arrays.servers.load_rps)
     return Candidates(arrays, within, bounded.take(over), more, external, verdicts, system)
 
@@ -69,7 +76,7 @@ def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidate
 def _sized(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts, memo: SizingMemo | None) -> CandidateTable:
     """Size all pairs, and return candidates for those that can serve."""
     idle = arrays.servers.load_rps[pairs.server] == 0
-    tables = [_no_candidates(arrays, pairs)]
+    tables = [no_rows(arrays, pairs)]
     tables += [
         _idle_candidates(arrays, pairs.take(rows)) for rows in chunks(arrays, pairs, np.flatnonzero(idle))
     ]
@@ -78,51 +85,11 @@ def _sized(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts, memo: SizingM
     return CandidateTable.joined(tables)
 
 
-def _candidates(
-    arrays: SystemArrays,
-    pairs: Pairs,
-    num_replicas: IntArray,
-    max_rate_rps: FloatArray,
-    *,
-    ttft_ms: FloatArray,
-    itl_ms: FloatArray,
-    utilization: FloatArray,
-    loss: FloatArray,
-    below: BoolArray | None = None,
-) -> CandidateTable:
-    return CandidateTable(
-        server=pairs.server,
-        accelerator=pairs.accelerator,
-        kind=arrays.kind[pairs.accelerator],
-        max_batch=pairs.max_batch,
-        num_replicas=num_replicas,
-        units_per_replica=arrays.profiles.units_per_replica[pairs.profile],
-        cost_per_replica=arrays.profiles.cost_per_replica[pairs.profile],
-        max_rate_rps=max_rate_rps,
-        ttft_ms=ttft_ms,
-        itl_ms=itl_ms,
-        utilization=utilization,
-        loss=loss,
-        meets_targets_below_max_rate=np.ones(len(num_replicas), np.bool_) if below is None else below,
-        batch_ceiling=pairs.batch_ceiling,
-        best_rate_rps=np.where(np.isnan(pairs.best_rate_rps), max_rate_rps, pairs.best_rate_rps),
-        reserved=~arrays.servers.reserve.wanted[pairs.server],
-        preferred=arrays.servers.preferred[pairs.server, pairs.accelerator],
-    )
-
-
-def _no_candidates(arrays: SystemArrays, pairs: Pairs) -> CandidateTable:
-    none, rows = np.zeros(0), np.zeros(0, np.int64)
-    return _candidates(
-        arrays, pairs.take(rows), rows, none, ttft_ms=none, itl_ms=none, utilization=none, loss=none
-    )
-
-
 def _idle_candidates(arrays: SystemArrays, pairs: Pairs) -> CandidateTable:
     """Return candidates of idle servers, with the minimum replicas and the reference's metrics."""
     times, turnaround_ms = law_of(arrays, pairs).idle_times(pairs.max_batch)
     nothing = np.zeros(len(pairs.server))
-    return _candidates(
+    return candidate_rows(
         arrays,
         pairs,
         arrays.servers.min_replicas[pairs.server],
@@ -146,7 +113,7 @@ def _loaded_candidates(
         pairs = pairs.take(works)
     pairs, factor = _tightened(arrays, pairs, verdicts)
     if not len(pairs.server):
-        return _no_candidates(arrays, pairs)
+        return no_rows(arrays, pairs)
     servers = arrays.servers
     targets = targets_of(arrays, pairs)
     replicas = replicas_of(arrays, pairs)
@@ -166,7 +133,7 @@ def _loaded_candidates(
     verdicts.reject(
         pairs.server[over], pairs.accelerator[over], RejectionReason.replica_limit, needed[over], limit[over]
     )
-    table = _candidates(
+    table = candidate_rows(
         arrays,
         pairs,
         np.minimum(needed, 2.0 * MAX_COUNT).astype(np.int64),

@@ -6,11 +6,15 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from optimizer.arrays import FloatArray, IntArray
+from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates.arrays import SystemArrays
+from optimizer.candidates.class_rows import ClassRows
 from optimizer.candidates.pairs import Pairs, chunks, queue_capacity, replicas_of, targets_of
+from optimizer.candidates.table import CandidateTable
 from optimizer.parallel import in_threads
 from optimizer.queueing.performance import Performance
+from optimizer.queueing.sizing import largest_rate
+from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
 
 COUNT_TOLERANCE = 1e-9
 """Relative excess of load over replicas × rate that does not yet require another replica."""
@@ -25,7 +29,7 @@ class ReplicaMetrics:
     performance: Performance
     """Long-run means."""
     targets: FloatArray
-    """Values of the measures of its targets, shape (K, R)."""
+    """Values of the measures of its targets, shape (K, R); 0 for shared queues, whose members have them."""
     own: Mapping[str, FloatArray]
     """Figures that only some kinds have, by fields of pools; NaN for others, shapes (R,)."""
 
@@ -47,8 +51,12 @@ def measure_pairs(
 
     def fill(part: tuple[IntArray, Pairs]) -> None:
         rows, some = part
-        performance = replicas_of(arrays, some).analyze(rate_rps[rows])
-        measured[:, rows] = targets_of(arrays, some).figures(performance)
+        if arrays.servers.is_queue[some.server[0]]:
+            classes = ClassRows.of(arrays, some)
+            performance = classes.mean(classes.analyze(rate_rps[rows]))
+        else:
+            performance = replicas_of(arrays, some).analyze(rate_rps[rows])
+            measured[:, rows] = targets_of(arrays, some).figures(performance)
         for name, figures in performance.own.items():
             own[name][rows] = figures
         for array, field in zip(found, fields(Performance), strict=True):
@@ -56,6 +64,68 @@ def measure_pairs(
 
     in_threads(fill, [*parts(arrays, server, accelerator, max_batch)])
     return ReplicaMetrics(Performance(*found), measured, own)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberMetrics:
+    """Performance of one member of a shared queue, at the rate of a replica of the queue."""
+
+    row: int
+    member: int
+    """Index into the members."""
+    means: Mapping[str, float]
+    """By the fields of a performance."""
+    targets: FloatArray
+    """Values of the measures of its targets, shape (K,)."""
+    limits: FloatArray
+    """Shape (K,)."""
+
+
+MEMBER_MEANS = ("itl_ms", "ttft_ms", "wait_ms")
+
+
+def measure_members(
+    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
+) -> Iterator[MemberMetrics]:
+    """Yield the performance of each loaded member of the rows of shared queues; shapes (R,)."""
+    for rows, some in parts(arrays, server, accelerator, max_batch):
+        if not arrays.servers.is_queue[some.server[0]]:
+            continue
+        classes = ClassRows.of(arrays, some)
+        found = classes.analyze(rate_rps[rows])
+        late = found.wait_quantile(0.95)
+        figures, limits = classes.targets.figures(found), classes.targets.limits
+        for q, (pair, member) in enumerate(zip(classes.pair.tolist(), classes.member.tolist(), strict=True)):
+            means = {name: float(getattr(found, name)[q]) for name in MEMBER_MEANS}
+            means["wait_p95_ms"] = float(late[q])
+            yield MemberMetrics(int(rows[pair]), member, means, figures[:, q], limits[:, q])
+
+
+def largest_queue_rates(arrays: SystemArrays, table: CandidateTable) -> FloatArray:
+    """Return the largest rate of a replica of each row of a shared queue, along its mix [requests/s]."""
+    rates = np.zeros(len(table))
+    for rows, some in parts(arrays, table.server, table.accelerator, table.max_batch):
+        classes = ClassRows.of(arrays, some)
+        found = largest_rate(classes.queues, classes.targets).max_rate_rps
+        least = np.minimum.reduceat(found, classes.first)
+        rates[rows] = least * arrays.rate_factor[some.server, some.accelerator]
+    return rates
+
+
+def targets_hold(
+    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
+) -> BoolArray:
+    """Return whether one replica per row meets its targets at its rate, or those of all its classes."""
+    holds = np.zeros(len(server), np.bool_)
+    for rows, some in parts(arrays, server, accelerator, max_batch):
+        if arrays.servers.is_queue[some.server[0]]:
+            classes = ClassRows.of(arrays, some)
+            holds[rows] = classes.met(classes.analyze(rate_rps[rows]))
+        else:
+            targets = targets_of(arrays, some)
+            figures = targets.figures(replicas_of(arrays, some).analyze(rate_rps[rows]))
+            holds[rows] = meets_target(figures, targets.limits, MISS_TOLERANCE).all(axis=0)
+    return holds
 
 
 def performances(
@@ -72,5 +142,7 @@ def parts(
     """Yield rows that are analysed together, queue model by queue model, and their pairs."""
     profile, capacity = arrays.profile_of[server, accelerator], queue_capacity(arrays, server, max_batch)
     pairs = Pairs(server, accelerator, profile, max_batch, capacity, max_batch, np.full(len(server), np.nan))
-    for rows in chunks(arrays, pairs, np.arange(len(server))):
-        yield rows, pairs.take(rows)
+    queued = arrays.servers.is_queue[server]
+    for alike in (np.flatnonzero(~queued), np.flatnonzero(queued)):
+        for rows in chunks(arrays, pairs, alike):
+            yield rows, pairs.take(rows)

@@ -18,6 +18,7 @@ from optimizer.queueing.performance import (
     ReplicaLimits,
     Variability,
 )
+from optimizer.queueing.priority.model import UNLIMITED_QUEUE
 from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.targets import Targets
 from optimizer.timing import Law, RequestShapes
@@ -94,7 +95,8 @@ def queue_capacity(arrays: SystemArrays, server: IntArray, max_batch: IntArray) 
         max_batch: batch limits, shape (R,).
     """
     own = arrays.servers.max_queue[server]
-    return np.where(own >= 0, own, QUEUE_TO_BATCH_RATIO * max_batch)
+    capacity = np.where(own >= 0, own, QUEUE_TO_BATCH_RATIO * max_batch)
+    return np.where(arrays.servers.is_queue[server], UNLIMITED_QUEUE, capacity)
 
 
 def _tokens(arrays: SystemArrays, server: IntArray) -> FloatArray:

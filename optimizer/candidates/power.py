@@ -9,9 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
-from optimizer.candidates.arrays import SystemArrays
+from optimizer.candidates.arrays import ALL_MEMBERS, SystemArrays
 from optimizer.candidates.measuring import performances
 from optimizer.candidates.pairs import law_of
+from optimizer.candidates.shared_queues import Subsets
 from optimizer.candidates.table import Candidates, CandidateTable
 from optimizer.queueing.performance import Performance
 from optimizer.spec.schema import Power
@@ -82,10 +83,27 @@ def largest_power_w(
 def power_of_rows(candidates: Candidates, table: CandidateTable) -> FloatArray:
     """Return the power of one replica of each candidate at its largest rate [W], shape (C,)."""
     powers = [item.power for item in candidates.system.accelerators.values()]
-    power, own = np.zeros(len(table)), np.flatnonzero(table.units_per_replica > 0)  # others are rented
-    rows = table.server[own], table.accelerator[own], table.max_batch[own], table.max_rate_rps[own]
-    power[own] = largest_power_w(candidates.arrays, powers, *rows)
+    power, own = np.zeros(len(table)), table.units_per_replica > 0  # others are rented
+    part = own & (table.members != ALL_MEMBERS)
+    _add_power(power, np.flatnonzero(own & ~part), candidates.arrays, powers, table, table.server)
+    subsets = Subsets.of(candidates.system, candidates.arrays) if part.any() else None
+    if subsets is not None:
+        rows = np.flatnonzero(part)
+        _add_power(power, rows, subsets.arrays, powers, table, subsets.servers_of(table))
     return power
+
+
+def _add_power(
+    power: FloatArray,
+    rows: IntArray,
+    arrays: SystemArrays,
+    powers: Sequence[Power],
+    table: CandidateTable,
+    server: IntArray,
+) -> None:
+    """Fill in the power of some rows, in place."""
+    columns = table.accelerator[rows], table.max_batch[rows], table.max_rate_rps[rows]
+    power[rows] = largest_power_w(arrays, powers, server[rows], *columns)
 
 
 def _power_w(

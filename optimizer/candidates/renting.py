@@ -7,7 +7,7 @@ of such a service are known, so that it meets no target on a percentile or a sha
 import numpy as np
 
 from optimizer.arrays import FloatArray, frozen
-from optimizer.candidates.arrays import SystemArrays
+from optimizer.candidates.arrays import ALL_MEMBERS, SystemArrays
 from optimizer.candidates.table import CandidateTable
 from optimizer.kinds.fields import Load
 from optimizer.queueing.targets import meets_target
@@ -83,4 +83,6 @@ def rented(arrays: SystemArrays, system: System, load_rps: FloatArray) -> Candid
         best_rate_rps=frozen(load_rps[server] / count),
         reserved=frozen(none == 0),
         preferred=frozen(~arrays.servers.preference[server]),
+        members=frozen(none + ALL_MEMBERS),
+        load_rps=frozen(load_rps[server]),
     )

@@ -11,9 +11,8 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates.arrays import SystemArrays
-from optimizer.candidates.measuring import CHUNK_STEP_TRIES, COUNT_TOLERANCE, measure_pairs
+from optimizer.candidates.measuring import CHUNK_STEP_TRIES, COUNT_TOLERANCE, measure_pairs, targets_hold
 from optimizer.candidates.table import CandidateTable
-from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
 
 MAX_REPLICAS = 1_000_000
 """Replicas up to which an availability is looked for."""
@@ -82,7 +81,7 @@ def _sized(arrays: SystemArrays, table: CandidateTable) -> tuple[FloatArray, Boo
     """Return the replicas that serve each load with its reserve, and whether they hold (eq. 141)."""
     servers, reserve = arrays.servers, arrays.servers.reserve
     server = table.server
-    grown = servers.load_rps[server] * (1 + reserve.headroom_share[server])
+    grown = table.load_rps * (1 + reserve.headroom_share[server])
     needed = np.ceil(grown / table.max_rate_rps * (1 - COUNT_TOLERANCE))
     needed = np.maximum(np.maximum(needed, servers.min_replicas[server]), 1)
     # Where latencies step with the rate, a plan is asked whether targets hold with at least as many.
@@ -114,10 +113,8 @@ def _targets_hold(arrays: SystemArrays, table: CandidateTable, count: FloatArray
     """Return whether all targets hold at the load and with headroom, with all replicas and without spares."""
     holds = np.ones(len(table), np.bool_)
     for rate in shares_of_replicas(arrays, table.server, count):
-        found = measure_pairs(arrays, table.server, table.accelerator, table.max_batch, rate)
-        limits = arrays.servers.targets.take(table.server).limits
         within = rate <= table.max_rate_rps * (1 + COUNT_TOLERANCE)
-        holds &= within & meets_target(found.targets, limits, MISS_TOLERANCE).all(axis=0)
+        holds &= within & targets_hold(arrays, table.server, table.accelerator, table.max_batch, rate)
     return holds
 
 
@@ -134,7 +131,7 @@ def _at_load(arrays: SystemArrays, table: CandidateTable) -> CandidateTable:
     """Return candidates with their latencies at the load of a replica."""
     if not len(table):
         return table
-    rate = arrays.servers.load_rps[table.server] / table.num_replicas
+    rate = table.load_rps / table.num_replicas
     found = measure_pairs(arrays, table.server, table.accelerator, table.max_batch, rate).performance
     names = "ttft_ms", "itl_ms", "utilization", "loss"
     return replace(table, **{name: frozen(getattr(found, name)) for name in names})

@@ -96,6 +96,10 @@ class CandidateTable:
     """Whether it serves its server with the reserve that this is to have, if any."""
     preferred: BoolArray
     """Whether its server prefers its accelerator, or has no preference."""
+    members: IntArray
+    """Members of its server that it serves, as bits; -1 for all, as of any server that is no queue."""
+    load_rps: FloatArray
+    """Load that it is to serve, that of these members."""
 
     def __len__(self) -> int:
         """Return the number of rows C."""
@@ -121,9 +125,10 @@ class CandidateTable:
 
     @classmethod
     def joined(cls, tables: Sequence["CandidateTable"]) -> "CandidateTable":
-        """Join at least one table, sorted by server and accelerator."""
+        """Join at least one table, sorted by server, accelerator and members."""
         server = np.concatenate([table.server for table in tables])
-        order = np.lexsort((np.concatenate([table.accelerator for table in tables]), server))
+        keys = [np.concatenate([getattr(t, name) for t in tables]) for name in ("members", "accelerator")]
+        order = np.lexsort((*keys, server))
         return cls(
             *(
                 frozen(np.concatenate([getattr(t, field.name) for t in tables])[order])

@@ -200,7 +200,7 @@ def _check(arguments: argparse.Namespace) -> int:
     if system is None:
         return 2
     counts = (
-        (len(system.servers), "server"),
+        (len(system.stated), "server"),
         (len(system.service_classes), "service class", "service classes"),
         (len({model for model, _ in system.profiles}), "model"),
         (len(system.profiles), "profile"),

@@ -8,8 +8,8 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
-from optimizer.candidates.arrays import SystemArrays, own_fields
-from optimizer.candidates.measuring import COUNT_TOLERANCE, ReplicaMetrics, measure_pairs
+from optimizer.candidates.arrays import SystemArrays, own_fields, tabulate_as_served
+from optimizer.candidates.measuring import COUNT_TOLERANCE, ReplicaMetrics, largest_queue_rates, measure_pairs
 from optimizer.candidates.power import power_of_rows
 from optimizer.candidates.renting import rented_per_million
 from optimizer.limits.cards import CARDS
@@ -26,8 +26,10 @@ from optimizer.plan.document import (
     Rented,
     TargetFigure,
     TierUse,
+    Unserved,
 )
 from optimizer.plan.reserves import reserve_uses
+from optimizer.plan.shared_queues import Served, is_shared, queue_uses, queues_as_served, unserved_members
 from optimizer.plan.shortages import unserved_with_reason
 from optimizer.plan.tiers import difference_cents_per_h, tier_uses
 from optimizer.queueing.measures import MEANS
@@ -48,15 +50,14 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         solution: its solution.
     """
     names = candidates.arrays.server_names
-    pools, rented = _placed(candidates, problem, solution.replicas)
+    queues = queues_as_served(candidates, problem, solution)
+    arrays = tabulate_as_served(candidates.system, candidates.arrays, queues)
+    pools, rented = _placed(candidates, arrays, problem, solution.replicas)
     fraction = _served_fraction(problem, solution.replicas, _carried_rps(names, pools, rented))
     tiers = tier_uses(candidates.system, pools)
     used_now = _limit_uses(candidates, problem, solution.replicas, tiers, rented.values())
     left = _left(problem, solution.replicas, used_now)
-    unserved = tuple(
-        unserved_with_reason(candidates, problem, int(s), left, float(fraction[s]))
-        for s in np.flatnonzero(~served_in_full(problem, solution.replicas))
-    )
+    unserved = _unserved(candidates, problem, solution.replicas, left, fraction, queues)
     value = solution.level(VALUE)
     return Plan(
         status=solution.status.value,
@@ -70,6 +71,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         ),
         total_cost_cents_per_h=_total_cost(pools, rented, tiers),
         allocations={name: pools[name] for name in names if name in pools},
+        shared_queues=queue_uses(candidates.system, arrays, pools, queues),
         unserved=unserved,
         capacity=_capacity(candidates, problem, solution.replicas),
         limits=used_now,
@@ -89,15 +91,34 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     )
 
 
+def _unserved(
+    candidates: Candidates,
+    problem: Problem,
+    replicas: IntArray,
+    left: FloatArray,
+    fraction: FloatArray,
+    queues: Served,
+) -> tuple[Unserved, ...]:
+    """Return the servers that are not served in full, also those of shared queues, sorted by name."""
+    names = candidates.arrays.server_names
+    found = [
+        unserved_with_reason(candidates, problem, int(s), left, float(fraction[s]))
+        for s in np.flatnonzero(~served_in_full(problem, replicas))
+        if names[s] not in queues
+    ]
+    found += unserved_members(candidates, problem, replicas, left, queues)
+    return tuple(sorted(found, key=lambda item: item.server))
+
+
 def _placed(
-    candidates: Candidates, problem: Problem, replicas: IntArray
+    candidates: Candidates, arrays: SystemArrays, problem: Problem, replicas: IntArray
 ) -> tuple[dict[str, tuple[Pool, ...]], dict[str, Rented]]:
     """Return the pools of servers, none for those that need none, and what servers rent, by their names."""
     own = problem.table.accelerator < len(candidates.arrays.accelerator_names)
-    pools = _pools(candidates, problem, np.where(own, replicas, 0))
+    pools = _pools(candidates, arrays, problem, np.where(own, replicas, 0))
     rented = {item.server: item for item in _rented(candidates, problem, np.where(own, 0, replicas))}
     for s, name in enumerate(candidates.arrays.server_names):
-        if not problem.to_serve[s] or name in rented:
+        if not problem.to_serve[s] or name in rented or is_shared(candidates.system, name):
             pools.setdefault(name, ())
     return pools, rented
 
@@ -186,11 +207,13 @@ def _served_fraction(problem: Problem, replicas: IntArray, carried_rps: FloatArr
     return np.where(share >= 1 - COUNT_TOLERANCE, 1.0, share)
 
 
-def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict[str, tuple[Pool, ...]]:
+def _pools(
+    candidates: Candidates, arrays: SystemArrays, problem: Problem, replicas: IntArray
+) -> dict[str, tuple[Pool, ...]]:
     """Return the pools of each server with replicas."""
-    arrays, chosen = candidates.arrays, np.flatnonzero(replicas)
+    chosen = np.flatnonzero(replicas)
     table, count = problem.table.take(chosen), replicas[chosen]
-    most_rps, carried_rps = _shared_loads(problem, table, count)
+    most_rps, carried_rps = _shared_loads(arrays, problem, table, count)
     loaded = np.flatnonzero(carried_rps > 0)
     measured = measure_pairs(
         arrays,
@@ -230,15 +253,21 @@ def _pools(candidates: Candidates, problem: Problem, replicas: IntArray) -> dict
     return pools
 
 
-def _shared_loads(problem: Problem, table: CandidateTable, count: IntArray) -> tuple[FloatArray, FloatArray]:
+def _shared_loads(
+    arrays: SystemArrays, problem: Problem, table: CandidateTable, count: IntArray
+) -> tuple[FloatArray, FloatArray]:
     """Return the maximum and the actual load of each pool [requests/s].
 
     The load is split in proportion to the pools' maximum rates, so that all have the same utilisation (eq.
     49). If the pools cannot carry all of it, each runs at its maximum.
     """
-    most = table.max_rate_rps * count
+    most, load = table.max_rate_rps * count, table.load_rps
+    queued = arrays.servers.is_queue[table.server]
+    if queued.any():
+        load = np.where(queued, arrays.servers.load_rps[table.server], load)
+        partly = np.flatnonzero(queued & (load != table.load_rps))
+        most[partly] = largest_queue_rates(arrays, table.take(partly)) * count[partly]
     together = np.bincount(table.server, most, minlength=len(problem.priority))[table.server]
-    load = problem.load_rps[table.server]
     is_too_much = load >= together * (1 - COUNT_TOLERANCE)
     return most, np.where(is_too_much, np.minimum(load, together), load) * most / together
 
@@ -283,6 +312,7 @@ def _target_figures(
     """
     targets = arrays.servers.targets.take(server)
     other = [k for k, measure in enumerate(targets.measures) if measure not in MEANS]
+    queued = arrays.servers.is_queue[server]  # its members have targets
     for row in range(len(server)):
         yield tuple(
             TargetFigure(
@@ -291,7 +321,7 @@ def _target_figures(
                 limit=float(targets.limits[k, row]),
             )
             for k in other
-            if np.isfinite(targets.limits[k, row])
+            if np.isfinite(targets.limits[k, row]) and not queued[row]
         )
 
 

@@ -127,6 +127,32 @@ class LimitUse(Document):
     """Amount used by the plan."""
 
 
+class QueueMember(Document):
+    """A server of a shared queue that is served, with its performance at the load of the queue."""
+
+    arrival_rate_rpm: float = Field(alias="arrivalRate")
+    """Its load that is served [requests/min]."""
+    itl_ms: float = Field(0.0, alias="itlAverage")
+    """Mean inter-token latency [ms]."""
+    ttft_ms: float = Field(0.0, alias="ttftAverage")
+    """Mean time to first token [ms]."""
+    wait_ms: float = Field(0.0, alias="waitAverage")
+    """Mean queueing time, part of the time to first token [ms]."""
+    wait_p95_ms: float = Field(0.0, alias="waitP95")
+    """95th percentile of the queueing time over all its requests [ms]."""
+    targets: tuple[TargetFigure, ...] = Field((), exclude_if=_is_empty, strict=False)
+    """Targets other than means, with their values; absent if there are none."""
+
+
+class SharedQueueUse(Document):
+    """Servers that share a queue; its replicas are a pool under its name in `allocations`."""
+
+    members: dict[str, QueueMember]
+    """Servers that it serves, from the highest priority down."""
+    unserved: tuple[str, ...] = Field((), exclude_if=_is_empty, strict=False)
+    """Servers that it does not serve at all, listed in `unserved` of the plan; absent if none."""
+
+
 class ReserveUse(Document):
     """Reserve of a fully served server."""
 
@@ -237,7 +263,11 @@ class Plan(Document):
     total_cost_cents_per_h: float = Field(alias="totalCost")
     """Cost of all allocations, with what tiers change of it and what is rented [cents/h]."""
     allocations: dict[str, Annotated[tuple[Pool, ...], Field(strict=False)]] = Field(strict=False)
-    """Pools by server; empty for an idle server without replicas."""
+    """Pools by server, or by shared queue; empty if it needs no replicas, or if none of a queue is served."""
+    shared_queues: dict[str, SharedQueueUse] = Field(
+        default_factory=dict, alias="sharedQueues", exclude_if=_is_empty
+    )
+    """Servers of shared queues, by queue; absent if there are none."""
     unserved: tuple[Unserved, ...] = Field(strict=False)
     """Servers that are not fully served."""
     capacity: tuple[CapacityUse, ...] = Field(strict=False)
@@ -303,7 +333,7 @@ class Plan(Document):
 
     def _repr_html_(self) -> str:
         """Return the plan as HTML for notebooks."""
-        servers = len(self._server_names())
+        servers = len(self._server_names()) - len(self.shared_queues) + len(self.queued_servers)
         served = f"{servers - len(self.unserved):,} of {counted(servers, 'server')} served in full"
         cost = f"{cost_amount(self.total_cost_cents_per_h, self.currency)} {cost_unit(self.currency)}"
         estimated = "; ~ token times are estimated, not measured" if self.estimated_pools else ""
@@ -313,7 +343,7 @@ class Plan(Document):
     def _rows(self) -> list[dict[str, object]]:
         unserved = {item.server: item for item in self.unserved}
         rows: list[dict[str, object]] = []
-        for name in sorted(self._server_names()):
+        for name in sorted({*self.allocations, *unserved}):
             item = unserved.get(name)
             fraction, reason = (1.0, None) if item is None else (item.served_fraction, item.reason)
             rest = {"server": name, "served_fraction": fraction, "reason": reason}
@@ -356,11 +386,12 @@ class Plan(Document):
         Raises:
             SpecError: the server is not in the plan.
         """
-        if server.name not in self.allocations and server.name not in self._server_names():
+        name = server.shared_queue or server.name
+        if name not in self.allocations and name not in self._server_names():
             raise SpecError(
                 f"servers.{server.name}: not in the plan; plan again with the servers of this system"
             )
-        return _as_allocation(self.allocations.get(server.name, ()), server.current.load)
+        return _as_allocation(self.allocations.get(name, ()), server.current.load)
 
     def reference_answer(self, system: System) -> dict[str, Any]:
         """Return the allocations in the reference's format.
@@ -378,7 +409,36 @@ class Plan(Document):
         return {"allocations": answer}
 
     def _server_names(self) -> set[str]:
-        return {*self.allocations, *(item.server for item in self.unserved)}
+        """Return the planned servers, of which a shared queue is one, under its name."""
+        named = {*self.allocations, *(item.server for item in self.unserved)}
+        return named - self.queued_servers
+
+    @property
+    def left_out(self) -> dict[str, Unserved]:
+        """Planned servers without an allocation that need one, with the reason, by name.
+
+        A shared queue of which no server is served has that of its server of the highest priority.
+        """
+        found = {item.server: item for item in self.unserved if item.server not in self.allocations}
+        for name, use in self.shared_queues.items():
+            mine = [found.pop(server) for server in (*use.unserved, *use.members) if server in found]
+            if mine and not self.allocations.get(name):
+                first = min(mine, key=lambda item: (item.priority, item.server))
+                found[name] = first.model_copy(update={"server": name})
+        return found
+
+    @property
+    def queued_servers(self) -> set[str]:
+        """Servers of shared queues, also those that are not served."""
+        return {name for use in self.shared_queues.values() for name in (*use.members, *use.unserved)}
+
+    @property
+    def served_in_queues_rpm(self) -> dict[str, dict[str, float]]:
+        """Arrival rates that shared queues serve, by queue and server [requests/min]."""
+        return {
+            name: {server: member.arrival_rate_rpm for server, member in use.members.items()}
+            for name, use in self.shared_queues.items()
+        }
 
     def _check_is_for(self, system: System) -> None:
         """Check that a system has the same servers as the plan, and all its accelerators."""

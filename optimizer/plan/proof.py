@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import Field
 
 from optimizer.candidates import Candidates, find_candidates
+from optimizer.candidates.arrays import ALL_MEMBERS
 from optimizer.documents import Document
 from optimizer.limits.cards import CARDS
 from optimizer.plan.document import Plan
@@ -89,6 +90,8 @@ def prove(plan: Plan, candidates: Candidates, deadline: Deadline) -> Proof:
 def provable_levels(plan: Plan, candidates: Candidates) -> set[str]:
     """Return the names of the levels that multipliers can prove."""
     names = [level.name for level in plan.levels]
+    if (candidates.table.members != ALL_MEMBERS).any():
+        return set()  # multipliers are those of patterns, which have no members
     partly = candidates.system.options.saturation_policy != "None" and not plan.complete
     if not partly:
         return set(names)

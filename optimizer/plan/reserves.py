@@ -33,6 +33,8 @@ def reserve_uses(
         if not mine:
             continue  # it rents
         load_rpm = float(problem.load_rps[s]) * SECONDS_PER_MINUTE
+        if problem.is_queue[s]:
+            load_rpm = sum(pool.arrival_rate_rpm for pool in mine)
         uses.append(
             ReserveUse(
                 server=name,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from optimizer.arrays import FloatArray
+from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import Candidates, Rejection
 from optimizer.candidates.power import power_of_rows
 from optimizer.plan.document import Unserved
@@ -31,9 +31,10 @@ def unserved_with_reason(
         left: remaining amount of each limited item, shape (R,).
         fraction: served fraction of the server.
     """
-    if (candidates.table.server == s).any():
+    rows = np.flatnonzero(candidates.table.server == s)
+    if len(rows):
         for_least = bool(problem.load_rps[s] == 0) or fraction == 1
-        reason, detail = _shortage(candidates, problem, s, left, for_least=for_least)
+        reason, detail = shortage(candidates, problem, rows, left, for_least=for_least)
     else:
         reason, detail = nearest_miss(candidates, s)
     return Unserved(
@@ -45,10 +46,11 @@ def unserved_with_reason(
     )
 
 
-def _shortage(
-    candidates: Candidates, problem: Problem, s: int, left: FloatArray, *, for_least: bool
+def shortage(
+    candidates: Candidates, problem: Problem, rows: IntArray, left: FloatArray, *, for_least: bool
 ) -> tuple[str, str]:
-    """Return reason and detail of the candidate that exceeds the limits least."""
+    """Return reason and detail of the candidate that exceeds the limits least, of some of one server."""
+    s = int(candidates.table.server[rows[0]])
     left = left[[row.limit.name != TIERS for row in problem.limits.items]]
     items = [row for row in problem.limits.items if row.limit.name != TIERS]
     if not items:
@@ -58,7 +60,7 @@ def _shortage(
     amounts = {item.key: item.limit.amounts(stock)[item.item] for item in items}
     options = []
     power_w = power_of_rows(candidates, table) if needs_power(system) else np.zeros(len(table))
-    for c in np.flatnonzero(table.server == s).tolist():
+    for c in rows.tolist():
         accelerator, count = arrays.accelerator_names[table.accelerator[c]], int(table.num_replicas[c])
         here = [placed(system, name, accelerator, count, float(power_w[c]))]
         needs = []

@@ -5,6 +5,7 @@ its queue model. Values that cannot be computed again must be consistent with th
 """
 
 from optimizer.candidates import Candidates
+from optimizer.candidates.arrays import tabulate_as_served
 from optimizer.candidates.choices import arrays_of
 from optimizer.plan.checks.facts import Facts
 from optimizer.plan.checks.levels import check_levels
@@ -12,6 +13,7 @@ from optimizer.plan.checks.names import check_names
 from optimizer.plan.checks.queues import check_queues
 from optimizer.plan.checks.reserves import check_reserves
 from optimizer.plan.checks.service import check_service
+from optimizer.plan.checks.shared_queues import as_planned, check_queue_names, check_shared_queues
 from optimizer.plan.checks.totals import check_totals
 from optimizer.plan.checks.unserved import check_unserved
 from optimizer.plan.document import Plan
@@ -31,7 +33,7 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
         verify
             their reasons.
     """
-    problems = check_names(plan, system)
+    problems = check_queue_names(plan, system) or check_names(plan, as_planned(plan, system))
     if problems:
         return problems
     if system.rate_factors != plan.factor_of_pair:
@@ -39,12 +41,15 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
     if system.kept != plan.kept_replicas:
         system = system.with_kept(plan.kept_replicas)
     at_hand = candidates if candidates is not None and candidates.system is system else None
-    facts = Facts(plan, system, arrays_of(system) if at_hand is None else at_hand.arrays)
+    arrays = arrays_of(system) if at_hand is None else at_hand.arrays
+    arrays = tabulate_as_served(system, arrays, plan.served_in_queues_rpm)
+    facts = Facts(plan, as_planned(plan, system), arrays, system)
     return [
         *check_service(facts),
         *check_totals(facts),
         *check_reserves(facts),
         *check_queues(facts),
+        *check_shared_queues(facts),
         *check_levels(facts),
         *check_unserved(facts, at_hand),
     ]

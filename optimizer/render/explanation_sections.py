@@ -60,7 +60,8 @@ def explanation_sections(explanation: Explanation) -> list[Section]:
 
 def _headline(explanation: Explanation) -> Section:
     plan = explanation.plan
-    servers = len({*plan.allocations} | {item.server for item in plan.unserved})
+    named = {*plan.allocations} | {item.server for item in plan.unserved} | plan.queued_servers
+    servers = len(named - plan.shared_queues.keys())
     mode = "limited" if any(item.limit is not None for item in plan.capacity) else "unlimited"
     served = f"{servers - len(plan.unserved):,} of {counted(servers, 'server')} served in full"
     stopped = "" if plan.status == "optimal" else ", the solver stopped early"

@@ -18,6 +18,7 @@ from optimizer.render.figures import columns_of, other_targets, plan_columns
 from optimizer.render.money import Money
 from optimizer.render.plan_text import figures_text, overload_note, overload_rows, proved
 from optimizer.render.robust_sections import robust_sections
+from optimizer.render.shared_queue_sections import shared_queue_sections
 from optimizer.section import FOR_PROGRAMS, Column, FormattedValue, Paragraph, Section, name, table, words
 from optimizer.solvers.levels import VALUE
 from optimizer.spec.system import System
@@ -39,6 +40,7 @@ def plan_sections(plan: Plan, system: System, overload: Overload | None = None) 
     return [
         _headline(plan, system),
         _allocations(plan, system),
+        *shared_queue_sections(plan, system),
         _cards(plan),
         *_limits(plan),
         *robust_sections(plan, token_costs(plan, system)),
@@ -49,7 +51,7 @@ def plan_sections(plan: Plan, system: System, overload: Overload | None = None) 
 
 
 def _headline(plan: Plan, system: System) -> Section:
-    served = len(system.servers) - len(plan.unserved)
+    served = len(system.stated) - len(plan.unserved)
     proof = {
         "optimal": proved(plan),
         "feasible": "the solver stopped early",
@@ -59,7 +61,7 @@ def _headline(plan: Plan, system: System) -> Section:
     mode = "unlimited" if system.options.unlimited else "limited"
     cost, cards = Money.of(plan).text(plan.total_cost_cents_per_h), sum(item.used for item in plan.capacity)
     service = (
-        f"{served:,} of {counted(len(system.servers), 'server')} served in full, "
+        f"{served:,} of {counted(len(system.stated), 'server')} served in full, "
         f"{len(plan.changes):,} changed; {counted(cards, 'card')}"
     )
     return Section(

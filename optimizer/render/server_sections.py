@@ -53,7 +53,7 @@ def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]
         yield (
             f"It runs on {pool.num_replicas:,} x {pool.accelerator} with batch {pool.max_batch} for "
             f"{money.text(pool.cost_cents_per_h)}. "
-            + (f"{_named(pool.binding)}: {_gains(pool.binding)}." if pool.binding else "It has no load.")
+            + (f"{_named(pool.binding)}: {_gains(pool.binding)}." if pool.binding else _unbound(item))
         )
     for placed in explanation.plan.allocations.get(item.server, ()):
         if placed.targets:
@@ -67,6 +67,11 @@ def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]
         )
     if item.next_best is not None:
         yield _next_best(item.next_best, money)
+
+
+def _unbound(item: ServerExplanation) -> str:
+    """Return the sentence about a pool without a binding constraint."""
+    return "Its servers have targets of their own." if item.load_rpm else "It has no load."
 
 
 def _named(limits: Sequence[Binding]) -> str:

@@ -61,7 +61,7 @@ def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:
         problem.table.server[rows],
         problem.replica_value[rows] - problem.discount[rows],
     )
-    load = problem.load_rps[server]
+    load = problem.table.load_rps[rows]
     split = np.divide(load, table.max_rate_rps[rows], out=np.zeros(len(rows)), where=load > 0)
     count = np.where(load > 0, np.maximum(split, 1.0), 0.0)
     indivisible = ~problem.divisible[rows]

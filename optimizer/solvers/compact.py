@@ -103,7 +103,10 @@ class CompactModel(LevelSolver):
         formulation = self.formulation
         value, changes = objective.on_value * formulation.value, objective.on_changes * formulation.changed
         goal = formulation.on_goal(objective.goal) if objective.goal else 0.0
-        return formulation.on_servers(objective.on_unserved) + value + changes + goal
+        unserved = formulation.on_servers(objective.on_unserved)
+        if objective.on_columns is not None:
+            unserved[: len(formulation.columns)] = objective.on_columns[formulation.columns]
+        return unserved + value + changes + goal
 
     def _offset(self, objective: LevelObjective) -> float:
         """Return the constant term of an objective: the contribution of the servers without any variable."""

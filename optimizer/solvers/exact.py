@@ -51,7 +51,8 @@ def solve_exactly(
     """
     if problem.options.heterogeneous and with_patterns:
         return _solve_mixed(problem, deadline, related)
-    if not with_patterns or len(nondominated_candidates(problem)) < PATTERNS_FROM_COLUMNS:
+    few = len(nondominated_candidates(problem)) < PATTERNS_FROM_COLUMNS
+    if not with_patterns or few or problem.leaves_members:
         return solve_milp(problem, session, deadline)
     from optimizer.solvers.branch_and_price.solve import solve_patterns
 
@@ -83,6 +84,8 @@ def _by_either(problem: Problem, deadline: Deadline, related: RelatedSolution | 
     from optimizer.solvers.branch_and_price.solve import solve_patterns
     from optimizer.solvers.highs import HighsSession
 
+    if problem.leaves_members:  # patterns have no members
+        return solve_milp(problem, partial(HighsSession, lean=True), deadline, related=related)
     if len(np.unique(problem.table.server)) > COMPACT_TO_SERVERS:
         return solve_patterns(problem, deadline, related)
     found = solve_patterns(problem, deadline, related, service_by=deadline.share(PATTERNS_SHARE))

@@ -64,6 +64,7 @@ def _choices(problem: Problem, among: BoolArray) -> dict[int, list[int]]:
         problem.changed[rows],
         problem.value[rows],
         problem.off_preferred_total[rows],
+        *(part[rows] for part in problem.unserved_parts[::-1]),
     )
     order = rows[np.lexsort((*keys, table.server[rows]))]
     return {int(table.server[order[a]]): order[a:b].tolist() for a, b in runs(table.server[order])}
@@ -78,10 +79,11 @@ def _give_reserves(problem: Problem, chosen: list[int], left: list[float]) -> li
     if not problem.reserve.wanted.any():
         return chosen
     choices, each = _choices(problem, problem.full & table.reserved), table.num_replicas.tolist()
-    entries, reserved = problem.limits.entries(), table.reserved.tolist()
+    entries, reserved, members = problem.limits.entries(), table.reserved.tolist(), table.members.tolist()
     found = []
     for candidate in chosen:
         options = [] if reserved[candidate] else choices.get(int(table.server[candidate]), [])
+        options = [option for option in options if members[option] == members[candidate]]
         for row, one in entries[candidate]:
             left[row] += one * each[candidate]
         fitting = (

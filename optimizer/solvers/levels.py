@@ -34,12 +34,19 @@ def served(problem: Problem, replicas: IntArray) -> BoolArray:
 
 
 def served_in_full(problem: Problem, replicas: IntArray) -> BoolArray:
-    """Return a mask of the servers that a solution serves in full, by plain arithmetic; shape (S,)."""
-    count = len(problem.priority)
+    """Return a mask of the servers that a solution serves in full, by plain arithmetic; shape (S,).
+
+    Of a shared queue, those members count that its candidate is for.
+    """
+    count, load = len(problem.priority), problem.load_rps
+    if problem.leaves_members:
+        taken = problem.table.take(np.flatnonzero((replicas > 0) & problem.is_queue[problem.table.server]))
+        load = load.copy()
+        load[taken.server] = taken.load_rps
     rate = np.bincount(problem.table.server, replicas * problem.table.max_rate_rps, minlength=count)
     pools = np.bincount(problem.table.server, replicas, minlength=count)
     return (
-        (rate >= problem.load_rps * (1 - 2 * COVER_TOLERANCE))
+        (rate >= load * (1 - 2 * COVER_TOLERANCE))
         & (pools >= problem.min_replicas)
         & ((pools > 0) | ~problem.to_serve)
     )
@@ -104,8 +111,8 @@ def changes_of(problem: Problem, replicas: IntArray) -> int:
 
 def levels_of(problem: Problem, replicas: IntArray, *, proved: bool) -> tuple[SolvedLevel, ...]:
     """Return every level at the value that an answer has there, with that as its bound if it is proved."""
-    left = ~served(problem, replicas)
-    values = {level.name: level.value(left) for level in problem.service}
+    left, taken = ~served(problem, replicas), replicas > 0
+    values = {level.name: level.value(left, taken) for level in problem.service}
     values |= {goal.name: goal_of(problem, goal, replicas) for goal in problem.goals}
     values |= {VALUE: value_of(problem, replicas), CHANGES: float(changes_of(problem, replicas))}
     return tuple(SolvedLevel(name, value, value if proved else None) for name, value in values.items())
@@ -121,13 +128,13 @@ def bounded_levels(
         replicas: the answer, shape (C,).
         bounds: by the name of the level, those of service in steps; infinity: the value is proved.
     """
-    left = ~served(problem, replicas)
+    left, taken = ~served(problem, replicas), replicas > 0
     service = {level.name: level for level in problem.service}
     levels = []
     for reached in levels_of(problem, replicas, proved=True):
         level, bound = service.get(reached.name), bounds[reached.name]
         if level is not None:
-            bound = level.reported(min(bound, level.steps(left)), left)
+            bound = level.reported(min(bound, level.steps(left, taken)), left, taken)
         levels.append(SolvedLevel(reached.name, reached.value, min(bound, reached.value)))
     return tuple(levels)
 
@@ -144,7 +151,7 @@ def differences(problem: Problem, replicas: IntArray, than: IntArray) -> Iterato
     """
     mine, other = ~served(problem, replicas), ~served(problem, than)
     for level in problem.service:
-        yield level.steps(mine) - level.steps(other)
+        yield level.steps(mine, replicas > 0) - level.steps(other, than > 0)
     for goal in problem.goals:
         reached, least = goal_of(problem, goal, replicas), goal_of(problem, goal, than)
         yield reached - least if abs(reached - least) > value_slack(least) else 0.0

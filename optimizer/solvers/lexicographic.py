@@ -155,8 +155,9 @@ class LexicographicSolve:
         weight = objective.on_unserved
         if value == 0:
             self.solver.fix(weight > 0, np.zeros(len(weight), np.bool_))
-            return
-        if optimal:
+            if objective.on_columns is None:
+                return
+        elif optimal and objective.on_columns is None:
             self.solver.fix(*fixed_by_subset_sum(weight, value))
         self.solver.hold(objective, value + INTEGER_SLACK, due)
 

@@ -43,12 +43,13 @@ def _bounds_for(problem: Problem, replicas: IntArray, solution: Solution) -> dic
 
     A level after one at which the answer is worse has the bound of any answer.
     """
-    left, service = ~served(problem, solution.replicas), {level.name: level for level in problem.service}
+    left, taken = ~served(problem, solution.replicas), solution.replicas > 0
+    service = {level.name: level for level in problem.service}
     bounds, holds = trivial_bounds(problem), True
     for level, more in zip(solution.levels, differences(problem, replicas, solution.replicas), strict=True):
         if holds and level.bound is not None:
             steps = service.get(level.name)
-            bounds[level.name] = level.bound if steps is None else steps.steps_of(level.bound, left)
+            bounds[level.name] = level.bound if steps is None else steps.steps_of(level.bound, left, taken)
         holds &= more <= 0
     return bounds
 

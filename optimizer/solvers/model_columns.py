@@ -26,7 +26,14 @@ def nondominated_candidates(problem: Problem) -> IntArray:
     """
     use = problem.limits.use * problem.table.num_replicas[:, None]
     keys = np.column_stack(
-        [problem.model_value, use, problem.changed, ~problem.table.reserved, problem.off_preferred_total]
+        [
+            problem.model_value,
+            use,
+            problem.changed,
+            ~problem.table.reserved,
+            problem.off_preferred_total,
+            *problem.unserved_parts,
+        ]
     )
     return _nondominated(problem, np.flatnonzero(problem.full), keys)
 
@@ -85,7 +92,7 @@ def keepable(problem: Problem) -> BoolArray:
     """
     table, server = problem.table, problem.table.server
     now = problem.current_replicas[server]
-    carries = now * table.max_rate_rps >= problem.load_rps[server] * (1 - COVER_TOLERANCE)
+    carries = now * table.max_rate_rps >= table.load_rps * (1 - COVER_TOLERANCE)
     allowed = (now >= np.maximum(problem.min_replicas[server], 1)) & (now <= problem.max_replicas[server])
     as_sized = problem.divisible | (problem.full & (now == table.num_replicas))
     keeps: BoolArray = problem.on_current & carries & allowed & as_sized

@@ -38,6 +38,11 @@ class LevelObjective:
     """The level of service; None for value and changes."""
 
     @property
+    def on_columns(self) -> FloatArray | None:
+        """Cost of each candidate for the members that it leaves unserved; None if there are none."""
+        return None if self.service is None else self.service.on_columns
+
+    @property
     def step(self) -> float:
         """The least difference of two values; 0 if any difference is possible."""
         return 0.0 if self.on_value or self.goal else 1.0
@@ -45,6 +50,7 @@ class LevelObjective:
     def of(self, problem: Problem, replicas: IntArray) -> float:
         """Return the objective's value for an answer, with what servers without a candidate add."""
         total = float(self.on_unserved[~served(problem, replicas)].sum())
+        total += 0.0 if self.on_columns is None else float(self.on_columns[replicas > 0].sum())
         total += self.on_value * value_of(problem, replicas) if self.on_value else 0.0
         total += goal_of(problem, self.goal, replicas) if self.goal else 0.0
         return total + (self.on_changes * changes_of(problem, replicas) if self.on_changes else 0.0)

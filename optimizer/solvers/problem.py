@@ -13,9 +13,10 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates import Candidates, CandidateTable
-from optimizer.candidates.arrays import ReserveArrays
+from optimizer.candidates.arrays import ALL_MEMBERS, MemberArrays, ReserveArrays
+from optimizer.candidates.queue_parts import QueueParts
 from optimizer.solvers.goals import Goal, goals_of
-from optimizer.solvers.limit_rows import LimitRows, limit_rows
+from optimizer.solvers.limit_rows import LimitRows, limit_rows, needs_power
 from optimizer.solvers.service_levels import ServiceLevel, service_levels
 from optimizer.solvers.tiers import Tiers, tiers_of
 from optimizer.spec.schema import OptimizerOptions
@@ -64,6 +65,12 @@ class Problem:
     """Prices of accelerators that depend on how many are used."""
     preference: bool
     """Whether a server prefers some accelerators."""
+    members: MemberArrays
+    """What servers stand for."""
+    is_queue: BoolArray
+    """Whether a server is a shared queue, which has one pool; shape (S,)."""
+    queue_parts: QueueParts | None = None
+    """Partial service of shared queues; None if there is no queue, or none can be served in part."""
     excluded: frozenset[int] = frozenset()
     """Servers that get nothing, although they need replicas."""
 
@@ -122,7 +129,7 @@ class Problem:
     @cached_property
     def room(self) -> FloatArray:
         """Capacity to spare of each candidate with all its replicas, over the load; shape (C,) (eq. 89)."""
-        load = self.load_rps[self.table.server]
+        load = self.table.load_rps
         most = self.table.num_replicas * self.table.max_rate_rps
         return frozen(np.divide(most, load, out=np.ones(len(load)), where=load > 0) - 1)
 
@@ -135,7 +142,7 @@ class Problem:
     @cached_property
     def divisible(self) -> BoolArray:
         """Whether any number of replicas of a candidate can be a pool beside others, shape (C,)."""
-        one_pool = self.reserve.one_pool[self.table.server]
+        one_pool = (self.reserve.one_pool | self.is_queue)[self.table.server]
         return frozen(self.table.meets_targets_below_max_rate & ~one_pool)
 
     @cached_property
@@ -146,7 +153,7 @@ class Problem:
     @cached_property
     def off_preferred_rpm(self) -> FloatArray:
         """Load of one replica of each candidate off the preferred accelerators [requests/min] (eq. 144)."""
-        carried = np.minimum(self.table.max_rate_rps, self.load_rps[self.table.server])
+        carried = np.minimum(self.table.max_rate_rps, self.table.load_rps)
         return frozen(np.where(self.table.preferred, 0.0, carried * SECONDS_PER_MINUTE))
 
     @cached_property
@@ -157,7 +164,7 @@ class Problem:
     @cached_property
     def repeats(self) -> BoolArray:
         """Whether a candidate is of the same pair as the one before it, with other replicas; shape (C,)."""
-        pair = np.column_stack([self.table.server, self.table.accelerator])
+        pair = np.column_stack([self.table.server, self.table.accelerator, self.table.members])
         return frozen(np.append(False, (pair[1:] == pair[:-1]).all(axis=1))[: len(pair)])
 
     @cached_property
@@ -168,7 +175,17 @@ class Problem:
     @cached_property
     def service(self) -> tuple[ServiceLevel, ...]:
         """The levels of service, in their order (eq. 34, 35)."""
-        return service_levels(self.priority, self.load_rps, self.to_serve)
+        return service_levels(self.members, self.table, self.to_serve, self.min_replicas)
+
+    @cached_property
+    def leaves_members(self) -> bool:
+        """Whether some candidates serve only a part of the members of their server."""
+        return bool((self.table.members != ALL_MEMBERS).any())
+
+    @cached_property
+    def unserved_parts(self) -> tuple[FloatArray, ...]:
+        """Members that candidates leave unserved, by level of service; shapes (C,)."""
+        return tuple(level.on_columns for level in self.service if level.on_columns is not None)
 
     def of_servers(self, chosen: BoolArray) -> "Problem":
         """Return the problem with only the candidates of the chosen servers, and only these to be served."""
@@ -184,6 +201,11 @@ class Problem:
             current_cost=np.where(chosen, self.current_cost, 0.0),
             none_changed=self.none_changed & chosen,
         )
+
+    def serving_all_members(self) -> "Problem":
+        """Return the problem with only the candidates that serve all members of their server."""
+        rows = np.flatnonzero(self.table.members == ALL_MEMBERS)
+        return replace(self, table=self.table.take(rows), full=self.full[rows], limits=self.limits.take(rows))
 
     def with_amounts(self, amount: FloatArray) -> "Problem":
         """Return the problem with other amounts of what is limited, shape (R,)."""
@@ -278,6 +300,11 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
         reserve=servers.reserve,
         tiers=tiers_of(candidates.system.accelerators, [item.key for item in limits.items]),
         preference=bool(servers.preference.any()),
+        members=servers.members,
+        is_queue=servers.is_queue,
+        queue_parts=QueueParts(candidates)
+        if servers.is_queue.any() and not needs_power(candidates.system)
+        else None,
         excluded=left_out,
     )
 

@@ -76,6 +76,7 @@ def _of_server(problem: Problem, server: int) -> list[list[float]]:
         table.meets_targets_below_max_rate,
         problem.full,
         table.reserved,
+        table.members,
     )
     return [each[rows].tolist() for each in properties]
 

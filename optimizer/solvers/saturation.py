@@ -9,7 +9,7 @@ of this number.
 import heapq
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from optimizer.arrays import BoolArray, IntArray
 from optimizer.candidates.measuring import COUNT_TOLERANCE
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import served
+from optimizer.solvers.open_queues import OpenQueue, queues_with_parts
 from optimizer.solvers.problem import Problem
 
 
@@ -42,18 +43,23 @@ def share_leftover(
     """
     if not len(problem.limits) or problem.options.saturation_policy == "None":
         return LeftoverAllocation(replicas, finished=True)
-    waiting = np.flatnonzero(problem.to_serve & ~served(problem, replicas))
+    open_queues = queues_with_parts(problem, replicas)
+    waiting = np.flatnonzero(problem.to_serve & ~problem.is_queue & ~served(problem, replicas))
+    waiting = np.sort(np.concatenate([waiting, np.array([*open_queues], np.int64)]))
     if not len(waiting):
         return LeftoverAllocation(replicas, finished=True)
-    leftover = _Leftover(problem, replicas, deadline or Deadline(math.inf))
-    waiting = waiting[np.argsort(problem.priority[waiting], kind="stable")]
+    leftover = _Leftover(problem, replicas, deadline or Deadline(math.inf), open_queues)
+    priority = problem.priority.copy()
+    for server, queue in open_queues.items():
+        priority[server] = queue.priority
+    waiting = waiting[np.argsort(priority[waiting], kind="stable")]
     match problem.options.saturation_policy:
         case "PriorityExhaustive":
             for server in waiting.tolist():
                 leftover.exhaust(server)
         case "PriorityRoundRobin":
-            for priority in np.unique(problem.priority[waiting]):
-                leftover.allocate_round_robin(waiting[problem.priority[waiting] == priority].tolist())
+            for rank in np.unique(priority[waiting]):
+                leftover.allocate_round_robin(waiting[priority[waiting] == rank].tolist())
         case "RoundRobin":
             leftover.allocate_round_robin(waiting.tolist())
     return LeftoverAllocation(leftover.replicas(), leftover.finished)
@@ -65,10 +71,12 @@ class _Leftover:
     The state is in plain numbers because tens of thousands of turns read one or a few candidates each.
     """
 
-    def __init__(self, problem: Problem, replicas: IntArray, deadline: Deadline) -> None:
+    def __init__(
+        self, problem: Problem, replicas: IntArray, deadline: Deadline, queues: Mapping[int, OpenQueue]
+    ) -> None:
         problem = problem.at_list_price
         table = problem.table
-        self.deadline, self.finished = deadline, True
+        self.deadline, self.finished, self.queues = deadline, True, queues
         self.mixed = problem.options.heterogeneous
         self.left: list[float] = problem.left_by(replicas).tolist()
         self.taken: list[int] = replicas.tolist()
@@ -121,7 +129,7 @@ class _Leftover:
 
     def _moved(self, server: int) -> bool:
         """Move a server to another accelerator if more of its load is served there; return whether it did."""
-        if not self.mine[server]:
+        if not self.mine[server] or server in self.queues:
             return False
         candidate, share = self.mine[server][0], self._share(server)
         count = self.taken[candidate]
@@ -141,6 +149,8 @@ class _Leftover:
         It may take replicas of all its candidates or, once it has one and plans are not mixed, of that one.
         Ties go to the lesser cost, then in order.
         """
+        if server in self.queues:
+            return self.queues[server].best(self.taken, self.left, self.entries, self.most[server])
         mine = self.mine[server]
         carried, count = self._carried(server), self._count(server)
         missing = max(self.load[server] - carried, 0.0)
@@ -165,6 +175,8 @@ class _Leftover:
         return sum(self.taken[candidate] for candidate in self.mine[server])
 
     def _share(self, server: int) -> float:
+        if server in self.queues:
+            return self.queues[server].share(self.taken)
         return self._share_of(server, self._carried(server), self._count(server))
 
     def _share_of(self, server: int, carried_rps: float, count: int) -> float:
@@ -179,6 +191,8 @@ class _Leftover:
         for row, use in self.entries[candidate]:
             self.left[row] -= count * use
         mine = self.mine[server]
+        if server in self.queues:
+            return
         if not self.taken[candidate]:
             mine.remove(candidate)
         elif candidate not in mine:

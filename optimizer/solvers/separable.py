@@ -12,7 +12,8 @@ def solve_separable(problem: Problem) -> Solution:
     table = problem.table
     rows = np.flatnonzero(problem.full)
     goals = ~table.reserved[rows], problem.off_preferred_total[rows]
-    keys = (-problem.room[rows], problem.changed[rows], problem.value[rows], *goals[::-1], table.server[rows])
+    levels = (*goals[::-1], *(part[rows] for part in problem.unserved_parts[::-1]))
+    keys = (-problem.room[rows], problem.changed[rows], problem.value[rows], *levels, table.server[rows])
     order = rows[np.lexsort(keys)]
     _, first = np.unique(table.server[order], return_index=True)
     chosen = order[first]

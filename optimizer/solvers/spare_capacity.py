@@ -42,6 +42,7 @@ def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
         (value[better] == value[mine])
         & (changed[better] == changed[mine])
         & (table.reserved[better] == table.reserved[mine])
+        & (table.members[better] == table.members[mine])
         & (problem.off_preferred_total[better] == problem.off_preferred_total[mine])
         & (problem.discount[better] == 0)
         & (problem.discount[mine] == 0)

@@ -37,7 +37,7 @@ def solve_in_stages(problem: Problem, solve: Solve, deadline: Deadline | None = 
     if options.saturation_policy == "None" or not len(problem.limits) or not len(problem.priority):
         return solve(problem, deadline)
     due = deadline.later(SHARING_S)
-    if options.delayed_best_effort:
+    if options.delayed_best_effort or problem.leaves_members:  # members have several priorities
         full = solve(problem, deadline)
         sharing = share_leftover(problem, full.replicas, due)
         return _joined(problem, sharing.replicas, [full], finished=sharing.finished)

@@ -65,6 +65,7 @@ def in_columns(columns: IntArray, problem: Problem, replicas: IntArray) -> IntAr
         mine = columns[begin:after]
         mine = mine[(groups[mine] == groups[c]) & problem.full[mine]]
         mine = mine[table.reserved[mine] >= table.reserved[c]]
+        mine = mine[table.members[mine] & table.members[c] == table.members[c]]
         more = use[mine] * table.num_replicas[mine][:, None] > answer[c] * use[c]
         mine = mine[~more.any(axis=1)]
         answer[c] = 0

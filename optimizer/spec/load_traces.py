@@ -14,6 +14,7 @@ from optimizer.errors import SpecError
 from optimizer.spec.csv_rows import csv_rows
 from optimizer.spec.loads import loaded_server
 from optimizer.spec.schema import Server
+from optimizer.spec.shared_queues import planned_servers
 from optimizer.spec.system import System
 from optimizer.units import UnitError, time_s
 
@@ -28,7 +29,7 @@ class LoadStep:
 
     time_s: float
     servers: Mapping[str, Server]
-    """Reported servers with their loads, by name."""
+    """Reported servers with their loads, by name; those of a shared queue as one."""
 
 
 def read_load_trace(system: System, path: str | os.PathLike[str]) -> tuple[LoadStep, ...]:
@@ -49,14 +50,14 @@ def read_load_trace(system: System, path: str | os.PathLike[str]) -> tuple[LoadS
             raise SpecError(f"{place}: more than {MAX_STEPS:,} times; give fewer")
     if len(steps) < 2:
         raise SpecError(f"{path}: at least two times are needed, this has {len(steps)}")
-    return tuple(LoadStep(when, steps[when]) for when in sorted(steps))
+    return tuple(LoadStep(when, planned_servers(system.servers, steps[when])) for when in sorted(steps))
 
 
 def _column(name: str, names: list[str], system: System) -> str:
     """Return the name of a column: a known field, or in the wide format a server."""
-    in_rows = "server" in {other.lower() for other in names} and "server" not in system.servers
+    in_rows = "server" in {other.lower() for other in names} and "server" not in system.stated
     known = _FIELDS.get(name.lower())
-    if known is None and not in_rows and name in system.servers:
+    if known is None and not in_rows and name in system.stated:
         known = name
     if known is None:
         what = "time, server, arrivalRate, avgInTokens and avgOutTokens, or time and the names of servers"
@@ -71,7 +72,7 @@ def _loads(fields: Mapping[str, str], system: System, place: str) -> Iterator[tu
             yield name, {"arrivalRate": text} if text else {}
         return
     name = fields["server"]
-    if name not in system.servers:
+    if name not in system.stated:
         raise SpecError(f"{place}: server {name!r} does not exist in the system")
     yield name, {column: text for column, text in fields.items() if column != "server" and text}
 

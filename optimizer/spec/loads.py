@@ -28,9 +28,10 @@ def with_loads(system: System, path: str | os.PathLike[str]) -> System:
         SpecError: the file cannot be read, a column or a server is unknown, or a value is invalid.
     """
     changed: dict[str, Server] = {}
+    stated = system.stated
     for place, fields in csv_rows(path, _column, "server"):
         name = fields.pop("server")
-        if name not in system.servers:
+        if name not in stated:
             raise SpecError(f"{place}: server {name!r} does not exist in the system")
         if name in changed:
             raise SpecError(f"{place}: server {name!r} occurs twice")
@@ -64,7 +65,7 @@ def loaded_server(system: System, name: str, fields: Mapping[str, str], place: s
                 values[column] = _COLUMN_UNITS[column].read(text)
             except UnitError:
                 raise SpecError(f"{place}: {column}: must be a number, not {text!r}") from None
-    server = system.servers[name]
+    server = system.stated[name]
     before = server.current.load.model_dump(by_alias=True)
     load = validated(Load, before | values, f"{place}: ")
     check_load(load, f"{place}: ")

@@ -42,6 +42,13 @@ from optimizer.spec.schema import (
     ServiceClass,
     SystemSpec,
 )
+from optimizer.spec.shared_queues import (
+    members_of,
+    planned_servers,
+    queue_problems,
+    stated_servers,
+    with_shared_queues,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +63,7 @@ class System:
     targets: Mapping[tuple[str, str], ModelTarget]
     """By service class and model."""
     servers: Mapping[str, Server]
+    """As they are planned: servers that share a queue are one, under the queue's name."""
     capacity: Mapping[str, int]
     """Units by accelerator type."""
     options: OptimizerOptions
@@ -67,6 +75,16 @@ class System:
     documents."""
     not_rented: tuple[str, ...] = ()
     """Servers whose external services are left out. Not part of the documents."""
+
+    @property
+    def stated(self) -> Mapping[str, Server]:
+        """The servers as documents name them, with the members of shared queues, by name."""
+        return stated_servers(self.servers)
+
+    @property
+    def named(self) -> Mapping[str, Server]:
+        """All servers that an answer can name: planned ones and the members of shared queues, by name."""
+        return {**self.servers, **self.stated}
 
     @property
     def currency(self) -> str | None:
@@ -102,10 +120,13 @@ class System:
         Raises:
             SpecError: a server does not exist.
         """
+        known = self.named
         for name, server in changed.items():
-            known_name(name, self.servers, f"servers.{name}: server")
-            check_variability(server.current.load, f"servers.{name}.load.", self.profiles_of(server.model))
-        return replace(self, servers=MappingProxyType({**self.servers, **changed}))
+            known_name(name, known, f"servers.{name}: server")
+            for part in members_of(server):
+                check_variability(part.current.load, f"servers.{name}.load.", self.profiles_of(part.model))
+        planned = planned_servers(self.servers, changed)
+        return replace(self, servers=MappingProxyType({**self.servers, **planned}))
 
     def with_load(self, server_name: str, **changes: float) -> "System":
         """Return a copy with a changed load of one server, by Python names (``arrival_rate_rpm``).
@@ -113,8 +134,9 @@ class System:
         Raises:
             SpecError: the server or a field does not exist, or a value is out of range.
         """
-        known_name(server_name, self.servers, f"servers.{server_name}: server")
-        server = with_changed_load(self.servers[server_name], **changes)
+        known = self.named
+        known_name(server_name, known, f"servers.{server_name}: server")
+        server = with_changed_load(known[server_name], **changes)
         check_answers(server.current.load, f"servers.{server_name}.load.", self.profiles_of(server.model))
         return self.with_servers({server_name: server})
 
@@ -191,7 +213,7 @@ class System:
             accelerators=tuple(self.accelerators.values()),
             models=tuple(self.profiles.values()),
             service_classes=tuple(self.service_classes.values()),
-            servers=tuple(self.servers.values()),
+            servers=tuple(self.stated.values()),
             count=tuple(Capacity(type=kind, count=units) for kind, units in self.capacity.items()),
             optimizer=self.options,
         )
@@ -235,12 +257,15 @@ def join_parts(parts: Sequence[Part], *, idle_without_answers: bool = False) -> 
         for target in entry.item.model_targets
     }
     given = [part.spec.optimizer for part in parts if "optimizer" in part.spec.model_fields_set]
+    classes = values(index.classes)
     return System(
         accelerators=values(index.accelerators),
         profiles=values(index.profiles),
-        service_classes=values(index.classes),
+        service_classes=classes,
         targets=MappingProxyType({key: targets[key] for key in sorted(targets)}),
-        servers=values(index.servers),
+        servers=with_shared_queues(
+            values(index.servers), lambda server: classes[server.service_class].priority
+        ),
         capacity=MappingProxyType({kind: index.capacity[kind].item.count for kind in sorted(index.capacity)}),
         options=given[0] if given else OptimizerOptions(),
     )
@@ -290,6 +315,7 @@ def _contradictions(
         profiles = by_model.get(entry.item.model, ())
         yield from _server_problems(entry, profiles, **known)
         yield from _load_problems(entry, profiles, idle_without_answers=idle_without_answers)
+    yield from queue_problems(index, by_model)
 
 
 def _caught(part: Part, at: Location, check: Callable[[Any, str], None], item: object) -> Iterator[Finding]:

@@ -78,9 +78,7 @@ def plan_keeping(system: System, runs: Runs, planner: Planner, excluded: Iterabl
 def _next_group(plan: Plan, runs: Runs, excluded: set[str]) -> list[str]:
     """Return the running servers without an allocation of the highest remaining priority."""
     waiting = [
-        item
-        for item in plan.unserved
-        if item.server not in plan.allocations and item.server not in excluded and runs.get(item.server)
+        item for item in plan.left_out.values() if item.server not in excluded and runs.get(item.server)
     ]
     first = min((item.priority for item in waiting), default=0)
     return sorted(item.server for item in waiting if item.priority == first)

@@ -66,7 +66,7 @@ class _Search:
         while True:
             system = _restricted(self.system, self.allowed).with_kept(self.kept)
             plan = plan_keeping(system, self.runs, self.planner, self.excluded)
-            unserved = self.allowed.keys() & {item.server for item in plan.unserved}
+            unserved = self.allowed.keys() & {*plan.left_out, *(item.server for item in plan.unserved)}
             if not unserved:
                 return plan
             self.allowed = {name: found for name, found in self.allowed.items() if name not in unserved}
@@ -184,8 +184,9 @@ def _serves_as_much(plan: Plan, other: Plan, system: System, lowest: float = inf
 def _unserved(plan: Plan, system: System) -> dict[int, float]:
     """Return the load of servers not fully served, plus a small constant for each, by priority."""
     found: dict[int, float] = {}
+    stated = system.stated
     for item in plan.unserved:
-        load_rpm = system.servers[item.server].current.load.arrival_rate_rpm
+        load_rpm = stated[item.server].current.load.arrival_rate_rpm
         found[item.priority] = found.get(item.priority, 0.0) + load_rpm + _TOLERANCE
     return found
 

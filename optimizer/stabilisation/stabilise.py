@@ -127,13 +127,13 @@ class _PlannedFleet:
 
     def recommendations(self, loads: Mapping[str, LoadEstimate]) -> dict[str, Recommendation]:
         """Return the recommendation for each server; those without an allocation keep replicas."""
-        listed, pools = {item.server: item for item in self.plan.unserved}, self.plan.allocations
-        names = [name for name in self.system.servers if name in self.plan.allocations or name in listed]
-        kept, found = by_server(self._kept(set(names) - self.plan.allocations.keys())), {}
+        listed, pools = self.plan.left_out, self.plan.allocations
+        names = [name for name in self.system.servers if name in pools or name in listed]
+        kept, found = by_server(self._kept(listed.keys() & set(names))), {}
         for name in names:
             load_rpm = self.system.servers[name].current.load.arrival_rate_rpm
             offered = loads[name].level_rpm if name in loads else load_rpm
-            served = () if name in pools else (listed[name], kept.get(name, {}))
+            served = () if name not in listed else (listed[name], kept.get(name, {}))
             found[name] = Recommendation.of(self.system, name, offered, pools.get(name, ()), *served)
         return found
 

@@ -20,6 +20,7 @@ from optimizer.spec.examination import examine
 from optimizer.spec.faults import Fault, in_order
 from optimizer.spec.names import Finding, Index, located
 from optimizer.spec.schema import Accelerator
+from optimizer.spec.shared_queues import members_of
 from optimizer.spec.system import System, join_parts
 from optimizer.studies.slips import Written, slips
 
@@ -120,7 +121,7 @@ def _odd_prices(index: Index) -> Iterator[Finding]:
 
 def _unmeasured_lengths(system: System, index: Index) -> Iterator[Finding]:
     """Yield servers whose requests are outside what the token times of their model were measured on."""
-    for name, server in system.servers.items():
+    for name, server in system.stated.items():
         load = server.current.load
         for profile in system.profiles_of(server.model):
             if profile.provenance is None or not load.arrival_rate_rpm:
@@ -156,7 +157,8 @@ def _unservable(candidates: Candidates, index: Index) -> Iterator[Finding]:
     served = np.unique(candidates.table.server)
     needed = (candidates.arrays.servers.load_rps > 0) | (candidates.arrays.servers.min_replicas > 0)
     for s in np.setdiff1d(np.flatnonzero(needed), served):
-        part, at, _ = index.servers[candidates.arrays.server_names[s]]
+        planned = candidates.system.servers[candidates.arrays.server_names[s]]
+        part, at, _ = index.servers[members_of(planned)[0].name]
         reason, detail = nearest_miss(candidates, int(s))
         yield Finding(part, at, f"no accelerator can serve it ({reason}): {detail}")
 
@@ -165,9 +167,10 @@ def _low_loads(candidates: Candidates, index: Index, written: Written) -> Iterat
     """Yield loads per minute without a unit that look like loads per second: they would idle any replica."""
     table, servers = candidates.table, candidates.arrays.servers
     share = np.zeros(len(servers.load_rps))
-    np.maximum.at(share, table.server, servers.load_rps[table.server] / table.max_rate_rps)
+    np.maximum.at(share, table.server, table.load_rps / table.max_rate_rps)
     for s in np.flatnonzero((share > 0) & (share < IDLE_SHARE)):
-        part, at, server = index.servers[candidates.arrays.server_names[s]]
+        planned = candidates.system.servers[candidates.arrays.server_names[s]]
+        part, at, server = index.servers[members_of(planned)[0].name]
         rate, place = server.current.load.arrival_rate_rpm, (*at, "currentAlloc", "load", "arrivalRate")
         if rate and written.is_plain(part, place):
             text = (

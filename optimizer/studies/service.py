@@ -1,5 +1,7 @@
 """Service of a plan by priority: the basis of every sentence about more or less service."""
 
+from dataclasses import replace
+
 from pydantic import Field
 
 from optimizer.candidates.arrays import server_loads_rps
@@ -32,11 +34,11 @@ class PriorityService(Document):
 def service_by_priority(plan: Plan, system: System) -> tuple[PriorityService, ...]:
     """Return the service of each priority of a plan, the highest first."""
     fractions = {item.server: item.served_fraction for item in plan.unserved}
-    names: dict[int, list[str]] = {}
-    for name, server in system.servers.items():
+    stated, names = replace(system, servers=system.stated), dict[int, list[str]]()
+    for name, server in stated.servers.items():
         names.setdefault(system.priority(server), []).append(name)
     load_rpm = dict(
-        zip(system.servers, (server_loads_rps(system) * SECONDS_PER_MINUTE).tolist(), strict=True)
+        zip(stated.servers, (server_loads_rps(stated) * SECONDS_PER_MINUTE).tolist(), strict=True)
     )
     return tuple(
         PriorityService(

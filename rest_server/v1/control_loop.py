@@ -5,7 +5,7 @@ that storing it gave, and kept with that revision.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, TypeVar
@@ -24,7 +24,7 @@ from optimizer.stabilisation.loads import LoadEstimate
 from optimizer.stabilisation.stabilise import denoise_loads
 from rest_server.compat.answers import notice_headers
 from rest_server.errors import BodyError, field_path
-from rest_server.fleet import Entities, desired_allocations
+from rest_server.fleet import Entities, desired_allocations, planned_name
 from rest_server.state import FleetStore, PlanRecord, Reported
 from rest_server.v1.entities import Condition, held_fleet
 from rest_server.v1.examples import LOADS
@@ -105,24 +105,33 @@ class _Storing:
     def _settled(self, stored: Entities) -> RunningFleet:
         """Return the fleet with the loads to plan for: as they are, but for what may be chance."""
         now = self.held.snapshot()
-        seen = Observation(time.time(), frozenset(self.missing), self.replicas, self.unusable)
+        seen = Observation(time.time(), frozenset(self.missing), self.replicas, self._planned(self.unusable))
         system, self.estimates = denoise_loads(stored.loose_system(), now.rules, now.decisions, seen)
-        return RunningFleet(replace(stored, servers=system.servers).spec(), now.rules, now.decisions, seen)
+        return RunningFleet(replace(stored, servers=system.stated).spec(), now.rules, now.decisions, seen)
 
     @property
     def missing(self) -> list[str]:
-        """Servers whose rates were not given, or cannot be planned for."""
-        return [
+        """Planned servers whose rates were not given, or cannot be planned for.
+
+        Of a shared queue, those of all its servers are needed.
+        """
+        names = [
             name
             for name in self.servers
             if name not in self.loads or self.loads[name].arrival_rate_rpm is None or name in self.unusable
         ]
+        return list(dict.fromkeys(planned_name(self.servers[name]) for name in names))
+
+    def _planned(self, names: Iterable[str]) -> frozenset[str]:
+        return frozenset(planned_name(self.servers[name]) for name in names)
 
     @property
     def replicas(self) -> dict[str, dict[str, ReplicaStatus]]:
-        """Replicas that are there, by server and accelerator, as far as they were given."""
+        """Replicas that are there, by planned server and accelerator, as far as they were given."""
         return {
-            name: {acc: ReplicaStatus(there.ready, there.pending) for acc, there in change.replicas.items()}
+            planned_name(self.servers[name]): {
+                acc: ReplicaStatus(there.ready, there.pending) for acc, there in change.replicas.items()
+            }
             for name, change in self.loads.items()
             if change.replicas is not None
         }
@@ -150,12 +159,25 @@ def with_loads(entities: Entities, loads: Mapping[str, LoadUpdate]) -> tuple[Ent
             load = current.load
         allocation = _running(entities, name, change).model_copy(update={"load": load})
         servers[name] = servers[name].model_copy(update={"current": allocation})
+        if change.replicas is not None and servers[name].shared_queue is not None:
+            servers |= _sharing(servers, servers[name])
     unusable |= {
         name
         for name, server in servers.items()
         if lacks_answers(server.current.load, entities.profiles_of(server.model))
     }
     return replace(entities, servers=servers), frozenset(unusable)
+
+
+def _sharing(servers: Mapping[str, Server], one: Server) -> dict[str, Server]:
+    """Return the servers of a server's queue with the replicas that were reported for it."""
+    return {
+        name: server.model_copy(
+            update={"current": one.current.model_copy(update={"load": server.current.load})}
+        )
+        for name, server in servers.items()
+        if server.shared_queue == one.shared_queue
+    }
 
 
 def _running(entities: Entities, name: str, change: LoadUpdate) -> AllocationData:
@@ -216,7 +238,12 @@ def _keep(held: FleetStore, text: bytes, stored: _Storing) -> int:
         plan,
         desired,
         stored.revision,
-        Reported(frozenset(stored.missing), stored.unusable, stored.replicas, stored.estimates),
+        Reported(
+            frozenset(stored.missing),
+            frozenset(planned_name(stored.servers[name]) for name in stored.unusable),
+            stored.replicas,
+            stored.estimates,
+        ),
     )
 
 
@@ -253,7 +280,8 @@ def apply_plan(request: Request, condition: Condition) -> Response:
     """
     held = held_fleet(request)
     plan = _last(held).plan
-    unserved = [quote(item.server, safe="") for item in plan.unserved if item.server not in plan.allocations]
+    served = {*plan.allocations, *(name for use in plan.shared_queues.values() for name in use.members)}
+    unserved = [quote(item.server, safe="") for item in plan.unserved if item.server not in served]
     revision, entities = condition.update(held, lambda now: applied(now, plan), "applied")
     servers = ServerList.model_construct(servers=tuple(entities.servers.values()))
     text = servers.model_dump_json(by_alias=True, indent=2)
@@ -263,7 +291,7 @@ def apply_plan(request: Request, condition: Condition) -> Response:
 
 def applied(entities: Entities, plan: Plan) -> Entities:
     """Return entities whose servers run what a plan says, as far as it knows and serves them."""
-    known = plan.allocations.keys() | {item.server for item in plan.unserved}
+    known = plan.allocations.keys() | {item.server for item in plan.unserved} | plan.queued_servers
     planned = {name: server for name, server in entities.servers.items() if name in known}
     alone = replace(entities, servers=planned).with_desired(desired_allocations(plan, planned))
     return replace(entities, servers={**entities.servers, **alone.with_desired_applied().servers})

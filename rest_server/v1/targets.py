@@ -92,7 +92,7 @@ def current_replicas(now: Snapshot, server: Server, accelerator: str) -> int:
 
 def readings(now: Snapshot) -> Iterator[TargetState]:
     """Yield the state of every target."""
-    for server in now.entities.servers.values():
+    for server in now.entities.planned.values():
         for accelerator in accelerators_of(now.entities, server, now):
             found = reading(now, server, accelerator)
             if found is not None:
@@ -137,7 +137,10 @@ async def read_target(request: Request, key: Annotated[Key, Depends(by_server)])
     """
     held, (name, accelerator) = held_fleet(request), key
     now = await settled(held)
-    server = now.entities.servers.get(name)
+    server = now.entities.planned.get(name)
+    if server is None and name in now.entities.servers:
+        queue = now.entities.servers[name].shared_queue
+        raise HTTPException(404, f"server {name!r} shares the replicas of {queue!r}; read the target of that")
     if server is None:
         raise HTTPException(404, f"server {name!r} does not exist")
     if accelerator not in accelerators_of(now.entities, server, now):

@@ -79,6 +79,23 @@ def collected() -> Json:
     return document(servers, [accelerator("A")], {"A": 9}, classes=classes, models=[law])
 
 
+def queued() -> Json:
+    """Return a system with a queue of three servers, of which one is not served; one target is a p95."""
+    law = {"name": "m", "acc": "A", "maxBatchSize": 8, "perfParms": {"alpha": 10, "beta": 0.2}}
+    classes = [
+        service_class("gold", ttft=200),
+        service_class("silver", 2, ttft=900),
+        service_class("free", 3),
+    ]
+    classes[1]["modelTargets"][0]["percentile"] = 95
+    servers = [
+        server("a", 400, sharedQueue="q"),
+        server("b", 400, service="silver", sharedQueue="q"),
+        server("c", 3000, service="free", sharedQueue="q"),
+    ]
+    return document(servers, [accelerator("A")], {"A": 4}, classes=classes, models=[law])
+
+
 SCENARIOS: dict[str, Json] = {
     "fleet": fleet(),
     "unlimited": fleet() | {"optimizer": {"unlimited": True}},
@@ -88,6 +105,7 @@ SCENARIOS: dict[str, Json] = {
     "chosen batch": patient(),
     "tails": tails(),
     "collected": collected(),
+    "queued": queued(),
     "running": scarce(),
 }
 RUNS = {"first": {"A": 2}, "last": {"A": 1}}

@@ -35,6 +35,14 @@ VALUE, CHANGES = -2, -1
 
 SLOTS = {"limit": "racks", "item": "slots", "amount": 8.0, "used": 2.0}
 
+USE = "sharedQueues", "q"
+
+
+def member(name: str = "a") -> Path:
+    """Return the place of a member of the shared queue."""
+    return (*USE, "members", name)
+
+
 TABLE: list[tuple[str, str, Path, Lie, str]] = [
     # field of the document, scenario, place in the plan, what is made of it, what verify must say
     ("Plan.status", "fleet", ("status",), to("heuristic"), "a plan of the solver 'milp' is not 'heuristic'"),
@@ -331,6 +339,33 @@ TABLE: list[tuple[str, str, Path, Lie, str]] = [
     ("Pool.mean_batch", "collected", pool("avgBatch", "a"), to(None), "a: avgBatch on A is"),
     ("Pool.batch_window_ms", "collected", pool("batchWindow", "a"), to(0), "a: batchWindow on A is 5.0"),
     ("Pool.binding", "collected", pool("binding", "a"), to("stage:x"), "a: binding on A is None"),
+    ("Plan.shared_queues", "queued", ("sharedQueues",), to({}), "q: not in sharedQueues"),
+    ("Plan.shared_queues", "fleet", ("sharedQueues",), to({"q": {"members": {}}}), "q: no shared queue"),
+    (
+        "SharedQueueUse.members",
+        "queued",
+        (*USE, "members"),
+        lambda members: {"a": members["a"]},
+        "q: its servers are a, b, c, each once",
+    ),
+    ("SharedQueueUse.unserved", "queued", (*USE, "unserved"), to([]), "q: its servers are a, b, c, each"),
+    ("SharedQueueUse.unserved", "queued", (*USE, "unserved"), to(["c", "c"]), "q: its servers are a, b, c"),
+    ("QueueMember.arrival_rate_rpm", "queued", (*member(), "arrivalRate"), times(0.9), "q: its servers have"),
+    ("QueueMember.arrival_rate_rpm", "queued", (*member(), "arrivalRate"), times(2), "a: 800 of 400 reques"),
+    ("QueueMember.itl_ms", "queued", (*member(), "itlAverage"), times(0.9), "q: a: itl is .* ms, the plan"),
+    ("QueueMember.ttft_ms", "queued", (*member("b"), "ttftAverage"), times(0.9), "q: b: ttft is .* ms, the"),
+    ("QueueMember.wait_ms", "queued", (*member(), "waitAverage"), plus(1), "q: a: wait is .* ms, the plan"),
+    ("QueueMember.wait_p95_ms", "queued", (*member(), "waitP95"), plus(1), "q: a: wait_p95 is .* ms, the"),
+    ("QueueMember.targets", "queued", (*member("b"), "targets"), to([]), "q: b: targets are about"),
+    ("Pool.ttft_ms", "queued", pool("ttftAverage", "q"), times(0.9), "q: TTFT is .* ms, the plan says"),
+    (
+        "Pool.max_arrival_rate_rpm",
+        "queued",
+        pool("maxArrivalRate", "q"),
+        times(1.1),
+        "q: its maximum rate is",
+    ),
+    ("Unserved.server", "queued", ("unserved",), to([]), "c: not served in q, but not in unserved"),
     ("Pool.estimated", "fleet", pool("estimated"), to("upper"), "free: on A estimated is upper"),
 ]
 

@@ -44,6 +44,8 @@ class Facts:
     system: System
     arrays: SystemArrays
     """The system as arrays, for queue models."""
+    whole: System
+    """The system with the full load of shared queues, of which the other has only what the plan serves."""
 
     @cached_property
     def pools(self) -> list[tuple[str, Pool]]:
@@ -60,6 +62,17 @@ class Facts:
         """Load of each server [requests/min]: its arrival rate, or that of its throughput target."""
         loads = server_loads_rps(self.system) * SECONDS_PER_MINUTE
         return dict(zip(self.system.servers, loads.tolist(), strict=True))
+
+    @cached_property
+    def whole_load_rpm(self) -> dict[str, float]:
+        """Load of each planned server with the full load of shared queues [requests/min]."""
+        loads = server_loads_rps(self.whole) * SECONDS_PER_MINUTE
+        return dict(zip(self.whole.servers, loads.tolist(), strict=True))
+
+    @cached_property
+    def in_queues(self) -> set[str]:
+        """Servers of shared queues."""
+        return self.plan.queued_servers
 
     @cached_property
     def cost_cents_per_h(self) -> dict[str, float]:

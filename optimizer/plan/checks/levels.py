@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from optimizer.candidates.arrays import current_cost_cents_per_h
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, SHARE_TOLERANCE, Facts, close
-from optimizer.plan.checks.reserves import asks_for_reserve
+from optimizer.plan.checks.reserves import has_reserve_to_have
 from optimizer.plan.document import EXTERNAL, PlanLevel
 from optimizer.quantities import precise
 from optimizer.solvers.goals import OFF_PREFERRED, reserve_level
@@ -40,7 +40,7 @@ def check_levels(facts: Facts) -> list[str]:
 
 
 def _names(facts: Facts) -> list[str]:
-    priorities = sorted({facts.system.priority(server) for server in facts.system.servers.values()})
+    priorities = sorted({facts.whole.priority(server) for server in facts.whole.stated.values()})
     service = [f"priority {p}: unserved {what}" for p in priorities for what in ("rate", "servers")]
     return [*service, *_goals(facts), VALUE, CHANGES]
 
@@ -49,11 +49,11 @@ def _goals(facts: Facts) -> dict[str, float]:
     """Return the levels between service and value, with what the plan has of them (eq. 143, 144)."""
     reached: dict[str, float] = {}
     lacking = {item.server for item in facts.plan.reserves if not item.has_reserve}
-    for name, server in sorted(facts.system.servers.items(), key=lambda item: facts.system.priority(item[1])):
-        if asks_for_reserve(facts, name):
-            level = reserve_level(facts.system.priority(server))
-            reached[level] = reached.get(level, 0.0) + (facts.load_rpm[name] if name in lacking else 0.0)
-    if any(server.preferred is not None for server in facts.system.servers.values()):
+    for name, server in sorted(facts.whole.servers.items(), key=lambda item: facts.whole.priority(item[1])):
+        if has_reserve_to_have(facts.whole, server, facts.whole_load_rpm[name]):
+            level, load = reserve_level(facts.whole.priority(server)), facts.whole_load_rpm[name]
+            reached[level] = reached.get(level, 0.0) + (load if name in lacking else 0.0)
+    if any(server.preferred is not None for server in facts.whole.servers.values()):
         reached[OFF_PREFERRED] = math.fsum(
             pool.num_replicas * min(pool.max_arrival_rate_rpm / pool.num_replicas, facts.load_rpm[name])
             for name, pool in facts.pools

@@ -23,7 +23,7 @@ def check_names(plan: Plan, system: System) -> list[str]:
 def _servers(plan: Plan, system: System) -> Iterator[str]:
     partly = {item.server for item in plan.unserved if item.served_fraction > 0}
     unserved = {item.server for item in plan.unserved} - partly
-    known = plan.allocations.keys() | unserved
+    known = plan.allocations.keys() | unserved | (partly & plan.queued_servers)
     for name in system.servers:
         if name not in known:
             yield f"{name}: not in the plan"

@@ -57,7 +57,12 @@ class _QueueMetrics:
 
 def check_queues(facts: Facts) -> list[str]:
     """Return wrong metrics of pools, and missed targets."""
-    rows = [(name, pool) for name, pool in facts.pools if is_well_formed(facts, name, pool)]
+    rows = [
+        (name, pool)
+        for name, pool in facts.pools
+        if is_well_formed(facts, name, pool)
+        and not (name in facts.plan.shared_queues and pool.arrival_rate_rpm > 0)
+    ]
     if not rows:
         return []
     pairs = _pairs(facts, rows)

@@ -10,13 +10,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from optimizer.candidates.arrays import headroom_wanted
-from optimizer.candidates.measuring import measure_pairs
+from optimizer.candidates.measuring import measure_pairs, targets_hold
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, close
 from optimizer.plan.document import ReserveUse
 from optimizer.plan.reserves import unneeded_cost
 from optimizer.quantities import precise
 from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
 from optimizer.spec.schema import Server
+from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
 
@@ -38,11 +39,13 @@ def check_reserves(facts: Facts) -> list[str]:
 
 def asks_for_reserve(facts: Facts, name: str) -> bool:
     """Say whether a server is to have a reserve."""
-    server = facts.system.servers[name]
-    if not facts.load_rpm[name]:
-        return False
+    return has_reserve_to_have(facts.system, facts.system.servers[name], facts.load_rpm[name])
+
+
+def has_reserve_to_have(system: System, server: Server, load_rpm: float) -> bool:
+    """Say whether a server of a system is to have a reserve at a load."""
     spares = server.spare_replicas or server.availability_target is not None
-    return bool(spares or headroom_wanted(facts.system, server))
+    return bool(load_rpm and (spares or headroom_wanted(system, server)))
 
 
 def _item(facts: Facts, server: Server, item: ReserveUse) -> Iterator[str]:
@@ -105,7 +108,13 @@ def _missed(facts: Facts, server: Server, load_rpm: float, gone: int) -> Iterato
     s = np.full(len(pools), arrays.server_names.index(server.name))
     a = np.array([arrays.accelerator_names.index(pool.accelerator) for pool in pools])
     batch = np.array([pool.max_batch for pool in pools])
-    found = measure_pairs(arrays, s, a, batch, rate / SECONDS_PER_MINUTE / np.maximum(count - gone, 1))
+    each = rate / SECONDS_PER_MINUTE / np.maximum(count - gone, 1)
+    if arrays.servers.is_queue[s[0]]:
+        if not targets_hold(arrays, s, a, batch, each).all():
+            at = f"{precise(load_rpm)} requests/min" + (f" without {gone} replicas" if gone else "")
+            yield f"a server of the queue misses a target at {at}"
+        return
+    found = measure_pairs(arrays, s, a, batch, each)
     targets = arrays.servers.targets.take(s)
     for k, row in np.argwhere(~meets_target(found.targets, targets.limits, 2 * MISS_TOLERANCE)).tolist():
         measure, limit = targets.measures[k], targets.limits[k, row]

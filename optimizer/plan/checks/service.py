@@ -17,6 +17,7 @@ def check_service(facts: Facts) -> list[str]:
     return [
         f"{name}: {line}"
         for name, server in facts.system.servers.items()
+        if name not in facts.in_queues
         for check in checks
         for line in check(facts, server)
     ]

@@ -5,7 +5,7 @@ nearest accelerator then follows from the remaining capacity.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -14,7 +14,7 @@ import numpy as np
 from optimizer.candidates import Candidates, Rejection, find_candidates
 from optimizer.candidates.power import power_of_rows
 from optimizer.plan.checks.facts import Facts
-from optimizer.plan.document import Unserved
+from optimizer.plan.document import Pool, Unserved
 from optimizer.plan.reasons import (
     NO_ACCELERATOR,
     STOPPED_UNLIMITED,
@@ -23,7 +23,9 @@ from optimizer.plan.reasons import (
     rejection_reason,
     shortage_reason,
 )
+from optimizer.plan.shared_queues import rows_of_member
 from optimizer.solvers.problem import gap_target
+from optimizer.spec.shared_queues import members_of
 
 
 def check_unserved(facts: Facts, candidates: Candidates | None) -> list[str]:
@@ -37,6 +39,8 @@ def check_unserved(facts: Facts, candidates: Candidates | None) -> list[str]:
         return []
     known = _sized(facts) if candidates is None else candidates
     index = {name: s for s, name in enumerate(known.arrays.server_names)}
+    for name, use in facts.plan.shared_queues.items():
+        index |= dict.fromkeys([*use.members, *use.unserved], index.get(name, -1))
     return [
         f"{item.server}: {line}"
         for item in facts.plan.unserved
@@ -46,10 +50,12 @@ def check_unserved(facts: Facts, candidates: Candidates | None) -> list[str]:
 
 def _sized(facts: Facts) -> Candidates:
     """Size the unserved servers on every accelerator."""
-    servers = {name: server for name, server in facts.system.servers.items() if name in facts.listed}
-    return find_candidates(
-        replace(facts.system, servers=MappingProxyType(servers), kept=MappingProxyType({}))
-    )
+    servers = {
+        name: server
+        for name, server in facts.whole.servers.items()
+        if any(part.name in facts.listed for part in members_of(server))
+    }
+    return find_candidates(replace(facts.whole, servers=MappingProxyType(servers), kept=MappingProxyType({})))
 
 
 def _item(facts: Facts, candidates: Candidates, s: int, item: Unserved) -> Iterator[str]:
@@ -70,6 +76,16 @@ def _item(facts: Facts, candidates: Candidates, s: int, item: Unserved) -> Itera
 def _reason(facts: Facts, candidates: Candidates, s: int, item: Unserved) -> tuple[str, str]:
     table, name = candidates.table, item.server
     mine = [int(c) for c in np.flatnonzero(table.server == s)]
+    own: tuple[tuple[str, Pool], ...] = ()
+    if mine and name in facts.in_queues:
+        name = candidates.arrays.server_names[s]
+        members, use = facts.whole.servers[name], facts.plan.shared_queues[name]
+        place = {part.name: i for i, part in enumerate(members_of(members))}
+        together = [other for other in use.members if other != item.server]
+        rows, reason = rows_of_member(table, s, place, item.server, together)
+        if not len(rows):
+            return reason
+        mine, own = rows.tolist(), tuple((name, pool) for pool in facts.pools_of(name))
     if mine and not facts.is_limited:
         return STOPPED_UNLIMITED
     if mine:
@@ -77,26 +93,43 @@ def _reason(facts: Facts, candidates: Candidates, s: int, item: Unserved) -> tup
         accelerators = candidates.arrays.accelerator_names
         options = [
             _needs(
-                facts, name, accelerators[table.accelerator[c]], int(table.num_replicas[c]), float(power_w[c])
+                facts,
+                name,
+                accelerators[table.accelerator[c]],
+                int(table.num_replicas[c]),
+                float(power_w[c]),
+                own,
             )
             for c in mine
         ]
         # Only a plan around running replicas can exclude a server.
         excluded = item.reason == "blocked" and any(kept.server == name for kept in facts.plan.kept)
-        for_least = facts.load_rpm[name] == 0 or item.served_fraction == 1
+        for_least = facts.load_rpm[item.server] == 0 or item.served_fraction == 1
         return shortage_reason(nearest_need(options), facts.stock, for_least=for_least, excluded=excluded)
     rejected = list(candidates.rejections(s))
     return _nearest(rejected) if rejected else NO_ACCELERATOR
 
 
-def _needs(facts: Facts, server: str, accelerator: str, replicas: int, power_w: float) -> list[Need]:
-    """Return the needs of replicas, in the order of the limits."""
+def _needs(
+    facts: Facts,
+    server: str,
+    accelerator: str,
+    replicas: int,
+    power_w: float,
+    own: Sequence[tuple[str, Pool]],
+) -> list[Need]:
+    """Return the needs of replicas, in the order of the limits, in place of the server's own pools."""
+    powers = dict(zip([id(pool) for _, pool in facts.pools], facts.pool_power_w, strict=True))
+    freed = [
+        facts.placed_as(name, pool.accelerator, pool.num_replicas, powers[id(pool)]) for name, pool in own
+    ]
     here, needs = [facts.placed_as(server, accelerator, replicas, power_w)], []
     for limit, amounts in facts.amounts.items():
         needed, used, kept = limit.used(here), facts.used[limit], facts.kept_use[limit]
         for item, amount in amounts.items():
             if needed.get(item, 0.0):
                 left = max(amount - kept.get(item, 0.0), 0.0) - used.get(item, 0.0)
+                left += limit.used(freed).get(item, 0.0)
                 needs.append(Need(accelerator, replicas, limit, item, needed[item], left, amount))
     return needs
 

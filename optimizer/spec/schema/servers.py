@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from optimizer.documents import Cost, Count, Document, Milliseconds, Name, Quantity
+from optimizer.documents import Cost, Count, Document, Milliseconds, Name, Quantity, is_none
 from optimizer.kinds.fields import Load
 from optimizer.kinds.table import ServerFields
 from optimizer.spec.schema.robustness import ReserveFields
@@ -39,6 +39,9 @@ class Server(ReserveFields, ServerFields):
 
     accelerators: tuple[Name, ...] | None = Field(None, strict=False, fail_fast=True)
     """The allowed accelerators; default: all."""
+    shared_queue: Name | None = Field(None, alias="sharedQueue", exclude_if=is_none)
+    """A queue and replicas that it shares with the servers that name the same, all of one model. Requests
+    wait by the priority of their class. Absent: it has its own."""
     current: AllocationData = Field(AllocationData(), alias="currentAlloc")
     """The current allocation, with the load."""
     desired: AllocationData = Field(AllocationData(), alias="desiredAlloc")

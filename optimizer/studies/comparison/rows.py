@@ -5,7 +5,7 @@ rounding at the end, so that the rows of each kind add up to the total.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import fsum, isclose
 from operator import attrgetter
 from typing import NamedTuple
@@ -15,6 +15,7 @@ from optimizer.plan import Plan, Pool
 from optimizer.plan.document import EXTERNAL, Rented
 from optimizer.plan.tiers import difference_cents_per_h
 from optimizer.spec.schema import Load
+from optimizer.spec.shared_queues import queues_apart
 from optimizer.spec.system import System
 from optimizer.studies.comparison.document import (
     AcceleratorShare,
@@ -40,6 +41,9 @@ class Case:
 
     plan: Plan
     system: System | None
+    """With the members of shared queues as servers, beside their queues, which then have no load."""
+    whole: System | None
+    """The system that was planned."""
     shares: Mapping[str, float]
     """Share of its load that each server of the plan is served, in the order of the names."""
     left_out: frozenset[str]
@@ -48,10 +52,11 @@ class Case:
 
 def case_of(plan: Plan, system: System | None) -> Case:
     """Return a plan as a side of a comparison."""
-    shares = dict.fromkeys(plan.allocations, 1.0)
+    shares = dict.fromkeys([*plan.allocations, *plan.queued_servers], 1.0)
     shares |= {item.server: item.served_fraction for item in plan.unserved}
     left_out = frozenset(item.server for item in plan.unserved)
-    return Case(plan, system, {name: shares[name] for name in sorted(shares)}, left_out)
+    apart = None if system is None else replace(system, servers=queues_apart(system.servers))
+    return Case(plan, apart, system, {name: shares[name] for name in sorted(shares)}, left_out)
 
 
 def serve_the_same(one: Case, two: Case) -> bool:
@@ -124,15 +129,15 @@ def _place(name: str, *cases: Case) -> _Place:
 
 def priority_rows(one: Case, two: Case) -> tuple[PriorityRow, ...]:
     """Return the service of each priority, the highest first; empty if a system is unknown."""
-    if one.system is None or two.system is None:
+    if one.whole is None or two.whole is None:
         return ()
     first, second = (
         {row.priority: row for row in service_by_priority(case.plan, system)}
-        for case, system in ((one, one.system), (two, two.system))
+        for case, system in ((one, one.whole), (two, two.whole))
     )
     places = [
-        {name: system.priority(server) for name, server in system.servers.items()}
-        for system in (one.system, two.system)
+        {name: system.priority(server) for name, server in system.stated.items()}
+        for system in (one.whole, two.whole)
     ]
     differing = {
         place[name]
@@ -240,9 +245,10 @@ def figures_of(case: Case, names: Iterable[str]) -> SideMetrics | None:
     pools = [pool for name in names for pool in case.plan.allocations.get(name, ())]
     rented = [item for item in case.plan.rented if item.server in set(names)]
     loads = [] if case.system is None else [case.system.servers[name].current.load for name in names]
+    servers = [name for name in names if name not in case.plan.shared_queues]
     return SideMetrics(
-        servers=len(names),
-        served_in_full=sum(name not in case.left_out for name in names),
+        servers=len(servers),
+        served_in_full=sum(name not in case.left_out for name in servers),
         accelerators=(*_by_accelerator(pools), *_services(rented)),
         num_replicas=sum(pool.num_replicas for pool in pools),
         cost_cents_per_h=total(

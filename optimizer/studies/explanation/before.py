@@ -14,6 +14,7 @@ from optimizer.candidates import Candidates
 from optimizer.plan import Plan, PlanLevel, make_plan
 from optimizer.plan.document import EXTERNAL
 from optimizer.plan.proof import provable_levels
+from optimizer.plan.shared_queues import served_members
 from optimizer.solvers.bounds import trivial_bounds
 from optimizer.solvers.branch_and_price.duals import DualBounds, DualMultipliers
 from optimizer.solvers.deadline import Deadline
@@ -86,13 +87,14 @@ class Before:
         table = problem.table
         pairs = zip(table.server.tolist(), table.accelerator.tolist(), strict=True)
         found = np.array([pools.get((names[s], (*accelerators, EXTERNAL)[a]), 0) for s, a in pairs], np.int64)
+        found[~served_members(self.candidates, table, self.plan.shared_queues)] = 0
         for c in np.flatnonzero(problem.repeats & (found > 0)).tolist():
             found[c - 1 if found[c] == table.num_replicas[c] else c] = 0
         return found
 
     def related(self, problem: Problem, *, restricts: bool, carries_more: bool) -> RelatedSolution | None:
         """Return a related solution for a problem that differs in one thing, None if a policy decides."""
-        if self._by_policy:
+        if self._by_policy or problem.leaves_members:
             return None
         return RelatedSolution(
             replicas=self.replicas(problem),
@@ -129,7 +131,7 @@ class Before:
         Raises:
             SolverError: the solver failed.
         """
-        if self._multipliers or not len(self.problem.limits):
+        if self._multipliers or not len(self.problem.limits) or self.problem.leaves_members:
             return
         reached = {level.name: level.value for level in self._levels}
         provable = DualBounds(self.problem, self._left_out, reached)
@@ -173,10 +175,10 @@ class Before:
         self, problem: Problem, replicas: IntArray, reached: tuple[SolvedLevel, ...]
     ) -> dict[str, float]:
         """Return the bounds of a problem from the plan's dual multipliers, up to the first open level."""
-        provable = DualBounds(problem, ~served(problem, replicas), _reached(problem, replicas))
         floors: dict[str, float] = {}
-        if not len(problem.limits) or not len(problem.table):
+        if not len(problem.limits) or not len(problem.table) or problem.leaves_members:
             return floors
+        provable = DualBounds(problem, ~served(problem, replicas), _reached(problem, replicas))
         values = {level.name: level.value for level in reached}
         for level in provable.levels():
             if values[level.name] == 0 and level.whole:

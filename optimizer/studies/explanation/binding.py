@@ -38,14 +38,16 @@ def binding_limits(
 ) -> list[tuple[Binding, ...]]:
     """Return the binding constraints of each candidate (eq. 58); nothing for rows without load.
 
-    Relaxed are: a latency target by 1 %, a throughput target by giving it up, a batch limit by one request,
-    and the memory by the tokens of one request. Where no target binds, it is the stable rate, or a step (of
-    the prefill chunks, or of chosen batches) that takes a larger relaxation. Two limits that stand at the
-    same point, so that only both together raise the rate, are both named. Where batch sizes are chosen the
-    rate is the largest over all batches, as a looser target may call for another.
+    Servers of shared queues have targets of their own, so that there is nothing for queues. Relaxed are: a
+    latency target by 1 %, a throughput target by giving it up, a batch limit by one request, and the memory
+    by the tokens of one request. Where no target binds, it is the stable rate, or a step (of the prefill
+    chunks, or of chosen batches) that takes a larger relaxation. Two limits that stand at the same point,
+    so that only both together raise the rate, are both named. Where batch sizes are chosen the rate is the
+    largest over all batches, as a looser target may call for another.
     """
     bindings: list[tuple[Binding, ...]] = [()] * len(rows)
-    loaded = np.flatnonzero(arrays.servers.load_rps[rows.server] > 0)
+    alone = ~arrays.servers.is_queue[rows.server]
+    loaded = np.flatnonzero((arrays.servers.load_rps[rows.server] > 0) & alone)
     if not len(loaded):
         return bindings
     gains = _gains(arrays, rows.take(loaded), choose_batch=choose_batch)

@@ -5,6 +5,8 @@ from optimizer.pipeline import solve
 from optimizer.plan import Plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.messages import known_name
+from optimizer.spec.schema import Server
+from optimizer.spec.shared_queues import members_of
 from optimizer.spec.system import System
 from optimizer.studies.explanation.answering import answered, expect_questions
 from optimizer.studies.explanation.before import Before
@@ -44,7 +46,8 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     """
     system = system.with_options(**options)
     if server is not None:
-        known_name(server, system.servers, "server")
+        known_name(server, system.named, "server")
+        server = next(name for name, one in system.servers.items() if server in _names(one))
     notes = _notes(system)
     system = system.with_options(milp_solver=True)
     inquiry = Inquiry(Deadline.after(system.options.time_limit_s))
@@ -53,7 +56,8 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     plan, candidates = solve(system, deadline=inquiry.deadline.share(0.5)), find_candidates(system)
     names = list(system.servers)
     servers = list(range(len(names))) if server is None else [names.index(server)]
-    needs_repair = any(server is None or item.server == server for item in plan.unserved)
+    own = None if server is None else _names(system.servers[server])
+    needs_repair = any(own is None or item.server in own for item in plan.unserved)
     before = Before(candidates, plan)
     overload = _overload(candidates, plan, inquiry) if needs_repair else None
     of_servers = server_questions(before, servers, in_depth=server is not None)
@@ -79,6 +83,11 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
         targets=price_targets(before, {key: answers[key] for key in of_targets}),
         unanswered=tuple(inquiry.unanswered),
     )
+
+
+def _names(server: Server) -> set[str]:
+    """Return the names of a planned server: its own, and those of the servers that share it."""
+    return {server.name, *(member.name for member in members_of(server))}
 
 
 def _overload(candidates: Candidates, plan: Plan, inquiry: Inquiry) -> Overload | None:

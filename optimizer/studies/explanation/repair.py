@@ -18,6 +18,7 @@ from optimizer.solvers.expansion import Expansion, cheapest_expansion, fits, sma
 from optimizer.solvers.levels import served_in_full
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.solution import Status
+from optimizer.spec.shared_queues import members_of
 from optimizer.studies.explanation.document import Beyond, Relaxation, RepairOptions, UnitRepair
 from optimizer.studies.explanation.resolving import Inquiry, effect, plan_of, with_more
 from optimizer.studies.explanation.targets import (
@@ -46,9 +47,10 @@ def find_repair(candidates: Candidates, plan: Plan, inquiry: Inquiry | None = No
     if plan.complete:
         return None
     inquiry = inquiry or Inquiry(Deadline.after(candidates.system.options.time_limit_s))
-    problem = build_problem(candidates)
+    problem = build_problem(candidates).serving_all_members()
     unserved = {item.server for item in plan.unserved}
-    short = np.array([name in unserved for name in candidates.arrays.server_names], dtype=np.bool_)
+    servers = candidates.system.servers.values()
+    short = np.array([any(m.name in unserved for m in members_of(one)) for one in servers], dtype=np.bool_)
     servable = problem.to_serve & _servable(problem)
     by_units = problem.of_servers(servable)
     before = len(inquiry.unanswered)
@@ -267,7 +269,8 @@ def _all_fits(candidates: Candidates, values_ms: Mapping[Target, float], deadlin
 
     if deadline.passed:  # before the candidates are sized again
         raise OutOfTimeError
-    return fits(build_problem(relaxed(candidates, values_ms)), HighsSession, deadline)
+    problem = build_problem(relaxed(candidates, values_ms)).serving_all_members()
+    return fits(problem, HighsSession, deadline)
 
 
 def _least(low: float, step: float, enough: Callable[[float], bool]) -> float | None:
@@ -319,6 +322,8 @@ def _missing(candidates: Candidates, s: int) -> str:
     for item in candidates.rejections(s):
         if item.reason not in nearest or _factor(item) < _factor(nearest[item.reason]):
             nearest[item.reason] = item
+    if (candidates.table.server == s).any() and not nearest:
+        return "no accelerator meets the targets of all its servers together"
     phrases = [
         text.format(accelerator=nearest[reason].accelerator, detail=nearest[reason].detail)
         for reason, text in _MISSING.items()

@@ -166,14 +166,14 @@ def with_targets_of(candidates: Candidates, system: System, servers: BoolArray) 
 def effect(before: Plan, after: Plan, system: System) -> Effect:
     """Return the difference between the plans before and after a change."""
     shares = [{item.server: item.served_fraction for item in plan.unserved} for plan in (before, after)]
-    changes = []
+    changes, named = [], system.named
     for name in shares[0].keys() | shares[1].keys():
         was, is_now = shares[0].get(name, 1.0), shares[1].get(name, 1.0)
         in_full = [name not in mine for mine in shares]
         if abs(is_now - was) > LEAST_SHARE or in_full[0] != in_full[1]:
             change = ServiceChange(
                 server=name,
-                priority=system.priority(system.servers[name]),
+                priority=system.priority(named[name]),
                 load_change_rpm=carried_rpm(after, name) - carried_rpm(before, name),
                 served_before=was,
                 served_after=is_now,
@@ -232,6 +232,7 @@ def no_worse(before: Plan, after: Plan) -> Plan:
 def carried_rpm(plan: Plan, server: str) -> float:
     """Return the load that a plan serves of a server."""
     rented = sum(item.arrival_rate_rpm for item in plan.rented if item.server == server)
+    rented += sum(rates.get(server, 0.0) for rates in plan.served_in_queues_rpm.values())
     return sum(pool.arrival_rate_rpm for pool in plan.allocations.get(server, ())) + rented
 
 

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 from optimizer.candidates import Candidates, CandidateTable, Rejection
-from optimizer.candidates.arrays import own_fields
+from optimizer.candidates.arrays import ALL_MEMBERS, own_fields
 from optimizer.kinds.batch_servers.stages import STAGE
 from optimizer.plan import Plan
 from optimizer.studies.explanation.answering import Answer, Question, answered, effect_of
@@ -136,7 +136,9 @@ def _explained(
     }
     pools = plan.allocations.get(name, ())
     fraction = next((item.served_fraction for item in plan.unserved if item.server == name), 1.0)
-    headroom = _headroom_rpm(plan, name, load_rpm)
+    if arrays.servers.is_queue[s]:
+        fraction = sum(plan.served_in_queues_rpm[name].values()) / load_rpm
+    headroom = _headroom_rpm(plan, name, load_rpm * (fraction if arrays.servers.is_queue[s] else 1.0))
     return ServerExplanation(
         server=name,
         service_class=server.service_class,
@@ -177,7 +179,7 @@ def _options(
     alternatives: _Alternatives,
 ) -> tuple[Option, ...]:
     arrays, table = candidates.arrays, candidates.table
-    rows = np.flatnonzero(table.server == s)
+    rows = np.flatnonzero((table.server == s) & (table.members == ALL_MEMBERS))
     cost = table.cost_cents_per_h
     options = []
     for c in rows[np.argsort(cost[rows], kind="stable")]:

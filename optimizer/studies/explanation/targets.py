@@ -8,6 +8,7 @@ import numpy as np
 from optimizer.candidates import Candidates
 from optimizer.documents import MAX_QUANTITY
 from optimizer.queueing.measures import LATENCIES, METRICS, LatencyName
+from optimizer.spec.shared_queues import members_of
 from optimizer.studies.explanation.answering import Answer, Question, effect_of
 from optimizer.studies.explanation.before import Before
 from optimizer.studies.explanation.document import TargetPrice
@@ -23,7 +24,8 @@ Target = tuple[str, str, LatencyName]
 def targets_of_servers(candidates: Candidates, servers: Sequence[int]) -> list[Target]:
     """Return the latency targets of the servers with load among some, in the order of the names."""
     system, arrays = candidates.system, candidates.arrays
-    loaded = [system.servers[arrays.server_names[s]] for s in servers if arrays.servers.load_rps[s] > 0]
+    planned = [system.servers[arrays.server_names[s]] for s in servers if arrays.servers.load_rps[s] > 0]
+    loaded = [member for server in planned for member in members_of(server)]
     found: list[Target] = []
     for key in sorted({(server.service_class, server.model) for server in loaded}):
         target = system.targets.get(key)
@@ -52,7 +54,11 @@ def relaxed(candidates: Candidates, values_ms: Mapping[Target, float]) -> Candid
         system = system.with_target(service_class, model, **changes)
     servers = system.servers.values()
     affected = np.array(
-        [(server.service_class, server.model) in changed for server in servers], dtype=np.bool_
+        [
+            any((member.service_class, member.model) in changed for member in members_of(server))
+            for server in servers
+        ],
+        dtype=np.bool_,
     )
     return with_targets_of(candidates, system, affected)
 

@@ -103,6 +103,8 @@ def _prices(candidates: Candidates, plan: Plan, deadline: Deadline) -> FloatArra
     from optimizer.solvers.highs import HighsSession
 
     problem = build_problem(candidates)
+    if problem.leaves_members:
+        return None  # a price is for serving all
     partly = {item.server for item in plan.unserved}
     served = np.array([name not in partly for name in candidates.arrays.server_names], dtype=np.bool_)
     return unit_prices(problem.of_servers(served), HighsSession, deadline)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
+from optimizer.candidates.arrays import tabulate_as_served
 from optimizer.candidates.choices import arrays_of
 from optimizer.candidates.power import power_at_rates_w
 from optimizer.documents import Document, is_none
@@ -18,6 +19,7 @@ from optimizer.plan import Plan, Pool, TargetFigure
 from optimizer.plan.token_costs import cost_per_million
 from optimizer.queueing.measures import MISSED, label_of
 from optimizer.spec.schema import ModelTarget, Server
+from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -139,11 +141,11 @@ class Overview(Document):
 def describe(system: System, plan: Plan) -> Overview:
     """Return a plan of a system with what it was asked for beside what it does."""
     order = sorted(plan.allocations, key=lambda name: (system.priority(system.servers[name]), name))
-    pools = _with_power(system, [row for name in order for row in _pool_rows(system, plan, name)])
+    pools = _with_power(system, plan, [row for name in order for row in _pool_rows(system, plan, name)])
     rented = {item.server for item in plan.rented}
     return Overview(
         limited=not system.options.unlimited,
-        servers=len(system.servers),
+        servers=len(system.stated),
         plan=plan,
         pools=pools,
         idle=_empty_rows(
@@ -179,6 +181,7 @@ def _empty_rows(system: System, names: Iterable[str]) -> tuple[EmptyRow, ...]:
 def _pool_rows(system: System, plan: Plan, name: str) -> list[PoolRow]:
     server = system.servers[name]
     target = system.targets.get((server.service_class, server.model))
+    target = None if isinstance(server, SharedQueue) else target  # its members have targets of their own
     rows = []
     for pool in plan.allocations[name]:
         kind, accelerator = kind_of_pool(pool), system.accelerators[pool.accelerator]
@@ -200,12 +203,12 @@ def _pool_rows(system: System, plan: Plan, name: str) -> list[PoolRow]:
     return rows
 
 
-def _with_power(system: System, rows: list[PoolRow]) -> tuple[PoolRow, ...]:
+def _with_power(system: System, plan: Plan, rows: list[PoolRow]) -> tuple[PoolRow, ...]:
     """Return the rows of pools with what each pool draws at its load, if an accelerator has a power curve."""
     powers = [item.power for item in system.accelerators.values()]
     if not rows or not any(power.idle_w or power.full_w for power in powers):
         return tuple(rows)
-    arrays = arrays_of(system)
+    arrays = tabulate_as_served(system, arrays_of(system), plan.served_in_queues_rpm)
     server, accelerator, batch, count = np.array(
         [
             (

@@ -1,15 +1,17 @@
 """From pools of a plan to what the engine runs: laws, limits, loads; and from its runs to documents."""
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray
-from optimizer.candidates.arrays import largest_loss, profile_of
+from optimizer.candidates.arrays import largest_loss, profile_of, tabulate_as_served
+from optimizer.candidates.choices import arrays_of
 from optimizer.documents import ANY_LOSS
 from optimizer.errors import SpecError
+from optimizer.kinds.class_simulation import runs_of
 from optimizer.kinds.replicas import Percentiles
 from optimizer.kinds.simulated import open_load
 from optimizer.kinds.table import kind_of_pool, kind_of_profile
@@ -27,7 +29,8 @@ from optimizer.simulation.summary import (
     share_within,
     summarise,
 )
-from optimizer.simulation.workload import Load, TraceLoad
+from optimizer.simulation.workload import Load, MergedLoad, OpenLoad, TraceLoad
+from optimizer.spec.shared_queues import members_of
 from optimizer.spec.system import System
 from optimizer.studies.simulation.document import (
     ConfidenceInterval,
@@ -37,7 +40,7 @@ from optimizer.studies.simulation.document import (
     TargetCheck,
     Verdict,
 )
-from optimizer.studies.simulation.predictions import Prediction, predictions
+from optimizer.studies.simulation.predictions import Prediction, member_predictions, predictions
 from optimizer.units import SECONDS_PER_MINUTE
 
 
@@ -57,11 +60,38 @@ class PoolRun:
     """Measure and limit of each target."""
     request_limits: Mapping[LatencyName, float]
     """The limit on each latency that has one [ms]."""
+    queue: str | None = None
+    """The shared queue of the server; None: it has its own."""
+    place: int = 0
+    """Place of the server's requests among those of the queue."""
+
+    @property
+    def planned(self) -> str:
+        """The planned server: the server or its shared queue."""
+        return self.queue or self.server
 
     @property
     def stream(self) -> int:
         """A number of its own, whatever else is in the plan: its chances stay when other pools change."""
-        return stream_of(self.server, self.pool.accelerator)
+        return stream_of(self.planned, self.pool.accelerator)
+
+    @property
+    def replica_rps(self) -> float:
+        """Load of the replica by all servers that share it [requests/s]."""
+        if isinstance(self.load, MergedLoad):
+            return sum(stream.rate_rps for stream in self.load.streams)
+        return self.rate_rps
+
+    def at_share(self, share: float) -> "PoolRun":
+        """Return the pool with a share of the load on its replicas."""
+        load = self.load
+        if isinstance(load, MergedLoad):
+            streams = (replace(each, rate_rps=each.rate_rps * share) for each in load.streams)
+            load = replace(load, streams=tuple(streams))
+        else:
+            assert isinstance(load, OpenLoad)
+            load = replace(load, rate_rps=load.rate_rps * share)
+        return replace(self, rate_rps=self.rate_rps * share, load=load)
 
 
 def stream_of(server: str, accelerator: str) -> int:
@@ -87,18 +117,44 @@ def pool_runs(system: System, plan: Plan) -> list[PoolRun]:
             raise SpecError(
                 f"allocations.{name}: {pool.accelerator!r} cannot run it in this system; plan it again"
             )
-    found = predictions(system, loaded)
-    return [
+    alone = [(name, pool) for name, pool in loaded if name not in plan.shared_queues]
+    found = predictions(system, alone)
+    runs = [
         _pool_run(system, name, pool, prediction)
-        for (name, pool), prediction in zip(loaded, found, strict=True)
+        for (name, pool), prediction in zip(alone, found, strict=True)
     ]
+    shared = [(name, pool) for name, pool in loaded if name in plan.shared_queues]
+    runs += [run for name, pool in shared for run in _member_runs(system, plan, name, pool)]
+    return sorted(runs, key=lambda run: run.planned)
+
+
+def _member_runs(system: System, plan: Plan, name: str, pool: Pool) -> Iterator[PoolRun]:
+    """Yield the servers that share a queue, each with the load of all of them on its replica."""
+    served = plan.served_in_queues_rpm
+    arrays = tabulate_as_served(system, arrays_of(system), served)
+    predicted = dict(member_predictions(arrays, name, pool))
+    members = [member for member in members_of(system.servers[name]) if served[name].get(member.name)]
+    rates = [served[name][m.name] / SECONDS_PER_MINUTE / pool.num_replicas for m in members]
+    streams = tuple(open_load(m.current.load, rate) for m, rate in zip(members, rates, strict=True))
+    load = MergedLoad(streams, tuple(system.priority(member) for member in members))
+    for place, (member, rate) in enumerate(zip(members, rates, strict=True)):
+        figures = plan.shared_queues[name].members[member.name]
+        fields = ("itl_ms", "ttft_ms", "wait_ms", "arrival_rate_rpm", "targets")
+        own = pool.model_copy(update={field: getattr(figures, field) for field in fields})
+        run = _pool_run(system, member.name, own, predicted[member.name])
+        yield replace(run, load=load, rate_rps=rate, queue=name, place=place)
 
 
 def traced(runs: list[PoolRun], trace: Requests) -> list[PoolRun]:
     """Return the pools of one server under recorded requests, each of which goes to a replica by chance.
 
     A pool gets its share of the load of the plan, whatever the rate of the trace.
+
+    Raises:
+        SpecError: the server shares a queue.
     """
+    if any(run.queue for run in runs):
+        raise SpecError(f"{runs[0].server}: a trace has no classes, and its server shares a queue; remove it")
     total_rps = sum(run.rate_rps * run.pool.num_replicas for run in runs)
     assert trace.arrival_ms is not None
     span_s = max(float(trace.arrival_ms[-1]), 1.0) / 1000
@@ -110,7 +166,7 @@ def traced(runs: list[PoolRun], trace: Requests) -> list[PoolRun]:
 
 
 def _pool_run(system: System, name: str, pool: Pool, prediction: Prediction) -> PoolRun:
-    server = system.servers[name]
+    server = system.named[name]
     rate_rps = pool.arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas
     load, profile = server.current.load, profile_of(system, server, pool.accelerator)
     target = system.targets.get((server.service_class, server.model))
@@ -128,7 +184,7 @@ def _pool_run(system: System, name: str, pool: Pool, prediction: Prediction) -> 
 
 def _targets(system: System, name: str) -> tuple[tuple[TargetMeasure, float], ...]:
     """Return the targets of a server; the bound on lost requests where its queue is limited."""
-    server = system.servers[name]
+    server = system.named[name]
     target = system.targets.get((server.service_class, server.model))
     latencies = () if target is None else tuple(target.latency_targets())
     bound = largest_loss(system, server)
@@ -137,7 +193,7 @@ def _targets(system: System, name: str) -> tuple[tuple[TargetMeasure, float], ..
 
 def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
     """Simulate one replica of a pool and summarise the result."""
-    runs = run_replica(run.load, run.replica, effort, run.stream)
+    runs = _simulated(run, effort)
     summary = summarise(runs)
     within = {metric: _share(runs, {metric: limit}) for metric, limit in run.request_limits.items()}
     within_all = _share(runs, run.request_limits)
@@ -172,6 +228,15 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
         goodput_rps=within_all.value * run.rate_rps * run.pool.num_replicas,
         targets=tuple(_check(runs, run, summary, measure, limit) for measure, limit in run.targets),
     )
+
+
+def _simulated(run: PoolRun, effort: Effort) -> list[SimulatedRun]:
+    """Return the runs of a replica, of a shared queue with the requests of one server only."""
+    if not isinstance(run.load, MergedLoad):
+        return run_replica(run.load, run.replica, effort, run.stream)
+    streams = run.load.streams
+    longer = replace(effort, requests=effort.requests * len(streams))
+    return runs_of(run_replica(run.load, run.replica, longer, run.stream), streams[run.place], run.place)
 
 
 def _share(runs: Sequence[SimulatedRun], limits: Mapping[LatencyName, float]) -> ConfidenceInterval:

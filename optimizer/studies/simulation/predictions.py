@@ -1,12 +1,14 @@
 """Predictions of the queue models for the pools of a plan, compared with simulated values."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.choices import arrays_of
-from optimizer.candidates.measuring import performances
+from optimizer.candidates.class_rows import ClassRows
+from optimizer.candidates.measuring import parts, performances
 from optimizer.kinds.replicas import Percentiles, percentiles_of
 from optimizer.plan import Pool
 from optimizer.queueing.measures import LATENCIES, LatencyName, TargetMeasure
@@ -42,6 +44,27 @@ def predictions(system: System, pools: Sequence[tuple[str, Pool]]) -> list[Predi
         for i, row in enumerate(rows.tolist()):
             found[row] = _prediction(performance, i)
     return [prediction for prediction in found if prediction is not None]
+
+
+def member_predictions(arrays: SystemArrays, name: str, pool: Pool) -> Iterator[tuple[str, Prediction]]:
+    """Yield the predictions for the members of a shared queue at the load of its pool.
+
+    Args:
+        arrays: the system as the plan serves it.
+        name: the queue.
+        pool: its pool.
+    """
+    row = (
+        np.array([arrays.server_names.index(name)]),
+        np.array([arrays.accelerator_names.index(pool.accelerator)]),
+        np.array([pool.max_batch]),
+    )
+    rate_rps = np.array([pool.arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas])
+    for _, some in parts(arrays, *row):
+        classes = ClassRows.of(arrays, some)
+        found = classes.analyze(rate_rps)
+        for q, member in enumerate(classes.member.tolist()):
+            yield arrays.servers.members.names[member], _prediction(found, q)
 
 
 def _prediction(performance: Performance, row: int) -> Prediction:

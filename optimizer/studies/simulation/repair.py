@@ -14,7 +14,6 @@ from optimizer.parallel import as_done
 from optimizer.plan import Plan
 from optimizer.queueing.roots import smallest_integer
 from optimizer.simulation.replicas import Effort
-from optimizer.simulation.workload import OpenLoad
 from optimizer.spec.system import System
 from optimizer.studies.simulation.document import (
     LostServer,
@@ -126,14 +125,17 @@ def _key(run: PoolRun) -> tuple[str, str, int, float]:
 
 def _tighten(state: _Progress, missing: list[PoolRun], effort: Effort) -> None:
     """Cut the largest rates of the pools that miss to what holds, and note it."""
-    alone = {run.server: _is_alone(state.plan, run.server) for run in missing}
-    steps = [run.pool.num_replicas if alone[run.server] else FINEST for run in missing]
+    alone = {run.planned: _is_alone(state.plan, run.planned) for run in missing}
+    steps = [run.pool.num_replicas if alone[run.planned] else FINEST for run in missing]
+    before, cuts = state.system.rate_factors, set[tuple[str, str]]()
     factors = dict(state.system.rate_factors)
     shares = as_done(partial(_share_that_holds, effort=effort), list(zip(missing, steps, strict=True)))
     for run, share in zip(missing, shares, strict=True):
         most_rps = run.pool.max_arrival_rate_rpm / SECONDS_PER_MINUTE / run.pool.num_replicas
-        pair = run.server, run.pool.accelerator
-        factors[pair] = factors.get(pair, 1.0) * share * run.rate_rps / most_rps
+        pair = run.planned, run.pool.accelerator
+        cut = before.get(pair, 1.0) * share * run.replica_rps / most_rps
+        factors[pair] = min(cut, factors[pair]) if pair in cuts else cut
+        cuts.add(pair)
         state.repairs.append(_repair(run, share, factors[pair], state.known[_key(run)]))
     state.system = state.system.with_rate_factors(factors)
 
@@ -148,7 +150,7 @@ def _share_that_holds(run_and_steps: tuple[PoolRun, int], effort: Effort) -> flo
     run, steps = run_and_steps
 
     def holds(k: int) -> bool:
-        return _keeps(judged_pool(_at_share(run, steps / (steps + k)), effort))
+        return _keeps(judged_pool(run.at_share(steps / (steps + k)), effort))
 
     most = math.ceil(steps / LEAST_SHARE) - steps
     below, above = 0, 1
@@ -157,13 +159,6 @@ def _share_that_holds(run_and_steps: tuple[PoolRun, int], effort: Effort) -> flo
             return 0.0
         below, above = above, min(2 * above, most)
     return steps / (steps + smallest_integer(holds, below, above))
-
-
-def _at_share(run: PoolRun, share: float) -> PoolRun:
-    """Return a pool whose replicas have a share of their load."""
-    assert isinstance(run.load, OpenLoad)
-    rate_rps = run.rate_rps * share
-    return replace(run, rate_rps=rate_rps, load=replace(run.load, rate_rps=rate_rps))
 
 
 def _repair(run: PoolRun, share: float, factor: float, found: SimulatedPool) -> PoolDerating:

@@ -46,7 +46,7 @@ class SweepParameter(NamedTuple):
 def _with_load(system: System, server: str, factor: float) -> System:
     if not server:
         return scale_loads(system, factor)
-    rate = system.servers[server].current.load.arrival_rate_rpm
+    rate = system.named[server].current.load.arrival_rate_rpm
     return system.with_load(server, arrival_rate_rpm=rate * factor)
 
 
@@ -58,7 +58,7 @@ def _with_cost(system: System, name: str, cost: float) -> System:
 
 PARAMETERS: Mapping[str, SweepParameter] = MappingProxyType(
     {
-        "load": SweepParameter("", _with_load, lambda system: list(system.servers)),
+        "load": SweepParameter("", _with_load, lambda system: list(system.named)),
         "count": SweepParameter(
             "cards",
             lambda system, kind, units: system.with_capacity({kind: int(units)}),

@@ -1,0 +1,220 @@
+"""Candidates of shared queues: each subset of a queue's loaded servers, on each accelerator.
+
+A subset is sized as a queue of its own: its mix, its batch and memory limits, its classes. Only afterwards do
+its rows become rows of the queue, which say which members they serve. Equation numbers refer to
+``docs/math.md``.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
+from optimizer.candidates.arrays import ALL_MEMBERS, SystemArrays, tabulate
+from optimizer.candidates.class_rows import ClassRows
+from optimizer.candidates.measuring import CHUNK_STEP_TRIES, COUNT_TOLERANCE
+from optimizer.candidates.memo import SizedRows, SizingMemo
+from optimizer.candidates.pairs import Pairs, chunks, law_of, sizable_pairs
+from optimizer.candidates.reserve import with_reserve
+from optimizer.candidates.rows import candidate_rows, no_rows
+from optimizer.candidates.table import CandidateTable, RejectionReason, Verdicts
+from optimizer.queueing.performance import Performance
+from optimizer.queueing.targets import target_ratio
+from optimizer.spec.shared_queues import SharedQueue
+from optimizer.spec.system import System
+from optimizer.units import SECONDS_PER_MINUTE
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTables:
+    """Candidates of shared queues: within their limits on replicas, and with their reserve."""
+
+    table: CandidateTable
+    with_reserve: CandidateTable
+
+
+@dataclass(frozen=True, slots=True)
+class Subsets:
+    """Subsets of the loaded members of shared queues, each as a queue; V of them."""
+
+    arrays: SystemArrays
+    """A system in which each subset is a server."""
+    queue: IntArray
+    """Index of the queue in the planned system, shape (V,)."""
+    members: IntArray
+    """Members, as bits; shape (V,)."""
+
+    @classmethod
+    def of(cls, system: System, arrays: SystemArrays) -> "Subsets | None":
+        """Return all subsets; None without a loaded queue."""
+        servers: list[SharedQueue] = []
+        queue, members = [], []
+        for s in np.flatnonzero(arrays.servers.is_queue).tolist():
+            server = system.servers[arrays.server_names[s]]
+            assert isinstance(server, SharedQueue)
+            for bits, part in _subsets(arrays, s, server):
+                servers.append(part)
+                queue.append(s)
+                members.append(bits)
+        if not servers:
+            return None
+        names = [f"{i:06d}" for i in range(len(servers))]
+        factors = {
+            (name, accelerator): factor
+            for name, server in zip(names, servers, strict=True)
+            for (owner, accelerator), factor in system.rate_factors.items()
+            if owner == server.name
+        }
+        alone = replace(
+            system,
+            servers=MappingProxyType(dict(zip(names, servers, strict=True))),
+            rate_factors=MappingProxyType(factors),
+        )
+        return cls(tabulate(alone), np.array(queue, np.int64), np.array(members, np.int64))
+
+    def servers_of(self, table: CandidateTable) -> IntArray:
+        """Return the subset of each row of queues; 0 for other rows, shape (C,)."""
+        keys = zip(self.queue.tolist(), self.members.tolist(), strict=True)
+        place = {key: i for i, key in enumerate(keys)}
+        rows = zip(table.server.tolist(), table.members.tolist(), strict=True)
+        return np.array([place.get(key, 0) for key in rows], np.int64)
+
+    def in_queues(self, table: CandidateTable) -> CandidateTable:
+        """Return rows of subsets as rows of their queues."""
+        return replace(
+            table, server=frozen(self.queue[table.server]), members=frozen(self.members[table.server])
+        )
+
+
+def _subsets(arrays: SystemArrays, s: int, server: SharedQueue) -> Iterator[tuple[int, SharedQueue]]:
+    """Yield the subsets of a queue's loaded members, all of them first; idle ones are in every subset."""
+    members = arrays.servers.members
+    mine = np.flatnonzero(members.server == s)
+    rates = dict(zip([part.name for part in server.parts], members.load_rps[mine].tolist(), strict=True))
+    loaded = [place for place, rate in enumerate(rates.values()) if rate > 0]
+    idle = sum(1 << place for place, rate in enumerate(rates.values()) if not rate)
+    names = list(rates)
+    for chosen in range((1 << len(loaded)) - 1, 0, -1):
+        places = [place for i, place in enumerate(loaded) if chosen >> i & 1]
+        bits = idle + sum(1 << place for place in places)
+        part = server.only({names[place]: rates[names[place]] * SECONDS_PER_MINUTE for place in places})
+        yield ALL_MEMBERS if len(places) == len(loaded) else bits, part
+
+
+def queue_candidates(
+    system: System, arrays: SystemArrays, verdicts: Verdicts, memo: SizingMemo | None
+) -> QueueTables | None:
+    """Size the shared queues of a system, and reject pairs on which no subset can be served.
+
+    Args:
+        system: the system.
+        arrays: the same as arrays.
+        verdicts: receives the rejections of queues.
+        memo: cache of sizings.
+    """
+    subsets = Subsets.of(system, arrays)
+    if subsets is None:
+        return None
+    mine = Verdicts.none(subsets.arrays.profile_of.shape)
+    pairs = sizable_pairs(subsets.arrays, mine, choose_batch=False)
+    rows = chunks(subsets.arrays, pairs, np.arange(len(pairs.server)))
+    tables = [_sized(subsets.arrays, pairs.take(part), mine, memo) for part in rows]
+    table = CandidateTable.joined([no_rows(subsets.arrays, pairs), *tables])
+    over = table.num_replicas > subsets.arrays.servers.max_replicas[table.server]
+    within, more = with_reserve(subsets.arrays, table.take(~over))
+    _reject_queues(subsets, mine, verdicts)
+    return QueueTables(subsets.in_queues(within), subsets.in_queues(more))
+
+
+def _reject_queues(subsets: Subsets, mine: Verdicts, verdicts: Verdicts) -> None:
+    """Reject a queue on an accelerator with the reason of its last rejected subset, the smallest."""
+    for s in np.unique(subsets.queue).tolist():
+        own = np.flatnonzero(subsets.queue == s)
+        for a in np.flatnonzero((mine.reason[own] > 0).all(axis=0)).tolist():
+            last = own[-1]
+            verdicts.reason[s, a] = mine.reason[last, a]
+            verdicts.value[s, a] = mine.value[last, a]
+            verdicts.limit[s, a] = mine.limit[last, a]
+            verdicts.measure[s, a] = mine.measure[last, a]
+
+
+def _sized(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts, memo: SizingMemo | None) -> CandidateTable:
+    """Return the candidates of pairs with the same law: the rate up to which all classes are within targets.
+
+    The rate grows along the fixed mix, so the largest is the least of the classes' (eq. 176, 177).
+    """
+    works = law_of(arrays, pairs).has_work()
+    verdicts.reject(pairs.server[~works], pairs.accelerator[~works], RejectionReason.no_work, np.nan, np.nan)
+    factor = arrays.rate_factor[pairs.server, pairs.accelerator]
+    never = works & (factor == 0)
+    missed = RejectionReason.simulation_missed
+    verdicts.reject(pairs.server[never], pairs.accelerator[never], missed, np.nan, np.nan)
+    pairs, factor = pairs.take(works & ~never), factor[works & ~never]
+    if not len(pairs.server):
+        return no_rows(arrays, pairs)
+    classes = ClassRows.of(arrays, pairs)
+    of = SizedRows.of if memo is None else memo.rows
+    sized = of(classes.queues, classes.targets)
+    rate = np.minimum.reduceat(sized.sizing.max_rate_rps, classes.first) * factor
+    found = ~np.isnan(rate)
+    load = arrays.servers.load_rps[pairs.server]
+    needed = np.ceil(load / np.where(found, rate, np.inf) * (1 - COUNT_TOLERANCE))
+    needed = np.maximum(np.maximum(needed, arrays.servers.min_replicas[pairs.server]), 1.0)
+    performance, holds = _settled(classes, load, needed, found)
+    _reject(pairs, classes, sized, holds, verdicts)
+    limit = arrays.servers.max_replicas[pairs.server]
+    over = holds & (needed > limit)
+    verdicts.reject(
+        pairs.server[over], pairs.accelerator[over], RejectionReason.replica_limit, needed[over], limit[over]
+    )
+    table = candidate_rows(
+        arrays,
+        pairs,
+        needed.astype(np.int64),
+        rate,
+        ttft_ms=performance.ttft_ms,
+        itl_ms=performance.itl_ms,
+        utilization=performance.utilization,
+        loss=performance.loss,
+        below=classes.all_of_pair(sized.meets_below),
+    )
+    return table.take(holds)
+
+
+def _settled(
+    classes: ClassRows, load: FloatArray, needed: FloatArray, found: BoolArray
+) -> tuple[Performance, BoolArray]:
+    """Return the metrics of each pair at the load of a replica, and whether all its targets hold.
+
+    Where latencies step with the rate, replicas are added to `needed`, in place.
+    """
+    holds = found & classes.met(classes.analyze(load / needed))
+    for _ in range(CHUNK_STEP_TRIES):
+        missed = np.flatnonzero(found & ~holds)
+        if not len(missed):
+            break
+        needed[missed] += 1
+        some = classes.take_pairs(missed)
+        holds[missed] = some.met(some.analyze(load[missed] / needed[missed]))
+    return classes.mean(classes.analyze(load / needed)), holds
+
+
+def _reject(
+    pairs: Pairs,
+    classes: ClassRows,
+    sized: SizedRows,
+    holds: BoolArray,
+    verdicts: Verdicts,
+) -> None:
+    """Reject pairs with the worst target of any class."""
+    ratios = target_ratio(sized.sizing.least, classes.targets.limits)
+    for pair in np.flatnonzero(~holds).tolist():
+        mine = np.flatnonzero(classes.pair == pair)
+        measure, row = np.unravel_index(ratios[:, mine].argmax(), (len(ratios), len(mine)))
+        row = mine[row]
+        at = np.array([pairs.server[pair]]), np.array([pairs.accelerator[pair]])
+        value, limit = sized.sizing.least[measure, row], classes.targets.limits[measure, row]
+        verdicts.reject(*at, RejectionReason.slo_unattainable, value, limit)
+        verdicts.measure[at] = measure

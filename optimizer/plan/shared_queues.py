@@ -1,0 +1,192 @@
+"""Shared queues in a plan: the members that are served, their figures, and why the others are not."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.candidates import Candidates, CandidateTable
+from optimizer.candidates.arrays import ALL_MEMBERS, SystemArrays
+from optimizer.candidates.measuring import MemberMetrics, measure_members
+from optimizer.plan.document import Pool, QueueMember, SharedQueueUse, TargetFigure, Unserved
+from optimizer.plan.shortages import nearest_miss, shortage
+from optimizer.queueing.measures import MEANS
+from optimizer.solvers.problem import Problem
+from optimizer.solvers.solution import Solution
+from optimizer.spec.shared_queues import SharedQueue
+from optimizer.spec.system import System
+from optimizer.units import SECONDS_PER_MINUTE
+
+Served = Mapping[str, Mapping[str, float]]
+"""Arrival rates that queues serve, by queue and member [requests/min]."""
+
+
+def is_shared(system: System, name: str) -> bool:
+    """Return whether a planned server is a shared queue."""
+    return isinstance(system.servers[name], SharedQueue)
+
+
+def queues_as_served(candidates: Candidates, problem: Problem, solution: Solution) -> Served:
+    """Return what each shared queue serves in a solution; nothing of one without replicas."""
+    served: dict[str, dict[str, float]] = {}
+    members, table = problem.members, problem.table
+    for s, name in enumerate(candidates.arrays.server_names):
+        server = candidates.system.servers[name]
+        if not isinstance(server, SharedQueue):
+            continue
+        chosen = np.flatnonzero((solution.replicas > 0) & (table.server == s))
+        rates = members.load_rps[members.server == s] * SECONDS_PER_MINUTE
+        bits = int(table.members[chosen[0]]) if len(chosen) else 0
+        if not problem.min_replicas[s]:
+            bits |= sum(1 << place for place, rate in enumerate(rates.tolist()) if not rate)
+        served[name] = {
+            part.name: float(rates[place]) for place, part in enumerate(server.parts) if bits >> place & 1
+        }
+        if len(chosen) and _shares_leftover(problem, s):
+            assert problem.queue_parts is not None
+            shares = problem.queue_parts.shares(table, int(chosen[0]), int(solution.replicas[chosen[0]]))
+            served[name] = {
+                part.name: float(rates[place]) * shares[part.name]
+                for place, part in enumerate(server.parts)
+                if part.name in shares
+            }
+    return served
+
+
+def _shares_leftover(problem: Problem, s: int) -> bool:
+    """Return whether replicas of a queue may serve a part of its next member."""
+    by_policy = problem.options.saturation_policy != "None" and len(problem.limits) > 0
+    return by_policy and problem.queue_parts is not None and not bool(problem.reserve.wanted[s])
+
+
+def served_members(
+    candidates: Candidates, table: CandidateTable, uses: Mapping[str, SharedQueueUse]
+) -> BoolArray:
+    """Return whether candidates serve the members that a plan serves, shape (C,)."""
+    names, members = candidates.arrays.server_names, candidates.arrays.servers.members
+    wanted = np.full(len(names), ALL_MEMBERS)
+    for s, name in enumerate(names):
+        if name in uses and uses[name].unserved:
+            mine = np.flatnonzero(members.server == s).tolist()
+            served = [int(members.place[m]) for m in mine if members.names[m] in uses[name].members]
+            wanted[s] = sum(1 << place for place in served)
+    same: BoolArray = table.members == wanted[table.server]
+    return same
+
+
+def queue_uses(
+    system: System, arrays: SystemArrays, pools: Mapping[str, Sequence[Pool]], served: Served
+) -> dict[str, SharedQueueUse]:
+    """Return the shared queues of a plan, with the figures of their members.
+
+    Args:
+        system: the planned system.
+        arrays: the system as the plan serves it.
+        pools: pools by server or queue.
+        served: what each queue serves.
+    """
+    figures = dict(member_figures(arrays, {name: pools.get(name, ()) for name in served}))
+    uses = {}
+    for name, rates in served.items():
+        server = system.servers[name]
+        assert isinstance(server, SharedQueue)
+        uses[name] = SharedQueueUse(
+            members={
+                member: QueueMember.model_validate({"arrivalRate": rate, **figures.get((name, member), {})})
+                for member, rate in rates.items()
+            },
+            unserved=tuple(part.name for part in server.parts if part.name not in rates),
+        )
+    return uses
+
+
+def member_figures(
+    arrays: SystemArrays, pools: Mapping[str, Sequence[Pool]]
+) -> Iterator[tuple[tuple[str, str], dict[str, object]]]:
+    """Yield the figures of the loaded members of queues, by queue and member.
+
+    Args:
+        arrays: the system as the plan serves it.
+        pools: the pools of queues.
+    """
+    rows = [(name, pool) for name, mine in pools.items() for pool in mine if pool.arrival_rate_rpm > 0]
+    if not rows:
+        return
+    servers = {name: s for s, name in enumerate(arrays.server_names)}
+    columns = (
+        np.array([servers[name] for name, _ in rows]),
+        np.array([arrays.accelerator_names.index(pool.accelerator) for _, pool in rows]),
+        np.array([pool.max_batch for _, pool in rows]),
+        np.array([pool.arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas for _, pool in rows]),
+    )
+    for found in measure_members(arrays, *columns):
+        name = rows[found.row][0]
+        yield (name, arrays.servers.members.names[found.member]), _figures(arrays, found)
+
+
+def _figures(arrays: SystemArrays, found: MemberMetrics) -> dict[str, object]:
+    measures = arrays.servers.members.targets.measures
+    targets = [
+        TargetFigure(measure=measure.label, value=float(value), limit=float(limit))
+        for measure, value, limit in zip(measures, found.targets, found.limits, strict=True)
+        if measure not in MEANS and np.isfinite(limit)
+    ]
+    return {**found.means, "targets": tuple(targets)}
+
+
+# --- members that are not served -----------------------------------------------------------------------
+
+
+def unserved_members(
+    candidates: Candidates, problem: Problem, replicas: IntArray, left: FloatArray, served: Served
+) -> Iterator[Unserved]:
+    """Yield the members of shared queues that a plan does not serve in full, with the reason.
+
+    Args:
+        candidates: the candidates.
+        problem: the planning problem.
+        replicas: the solution, shape (C,).
+        left: remaining amount of each limited item, shape (R,).
+        served: what each queue serves.
+    """
+    members = problem.members
+    for s, name in enumerate(candidates.arrays.server_names):
+        for m in np.flatnonzero(members.server == s).tolist() if name in served else ():
+            member, load = members.names[m], float(members.load_rps[m]) * SECONDS_PER_MINUTE
+            rate = served[name].get(member)
+            if rate is not None and rate >= load:
+                continue
+            own = left + problem.limits.used(np.where(problem.table.server == s, replicas, 0))
+            place = {members.names[i]: int(members.place[i]) for i in np.flatnonzero(members.server == s)}
+            together = [other for other in served[name] if other != member]
+            rows, reason = rows_of_member(candidates.table, s, place, member, together)
+            if len(rows):
+                reason = shortage(candidates, problem, rows, own, for_least=load == 0)
+            elif not (candidates.table.server == s).any():
+                reason = nearest_miss(candidates, s)
+            yield Unserved(
+                server=member,
+                priority=int(members.priority[m]),
+                reason=reason[0],
+                detail=reason[1],
+                served_fraction=0.0 if rate is None else rate / load,
+            )
+
+
+def rows_of_member(
+    table: CandidateTable, s: int, place: Mapping[str, int], member: str, together: Sequence[str]
+) -> tuple[IntArray, tuple[str, str]]:
+    """Return the candidates of a queue that serve a member with others, or the reason why there is none.
+
+    Args:
+        table: the candidates.
+        s: index of the queue.
+        place: position of each member in the queue.
+        member: a member that is not served.
+        together: the members that are served.
+    """
+    bits = sum(1 << place[other] for other in (member, *together))
+    rows = np.flatnonzero((table.server == s) & (table.members & bits == bits))
+    alone = bool(((table.server == s) & (table.members >> place[member] & 1 > 0)).any())
+    others = f" together with those of {', '.join(sorted(together))}" if together and alone else ""
+    return rows, ("slo_unattainable", f"no accelerator meets its targets in the shared queue{others}")

@@ -1,0 +1,70 @@
+"""Sections of shared queues: the load, waits and latencies of their servers against the targets."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from optimizer.plan import Plan
+from optimizer.plan.document import QueueMember, TargetFigure
+from optimizer.quantities import quantity
+from optimizer.section import Column, Section, name, table, words
+from optimizer.spec.system import System
+
+RPM = "req/min"
+
+
+class _MemberRow(NamedTuple):
+    """A server of a shared queue; one that is not served has no figures."""
+
+    queue: str
+    server: str
+    priority: int
+    member: QueueMember | None
+    ttft_limit_ms: float | None
+
+    @property
+    def targets(self) -> tuple[TargetFigure, ...]:
+        return () if self.member is None else self.member.targets
+
+
+def shared_queue_sections(plan: Plan, system: System) -> Iterator[Section]:
+    """Yield the servers of shared queues, if there are any, from the highest priority down."""
+    if plan.shared_queues:
+        yield table("Shared queues", _columns(), _rows(plan, system), "queues", may_be_empty=True)
+
+
+def _columns() -> list[Column]:
+    def figure(heading: str, field: str, unit: str = "ms", form: str = ",.0f") -> Column:
+        def value(row: _MemberRow) -> float | None:
+            found: float | None = getattr(row.member, field, None)
+            return found
+
+        return Column(heading, value, unit, form)
+
+    return [
+        name("queue", "queue", rank=3),
+        name("server", "server"),
+        Column("prio", "priority", rank=2),
+        Column("load", lambda row: row.member and row.member.arrival_rate_rpm, RPM, quantity),
+        figure("wait", "wait_ms"),
+        figure("p95 wait", "wait_p95_ms")._replace(rank=4),
+        figure("ITL", "itl_ms", form=",.1f"),
+        figure("TTFT", "ttft_ms"),
+        Column("TTFT target", "ttft_limit_ms", "ms", ",.0f", rank=1, none=""),
+        words("targets", lambda row: "; ".join(each.text for each in row.targets), rank=5, none=""),
+    ]
+
+
+def _rows(plan: Plan, system: System) -> Iterator[_MemberRow]:
+    stated = system.stated
+    for queue, use in plan.shared_queues.items():
+        for server in (*use.members, *use.unserved):
+            owner = stated[server]
+            target = system.targets.get((owner.service_class, owner.model))
+            mean = target is not None and target.percentile is None and target.goodput_share is None
+            yield _MemberRow(
+                queue,
+                server,
+                system.priority(owner),
+                use.members.get(server),
+                (target.ttft_ms or None) if target is not None and mean else None,
+            )

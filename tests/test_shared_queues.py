@@ -1,0 +1,231 @@
+"""Servers that share a queue: choice against two oracles, verification, refusals, simulation, the service."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_clients import client
+from builders import Json, accelerator, document, running, server, service_class
+from shared_queue_oracles import best_levels, cbc_levels, random_queues
+
+from optimizer import SpecError, System, compare, explain, load_system, solve, verify
+from optimizer.simulation.replicas import Effort
+from optimizer.spec.shared_queues import SharedQueue, members_of
+from optimizer.studies.simulation.plans import simulate_plan
+
+
+def slow(values: range) -> Iterator[Any]:
+    """Yield parameters of slow tests."""
+    return (pytest.param(value, marks=pytest.mark.slow) for value in values)
+
+
+# --- the choice ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [*range(20), *slow(range(20, 220))])
+def test_choice_matches_exhaustive_search_at_every_level(seed: int) -> None:
+    mixed = seed % 3 == 0
+    made = random_queues(seed, queues=1 + seed % 2, others=0 if mixed else 1)
+    system = load_system(made).with_options(heterogeneous=mixed, unlimited=seed % 7 == 6)
+    plan = solve(system)
+    assert plan.status == "optimal"
+    reached = {level.name: pytest.approx(level.value, rel=1e-7, abs=1e-6) for level in plan.levels}
+    assert reached == best_levels(system)
+    assert verify(plan, system) == []
+    in_plan = {*plan.allocations, *(item.server for item in plan.unserved)} | plan.queued_servers
+    assert in_plan >= system.stated.keys()
+
+
+@pytest.mark.parametrize("seed", [*range(2), *slow(range(2, 50))])
+def test_choice_matches_a_formulation_by_member_in_cbc(seed: int) -> None:
+    pytest.importorskip("pulp")
+    system = load_system(random_queues(1000 + seed, queues=4, most=4, others=5))
+    plan = solve(system)
+    assert plan.status == "optimal"
+    reached = {level.name: pytest.approx(level.value, rel=1e-6, abs=1e-4) for level in plan.levels}
+    assert reached == cbc_levels(system)
+
+
+@pytest.mark.parametrize("seed", [*range(4), *slow(range(4, 40))])
+def test_greedy_plans_hold_and_serve_no_more(seed: int) -> None:
+    system = load_system(random_queues(seed))
+    greedy, exact = solve(system, milp_solver=False), solve(system)
+    assert verify(greedy, system.with_options(milp_solver=False)) == []
+    values = [[round(level.value, 6) for level in plan.levels] for plan in (exact, greedy)]
+    assert values[0] <= values[1]
+
+
+@pytest.mark.parametrize("policy", ["PriorityExhaustive", "PriorityRoundRobin", "RoundRobin"])
+@pytest.mark.parametrize("seed", [2, 5, *slow(range(6, 40))])
+def test_a_policy_serves_the_next_member_up_to_its_targets(seed: int, policy: str) -> None:
+    system = load_system(random_queues(seed)).with_options(saturation_policy=policy)
+    plan, full = solve(system), solve(system, saturation_policy="None")
+    assert verify(plan, system) == []
+    for name, use in plan.shared_queues.items():
+        before, parts = (
+            full.shared_queues[name],
+            [m for m in use.members if m not in full.shared_queues[name].members],
+        )
+        assert before.members.keys() <= use.members.keys()
+        assert len(parts) <= 1
+        if not parts or not plan.allocations[name]:
+            continue
+        queue, (pool,), (part,) = system.servers[name], plan.allocations[name], parts
+        assert isinstance(queue, SharedQueue)
+        rates = {member: item.arrival_rate_rpm for member, item in use.members.items()}
+        order = [member.name for member in members_of(queue) if member.current.load.arrival_rate_rpm]
+        assert part == next(member for member in order if member not in before.members)
+        more = queue.only(rates | {part: rates[part] * 1.01})
+        alone = replace(system, servers={name: more}).with_options(unlimited=True, saturation_policy="None")
+        held = (
+            alone.with_capacity({"A": 99, "B": 99})
+            .servers[name]
+            .model_copy(update={"accelerators": (pool.accelerator,), "max_num_replicas": pool.num_replicas})
+        )
+        again = solve(replace(alone, servers={name: held}))
+        assert again.shared_queues[name].unserved
+
+
+# --- what is refused -------------------------------------------------------------------------------------
+
+
+def two(**second: Any) -> Json:
+    """Return a system with two servers that share a queue, of which the second has other fields."""
+    servers = [server("a", sharedQueue="q"), server("b", sharedQueue="q") | second]
+    classes = [service_class("gold", ttft=500), service_class("silver", 2, ttft=900, tps=5)]
+    classes += [service_class("bare", 3, models=["n"]), service_class("roomy", 3) | {"headroomShare": 0.5}]
+    return document(servers, [accelerator("A")], {"A": 9}, classes=classes)
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        (
+            {"maxNumReplicas": 3},
+            r"servers\[1\].maxNumReplicas: 3, but 'a' in the same shared queue has nothing",
+        ),
+        ({"maxBatchSize": 4}, r"servers\[1\].maxBatchSize: 4, but 'a' in the same shared queue has 0"),
+        ({"spareReplicas": 1}, r"servers\[1\].spareReplicas: 1, but 'a'"),
+        (
+            {"class": "roomy"},
+            r"servers\[1\].headroomShare: 0.5, but 'a' in the same shared queue has nothing",
+        ),
+        ({"maxQueueSize": 5}, r"servers\[1\].maxQueueSize: a shared queue has no limit of its own"),
+        (
+            {"external": {"ttft": 1}},
+            r"servers\[1\].external: a service answers all requests of a queue or none",
+        ),
+        ({"class": "bare"}, r"servers\[1\].class: class 'bare' has no target for 'm'"),
+        ({"class": "silver"}, r"servers\[1\].class: class 'silver' has slo-tps for 'm'"),
+        ({"name": "q"}, r"sharedQueue: 'q' is also the name of a server"),
+    ],
+)
+def test_contradictions_in_a_queue_are_errors_with_their_place(second: Json, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        load_system(two(**second))
+
+
+def test_members_state_one_current_allocation_or_none() -> None:
+    both = two()
+    both["servers"][0]["currentAlloc"] |= running("A", 2)
+    assert load_system(both).servers["q"].current.num_replicas == 2
+    both["servers"][1]["currentAlloc"] |= running("A", 3)
+    with pytest.raises(
+        SpecError, match="currentAlloc: 3 x A at 0, but 'a' in the same shared queue runs on 2"
+    ):
+        load_system(both)
+
+
+def test_at_most_six_servers_share_a_queue() -> None:
+    seven = two()
+    seven["servers"] = [server(f"s{i}", sharedQueue="q") for i in range(7)]
+    with pytest.raises(SpecError, match=r"servers\[6\]: 7 servers share 'q', at most 6 can; divide them"):
+        load_system(seven)
+
+
+# --- one server under the queue's name ---------------------------------------------------------------------
+
+
+def queues() -> System:
+    return load_system(random_queues(5))
+
+
+def test_a_system_with_queues_survives_writing_and_reading() -> None:
+    system = queues()
+    again = load_system(system.to_spec().model_dump(mode="json", by_alias=True))
+    assert solve(again).to_json() == solve(system).to_json()
+    applied = solve(system).applied_to(system)
+    again = load_system(applied.to_spec().model_dump(mode="json", by_alias=True))
+    assert solve(again).changes == ()
+
+
+def test_loads_of_members_and_of_the_queue_can_change() -> None:
+    system = load_system(two())
+    queue = system.servers["q"]
+    assert queue.current.load.arrival_rate_rpm == 120
+    changed = system.with_load("a", arrival_rate_rpm=90)
+    assert changed.servers["q"].current.load.arrival_rate_rpm == 150
+    twice = changed.with_load("q", arrival_rate_rpm=300)
+    assert [part.current.load.arrival_rate_rpm for part in members_of(twice.servers["q"])] == [180, 120]
+
+
+def test_questions_about_a_plan_name_its_servers() -> None:
+    system = load_system(Path(__file__).resolve().parent.parent / "specs" / "shared-queue.yaml")
+    explained = explain(system, server="free")
+    assert [item.server for item in explained.servers] == ["chat"]
+    found = compare(system)
+    rows = {row.server: row for row in found.servers}
+    assert rows["free"].service == "newly_unserved"
+    assert set(rows) == {"chat", "premium", "standard", "free"}
+
+
+# --- simulated -------------------------------------------------------------------------------------------
+
+
+def simulated_fleet(seed: int) -> System:
+    made = random_queues(2000 + seed, queues=1, most=3, others=0)
+    for profile in made["models"]:
+        alpha, beta = profile.pop("decodeParms").values()
+        del profile["prefillParms"]
+        profile["perfParms"] = {"alpha": alpha, "beta": beta, "gamma": 0.01}
+    return load_system(made).with_options(unlimited=True)
+
+
+@pytest.mark.parametrize("seed", [*range(2), *slow(range(2, 20))])
+def test_no_simulated_class_misses_a_target_by_a_tenth(seed: int) -> None:
+    system = simulated_fleet(seed)
+    plan = solve(system)
+    for stream in (1, 2, 3):
+        found = simulate_plan(system, plan, Effort(requests=8000, seed=stream))
+        for pool in found.pools:
+            for check in pool.targets:
+                width = check.simulated.half_width or 0.0
+                assert check.simulated.value - width <= 1.1 * check.limit, (seed, pool.server, check.target)
+
+
+# --- the service -----------------------------------------------------------------------------------------
+
+
+def test_the_service_has_one_target_for_a_queue() -> None:
+    with client(stateful=True) as service:
+        assert service.put("/v1/fleet", json=two()).status_code == 200
+        answer = service.post("/v1/loads", json={"a": {"arrivalRate": 600}, "b": {"arrivalRate": 900}})
+        assert answer.status_code == 200, answer.text
+        plan = answer.json()
+        (pool,) = plan["allocations"]["q"]
+        assert {name: m["arrivalRate"] for name, m in plan["sharedQueues"]["q"]["members"].items()} == {
+            "a": 600,
+            "b": 900,
+        }
+        found = service.get("/v1/targets").json()["targets"]
+        assert [(item["server"], item["desiredReplicas"]) for item in found] == [("q", pool["numReplicas"])]
+        assert service.get("/v1/targets/q/A").json()["desiredReplicas"] == pool["numReplicas"]
+        refused = service.get("/v1/targets/a/A")
+        assert (refused.status_code, "shares the replicas of 'q'" in refused.text) == (404, True)
+        assert service.post("/v1/plan/apply").status_code == 200
+        ready = {"replicas": {"A": {"ready": pool["numReplicas"]}}}
+        again = service.post("/v1/loads", json={"a": {"arrivalRate": 600} | ready, "b": {"arrivalRate": 900}})
+        assert again.status_code == 200, again.text
+        assert again.json()["changes"] == []
