@@ -37,7 +37,7 @@ class CacheCapacity:
     """Requests that fit in the cache of a replica at the same time."""
 
     memory: Memory
-    settings: CacheSettings = CacheSettings()  # noqa: RUF009  immutable
+    settings: CacheSettings = CacheSettings()
 
     def __post_init__(self) -> None:
         """Check the lengths against each other.

@@ -19,6 +19,7 @@ from optimizer.candidates.arrays import ReserveArrays
 from optimizer.solvers.goals import Goal, goals_of
 from optimizer.solvers.limit_rows import LimitRows, limit_rows
 from optimizer.solvers.tiers import Tiers, tiers_of
+from optimizer.spec.offline import priority_name
 from optimizer.spec.schema import OptimizerOptions
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -254,8 +255,8 @@ class Problem:
             load, count = np.where(here, self.load_rps * SECONDS_PER_MINUTE, 0.0), here.astype(np.float64)
             weight, unit = _whole_rates(load)
             levels += [
-                ServiceLevel(f"priority {priority}: unserved rate", weight, unit, load),
-                ServiceLevel(f"priority {priority}: unserved servers", count, 1.0, count),
+                ServiceLevel(f"{priority_name(priority)}: unserved rate", weight, unit, load),
+                ServiceLevel(f"{priority_name(priority)}: unserved servers", count, 1.0, count),
             ]
         return tuple(levels)
 

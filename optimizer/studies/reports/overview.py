@@ -178,7 +178,7 @@ def _empty_rows(system: System, names: Iterable[str]) -> tuple[EmptyRow, ...]:
 
 def _pool_rows(system: System, plan: Plan, name: str) -> list[PoolRow]:
     server = system.servers[name]
-    target = system.targets.get((server.service_class, server.model))
+    target = system.target_of(server)
     rows = []
     for pool in plan.allocations[name]:
         kind, accelerator = kind_of_pool(pool), system.accelerators[pool.accelerator]

@@ -113,7 +113,7 @@ def _pool_run(system: System, name: str, pool: Pool, prediction: Prediction) -> 
     server = system.servers[name]
     rate_rps = pool.arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas
     load, profile = server.current.load, profile_of(system, server, pool.accelerator)
-    target = system.targets.get((server.service_class, server.model))
+    target = system.target_of(server)
     return PoolRun(
         server=name,
         pool=pool,
@@ -129,7 +129,7 @@ def _pool_run(system: System, name: str, pool: Pool, prediction: Prediction) -> 
 def _targets(system: System, name: str) -> tuple[tuple[TargetMeasure, float], ...]:
     """Return the targets of a server; the bound on lost requests where its queue is limited."""
     server = system.servers[name]
-    target = system.targets.get((server.service_class, server.model))
+    target = system.target_of(server)
     latencies = () if target is None else tuple(target.latency_targets())
     bound = largest_loss(system, server)
     return latencies if bound >= ANY_LOSS else (*latencies, (LOSS, bound))
