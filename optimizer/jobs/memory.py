@@ -1,7 +1,6 @@
 """Memory of models on accelerators: requests that fit at the same time."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
@@ -12,6 +11,8 @@ from optimizer.jobs.requests import Request
 from optimizer.units import GIGABYTES, SHARE, TOKENS
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from optimizer.profiles import AcceleratorFacts, ModelFacts
     from optimizer.profiles.capacity import CacheCapacity, CacheSettings
     from optimizer.profiles.deployment import Deployment
@@ -62,7 +63,8 @@ class MemoryQuestion(Request):
 
 
 _OF_DEPLOYMENT = (
-    "tp", "weights", "cache", "memory_utilization", "in_tokens", "out_tokens", "max_requests", "max_num_tokens",
+    "tp", "weights", "cache", "memory_utilization", "in_tokens", "out_tokens", "max_requests",
+    "max_num_tokens",
 )  # fmt: skip
 SHARED_FIELDS = ("model", "accelerators", *_OF_DEPLOYMENT)
 """Fields that an estimate of token times has as well."""
@@ -286,7 +288,7 @@ def _token_bytes(capacity: "CacheCapacity") -> float:
 
 
 def attention_of(model: "ModelFacts") -> str:
-    """Return the kind of attention: one head of keys and values per query head, per group, in all, or latent."""
+    """Return the kind of attention by its heads of keys and values."""
     if model.latent:
         return "MLA"
     if model.kv_heads == model.heads:
