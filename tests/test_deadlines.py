@@ -11,8 +11,10 @@ from test_robust_plans import compare_with_second, faults, large_system
 from optimizer import SpecError, System, load_system, solve, verify
 from optimizer.plan import Plan
 from optimizer.plan.document import DeadlineUse
+from optimizer.simulation.replicas import Effort
 from optimizer.spec.files import plain_value
 from optimizer.studies.load_changes import scale_loads
+from optimizer.studies.simulation.plans import simulate_plan
 
 WANTED = [("deadline",), *(("deadline", option) for option in OPTIONS)]
 
@@ -48,7 +50,7 @@ def test_fifty_servers_with_offline_work_match_a_second_formulation(
 
 
 def fleet(units: int, requests: float = 500_000, hours: float = 5, **options: Any) -> System:
-    """Return a server by day, and offline work of the same model; a replica is stable below 540 requests/min."""
+    """Return a server by day, and offline work of the same model; a replica does 540 requests/min."""
     night = server("night", 0, deadline={"requests": requests, "hours": hours})
     classes = [service_class("gold", 1, itl=40)]
     return load_system(
@@ -107,9 +109,9 @@ def test_a_lower_priority_is_served_before_it() -> None:
 def test_neither_targets_nor_headroom_of_others_bind_it() -> None:
     """No class needs to know its model, and a target that nothing meets does not count."""
     tight = [service_class("gold", 1, itl=0.001)]
-    night = server("night", 0, deadline={"requests": 1, "hours": 100}, maxQueueSize=0)
+    night = server("night", 0, deadline={"requests": 1, "hours": 100}, maxQueueSize=1)
     system = load_system(
-        document([night], [accelerator("A")], {"A": 4}, classes=tight, headroomShare=2.0, maxLoss=0.0)
+        document([night], [accelerator("A")], {"A": 4}, classes=tight, headroomShare=2.0, maxLoss=1e-12)
     )
     plan = solve(system)
     assert (plan.complete, plan.reserves) == (True, ())
@@ -120,7 +122,7 @@ def test_neither_targets_nor_headroom_of_others_bind_it() -> None:
 @pytest.mark.parametrize("requests", [1, 1e6])
 def test_batch_servers_work_offline_at_full_batches(window: float, requests: float) -> None:
     item = {"name": "m", "acc": "A", "batchParms": {"base": 30, "slope": 5}, "maxBatchSize": 8}
-    night = server("night", 0, deadline={"requests": requests, "hours": 2}) | {"batchWindow": window}
+    night = server("night", 0, deadline={"requests": requests, "hours": 2}) | {"batchTimeout": window}
     source = document([night], [accelerator("A")], {"A": 40}, models=[item])
     source["serviceClasses"] = [{"name": "gold", "priority": 1}]
     system = load_system(source)
@@ -129,6 +131,19 @@ def test_batch_servers_work_offline_at_full_batches(window: float, requests: flo
     assert pool.max_arrival_rate_rpm == pytest.approx(pool.num_replicas * 0.999 * 8 / 70 * 60_000, rel=1e-6)
     assert plan.deadlines[0].in_time
     assert verify(plan, system) == []
+
+
+@pytest.mark.parametrize("kind", ["tokens", "batches"])
+def test_a_simulated_backlog_ends_when_the_plan_says(kind: str) -> None:
+    models = [{"name": "m", "acc": "A", "batchParms": {"base": 30, "slope": 5}, "maxBatchSize": 8}]
+    night = server("night", 0, deadline={"requests": 40_000, "hours": 1})
+    source = document([night], [accelerator("A")], {"A": 4})
+    system = load_system(source if kind == "tokens" else source | {"models": models})
+    plan = solve(system)
+    found = simulate_plan(system, plan, Effort())
+    assert [pool.finishes_h for pool in found.pools] == [
+        pytest.approx(plan.deadlines[0].finishes_h, rel=0.05)
+    ]
 
 
 # --- documents -------------------------------------------------------------------------------------------
@@ -152,18 +167,24 @@ def test_a_larger_load_is_more_requests() -> None:
     [
         (
             {"rate": 10},
-            "servers[0].currentAlloc.load.arrivalRate: 10 requests/min, but deadline asks for 1; remove one "
-            "of the two",
+            (
+                "servers[0].currentAlloc.load.arrivalRate: 10 requests/min, but deadline asks for 1; remove one "
+                "of the two"
+            ),
         ),
         (
             {"requests": 1e15, "hours": 1e-6},
-            "servers[0].deadline: 1,000,000,000,000,000 requests in 0.000001 h exceed the largest rate that "
-            "can be planned; give more hours",
+            (
+                "servers[0].deadline: 1e+15 requests in 0.000001 h exceed the largest rate that "
+                "can be planned; give more hours"
+            ),
         ),
         (
             {"out": 0},
-            "servers[0].currentAlloc.load.avgOutTokens: 0 or missing, but 1 requests/min arrive; give the "
-            "mean output length (at least 1), or set arrivalRate to 0",
+            (
+                "servers[0].currentAlloc.load.avgOutTokens: 0 or missing, but 1 requests/min arrive; give the "
+                "mean output length (at least 1), or set arrivalRate to 0"
+            ),
         ),
     ],
 )

@@ -264,7 +264,7 @@ def _on_device(accelerator: "AcceleratorFacts", capacity: "CacheCapacity") -> De
         free_high_gb=high / 1e9,
         token_bytes=_token_bytes(capacity),
         kv_copies=float(tp) if iterations.model.latent else max(1.0, tp / iterations.model.kv_heads),
-        kv_tokens=int(memory.tokens(free)),
+        kv_tokens=0 if capacity.problem else int(memory.tokens(free)),
         requests=_places(capacity, free),
         requests_low=_places(capacity, low),
         least_cards=None if least is None else least.memory.iterations.deployment.tp // accelerator.devices,

@@ -138,7 +138,7 @@ class CacheCapacity:
         return f"{parts} exceed the usable {_gb(usable)} GB of a device"
 
     def least_tp(self, devices: int = 1) -> "CacheCapacity | None":
-        """Return the capacity of the least number of cards on which a request fits; None: more than 64 devices.
+        """Return the capacity of the fewest cards on which a request fits; None: more than 64 devices.
 
         Args:
             devices: devices of a card.

@@ -83,7 +83,7 @@ def _notes(answer: MemoryAnswer) -> Iterator[str]:
     for item in answer.devices:
         if item.kv_copies > 1:
             what = "the latent cache" if answer.attention == "MLA" else "each KV head"
-            yield f"{_on(item)}: {what} is stored {quantity(item.kv_copies)} times, once for each device's share"
+            yield f"{_on(item)}: {what} is stored {quantity(item.kv_copies)} times among the devices"
     if answer.shared_tokens:
         yield (
             f"a shared prefix of {precise(answer.shared_tokens)} tokens in whole blocks: "

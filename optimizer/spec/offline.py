@@ -54,20 +54,11 @@ def offline_faults(server: Server) -> Iterator[tuple[tuple[str, ...], str]]:
     if work is None:
         return
     if rate_rpm and not isclose(rate_rpm, work.rate_rpm, rel_tol=_SAME):
-        yield (
-            ("currentAlloc", "load", "arrivalRate"),
-            (
-                f"{precise(rate_rpm)} requests/min, but deadline asks for {precise(work.rate_rpm)}; "
-                "remove one of the two"
-            ),
-        )
+        asked = f"{precise(rate_rpm)} requests/min, but deadline asks for {precise(work.rate_rpm)}"
+        yield ("currentAlloc", "load", "arrivalRate"), f"{asked}; remove one of the two"
     try:
         with_load_of_deadline(server)
     except SpecError:
-        yield (
-            ("deadline",),
-            (
-                f"{precise(work.requests)} requests in {precise(work.hours)} h are more than any rate that can be "
-                "planned; give more hours"
-            ),
-        )
+        asked = f"{precise(work.requests)} requests in {precise(work.hours)} h"
+        text = f"{asked} exceed the largest rate that can be planned; give more hours"
+        yield ("deadline",), text

@@ -34,9 +34,7 @@ def _item(facts: Facts, item: DeadlineUse) -> Iterator[str]:
         if not close(true, shown):
             yield f"{field} of its deadline is {precise(true)}, the plan says {precise(shown)}"
     if (item.finishes_h is None) != (not capacity):
-        yield (
-            "the plan says when it finishes, but it has no capacity" if capacity == 0 else "no end is stated"
-        )
+        yield "the plan does not say when it finishes" if capacity else "it has no capacity, but an end"
     elif item.finishes_h is not None and not close(item.finishes_h * capacity * 60, work.requests):
         yield (
             f"{precise(item.finishes_h)} h at {precise(capacity)} requests/min do not make "

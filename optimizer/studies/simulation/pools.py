@@ -37,6 +37,7 @@ from optimizer.studies.simulation.document import (
     TargetCheck,
     Verdict,
 )
+from optimizer.studies.simulation.offline import OfflineRun, offline_run
 from optimizer.studies.simulation.predictions import Prediction, predictions
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -57,6 +58,8 @@ class PoolRun:
     """Measure and limit of each target."""
     request_limits: Mapping[LatencyName, float]
     """The limit on each latency that has one [ms]."""
+    offline: OfflineRun | None = None
+    """Its offline work; None if its requests arrive over time."""
 
     @property
     def stream(self) -> int:
@@ -89,7 +92,7 @@ def pool_runs(system: System, plan: Plan) -> list[PoolRun]:
             )
     found = predictions(system, loaded)
     return [
-        _pool_run(system, name, pool, prediction)
+        replace(_pool_run(system, name, pool, prediction), offline=offline_run(system, plan, name, pool))
         for (name, pool), prediction in zip(loaded, found, strict=True)
     ]
 
@@ -170,6 +173,7 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
         within_e2e=within.get("e2e"),
         within_all=within_all,
         goodput_rps=within_all.value * run.rate_rps * run.pool.num_replicas,
+        finishes_h=None if run.offline is None else run.offline.finishes_h(effort, run.stream),
         targets=tuple(_check(runs, run, summary, measure, limit) for measure, limit in run.targets),
     )
 
