@@ -95,7 +95,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("memory", "loops"),
         ("intervals", "capacity"),
         ("estimate",),
-        ("documents", "points", "ends"),
+        ("documents", "memory_document", "points", "ends"),
         ("requested", "replicas"),
     ),
     "optimizer.queueing": (
@@ -194,9 +194,16 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.plan": (
         ("tabular", "notebook", "reasons", "checks"),
         ("document",),
-        ("reserves", "tiers", "token_costs"),
+        ("reserves", "tiers", "token_costs", "deadlines"),
         ("checks.facts", "shortages"),
-        ("checks.names", "checks.service", "checks.totals", "checks.unserved", "checks.reserves"),
+        (
+            "checks.names",
+            "checks.service",
+            "checks.totals",
+            "checks.unserved",
+            "checks.reserves",
+            "checks.deadlines",
+        ),
         ("checks.levels", "checks.queues"),
         ("build", "verify", "files", "proof"),
     ),
@@ -231,6 +238,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "explanation.document",
             "figures.document",
             "simulation.document",
+            "simulation.offline",
             "simulation.predictions",
             "replay.document",
             "replay.pods",
@@ -273,6 +281,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.jobs": (
         ("flag", "pictures", "study"),
         ("requests", "documents", "estimating", "replaying", "fitting"),
+        ("memory",),
         ("comparing", "explaining", "figures", "horizons", "simulating", "sweeping"),
         ("reporting",),
         ("table",),

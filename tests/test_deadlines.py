@@ -37,9 +37,7 @@ def test_hundreds_of_plans_are_those_of_brute_force(wanted: tuple[str, ...]) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(50))
-def test_fifty_servers_match_a_second_formulation(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_fifty_servers_match_a_second_formulation(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("test_robust_plans.OPTIONS", ("deadline", "headroom", "preferred", "tiers"))
     assert "deadline" in _ADD
     compare_with_second(large_system(seed, 50, 10))
@@ -169,8 +167,8 @@ def test_a_larger_load_is_more_requests() -> None:
         (
             {"rate": 10},
             (
-                "servers[0].currentAlloc.load.arrivalRate: 10 requests/min, but deadline asks for 1; remove one "
-                "of the two"
+                "servers[0].currentAlloc.load.arrivalRate: 10 requests/min, but deadline asks for 1; "
+                "remove one of the two"
             ),
         ),
         (
@@ -183,8 +181,8 @@ def test_a_larger_load_is_more_requests() -> None:
         (
             {"out": 0},
             (
-                "servers[0].currentAlloc.load.avgOutTokens: 0 or missing, but 1 requests/min arrive; give the "
-                "mean output length (at least 1), or set arrivalRate to 0"
+                "servers[0].currentAlloc.load.avgOutTokens: 0 or missing, but 1 requests/min arrive; "
+                "give the mean output length (at least 1), or set arrivalRate to 0"
             ),
         ),
     ],

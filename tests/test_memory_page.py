@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from test_scenario_pages import table
 
-from optimizer.jobs.memory import MemoryAnswer, MemoryQuestion, memory_of
+from optimizer.jobs.memory import MemoryQuestion, memory_of
+from optimizer.profiles.memory_document import MemoryAnswer
 from optimizer.quantities import quantity
 
 PAGE = (Path(__file__).parent.parent / "docs" / "memory.md").read_text(encoding="utf-8")

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from optimizer.jobs.memory import DeviceMemory, MemoryAnswer
+from optimizer.profiles.memory_document import DeviceMemory, MemoryAnswer
 from optimizer.quantities import counted, precise, quantity, significant
 from optimizer.section import Column, Paragraph, Section, name, table, titled_list
 

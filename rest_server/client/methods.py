@@ -8,11 +8,12 @@ from urllib.parse import quote
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from optimizer.jobs.memory import MemoryAnswer, MemoryQuestion
+from optimizer.jobs.memory import MemoryQuestion
 from optimizer.jobs.study import StudyEntry
 from optimizer.jobs.table import Studies
 from optimizer.kinds.replicas import ReplicaPerformance, ReplicaSizing
 from optimizer.plan import Plan
+from optimizer.profiles.memory_document import MemoryAnswer
 from optimizer.spec.schema import (
     Accelerator,
     Capacity,

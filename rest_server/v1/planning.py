@@ -8,9 +8,10 @@ from typing import Annotated, Any, get_type_hints
 from fastapi import APIRouter, Body, Query, Request, Response
 
 from optimizer.compat.rows import ROWS
-from optimizer.jobs.memory import MemoryAnswer, MemoryQuestion
+from optimizer.jobs.memory import MemoryQuestion
 from optimizer.kinds.replicas import ReplicaPerformance, ReplicaSizing
 from optimizer.plan import Plan
+from optimizer.profiles.memory_document import MemoryAnswer
 from optimizer.spec.schema import SystemSpec
 from rest_server.v1.examples import ANALYSES, SIZINGS, SYSTEMS
 from rest_server.v1.models import (
