@@ -1,4 +1,4 @@
-"""`inferplan estimate --memory`: what fits in 80 columns, the same as JSON and over HTTP, faults in one line."""
+"""`inferplan estimate --memory`: 80 columns, the same as JSON, faults in one line."""
 
 import json
 
@@ -51,7 +51,7 @@ def test_json_has_the_figures_of_the_table(capsys: pytest.CaptureFixture[str]) -
             "prefix-tokens: 2,000 exceed in-tokens, 1,024",
         ),
         (("llama-3.1-70b", "H100", "--at-batch", "4"), "--at-batch: --memory does not use it"),
-        (("llama-3.1-70b", "H100", "--weights", "int3"), "format of the weights 'int3'"),
+        (("llama-3.1-70b", "H100", "--weights", "int3"), "format of the weights: 'int3' does not exist"),
         (("nope.json", "H100"), "nope.json: no such file"),
     ],
 )
@@ -72,4 +72,4 @@ def test_flags_of_memory_need_it(capsys: pytest.CaptureFixture[str], flag: tuple
 def test_one_accelerator_is_estimated_without_it(capsys: pytest.CaptureFixture[str]) -> None:
     status, _, err = run(capsys, "estimate", "llama-3.1-8b", "H100", "L40S")
     assert status == 2
-    assert err == "inferplan: error: L40S: only one is estimated at a time; give one, or add --memory\n"
+    assert err == "inferplan: error: L40S: one accelerator is estimated; give one, or add --memory\n"
