@@ -131,11 +131,12 @@ def test_batch_servers_work_offline_at_full_batches(window: float, requests: flo
     assert verify(plan, system) == []
 
 
+@pytest.mark.parametrize("hours", [0.05, 10])
 @pytest.mark.parametrize("kind", ["tokens", "batches"])
-def test_a_simulated_backlog_ends_when_the_plan_says(kind: str) -> None:
+def test_a_simulated_backlog_ends_when_the_plan_says(kind: str, hours: float) -> None:
     models = [{"name": "m", "acc": "A", "batchParms": {"base": 30, "slope": 5}, "maxBatchSize": 8}]
-    night = server("night", 0, deadline={"requests": 40_000, "hours": 1})
-    source = document([night], [accelerator("A")], {"A": 4})
+    night = server("night", 0, deadline={"requests": 40_000, "hours": hours})
+    source = document([night], [accelerator("A")], {"A": 1}, saturationPolicy="PriorityExhaustive")
     system = load_system(source if kind == "tokens" else source | {"models": models})
     plan = solve(system)
     found = simulate_plan(system, plan, Effort())

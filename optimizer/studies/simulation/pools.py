@@ -150,7 +150,7 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
         accelerator=run.pool.accelerator,
         num_replicas=run.pool.num_replicas,
         rate_rps=run.rate_rps,
-        overload=summary.overload,
+        overload=None if run.offline else summary.overload,  # offline work need not keep up, only end
         estimated=run.pool.estimated,
         **({kind.simulated_mark: True} if kind.simulated_mark else {}),
         own={
