@@ -98,7 +98,7 @@ class MemoryAnswer(Document):
     """Factor by which the shared prefix increases the number of requests on average."""
     prefill_tokens: float = Field(alias="prefillTokens")
     """Input tokens that are computed per request; the others are found in the cache [tokens]."""
-    devices: tuple[DeviceMemory, ...]
+    devices: tuple[DeviceMemory, ...] = Field(strict=False)
     """The model on each accelerator, in the order of the question."""
 
 
