@@ -18,6 +18,8 @@ from oracles import Json, Levels, _current_cost, exact, load_rpm, plain
 
 from optimizer import System, find_candidates
 
+OFFLINE = 101
+"""Rank of offline work, after every priority."""
 SLOTS = "(slots)"
 """Counted like a type of which every replica takes some."""
 TOLERANCE = Fraction(1, 10**9)
@@ -66,6 +68,15 @@ class Mixture:
     """What it adds to every level."""
 
 
+def just_in_time_rpm(work: Json) -> Fraction:
+    """Return the rate at which offline work is done by its deadline."""
+    return exact(work["requests"]) / exact(work["hours"]) / 60
+
+
+def rank_name(priority: int) -> str:
+    return "offline work" if priority == OFFLINE else f"priority {priority}"
+
+
 def demands(system: System) -> dict[str, Demand]:
     """Return what every server asks for, by name."""
     spec = plain(system)
@@ -88,8 +99,8 @@ def demands(system: System) -> dict[str, Demand]:
         )
         answer[name] = Demand(
             name,
-            priority[server["class"]],
-            load_rpm(spec, server),
+            OFFLINE if server.get("deadline") else priority[server["class"]],
+            just_in_time_rpm(server["deadline"]) if server.get("deadline") else load_rpm(spec, server),
             server["minNumReplicas"],
             server["maxNumReplicas"] or 10**9,
             columns,
@@ -157,7 +168,7 @@ def level_names(asked: Mapping[str, Demand]) -> list[str]:
     """Return the names of the levels in their order."""
     names = []
     for priority in sorted({demand.priority for demand in asked.values()}):
-        names += [f"priority {priority}: unserved rate", f"priority {priority}: unserved servers"]
+        names += [f"{rank_name(priority)}: unserved rate", f"{rank_name(priority)}: unserved servers"]
     return [*names, "value", "changes"]
 
 
@@ -193,8 +204,8 @@ def mixtures(
         unserved = demand.to_serve and not count
         levels = dict.fromkeys(names, Fraction(0))
         if unserved:
-            levels[f"priority {demand.priority}: unserved rate"] = weight
-            levels[f"priority {demand.priority}: unserved servers"] = Fraction(1)
+            levels[f"{rank_name(demand.priority)}: unserved rate"] = weight
+            levels[f"{rank_name(demand.priority)}: unserved servers"] = Fraction(1)
         levels["value"] = transition_value(demand, replicas, penalty)
         levels["changes"] = Fraction(not is_unchanged(demand, replicas))
         yield Mixture(replicas, tuple(used.values()), tuple(levels.values()))

@@ -15,7 +15,7 @@ from math import ceil, comb
 from typing import Any
 
 from builders import random_document
-from mixed_oracles import TOLERANCE, Demand, demands, random_mixed_document
+from mixed_oracles import TOLERANCE, Demand, demands, random_mixed_document, rank_name
 from oracles import Json, Levels, exact, plain
 
 from optimizer import System, find_candidates
@@ -66,7 +66,7 @@ def wishes(system: System) -> dict[str, Wish]:
     classes = {item["name"]: item for item in spec["serviceClasses"]}
     asked = demands(system)
     for server in spec["servers"]:
-        stated = [server, classes[server["class"]], spec["optimizer"]]
+        stated = [server] if server.get("deadline") else [server, classes[server["class"]], spec["optimizer"]]
         headroom = next(
             (item["headroomShare"] for item in stated if item.get("headroomShare") is not None), 0.0
         )
@@ -115,11 +115,11 @@ def best_levels(system: System) -> Levels:
 
 def _level_names(asked: Mapping[str, Demand], wanted: Mapping[str, Wish]) -> list[str]:
     priorities = sorted({demand.priority for demand in asked.values()})
-    names = [f"priority {p}: unserved {what}" for p in priorities for what in ("rate", "servers")]
+    names = [f"{rank_name(p)}: unserved {what}" for p in priorities for what in ("rate", "servers")]
     with_reserve = {
         asked[name].priority for name, wish in wanted.items() if wish.headroom > 0 or wish.one_pool
     }
-    names += [f"reserve of priority {p}: load without it" for p in sorted(with_reserve)]
+    names += [f"reserve of {rank_name(p)}: load without it" for p in sorted(with_reserve)]
     if any(wish.preferred is not None for wish in wanted.values()):
         names.append("load off preferred accelerators")
     return [*names, "value", "changes"]
@@ -234,6 +234,8 @@ def _ways(
 def _rents(system: System, demand: Demand, external: Json) -> bool:
     server = system.servers[demand.name]
     target = system.targets.get((server.service_class, server.model))
+    if server.deadline is not None:
+        return True  # nothing but its deadline is asked for
     if target is None:
         return False
     first, each, out = external["ttft"], external["itl"], server.current.load.out_tokens
@@ -247,10 +249,10 @@ def _levels(
 ) -> tuple[Fraction, ...]:  # fmt: skip
     levels = dict.fromkeys(names, Fraction(0))
     if demand.to_serve and not counts:
-        levels[f"priority {demand.priority}: unserved rate"] = demand.load_rpm
-        levels[f"priority {demand.priority}: unserved servers"] = Fraction(1)
+        levels[f"{rank_name(demand.priority)}: unserved rate"] = demand.load_rpm
+        levels[f"{rank_name(demand.priority)}: unserved servers"] = Fraction(1)
     if counts and not reserved:
-        levels[f"reserve of priority {demand.priority}: load without it"] = demand.load_rpm
+        levels[f"reserve of {rank_name(demand.priority)}: load without it"] = demand.load_rpm
     if "load off preferred accelerators" in levels:
         levels["load off preferred accelerators"] = off
     unchanged = counts == ({demand.now: demand.now_replicas} if demand.now else {})
@@ -384,7 +386,18 @@ def _add_external(source: Json, rng: random.Random) -> None:
             }
 
 
+def _add_deadline(source: Json, rng: random.Random) -> None:
+    for server in source["servers"]:
+        if rng.random() < 0.5:
+            load = server["currentAlloc"]["load"]
+            load["arrivalRate"], load["avgOutTokens"] = 0, load.get("avgOutTokens") or 64
+            hours = rng.choice([0.5, 2.0, 8.0])
+            rate_rpm = rng.choice([1.0, 40.0, 400.0, 1500.0])
+            server["deadline"] = {"requests": rate_rpm * hours * 60, "hours": hours}
+
+
 _ADD: dict[str, Any] = {
+    "deadline": _add_deadline,
     "headroom": _add_headroom,
     "spares": _add_spares,
     "availability": _add_availability,

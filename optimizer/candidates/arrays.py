@@ -362,7 +362,7 @@ def _member_arrays(system: System, targets: list[ModelTarget | None]) -> tuple[T
         return own, MemberArrays(every, every * 0, loads, priority, own, tuple(system.servers), lengths)
     parts = [(s, place, part) for s, one in enumerate(servers) for place, part in enumerate(members_of(one))]
     kinds = system.server_kinds()
-    mine = [system.targets.get((part.service_class, part.model)) for _, _, part in parts]
+    mine = [system.target_of(part) for _, _, part in parts]
     loss += [largest_loss(system, part) for _, _, part in parts]
     joined = _targets([*targets, *mine], loss, frozen(_tps([*targets, *mine]) > 0))
     rates = [
@@ -398,7 +398,12 @@ def reserve_arrays(system: System, load_rps: FloatArray) -> ReserveArrays:
 
 
 def headroom_wanted(system: System, server: Server) -> float:
-    """Return the share of its load by which a server is to be able to grow."""
+    """Return the share of its load by which a server is to be able to grow.
+
+    Offline work does not grow by itself: only its own headroom counts.
+    """
+    if server.deadline is not None:
+        return server.headroom_share or 0.0
     stated = server.headroom_share, system.service_classes[server.service_class].headroom_share
     return next((share for share in stated if share is not None), system.options.headroom_share)
 
@@ -442,7 +447,7 @@ def _own_tables(system: System, accelerators: int) -> dict[str, OwnTable]:
 
 def _targets_of(system: System) -> list[ModelTarget | None]:
     """Return the targets of each server."""
-    return [system.targets.get((server.service_class, server.model)) for server in system.servers.values()]
+    return [system.target_of(server) for server in system.servers.values()]
 
 
 def _tps(targets: Sequence[ModelTarget | None]) -> FloatArray:
@@ -455,7 +460,9 @@ def largest_loss(system: System, server: Server) -> float:
 
     Without a stated queue capacity the queue is considered unlimited, so the default is no limit.
     """
-    target = system.targets.get((server.service_class, server.model))
+    if server.deadline is not None:
+        return ANY_LOSS  # a backlog waits
+    target = system.target_of(server)
     default = ANY_LOSS if server.max_queue_size is None else DEFAULT_MAX_LOSS
     stated = (None if target is None else target.largest_loss, system.options.max_loss)
     return next((bound for bound in stated if bound is not None), default)

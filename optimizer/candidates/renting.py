@@ -57,7 +57,7 @@ def rented(arrays: SystemArrays, system: System, load_rps: FloatArray) -> Candid
         for s, server in enumerate(system.servers.values())
         if server.external is not None
         and load_rps[s] > 0
-        and missed_target(server, system.targets.get((server.service_class, server.model))) is None
+        and missed_target(server, system.target_of(server)) is None
     ]
     server = np.array([s for s, _ in rows], np.int64)
     nothing, none = np.zeros(len(rows)), np.zeros(len(rows), np.int64)

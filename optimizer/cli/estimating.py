@@ -5,12 +5,15 @@ from typing import Any
 
 from optimizer.cli.command import Command, add_output, number, show_answer
 from optimizer.cli.deployment_flags import add_deployment, deployment_given
+from optimizer.cli.flags import add_request, request_of
 from optimizer.errors import SpecError
+from optimizer.jobs.memory import SHARED_FIELDS, MemoryQuestion, memory_of
 from optimizer.profiles import Deployment, estimate_profile
 from optimizer.profiles.documents import estimate_document
 from optimizer.profiles.estimate import find_slice
 from optimizer.profiles.points import estimate_points
 from optimizer.render.estimate_sections import estimate_sections, point_sections
+from optimizer.render.memory_sections import memory_sections
 from optimizer.spec.files import read_text
 from optimizer.units import TOKENS
 
@@ -32,7 +35,10 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
         "model", metavar="MODEL", nargs="?", help="a name of the catalogue, or the path of a config.json"
     )
     parser.add_argument(
-        "accelerator", metavar="ACCELERATOR", nargs="?", help="a name of the catalogue: H100, 4xH100"
+        "accelerator",
+        metavar="ACCELERATOR",
+        nargs="*",
+        help="a name of the catalogue: H100, 4xH100; with --memory one or more",
     )
     add_deployment(parser)
     for name, (metavar, kind, text) in _SETTINGS.items():
@@ -43,10 +49,21 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="estimate every row of a CSV file, to compare with measurements; - for stdin",
     )
-    add_output(parser, "estimate", "alpha", "points")
+    parser.add_argument(
+        "--memory", action="store_true", help="say how many requests fit in memory, instead of token times"
+    )
+    add_request(parser.add_argument_group("memory"), MemoryQuestion, SHARED_FIELDS)
+    add_output(parser, "estimate", "alpha", "points", "request", "memory")
 
 
 def _estimate(arguments: argparse.Namespace) -> None:
+    if arguments.memory:
+        _memory(arguments)
+        return
+    only = [name for name in MemoryQuestion.model_fields if name not in SHARED_FIELDS]
+    for name in only:
+        if getattr(arguments, name) is not None:
+            raise SpecError(f"--{name.replace('_', '-')}: needs --memory; add it, or remove the flag")
     own = {name: value for name in _SETTINGS if (value := getattr(arguments, name)) is not None}
     settings = deployment_given(arguments) | own
     if arguments.points is not None:
@@ -56,12 +73,16 @@ def _estimate(arguments: argparse.Namespace) -> None:
             raise SpecError(f"--points takes everything from the file's rows; leave out {', '.join(given)}")
         _points(arguments)
         return
-    if arguments.model is None or arguments.accelerator is None:
+    if arguments.model is None or not arguments.accelerator:
         raise SpecError(
             "name a model and an accelerator, or give --points FILE; 'inferplan catalogue' lists the names"
         )
 
-    accelerator, settings["tp"] = find_slice(arguments.accelerator, arguments.tp)
+    if len(arguments.accelerator) > 1:
+        raise SpecError(
+            f"{arguments.accelerator[1]}: one accelerator is estimated; give one, or add --memory"
+        )
+    accelerator, settings["tp"] = find_slice(arguments.accelerator[0], arguments.tp)
     found = estimate_profile(
         arguments.model, accelerator, Deployment(**settings), at_batch=arguments.at_batch
     )
@@ -71,6 +92,17 @@ def _estimate(arguments: argparse.Namespace) -> None:
 def _points(arguments: argparse.Namespace) -> None:
     rows = estimate_points(read_text(arguments.points), arguments.points)
     show_answer(arguments, lambda: [row.document() for row in rows], lambda: point_sections(rows))
+
+
+def _memory(arguments: argparse.Namespace) -> None:
+    for name in ("points", "at_batch", "eager"):
+        if getattr(arguments, name) is not None:
+            raise SpecError(f"--{name.replace('_', '-')}: --memory does not use it; remove one of the two")
+    if arguments.model is None or not arguments.accelerator:
+        raise SpecError("--memory: name a model and accelerators; 'inferplan catalogue' lists the names")
+    arguments.accelerators = tuple(arguments.accelerator)
+    answer = memory_of(request_of(MemoryQuestion, arguments), arguments.model)
+    show_answer(arguments, lambda: answer.model_dump(by_alias=True), lambda: memory_sections(answer))
 
 
 COMMANDS = {"estimate": Command(_add_estimate, _estimate)}

@@ -14,6 +14,7 @@ from optimizer.candidates.power import power_of_rows
 from optimizer.candidates.renting import rented_per_million
 from optimizer.limits.cards import CARDS
 from optimizer.limits.table import LIMITS
+from optimizer.plan.deadlines import deadline_uses
 from optimizer.plan.document import (
     EXTERNAL,
     CapacityUse,
@@ -81,6 +82,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         reserves=reserve_uses(
             candidates, problem, solution, pools, served_in_full(problem, solution.replicas)
         ),
+        deadlines=deadline_uses(candidates.system, pools, rented),
         changes=_changes(candidates, pools, rented),
         currency=candidates.system.currency,
         rate_factors=_rate_factors(candidates),

@@ -187,6 +187,25 @@ class Rented(Document):
     """Mean time to first token [ms]."""
 
 
+class DeadlineUse(Document):
+    """Offline work of a server, and when it is done."""
+
+    server: str
+    """The server."""
+    requests: float
+    """Number of requests."""
+    hours: float
+    """Time until when they are to be done [h]."""
+    capacity_rpm: float = Field(alias="capacity")
+    """Maximum rate of its pools, all of which it uses until it is done [requests/min]."""
+    finishes_h: float | None = Field(None, alias="finishes")
+    """Time at which it is done at that rate, from now [h]; null if it has no pools."""
+    done_in_time: float = Field(alias="done")
+    """Requests that are done by its deadline."""
+    in_time: bool = Field(alias="inTime")
+    """Whether all of them are."""
+
+
 class TierUse(Document):
     """Cost of an accelerator with tiers."""
 
@@ -281,6 +300,8 @@ class Plan(Document):
     Absent without any."""
     reserves: tuple[ReserveUse, ...] = Field((), exclude_if=_is_empty, strict=False)
     """Reserves of servers; absent if none is required."""
+    deadlines: tuple[DeadlineUse, ...] = Field((), exclude_if=_is_empty, strict=False)
+    """Offline work, and when it is done; absent if there is none."""
     tiers: tuple[TierUse, ...] = Field((), exclude_if=_is_empty, strict=False)
     """Costs of accelerators with tiers; absent if there are none."""
     changes: tuple[Change, ...] = Field(strict=False)

@@ -7,6 +7,7 @@ its queue model. Values that cannot be computed again must be consistent with th
 from optimizer.candidates import Candidates
 from optimizer.candidates.arrays import tabulate_as_served
 from optimizer.candidates.choices import arrays_of
+from optimizer.plan.checks.deadlines import check_deadlines
 from optimizer.plan.checks.facts import Facts
 from optimizer.plan.checks.levels import check_levels
 from optimizer.plan.checks.names import check_names
@@ -48,6 +49,7 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
         *check_service(facts),
         *check_totals(facts),
         *check_reserves(facts),
+        *check_deadlines(facts),
         *check_queues(facts),
         *check_shared_queues(facts),
         *check_levels(facts),

@@ -31,6 +31,10 @@ class Deployment:
     """Maximum requests in the batch."""
     memory_gib: float | None = None
     """Memory of one device [GiB]; None: from the catalogue."""
+    weights_gb: float | None = None
+    """Size of all weights [GB]; None: from the model's sizes and the format."""
+    workspace_gb: float | None = None
+    """Memory of one device that is neither weights nor cache [GB]; None: estimated."""
 
     def __post_init__(self) -> None:
         """Check that each setting is within its range.
@@ -46,6 +50,8 @@ class Deployment:
             ("max-num-tokens", self.max_num_tokens, 1, 1e9),
             ("max-requests", self.max_requests, 1, 1e6),
             ("memory-gib", 1.0 if self.memory_gib is None else self.memory_gib, 0.01, 1e6),
+            ("weight-size", 1.0 if self.weights_gb is None else self.weights_gb, 0, 1e9),
+            ("workspace", 1.0 if self.workspace_gb is None else self.workspace_gb, 0, 1e6),
         )
         for name, value, minimum, maximum in ranges:
             if not minimum <= value <= maximum:

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from optimizer.errors import SpecError
+from optimizer.profiles.capacity import LARGEST_TP, split_problem
 from optimizer.profiles.catalogue import load_catalogue, slice_of
 from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.efficiency import Efficiency
@@ -23,7 +24,6 @@ from optimizer.quantities import counted
 
 NODE = 8
 """Devices per node; links between nodes are slower."""
-_LARGEST_TP = 64
 _ALL_BUT_NONE = 1 - 2**-20
 """Largest expert share that the law accepts; it must be below 1."""
 
@@ -253,12 +253,12 @@ def _does_not_fit(error: DoesNotFitError) -> str:
     larger = next(
         (
             tp
-            for tp in range(deployment.tp + 1, _LARGEST_TP + 1)
-            if model.heads % tp == 0 and _fits(memory, tp=tp)
+            for tp in range(deployment.tp + 1, LARGEST_TP + 1)
+            if split_problem(model, tp) is None and _fits(memory, tp=tp)
         ),
         None,
     )
-    text += f"; it fits with --tp {larger}" if larger else f"; no --tp up to {_LARGEST_TP} is enough"
+    text += f"; it fits with --tp {larger}" if larger else f"; no --tp up to {LARGEST_TP} is enough"
     others = (other for other in load_catalogue().accelerators.values() if _fits(memory, accelerator=other))
     smallest = min(others, key=lambda other: other.device_memory_gib, default=None)
     if smallest is not None and deployment.memory_gib is None:

@@ -7,6 +7,7 @@ from optimizer.profiles.formats import BYTES
 from optimizer.profiles.iterations import ACTIVATION_BYTES, Iterations
 
 GIB = 2**30
+GB = 10**9
 _RUNTIME_GIB = 0.8
 """Driver context, communication buffers, captured graphs."""
 _EXPERTS_GIB = (2.0, 5.0, 8.0)
@@ -33,10 +34,16 @@ class Memory:
     @cached_property
     def weight_bytes(self) -> float:
         """Weights on one device (eq. E21)."""
-        parameters, form = self.iterations.parameters, self.iterations.format
+        parameters, form, deployment = (
+            self.iterations.parameters,
+            self.iterations.format,
+            self.iterations.deployment,
+        )
+        if deployment.weights_gb is not None:
+            return deployment.weights_gb * GB / deployment.tp
         size = parameters.dense * BYTES[form.dense] + parameters.routed * BYTES[form.routed]
         size += (parameters.head + parameters.embedding) * BYTES["bf16"]
-        return size / self.iterations.deployment.tp
+        return size / deployment.tp
 
     @cached_property
     def work_bytes(self) -> float:
@@ -52,6 +59,10 @@ class Memory:
     @cached_property
     def free_bytes(self) -> tuple[float, float, float]:
         """Memory for the cache: minimum, expected, maximum (eq. E23); negative if the model does not fit."""
+        given_gb = self.iterations.deployment.workspace_gb
+        if given_gb is not None:
+            free = self.total_bytes - self.weight_bytes - given_gb * GB
+            return free, free, free
         used = self.weight_bytes + self.work_bytes + _RUNTIME_GIB * GIB
         extra = _EXPERTS_GIB if self.iterations.model.experts else _DENSE_GIB
         high, expected, low = (self.total_bytes - used - more * GIB for more in extra)

@@ -40,7 +40,11 @@ def highest_intervals(replicas: QueueModel, targets: Targets) -> tuple[FloatArra
     low, high = replicas.least_rate_rps, replicas.stable_rate_rps
     largest, lowest, best = np.full(count, np.nan), np.zeros(count), np.zeros(count)
     for row in range(count):
-        judged = _Judged(replicas.judge(row), [*targets.limits_of(row).items()])
+        limits = [*targets.limits_of(row).items()]
+        if not limits:  # stable at every rate up to the highest
+            largest[row] = high[row]
+            continue
+        judged = _Judged(replicas.judge(row), limits)
         scanned = RATES_SCANNED if replicas.is_non_monotone[row] else 2
         rates = np.geomspace(high[row], low[row], scanned).tolist()
         first = next((i for i, rate in enumerate(rates) if judged.excess(rate) <= 0), None)

@@ -89,7 +89,8 @@ def meet_targets_below(replicas: QueueModel, targets: Targets, max_rate_rps: Flo
         max_rate_rps: maximum rates; NaN if no rate meets the targets.
     """
     meets = np.ones(len(max_rate_rps), np.bool_)
-    rows = np.flatnonzero(replicas.is_non_monotone & ~np.isnan(max_rate_rps))
+    limited = np.isfinite(targets.limits).any(axis=0)
+    rows = np.flatnonzero(replicas.is_non_monotone & ~np.isnan(max_rate_rps) & limited)
     if len(rows):
         some, wanted = replicas.take(rows), targets.take(rows)
         for share in np.arange(1, LOADS_BELOW_MAX_RATE) / LOADS_BELOW_MAX_RATE:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from optimizer.plan import Plan
 from optimizer.plan.document import EXTERNAL
-from optimizer.quantities import counted, quantity
+from optimizer.quantities import counted, quantity, share_text
 from optimizer.render.explanation_text import effect_value
 from optimizer.render.money import Money
 from optimizer.section import Column, Section, name, table
@@ -20,6 +20,8 @@ def robust_sections(plan: Plan, costs: Mapping[str, float]) -> Iterator[Section]
         plan: the plan.
         costs: cost of a million tokens of each server [cents].
     """
+    if plan.deadlines:
+        yield _deadlines(plan)
     if plan.reserves:
         yield _reserves(plan)
     if plan.tiers:
@@ -27,6 +29,20 @@ def robust_sections(plan: Plan, costs: Mapping[str, float]) -> Iterator[Section]
     if plan.rented:
         yield _rented(plan)
     yield _tokens(plan, costs)
+
+
+def _deadlines(plan: Plan) -> Section:
+    columns = (
+        name("server", "server"),
+        Column("requests", "requests", form=quantity),
+        Column("deadline", "hours", "h", quantity),
+        Column("capacity", "capacity_rpm", RPM, quantity, rank=1),
+        Column("finishes", "finishes_h", "h", quantity, none="never"),
+        Column("done by then", lambda item: item.done_in_time / item.requests, form=share_text),
+    )
+    late = [item.server for item in plan.deadlines if not item.in_time]
+    notes = [f"Not done by their deadlines: {', '.join(late)}."] if late else []
+    return table("Offline work", columns, plan.deadlines, "deadlines", notes=notes)
 
 
 def _reserves(plan: Plan) -> Section:

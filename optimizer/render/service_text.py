@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from optimizer.quantities import counted, percent, share_text
+from optimizer.spec.offline import priority_name
 from optimizer.studies.comparison.document import PriorityRow
 from optimizer.studies.service import PriorityService
 
@@ -11,7 +12,7 @@ def service_text(service: Sequence[PriorityService]) -> str:
     """Return the service of each priority, or that everything is served."""
     if all(item.served_in_full == item.servers for item in service):
         return "everything in full"
-    return ", ".join(f"priority {item.priority}: {_served(item)}" for item in service)
+    return ", ".join(f"{priority_name(item.priority)}: {_served(item)}" for item in service)
 
 
 def _served(item: PriorityService) -> str:
@@ -24,7 +25,7 @@ def _served(item: PriorityService) -> str:
 
 def service_changes(rows: Sequence[PriorityRow]) -> str:
     """Return the priorities in which the service of two sides differs, with the differences."""
-    return "; ".join(f"priority {row.priority}: {_change(row)}" for row in rows if not row.same)
+    return "; ".join(f"{priority_name(row.priority)}: {_change(row)}" for row in rows if not row.same)
 
 
 def _change(row: PriorityRow) -> str:

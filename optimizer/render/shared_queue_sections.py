@@ -59,7 +59,7 @@ def _rows(plan: Plan, system: System) -> Iterator[_MemberRow]:
     for queue, use in plan.shared_queues.items():
         for server in (*use.members, *use.unserved):
             owner = stated[server]
-            target = system.targets.get((owner.service_class, owner.model))
+            target = system.target_of(owner)
             mean = target is not None and target.percentile is None and target.goodput_share is None
             yield _MemberRow(
                 queue,

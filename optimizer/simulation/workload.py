@@ -55,6 +55,19 @@ class ClosedLoad:
 
 
 @dataclass(frozen=True, slots=True)
+class Backlog:
+    """Requests that are all there at the start."""
+
+    in_lengths: Lengths
+    out_lengths: Lengths
+
+    def draw(self, count: int, seed: np.random.SeedSequence) -> Requests:
+        """Draw `count` requests."""
+        _, prompts, answers = _drawn(self, count, seed)
+        return Requests(prompts, answers, np.zeros(count))
+
+
+@dataclass(frozen=True, slots=True)
 class TraceLoad:
     """Recorded requests, randomly split between replicas."""
 
@@ -108,7 +121,7 @@ class MergedLoad:
 
 
 def _drawn(
-    load: OpenLoad | ClosedLoad, count: int, seed: np.random.SeedSequence
+    load: OpenLoad | ClosedLoad | Backlog, count: int, seed: np.random.SeedSequence
 ) -> tuple[np.random.Generator, IntArray, IntArray]:
     """Return a generator for times, and prompt and output lengths from two separate streams."""
     times, prompts, outputs = (np.random.default_rng(part) for part in seed.spawn(3))
@@ -116,4 +129,4 @@ def _drawn(
     return times, load.in_lengths.draw(count, prompts), out_tokens
 
 
-Load = OpenLoad | ClosedLoad | TraceLoad | MergedLoad
+Load = OpenLoad | ClosedLoad | Backlog | TraceLoad | MergedLoad

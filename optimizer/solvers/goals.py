@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.spec.offline import priority_name
 from optimizer.units import SECONDS_PER_MINUTE
 
 OFF_PREFERRED = "load off preferred accelerators"
@@ -16,7 +17,7 @@ OFF_PREFERRED = "load off preferred accelerators"
 
 def reserve_level(priority: int) -> str:
     """Return the name of the level of a priority's reserves."""
-    return f"reserve of priority {priority}: load without it"
+    return f"reserve of {priority_name(priority)}: load without it"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -10,6 +10,7 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import CandidateTable
 from optimizer.candidates.arrays import MemberArrays
+from optimizer.spec.offline import priority_name
 from optimizer.units import SECONDS_PER_MINUTE
 
 RATE_UNIT_RPM = 1e-3
@@ -86,8 +87,8 @@ def service_levels(
         load, count = np.where(here, members.load_rps * SECONDS_PER_MINUTE, 0.0), here.astype(np.float64)
         weight, unit = _whole_rates(load)
         levels += [
-            _level(members, table, len(to_serve), f"priority {p}: unserved rate", weight, unit, load),
-            _level(members, table, len(to_serve), f"priority {p}: unserved servers", count, 1.0, count),
+            _level(members, table, len(to_serve), f"{priority_name(p)}: unserved rate", weight, unit, load),
+            _level(members, table, len(to_serve), f"{priority_name(p)}: unserved servers", count, 1.0, count),
         ]
     return tuple(levels)
 

@@ -11,6 +11,7 @@ from optimizer.errors import SpecError
 from optimizer.spec.assumptions import check_answers, check_load
 from optimizer.spec.csv_rows import csv_rows
 from optimizer.spec.messages import validated
+from optimizer.spec.offline import with_deadline_of_load
 from optimizer.spec.schema import Load, Server
 from optimizer.spec.system import System
 from optimizer.units import REQUESTS_PER_MINUTE, TOKENS, UnitError
@@ -70,4 +71,5 @@ def loaded_server(system: System, name: str, fields: Mapping[str, str], place: s
     load = validated(Load, before | values, f"{place}: ")
     check_load(load, f"{place}: ")
     check_answers(load, f"{place}: ", system.profiles_of(server.model))
-    return server.model_copy(update={"current": server.current.model_copy(update={"load": load})})
+    changed = server.model_copy(update={"current": server.current.model_copy(update={"load": load})})
+    return with_deadline_of_load(changed)

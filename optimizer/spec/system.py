@@ -29,6 +29,12 @@ from optimizer.spec.faults import MAX_FAULTS, Fault, FaultyDocumentsError
 from optimizer.spec.files import Part, read_parts, spec_from_value
 from optimizer.spec.messages import known_name, validated
 from optimizer.spec.names import Entry, Finding, Index, Names, located
+from optimizer.spec.offline import (
+    OFFLINE_PRIORITY,
+    offline_faults,
+    with_deadline_of_load,
+    with_load_of_deadline,
+)
 from optimizer.spec.positions import Location
 from optimizer.spec.robustness import check_options, option_problems, server_problems
 from optimizer.spec.schema import (
@@ -204,8 +210,19 @@ class System:
         return [kinds.get(server.model, KINDS[0]) for server in self.servers.values()]
 
     def priority(self, server: Server) -> int:
-        """Return the priority of a server's class."""
+        """Return the priority of a server's class; offline work ranks after all of them."""
+        if server.deadline is not None:
+            return OFFLINE_PRIORITY
         return self.service_classes[server.service_class].priority
+
+    def target_of(self, server: Server) -> ModelTarget | None:
+        """Return the targets of a server; None if its class has none for its model.
+
+        Offline work has nothing to keep but its deadline, whatever its class says.
+        """
+        if server.deadline is not None:
+            return ModelTarget(model=server.model)
+        return self.targets.get((server.service_class, server.model))
 
     def to_spec(self) -> SystemSpec:
         """Return the system as one document, with sections sorted by name."""
@@ -264,7 +281,10 @@ def join_parts(parts: Sequence[Part], *, idle_without_answers: bool = False) -> 
         service_classes=classes,
         targets=MappingProxyType({key: targets[key] for key in sorted(targets)}),
         servers=with_shared_queues(
-            values(index.servers), lambda server: classes[server.service_class].priority
+            MappingProxyType(
+                {name: with_load_of_deadline(server) for name, server in values(index.servers).items()}
+            ),
+            lambda server: classes[server.service_class].priority,
         ),
         capacity=MappingProxyType({kind: index.capacity[kind].item.count for kind in sorted(index.capacity)}),
         options=given[0] if given else OptimizerOptions(),
@@ -337,6 +357,8 @@ def _server_problems(
     for i, name in enumerate(server.accelerators or ()):
         yield from accelerators.missing(part, (*at, "accelerators", i), name)
     yield from server_problems(entry, profiles, accelerators)
+    for path, text in offline_faults(server):
+        yield Finding(part, (*at, *path), text)
     yield from _caught(part, at, lambda item, place: check_server(item, f"{place}.", profiles), server)
     current = server.current
     if current.accelerator and (
@@ -349,7 +371,9 @@ def _load_problems(
     entry: Entry, profiles: Sequence[ModelProfile], *, idle_without_answers: bool
 ) -> Iterator[Finding]:
     part, at, server = entry
-    here, load = (*at, "currentAlloc", "load"), server.current.load
+    if any(offline_faults(server)):
+        return
+    here, load = (*at, "currentAlloc", "load"), with_load_of_deadline(server).current.load
     yield from _caught(part, here, lambda item, place: check_load(item, f"{place}."), load)
     yield from _caught(part, here, lambda item, place: check_variability(item, f"{place}.", profiles), load)
     if not idle_without_answers:
@@ -365,7 +389,8 @@ def with_changed_load(server: Server, **changes: float) -> Server:
     prefix = f"servers.{server.name}.load."
     load = validated(Load, server.current.load.model_dump() | changes, prefix)
     check_load(load, prefix)
-    return server.model_copy(update={"current": server.current.model_copy(update={"load": load})})
+    changed = server.model_copy(update={"current": server.current.model_copy(update={"load": load})})
+    return with_deadline_of_load(changed)
 
 
 def joined_document(parts: Sequence[Part]) -> dict[str, Any]:

@@ -159,7 +159,7 @@ def _server_slips(system: System, index: Index) -> Iterator[Finding]:
         server, running = entry.item, entry.item.current.accelerator
         if running:
             yield from known.missing(entry.part, (*entry.at, "currentAlloc", "accelerator"), running)
-        target = system.targets.get((server.service_class, server.model))
+        target = system.target_of(server)
         if rated and name not in rated and not (target and target.tps):
             text = "no arrivalRate is given, so the server counts as idle beside others that have one"
             yield Finding(entry.part, entry.at, text)
@@ -167,4 +167,5 @@ def _server_slips(system: System, index: Index) -> Iterator[Finding]:
 
 def _is_rated(entry: Entry) -> bool:
     """Return whether the arrival rate of a server is given, be it 0."""
-    return "arrival_rate_rpm" in entry.item.current.load.model_fields_set
+    given = "arrival_rate_rpm" in entry.item.current.load.model_fields_set
+    return given or entry.item.deadline is not None

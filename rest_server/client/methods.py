@@ -1,16 +1,19 @@
 """The methods of both clients, each described once: by the request that it sends."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
 from pydantic import BaseModel
 from pydantic_core import to_json
 
+from optimizer.jobs.memory import MemoryQuestion
 from optimizer.jobs.study import StudyEntry
 from optimizer.jobs.table import Studies
 from optimizer.kinds.replicas import ReplicaPerformance, ReplicaSizing
 from optimizer.plan import Plan
+from optimizer.profiles.memory_document import MemoryAnswer
 from optimizer.spec.schema import (
     Accelerator,
     Capacity,
@@ -119,6 +122,11 @@ class Methods(Studies):
         """Return the largest rates of several replicas, or why a replica misses its targets at every rate."""
         body = text(SizingProblems(items=tuple(problems)))
         return computing("size", body, None, lambda found: Sizings.model_validate_json(found).items)
+
+    @Sent
+    def memory(self, question: MemoryQuestion) -> Call[MemoryAnswer]:
+        """Return the requests that fit in the memory of each accelerator at the same time."""
+        return replace(computing("memory", None, question, document(MemoryAnswer)), method="GET")
 
     @Sent
     def compare(

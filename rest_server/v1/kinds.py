@@ -11,6 +11,7 @@ from starlette.convertors import PathConvertor, register_url_convertor
 from optimizer.documents import Document
 from optimizer.errors import SpecError
 from optimizer.spec.assumptions import check_answers, check_load
+from optimizer.spec.offline import offline_faults
 from optimizer.spec.schema import Accelerator, Capacity, ModelProfile, Server, ServiceClass
 from rest_server.fleet import Entities
 from rest_server.v1.models import (
@@ -98,6 +99,8 @@ def check_alone(document: Document) -> None:
     """
     if isinstance(document, Server):
         check_load(document.current.load, "currentAlloc.load.")
+        for path, text in offline_faults(document):
+            raise SpecError(f"{'.'.join(path)}: {text}")
     if isinstance(document, ServiceClass):
         seen = set()
         for i, target in enumerate(document.model_targets):

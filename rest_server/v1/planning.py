@@ -8,8 +8,10 @@ from typing import Annotated, Any, get_type_hints
 from fastapi import APIRouter, Body, Query, Request, Response
 
 from optimizer.compat.row_types import ROWS
+from optimizer.jobs.memory import MemoryQuestion
 from optimizer.kinds.replicas import ReplicaPerformance, ReplicaSizing
 from optimizer.plan import Plan
+from optimizer.profiles.memory_document import MemoryAnswer
 from optimizer.spec.schema import SystemSpec
 from rest_server.v1.examples import ANALYSES, SIZINGS, SYSTEMS
 from rest_server.v1.models import (
@@ -26,7 +28,7 @@ from rest_server.v1.models import (
 )
 from rest_server.v1.problems import problems
 from rest_server.v1.requests import JSON, JsonOf, RawRoute, computed
-from rest_server.v1.work import analyze_body, candidates_body, plan_body, size_body
+from rest_server.v1.work import analyze_body, candidates_body, memory_text, plan_body, size_body
 
 REFUSALS = (408, 422, 504)
 """Error statuses of a route that computes."""
@@ -117,3 +119,17 @@ async def size(
     """
     text = await computed(request, size_body, body)
     return Response(text, media_type=JSON)
+
+
+@router.get(
+    "/memory",
+    response_model=MemoryAnswer,
+    summary="Say how many requests fit in memory",
+    responses=problems(*REFUSALS),
+)
+async def memory(request: Request, question: Annotated[MemoryQuestion, Query()]) -> Response:
+    """Return the requests that fit in the memory of each accelerator at the same time.
+
+    Models and accelerators are those of the catalogue.
+    """
+    return Response(await computed(request, memory_text, question), media_type=JSON)

@@ -1,6 +1,6 @@
 """Routes for autoscalers: the desired replicas of every server on every accelerator, with the reason.
 
-No request computes a plan or waits for one: answers come from the last plan, and are refused if it is too old.
+No request computes a plan or waits for one: answers come from the last plan, and are refused if too old.
 The autoscaler decides what to do then (KEDA: `fallback`).
 """
 

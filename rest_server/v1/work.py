@@ -14,6 +14,7 @@ from optimizer.compat.row_types import is_row, kind_of_row
 from optimizer.documents import Document
 from optimizer.errors import AnalysisError, SpecError
 from optimizer.jobs import Timings, analyze_replicas, find_candidates, size_replicas, solve
+from optimizer.jobs.memory import MemoryQuestion, memory_of
 from optimizer.kinds.replicas import ReplicaPerformance, ReplicaSizing
 from optimizer.kinds.rows import Row
 from optimizer.solvers.deadline import Deadline
@@ -98,6 +99,11 @@ def system_from(value: Mapping[str, Any], settings: Settings) -> System:
 def plan_body(body: bytes, options: PlanOptions, settings: Settings) -> tuple[bytes, dict[str, float]]:
     """Return the plan of the system in a body, and the time of each stage [s]."""
     return _planned(system_of(body, settings).with_options(**options.given()), settings)
+
+
+def memory_text(question: MemoryQuestion, _settings: Settings) -> bytes:
+    """Return the requests that fit in memory."""
+    return memory_of(question).model_dump_json(by_alias=True).encode()
 
 
 @dataclass(frozen=True, slots=True)

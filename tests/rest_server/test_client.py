@@ -25,6 +25,7 @@ from optimizer import (
 )
 from optimizer.jobs import SimulateRequest, simulate_plan
 from optimizer.jobs.horizons import HorizonOptions
+from optimizer.jobs.memory import MemoryQuestion, memory_of
 from optimizer.jobs.sweeping import SweepOptions
 from optimizer.spec.schema import Capacity, OptimizerOptions, Server
 from optimizer.studies.horizon.document import Horizon
@@ -105,6 +106,11 @@ def test_every_question_has_its_typed_answer(client: Client) -> None:
     problem = SizingProblem.model_validate({"replica": replica, "targets": {"itl": 40.0}})
     assert client.size(problem) == size_replicas([problem.replica], [problem.targets])[0]
     assert client.picture(SOURCE, FigureOptions(kind="load", format="png")).startswith(b"\x89PNG")
+
+
+def test_memory_is_that_of_the_library(client: Client) -> None:
+    question = MemoryQuestion(model="llama-3.1-8b", accelerators=("H100", "2xL40S"), cache="fp8")
+    assert client.memory(question) == memory_of(question)
 
 
 def test_several_replicas_are_asked_about_at_once(client: Client) -> None:

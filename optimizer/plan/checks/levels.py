@@ -15,6 +15,7 @@ from optimizer.quantities import precise
 from optimizer.solvers.goals import OFF_PREFERRED, reserve_level
 from optimizer.solvers.levels import CHANGES, VALUE
 from optimizer.solvers.problem import gap_target
+from optimizer.spec.offline import priority_name
 
 MIN_VALUE = 1e-9
 """Minimum denominator of a gap."""
@@ -41,7 +42,7 @@ def check_levels(facts: Facts) -> list[str]:
 
 def _names(facts: Facts) -> list[str]:
     priorities = sorted({facts.whole.priority(server) for server in facts.whole.stated.values()})
-    service = [f"priority {p}: unserved {what}" for p in priorities for what in ("rate", "servers")]
+    service = [f"{priority_name(p)}: unserved {what}" for p in priorities for what in ("rate", "servers")]
     return [*service, *_goals(facts), VALUE, CHANGES]
 
 
@@ -89,8 +90,8 @@ def _service(facts: Facts) -> dict[str, float]:
     reached = dict.fromkeys(_names(facts), 0.0)
     for name in facts.listed:
         priority = facts.system.priority(facts.system.servers[name])
-        reached[f"priority {priority}: unserved rate"] += facts.load_rpm[name]
-        reached[f"priority {priority}: unserved servers"] += 1
+        reached[f"{priority_name(priority)}: unserved rate"] += facts.load_rpm[name]
+        reached[f"{priority_name(priority)}: unserved servers"] += 1
     return reached
 
 

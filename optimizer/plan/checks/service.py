@@ -71,7 +71,7 @@ def _accelerators(facts: Facts, server: Server) -> Iterator[str]:
             yield f"{pool.accelerator} is not in its list of accelerators"
         if server.keep_accelerator and server.current.accelerator not in ("", pool.accelerator):
             yield f"must keep {server.current.accelerator}, not {pool.accelerator}"
-        if (server.service_class, server.model) not in facts.system.targets:
+        if facts.system.target_of(server) is None:
             yield f"class {server.service_class} has no target for {server.model}"
 
 
@@ -117,7 +117,7 @@ def _rented(facts: Facts, server: Server) -> Iterator[str]:
         return
     if facts.pools_of(server.name) or server.name in facts.listed:
         yield "rents, but has pools or is listed as unserved"
-    missed = missed_target(server, facts.system.targets.get((server.service_class, server.model)))
+    missed = missed_target(server, facts.system.target_of(server))
     if missed:
         yield f"external: {missed}"
     for word, true, said in (

@@ -8,6 +8,7 @@ path.
 from optimizer.kinds.fields import DEFAULT_MAX_BATCH, LatencyTarget, Load
 from optimizer.spec.schema.accelerators import Accelerator, Capacity, Power
 from optimizer.spec.schema.classes import ModelTarget, ServiceClass
+from optimizer.spec.schema.offline import OfflineWork
 from optimizer.spec.schema.options import AnyCasePolicy, OptimizerOptions, SaturationPolicy
 from optimizer.spec.schema.profiles import EstimateEnd, EstimateSettings, ModelProfile
 from optimizer.spec.schema.robustness import External, PriceTier
@@ -27,6 +28,7 @@ __all__ = [
     "Load",
     "ModelProfile",
     "ModelTarget",
+    "OfflineWork",
     "OptimizerOptions",
     "Power",
     "PriceTier",

@@ -180,8 +180,7 @@ def _empty_rows(system: System, names: Iterable[str]) -> tuple[EmptyRow, ...]:
 
 def _pool_rows(system: System, plan: Plan, name: str) -> list[PoolRow]:
     server = system.servers[name]
-    target = system.targets.get((server.service_class, server.model))
-    target = None if isinstance(server, SharedQueue) else target  # its members have targets of their own
+    target = None if isinstance(server, SharedQueue) else system.target_of(server)  # members have their own
     rows = []
     for pool in plan.allocations[name]:
         kind, accelerator = kind_of_pool(pool), system.accelerators[pool.accelerator]

@@ -105,6 +105,8 @@ class _SimulatedMetrics(Document):
     """Share of requests within the end-to-end target; none without one."""
     within_all: ConfidenceInterval = Field(alias="withinAll")
     """Share of requests that are served, and within all of them."""
+    finishes_h: float | None = Field(None, alias="finishes", exclude_if=lambda end: end is None)
+    """Time at which its offline work, all of it there at the start, is done, from now [h]; absent without."""
     goodput_rps: float = Field(alias="goodput")
     """Requests that the pool serves within all targets [requests/s]."""
     targets: tuple[TargetCheck, ...] = Field((), strict=False)

@@ -40,6 +40,7 @@ from optimizer.studies.simulation.document import (
     TargetCheck,
     Verdict,
 )
+from optimizer.studies.simulation.offline import OfflineRun, offline_run
 from optimizer.studies.simulation.predictions import Prediction, member_predictions, predictions
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -64,6 +65,8 @@ class PoolRun:
     """The shared queue of the server; None: it has its own."""
     place: int = 0
     """Place of the server's requests among those of the queue."""
+    offline: OfflineRun | None = None
+    """Its offline work; None if its requests arrive over time."""
 
     @property
     def planned(self) -> str:
@@ -120,7 +123,7 @@ def pool_runs(system: System, plan: Plan) -> list[PoolRun]:
     alone = [(name, pool) for name, pool in loaded if name not in plan.shared_queues]
     found = predictions(system, alone)
     runs = [
-        _pool_run(system, name, pool, prediction)
+        replace(_pool_run(system, name, pool, prediction), offline=offline_run(system, plan, name, pool))
         for (name, pool), prediction in zip(alone, found, strict=True)
     ]
     shared = [(name, pool) for name, pool in loaded if name in plan.shared_queues]
@@ -169,7 +172,7 @@ def _pool_run(system: System, name: str, pool: Pool, prediction: Prediction) -> 
     server = system.named[name]
     rate_rps = pool.arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas
     load, profile = server.current.load, profile_of(system, server, pool.accelerator)
-    target = system.targets.get((server.service_class, server.model))
+    target = system.target_of(server)
     return PoolRun(
         server=name,
         pool=pool,
@@ -185,7 +188,7 @@ def _pool_run(system: System, name: str, pool: Pool, prediction: Prediction) -> 
 def _targets(system: System, name: str) -> tuple[tuple[TargetMeasure, float], ...]:
     """Return the targets of a server; the bound on lost requests where its queue is limited."""
     server = system.named[name]
-    target = system.targets.get((server.service_class, server.model))
+    target = system.target_of(server)
     latencies = () if target is None else tuple(target.latency_targets())
     bound = largest_loss(system, server)
     return latencies if bound >= ANY_LOSS else (*latencies, (LOSS, bound))
@@ -203,7 +206,7 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
         accelerator=run.pool.accelerator,
         num_replicas=run.pool.num_replicas,
         rate_rps=run.rate_rps,
-        overload=summary.overload,
+        overload=None if run.offline else summary.overload,  # offline work need not keep up, only end
         estimated=run.pool.estimated,
         **({kind.simulated_mark: True} if kind.simulated_mark else {}),
         own={
@@ -226,6 +229,7 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
         within_e2e=within.get("e2e"),
         within_all=within_all,
         goodput_rps=within_all.value * run.rate_rps * run.pool.num_replicas,
+        finishes_h=None if run.offline is None else run.offline.finishes_h(effort, run.stream),
         targets=tuple(_check(runs, run, summary, measure, limit) for measure, limit in run.targets),
     )
 

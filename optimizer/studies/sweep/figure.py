@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import precise, quantity, share_text
+from optimizer.spec.offline import priority_name
 from optimizer.studies.figures.document import Cell, CurvePanel, Figure, GridPanel, Series
 from optimizer.studies.sweep.document import Axis, SampledDays, Sweep, SweepPoint
 
@@ -65,7 +66,7 @@ def _curves(found: Sweep) -> list[CurvePanel]:
         return lambda point: sum(b.unserved + b.dearer for b in point.binds if b.item == item)
 
     served = [
-        series(f"priority {item.priority}", shares(place)) for place, item in enumerate(points[0].served)
+        series(priority_name(item.priority), shares(place)) for place, item in enumerate(points[0].served)
     ]
     binding = sorted({bind.item for point in points for bind in point.binds if bind.item})
     cost = series("cost", lambda point: in_cost_unit(point.total_cost_cents_per_h, found.currency))

@@ -1,0 +1,123 @@
+"""Memory of models on accelerators: requests that fit at the same time."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from optimizer.jobs.flag import Flag
+from optimizer.jobs.requests import Request
+from optimizer.units import GIGABYTES, SHARE, TOKENS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from optimizer.profiles import AcceleratorFacts, ModelFacts
+    from optimizer.profiles.capacity import CacheCapacity, CacheSettings
+    from optimizer.profiles.deployment import Deployment
+    from optimizer.profiles.memory_document import MemoryAnswer
+
+Tokens = Annotated[float | None, Flag("TOKENS", TOKENS)]
+Gigabytes = Annotated[float | None, Flag("GB", GIGABYTES)]
+
+
+class MemoryQuestion(Request):
+    """A model, accelerators, and the lengths of requests. Sizes are in GB of 10⁹ bytes."""
+
+    model: str
+    """Name of the model in the catalogue."""
+    accelerators: tuple[str, ...] = Field(min_length=1, max_length=100)
+    """Accelerators of the catalogue, each with an optional number of cards: H100, 4xH100."""
+    tp: int | None = Field(None, ge=1, le=1024)
+    """Devices of a replica, tensor parallelism; default: all devices of the cards."""
+    weights: str | None = None
+    """Format of the weights: bf16, fp8, int8, int4, fp4 or mxfp4; default: as published."""
+    cache: str | None = None
+    """Format of the KV cache: bf16 or fp8; default: bf16."""
+    memory_utilization: Annotated[float | None, Flag("SHARE", SHARE)] = Field(None, ge=0.01, le=1)
+    """Share of the device memory that the engine may use; default: 0.9."""
+    in_tokens: Tokens = Field(None, ge=1, le=1e8)
+    """Mean input length [tokens]; default: 1024."""
+    out_tokens: Tokens = Field(None, ge=1, le=1e8)
+    """Mean output length [tokens]; default: 256."""
+    max_requests: int | None = Field(None, ge=1, le=10**6)
+    """Most requests in the batch, which determines the workspace; default: 256."""
+    max_num_tokens: int | None = Field(None, ge=1, le=10**9)
+    """Token budget of an iteration, which determines the workspace; default: 8192."""
+    block_tokens: Annotated[int, Flag("TOKENS")] = Field(16, ge=1, le=10**6)
+    """With --memory: tokens of a block of the cache (16)."""
+    max_length: Tokens = Field(None, ge=1, le=1e8)
+    """With --memory: longest request, for which an engine without pages reserves memory (the context)."""
+    prefix_tokens: Annotated[float, Flag("TOKENS", TOKENS)] = Field(0.0, ge=0, le=1e8)
+    """With --memory: tokens at the start of the input that requests share (0)."""
+    prefix_requests: Annotated[int | None, Flag("N")] = Field(None, ge=1, le=10**9)
+    """With --memory: requests that share a prefix (all)."""
+    prefix_hit_rate: Annotated[float, Flag("SHARE", SHARE)] = Field(0.0, ge=0, le=1)
+    """With --memory: share of requests whose prefix is in the cache already, so that it is not computed."""
+    weight_size: Gigabytes = Field(None, ge=0, le=1e9)
+    """With --memory: known size of all weights [GB] (estimated)."""
+    workspace: Gigabytes = Field(None, ge=0, le=1e6)
+    """With --memory: memory of a device that is neither weights nor cache [GB] (estimated)."""
+    device_memory: Gigabytes = Field(None, ge=0.01, le=1e6)
+    """With --memory: memory of a device [GB] (from the catalogue)."""
+
+
+_OF_DEPLOYMENT = (
+    "tp", "weights", "cache", "memory_utilization", "in_tokens", "out_tokens", "max_requests",
+    "max_num_tokens",
+)  # fmt: skip
+SHARED_FIELDS = ("model", "accelerators", *_OF_DEPLOYMENT)
+"""Fields that an estimate of token times has as well."""
+
+
+def memory_of(question: MemoryQuestion, model: "str | Path | ModelFacts | None" = None) -> "MemoryAnswer":
+    """Return the requests that fit in the memory of each accelerator at the same time.
+
+    Args:
+        question: the model, the accelerators and the lengths of requests.
+        model: the model if it is not one of the catalogue: the path of a config.json, or facts.
+
+    Raises:
+        SpecError: a name is unknown, or lengths contradict each other.
+    """
+    from optimizer.profiles.capacity import CacheSettings
+    from optimizer.profiles.catalogue import load_catalogue
+    from optimizer.profiles.estimate import find_model, find_slice
+    from optimizer.profiles.memory_document import memory_answer
+
+    facts = load_catalogue().model(question.model) if model is None else find_model(model)
+    settings = CacheSettings(
+        question.block_tokens, question.max_length, question.prefix_tokens, question.prefix_requests
+    )
+    deployment = _deployment(question)
+    found = []
+    for name in question.accelerators:
+        accelerator, tp = find_slice(name, question.tp)
+        capacity = _capacity(facts, accelerator, replace(deployment, tp=tp), settings)
+        found.append(capacity)
+    whole = _capacity(facts, found[0].memory.iterations.accelerator, replace(deployment, tp=1), settings)
+    return memory_answer(whole, found, question.prefix_hit_rate)
+
+
+def _deployment(question: MemoryQuestion) -> "Deployment":
+    from optimizer.profiles.deployment import Deployment
+    from optimizer.profiles.memory import GB, GIB
+
+    given = {name: value for name in _OF_DEPLOYMENT if (value := getattr(question, name)) is not None}
+    memory = question.device_memory
+    return Deployment(
+        **given,
+        memory_gib=None if memory is None else memory * GB / GIB,
+        weights_gb=question.weight_size,
+        workspace_gb=question.workspace,
+    )
+
+
+def _capacity(
+    model: "ModelFacts", accelerator: "AcceleratorFacts", deployment: "Deployment", settings: "CacheSettings"
+) -> "CacheCapacity":
+    from optimizer.profiles.capacity import CacheCapacity
+    from optimizer.profiles.iterations import Iterations
+    from optimizer.profiles.memory import Memory
+
+    return CacheCapacity(Memory(Iterations(model, accelerator, deployment)), settings)

@@ -1,0 +1,43 @@
+"""When the offline work of a plan is done (math.md section 28)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from optimizer.plan.document import DeadlineUse, Pool, Rented
+from optimizer.spec.schema import OfflineWork
+from optimizer.spec.system import System
+
+MINUTES_PER_HOUR = 60
+ROUNDING = 1e-6
+"""Relative excess over a deadline that counts as rounding."""
+
+
+def deadline_uses(
+    system: System, pools: Mapping[str, Sequence[Pool]], rented: Mapping[str, Rented]
+) -> tuple[DeadlineUse, ...]:
+    """Return the end of every server's offline work."""
+    return tuple(_uses(system, pools, rented))
+
+
+def _uses(
+    system: System, pools: Mapping[str, Sequence[Pool]], rented: Mapping[str, Rented]
+) -> Iterator[DeadlineUse]:
+    for name, server in system.servers.items():
+        if server.deadline is not None:
+            capacity = sum(pool.max_arrival_rate_rpm for pool in pools.get(name, ()))
+            capacity += rented[name].arrival_rate_rpm if name in rented else 0.0
+            yield _use(name, server.deadline, capacity)
+
+
+def _use(name: str, work: OfflineWork, capacity_rpm: float) -> DeadlineUse:
+    """Return the end of offline work at the capacity of its pools (eq. 201, 202)."""
+    per_hour = capacity_rpm * MINUTES_PER_HOUR
+    finishes = work.requests / per_hour if per_hour else None
+    return DeadlineUse(
+        server=name,
+        requests=work.requests,
+        hours=work.hours,
+        capacity_rpm=capacity_rpm,
+        finishes_h=finishes,
+        done_in_time=min(work.requests, per_hour * work.hours),
+        in_time=finishes is not None and finishes <= work.hours * (1 + ROUNDING),
+    )

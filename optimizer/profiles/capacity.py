@@ -1,0 +1,169 @@
+"""Requests that fit in the memory of a replica: reserved, paged, and with shared prefixes (docs/memory.md).
+
+Takes a model, an accelerator, a deployment and settings of the cache. Returns a `CacheCapacity`. Equation
+numbers are those of docs/math.md.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import ceil, floor
+
+from optimizer.errors import SpecError
+from optimizer.profiles.facts import ModelFacts
+from optimizer.profiles.memory import Memory
+from optimizer.quantities import counted, precise
+
+LARGEST_TP = 64
+"""Largest tensor-parallel degree that is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSettings:
+    """Settings of the cache."""
+
+    block_tokens: int = 16
+    """Tokens of a block; requests take whole blocks."""
+    max_tokens: float | None = None
+    """Maximum length of a request, for which unpaged engines reserve memory [tokens]; None: the context."""
+    prefix_tokens: float = 0.0
+    """Tokens at the start of the input that requests have in common."""
+    prefix_requests: int | None = None
+    """Requests that share a prefix; None: all of them."""
+
+
+@dataclass(frozen=True)
+class CacheCapacity:
+    """Requests that fit in the cache of a replica at the same time."""
+
+    memory: Memory
+    settings: CacheSettings = CacheSettings()
+
+    def __post_init__(self) -> None:
+        """Check the lengths against each other.
+
+        Raises:
+            SpecError: a request is longer than the maximum length, that exceeds the context, or the prefix is
+                longer than the input.
+        """
+        model, deployment = self.memory.iterations.model, self.memory.iterations.deployment
+        if self.reserved_tokens > model.context:
+            raise SpecError(
+                f"max-length: {precise(self.reserved_tokens)} tokens exceed the context of {model.name}, "
+                f"{model.context:,} tokens; give at most that"
+            )
+        if deployment.request_tokens > self.reserved_tokens:
+            raise SpecError(
+                f"in-tokens, out-tokens: {precise(deployment.in_tokens)} + {precise(deployment.out_tokens)} "
+                f"tokens exceed the maximum length of a request, {precise(self.reserved_tokens)} tokens; "
+                f"{model.name} has a context of {model.context:,}"
+            )
+        if self.settings.prefix_tokens > deployment.in_tokens:
+            raise SpecError(
+                f"prefix-tokens: {precise(self.settings.prefix_tokens)} exceed in-tokens, "
+                f"{precise(deployment.in_tokens)}; a prefix is part of the input"
+            )
+
+    @property
+    def reserved_tokens(self) -> float:
+        """Tokens that a request occupies without pages: the maximum length."""
+        return self.settings.max_tokens or self.memory.iterations.model.context
+
+    @property
+    def paged_tokens(self) -> float:
+        """Tokens that a request occupies in whole blocks at the end of its output (eq. 195)."""
+        block = self.settings.block_tokens
+        return block * ceil(self.memory.iterations.deployment.request_tokens / block)
+
+    @property
+    def average_tokens(self) -> float:
+        """Tokens that a request occupies in whole blocks on average over its output (eq. 196)."""
+        deployment = self.memory.iterations.deployment
+        return deployment.in_tokens + deployment.out_tokens / 2 + self.settings.block_tokens / 2
+
+    @property
+    def shared_tokens(self) -> float:
+        """Tokens of the prefix in whole blocks, which are the ones that can be shared."""
+        block = self.settings.block_tokens
+        return block * floor(self.settings.prefix_tokens / block)
+
+    def request_bytes(self, tokens: float) -> float:
+        """Return the mean cache of one of the requests that share a prefix, on one device (eq. 197)."""
+        shared = self._shared_bytes
+        sharing = self.settings.prefix_requests
+        return self.memory.request_bytes(tokens) - shared + (shared / sharing if sharing else 0.0)
+
+    def requests(self, free_bytes: float, tokens: float, *, paged: bool = True) -> int:
+        """Return the number of requests that fit (eq. 198); without pages they share nothing.
+
+        Args:
+            free_bytes: memory for the cache on one device.
+            tokens: tokens that a request occupies.
+            paged: whether requests share the blocks of a prefix.
+        """
+        shared = self._shared_bytes if paged else 0.0
+        own = self.memory.request_bytes(tokens) - shared
+        if free_bytes < shared + own:
+            return 0
+        sharing = self.settings.prefix_requests if shared else None
+        if sharing is None:
+            return int((free_bytes - shared) // own)
+        groups, rest = divmod(free_bytes, shared + sharing * own)
+        return int(groups) * sharing + max(0, int((rest - shared) // own))
+
+    @property
+    def _shared_bytes(self) -> float:
+        """Cache of a prefix on one device, without the state that each request has of its own."""
+        return self.memory.request_bytes(self.shared_tokens) - self.memory.iterations.state_bytes
+
+    @property
+    def sharing_gain(self) -> float:
+        """Factor by which a shared prefix increases the number of requests, on average over outputs."""
+        held = self.average_tokens
+        return self.memory.request_bytes(held) / self.request_bytes(held)
+
+    @cached_property
+    def problem(self) -> str | None:
+        """The reason why no request fits, in one sentence; None if one fits."""
+        iterations = self.memory.iterations
+        split = split_problem(iterations.model, iterations.deployment.tp)
+        if split is not None:
+            return split
+        if self.requests(self.memory.free_bytes[1], self.paged_tokens):
+            return None
+        needed, usable = self.memory.weight_bytes, self.memory.total_bytes
+        other = usable - needed - self.memory.free_bytes[1]
+        request = self.memory.request_bytes(self.paged_tokens)
+        parts = f"weights {_gb(needed)} + workspace {_gb(other)} + one request {_gb(request)}"
+        return f"{parts} exceed the usable {_gb(usable)} GB of a device"
+
+    def least_tp(self, devices: int = 1) -> "CacheCapacity | None":
+        """Return the capacity of the fewest cards on which a request fits; None: more than 64 devices.
+
+        Args:
+            devices: devices of a card.
+        """
+        return next((other for other in self._larger(devices) if other.problem is None), None)
+
+    def _larger(self, devices: int) -> Iterator["CacheCapacity"]:
+        iterations = self.memory.iterations
+        for tp in range(devices, LARGEST_TP + 1, devices):
+            deployment = replace(iterations.deployment, tp=tp)
+            yield CacheCapacity(Memory(replace(iterations, deployment=deployment)), self.settings)
+
+
+def split_problem(model: ModelFacts, tp: int) -> str | None:
+    """Return the reason why engines do not split a model over `tp` devices; None if they do.
+
+    Query heads are divided. Heads of keys and values are divided, or copied if there are fewer of them.
+    """
+    if model.heads % tp:
+        return f"{counted(model.heads, 'attention head')} do not split by {tp}"
+    kv = model.kv_heads
+    if not model.latent and kv % tp and tp % kv:
+        return f"{counted(kv, 'KV head')} neither split by {tp} nor can be copied evenly to {tp} devices"
+    return None
+
+
+def _gb(size: float) -> str:
+    return f"{size / 1e9:.1f}"

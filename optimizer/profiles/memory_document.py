@@ -1,0 +1,190 @@
+"""The memory of a model and its requests on accelerators, as a document."""
+
+from collections.abc import Iterable
+
+from pydantic import Field
+
+from optimizer.documents import Document
+from optimizer.profiles.capacity import CacheCapacity
+from optimizer.profiles.facts import ModelFacts
+
+
+class Places(Document):
+    """Requests that fit at the same time, by the way in which the engine assigns memory."""
+
+    reserved: int
+    """If each request reserves the maximum length, without pages."""
+    paged: int
+    """In whole blocks, if each request is admitted only if its entire output fits."""
+    average: int
+    """In whole blocks, as many as fit on average; requests are preempted at times."""
+
+
+class DeviceMemory(Document):
+    """A model on the cards of an accelerator; sizes are for one device."""
+
+    accelerator: str
+    """Name of the accelerator."""
+    cards: int
+    """Cards of a replica."""
+    tp: int
+    """Devices of a replica."""
+    problem: str | None = None
+    """The reason why no request fits; null if one fits."""
+    usable_gb: float = Field(alias="usable")
+    """Memory of a device that the engine may use [GB]."""
+    weights_gb: float = Field(alias="weights")
+    """Weights on a device [GB]."""
+    workspace_gb: float = Field(alias="workspace")
+    """Activations, logits and runtime on a device [GB]."""
+    free_gb: float = Field(alias="free")
+    """Memory of a device for the cache [GB]; negative if the weights do not fit."""
+    free_low_gb: float = Field(alias="freeLow")
+    """Lower end of its interval [GB]."""
+    free_high_gb: float = Field(alias="freeHigh")
+    """Upper end of its interval [GB]."""
+    token_bytes: float = Field(alias="tokenBytes")
+    """Cache of a token on a device [bytes], averaged over a request."""
+    kv_copies: float = Field(alias="kvCopies")
+    """Copies of each head of keys and values; more than 1 if there are fewer heads than devices."""
+    kv_tokens: int = Field(alias="kvTokens")
+    """Tokens that the cache holds."""
+    requests: Places
+    """Requests at the same time."""
+    requests_low: Places = Field(alias="requestsLow")
+    """Requests at the lower end of the free memory."""
+    least_cards: int | None = Field(None, alias="leastCards")
+    """Least number of cards on which a request fits; null: more than 64 devices."""
+    least_requests: Places | None = Field(None, alias="leastRequests")
+    """Requests at the same time on these."""
+
+
+class MemoryAnswer(Document):
+    """Memory of a model and its requests, and the requests that fit on each accelerator."""
+
+    model: str
+    """Name of the model."""
+    attention: str
+    """MHA, GQA, MQA or MLA."""
+    weights: str
+    """Format of the weights."""
+    cache: str
+    """Format of the cache."""
+    weights_gb: float = Field(alias="weightsGB")
+    """All weights [GB]."""
+    token_bytes: float = Field(alias="tokenBytes")
+    """Cache of a token with all heads [bytes], averaged over a request."""
+    in_tokens: float = Field(alias="inTokens")
+    """Mean input length [tokens]."""
+    out_tokens: float = Field(alias="outTokens")
+    """Mean output length [tokens]."""
+    block_tokens: int = Field(alias="blockTokens")
+    """Tokens of a block."""
+    max_length: float = Field(alias="maxLength")
+    """Longest request [tokens]."""
+    reserved_gb: float = Field(alias="reserved")
+    """Cache that a request reserves without pages [GB]."""
+    paged_gb: float = Field(alias="paged")
+    """Cache of a request in whole blocks at the end of its output [GB]."""
+    average_gb: float = Field(alias="average")
+    """Cache of a request in whole blocks, on average [GB]."""
+    paged_gain: float = Field(alias="pagedGain")
+    """Factor by which pages increase the number of requests if each is admitted with its entire output."""
+    average_gain: float = Field(alias="averageGain")
+    """Factor by which pages increase it on average."""
+    shared_tokens: float = Field(alias="sharedTokens")
+    """Tokens of the prefix that are shared, in whole blocks."""
+    sharing_gain: float = Field(alias="sharingGain")
+    """Factor by which the shared prefix increases the number of requests on average."""
+    prefill_tokens: float = Field(alias="prefillTokens")
+    """Input tokens that are computed per request; the others are found in the cache [tokens]."""
+    devices: tuple[DeviceMemory, ...] = Field(strict=False)
+    """The model on each accelerator, in the order of the question."""
+
+
+def memory_answer(
+    whole: CacheCapacity, found: Iterable[CacheCapacity], prefix_hit_rate: float
+) -> MemoryAnswer:
+    """Return the memory of a model and its requests.
+
+    Args:
+        whole: the model undivided, on one device.
+        found: the model on each accelerator.
+        prefix_hit_rate: share of requests whose prefix is in the cache already.
+    """
+    memory, iterations = whole.memory, whole.memory.iterations
+    deployment = iterations.deployment
+    paged, average = whole.paged_tokens, whole.average_tokens
+    reserved_bytes = memory.request_bytes(whole.reserved_tokens)
+    return MemoryAnswer(
+        model=iterations.model.name,
+        attention=attention_of(iterations.model),
+        weights=iterations.format.name,
+        cache=deployment.cache,
+        weights_gb=memory.weight_bytes / 1e9,
+        token_bytes=_token_bytes(whole),
+        in_tokens=deployment.in_tokens,
+        out_tokens=deployment.out_tokens,
+        block_tokens=whole.settings.block_tokens,
+        max_length=whole.reserved_tokens,
+        reserved_gb=reserved_bytes / 1e9,
+        paged_gb=memory.request_bytes(paged) / 1e9,
+        average_gb=memory.request_bytes(average) / 1e9,
+        paged_gain=reserved_bytes / memory.request_bytes(paged),
+        average_gain=reserved_bytes / memory.request_bytes(average),
+        shared_tokens=whole.shared_tokens,
+        sharing_gain=whole.sharing_gain,
+        prefill_tokens=deployment.in_tokens - prefix_hit_rate * whole.shared_tokens,
+        devices=tuple(map(_on_device, found)),
+    )
+
+
+def _on_device(capacity: CacheCapacity) -> DeviceMemory:
+    memory, iterations = capacity.memory, capacity.memory.iterations
+    accelerator = iterations.accelerator
+    tp = iterations.deployment.tp
+    low, free, high = memory.free_bytes
+    least = capacity.least_tp(accelerator.devices)
+    return DeviceMemory(
+        accelerator=accelerator.name,
+        cards=-(-tp // accelerator.devices),
+        tp=tp,
+        problem=capacity.problem,
+        usable_gb=memory.total_bytes / 1e9,
+        weights_gb=memory.weight_bytes / 1e9,
+        workspace_gb=(memory.total_bytes - memory.weight_bytes - free) / 1e9,
+        free_gb=free / 1e9,
+        free_low_gb=low / 1e9,
+        free_high_gb=high / 1e9,
+        token_bytes=_token_bytes(capacity),
+        kv_copies=float(tp) if iterations.model.latent else max(1.0, tp / iterations.model.kv_heads),
+        kv_tokens=0 if capacity.problem else int(memory.tokens(free)),
+        requests=_places(capacity, free),
+        requests_low=_places(capacity, low),
+        least_cards=None if least is None else least.memory.iterations.deployment.tp // accelerator.devices,
+        least_requests=None if least is None else _places(least, least.memory.free_bytes[1]),
+    )
+
+
+def _places(capacity: CacheCapacity, free_bytes: float) -> Places:
+    if capacity.problem is not None:
+        return Places(reserved=0, paged=0, average=0)
+    return Places(
+        reserved=capacity.requests(free_bytes, capacity.reserved_tokens, paged=False),
+        paged=capacity.requests(free_bytes, capacity.paged_tokens),
+        average=capacity.requests(free_bytes, capacity.average_tokens),
+    )
+
+
+def _token_bytes(capacity: CacheCapacity) -> float:
+    tokens = capacity.memory.iterations.deployment.request_tokens
+    return capacity.memory.request_bytes(tokens) / tokens
+
+
+def attention_of(model: ModelFacts) -> str:
+    """Return the kind of attention by its heads of keys and values."""
+    if model.latent:
+        return "MLA"
+    if model.kv_heads == model.heads:
+        return "MHA"
+    return "MQA" if model.kv_heads == 1 else "GQA"

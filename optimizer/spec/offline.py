@@ -1,0 +1,64 @@
+"""Offline work: its load, its rank after every priority, and the check that no other load is given."""
+
+from collections.abc import Iterator
+from math import isclose
+
+from optimizer.errors import SpecError
+from optimizer.kinds.fields import Load
+from optimizer.quantities import precise
+from optimizer.spec.messages import validated
+from optimizer.spec.schema import Server
+
+OFFLINE_PRIORITY = 101
+"""Rank of offline work, after the lowest priority of a class."""
+_SAME = 1e-9
+"""Relative difference of rates that is rounding."""
+
+
+def priority_name(priority: int) -> str:
+    """Return a priority in words."""
+    return "offline work" if priority == OFFLINE_PRIORITY else f"priority {priority}"
+
+
+def with_load_of_deadline(server: Server) -> Server:
+    """Return a server with the arrival rate that its deadline asks for; the same server without a deadline.
+
+    Raises:
+        SpecError: the rate is out of range.
+    """
+    if server.deadline is None:
+        return server
+    values = server.current.load.model_dump() | {"arrival_rate_rpm": server.deadline.rate_rpm}
+    load = validated(Load, values, f"servers.{server.name}.deadline: ")
+    return server.model_copy(update={"current": server.current.model_copy(update={"load": load})})
+
+
+def with_deadline_of_load(server: Server) -> Server:
+    """Return a server whose deadline asks for as many requests as its changed arrival rate makes.
+
+    Raises:
+        SpecError: no requests are left.
+    """
+    work, rate_rpm = server.deadline, server.current.load.arrival_rate_rpm
+    if work is None or isclose(rate_rpm, work.rate_rpm, rel_tol=_SAME):
+        return server
+    if not rate_rpm:
+        raise SpecError(f"servers.{server.name}.deadline: no requests are left; remove it")
+    changed = work.model_copy(update={"requests": rate_rpm * work.hours * 60})
+    return server.model_copy(update={"deadline": changed})
+
+
+def offline_faults(server: Server) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the path and the text of what contradicts a server's deadline."""
+    work, rate_rpm = server.deadline, server.current.load.arrival_rate_rpm
+    if work is None:
+        return
+    if rate_rpm and not isclose(rate_rpm, work.rate_rpm, rel_tol=_SAME):
+        asked = f"{precise(rate_rpm)} requests/min, but deadline asks for {precise(work.rate_rpm)}"
+        yield ("currentAlloc", "load", "arrivalRate"), f"{asked}; remove one of the two"
+    try:
+        with_load_of_deadline(server)
+    except SpecError:
+        asked = f"{precise(work.requests)} requests in {precise(work.hours)} h"
+        text = f"{asked} exceed the largest rate that can be planned; give more hours"
+        yield ("deadline",), text

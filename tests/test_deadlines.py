@@ -1,0 +1,233 @@
+"""Offline work with a deadline: brute force, a second solver, by its meaning, and false plans."""
+
+import json
+from typing import Any
+
+import pytest
+from builders import accelerator, document, profile, server, service_class
+from robust_oracles import _ADD, OPTIONS
+from test_robust_plans import compare_with_second, faults, large_system
+
+from optimizer import SpecError, System, load_system, solve, verify
+from optimizer.plan import Plan
+from optimizer.plan.document import DeadlineUse
+from optimizer.simulation.replicas import Effort
+from optimizer.studies.load_changes import scale_loads
+from optimizer.studies.simulation.plans import simulate_plan
+
+WANTED = [("deadline",), *(("deadline", option) for option in OPTIONS)]
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("wanted", WANTED, ids="-".join)
+def test_plans_with_offline_work_are_those_of_brute_force(wanted: tuple[str, ...], *, mixed: bool) -> None:
+    seeds = range(2) if len(wanted) == 1 else [WANTED.index(wanted)]
+    assert [line for seed in seeds for line in faults(seed, wanted, mixed=mixed)] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wanted", WANTED, ids="-".join)
+def test_hundreds_of_plans_are_those_of_brute_force(wanted: tuple[str, ...]) -> None:
+    """200 systems of offline work alone, and 40 with each other option."""
+    seeds = range(100) if len(wanted) == 1 else range(20)
+    assert [
+        line for seed in seeds for mixed in (False, True) for line in faults(seed, wanted, mixed=mixed)
+    ] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(50))
+def test_fifty_servers_match_a_second_formulation(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("test_robust_plans.OPTIONS", ("deadline", "headroom", "preferred", "tiers"))
+    assert "deadline" in _ADD
+    compare_with_second(large_system(seed, 50, 10))
+
+
+# --- by its meaning --------------------------------------------------------------------------------------
+
+
+def fleet(units: int, requests: float = 500_000, hours: float = 5, **options: Any) -> System:
+    """Return a server by day, and offline work of the same model; a replica does 540 requests/min."""
+    night = server("night", 0, deadline={"requests": requests, "hours": hours})
+    classes = [service_class("gold", 1, itl=40)]
+    return load_system(
+        document([server("day", 1500), night], [accelerator("A")], {"A": units}, classes=classes, **options)
+    )
+
+
+def test_it_runs_at_the_saturated_throughput_of_a_replica() -> None:
+    """Profile: a request takes prefill 5 + 0.1 × 16 × 8 ms and 63 × (10 + 8) ms in a full batch of 8."""
+    (pool,) = solve(fleet(8)).allocations["night"]
+    item = profile("m", "A")
+    prefill, decode = item["prefillParms"], item["decodeParms"]
+    prefill_ms = prefill["gamma"] + prefill["delta"] * 16 * 8
+    full_ms = prefill_ms + 63 * (decode["alpha"] + decode["beta"] * 8)
+    each_rpm = pool.max_arrival_rate_rpm / pool.num_replicas
+    assert each_rpm == pytest.approx(0.999 * 8 / full_ms * 60_000, rel=1e-6)
+
+
+def test_it_finishes_at_the_planned_capacity() -> None:
+    plan = solve(fleet(8))
+    (item,) = plan.deadlines
+    (pool,) = plan.allocations["night"]
+    assert (item.in_time, item.done_in_time, pool.num_replicas) == (True, 500_000, 4)
+    assert item.finishes_h == pytest.approx(500_000 / (pool.max_arrival_rate_rpm * 60))
+    assert item.finishes_h is not None
+    assert item.finishes_h < 5 <= item.finishes_h * 4 / 3
+
+
+def test_it_gets_what_others_leave() -> None:
+    """The server by day needs 3 cards; the offline work needs 4."""
+    plan = solve(fleet(6))
+    assert [*plan.allocations] == ["day"]
+    (item,) = plan.deadlines
+    assert (item.finishes_h, item.done_in_time, item.in_time) == (None, 0, False)
+    assert [unserved.priority for unserved in plan.unserved] == [101]
+
+
+def test_with_a_policy_it_is_done_later() -> None:
+    plan = solve(fleet(5, saturationPolicy="PriorityExhaustive"))
+    (item,) = plan.deadlines
+    (pool,) = plan.allocations["night"]
+    assert pool.num_replicas == 2
+    assert item.finishes_h == pytest.approx(500_000 / (pool.max_arrival_rate_rpm * 60))
+    assert item.done_in_time == pytest.approx(5 * 60 * pool.max_arrival_rate_rpm)
+    assert plan.unserved[0].served_fraction == pytest.approx(item.done_in_time / 500_000)
+
+
+def test_a_lower_priority_is_served_before_it() -> None:
+    lowest = [service_class("gold", 100, itl=40)]
+    night = server("a-night", 0, deadline={"requests": 500_000, "hours": 5})
+    system = load_system(
+        document([server("z-day", 1500), night], [accelerator("A")], {"A": 4}, classes=lowest)
+    )
+    assert [*solve(system).allocations] == ["z-day"]
+
+
+def test_neither_targets_nor_headroom_of_others_bind_it() -> None:
+    """No class needs to know its model, and a target that nothing meets does not count."""
+    tight = [service_class("gold", 1, itl=0.001)]
+    night = server("night", 0, deadline={"requests": 1, "hours": 100}, maxQueueSize=1)
+    system = load_system(
+        document([night], [accelerator("A")], {"A": 4}, classes=tight, headroomShare=2.0, maxLoss=1e-12)
+    )
+    plan = solve(system)
+    assert (plan.complete, plan.reserves) == (True, ())
+    assert verify(plan, system) == []
+
+
+@pytest.mark.parametrize("window", [0, 50])
+@pytest.mark.parametrize("requests", [1, 1e6])
+def test_batch_servers_work_offline_at_full_batches(window: float, requests: float) -> None:
+    item = {"name": "m", "acc": "A", "batchParms": {"base": 30, "slope": 5}, "maxBatchSize": 8}
+    night = server("night", 0, deadline={"requests": requests, "hours": 2}) | {"batchTimeout": window}
+    source = document([night], [accelerator("A")], {"A": 40}, models=[item])
+    source["serviceClasses"] = [{"name": "gold", "priority": 1}]
+    system = load_system(source)
+    plan = solve(system)
+    (pool,) = plan.allocations["night"]
+    assert pool.max_arrival_rate_rpm == pytest.approx(pool.num_replicas * 0.999 * 8 / 70 * 60_000, rel=1e-6)
+    assert plan.deadlines[0].in_time
+    assert verify(plan, system) == []
+
+
+@pytest.mark.parametrize("hours", [0.05, 10])
+@pytest.mark.parametrize("kind", ["tokens", "batches"])
+def test_a_simulated_backlog_ends_when_the_plan_says(kind: str, hours: float) -> None:
+    models = [{"name": "m", "acc": "A", "batchParms": {"base": 30, "slope": 5}, "maxBatchSize": 8}]
+    night = server("night", 0, deadline={"requests": 40_000, "hours": hours})
+    source = document([night], [accelerator("A")], {"A": 1}, saturationPolicy="PriorityExhaustive")
+    system = load_system(source if kind == "tokens" else source | {"models": models})
+    plan = solve(system)
+    found = simulate_plan(system, plan, Effort())
+    assert found.holds
+    assert found.pools[0].finishes_h == pytest.approx(plan.deadlines[0].finishes_h, rel=0.05)
+
+
+# --- documents -------------------------------------------------------------------------------------------
+
+
+def test_the_load_follows_from_the_deadline() -> None:
+    system = fleet(8)
+    assert system.servers["night"].current.load.arrival_rate_rpm == pytest.approx(500_000 / 300)
+    again = load_system(system.to_spec().model_dump(by_alias=True))
+    assert again.servers == system.servers
+
+
+def test_a_larger_load_is_more_requests() -> None:
+    twice = scale_loads(fleet(8), 2.0).servers["night"].deadline
+    assert twice is not None
+    assert twice.requests == pytest.approx(1_000_000)
+    assert twice.hours == 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"rate": 10},
+            (
+                "servers[0].currentAlloc.load.arrivalRate: 10 requests/min, but deadline asks for 1; "
+                "remove one of the two"
+            ),
+        ),
+        (
+            {"requests": 1e15, "hours": 1e-6},
+            (
+                "servers[0].deadline: 1e+15 requests in 0.000001 h exceed the largest rate that "
+                "can be planned; give more hours"
+            ),
+        ),
+        (
+            {"out": 0},
+            (
+                "servers[0].currentAlloc.load.avgOutTokens: 0 or missing, but 1 requests/min arrive; "
+                "give the mean output length (at least 1), or set arrivalRate to 0"
+            ),
+        ),
+    ],
+)
+def test_contradictions_are_refused(changes: dict[str, Any], message: str) -> None:
+    work = {"requests": changes.get("requests", 60), "hours": changes.get("hours", 1)}
+    item = server("a", changes.get("rate", 0), deadline=work)
+    item["currentAlloc"]["load"]["avgOutTokens"] = changes.get("out", 64)
+    with pytest.raises(SpecError) as caught:
+        load_system(document([item], [accelerator("A")], {"A": 4}))
+    assert str(caught.value) == message
+
+
+# --- a false plan is found -------------------------------------------------------------------------------
+
+FALSE = {
+    "server": "day", "requests": 1.0, "hours": 50.0, "capacity": 1e6, "finishes": 1.0, "done": 1.0,
+    "inTime": False,
+}  # fmt: skip
+
+
+def test_every_field_has_a_false_value() -> None:
+    assert {field.alias or name for name, field in DeadlineUse.model_fields.items()} == {*FALSE}
+
+
+@pytest.mark.parametrize("field", FALSE)
+@pytest.mark.parametrize("units", [5, 8])
+def test_a_false_field_is_found(field: str, units: int) -> None:
+    system = fleet(units, saturationPolicy="PriorityExhaustive")
+    plan = json.loads(solve(system).to_json())
+    item = plan["deadlines"][0]
+    item[field] = not item[field] if field == "inTime" else FALSE[field]
+    assert verify(Plan.model_validate(plan), system) != []
+
+
+def test_a_missing_section_is_found() -> None:
+    plan = json.loads(solve(fleet(8)).to_json()) | {"deadlines": []}
+    assert verify(Plan.model_validate(plan), fleet(8)) == ["deadlines: of night, not of none"]
+
+
+def test_a_faster_pool_is_found() -> None:
+    """A capacity that replicas do not have, with every figure that follows from it."""
+    plan = json.loads(solve(fleet(8)).to_json())
+    pool, item = plan["allocations"]["night"][0], plan["deadlines"][0]
+    pool["maxArrivalRate"] *= 2
+    item["capacity"] *= 2
+    item["finishes"] /= 2
+    assert any("night" in line for line in verify(Plan.model_validate(plan), fleet(8)))
