@@ -88,9 +88,7 @@ class _ClassFields(TokenRow):
         """Return the maximum rate of all classes together at which each of them meets the targets."""
         queues = self.queues()
         wanted = LatencyTargets(ttft_ms=self.target_ttft_ms, itl_ms=self.target_itl_ms)
-        rates = {
-            f"rate_{name}_rps": _largest(queues, wanted.only(f"{name}_ms")) for name in ("ttft", "itl")
-        }
+        rates = {f"rate_{name}_rps": _largest(queues, wanted.only(f"{name}_ms")) for name in ("ttft", "itl")}
         rate_rps = _largest(queues, wanted)
         if np.isnan(rate_rps):
             raise AnalysisError(

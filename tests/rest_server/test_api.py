@@ -222,6 +222,12 @@ ROWS: list[Json] = [
     {"RPS": 2, "maxBatchSize": 8, "batchParms": {"base": 20, "slope": 2}, "latency": [{"ms": 400}]},
     {"RPS": 2, "maxBatchSize": 64, "avgInputTokens": 128, "avgOutputTokens": 256}
     | {"alpha": 6, "beta": 0.02, "gamma": 0.0005, "targetTTFT": 500, "targetITL": 24},
+    {
+        "shared": [
+            {"RPS": rate, "maxBatchSize": 4, "batchParms": {"base": 20}, "latency": [{"ms": 400}]}
+            for rate in (2, 9)
+        ]
+    },
 ]
 
 
