@@ -29,6 +29,7 @@ from optimizer.spec.faults import MAX_FAULTS, Fault, FaultyDocumentsError
 from optimizer.spec.files import Part, read_parts, spec_from_value
 from optimizer.spec.messages import known_name, validated
 from optimizer.spec.names import Entry, Finding, Index, Names, located
+from optimizer.spec.places import place_problems
 from optimizer.spec.positions import Location
 from optimizer.spec.robustness import check_options, option_problems, server_problems
 from optimizer.spec.schema import (
@@ -220,7 +221,9 @@ def join_parts(parts: Sequence[Part], *, idle_without_answers: bool = False) -> 
     """
     index = Index.of(parts)
     found = chain(
-        _contradictions(index, idle_without_answers=idle_without_answers), option_problems(parts, index)
+        _contradictions(index, idle_without_answers=idle_without_answers),
+        option_problems(parts, index),
+        place_problems(parts, index),
     )
     problems = list(islice(found, MAX_FAULTS + 1))
     if problems:
@@ -254,7 +257,9 @@ def contradictions(parts: Sequence[Part], incomplete: Collection[str]) -> list[F
         incomplete: sections with missing items, which undefined names might refer to.
     """
     index = Index.of(parts)
-    found = chain(_contradictions(index, incomplete), option_problems(parts, index))
+    found = chain(
+        _contradictions(index, incomplete), option_problems(parts, index), place_problems(parts, index)
+    )
     return located(list(islice(found, MAX_FAULTS)))
 
 

@@ -5,6 +5,7 @@ from pydantic import Field
 from optimizer.documents import Cost, Count, Document, Milliseconds, Name, Quantity
 from optimizer.kinds.fields import Load
 from optimizer.kinds.table import ServerFields
+from optimizer.spec.schema.places import ServedPlaceFields
 from optimizer.spec.schema.robustness import ReserveFields
 
 
@@ -34,7 +35,7 @@ class AllocationData(Document):
         return bool(self.accelerator) and self.num_replicas > 0
 
 
-class Server(ReserveFields, ServerFields):
+class Server(ServedPlaceFields, ReserveFields, ServerFields):
     """A server to place: one model for one service class."""
 
     accelerators: tuple[Name, ...] | None = Field(None, strict=False, fail_fast=True)
