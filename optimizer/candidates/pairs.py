@@ -94,7 +94,8 @@ def _reject_places(arrays: SystemArrays, verdicts: Verdicts) -> None:
     limit_ms = np.minimum(*(servers.targets.limit(metric)[s] for metric in sorted(DELAYED)))
     far = time_ms >= limit_ms
     verdicts.reject(s[far], a[far], RejectionReason.network, time_ms[far], limit_ms[far])
-    verdicts.reject(*np.nonzero(~servers.may_serve), RejectionReason.place, np.nan, np.nan)
+    s, a = np.nonzero(~servers.may_serve)
+    verdicts.reject(s, a, RejectionReason.place, np.nan, np.nan)
 
 
 def queue_capacity(arrays: SystemArrays, server: IntArray, max_batch: IntArray) -> IntArray:
