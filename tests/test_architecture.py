@@ -74,7 +74,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "optimizer.spec": (
         ("provenance",),
-        ("schema.robustness",),
+        ("schema.places", "schema.robustness"),
         ("schema.accelerators", "schema.classes", "schema.profiles", "schema.servers"),
         ("schema.options",),
         ("schema.system",),
@@ -83,7 +83,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("faults", "samples", "assumptions", "recognition"),
         ("files",),
         ("names", "editing"),
-        ("currency", "robustness"),
+        ("currency", "places", "robustness"),
         ("system", "writing", "csv_rows"),
         ("loads", "examination"),
         ("load_traces",),
