@@ -268,6 +268,7 @@ REASONS = {
     "no_target",
     "no_work",
     "not_allowed",
+    "place",
     "replica_limit",
     "simulation_missed",
     "slo_unattainable",

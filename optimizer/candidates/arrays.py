@@ -19,6 +19,7 @@ from optimizer.kinds.table import kind_of_profile
 from optimizer.queueing.measures import LOSS
 from optimizer.queueing.performance import OwnArrays
 from optimizer.queueing.targets import Targets
+from optimizer.spec.places import may_serve, network_ms
 from optimizer.spec.schema import DEFAULT_MAX_BATCH, ModelProfile, ModelTarget, Server
 from optimizer.spec.shared_queues import SharedQueue, as_served, members_of
 from optimizer.spec.system import System
@@ -118,6 +119,10 @@ class ServerArrays:
     """Queue capacity; -1: proportional to the batch."""
     allowed: BoolArray
     """Allowed accelerators, shape (S, A)."""
+    may_serve: BoolArray
+    """Accelerators whose place the server may be served from, shape (S, A)."""
+    network_ms: FloatArray
+    """Time of the network between the place of a server and an accelerator, shape (S, A)."""
     current_accelerator: IntArray
     """Current accelerator; -1 if there is none or it is not in the system."""
     current_replicas: IntArray
@@ -332,6 +337,8 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
             [-1 if server.max_queue_size is None else server.max_queue_size for server in servers]
         ),
         allowed=frozen(allowed),
+        may_serve=frozen(_may_serve(system)),
+        network_ms=frozen(_network_ms(system)),
         current_accelerator=integers([place_of.get(server.current.accelerator, -1) for server in servers]),
         current_replicas=integers([server.current.num_replicas for server in servers]),
         running=frozen(np.array([server.current.is_running for server in servers], dtype=np.bool_)),
@@ -425,6 +432,27 @@ def server_loads_rps(system: System) -> FloatArray:
     return np.array(
         [kind.demand_rps(server.current.load, target.tps if target else 0.0) for kind, server, target in rows]
     )
+
+
+def _may_serve(system: System) -> BoolArray:
+    """Return whether servers may be served from the places of accelerators, shape (S, A)."""
+    may = np.ones((len(system.servers), len(system.accelerators)), np.bool_)
+    for s, server in enumerate(system.servers.values()):
+        if server.may_serve_from is not None:
+            may[s] = [may_serve(server, item) for item in system.accelerators.values()]
+    return may
+
+
+def _network_ms(system: System) -> FloatArray:
+    """Return the time of the network between servers and accelerators, shape (S, A)."""
+    times = np.zeros((len(system.servers), len(system.accelerators)))
+    for s, server in enumerate(system.servers.values()):
+        if server.place is not None:
+            times[s] = [
+                network_ms(system.options, server, item) if may_serve(server, item) else 0.0
+                for item in system.accelerators.values()
+            ]
+    return times
 
 
 def _own_tables(system: System, accelerators: int) -> dict[str, OwnTable]:

@@ -125,7 +125,7 @@ def _loaded_candidates(
     needed = np.maximum(needed, 1.0)
     in_window = ~(load / needed < sizing.lowest_rate_rps * (1 - WINDOW_TOLERANCE))
     performance, holds = _settled(replicas, targets, load, needed, sizing.attainable & in_window)
-    _reject_unattainable(verdicts, pairs, targets, sizing, performance, ~holds & in_window)
+    _reject_unattainable(arrays, verdicts, pairs, targets, sizing, performance, ~holds & in_window)
     early = sizing.attainable & ~in_window
     _reject_early(verdicts, pairs.take(early), (load / needed)[early], sizing.lowest_rate_rps[early])
     limit = servers.max_replicas[pairs.server]
@@ -188,6 +188,7 @@ def _settled(
 
 
 def _reject_unattainable(
+    arrays: SystemArrays,
     verdicts: Verdicts,
     pairs: Pairs,
     targets: Targets,
@@ -203,7 +204,8 @@ def _reject_unattainable(
         figures = np.where(found, targets.figures(performance), figures)
     worst = target_ratio(figures, targets.limits).argmax(axis=0)
     every = np.arange(len(worst))
-    value, limit = figures[worst, every], targets.limits[worst, every]
+    delay_ms = targets.delays(arrays.servers.network_ms[pairs.server, pairs.accelerator])[worst, every]
+    value, limit = figures[worst, every] + delay_ms, targets.limits[worst, every] + delay_ms
     for chosen, reason in (
         (rows & ~found, RejectionReason.slo_unattainable),
         (rows & found, RejectionReason.slo_missed),

@@ -34,6 +34,10 @@ class ReplicaMetrics:
     """Figures that only some kinds have, by fields of pools; NaN for others, shapes (R,)."""
 
 
+CLIENT_TIMES = frozenset({"ttft_ms", "response_ms"})
+"""Times of a performance that include the network."""
+
+
 def analyze_pairs(
     arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
 ) -> Performance:
@@ -55,12 +59,15 @@ def measure_pairs(
             classes = ClassRows.of(arrays, some)
             performance = classes.mean(classes.analyze(rate_rps[rows]))
         else:
-            performance = replicas_of(arrays, some).analyze(rate_rps[rows])
-            measured[:, rows] = targets_of(arrays, some).figures(performance)
+            performance, targets = replicas_of(arrays, some).analyze(rate_rps[rows]), targets_of(arrays, some)
+            offset_ms = arrays.servers.network_ms[some.server, some.accelerator]
+            measured[:, rows] = targets.figures(performance) + targets.delays(offset_ms)
         for name, figures in performance.own.items():
             own[name][rows] = figures
         for array, field in zip(found, fields(Performance), strict=True):
             array[rows] = getattr(performance, field.name)
+            if field.name in CLIENT_TIMES:
+                array[rows] += offset_ms
 
     in_threads(fill, [*parts(arrays, server, accelerator, max_batch)])
     return ReplicaMetrics(Performance(*found), measured, own)

@@ -20,7 +20,7 @@ from optimizer.queueing.performance import (
 )
 from optimizer.queueing.priority.model import UNLIMITED_QUEUE
 from optimizer.queueing.sizing import largest_rate
-from optimizer.queueing.targets import Targets
+from optimizer.queueing.targets import DELAYED, Targets
 from optimizer.timing import Law, RequestShapes
 
 
@@ -59,6 +59,7 @@ def sizable_pairs(arrays: SystemArrays, verdicts: Verdicts, *, choose_batch: boo
         s, a = np.nonzero(arrays.profile_of == row)
         verdicts.reject(s, a, RejectionReason.does_not_fit, misfit.needed_gib, misfit.usable_gib)
     verdicts.reason[~servers.has_target] = RejectionReason.no_target
+    _reject_places(arrays, verdicts)
     verdicts.reason[~servers.allowed] = RejectionReason.not_allowed
 
     needed = (servers.load_rps > 0) | (servers.min_replicas > 0)
@@ -84,6 +85,18 @@ def sizable_pairs(arrays: SystemArrays, verdicts: Verdicts, *, choose_batch: boo
     max_batch = np.where(fits, batch, 1).astype(np.int64)
     capacity, unknown = queue_capacity(arrays, server, max_batch), np.full(len(server), np.nan)
     return Pairs(server, accelerator, profile, max_batch, capacity, max_batch, unknown).take(fits)
+
+
+def _reject_places(arrays: SystemArrays, verdicts: Verdicts) -> None:
+    """Reject pairs for their places: not allowed, or a network that takes as long as a target."""
+    servers = arrays.servers
+    s, a = np.nonzero(servers.network_ms)
+    time_ms = servers.network_ms[s, a]
+    limit_ms = np.minimum(*(servers.targets.limit(metric)[s] for metric in sorted(DELAYED)))
+    far = time_ms >= limit_ms
+    verdicts.reject(s[far], a[far], RejectionReason.network, time_ms[far], limit_ms[far])
+    s, a = np.nonzero(~servers.may_serve)
+    verdicts.reject(s, a, RejectionReason.place, np.nan, np.nan)
 
 
 def queue_capacity(arrays: SystemArrays, server: IntArray, max_batch: IntArray) -> IntArray:
@@ -201,8 +214,9 @@ def _own_of(arrays: SystemArrays, pairs: Pairs) -> OwnArrays | None:
 
 
 def targets_of(arrays: SystemArrays, pairs: Pairs) -> Targets:
-    """Return the targets of the servers of pairs."""
-    return arrays.servers.targets.take(pairs.server)
+    """Return the targets of pairs at the replica: those of the servers without the time of the network."""
+    offset_ms = arrays.servers.network_ms[pairs.server, pairs.accelerator]
+    return arrays.servers.targets.take(pairs.server).before(offset_ms)
 
 
 def largest_rates(arrays: SystemArrays, pairs: Pairs, targets: Targets) -> FloatArray:

@@ -33,10 +33,14 @@ class RejectionReason(IntEnum):
     replica_limit = 9
     simulation_missed = 10
     window = 11
+    place = 12
+    network = 13
 
     @property
     def label(self) -> str:
         """The reason in outputs."""
+        if self is RejectionReason.network:
+            return RejectionReason.place.name
         return (
             RejectionReason.slo_unattainable.name
             if self in {RejectionReason.slo_missed, RejectionReason.window}
@@ -305,11 +309,14 @@ class Candidates:
         if reason is RejectionReason.does_not_fit and misfit is not None:
             return str(misfit).replace("--tp", "tp")
         value, limit = float(self.verdicts.value[pair]), float(self.verdicts.limit[pair])
+        place = self.system.accelerators[accelerator].place
         measure = self.arrays.servers.targets.measures[self.verdicts.measure[pair]]
         return _DETAILS[reason].format(
             service_class=server.service_class,
             model=server.model,
             accelerator=accelerator,
+            here=server.place,
+            there=place or "no place",
             value=value,
             limit=limit,
             measure=measure,
@@ -330,6 +337,8 @@ _DETAILS = {
     RejectionReason.slo_missed: "{measure.label} at the load per replica is {measured}, target {target}",
     RejectionReason.window: "window: at {shown} requests/min a replica waits for its batches too long, "
     "its targets hold from {bound} on",
+    RejectionReason.place: "it is at {there}, which mayServeFrom does not list",
+    RejectionReason.network: "the network from {here} to {there} takes {shown} ms, a target is {bound} ms",
     RejectionReason.simulation_missed: "its targets were missed at every simulated load",
     RejectionReason.replica_limit: "needs {value:,.0f} replicas, the limit is {limit:,.0f}",
 }

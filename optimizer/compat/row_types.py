@@ -2,13 +2,16 @@
 
 from optimizer.compat.class_rows import LinearClassRow, ReplicaClassRow
 from optimizer.compat.rows import LinearRow, ReplicaRow
+from optimizer.kinds.batch_servers.shared_rows import SharedRow
 from optimizer.kinds.rows import Row
 from optimizer.kinds.table import KINDS
 
 _LINEAR = frozenset({"decodeparms", "prefillparms", "batching"})
 _CLASSES = frozenset({"classes"})
+_SHARED = frozenset({"shared"})
 _OF_KINDS = {frozenset({kind.gives.lower()}): kind.row for kind in KINDS if kind.row}
 _CHOICES: tuple[tuple[type[Row], tuple[frozenset[str], ...]], ...] = (
+    (SharedRow, (_SHARED,)),
     *((row, (key,)) for key, row in _OF_KINDS.items()),
     (LinearClassRow, (_LINEAR, _CLASSES)),
     (LinearRow, (_LINEAR,)),
@@ -16,14 +19,14 @@ _CHOICES: tuple[tuple[type[Row], tuple[frozenset[str], ...]], ...] = (
     (ReplicaRow, ()),
 )
 """Types of rows with sets of keys: a line has a key of each set. The first type that fits counts."""
-_MARKS = _CLASSES.union({"rps"}, *_OF_KINDS)
+_MARKS = _CLASSES.union(_SHARED, {"rps"}, *_OF_KINDS)
 
 ROWS: tuple[type[Row], ...] = tuple(kind for kind, _ in _CHOICES)
 """All types of rows."""
 
 
 def is_row(value: object) -> bool:
-    """Return whether a value is a row: it has a rate, classes, or the key of a kind."""
+    """Return whether a value is a row: it has a rate, classes, a shared card, or the key of a kind."""
     return bool(_keys(value) & _MARKS)
 
 

@@ -23,6 +23,8 @@ from optimizer.queueing.performance import Performance
 
 TARGET_TOLERANCE = 1e-9
 """Relative excess that sizing tolerates as rounding."""
+DELAYED: frozenset[MetricName] = frozenset({"ttft", "e2e"})
+"""Latencies that include the network between a client and a replica."""
 MISS_TOLERANCE = 1e-6
 """Relative excess at the load per replica that verification tolerates as rounding."""
 
@@ -116,6 +118,21 @@ class Targets:
         limits = frozen(self.limits * factors([measure.metric for measure in self.measures]))
         single = None if self.per_request is None else frozen(self.per_request * factors([*LATENCIES]))
         return Targets(self.measures, limits, self.tps, single)
+
+    def before(self, offset_ms: FloatArray) -> "Targets":
+        """Return targets with an offset [ms] taken off the limits on delayed latencies, shape (R,)."""
+        if not offset_ms.any():
+            return self
+        offsets = np.outer([measure.metric in DELAYED for measure in self.measures], offset_ms)
+        single = self.per_request
+        if single is not None:
+            single = frozen(single - np.outer([metric in DELAYED for metric in LATENCIES], offset_ms))
+        return Targets(self.measures, frozen(self.limits - offsets), self.tps, single)
+
+    def delays(self, offset_ms: FloatArray) -> FloatArray:
+        """Return what an offset adds to the value of each measure, shape (K, R)."""
+        delayed = [measure.metric in DELAYED for measure in self.measures]
+        return np.asarray(np.outer(delayed, offset_ms), np.float64)
 
     def limit(self, metric: MetricName) -> FloatArray:
         """Return the smallest limit on a metric over all statistics; shape (R,)."""

@@ -21,6 +21,7 @@ _EQUAL = (
     "min_num_replicas",
     "max_num_replicas",
     "keep_accelerator",
+    "may_serve_from",
     "accelerators",
     "preferred",
     "spare_replicas",
@@ -291,6 +292,12 @@ def _unsupported(entry: Entry, index: Index, profiles: Collection[ModelProfile])
     if server.external is not None:
         text = "a service answers all requests of a queue or none; remove it, or sharedQueue"
         yield Finding(part, (*at, "external"), text)
+    if server.deadline is not None:
+        text = "offline work waits for no queue; remove it, or sharedQueue"
+        yield Finding(part, (*at, "deadline"), text)
+    if server.place is not None:
+        text = "the latencies of a shared queue do not include a network; remove it, or sharedQueue"
+        yield Finding(part, (*at, "place"), text)
     known = index.classes.get(server.service_class)
     if known is None:
         return

@@ -35,6 +35,7 @@ from optimizer.spec.offline import (
     with_deadline_of_load,
     with_load_of_deadline,
 )
+from optimizer.spec.places import place_problems
 from optimizer.spec.positions import Location
 from optimizer.spec.robustness import check_options, option_problems, server_problems
 from optimizer.spec.schema import (
@@ -259,7 +260,9 @@ def join_parts(parts: Sequence[Part], *, idle_without_answers: bool = False) -> 
     """
     index = Index.of(parts)
     found = chain(
-        _contradictions(index, idle_without_answers=idle_without_answers), option_problems(parts, index)
+        _contradictions(index, idle_without_answers=idle_without_answers),
+        option_problems(parts, index),
+        place_problems(parts, index),
     )
     problems = list(islice(found, MAX_FAULTS + 1))
     if problems:
@@ -299,7 +302,9 @@ def contradictions(parts: Sequence[Part], incomplete: Collection[str]) -> list[F
         incomplete: sections with missing items, which undefined names might refer to.
     """
     index = Index.of(parts)
-    found = chain(_contradictions(index, incomplete), option_problems(parts, index))
+    found = chain(
+        _contradictions(index, incomplete), option_problems(parts, index), place_problems(parts, index)
+    )
     return located(list(islice(found, MAX_FAULTS)))
 
 

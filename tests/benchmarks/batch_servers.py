@@ -4,9 +4,9 @@
     python tests/benchmarks/batch_servers.py --fleet 200x10 [--seed N]
 
 The second times the sizing and the plan of a fleet drawn at random, as docs/performance.md has it.
-DIR holds `workloads_batch.json`, `workloads_batch_cv.json`, `workloads_tandem.json`, `workloads_node.json`
-and `workloads_static.json`. Errors are relative, predicted over simulated less 1; of shares they are
-differences.
+DIR holds `workloads_batch.json`, `workloads_batch_cv.json`, `workloads_tandem.json`, `workloads_node.json`,
+`workloads_static.json` and `workloads_sharing.json`. Errors are relative, predicted over
+simulated less 1; of shares they are differences.
 """
 
 import argparse
@@ -25,6 +25,7 @@ from optimizer.queueing.bulk.closed_network import safe_capacity
 from optimizer.queueing.bulk.simulated import simulate_steady_state
 from optimizer.queueing.bulk.steady import server_steady_state
 from optimizer.queueing.bulk.tandem import tandem_steady_state
+from optimizer.queueing.bulk.time_sharing import MAX_FILL, fills, shared_steady_states
 from optimizer.simulation.batches import TRIGGERS, BatchServer
 from optimizer.simulation.limits import UNLIMITED
 from optimizer.simulation.tandem import Station, Tandem
@@ -96,12 +97,30 @@ def static(point: dict[str, Any]) -> dict[str, float]:
     return errors
 
 
+def sharing(point: dict[str, Any]) -> dict[str, float]:
+    """Return the errors of one server of a card that several share; none where there is no steady state."""
+    servers = [server_of(given) for given in point["models"]]
+    rates = np.array([given["rateRps"] for given in point["models"]]) / 1000
+    if fills(servers, rates).max() > MAX_FILL:
+        assert not point["stable"]
+        return {}
+    state, simulated = (
+        shared_steady_states(servers, rates)[point["server"]],
+        point["latency"][point["server"]],
+    )
+    return {
+        "mean": state.mean_ms / simulated["mean"][0] - 1,
+        "p99": state.quantile_ms(0.99) / simulated["p99"][0] - 1,
+    }
+
+
 TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, float]]]] = {
     "batch": ("workloads_batch.json", batch),
     "cv": ("workloads_batch_cv.json", batch),
     "tandem": ("workloads_tandem.json", tandem),
     "node": ("workloads_node.json", node),
     "static": ("workloads_static.json", static),
+    "sharing": ("workloads_sharing.json", sharing),
 }
 
 
@@ -182,6 +201,7 @@ def show_fleet(size: str, seed: int) -> None:
 def show(name: str, folder: Path) -> None:
     file, errors = TABLES[name]
     points = json.loads((folder / file).read_text(encoding="utf-8"))["points"]
+    points = [point | {"server": k} for point in points for k in range(len(point.get("models", "-")))]
     begin = time.perf_counter()
     found = [row for point in points if (row := errors(point))]
     spent = time.perf_counter() - begin

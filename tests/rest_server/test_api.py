@@ -224,6 +224,12 @@ ROWS: list[Json] = [
     | {"alpha": 6, "beta": 0.02, "gamma": 0.0005, "targetTTFT": 500, "targetITL": 24},
     {"classes": [{"RPS": 2, "priority": 2}, {"RPS": 1, "priority": 1}], "maxBatchSize": 8, "targetTTFT": 900}
     | {"avgInputTokens": 0, "avgOutputTokens": 2, "decodeParms": {"alpha": 2000, "beta": 5}},
+    {
+        "shared": [
+            {"RPS": rate, "maxBatchSize": 4, "batchParms": {"base": 20}, "latency": [{"ms": 400}]}
+            for rate in (2, 9)
+        ]
+    },
 ]
 
 

@@ -104,9 +104,11 @@ def _batches(facts: Facts, pairs: Pairs, rows: list[tuple[str, Pool]]) -> Iterat
 
 def _performance(facts: Facts, pairs: Pairs, rows: list[tuple[str, Pool]]) -> Iterator[str]:
     arrays = facts.arrays
-    for chunk, found in _figures(arrays, pairs, [pool for _, pool in rows]):
+    for chunk, at_replica in _figures(arrays, pairs, [pool for _, pool in rows]):
         some = pairs.take(chunk)
-        targets = targets_of(arrays, some)
+        network_ms = arrays.servers.network_ms[some.server, some.accelerator]
+        found = _at_client(at_replica, targets_of(arrays, some), network_ms)
+        targets = arrays.servers.targets.take(some.server)
         missed = ~meets_target(found.measured, targets.limits, 2 * MISS_TOLERANCE)
         figures = [getattr(found, field).tolist() for field, *_ in FIGURES]
         others = [k for k, measure in enumerate(targets.measures) if measure not in MEANS]
@@ -132,6 +134,12 @@ def _performance(facts: Facts, pairs: Pairs, rows: list[tuple[str, Pool]]) -> It
                     f"{name}: the maximum rate on {pool.accelerator} is {precise(maximum)} requests/min, "
                     f"the plan says {precise(pool.max_arrival_rate_rpm)}"
                 )
+
+
+def _at_client(found: _QueueMetrics, targets: Targets, network_ms: FloatArray) -> _QueueMetrics:
+    """Return metrics with the time of the network between client and replica."""
+    delays = np.where(targets.limits < np.inf, targets.delays(network_ms), 0.0)
+    return replace(found, measured=found.measured + delays, ttft_ms=found.ttft_ms + network_ms)
 
 
 def _own_fields(

@@ -8,6 +8,7 @@ from optimizer.documents import MAX_BATCH_LIMIT
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, close
 from optimizer.plan.document import Pool
 from optimizer.quantities import be, counted, precise
+from optimizer.spec.places import may_serve
 from optimizer.spec.schema import DEFAULT_MAX_BATCH, Server
 
 
@@ -67,6 +68,9 @@ def _replicas(facts: Facts, server: Server) -> Iterator[str]:
 
 def _accelerators(facts: Facts, server: Server) -> Iterator[str]:
     for pool in facts.pools_of(server.name):
+        accelerator = facts.system.accelerators.get(pool.accelerator)
+        if accelerator is not None and not may_serve(server, accelerator):
+            yield f"{pool.accelerator} is at a place that mayServeFrom does not list"
         if server.accelerators is not None and pool.accelerator not in server.accelerators:
             yield f"{pool.accelerator} is not in its list of accelerators"
         if server.keep_accelerator and server.current.accelerator not in ("", pool.accelerator):

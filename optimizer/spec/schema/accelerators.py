@@ -15,6 +15,7 @@ from optimizer.documents import (
     SliceCount,
     Watts,
 )
+from optimizer.spec.schema.places import PlaceField
 from optimizer.spec.schema.robustness import PriceFields
 
 
@@ -58,7 +59,7 @@ class _Slice(Document):
     """Price of the slice [cents/h]."""
 
 
-class Accelerator(PriceFields, _Slice):  # the fields of the last come first
+class Accelerator(PlaceField, PriceFields, _Slice):  # the fields of the last come first
     """A purchasable slice: one or more cards of one type (``4xA100``)."""
 
 

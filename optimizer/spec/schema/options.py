@@ -6,6 +6,7 @@ from pydantic import BeforeValidator, Field
 
 from optimizer.documents import MaxLoss, Seconds, Share
 from optimizer.limits.table import LimitOptions
+from optimizer.spec.schema.places import NetworkField
 from optimizer.spec.schema.profiles import EstimateEnd
 from optimizer.spec.schema.robustness import ReserveOptions
 
@@ -23,7 +24,7 @@ AnyCasePolicy = Annotated[SaturationPolicy, BeforeValidator(_known_policy)]
 """A saturation policy, in any case."""
 
 
-class OptimizerOptions(ReserveOptions, LimitOptions):
+class OptimizerOptions(NetworkField, ReserveOptions, LimitOptions):
     """Options of the optimizer."""
 
     unlimited: bool = False

@@ -6,6 +6,7 @@ from optimizer.documents import Cost, Count, Document, Milliseconds, Name, Quant
 from optimizer.kinds.fields import Load
 from optimizer.kinds.table import ServerFields
 from optimizer.spec.schema.offline import OfflineFields
+from optimizer.spec.schema.places import ServedPlaceFields
 from optimizer.spec.schema.robustness import ReserveFields
 
 
@@ -35,7 +36,7 @@ class AllocationData(Document):
         return bool(self.accelerator) and self.num_replicas > 0
 
 
-class Server(OfflineFields, ReserveFields, ServerFields):
+class Server(OfflineFields, ServedPlaceFields, ReserveFields, ServerFields):
     """A server to place: one model for one service class."""
 
     accelerators: tuple[Name, ...] | None = Field(None, strict=False, fail_fast=True)

@@ -311,6 +311,7 @@ _MISSING = {
     "no_target": "a target ({detail})",
     "no_work": "token times ({accelerator}: {detail})",
     "no_profile": "a profile ({detail})",
+    "place": "a nearer accelerator, or another place in mayServeFrom ({accelerator}: {detail})",
     "not_allowed": "another accelerator ({accelerator}: {detail})",
 }
 """Reasons that can turn a rejected pair into a candidate, the nearest first."""

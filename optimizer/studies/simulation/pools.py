@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray
+from optimizer.arrays import BoolArray, FloatArray, frozen
 from optimizer.candidates.arrays import largest_loss, profile_of, tabulate_as_served
 from optimizer.candidates.choices import arrays_of
 from optimizer.documents import ANY_LOSS
@@ -30,6 +30,7 @@ from optimizer.simulation.summary import (
     summarise,
 )
 from optimizer.simulation.workload import Load, MergedLoad, OpenLoad, TraceLoad
+from optimizer.spec.places import network_ms
 from optimizer.spec.shared_queues import members_of
 from optimizer.spec.system import System
 from optimizer.studies.simulation.document import (
@@ -61,6 +62,8 @@ class PoolRun:
     """Measure and limit of each target."""
     request_limits: Mapping[LatencyName, float]
     """The limit on each latency that has one [ms]."""
+    network_ms: float = 0.0
+    """Time of the network between client and replica."""
     queue: str | None = None
     """The shared queue of the server; None: it has its own."""
     place: int = 0
@@ -181,6 +184,7 @@ def _pool_run(system: System, name: str, pool: Pool, prediction: Prediction) -> 
         prediction=prediction,
         replica=kind_of_profile(profile).replica(server, profile, pool.max_batch, pool),
         targets=_targets(system, name),
+        network_ms=network_ms(system.options, server, system.accelerators[pool.accelerator]),
         request_limits={} if target is None else target.request_limits(),
     )
 
@@ -196,7 +200,7 @@ def _targets(system: System, name: str) -> tuple[tuple[TargetMeasure, float], ..
 
 def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
     """Simulate one replica of a pool and summarise the result."""
-    runs = _simulated(run, effort)
+    runs = [replace(one, client_ms=frozen(one.client_ms + run.network_ms)) for one in _simulated(run, effort)]
     summary = summarise(runs)
     within = {metric: _share(runs, {metric: limit}) for metric, limit in run.request_limits.items()}
     within_all = _share(runs, run.request_limits)

@@ -13,6 +13,7 @@ from optimizer.kinds.replicas import Percentiles, percentiles_of
 from optimizer.plan import Pool
 from optimizer.queueing.measures import LATENCIES, LatencyName, TargetMeasure
 from optimizer.queueing.performance import Performance
+from optimizer.queueing.targets import DELAYED
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -34,7 +35,7 @@ def predictions(system: System, pools: Sequence[tuple[str, Pool]]) -> list[Predi
     accelerator_index = {name: a for a, name in enumerate(arrays.accelerator_names)}
     rates_rps = [pool.arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas for _, pool in pools]
     found: list[Prediction | None] = [None] * len(pools)
-    for rows, _, performance in performances(
+    for rows, some, performance in performances(
         arrays,
         np.array([server_index[name] for name, _ in pools], dtype=np.int64),
         np.array([accelerator_index[pool.accelerator] for _, pool in pools], dtype=np.int64),
@@ -42,7 +43,8 @@ def predictions(system: System, pools: Sequence[tuple[str, Pool]]) -> list[Predi
         np.array(rates_rps),
     ):
         for i, row in enumerate(rows.tolist()):
-            found[row] = _prediction(performance, i)
+            offset_ms = float(arrays.servers.network_ms[some.server[i], some.accelerator[i]])
+            found[row] = _prediction(performance, i, offset_ms)
     return [prediction for prediction in found if prediction is not None]
 
 
@@ -64,11 +66,21 @@ def member_predictions(arrays: SystemArrays, name: str, pool: Pool) -> Iterator[
         classes = ClassRows.of(arrays, some)
         found = classes.analyze(rate_rps)
         for q, member in enumerate(classes.member.tolist()):
-            yield arrays.servers.members.names[member], _prediction(found, q)
+            yield arrays.servers.members.names[member], _prediction(found, q, 0.0)
 
 
-def _prediction(performance: Performance, row: int) -> Prediction:
+def _prediction(performance: Performance, row: int, network_ms: float) -> Prediction:
     return Prediction(
-        e2e_ms=float(performance.figure(TargetMeasure("e2e"))[row]),
-        percentiles={metric: percentiles_of(performance, metric, row) for metric in LATENCIES},
+        e2e_ms=float(performance.figure(TargetMeasure("e2e"))[row]) + network_ms,
+        percentiles={
+            metric: _later(percentiles_of(performance, metric, row), network_ms * (metric in DELAYED))
+            for metric in LATENCIES
+        },
     )
+
+
+def _later(found: Percentiles | None, offset_ms: float) -> Percentiles | None:
+    """Return percentiles plus an offset."""
+    if found is None or not offset_ms:
+        return found
+    return Percentiles(**{name: value + offset_ms for name, value in found})

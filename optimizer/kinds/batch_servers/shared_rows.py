@@ -1,0 +1,211 @@
+"""Analysis of batch servers that share a card in time: one row for the card, with a row of each server."""
+
+import numpy as np
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from optimizer.arrays import FloatArray
+from optimizer.documents import MIN_RATE, Document
+from optimizer.errors import AnalysisError
+from optimizer.kinds.batch_servers.rows import (
+    NO_TOKENS,
+    ONE_ANSWER,
+    PERCENTILES,
+    BatchLatencies,
+    BatchRow,
+    SimulatedBatches,
+)
+from optimizer.kinds.rows import NoSteadyState, OverloadedReplica, Row, simulated_values
+from optimizer.quantities import precise, quantity
+from optimizer.queueing.bulk.time_sharing import (
+    MAX_FILL,
+    fills,
+    largest_share,
+    meeting_share,
+    shared_steady_states,
+)
+from optimizer.queueing.performance import MS_PER_S
+from optimizer.simulation.arrivals import POISSON_CV
+from optimizer.simulation.batches import BatchServer
+from optimizer.simulation.replicas import Effort
+from optimizer.simulation.summary import summarise
+from optimizer.simulation.time_sharing import run_shared_card
+from optimizer.simulation.workload import OpenLoad
+
+MAX_SERVERS = 8
+"""Largest number of servers on a card; accuracy was measured with 2 to 4."""
+_ALONE = {
+    "trigger": "oldest",
+    "max_queue": None,
+    "arrival_cv": POISSON_CV,
+    "stages": (),
+    "jobs": None,
+}
+"""Settings of a batch server that a shared card does not support, with their defaults."""
+
+
+class SharedRow(Row):
+    """Batch servers that share a card in time, one batch at a time, in the order in which they are ready."""
+
+    shared: tuple[BatchRow, ...] = Field(strict=False, min_length=1, max_length=MAX_SERVERS)
+    """Servers of the card, each with its rate. Triggers must be `oldest`, arrivals Poisson and queues
+    unlimited, without stages and jobs."""
+
+    @model_validator(mode="after")
+    def _can_be_analysed(self) -> "SharedRow":
+        if "rate_rps" in self.model_fields_set:
+            raise PydanticCustomError("shared", "RPS: the servers in shared give their rates; remove it")
+        for i, row in enumerate(self.shared):
+            for name, default in _ALONE.items():
+                if getattr(row, name) != default:
+                    alias = BatchRow.model_fields[name].alias or name
+                    raise PydanticCustomError(
+                        "shared",
+                        "shared[{i}].{field}: not supported for a server that shares its card; remove it",
+                        {"i": i, "field": alias},
+                    )
+        return self
+
+    @property
+    def max_batch(self) -> int:
+        """The largest batch limit of the servers."""
+        return max(row.max_batch for row in self.shared)
+
+    def _card(self) -> tuple[list[BatchServer], FloatArray]:
+        """Return the servers and their rates [1/ms].
+
+        Raises:
+            AnalysisError: a rate is zero or almost zero.
+        """
+        for i, row in enumerate(self.shared):
+            if row.rate_rps < MIN_RATE:
+                raise AnalysisError(
+                    f"shared[{i}].RPS: must be at least {MIN_RATE:g} requests/s, not {row.rate_rps:g}; "
+                    "leave out servers without load"
+                )
+        rates = np.array([row.rate_rps for row in self.shared]) / MS_PER_S
+        return [row.queues().server(0) for row in self.shared], rates
+
+    def analyze(self) -> "SharedAnswer | NoSteadyState":
+        """Return the latencies of each server, or a `NoSteadyState`.
+
+        Raises:
+            AnalysisError: a rate is zero or almost zero.
+        """
+        servers, rates = self._card()
+        fill = fills(servers, rates)
+        if fill.max() <= MAX_FILL:
+            return _answer(servers, rates)
+        worst = int(fill.argmax())
+        offered_rps = float(rates.sum() * MS_PER_S)
+        stable_rps = largest_share(servers, rates) * offered_rps
+        come = quantity(fill[worst] * servers[worst].size)
+        return NoSteadyState(
+            offered_rps=offered_rps,
+            stable_rate_rps=stable_rps,
+            message=(
+                f"no steady state: {come} requests of shared[{worst}] come while every server has one turn, "
+                f"and its batch takes {servers[worst].size}; with the same proportions, at most "
+                f"{precise(stable_rps)} requests/s are stable"
+            ),
+        )
+
+    def size(self) -> "SharedAnswer":
+        """Return the performance at the maximum rates, in the row's proportions, that meet all targets.
+
+        Percentiles are compared with a margin of 25 %, because the model is approximate.
+
+        Raises:
+            AnalysisError: no rates meet the targets, or a rate is zero or almost zero.
+        """
+        servers, rates = self._card()
+        limits = [{one.measure: one.limit_ms for one in row.latency} for row in self.shared]
+        share = meeting_share(servers, rates, limits)
+        if share is None:
+            raise AnalysisError(
+                "no rates in these proportions meet the targets with a margin of 25 % on percentiles; "
+                "relax a target, or give a server its own card"
+            )
+        return _answer(servers, share * rates)
+
+    def simulate(self, effort: Effort) -> "SharedSimulation | OverloadedReplica":
+        """Return the simulated latencies of each server, or an `OverloadedReplica`."""
+        servers, rates = self._card()
+        loads = [OpenLoad(rate, NO_TOKENS, ONE_ANSWER) for rate in (rates * MS_PER_S).tolist()]
+        found = [summarise(runs) for runs in run_shared_card(servers, loads, effort)]
+        for i, summary in enumerate(found):
+            if summary.overload is not None:
+                return OverloadedReplica(overload=f"shared[{i}]: {summary.overload}")
+        simulated = []
+        for summary in found:
+            figures = {f"p{percent}_ms": value for percent, value in summary.e2e.percentiles.items()}
+            figures |= {"mean_ms": summary.e2e.mean, "rejected": summary.loss}
+            values = simulated_values(figures, effort)
+            simulated.append({name: values[name] for name in SharedSimulated.model_fields})
+        return SharedSimulation.model_validate(
+            {"shared": simulated, "requests": effort.requests, "seed": effort.seed}
+        )
+
+
+class SharedFigures(BatchLatencies):
+    """Latencies of a server that shares its card."""
+
+    p999_ms: float = Field(alias="p999Latency")
+    """99.9th percentile of the latency [ms]."""
+    mean_batch: float = Field(alias="avgBatch")
+    """Mean requests per batch."""
+    fill: float
+    """Arrivals while every server has one turn, as a share of the batch limit; stable below 1."""
+
+
+class SharedAnswer(Document):
+    """Performance of batch servers that share a card in time; approximate."""
+
+    shared: tuple[SharedFigures, ...] = Field(strict=False)
+    """Latencies of each server, in the row's order."""
+    offered_rps: float = Field(alias="offeredRPS")
+    """Arrival rate of all servers [requests/s]."""
+    stable_rate_rps: float = Field(alias="maxRPS")
+    """Maximum stable rate of all servers in the same proportions [requests/s]."""
+    utilization: float
+    """Sum of the servers' arrival rates over their throughputs with full batches; stability does not follow
+    from it."""
+
+
+class SharedSimulated(SimulatedBatches):
+    """Simulated latencies of one server, with confidence intervals."""
+
+    half_width: SimulatedBatches = Field(alias="halfWidth")
+    """Half-width of the 95 % confidence interval of each metric."""
+
+
+class SharedSimulation(Document):
+    """Simulation result of batch servers that share a card."""
+
+    shared: tuple[SharedSimulated, ...] = Field(strict=False)
+    """Simulated latencies of each server, in the row's order."""
+    requests: int
+    """Simulated requests of all servers, or more if one of them would get too few for percentiles; the first
+    and last tenth are excluded from the statistics."""
+    seed: int
+    """Random seed."""
+
+
+def _answer(servers: list[BatchServer], rates: FloatArray) -> SharedAnswer:
+    """Return the performance of the card at stable rates [1/ms]."""
+    figures = tuple(
+        SharedFigures(
+            mean_ms=state.mean_ms,
+            **{name: state.quantile_ms(percent / 100) for name, percent in PERCENTILES.items()},
+            mean_batch=state.alone.mean_batch,
+            fill=state.fill,
+        )
+        for state in shared_steady_states(servers, rates)
+    )
+    offered_rps = float(rates.sum() * MS_PER_S)
+    return SharedAnswer(
+        shared=figures,
+        offered_rps=offered_rps,
+        stable_rate_rps=largest_share(servers, rates) * offered_rps,
+        utilization=sum(rate / one.full_rate for one, rate in zip(servers, rates.tolist(), strict=True)),
+    )
