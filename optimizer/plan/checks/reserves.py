@@ -14,7 +14,7 @@ from optimizer.candidates.measuring import measure_pairs
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, close
 from optimizer.plan.document import ReserveUse
 from optimizer.plan.reserves import unneeded_cost
-from optimizer.quantities import precise
+from optimizer.quantities import counted, precise
 from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
 from optimizer.spec.schema import Server
 from optimizer.units import SECONDS_PER_MINUTE
@@ -72,6 +72,10 @@ def lacking(facts: Facts, server: Server) -> Iterator[str]:
     grown, gone = load * (1 + headroom_wanted(facts.system, server)), server.spare_replicas
     left = sum(pool.max_arrival_rate_rpm * max(1 - gone / pool.num_replicas, 0.0) for pool in pools)
     without = f" without {gone} of its replicas" if gone else ""
+    least, replicas = server.min_num_replicas, sum(pool.num_replicas for pool in pools)
+    if replicas < least + gone:
+        yield f"has {counted(replicas, 'replica')}, {least} and {gone} to spare are its reserve"
+        return
     if left < grown * (1 - RELATIVE_TOLERANCE):
         yield f"carries at most {precise(left)}{without}, {precise(grown)} requests/min are its reserve"
         return
