@@ -81,6 +81,22 @@ def test_plans_with_two_options_are_those_of_brute_force(wanted: tuple[str, ...]
     assert faults(number % 30, wanted, mixed=number % 2 > 0) == []
 
 
+@pytest.mark.parametrize(
+    ("seed", "wanted", "mixed"),
+    [
+        (11, "spares-preferred", False),  # spares beyond the least replicas
+        (20, "budget-tiers", False),  # a budget that no first step uses
+        (26, "external", True),  # a rented service beside the first accelerator of the next server
+        (33, "budget-tiers", False),  # the greedy heuristic divided an amount without end
+        (36, "availability-external", True),  # a server that rents for its reserve makes room, greedily
+        (44, "tiers", True),  # nothing is limited, so that there is nothing to share out
+        (59, "preferred-budget", True),  # a bound that differs by rounding
+    ],
+)
+def test_plans_that_once_were_wrong_are_those_of_brute_force(seed: int, wanted: str, *, mixed: bool) -> None:
+    assert faults(seed, tuple(wanted.split("-")), mixed=mixed) == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("wanted", [*SINGLES, *PAIRS], ids="-".join)
 def test_hundreds_of_plans_are_those_of_brute_force(wanted: tuple[str, ...]) -> None:
