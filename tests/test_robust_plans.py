@@ -149,6 +149,9 @@ FALSE = {
     "the budget": ("limits", "budget", "amount", 1.0),
     "the power that is used": ("limits", "power", "used", 1.0),
     "the power": ("limits", "power", "amount", 1.0),
+    "the power at the load": ("limits", "power", "usedAtLoad", 1.0),
+    "the power at the load that is not said": ("limits", "power", "usedAtLoad", None),
+    "a budget at the load": ("limits", "budget", "usedAtLoad", 1.0),
 }
 """A section, the first value of an item, a field of it and a false value."""
 
@@ -168,7 +171,7 @@ def test_a_false_field_is_found(lie: str) -> None:
     system, (section, of, field, value) = everything(), FALSE[lie]
     plan = json.loads(solve(system).to_json())
     (item,) = [item for item in plan[section] if of in item.values()]
-    assert item[field] != value
+    assert item.get(field) != value
     item[field] = value
     assert verify(Plan.model_validate(plan), system) != []
 
@@ -220,6 +223,30 @@ def test_prices_that_fall_from_tier_to_tier_are_refused() -> None:
 def test_a_preferred_accelerator_has_to_exist() -> None:
     with pytest.raises(SpecError, match=r"servers\[0\].preferred\[0\]: accelerator 'Z' does not exist"):
         load_system(document([server("a", preferred=["Z"])], [accelerator("A")], {"A": 4}))
+
+
+def test_all_prices_are_in_one_currency() -> None:
+    """Tiers and a budget name the currency of a document as costs do, and no other."""
+    cards = [accelerator("A") | {"cost": 1000, "tiers": [{"units": 4, "cost": "5 EUR/h"}]}]
+    assert load_system(document([server("a")], cards, {"A": 4})).currency == "EUR"
+    assert (
+        load_system(document([server("a")], [accelerator("A")], {"A": 4}, budget="90 GBP/h")).currency
+        == "GBP"
+    )
+    with pytest.raises(SpecError, match=r"optimizer\.budget: a price in GBP; .* one in EUR at"):
+        load_system(document([server("a")], cards, {"A": 4}, budget="90 GBP/h"))
+    cards[0]["cost"] = "10 USD/h"
+    with pytest.raises(SpecError, match=r"accelerators\[0\]\.tiers\[0\]\.cost: a price in EUR"):
+        load_system(document([server("a")], cards, {"A": 4}))
+
+
+def test_the_availability_of_many_replicas_is_verified() -> None:
+    """The binomial coefficients of two thousand replicas are larger than any floating-point number."""
+    cards = [accelerator("A") | {"availability": 0.5}]
+    system = load_system(document([server("a", 600_000, availabilityTarget=0.99)], cards))
+    plan = solve(system)
+    assert plan.allocations["a"][0].num_replicas > 2000
+    assert verify(plan, system) == []
 
 
 # --- reserves by their meaning ---------------------------------------------------------------------------

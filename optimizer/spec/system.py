@@ -71,7 +71,9 @@ class System:
     @property
     def currency(self) -> str | None:
         """The currency of prices; None if costs are plain numbers [cents/h]."""
-        return first_currency(self.accelerators.values(), self.servers.values())
+        return first_currency(
+            self.accelerators.values(), self.servers.values(), self.options.budget_cents_per_h
+        )
 
     def with_options(self, **changes: object) -> "System":
         """Return a copy with changed optimizer options, by Python name.
@@ -220,7 +222,8 @@ def join_parts(parts: Sequence[Part], *, idle_without_answers: bool = False) -> 
     """
     index = Index.of(parts)
     found = chain(
-        _contradictions(index, idle_without_answers=idle_without_answers), option_problems(parts, index)
+        _contradictions(parts, index, idle_without_answers=idle_without_answers),
+        option_problems(parts, index),
     )
     problems = list(islice(found, MAX_FAULTS + 1))
     if problems:
@@ -254,16 +257,20 @@ def contradictions(parts: Sequence[Part], incomplete: Collection[str]) -> list[F
         incomplete: sections with missing items, which undefined names might refer to.
     """
     index = Index.of(parts)
-    found = chain(_contradictions(index, incomplete), option_problems(parts, index))
+    found = chain(_contradictions(parts, index, incomplete), option_problems(parts, index))
     return located(list(islice(found, MAX_FAULTS)))
 
 
 def _contradictions(
-    index: Index, incomplete: Collection[str] = (), *, idle_without_answers: bool = False
+    parts: Sequence[Part],
+    index: Index,
+    incomplete: Collection[str] = (),
+    *,
+    idle_without_answers: bool = False,
 ) -> Iterator[Finding]:
     """Yield the contradictions within and between documents."""
     yield from index.twice
-    yield from currency_problems(index.accelerators.values(), index.servers.values())
+    yield from currency_problems(index.accelerators.values(), index.servers.values(), parts)
     by_model: dict[str, list[ModelProfile]] = defaultdict(list)
     for model, accelerator in index.profiles:
         by_model[model].append(index.profiles[model, accelerator].item)
