@@ -194,7 +194,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.plan": (
         ("tabular", "notebook", "reasons", "checks"),
         ("document",),
-        ("reserves", "tiers", "token_costs"),
+        ("reserves", "tiers", "token_costs", "power", "checks.prices"),
         ("checks.facts", "shortages"),
         ("checks.names", "checks.service", "checks.totals", "checks.unserved", "checks.reserves"),
         ("checks.levels", "checks.queues"),
