@@ -30,8 +30,8 @@ def horizon_figure(found: Horizon) -> Figure:
             "Cards in use",
             "cards",
             {"in use": lambda hour: _cards(hour, "rented") + _cards(hour, "reserved"),
-             "rented": lambda hour: _cards(hour, "rented")},
-            (Guide(name="reserved", value=reserved, axis="y"),) if reserved else (),
+             "rented": lambda hour: _cards(hour, "rented"),
+             **({"reserved": lambda _: float(reserved)} if reserved else {})},
         ),
         _panel(
             found,
