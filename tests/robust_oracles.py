@@ -323,7 +323,16 @@ def random_robust_system(seed: int, wanted: tuple[str, ...], *, mixed: bool) -> 
         item["count"] += rng.choice([0, 2, 6])
     for option in wanted:
         _ADD[option](source, rng)
+    _pay_commitments(source)
     return source
+
+
+def _pay_commitments(source: Json) -> None:
+    """Let a budget pay for the commitments; one that does not is refused."""
+    tiers = [tier for card in source["accelerators"] for tier in card.get("tiers", ())]
+    committed = sum(tier["units"] * tier["cost"] for tier in tiers if tier.get("committed"))
+    if "budget" in source["optimizer"]:
+        source["optimizer"]["budget"] = max(source["optimizer"]["budget"], committed)
 
 
 def _add_headroom(source: Json, rng: random.Random) -> None:

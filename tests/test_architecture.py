@@ -204,7 +204,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.plan": (
         ("tabular", "notebook", "reasons", "checks"),
         ("document",),
-        ("reserves", "tiers", "token_costs", "deadlines"),
+        ("reserves", "tiers", "token_costs", "deadlines", "power", "checks.prices"),
         ("checks.facts", "shortages"),
         ("shared_queues",),
         (

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from optimizer import load_system, solve, verify
+from optimizer.cli.main import main
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "scenarios" / "robust.md").read_text(encoding="utf-8")
@@ -29,6 +30,12 @@ def test_what_a_budget_pays_for(row: list[str]) -> None:
     assert f"{plan.total_cost_cents_per_h:,.2f}" == cost
     assert ", ".join(item.server for item in plan.reserves if item.has_reserve) == with_reserve
     assert ", ".join(sorted(item.server for item in plan.unserved)) == unserved
+
+
+def test_the_plan_on_the_page_is_that_of_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["solve", str(ROOT / "specs" / "robust.yaml")])
+    shown = PAGE[PAGE.index("```text\n") + 8 :]
+    assert capsys.readouterr().out.rstrip() == shown[: shown.index("\n```")]
 
 
 def test_the_numbers_in_the_text() -> None:

@@ -81,6 +81,22 @@ def test_plans_with_two_options_are_those_of_brute_force(wanted: tuple[str, ...]
     assert faults(number % 30, wanted, mixed=number % 2 > 0) == []
 
 
+@pytest.mark.parametrize(
+    ("seed", "wanted", "mixed"),
+    [
+        (11, "spares-preferred", False),  # spares beyond the least replicas
+        (20, "budget-tiers", False),  # a budget that no first step uses
+        (26, "external", True),  # a rented service beside the first accelerator of the next server
+        (33, "budget-tiers", False),  # the greedy heuristic divided an amount without end
+        (36, "availability-external", True),  # a server that rents for its reserve makes room, greedily
+        (44, "tiers", True),  # nothing is limited, so that there is nothing to share out
+        (59, "preferred-budget", True),  # a bound that differs by rounding
+    ],
+)
+def test_plans_that_once_were_wrong_are_those_of_brute_force(seed: int, wanted: str, *, mixed: bool) -> None:
+    assert faults(seed, tuple(wanted.split("-")), mixed=mixed) == []
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("wanted", [*SINGLES, *PAIRS], ids="-".join)
 def test_hundreds_of_plans_are_those_of_brute_force(wanted: tuple[str, ...]) -> None:
@@ -133,6 +149,9 @@ FALSE = {
     "the budget": ("limits", "budget", "amount", 1.0),
     "the power that is used": ("limits", "power", "used", 1.0),
     "the power": ("limits", "power", "amount", 1.0),
+    "the power at the load": ("limits", "power", "usedAtLoad", 1.0),
+    "the power at the load that is not said": ("limits", "power", "usedAtLoad", None),
+    "a budget at the load": ("limits", "budget", "usedAtLoad", 1.0),
 }
 """A section, the first value of an item, a field of it and a false value."""
 
@@ -152,7 +171,7 @@ def test_a_false_field_is_found(lie: str) -> None:
     system, (section, of, field, value) = everything(), FALSE[lie]
     plan = json.loads(solve(system).to_json())
     (item,) = [item for item in plan[section] if of in item.values()]
-    assert item[field] != value
+    assert item.get(field) != value
     item[field] = value
     assert verify(Plan.model_validate(plan), system) != []
 
@@ -204,6 +223,30 @@ def test_prices_that_fall_from_tier_to_tier_are_refused() -> None:
 def test_a_preferred_accelerator_has_to_exist() -> None:
     with pytest.raises(SpecError, match=r"servers\[0\].preferred\[0\]: accelerator 'Z' does not exist"):
         load_system(document([server("a", preferred=["Z"])], [accelerator("A")], {"A": 4}))
+
+
+def test_all_prices_are_in_one_currency() -> None:
+    """Tiers and a budget name the currency of a document as costs do, and no other."""
+    cards = [accelerator("A") | {"cost": 1000, "tiers": [{"units": 4, "cost": "5 EUR/h"}]}]
+    assert load_system(document([server("a")], cards, {"A": 4})).currency == "EUR"
+    assert (
+        load_system(document([server("a")], [accelerator("A")], {"A": 4}, budget="90 GBP/h")).currency
+        == "GBP"
+    )
+    with pytest.raises(SpecError, match=r"optimizer\.budget: a price in GBP; .* one in EUR at"):
+        load_system(document([server("a")], cards, {"A": 4}, budget="90 GBP/h"))
+    cards[0]["cost"] = "10 USD/h"
+    with pytest.raises(SpecError, match=r"accelerators\[0\]\.tiers\[0\]\.cost: a price in EUR"):
+        load_system(document([server("a")], cards, {"A": 4}))
+
+
+def test_the_availability_of_many_replicas_is_verified() -> None:
+    """The binomial coefficients of two thousand replicas are larger than any floating-point number."""
+    cards = [accelerator("A") | {"availability": 0.5}]
+    system = load_system(document([server("a", 600_000, availabilityTarget=0.99)], cards))
+    plan = solve(system)
+    assert plan.allocations["a"][0].num_replicas > 2000
+    assert verify(plan, system) == []
 
 
 # --- reserves by their meaning ---------------------------------------------------------------------------
@@ -347,12 +390,19 @@ def _price_steps(system: System, model: Any, used: dict[str, list[Any]]) -> list
     return extra
 
 
+CBC_S = 60
+"""Time that CBC has for a level [s]: on one system of a few it needs more than an hour to prove a value."""
+
+
 def _minimised_in_order(model: Any, sums: dict[str, list[Any]]) -> dict[str, float]:
     best = {}
     for name, terms in sums.items():
         objective = pulp.lpSum(terms)
         model.setObjective(objective)
-        assert pulp.LpStatus[model.solve(pulp.PULP_CBC_CMD(msg=False, gapRel=0))] == "Optimal", name
+        solver = pulp.PULP_CBC_CMD(msg=False, gapRel=0, timeLimit=CBC_S)
+        assert pulp.LpStatus[model.solve(solver)] == "Optimal", name
+        if model.sol_status != pulp.LpSolutionOptimal:
+            return best  # found, but not proved in time: no level from here on says anything
         best[name] = float(pulp.value(objective) or 0.0)
         whole = name == "changes" or name.endswith("servers")
         model += objective <= best[name] + (0.5 if whole else 1e-6 * max(1.0, abs(best[name])))
@@ -378,7 +428,7 @@ def large_system(seed: int, servers: int, accelerators: int) -> System:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(30))
 def test_fifty_servers_match_a_second_formulation(seed: int) -> None:
-    compare_with_second(large_system(seed, 50, 10))
+    compare_with_second(large_system(seed, 50, 10), large=True)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -386,9 +436,11 @@ def test_a_few_servers_are_those_of_a_second_formulation(seed: int) -> None:
     compare_with_second(large_system(seed, 12, 6))
 
 
-def compare_with_second(system: System) -> None:
+def compare_with_second(system: System, *, large: bool = False) -> None:
     plan, best = solve(system, time_limit_s=120.0), second_formulation(system)
-    assert [level.name for level in plan.levels] == [*best]
-    for level in plan.levels:
+    names = [level.name for level in plan.levels]
+    assert [*best] == names[: len(best)]
+    assert best if large else [*best] == names
+    for level in plan.levels[: len(best)]:
         assert level.value == pytest.approx(best[level.name], rel=1e-6, abs=1e-3), level.name
     assert verify(plan, system) == []

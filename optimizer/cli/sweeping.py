@@ -51,7 +51,7 @@ def _add_horizon(parser: argparse.ArgumentParser) -> None:
         default=(),
         help="in place of a trace: factors by the hour",
     )
-    add_request(parser, horizons.HorizonOptions, skipped=("factors", "format"))
+    add_request(parser, horizons.HorizonOptions, skipped=("factors", "loads", "format"))
     _add_shared(parser, horizons.STUDY)
 
 

@@ -1,6 +1,6 @@
 """The study that plans loads by the hour: what to reserve, and what to rent."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +10,8 @@ from optimizer.jobs.pictures import PICTURE_TYPES, AnswerFormat, drawn
 from optimizer.jobs.requests import ExactOptions, RequestError
 from optimizer.jobs.study import Study
 from optimizer.spec.load_traces import LoadStep, read_load_trace
+from optimizer.spec.loads import loaded_server
+from optimizer.spec.schema import Server
 from optimizer.spec.system import System
 from optimizer.studies.horizon.document import Horizon
 from optimizer.studies.horizon.figure import horizon_figure
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 MOST_HOURS = 1_000
 """Most hours whose loads can be given as factors: six weeks."""
+MOST_SERVERS = 1_000
+"""Most servers whose loads can be given by the hour."""
 SECONDS_PER_H = 3600.0
 Factor = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
@@ -30,42 +34,78 @@ class HorizonOptions(ExactOptions):
 
     factors: tuple[Factor, ...] = Field((), max_length=MOST_HOURS)
     """Factors on all loads of the system, one for each hour."""
+    loads: tuple[Annotated[str, Field(max_length=20_000)], ...] = Field((), max_length=MOST_SERVERS)
+    """In place of factors, loads of single servers: NAME=RATE,RATE,… [requests/min], one rate for each hour.
+    Servers that are not named keep their load."""
     format: AnswerFormat = "json"
     """The numbers as JSON, or a picture."""
 
 
-def horizon_of(system: System, trace: str | Path | None = None, factors: Sequence[float] = ()) -> Horizon:
+def horizon_of(
+    system: System, trace: str | Path | None = None, factors: Sequence[float] = (), loads: Sequence[str] = ()
+) -> Horizon:
     """Plan the reservations for a whole trace and the rentals of each hour.
 
     Args:
         system: the fleet; committed tiers of its accelerators are offers of reserved ones.
         trace: a CSV file of loads over time, each from its time until the next.
         factors: in place of a trace, factors on all loads, one for each hour.
+        loads: in place of both, the rates of single servers by the hour, as ``NAME=RATE,RATE,…``.
 
     Raises:
         SpecError: the file cannot be read, or its loads are not of the system.
         RequestError: loads are given twice, or not at all.
         SolverError: the solver failed.
     """
-    if (trace is None) == (not factors):
-        problem = "give the loads by the hour, either as {trace} or as {factors}"
-        raise RequestError("factors" if factors else "trace", problem)
+    given = [name for name, value in (("trace", trace), ("factors", factors), ("loads", loads)) if value]
+    if len(given) != 1:
+        wanted = "{trace} or as {factors}" if trace or not loads else "{factors} or as {loads}"
+        raise RequestError(given[0] if given else "trace", f"give the loads by the hour, either as {wanted}")
     if trace is not None:
         return plan_horizon(system, read_load_trace(system, trace))
-    if len(factors) < 2:
-        raise RequestError("factors", "at least two hours are needed, this has 1")
-    scaled = (scale_loads(system, factor).servers for factor in factors)
-    return plan_horizon(system, [LoadStep(h * SECONDS_PER_H, loads) for h, loads in enumerate(scaled)])
+    steps = _scaled(system, factors) if factors else _loaded(system, loads)
+    if len(steps) < 2:
+        raise RequestError(given[0], "at least two hours are needed, this has 1")
+    return plan_horizon(system, [LoadStep(h * SECONDS_PER_H, servers) for h, servers in enumerate(steps)])
+
+
+def _scaled(system: System, factors: Sequence[float]) -> list[Mapping[str, Server]]:
+    """Return the servers of each hour with their loads times a factor."""
+    return [scale_loads(system, factor).servers for factor in factors]
+
+
+def _loaded(system: System, loads: Sequence[str]) -> list[dict[str, Server]]:
+    """Return the servers that are given rates, by the hour."""
+    hours: list[dict[str, Server]] = []
+    for text in loads:
+        name, _, rates = text.rpartition("=")
+        parts = rates.split(",")
+        if name not in system.servers:
+            raise RequestError(
+                "loads", f"{text[:40]!r}: server {name!r} does not exist; give NAME=RATE,RATE,…"
+            )
+        hours = hours or [{} for _ in parts]
+        if len(parts) != len(hours) or len(parts) > MOST_HOURS:
+            wanted = (
+                f"{len(hours)}, as many as the first" if len(parts) != len(hours) else f"at most {MOST_HOURS}"
+            )
+            raise RequestError("loads", f"server {name!r} has {len(parts)} rates; give {wanted}")
+        if name in hours[0]:
+            raise RequestError("loads", f"server {name!r} is given twice; give it once")
+        for h, part in enumerate(parts):
+            hours[h][name] = loaded_server(system, name, {"arrivalRate": part}, f"loads: {name}: hour {h}")
+    return hours
 
 
 def _horizon(system: System, options: HorizonOptions) -> Horizon:
     """Plan loads by the hour: what to reserve for the whole time, and what to rent in each hour.
 
     A committed tier of an accelerator is an offer of 0 to `units` accelerators. The answer has a lower bound
-    of the cost, and simple policies beside the plan. A long trace can need more time than the service allows
+    of the cost, and simple policies beside the plan. Loads are factors on all of them, or rates of single
+    servers. A long trace can need more time than the service allows
     a request.
     """
-    return horizon_of(system, factors=options.factors)
+    return horizon_of(system, factors=options.factors, loads=options.loads)
 
 
 def _sections(found: Horizon) -> "list[Section]":

@@ -26,7 +26,7 @@ class Budget(Limit):
     """Cents per hour; whether cards are limited or not."""
 
     name: ClassVar[str] = BUDGET
-    unit: ClassVar[str] = "cent/h"
+    unit: ClassVar[str] = "cents/h"
     whole: ClassVar[bool] = False
 
     def amounts(self, stock: Stock) -> Mapping[str, float]:

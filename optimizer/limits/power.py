@@ -11,6 +11,7 @@ from optimizer.documents import Document, Watts, is_none
 from optimizer.limits.limit import Limit, PlacedReplicas, Replicas, Stock
 from optimizer.quantities import precise
 
+POWER = "power"
 ITEM = "all replicas"
 
 
@@ -24,7 +25,7 @@ class PowerOption(Document):
 class MaxPower(Limit):
     """Watts at the largest rate of each replica: at the load, the draw of mixed pools is not linear."""
 
-    name: ClassVar[str] = "power"
+    name: ClassVar[str] = POWER
     unit: ClassVar[str] = "W"
     whole: ClassVar[bool] = False
 

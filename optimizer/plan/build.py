@@ -13,6 +13,7 @@ from optimizer.candidates.measuring import COUNT_TOLERANCE, ReplicaMetrics, larg
 from optimizer.candidates.power import power_of_rows
 from optimizer.candidates.renting import rented_per_million
 from optimizer.limits.cards import CARDS
+from optimizer.limits.power import POWER
 from optimizer.limits.table import LIMITS
 from optimizer.plan.deadlines import deadline_uses
 from optimizer.plan.document import (
@@ -29,6 +30,7 @@ from optimizer.plan.document import (
     TierUse,
     Unserved,
 )
+from optimizer.plan.power import power_at_load_w
 from optimizer.plan.reserves import reserve_uses
 from optimizer.plan.shared_queues import Served, is_shared, queue_uses, queues_as_served, unserved_members
 from optimizer.plan.shortages import unserved_with_reason
@@ -57,6 +59,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     fraction = _served_fraction(problem, solution.replicas, _carried_rps(names, pools, rented))
     tiers = tier_uses(candidates.system, pools)
     used_now = _limit_uses(candidates, problem, solution.replicas, tiers, rented.values())
+    used_now = _with_load_use(candidates, used_now, pools)
     left = _left(problem, solution.replicas, used_now)
     unserved = _unserved(candidates, problem, solution.replicas, left, fraction, queues)
     value = solution.level(VALUE)
@@ -150,6 +153,21 @@ def _capacity(candidates: Candidates, problem: Problem, replicas: IntArray) -> t
     return tuple(
         CapacityUse(type=name, limit=limit, used=units)
         for name, limit, units in zip(types, limits, used[: len(types)], strict=True)
+    )
+
+
+def _with_load_use(
+    candidates: Candidates, uses: tuple[LimitUse, ...], pools: Mapping[str, Iterable[Pool]]
+) -> tuple[LimitUse, ...]:
+    """Return the use of limits with the power at the load, where power is limited."""
+    placed_pools = [(name, pool) for name, mine in pools.items() for pool in mine]
+    return tuple(
+        use.model_copy(
+            update={"used_at_load": power_at_load_w(candidates.system, candidates.arrays, placed_pools)}
+        )
+        if use.limit == POWER
+        else use
+        for use in uses
     )
 
 

@@ -125,6 +125,9 @@ class LimitUse(Document):
     """Available amount."""
     used: float
     """Amount used by the plan."""
+    used_at_load: float | None = Field(None, alias="usedAtLoad", exclude_if=is_none)
+    """Amount used at the load; absent for limits that do not depend on it. Power is limited at the largest
+    rate of each replica; at the load replicas draw less."""
 
 
 class QueueMember(Document):

@@ -189,7 +189,7 @@ def _limits(explanation: Explanation, money: Money) -> Iterator[Section]:
         steps = {item.limit: getattr(limit_named(item.limit), "step", 1.0) for item in explanation.limits}
         step = Column("one is", lambda item: steps[item.limit], form=quantity)
         columns = (
-            *limit_columns("left"),
+            *limit_columns(lambda item: item.left, money),
             *([step] if set(steps.values()) != {1.0} else []),
             *_worth(money, lambda item: item.amount < steps[item.limit]),
         )

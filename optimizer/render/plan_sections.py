@@ -7,6 +7,7 @@ from optimizer.candidates import Candidates
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.shown import LOSS
 from optimizer.kinds.table import KINDS, in_order, kind_of_pool
+from optimizer.limits.budget import BUDGET
 from optimizer.limits.table import limit_named
 from optimizer.plan import Plan
 from optimizer.plan.document import EXTERNAL, Rented
@@ -175,22 +176,35 @@ def _cards(plan: Plan) -> Section:
     return table("Cards by accelerator type", columns, plan.capacity, "cards")
 
 
-def limit_columns(left: str | Callable[[Any], float]) -> tuple[Column, ...]:
-    """Return the columns of limits other than cards."""
+def limit_columns(left: Callable[[Any], float], money: Money) -> tuple[Column, ...]:
+    """Return the columns of limits other than cards; a budget is in the unit of costs."""
+
+    def shown(of: Callable[[Any], float | None]) -> Callable[[Any], float | None]:
+        return lambda use: money.number(of(use)) if use.limit == BUDGET else of(use)
+
+    def unit(use: Any) -> str:
+        return money.unit if use.limit == BUDGET else getattr(limit_named(use.limit), "unit", "")
+
     return (
         name("limit", "limit"),
         name("of", "item"),
-        Column("used", "used", form=quantity),
-        Column("exist", "amount", form=quantity),
-        Column("left", left, form=quantity),
-        name("unit", lambda item: getattr(limit_named(item.limit), "unit", "")),
+        Column("used", shown(lambda use: use.used), form=quantity),
+        Column("exist", shown(lambda use: use.amount), form=quantity),
+        Column("left", shown(left), form=quantity),
+        name("unit", unit),
     )
 
 
 def _limits(plan: Plan) -> Iterator[Section]:
     """Yield the use of limits other than cards, if there are any."""
     if plan.limits:
-        yield table("Limits", limit_columns(lambda use: use.amount - use.used), plan.limits)
+        columns = limit_columns(lambda use: use.amount - use.used, Money.of(plan))
+        at_load = [use.used_at_load for use in plan.limits if use.used_at_load is not None]
+        notes = [
+            f"At the load all replicas draw {quantity(watts)} W; the limit counts their largest rates."
+            for watts in at_load
+        ]
+        yield table("Limits", columns, plan.limits, notes=notes)
 
 
 def unserved_section(plan: Plan) -> Section:

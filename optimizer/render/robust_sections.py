@@ -85,7 +85,7 @@ def _rented(plan: Plan) -> Section:
 
 
 def _tokens(plan: Plan, costs: Mapping[str, float]) -> Section:
-    """Return the cost of tokens; shown without request if a server rents."""
+    """Return the cost of tokens; shown without request beside reserves, limits, tiers and rents."""
     money, rented = Money.of(plan), {item.server for item in plan.rented}
 
     def placed(server: str) -> str:
@@ -97,7 +97,8 @@ def _tokens(plan: Plan, costs: Mapping[str, float]) -> Section:
         name("placed on", placed),
         Column("cost per million tokens", lambda item: money.number(costs[item]), money.unit[:-2], ",.2f"),
     )
-    title, shown = "Cost per million input and output tokens", bool(plan.rented)
+    title = "Cost per million input and output tokens"
+    shown = bool(plan.rented or plan.reserves or plan.tiers or plan.limits)
     return table(title, columns, sorted(costs), "tokens", on_request=not shown, may_be_empty=True)
 
 

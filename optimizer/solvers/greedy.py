@@ -7,6 +7,7 @@ the reference, llm-inferno's optimizer (docs/glossary.md), without its defects.
 """
 
 import heapq
+from collections.abc import Mapping, Sequence
 from math import inf
 
 import numpy as np
@@ -27,14 +28,27 @@ def greedy_replicas(problem: Problem) -> IntArray:
     """Return the replicas of each candidate that are chosen greedily, shape (C,)."""
     problem = problem.at_list_price
     table = problem.table
-    choices = _choices(problem, problem.full & ~problem.repeats)
-    # In plain numbers, as each turn looks at one or two of them.
-    value, priority, each = problem.value.tolist(), problem.priority.tolist(), table.num_replicas.tolist()
-    entries, left = problem.limits.entries(), problem.limits.amount.tolist()
+    choices, left = _choices(problem, problem.full & ~problem.repeats), problem.limits.amount.tolist()
     chosen: list[int] = []
+    while more := _placed(problem, choices, left):
+        chosen = _give_reserves(problem, chosen + more, left)
+        # A server that moved for its reserve can make room for another.
+        served = set(table.server[chosen].tolist()) if problem.reserve.wanted.any() else choices.keys()
+        choices = {server: mine for server, mine in choices.items() if server not in served}
+    replicas = np.zeros(len(table), np.int64)
+    replicas[chosen] = table.num_replicas[chosen]
+    return replicas
+
+
+def _placed(problem: Problem, choices: Mapping[int, Sequence[int]], left: list[float]) -> list[int]:
+    """Return the candidates that servers take one after the other, and take them from what is left."""
+    # In plain numbers, as each turn looks at one or two of them.
+    value, priority = problem.value.tolist(), problem.priority.tolist()
+    entries, each = problem.limits.entries(), problem.table.num_replicas.tolist()
+    chosen, taken = list[int](), dict.fromkeys(choices, 0)
 
     def entry(server: int) -> tuple[int, float, float, int]:
-        first, *rest = choices[server]
+        first, *rest = choices[server][taken[server] :]
         regret = value[rest[0]] - value[first] if rest else inf
         return priority[server], -regret, -value[first], server
 
@@ -42,18 +56,16 @@ def greedy_replicas(problem: Problem) -> IntArray:
     heapq.heapify(waiting)
     while waiting:
         server = heapq.heappop(waiting)[-1]
-        candidate = choices[server].pop(0)
+        candidate = choices[server][taken[server]]
+        taken[server] += 1
         use = [(row, one * each[candidate]) for row, one in entries[candidate]]
-        if all(left[row] >= taken for row, taken in use):
+        if all(left[row] >= amount for row, amount in use):
             chosen.append(candidate)
-            for row, taken in use:
-                left[row] -= taken
-        elif choices[server]:
+            for row, amount in use:
+                left[row] -= amount
+        elif taken[server] < len(choices[server]):
             heapq.heappush(waiting, entry(server))
-    chosen = _give_reserves(problem, chosen, left)
-    replicas = np.zeros(len(table), np.int64)
-    replicas[chosen] = table.num_replicas[chosen]
-    return replicas
+    return chosen
 
 
 def _choices(problem: Problem, among: BoolArray) -> dict[int, list[int]]:

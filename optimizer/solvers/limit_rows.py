@@ -89,17 +89,19 @@ class LimitRows:
         fewest: FloatArray = most.min(axis=1, initial=np.inf)
         return fewest
 
-    def scaled(self, each: IntArray) -> tuple[IntArray, FloatArray, FloatArray]:
+    def scaled(self, each: IntArray, also: int = -1) -> tuple[IntArray, FloatArray, FloatArray]:
         """Return the rows that candidates use, in multiples of the greatest common divisor of their uses.
 
         Args:
             each: replicas that one of a candidate stands for, shape (C,).
+            also: a row that is returned even if no candidate uses it, such as a budget where the first step
+                of each price is free; -1: none.
 
         Returns:
             The rows, their divisors, and their amounts in these; whole, where the row is. Shapes (K,).
         """
         use = self.use * each[:, None]
-        rows = np.unique(self.row[use > 0])
+        rows = np.unique([*self.row[use > 0].tolist(), *([also] if also >= 0 else [])]).astype(np.int64)
         whole = self.whole
         divisor = np.array(
             [
@@ -118,9 +120,13 @@ class LimitRows:
         return np.unique(used, axis=0, return_inverse=True)[1].reshape(len(used)).astype(np.int64)
 
     def entries(self) -> list[list[tuple[int, float]]]:
-        """Return row and use of each candidate's entries, for loops over plain numbers."""
+        """Return row and use of each candidate's entries in rows with an amount, for loops over numbers."""
+        amount = self.amount.tolist()
         places = zip(self.row.tolist(), self.use.tolist(), strict=True)
-        return [[(r, u) for r, u in zip(rows, uses, strict=True) if u] for rows, uses in places]
+        return [
+            [(r, u) for r, u in zip(rows, uses, strict=True) if u and amount[r] < np.inf]
+            for rows, uses in places
+        ]
 
     def take(self, candidates: IntArray | BoolArray) -> "LimitRows":
         """Return the rows over some of the candidates."""

@@ -68,7 +68,7 @@ def add_limits(
         first_step: first of the variables of price steps.
     """
     limits, tiers = problem.limits.take(columns), problem.tiers
-    limit, divisor, amount = limits.scaled(each)
+    limit, divisor, amount = limits.scaled(each, tiers.budget_row)
     place = np.full(len(limits), -1)
     place[limit] = np.arange(len(limit))
     amount[place[tiers.row][place[tiers.row] >= 0]] = tiers.size[tiers.first][place[tiers.row] >= 0]

@@ -280,7 +280,7 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
     left_out = frozenset(s for s, name in enumerate(arrays.server_names) if name in excluded)
     if left_out:
         table = table.take(~np.isin(table.server, list(left_out)))
-    accelerators = len(arrays.accelerator_names)
+    accelerators = len(arrays.accelerator_names) + 1  # behind them stands what is rented
     limits = limit_rows(candidates, table)
     over = candidates.over_limit.server * accelerators + candidates.over_limit.accelerator
     return Problem(

@@ -41,7 +41,8 @@ def share_leftover(
     ``RoundRobin``: one replica a turn, to the server of a priority, or of all, with the smallest share of
     its load served so far. Capacity that is not allocated by the deadline stays free.
     """
-    if not len(problem.limits) or problem.options.saturation_policy == "None":
+    limited = np.isfinite(problem.limits.amount).any()
+    if not limited or problem.options.saturation_policy == "None":
         return LeftoverAllocation(replicas, finished=True)
     open_queues = queues_with_parts(problem, replicas)
     waiting = np.flatnonzero(problem.to_serve & ~problem.is_queue & ~served(problem, replicas))

@@ -4,6 +4,7 @@ Plain numbers are then hundredths of that currency.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from optimizer.money import currency_of
 from optimizer.spec.files import Part
@@ -12,20 +13,24 @@ from optimizer.spec.positions import Location
 from optimizer.spec.schema import Accelerator, Server
 
 
-def first_currency(accelerators: Iterable[Accelerator], servers: Iterable[Server]) -> str | None:
+def first_currency(
+    accelerators: Iterable[Accelerator], servers: Iterable[Server], budget: float | None = None
+) -> str | None:
     """Return the first currency of a price, or None if all prices are plain numbers."""
-    for item in accelerators:
-        found = currency_of(item.cost_cents_per_h)
-        if found is not None:
-            return found
-    named = (currency_of(server.current.cost_cents_per_h) for server in servers)
-    return next((currency for currency in named if currency is not None), None)
+    prices = chain(
+        (price for item in accelerators for _, price in _of_accelerator(item)),
+        (server.current.cost_cents_per_h for server in servers),
+        () if budget is None else (budget,),
+    )
+    return next((found for price in prices if (found := currency_of(price)) is not None), None)
 
 
-def currency_problems(accelerators: Iterable[Entry], servers: Iterable[Entry]) -> Iterator[Finding]:
+def currency_problems(
+    accelerators: Iterable[Entry], servers: Iterable[Entry], parts: Iterable[Part] = ()
+) -> Iterator[Finding]:
     """Yield the prices in a currency that differs from the first, because they cannot be added."""
     first: tuple[Part, Location, str] | None = None
-    for part, at, price in _prices(accelerators, servers):
+    for part, at, price in chain(_prices(accelerators, servers), _budgets(parts)):
         currency = currency_of(price)
         if currency is None:
             continue
@@ -40,7 +45,22 @@ def _prices(
     accelerators: Iterable[Entry], servers: Iterable[Entry]
 ) -> Iterator[tuple[Part, Location, float]]:
     for part, at, item in accelerators:
-        yield part, (*at, "cost"), item.cost_cents_per_h
+        for place, price in _of_accelerator(item):
+            yield part, (*at, *place), price
     for part, at, server in servers:
         for key, allocation in (("currentAlloc", server.current), ("desiredAlloc", server.desired)):
             yield part, (*at, key, "cost"), allocation.cost_cents_per_h
+
+
+def _of_accelerator(item: Accelerator) -> Iterator[tuple[Location, float]]:
+    """Yield the prices of an accelerator, with their places in it."""
+    yield ("cost",), item.cost_cents_per_h
+    for i, tier in enumerate(item.tiers):
+        yield ("tiers", i, "cost"), tier.cost_cents_per_h
+
+
+def _budgets(parts: Iterable[Part]) -> Iterator[tuple[Part, Location, float]]:
+    for part in parts:
+        budget = part.spec.optimizer.budget_cents_per_h
+        if budget is not None:
+            yield part, ("optimizer", "budget"), budget

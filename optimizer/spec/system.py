@@ -96,7 +96,9 @@ class System:
     @property
     def currency(self) -> str | None:
         """The currency of prices; None if costs are plain numbers [cents/h]."""
-        return first_currency(self.accelerators.values(), self.servers.values())
+        return first_currency(
+            self.accelerators.values(), self.servers.values(), self.options.budget_cents_per_h
+        )
 
     def with_options(self, **changes: object) -> "System":
         """Return a copy with changed optimizer options, by Python name.
@@ -260,7 +262,7 @@ def join_parts(parts: Sequence[Part], *, idle_without_answers: bool = False) -> 
     """
     index = Index.of(parts)
     found = chain(
-        _contradictions(index, idle_without_answers=idle_without_answers),
+        _contradictions(parts, index, idle_without_answers=idle_without_answers),
         option_problems(parts, index),
         place_problems(parts, index),
     )
@@ -303,17 +305,23 @@ def contradictions(parts: Sequence[Part], incomplete: Collection[str]) -> list[F
     """
     index = Index.of(parts)
     found = chain(
-        _contradictions(index, incomplete), option_problems(parts, index), place_problems(parts, index)
+        _contradictions(parts, index, incomplete),
+        option_problems(parts, index),
+        place_problems(parts, index),
     )
     return located(list(islice(found, MAX_FAULTS)))
 
 
 def _contradictions(
-    index: Index, incomplete: Collection[str] = (), *, idle_without_answers: bool = False
+    parts: Sequence[Part],
+    index: Index,
+    incomplete: Collection[str] = (),
+    *,
+    idle_without_answers: bool = False,
 ) -> Iterator[Finding]:
     """Yield the contradictions within and between documents."""
     yield from index.twice
-    yield from currency_problems(index.accelerators.values(), index.servers.values())
+    yield from currency_problems(index.accelerators.values(), index.servers.values(), parts)
     by_model: dict[str, list[ModelProfile]] = defaultdict(list)
     for model, accelerator in index.profiles:
         by_model[model].append(index.profiles[model, accelerator].item)

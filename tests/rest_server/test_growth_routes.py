@@ -43,4 +43,14 @@ def test_horizons_are_answered_as_by_the_library() -> None:
         assert answer.text == horizon_of(system, factors=(0.5, 1.0, 2.0)).to_json()
         assert json.loads(answer.text)["reservations"][0]["reserved"] == 1
         assert service.post("/v1/horizon?factors=1", json=SOURCE).status_code == 422
+        (name,) = {item["name"] for item in SOURCE["servers"]}
+        by_hour = service.post(f"/v1/horizon?loads={name}=50,100,200", json=SOURCE)
+        assert [hour["load"] for hour in by_hour.json()["plans"]] == [50, 100, 200]
+        for wrong in (
+            f"{name}=50",
+            "nobody=1,2",
+            f"{name}=1,2&loads={name}=1,2",
+            f"{name}=1,2&factors=1&factors=2",
+        ):
+            assert service.post(f"/v1/horizon?loads={wrong}", json=SOURCE).status_code == 422
         assert service.post("/v1/horizon?factors=-1&factors=2", json=SOURCE).status_code == 422

@@ -217,5 +217,5 @@ def test_the_figure_shows_every_hour() -> None:
     assert [panel.title for panel in figure.panels][:2] == ["Load", "Cards in use"]
     cards = figure.panels[1]
     assert cards.kind == "curves"
-    assert [item.y for item in cards.series] == [(1, 1, 4, 4), (0, 0, 3, 3)]
-    assert cards.guides[0].value == 1
+    assert [item.y for item in cards.series] == [(1, 1, 4, 4), (0, 0, 3, 3), (1, 1, 1, 1)]
+    assert [item.name for item in cards.series] == ["in use", "rented", "reserved"]

@@ -13,12 +13,11 @@ import numpy as np
 
 from optimizer.candidates.arrays import SystemArrays, server_loads_rps
 from optimizer.candidates.power import largest_power_w
-from optimizer.candidates.renting import rented_cost
 from optimizer.limits.cards import CARDS
 from optimizer.limits.limit import Limit, PlacedReplicas, Stock
 from optimizer.limits.table import LIMITS
+from optimizer.plan.checks.prices import cost_with_tiers, rent
 from optimizer.plan.document import EXTERNAL, Plan, Pool, Rented, Unserved
-from optimizer.plan.tiers import tier_uses
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -92,7 +91,7 @@ class Facts:
         server = self.system.servers[name]
         if name not in self.rented or server.external is None:
             return 0.0
-        return rented_cost(server.external, server.current.load, self.load_rpm[name])
+        return rent(server.external, server.current.load, self.load_rpm[name])
 
     @cached_property
     def units(self) -> Counter[str]:
@@ -129,11 +128,24 @@ class Facts:
         return {limit: limit.used(pools) for limit in LIMITS}
 
     @cached_property
+    def tiered(self) -> dict[str, tuple[int, float]]:
+        """Number used and cost [cents/h] of each accelerator with tiers."""
+        used: Counter[str] = Counter()
+        for name, pool in self.pools:
+            count = self.system.profiles[self.system.servers[name].model, pool.accelerator].acc_count
+            used[pool.accelerator] += count * pool.num_replicas
+        return {
+            name: (used[name], cost_with_tiers(item, used[name]))
+            for name, item in self.system.accelerators.items()
+            if item.tiers
+        }
+
+    @cached_property
     def cost_beside(self) -> dict[str, float]:
         """Costs other than pools at list price [cents/h], by name."""
         return {
-            use.accelerator: use.difference_cents_per_h
-            for use in tier_uses(self.system, self.plan.allocations)
+            name: cost - used * self.system.accelerators[name].cost_cents_per_h
+            for name, (used, cost) in self.tiered.items()
         }
 
     @cached_property

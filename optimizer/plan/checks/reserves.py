@@ -5,20 +5,22 @@ queueing model again: at the load and with headroom, with all replicas and with 
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from optimizer.candidates.arrays import headroom_wanted
 from optimizer.candidates.measuring import measure_pairs, targets_hold
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, close
-from optimizer.plan.document import ReserveUse
-from optimizer.plan.reserves import unneeded_cost
-from optimizer.quantities import precise
+from optimizer.plan.checks.prices import enough_probability, headroom_of
+from optimizer.plan.document import Pool, ReserveUse
+from optimizer.quantities import counted, precise
 from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
 from optimizer.spec.schema import Server
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
+
+ROUNDING = 1e-9
+"""Relative shortfall of a rate that counts as rounding."""
 
 
 def check_reserves(facts: Facts) -> list[str]:
@@ -45,19 +47,19 @@ def asks_for_reserve(facts: Facts, name: str) -> bool:
 def has_reserve_to_have(system: System, server: Server, load_rpm: float) -> bool:
     """Say whether a server of a system is to have a reserve at a load."""
     spares = server.spare_replicas or server.availability_target is not None
-    return bool(load_rpm and (spares or headroom_wanted(system, server)))
+    return bool(load_rpm and (spares or headroom_of(system, server)))
 
 
 def _item(facts: Facts, server: Server, item: ReserveUse) -> Iterator[str]:
     pools, load = facts.pools_of(server.name), facts.load_rpm[server.name]
     for field, said, true in (
-        ("headroomWanted", item.headroom_wanted, headroom_wanted(facts.system, server)),
+        ("headroomWanted", item.headroom_wanted, headroom_of(facts.system, server)),
         ("spareReplicas", item.spare_replicas, server.spare_replicas),
         ("availabilityTarget", item.availability_target, server.availability_target),
     ):
         if said != true:
             yield f"{field} is {true}, the plan says {said}"
-    cost = unneeded_cost(pools, load, server.min_num_replicas) if pools else 0.0
+    cost = _cost(facts, server, pools, load)
     if not close(cost, item.cost_cents_per_h):
         yield f"its reserve costs {precise(cost)}, the plan says {precise(item.cost_cents_per_h)}"
     if (server.spare_replicas or server.availability_target) and len(pools) > 1:
@@ -72,9 +74,13 @@ def _item(facts: Facts, server: Server, item: ReserveUse) -> Iterator[str]:
 def lacking(facts: Facts, server: Server) -> Iterator[str]:
     """Yield the missing parts of a server's reserve."""
     pools, load = facts.pools_of(server.name), facts.load_rpm[server.name]
-    grown, gone = load * (1 + headroom_wanted(facts.system, server)), server.spare_replicas
+    grown, gone = load * (1 + headroom_of(facts.system, server)), server.spare_replicas
     left = sum(pool.max_arrival_rate_rpm * max(1 - gone / pool.num_replicas, 0.0) for pool in pools)
     without = f" without {gone} of its replicas" if gone else ""
+    least, replicas = server.min_num_replicas, sum(pool.num_replicas for pool in pools)
+    if replicas < least + gone:
+        yield f"has {counted(replicas, 'replica')}, {least} and {gone} to spare are its reserve"
+        return
     if left < grown * (1 - RELATIVE_TOLERANCE):
         yield f"carries at most {precise(left)}{without}, {precise(grown)} requests/min are its reserve"
         return
@@ -95,8 +101,23 @@ def _availability(facts: Facts, server: Server, grown_rpm: float) -> float:
     needed = max(math.ceil(grown_rpm / each * (1 - RELATIVE_TOLERANCE)), server.min_num_replicas, 1)
     count = facts.system.profiles[server.model, pool.accelerator].acc_count
     there = facts.system.accelerators[pool.accelerator].availability ** count
-    n = pool.num_replicas
-    return math.fsum(math.comb(n, j) * there**j * (1 - there) ** (n - j) for j in range(needed, n + 1))
+    return enough_probability(pool.num_replicas, needed, there)
+
+
+def _cost(facts: Facts, server: Server, pools: Sequence[Pool], load_rpm: float) -> float:
+    """Return the cost of what the load does not need, if the dearest replicas per request go first."""
+    each = {pool.accelerator: pool.max_arrival_rate_rpm / pool.num_replicas for pool in pools}
+    price = {pool.accelerator: facts.cost_of(server.name, pool) / pool.num_replicas for pool in pools}
+    keep, cost = {pool.accelerator: pool.num_replicas for pool in pools}, 0.0
+    for name in sorted(keep, key=lambda name: (-price[name] / each[name], name)):
+        others = {other: count for other, count in keep.items() if other != name}
+        missing = load_rpm * (1 - ROUNDING) - sum(each[other] * count for other, count in others.items())
+        least = max(
+            math.ceil(missing / each[name]), max(server.min_num_replicas, 1) - sum(others.values()), 0
+        )
+        cost += price[name] * max(keep[name] - least, 0)
+        keep[name] = min(keep[name], least)
+    return cost
 
 
 def _missed(facts: Facts, server: Server, load_rpm: float, gone: int) -> Iterator[str]:

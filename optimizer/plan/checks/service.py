@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from optimizer.candidates.arrays import profile_of
-from optimizer.candidates.renting import missed_target, rented_per_million
+from optimizer.candidates.renting import missed_target
 from optimizer.documents import MAX_BATCH_LIMIT
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, close
+from optimizer.plan.checks.prices import rent_of_a_million
 from optimizer.plan.document import Pool
 from optimizer.quantities import be, counted, precise
 from optimizer.spec.places import may_serve
@@ -127,7 +128,7 @@ def _rented(facts: Facts, server: Server) -> Iterator[str]:
     for word, true, said in (
         ("cost", facts.rent_of(server.name), item.cost_cents_per_h),
         ("arrivalRate", load, item.arrival_rate_rpm),
-        ("costPerMillion", rented_per_million(external, server.current.load), item.cost_per_million),
+        ("costPerMillion", rent_of_a_million(external, server.current.load, load), item.cost_per_million),
         ("itlAverage", external.itl_ms, item.itl_ms),
         ("ttftAverage", external.ttft_ms, item.ttft_ms),
     ):

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 from optimizer.candidates.arrays import current_cost_cents_per_h
 from optimizer.limits.cards import CARDS
+from optimizer.limits.power import POWER
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, PoolCounts, close
-from optimizer.plan.document import Change
-from optimizer.plan.tiers import tier_uses
+from optimizer.plan.document import Change, LimitUse
+from optimizer.plan.power import power_at_load_w
 from optimizer.quantities import be, counted, precise
 
 
@@ -32,19 +33,18 @@ def _costs(facts: Facts) -> Iterator[str]:
 
 def _tiers(facts: Facts) -> Iterator[str]:
     """Every accelerator with tiers is listed, with what is used of it and what that costs."""
-    true, said = tier_uses(facts.system, facts.plan.allocations), facts.plan.tiers
-    if [use.accelerator for use in true] != [use.accelerator for use in said]:
-        yield f"tiers: are of {[x.accelerator for x in true]}, the plan says {[x.accelerator for x in said]}"
+    said = [use.accelerator for use in facts.plan.tiers]
+    if said != [*facts.tiered]:
+        yield f"tiers: are of {[*facts.tiered]}, the plan says {said}"
         return
-    for use, claim in zip(true, said, strict=True):
+    for claim, (name, (used, cost)) in zip(facts.plan.tiers, facts.tiered.items(), strict=True):
         for word, value, stated in (
-            ("used", use.used, claim.used),
-            ("cost", use.cost_cents_per_h, claim.cost_cents_per_h),
-            ("difference", use.difference_cents_per_h, claim.difference_cents_per_h),
+            ("used", used, claim.used),
+            ("cost", cost, claim.cost_cents_per_h),
+            ("difference", facts.cost_beside[name], claim.difference_cents_per_h),
         ):
             if not close(value, stated):
-                text = f"{precise(value)}, the plan says {precise(stated)}"
-                yield f"tiers: {word} of {use.accelerator} is {text}"
+                yield f"tiers: {word} of {name} is {precise(value)}, the plan says {precise(stated)}"
 
 
 def _units(facts: Facts) -> Iterator[str]:
@@ -85,11 +85,25 @@ def _limits(facts: Facts) -> Iterator[str]:
                 stated = f"{precise(use.used)} of {precise(use.amount)}"
                 text = f"{precise(used)} of {precise(amount)} used, the plan says {stated}"
                 yield f"{limit.name}: {item}: {text}"
+            if use is not None:
+                yield from _at_load(facts, use)
             kept = facts.kept_use[limit].get(item, 0.0)
             if used + kept > amount * (1 + RELATIVE_TOLERANCE):
                 yield f"{limit.name}: {item}: {precise(used + kept)} used, there is {precise(amount)}"
     for name, item in shown:
         yield f"{name}: {item}: in limits, but the system has no such limit"
+
+
+def _at_load(facts: Facts, use: LimitUse) -> Iterator[str]:
+    """Check the power at the load; no other limit depends on it."""
+    true = None
+    if use.limit == POWER and all(pool.num_replicas >= 1 for _, pool in facts.pools):
+        true = power_at_load_w(facts.system, facts.arrays, facts.pools)
+    stated = use.used_at_load
+    if (true is None) != (stated is None) or (
+        true is not None and stated is not None and not close(true, stated)
+    ):
+        yield f"{use.limit}: {true} used at the load, the plan says {stated}"
 
 
 def _used(cards: int) -> str:

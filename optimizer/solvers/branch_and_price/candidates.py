@@ -101,7 +101,7 @@ def candidates_of(problem: Problem) -> PatternCandidates:
     load = problem.load_rps[server]
     share = np.divide(table.max_rate_rps[row], load, out=np.ones(len(row)), where=load > 0)
     mine = problem.limits.take(row)
-    limits, divisor, amount = mine.scaled(each)
+    limits, divisor, amount = mine.scaled(each, problem.tiers.budget_row)
     used = mine.use > 0
     row_used = np.where(used, np.searchsorted(limits, mine.row), 0)
     if len(row) and not len(limits):  # what candidates use is of no other's concern

@@ -13,12 +13,12 @@ SECONDS_PER_H = 3600.0
 def horizon_figure(found: Horizon) -> Figure:
     """Return the figure of reserved and rented accelerators and the load over the hours."""
     unit, reserved = cost_unit(found.currency), sum(item.reserved * item.cards for item in found.reservations)
-    gap = "" if found.gap is None else f"; at most {percent(found.gap)} above the optimum"
+    gap = "" if found.gap is None else f"; with transitions at most {percent(found.gap)} above the optimum"
     note = f"{counted(reserved, 'card')} reserved{gap}"
     means = tuple(
         Guide(
             name=item.name,
-            value=in_cost_unit((item.total_cost + item.transition_cost) / found.hours, found.currency),
+            value=in_cost_unit(item.total_cost / found.hours, found.currency),
             axis="y",
         )
         for item in found.policies[1:]
@@ -30,12 +30,12 @@ def horizon_figure(found: Horizon) -> Figure:
             "Cards in use",
             "cards",
             {"in use": lambda hour: _cards(hour, "rented") + _cards(hour, "reserved"),
-             "rented": lambda hour: _cards(hour, "rented")},
-            (Guide(name="reserved", value=reserved, axis="y"),) if reserved else (),
+             "rented": lambda hour: _cards(hour, "rented"),
+             **({"reserved": lambda _: float(reserved)} if reserved else {})},
         ),
         _panel(
             found,
-            "Cost; lines: mean cost of the other policies",
+            "Cost without transitions; lines: means of the other policies",
             f"cost [{unit}]",
             {"reserve and rent": lambda hour: in_cost_unit(hour.cost_cents_per_h, found.currency)},
             means,

@@ -9,8 +9,7 @@ from optimizer.studies.figures.document import Cell, CurvePanel, Figure, GridPan
 from optimizer.studies.sweep.document import Axis, SampledDays, Sweep, SweepPoint
 
 MAP_NOTE = (
-    "colour: the accelerator type that keeps most servers from service, or from a cheaper candidate; "
-    "%: smallest served share of a priority, if not all is served"
+    "colour: the type that limits most servers; %: least served share of a priority, if not all is served"
 )
 MOST_COLUMNS, MOST_ROWS = 9, 21
 """Fields of a map; of more, as many at equal distances."""
@@ -91,8 +90,8 @@ def _map(found: Sweep) -> GridPanel:
     by_values = {point.values: point for point in found.points}
     kinds = tuple(item.type for item in found.points[0].units)
     return GridPanel(
-        title=f"Cost [{cost_unit(found.currency)}] and served share; columns: {axis_label(found.axes[0])}, "
-        f"rows: {axis_label(found.axes[1])}",
+        title=f"Cost [{cost_unit(found.currency)}]; {axis_label(found.axes[0])} across, "
+        f"{axis_label(found.axes[1])} down",
         columns=tuple(map(precise, columns)),
         rows=tuple(map(precise, rows)),
         cells=tuple(tuple(_cell(by_values[x, y], found.currency, kinds) for x in columns) for y in rows),
