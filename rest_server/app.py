@@ -186,7 +186,7 @@ def _add_middleware(app: FastAPI, settings: Settings, page: str | None) -> None:
         accepts_host=settings.accepts_host,
         page=None if page is None else CookieAccess(page),
     )
-    app.add_middleware(TrailingSlash)
+    app.add_middleware(TrailingSlash, kept=page)
     app.add_middleware(RequestLog, observe=app.state.metrics.observe)
 
 

@@ -7,9 +7,10 @@ from html import escape
 from urllib.parse import parse_qs
 
 from fastapi import FastAPI
+from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
-from starlette.types import Scope
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rest_server.errors import error_response
 from rest_server.security import KeyFiles, KeyScope
@@ -27,6 +28,12 @@ margin:.25rem 0}}</style></head><body><main><h1>Sign in</h1><p>{text}</p>
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'",
     "Cache-Control": "no-store",
+}
+
+_PAGE_HEADERS = {
+    "Content-Security-Policy": "frame-ancestors 'none'; object-src 'none'; base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
 }
 
 
@@ -62,6 +69,23 @@ def _form(request: Request, text: str, status: int = 200) -> Response:
     query = f"?{request.url.query}" if request.url.query else ""
     page = _PAGE.format(text=text, action=escape(f"{request.url.path}{query}", quote=True))
     return HTMLResponse(page, status, headers=_HEADERS)
+
+
+class PageHeaders:
+    """Adds headers to the page: no other site may show it in a frame, or learn its address."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(_PAGE_HEADERS)
+            await send(message)
+
+        await self._app(scope, receive, with_headers if scope["type"] == "http" else send)
 
 
 class CookieAccess:

@@ -7,6 +7,7 @@ from nicegui import ui
 
 from rest_server.web.shown import TypeUse
 
+FAINT = "#7a828c55"
 GREY = "#7a828c"
 """Colour of text and of the pinned plan; it can be read on white and on black."""
 
@@ -45,7 +46,12 @@ def _show(title: str, types: Sequence[TypeUse], now: Sequence[float], pinned: Se
         "title": {"text": title, "textStyle": {"fontSize": 13, "color": GREY}},
         "textStyle": {"color": GREY},
         "grid": {"left": 8, "right": 24, "top": 32, "bottom": 8, "containLabel": True},
-        "xAxis": {"type": "value", "splitNumber": 3, "axisLabel": {"color": GREY}},
+        "xAxis": {
+            "type": "value",
+            "splitNumber": 3,
+            "axisLabel": {"color": GREY},
+            "splitLine": {"lineStyle": {"color": FAINT}},
+        },
         "yAxis": {
             "type": "category",
             "inverse": True,
@@ -74,7 +80,7 @@ def show_line(title: str, points: Sequence[tuple[float, float]]) -> None:
         "textStyle": {"color": GREY},
         "grid": {"left": 8, "right": 24, "top": 32, "bottom": 8, "containLabel": True},
         "xAxis": {"type": "time", "axisLabel": {"color": GREY}},
-        "yAxis": {"type": "value", "axisLabel": {"color": GREY}},
+        "yAxis": {"type": "value", "axisLabel": {"color": GREY}, "splitLine": {"lineStyle": {"color": FAINT}}},
         "tooltip": {"trigger": "axis", "renderMode": "richText"},
         "series": [{"type": "line", "step": "end", "data": [list(point) for point in points]}],
     }

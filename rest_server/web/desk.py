@@ -193,6 +193,15 @@ class Desk:
             self.pinned = self.pinned or (found if not self.changes.given else None)
         return found
 
+    async def pin_document(self) -> None:
+        """Pin the plan of the document without its changes.
+
+        Raises:
+            InferplanError: as `solve`.
+        """
+        found = await self._run("plan", plan_view, self.opened.base, Changes(), self._settings)
+        self.pinned = found or self.pinned
+
     async def compare(self) -> StudyView | None:
         """Compare the limited with the unlimited plan.
 

@@ -14,6 +14,16 @@ from optimizer.starters.use_cases import use_cases
 from rest_server.web.desk import Desk
 from rest_server.web.widgets import complain, heading
 
+_CHOOSE = """
+<q-btn flat no-caps label="Choose a YAML or JSON file" @click="props.pickFiles" />
+<label style="display: none">YAML or JSON file <q-uploader-add-trigger /></label>
+"""
+_NAME_EDITOR = """
+setTimeout(() => getElement({id})?.editorPromise?.then((editor) => {{
+  editor.contentDOM.setAttribute("aria-label", "Document");
+  editor.scrollDOM.setAttribute("tabindex", "0");
+}}), 200)
+"""
 MOST_FINDINGS = 200
 """Most findings that are listed."""
 Opens = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
@@ -50,14 +60,14 @@ class DocumentTab:
                 on_rejected=lambda: complain(f"the file is over the limit of {max_bytes:,} bytes; choose another"),
             )
             upload.props('flat bordered accept=".yaml,.yml,.json"').style("width: 100%")
+            upload.add_slot("header", _CHOOSE)
             ui.label("Or paste a document into the editor.").classes("soft")
 
     def _show_editor(self) -> None:
         with ui.row().style("align-items: center; justify-content: space-between; width: 100%"):
             heading("Document")
-            ui.button("Check and plan", on_click=self._apply).props("unelevated no-caps color=primary")
+            ui.button("Check and plan", on_click=self._apply).props("unelevated no-caps")
         self._editor = ui.codemirror("", language="YAML", line_wrapping=False).classes("editor")
-        self._editor.props('aria-label="Document"')
         self._findings = ui.column().style("gap: 0; width: 100%")
 
     def show(self) -> None:
@@ -75,8 +85,17 @@ class DocumentTab:
             for item in opened.findings[:MOST_FINDINGS]:
                 word = "error" if item.is_error else "warning"
                 text = f"line {item.line}, {word}: {item.text}"
-                button = ui.button(text, on_click=lambda line=item.line: self._editor.reveal_line(line))
+                button = ui.button(text, on_click=lambda line=item.line: self._select(line), color=None)
                 button.props("flat dense no-caps align=left").classes("finding")
+
+    def name_editor(self) -> None:
+        """Name the editor for screen readers; its library has no property for it."""
+        ui.run_javascript(_NAME_EDITOR.format(id=self._editor.id))
+
+    def _select(self, line: int) -> None:
+        """Show a line of the document, and mark it."""
+        self._editor.decorations = [{"kind": "line", "line": line, "class": "found"}]
+        self._editor.reveal_line(line)
 
     async def _open_sample(self, event: Any) -> None:
         if event.value:
@@ -111,10 +130,10 @@ class _StartForm:
             self._models = ui.select(list(catalogue.models), label="Models", multiple=True, with_input=True)
             self._models.style("width: 100%")
             self._offer_rows = ui.column().style("width: 100%; gap: 4px")
-            ui.button("Add cards", on_click=self._add_offer).props("flat no-caps color=primary")
+            ui.button("Add cards", on_click=self._add_offer, color=None).props("flat no-caps")
             self._demand_rows = ui.column().style("width: 100%; gap: 4px")
-            ui.button("Add a use case", on_click=self._add_demand).props("flat no-caps color=primary")
-            ui.button("Write the document", on_click=self._finish).props("unelevated no-caps color=primary")
+            ui.button("Add a use case", on_click=self._add_demand, color=None).props("flat no-caps")
+            ui.button("Write the document", on_click=self._finish).props("unelevated no-caps")
         self._add_offer()
         self._add_demand()
 

@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 
 from optimizer.errors import SpecError
 from rest_server.security import given_key
-from rest_server.web.access import add_signing_in, key_in_cookies
+from rest_server.web.access import PageHeaders, add_signing_in, key_in_cookies
 from rest_server.web.changes import Changes, read_query
 from rest_server.web.desk import FILE, Desk
 from rest_server.web.page import Page, close_with
@@ -34,6 +34,7 @@ def mount_page(app: FastAPI, prefix: str, path: str | None) -> None:
     if prefix:
         app.add_api_route(prefix, _with_slash, methods=["GET"], include_in_schema=False)
     nicegui_app.state.service, nicegui_app.state.prefix, nicegui_app.state.path = app, prefix, path
+    nicegui_app.add_middleware(PageHeaders)
     core.sio.eio.max_http_buffer_size = app.state.settings.max_body_bytes
     ui.run_with(
         app,
@@ -60,11 +61,11 @@ async def _show(request: Request) -> None:
     desk = Desk(state.service, key or None, state.path)
     client = ui.context.client
     close_with(client, desk)
-    page = Page(desk, state.service, state.prefix)
     try:
         source, changes = read_query(request.url.query)
     except SpecError as error:
         source, changes = "", Changes()
         complain(str(error))
     source = source or (FILE if state.path is not None else "")
+    page = Page(desk, state.service, state.prefix, opens=bool(source))
     ui.timer(0.01, lambda: page.begin(source, changes), once=True)

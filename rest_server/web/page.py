@@ -14,7 +14,7 @@ from rest_server.web.document_tab import DocumentTab
 from rest_server.web.fleet_tab import FleetTab
 from rest_server.web.plan_tab import PlanTab
 from rest_server.web.study_tab import StudyTab
-from rest_server.web.theme import STYLE
+from rest_server.web.theme import PRIMARY, STYLE
 from rest_server.web.widgets import complain
 
 DEBOUNCE_S = 0.1
@@ -24,23 +24,27 @@ DEBOUNCE_S = 0.1
 class Page:
     """The page of a visitor."""
 
-    def __init__(self, desk: Desk, service: Any, prefix: str) -> None:
+    def __init__(self, desk: Desk, service: Any, prefix: str, *, opens: bool) -> None:
         """Show the page.
 
         Args:
             desk: its state.
             service: the application.
             prefix: prefix of its paths.
+            opens: whether it opens a document at once.
         """
         self._desk, self._prefix = desk, prefix
         self._turn = 0
         self._waiting = 0
         settings = service.state.settings
         ui.add_css(STYLE)
+        ui.colors(primary=PRIMARY)
         self._dark = ui.dark_mode(None)
         self._show_head(settings)
         with ui.element("main").classes("page"):
-            self._show_tabs(service)
+            self._show_tabs(service, opens=opens)
+        self._tabs.on_value_change(self._document_tab.name_editor)
+        ui.timer(0.5, self._document_tab.name_editor, once=True)
 
     def _show_head(self, settings: Any) -> None:
         with ui.header().classes("bar"):
@@ -53,17 +57,17 @@ class Page:
                 self._fleet = ui.tab("Live fleet") if settings.stateful else None
             ui.space()
             self._name = ui.label("").classes("soft")
-            ui.button("Light or dark", on_click=self._toggle).props("flat dense no-caps color=primary")
+            ui.button("Light or dark", on_click=self._toggle, color=None).props("flat dense no-caps")
             if settings.api_key_files:
                 with ui.element("form").props(f'method="post" action="{self._prefix}/sign-out"'):
-                    ui.button("Sign out").props("flat dense no-caps color=primary type=submit")
+                    ui.button("Sign out", color=None).props("flat dense no-caps type=submit")
             self._bar = ui.linear_progress(show_value=False, size="4px").classes("waiting")
             self._bar.props('aria-label="Waiting for the answer"')
             self._idle()
 
-    def _show_tabs(self, service: Any) -> None:
+    def _show_tabs(self, service: Any, *, opens: bool) -> None:
         settings = service.state.settings
-        with ui.tab_panels(self._tabs, value=self._document, animated=False).style("background: transparent"):
+        with ui.tab_panels(self._tabs, value=self._plan if opens else self._document, animated=False, keep_alive=True).style("background: transparent"):
             with ui.tab_panel(self._document).style("padding: 0"):
                 self._document_tab = DocumentTab(self._desk, self.open, settings.max_body_bytes)
             with ui.tab_panel(self._plan).style("padding: 0"):
@@ -111,6 +115,8 @@ class Page:
         self._name.set_text("own document" if self._desk.source == UPLOAD else self._desk.source)
         if opened.base:
             self._tabs.set_value(self._plan)
+            if self._desk.changes.given:
+                await self.guarded(self._desk.pin_document)
             await self._solve()
         else:
             self._tabs.set_value(self._document)

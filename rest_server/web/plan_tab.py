@@ -26,6 +26,7 @@ class PlanTab:
             changed: is called after a change of the document.
         """
         self._desk, self._guarded, self._changed = desk, guarded, changed
+        self._facts = ui.element("div").classes("results summary")
         with ui.element("div").classes("split"):
             with ui.column().style("gap: 12px; min-width: 0; width: 100%"):
                 self._show_actions()
@@ -45,13 +46,13 @@ class PlanTab:
                 ("Plan", self._save_plan),
                 ("Report", self._save_report),
             ):
-                ui.button(title, on_click=action).props("flat dense no-caps color=primary")
-            ui.button("Limited against unlimited", on_click=self._compare).props("flat dense no-caps color=primary")
+                ui.button(title, on_click=action, color=None).props("flat dense no-caps")
+            ui.button("Limited against unlimited", on_click=self._compare, color=None).props("flat dense no-caps")
 
     def open(self) -> None:
         """Show the controls of another document, and no plan."""
         self._controls.build()
-        for box in (self._plan, self._server, self._limits):
+        for box in (self._facts, self._plan, self._server, self._limits):
             box.clear()
 
     def show(self) -> None:
@@ -60,11 +61,13 @@ class PlanTab:
         if plan is None:
             return
         compared = pinned if pinned is not plan else None
-        self._plan.clear()
-        with self._plan:
+        self._facts.clear()
+        with self._facts:
             show_facts(plan.facts, compared.facts if compared else ())
             with ui.column().classes("panel"):
                 ui.label(plan.status).props("role=status").classes("tip")
+        self._plan.clear()
+        with self._plan:
             show_types(plan.types, compared.types if compared else (), plan.cost_unit)
             show_tables(
                 plan.tables,

@@ -44,8 +44,6 @@ class StudyTab:
             self._ask("explain", dict)
         with self._question("Simulation"):
             requests = ui.number("Requests to each pool", value=2000, min=100, precision=0).style("width: 100%")
-            repair = ui.checkbox("Plan again until all targets hold")
-            repair.visible = False
             self._ask("simulate", lambda: {"requests": int(requests.value or 0)})
         with self._question("Horizon"):
             factors = ui.input("Factors on the load, hour by hour", value=DAY).style("width: 100%")
@@ -67,8 +65,8 @@ class StudyTab:
             await self._study(name, given)
 
         with ui.row():
-            ui.button("Run", on_click=ask).props(f'unelevated no-caps color=primary aria-label="Run {name}"')
-            ui.button("Stop", on_click=self._stop).props(f'flat no-caps color=primary aria-label="Stop {name}"')
+            ui.button("Run", on_click=ask).props(f'unelevated no-caps aria-label="Run {name}"')
+            ui.button("Stop", on_click=self._stop, color=None).props(f'flat no-caps aria-label="Stop {name}"')
 
     def _stop(self) -> None:
         self._desk.stop("study")

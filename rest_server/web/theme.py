@@ -22,6 +22,7 @@ body { background: var(--page); color: var(--ink); }
 .split { display: grid; grid-template-columns: 320px minmax(0, 1fr); gap: 16px; width: 100%; align-items: start; }
 .split.even { grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); }
 .results { display: grid; grid-template-columns: minmax(0, 1fr); gap: 12px; min-width: 0; width: 100%; }
+.summary { min-height: 152px; margin-bottom: 12px; }
 .facts { display: grid; grid-template-columns: repeat(4, minmax(0, 1fr)); gap: 12px; width: 100%; }
 .fact { padding: 10px 12px; gap: 0; min-height: 88px; }
 .fact .value { font-size: 1.25rem; font-weight: 600; line-height: 1.3; overflow-wrap: anywhere; }
@@ -43,7 +44,17 @@ body { background: var(--page); color: var(--ink); }
 .finding { text-align: left; width: 100%; }
 .finding .q-btn__content { justify-content: flex-start; text-align: left; }
 .editor { height: 520px; width: 100%; border: 1px solid var(--line); border-radius: 4px; }
-.q-btn.text-primary, .q-tab--active, .body--dark .text-primary { color: var(--link) !important; }
+.q-btn--flat, .q-tab--active { color: var(--link); }
+.body--dark { color-scheme: dark; --q-primary: #1f6fb8; }
+.cm-editor, .cm-gutters { background: var(--card) !important; color: var(--ink) !important; }
+.cm-editor .cm-content span { color: inherit !important; }
+.cm-gutters .cm-gutterElement { color: var(--soft) !important; }
+.cm-activeLine, .cm-activeLineGutter { background: transparent !important; }
+.cm-line.found { background: #f5c84266 !important; }
+.cm-cursor { border-color: var(--ink) !important; }
+.results > * { scroll-margin-top: 64px; }
+.q-uploader__header { background: transparent; color: inherit; }
+.q-uploader__list { display: none; }
 .q-placeholder::placeholder { color: var(--soft); opacity: 1; }
 .tip { overflow-wrap: anywhere; }
 .picture { width: 100%; max-width: 760px; background: #fff; border-radius: 4px; }

@@ -1,6 +1,7 @@
 """Sections as tables that sort and filter, figures as cards, errors as messages. Names are always text."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from nicegui import ui
@@ -43,17 +44,28 @@ def show_tables(
         open_row: is called with the name of a row whose first cell was activated.
     """
     earlier = {table.name: table for table in pinned}
-    for table in tables:
+    for panel in _panels(tables):
         with ui.column().classes("panel"):
-            if table.title:
-                heading(table.title)
-            for line in table.text:
-                ui.label(line).classes("tip" + (" error" if table.alert else ""))
-            if table.rows:
-                changes = differences(table, earlier.get(table.name))
-                _show_table(table, changes, colours or {}, open_row if table.name == "allocations" else None)
-            for note in table.notes:
-                ui.label(note).classes("soft tip")
+            for table in panel:
+                if table.title:
+                    heading(table.title)
+                for line in table.text:
+                    ui.label(line).classes("tip" + (" error" if table.alert else ""))
+                if table.rows:
+                    changes = differences(table, earlier.get(table.name))
+                    opens = open_row if table.name == "allocations" else None
+                    _show_table(table, changes, colours or {}, opens)
+                for note in table.notes:
+                    ui.label(note).classes("soft tip")
+
+
+def _panels(tables: Sequence[Table]) -> Iterator[list[Table]]:
+    """Yield the tables of each panel; sentences that follow one another share one."""
+    for is_text, group in groupby(tables, lambda table: not (table.title or table.rows)):
+        if is_text:
+            yield list(group)
+        else:
+            yield from ([table] for table in group)
 
 
 def _show_table(
@@ -79,7 +91,7 @@ def _show_table(
     ]
     title = table.title or "table"
     find = None
-    if len(rows) > 8:
+    if len(rows) > 12:
         find = ui.input(placeholder="Filter").props(f'dense outlined clearable aria-label="Filter {_plain(title)}"')
     with ui.element("div").classes("region").props(f'tabindex=0 role=region aria-label="{_plain(title)}"'):
         size = 0 if len(rows) <= ROWS_ON_A_PAGE else ROWS_ON_A_PAGE

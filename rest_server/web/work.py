@@ -12,10 +12,8 @@ from typing import Any
 from optimizer.errors import SpecError
 from optimizer.jobs import (
     CompareRequest,
-    SimulateRequest,
     check_text,
     compare_plans,
-    simulate_plan,
     solve,
     start_document,
 )
@@ -213,18 +211,6 @@ def study_view(base: bytes, changes: Changes, name: str, options: str, settings:
     if name in PICTURED and study.page is not None:
         picture = study.page(answer, system, request.model_copy(update={"format": "svg"}))
     return StudyView(tables_of(sections(answer)), picture)
-
-
-def simulated_view(base: bytes, changes: Changes, requests: int, settings: Settings) -> StudyView:
-    """Simulate the plan of a document with changes.
-
-    Raises:
-        SpecError: as `changed_system`.
-        AnalysisError: too little is simulated.
-        SolverError: the solver failed.
-    """
-    system = changed_system(base, changes, settings)
-    return StudyView(tables_of(simulation_sections(simulate_plan(SimulateRequest(system, requests=requests)))))
 
 
 def report_page(base: bytes, changes: Changes, settings: Settings) -> bytes:
