@@ -13,7 +13,11 @@ DEFAULT_PORT = 8080
 def _add_web(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", metavar="PATH", nargs="?", help="the system to open first; default: none")
     parser.add_argument(
-        "--port", metavar="P", type=int, default=DEFAULT_PORT, help=f"port to listen on; 0 takes a free one ({DEFAULT_PORT})"
+        "--port",
+        metavar="P",
+        type=int,
+        default=DEFAULT_PORT,
+        help=f"port to listen on; 0 takes a free one ({DEFAULT_PORT})",
     )
     parser.add_argument("--no-browser", action="store_true", help="only print the address, open no browser")
 

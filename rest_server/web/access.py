@@ -17,16 +17,36 @@ from rest_server.security import KeyFiles, KeyScope
 
 COOKIE = "inferplan_key"
 SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
+_STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:24rem;margin:4rem auto;padding:0 1rem;"
+    "color-scheme:light dark}"
+    "input,button{font:inherit;padding:.5rem;width:100%;box-sizing:border-box;margin:.25rem 0}"
+)
 _PAGE = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Sign in to inferplan</title><style>body{{font:16px/1.5 system-ui,sans-serif;max-width:24rem;margin:4rem auto;
-padding:0 1rem;color-scheme:light dark}}input,button{{font:inherit;padding:.5rem;width:100%;box-sizing:border-box;
-margin:.25rem 0}}</style></head><body><main><h1>Sign in</h1><p>{text}</p>
-<form method="post" action="{action}"><label for="key">API key</label>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Sign in to inferplan</title>
+<style>{style}</style>
+</head>
+<body>
+<main>
+<h1>Sign in</h1>
+<p>{text}</p>
+<form method="post" action="{action}">
+<label for="key">API key</label>
 <input id="key" name="key" type="password" autocomplete="current-password" required autofocus>
-<button>Sign in</button></form></main></body></html>"""
+<button>Sign in</button>
+</form>
+</main>
+</body>
+</html>
+"""
 _HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'",
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'"
+    ),
     "Cache-Control": "no-store",
 }
 
@@ -67,7 +87,7 @@ def add_signing_in(app: FastAPI, prefix: str) -> None:
 
 def _form(request: Request, text: str, status: int = 200) -> Response:
     query = f"?{request.url.query}" if request.url.query else ""
-    page = _PAGE.format(text=text, action=escape(f"{request.url.path}{query}", quote=True))
+    page = _PAGE.format(style=_STYLE, text=text, action=escape(f"{request.url.path}{query}", quote=True))
     return HTMLResponse(page, status, headers=_HEADERS)
 
 
@@ -119,7 +139,7 @@ class CookieAccess:
         if key is not None and KeyScope.read in key.scopes:
             scope.setdefault("state", {})["api_key"] = key.label
             return None
-        if scope["path"] == f"{self._prefix}/":
+        if scope["path"] in {self._prefix, f"{self._prefix}/"}:
             query = scope.get("query_string", b"").decode("latin-1")
             return RedirectResponse(f"{self._prefix}{SIGN_IN}" + (f"?{query}" if query else ""), 303)
         return error_response(scope, 401, "an API key with the scope read is needed; sign in")

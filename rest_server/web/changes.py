@@ -69,6 +69,10 @@ class Changes(BaseModel):
         return changed
 
 
+UNCHANGED = Changes()
+"""A document as it was opened."""
+
+
 def read_query(query: str) -> tuple[str, Changes]:
     """Return the document that an address names, perhaps none, and its changes.
 
@@ -86,7 +90,7 @@ def read_query(query: str) -> tuple[str, Changes]:
 class Steps:
     """The present changes, and those before that an undo returns to."""
 
-    now: Changes = Changes()
+    now: Changes = UNCHANGED
     before: tuple[Changes, ...] = ()
 
     def then(self, changes: Changes) -> "Steps":

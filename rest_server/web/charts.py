@@ -5,14 +5,14 @@ from typing import Any
 
 from nicegui import ui
 
-from rest_server.web.shown import TypeUse
+from rest_server.web.shown import CardUse
 
 FAINT = "#7a828c55"
 GREY = "#7a828c"
 """Colour of text and of the pinned plan; it can be read on white and on black."""
 
 
-def show_types(types: Sequence[TypeUse], pinned: Sequence[TypeUse], cost_unit: str) -> None:
+def show_types(types: Sequence[CardUse], pinned: Sequence[CardUse], cost_unit: str) -> None:
     """Show the cards used and left, and the cost, of every accelerator type."""
     used = [item for item in types if item.used or item.limit]
     before = {item.type: item for item in pinned}
@@ -22,11 +22,11 @@ def show_types(types: Sequence[TypeUse], pinned: Sequence[TypeUse], cost_unit: s
         _show(f"Cost [{cost_unit}]", used, costs, [round(_of(before, item).cost, 4) for item in used])
 
 
-def _of(before: dict[str, TypeUse], item: TypeUse) -> TypeUse:
-    return before.get(item.type, TypeUse(item.type, 0, None, 0.0, item.colour))
+def _of(before: dict[str, CardUse], item: CardUse) -> CardUse:
+    return before.get(item.type, CardUse(item.type, 0, None, 0.0, item.colour))
 
 
-def _show(title: str, types: Sequence[TypeUse], now: Sequence[float], pinned: Sequence[float]) -> None:
+def _show(title: str, types: Sequence[CardUse], now: Sequence[float], pinned: Sequence[float]) -> None:
     """Show bars, one for each type, with a grey bar for the pinned plan where it differs."""
     series = [
         {
@@ -80,7 +80,11 @@ def show_line(title: str, points: Sequence[tuple[float, float]]) -> None:
         "textStyle": {"color": GREY},
         "grid": {"left": 8, "right": 24, "top": 32, "bottom": 8, "containLabel": True},
         "xAxis": {"type": "time", "axisLabel": {"color": GREY}},
-        "yAxis": {"type": "value", "axisLabel": {"color": GREY}, "splitLine": {"lineStyle": {"color": FAINT}}},
+        "yAxis": {
+            "type": "value",
+            "axisLabel": {"color": GREY},
+            "splitLine": {"lineStyle": {"color": FAINT}},
+        },
         "tooltip": {"trigger": "axis", "renderMode": "richText"},
         "series": [{"type": "line", "step": "end", "data": [list(point) for point in points]}],
     }

@@ -90,7 +90,9 @@ class Desk:
         if keys.required:
             found = keys.find(self._key) if self._key else None
             if found is None or scope not in found.scopes:
-                raise SpecError(f"your API key lacks the scope {scope.value!r}, which this needs; sign in with another")
+                raise SpecError(
+                    f"your API key lacks the scope {scope.value!r}, which this needs; sign in with another"
+                )
 
     async def _run(self, kind: str, work: Callable[..., T], *arguments: Any) -> T | None:
         """Run work in place of earlier work of its kind; return None if it was given up.
@@ -146,7 +148,9 @@ class Desk:
         """
         size, limit = len(text.encode("utf-8", "replace")), self._settings.max_body_bytes
         if size > limit:
-            raise SpecError(f"the document has {size:,} bytes, over the limit of {limit:,}; give a smaller one")
+            raise SpecError(
+                f"the document has {size:,} bytes, over the limit of {limit:,}; give a smaller one"
+            )
         found = await self._run("open", open_text, text, self._settings)
         return self._take(found, UPLOAD if found is None or found.text != self.opened.text else self.source)
 

@@ -1,4 +1,4 @@
-"""The start: samples, an upload, the form of a first document, and the document in an editor with its findings."""
+"""The start: samples, an upload, the form of a first document, and the document in an editor."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -51,13 +51,17 @@ class DocumentTab:
     def _show_sources(self, max_bytes: int) -> None:
         with ui.column().classes("panel"):
             heading("Open")
-            ui.select(list(samples()), label="Sample", on_change=self._open_sample).classes("w-full").style("width: 100%")
+            ui.select(list(samples()), label="Sample", on_change=self._open_sample).classes("w-full").style(
+                "width: 100%"
+            )
             upload = ui.upload(
                 label="YAML or JSON file",
                 auto_upload=True,
                 max_file_size=max_bytes,
                 on_upload=self._uploaded,
-                on_rejected=lambda: complain(f"the file is over the limit of {max_bytes:,} bytes; choose another"),
+                on_rejected=lambda: complain(
+                    f"the file is over the limit of {max_bytes:,} bytes; choose another"
+                ),
             )
             upload.props('flat bordered accept=".yaml,.yml,.json"').style("width: 100%")
             upload.add_slot("header", _CHOOSE)
@@ -139,9 +143,11 @@ class _StartForm:
 
     def _add_offer(self) -> None:
         with self._offer_rows, ui.row().style("flex-wrap: nowrap; width: 100%; gap: 8px"):
-            card = ui.select(self._cards, label="Card", with_input=True).style("flex: 2")
-            count = ui.number("Cards", value=8, min=0, precision=0).style("flex: 1")
-            price = ui.input("Price", placeholder="$2.50/h").style("flex: 1")
+            card = ui.select(self._cards, label="Card", with_input=True).style("flex: 2; min-width: 0")
+            count = ui.number("Cards", value=8, min=0, precision=0).style("flex: 1; min-width: 48px")
+            price = (
+                ui.input("Price", placeholder="$2.50/h").props("stack-label").style("flex: 2; min-width: 0")
+            )
         self._offers.append((card, count, price))
 
     def _add_demand(self) -> None:
@@ -150,7 +156,7 @@ class _StartForm:
         with self._demand_rows, ui.column().style("width: 100%; gap: 0"):
             case = ui.select(titles, label="Use case").style("width: 100%")
             with ui.row().style("flex-wrap: nowrap; width: 100%; gap: 8px"):
-                rate = ui.input("Load", placeholder="10/s").style("flex: 1")
+                rate = ui.input("Load", placeholder="10/s").props("stack-label").style("flex: 1")
                 ttft = ui.number("TTFT [ms]", min=0).style("flex: 1")
                 itl = ui.number("ITL [ms]", min=0).style("flex: 1")
             source = ui.label("").classes("soft tip")

@@ -89,7 +89,9 @@ def _unserved(now: Snapshot) -> list[Section]:
 
 def _events(now: Snapshot) -> Section:
     columns = (
-        words("time", lambda event: datetime.fromtimestamp(event.made_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")),
+        words(
+            "time", lambda event: datetime.fromtimestamp(event.made_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        ),
         words("event", "cause"),
         words("items", lambda event: ", ".join(event.names) or _what(event.plan)),
     )

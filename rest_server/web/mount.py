@@ -10,11 +10,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from optimizer.errors import SpecError
+from optimizer.profiles.catalogue import load_catalogue
+from optimizer.starters.use_cases import use_cases
 from rest_server.security import given_key
 from rest_server.web.access import PageHeaders, add_signing_in, key_in_cookies
 from rest_server.web.changes import Changes, read_query
 from rest_server.web.desk import FILE, Desk
-from rest_server.web.page import Page, close_with
+from rest_server.web.page import VisitorPage, close_with
 from rest_server.web.theme import ICON
 from rest_server.web.widgets import complain
 
@@ -31,6 +33,7 @@ def mount_page(app: FastAPI, prefix: str, path: str | None) -> None:
         path: path of the documents that it opens at first.
     """
     add_signing_in(app, prefix)
+    load_catalogue(), use_cases()  # read now, not while the first visitor waits
     if prefix:
         app.add_api_route(prefix, _with_slash, methods=["GET"], include_in_schema=False)
     nicegui_app.state.service, nicegui_app.state.prefix, nicegui_app.state.path = app, prefix, path
@@ -67,5 +70,5 @@ async def _show(request: Request) -> None:
         source, changes = "", Changes()
         complain(str(error))
     source = source or (FILE if state.path is not None else "")
-    page = Page(desk, state.service, state.prefix, opens=bool(source))
+    page = VisitorPage(desk, state.service, state.prefix, opens=bool(source))
     ui.timer(0.01, lambda: page.begin(source, changes), once=True)

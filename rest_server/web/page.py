@@ -21,7 +21,7 @@ DEBOUNCE_S = 0.1
 """Time without a change after which a plan is made [s]."""
 
 
-class Page:
+class VisitorPage:
     """The page of a visitor."""
 
     def __init__(self, desk: Desk, service: Any, prefix: str, *, opens: bool) -> None:
@@ -67,7 +67,9 @@ class Page:
 
     def _show_tabs(self, service: Any, *, opens: bool) -> None:
         settings = service.state.settings
-        with ui.tab_panels(self._tabs, value=self._plan if opens else self._document, animated=False, keep_alive=True).style("background: transparent"):
+        with ui.tab_panels(
+            self._tabs, value=self._plan if opens else self._document, animated=False, keep_alive=True
+        ).style("background: transparent"):
             with ui.tab_panel(self._document).style("padding: 0"):
                 self._document_tab = DocumentTab(self._desk, self.open, settings.max_body_bytes)
             with ui.tab_panel(self._plan).style("padding: 0"):

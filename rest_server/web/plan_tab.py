@@ -47,7 +47,9 @@ class PlanTab:
                 ("Report", self._save_report),
             ):
                 ui.button(title, on_click=action, color=None).props("flat dense no-caps")
-            ui.button("Limited against unlimited", on_click=self._compare, color=None).props("flat dense no-caps")
+            ui.button("Limited against unlimited", on_click=self._compare, color=None).props(
+                "flat dense no-caps"
+            )
 
     def open(self) -> None:
         """Show the controls of another document, and no plan."""

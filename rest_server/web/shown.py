@@ -1,4 +1,4 @@
-"""What a page shows, as plain values that a solver process can send: sections, figures, findings, controls."""
+"""What a page shows, as plain values that a solver process can send."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from optimizer.text import printable
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class TableCell:
     """A cell of a table."""
 
     text: str
@@ -26,13 +26,13 @@ class Table:
     text: tuple[str, ...]
     headings: tuple[str, ...]
     numeric: tuple[bool, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[TableCell, ...], ...]
     notes: tuple[str, ...]
     alert: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class PlanFact:
     """A figure of a plan that stands alone."""
 
     name: str
@@ -42,7 +42,7 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class TypeUse:
+class CardUse:
     """Cards of an accelerator type."""
 
     type: str
@@ -58,9 +58,9 @@ class PlanView:
     """A plan as a page shows it."""
 
     status: str
-    facts: tuple[Fact, ...]
+    facts: tuple[PlanFact, ...]
     tables: tuple[Table, ...]
-    types: tuple[TypeUse, ...]
+    types: tuple[CardUse, ...]
     colours: dict[str, str]
     """Colours by accelerator."""
     cost_unit: str
@@ -78,7 +78,7 @@ class StudyView:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckFinding:
     """An error or a warning of `check`."""
 
     line: int
@@ -108,7 +108,7 @@ class Opened:
     """A document that was opened."""
 
     text: str
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[CheckFinding, ...] = ()
     base: bytes = b""
     """The document as JSON; empty if it has errors."""
     controls: Controls | None = None
@@ -135,7 +135,9 @@ def _table(section: Section) -> Table:
         text=tuple(printable(each.text) for each in section.text),
         headings=tuple(column.heading for column in columns),
         numeric=tuple(column.kind == "number" for column in columns),
-        rows=tuple(tuple(Cell(section.columns[i].cell(row[i]), _value(row[i])) for i in held) for row in rows),
+        rows=tuple(
+            tuple(TableCell(section.columns[i].cell(row[i]), _value(row[i])) for i in held) for row in rows
+        ),
         notes=tuple(printable(note) for note in section.notes),
         alert=section.alert,
     )
@@ -160,12 +162,12 @@ def differences(now: Table, pinned: Table | None) -> list[dict[int, str]]:
     return [_row_differences(row, before.get(_key(now, row))) for row in now.rows]
 
 
-def _key(table: Table, row: tuple[Cell, ...]) -> object:
+def _key(table: Table, row: tuple[TableCell, ...]) -> object:
     """Return the first name of a row, by which it is found again."""
     return next((cell.value for cell, number in zip(row, table.numeric, strict=True) if not number), None)
 
 
-def _row_differences(now: tuple[Cell, ...], before: tuple[Cell, ...] | None) -> dict[int, str]:
+def _row_differences(now: tuple[TableCell, ...], before: tuple[TableCell, ...] | None) -> dict[int, str]:
     changes = {}
     for i, (new, old) in enumerate(zip(now, before or (), strict=False)):
         if new.value == old.value:

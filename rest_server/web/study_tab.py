@@ -43,7 +43,9 @@ class StudyTab:
             ui.label("The value of cards and targets, and what would serve unserved load.").classes("soft")
             self._ask("explain", dict)
         with self._question("Simulation"):
-            requests = ui.number("Requests to each pool", value=2000, min=100, precision=0).style("width: 100%")
+            requests = ui.number("Requests to each pool", value=2000, min=100, precision=0).style(
+                "width: 100%"
+            )
             self._ask("simulate", lambda: {"requests": int(requests.value or 0)})
         with self._question("Horizon"):
             factors = ui.input("Factors on the load, hour by hour", value=DAY).style("width: 100%")

@@ -1,25 +1,31 @@
 """Look of the page: colours with enough contrast in light and dark, and one icon."""
 
 ICON = (
-    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3" fill="#0b5394"/>'
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16">'
+    '<rect width="16" height="16" rx="3" fill="#0b5394"/>'
     '<path d="M3 12h2V7H3zm4 0h2V4H7zm4 0h2V9h-2z" fill="#fff"/></svg>'
 )
 PRIMARY = "#0b5394"
 STYLE = """
 :root { --ink: #1b1f24; --soft: #545b64; --line: #d5d9de; --card: #fff; --page: #f6f7f9; --link: #0b5394;
   --bad: #a3200d; --good: #17663a; }
-.body--dark { --ink: #e6e8eb; --soft: #b3bac3; --line: #3a4048; --card: #1c2025; --page: #121418; --link: #8ab8f0;
+.body--dark { --ink: #e6e8eb; --soft: #b3bac3; --line: #3a4048; --card: #1c2025; --page: #121418; --link:
+  #8ab8f0;
   --bad: #ff9c8a; --good: #7fd6a0; }
 body { background: var(--page); color: var(--ink); }
 .nicegui-content { padding: 0; gap: 0; }
-.page { width: 100%; max-width: 1500px; margin: 0 auto; padding: 12px 16px 48px; min-height: 100vh; }
-.bar { background: var(--card) !important; color: var(--ink) !important; border-bottom: 1px solid var(--line);
+.page { width: 100%; max-width: 1500px; margin: 0 auto; padding: 12px 16px 48px; min-height: calc(100vh -
+  60px); }
+.bar { background: var(--card) !important; color: var(--ink) !important; border-bottom: 1px solid
+  var(--line);
   padding: 4px 12px; gap: 4px; flex-wrap: wrap; box-shadow: none !important; }
 .bar h1 { font-size: 1.1rem; font-weight: 600; margin: 0; line-height: 2rem; }
 .bar .q-tab, .q-btn { text-transform: none; }
-.panel { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 12px; box-shadow: none; width: 100%; gap: 8px; }
+.panel { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 12px;
+  box-shadow: none; width: 100%; gap: 8px; }
 .panel h2, .results h2 { font-size: 1rem; font-weight: 600; margin: 0; line-height: 1.4; }
-.split { display: grid; grid-template-columns: 320px minmax(0, 1fr); gap: 16px; width: 100%; align-items: start; }
+.split { display: grid; grid-template-columns: 320px minmax(0, 1fr); gap: 16px; width: 100%; align-items:
+  start; }
 .split.even { grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); }
 .results { display: grid; grid-template-columns: minmax(0, 1fr); gap: 12px; min-width: 0; width: 100%; }
 .summary { min-height: 152px; margin-bottom: 12px; }
@@ -59,5 +65,6 @@ body { background: var(--page); color: var(--ink); }
 .tip { overflow-wrap: anywhere; }
 .picture { width: 100%; max-width: 760px; background: #fff; border-radius: 4px; }
 @media (max-width: 900px) { .split, .split.even { grid-template-columns: minmax(0, 1fr); }
-  .facts { grid-template-columns: repeat(2, minmax(0, 1fr)); } .page { padding: 8px 8px 32px; } .editor { height: 320px; } }
+  .facts { grid-template-columns: repeat(2, minmax(0, 1fr)); } .page { padding: 8px 8px 32px; } .editor {
+  height: 320px; } }
 """

@@ -130,7 +130,13 @@ class WhatIf:
     def _change(self, key: str, value: Any, original: Any) -> None:
         if self._quiet:
             return
-        text = None if value is None or value == original else f"{value:g}" if isinstance(value, float) else str(value)
+        text = (
+            None
+            if value is None or value == original
+            else f"{value:g}"
+            if isinstance(value, float)
+            else str(value)
+        )
         before = self._desk.steps
         self._desk.change(key, text)
         if self._desk.steps != before:
@@ -138,7 +144,7 @@ class WhatIf:
 
 
 def _leading_number(text: str) -> float:
-    return float(text.split()[0])
+    return float(text.partition(" ")[0])
 
 
 class _Field:

@@ -6,12 +6,13 @@ from typing import Any
 
 from nicegui import ui
 
-from rest_server.web.shown import Cell, Fact, Table, differences, signed
+from rest_server.web.shown import PlanFact, Table, TableCell, differences, signed
 
 ROWS_ON_A_PAGE = 30
 _CELL = """
 <q-td :props="props">
-  <span v-if="props.row.s[props.col.name]" class="swatch" :style="{background: props.row.s[props.col.name]}"></span>
+  <span v-if="props.row.s[props.col.name]" class="swatch"
+    :style="{background: props.row.s[props.col.name]}"></span>
   <button v-if="props.row.o && props.col.name === 'c0'" @click="() => $parent.$emit('open', props.row.o)">{{
     props.row.t.c0 }}</button>
   <template v-else>{{ props.row.t[props.col.name] }}</template>
@@ -92,7 +93,9 @@ def _show_table(
     title = table.title or "table"
     find = None
     if len(rows) > 12:
-        find = ui.input(placeholder="Filter").props(f'dense outlined clearable aria-label="Filter {_plain(title)}"')
+        find = ui.input(placeholder="Filter").props(
+            f'dense outlined clearable aria-label="Filter {_plain(title)}"'
+        )
     with ui.element("div").classes("region").props(f'tabindex=0 role=region aria-label="{_plain(title)}"'):
         size = 0 if len(rows) <= ROWS_ON_A_PAGE else ROWS_ON_A_PAGE
         shown = ui.table(columns=columns, rows=rows, row_key="id", pagination=size).props("flat dense")
@@ -115,7 +118,12 @@ def _is_long(table: Table, i: int) -> bool:
 
 
 def _row(
-    number: int, cells: Sequence[Cell], change: Mapping[int, str], colours: Mapping[str, str], *, opens: bool
+    number: int,
+    cells: Sequence[TableCell],
+    change: Mapping[int, str],
+    colours: Mapping[str, str],
+    *,
+    opens: bool,
 ) -> dict[str, Any]:
     swatches = {f"c{i}": colours.get(str(cell.value), "") for i, cell in enumerate(cells)} if colours else {}
     row: dict[str, Any] = {"id": number}
@@ -126,7 +134,7 @@ def _row(
     return row | {f"v{i}": cell.value for i, cell in enumerate(cells)}
 
 
-def show_facts(facts: Sequence[Fact], pinned: Sequence[Fact] = ()) -> None:
+def show_facts(facts: Sequence[PlanFact], pinned: Sequence[PlanFact] = ()) -> None:
     """Show figures as cards, each with its change against the pinned plan."""
     before = {fact.name: fact.value for fact in pinned}
     with ui.element("div").classes("facts"):
@@ -140,4 +148,6 @@ def show_facts(facts: Sequence[Fact], pinned: Sequence[Fact] = ()) -> None:
 
 def complain(message: str) -> None:
     """Show an error for some seconds."""
-    ui.notify(message, type="negative", position="bottom", multi_line=True, timeout=8000, close_button="Close")
+    ui.notify(
+        message, type="negative", position="bottom", multi_line=True, timeout=8000, close_button="Close"
+    )

@@ -7,7 +7,7 @@ through `jobs` alone, so that a figure on the page is the one that a command pri
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from optimizer.errors import SpecError
 from optimizer.jobs import (
@@ -24,7 +24,6 @@ from optimizer.render.comparison_sections import comparison_sections
 from optimizer.render.plan_sections import plan_sections
 from optimizer.render.report_sections import headline, status
 from optimizer.render.simulation_sections import simulation_sections
-from optimizer.section import Section
 from optimizer.spec.faults import Fault
 from optimizer.spec.files import document_files, read_parts, read_text
 from optimizer.spec.messages import validated
@@ -36,7 +35,19 @@ from rest_server.settings import Settings
 from rest_server.sizing_memo import memo_of_process
 from rest_server.v1.work import system_from
 from rest_server.web.changes import LATENCIES, OPTIONS, Changes
-from rest_server.web.shown import Controls, Fact, Finding, Opened, PlanView, StudyView, TypeUse, tables_of
+from rest_server.web.shown import (
+    CardUse,
+    CheckFinding,
+    Controls,
+    Opened,
+    PlanFact,
+    PlanView,
+    StudyView,
+    tables_of,
+)
+
+if TYPE_CHECKING:
+    from optimizer.section import Section
 
 PICTURED = {"sweep", "horizon"}
 """Studies whose answer has a picture."""
@@ -73,13 +84,13 @@ def open_text(text: str, settings: Settings) -> Opened:
     try:
         system = system_from(document, settings)
     except SpecError as error:  # it is larger than the service takes
-        return Opened(text, (Finding(1, str(error), is_error=True), *findings))
+        return Opened(text, (CheckFinding(1, str(error), is_error=True), *findings))
     return Opened(text, findings, json.dumps(document).encode(), _controls(system, document))
 
 
-def _finding(fault: Fault, *, is_error: bool) -> Finding:
+def _finding(fault: Fault, *, is_error: bool) -> CheckFinding:
     line = fault.position[0] if fault.position else 1
-    return Finding(line, ": ".join(part for part in (fault.path, fault.problem) if part), is_error)
+    return CheckFinding(line, ": ".join(part for part in (fault.path, fault.problem) if part), is_error)
 
 
 def _controls(system: System, document: Mapping[str, Any]) -> Controls:
@@ -148,7 +159,7 @@ def plan_view(base: bytes, changes: Changes, settings: Settings) -> PlanView:
         facts=_facts(overview),
         tables=tables_of(plan_sections(plan, system)[1:]),
         types=tuple(
-            TypeUse(
+            CardUse(
                 kind,
                 uses[kind].used,
                 uses[kind].limit,
@@ -164,7 +175,7 @@ def plan_view(base: bytes, changes: Changes, settings: Settings) -> PlanView:
     )
 
 
-def _facts(overview: Overview) -> tuple[Fact, ...]:
+def _facts(overview: Overview) -> tuple[PlanFact, ...]:
     plan = overview.plan
     values = (
         in_cost_unit(plan.total_cost_cents_per_h, plan.currency),
@@ -173,7 +184,7 @@ def _facts(overview: Overview) -> tuple[Fact, ...]:
         sum(row.used for row in overview.types),
     )
     found = zip(headline(overview), values, strict=True)
-    return tuple(Fact(fact.name, fact.value, float(value), fact.alert) for fact, value in found)
+    return tuple(PlanFact(fact.name, fact.value, float(value), fact.alert) for fact, value in found)
 
 
 def limits_view(base: bytes, changes: Changes, settings: Settings) -> StudyView:
@@ -254,7 +265,8 @@ def started(facts: str, settings: Settings) -> Opened:
         template="one-model" if len(given["models"]) == 1 else "fleet",
         models=tuple(given["models"]),
         offers=tuple(
-            Offer(item["accelerator"], 1, _price(item["price"]), count=item["count"]) for item in given["offers"]
+            Offer(item["accelerator"], 1, _price(item["price"]), count=item["count"])
+            for item in given["offers"]
         ),
         demands=tuple(Demand(item["case"], item["rate"]) for item in given["demands"]),
         targets_ms={
