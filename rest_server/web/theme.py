@@ -50,6 +50,7 @@ body { background: var(--page); color: var(--ink); }
 .finding { text-align: left; width: 100%; }
 .finding .q-btn__content { justify-content: flex-start; text-align: left; }
 .editor { height: 520px; width: 100%; border: 1px solid var(--line); border-radius: 4px; }
+.q-tab { opacity: 1 !important; transition: none !important; }
 .q-btn--flat, .q-tab--active { color: var(--link); }
 .body--dark { color-scheme: dark; --q-primary: #1f6fb8; }
 .cm-editor, .cm-gutters { background: var(--card) !important; color: var(--ink) !important; }
@@ -64,7 +65,8 @@ body { background: var(--page); color: var(--ink); }
 .q-placeholder::placeholder { color: var(--soft); opacity: 1; }
 .tip { overflow-wrap: anywhere; }
 .picture { width: 100%; max-width: 760px; background: #fff; border-radius: 4px; }
-@media (max-width: 900px) { .split, .split.even { grid-template-columns: minmax(0, 1fr); }
-  .facts { grid-template-columns: repeat(2, minmax(0, 1fr)); } .page { padding: 8px 8px 32px; } .editor {
+@media (max-width: 900px) { .summary { min-height: 290px; } .split, .split.even { grid-template-columns: minmax(0, 1fr); }
+  .facts { grid-template-columns: repeat(2, minmax(0, 1fr)); } .page { padding: 8px 8px 32px; }
+  .editor {
   height: 320px; } }
 """

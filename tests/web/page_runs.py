@@ -68,12 +68,12 @@ class Journey:
         return found
 
     def wait(self, condition: Callable[[], Any]) -> None:
-        from selenium.common.exceptions import StaleElementReferenceException
+        from selenium.common.exceptions import WebDriverException
 
         def holds() -> bool:
             try:
                 return bool(condition())
-            except StaleElementReferenceException:
+            except WebDriverException:  # an element that is replaced, or still moves
                 return False
 
         until(holds)
@@ -90,26 +90,37 @@ class Journey:
         next(each for each in self.all(".q-tab") if each.text == name).click()
         self.wait(lambda: [each for each in self.all(".q-tab--active") if each.text == name])
 
-    def button(self, name: str) -> Any:
-        def found() -> list[Any]:
-            return [
+    def press(self, name: str) -> None:
+        """Press what has a text, as soon as that is possible."""
+        places = "button, .q-expansion-item .q-item, .q-menu .q-item"
+        self.wait(
+            lambda: self._pressed(
                 each
-                for each in self.all("button, .q-expansion-item .q-item")
+                for each in self.all(places)
                 if name in {each.text.partition("\n")[0].strip(), each.get_attribute("aria-label")}
-            ]
+            )
+        )
 
-        self.wait(found)
-        return found()[0]
+    def _pressed(self, found: Iterator[Any]) -> bool:
+        each = next(found, None)
+        if each is None:
+            return False
+        self.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", each)
+        each.click()
+        return True
 
-    def field(self, label: str) -> Any:
-        self.wait(lambda: self.all(f'[aria-label="{label}"]'))
-        return self.all(f'[aria-label="{label}"]')[0]
+    def type(self, label: str, text: str) -> None:
+        """Type into a field."""
+        self.wait(lambda: self._typed(label, text))
+
+    def _typed(self, label: str, text: str) -> bool:
+        self.all(f'[aria-label="{label}"]')[0].send_keys(text)
+        return True
 
     def choose(self, label: str, option: str) -> None:
         """Choose an option of a select."""
-        self.field(label).click()
-        self.wait(lambda: [each for each in self.all(".q-menu .q-item") if each.text == option])
-        next(each for each in self.all(".q-menu .q-item") if each.text == option).click()
+        self.wait(lambda: self._pressed(iter(self.all(f'[aria-label="{label}"]'))))
+        self.press(option)
 
     def write(self, text: str) -> None:
         """Replace the text of the editor, as a paste does."""

@@ -25,7 +25,7 @@ count:
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[str]:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with served(tmp_path_factory.mktemp("web") / "log", "web", "--no-browser") as address:
         yield address
 
@@ -47,18 +47,18 @@ def test_from_names_to_a_report(journey: Journey, tmp_path: Path) -> None:
         "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)}
     )
     journey.open("/", ".cm-content")
-    journey.button("New document").click()
+    journey.press("New document")
     journey.choose("Models", "llama-3.1-8b")
     journey.browser.switch_to.active_element.send_keys("\ue00c")
     journey.choose("Card", "H100")
-    journey.field("Price").send_keys("$2.50/h")
+    journey.type("Price", "$2.50/h")
     journey.choose("Use case", "Chat with people")
-    journey.field("Load").send_keys("10/s")
-    journey.button("Write the document").click()
+    journey.type("Load", "10/s")
+    journey.press("Write the document")
     journey.wait(lambda: journey.fact("total cost"))
     assert "USD/h" in journey.fact("total cost")
     assert "Every server is served in full." in journey.text()
-    journey.button("Report").click()
+    journey.press("Report")
     journey.wait(lambda: (tmp_path / "report.html").exists())
     assert journey.fact("total cost") in (tmp_path / "report.html").read_text("utf-8")
     journey.check()
@@ -67,14 +67,14 @@ def test_from_names_to_a_report(journey: Journey, tmp_path: Path) -> None:
 def test_from_a_broken_document_to_a_plan(journey: Journey, specs: Path) -> None:
     journey.open("/", ".cm-content")
     journey.write(BROKEN)
-    journey.button("Check and plan").click()
+    journey.press("Check and plan")
     journey.wait(lambda: journey.all(".finding"))
     finding = journey.all(".finding")[0]
     assert "line 4, error: count[0].count" in finding.text
-    finding.click()
+    journey.press(finding.text)
     journey.wait(lambda: [each for each in journey.all(".cm-line.found") if "eight" in each.text])
     journey.write((specs / "chat.yaml").read_text("utf-8"))
-    journey.button("Check and plan").click()
+    journey.press("Check and plan")
     journey.wait(lambda: journey.fact("total cost"))
     assert journey.fact("total cost") == cost(specs / "chat.yaml")
     journey.check()
@@ -89,22 +89,22 @@ def test_limited_against_unlimited_with_a_slider(journey: Journey, specs: Path) 
     journey.wait(lambda: "load=1.5" in journey.browser.current_url and journey.fact("total cost") != before)
     changed = journey.fact("total cost")
     assert "against the pinned plan" in journey.text()
-    journey.button("Limited against unlimited").click()
+    journey.press("Limited against unlimited")
     journey.wait(lambda: [each for each in journey.all("h2") if each.text == "Limited against unlimited"])
     journey.check()
     journey.open(journey.browser.current_url.removeprefix(journey.service), ".fact")
     journey.wait(lambda: journey.fact("total cost") == changed)
     journey.wait(lambda: "against the pinned plan" in journey.text())
-    journey.button("Reset").click()
+    journey.press("Reset")
     journey.wait(lambda: journey.fact("total cost") == before)
-    journey.button("Undo").click()
+    journey.press("Undo")
     journey.wait(lambda: journey.fact("total cost") == changed)
     journey.check()
 
 
 def test_a_server_is_explained(journey: Journey) -> None:
     journey.open("/?open=sample:small", ".fact")
-    journey.button("Premium-llama_13b").click()
+    journey.press("Premium-llama_13b")
     journey.wait(lambda: "Next-best alternative" in journey.text())
     assert "Where it can run" in journey.text()
     journey.check()
@@ -142,7 +142,7 @@ def test_names_that_look_like_markup_are_text(browser: Any, tmp_path: Path) -> N
         journey = Journey(browser, address)
         journey.open("/", ".fact")
         journey.wait(lambda: name in journey.text())
-        journey.button(name).click()
+        journey.press(name)
         journey.wait(lambda: "why this accelerator" in journey.text())
         journey.tab("Studies")
         journey.check()
