@@ -65,8 +65,11 @@ body { background: var(--page); color: var(--ink); }
 .q-placeholder::placeholder { color: var(--soft); opacity: 1; }
 .tip { overflow-wrap: anywhere; }
 .picture { width: 100%; max-width: 760px; background: #fff; border-radius: 4px; }
-@media (max-width: 900px) { .summary { min-height: 290px; } .split, .split.even { grid-template-columns: minmax(0, 1fr); }
-  .facts { grid-template-columns: repeat(2, minmax(0, 1fr)); } .page { padding: 8px 8px 32px; }
-  .editor {
-  height: 320px; } }
+@media (max-width: 900px) {
+  .summary { min-height: 290px; }
+  .split, .split.even { grid-template-columns: minmax(0, 1fr); }
+  .facts { grid-template-columns: repeat(2, minmax(0, 1fr)); }
+  .page { padding: 8px 8px 32px; }
+  .editor { height: 320px; }
+}
 """
