@@ -59,7 +59,7 @@ def test_from_names_to_a_report(journey: Journey, tmp_path: Path) -> None:
     assert "USD/h" in journey.fact("total cost")
     assert "Every server is served in full." in journey.text()
     journey.press("Report")
-    journey.wait(lambda: (tmp_path / "report.html").exists())
+    journey.wait((tmp_path / "report.html").exists)
     assert journey.fact("total cost") in (tmp_path / "report.html").read_text("utf-8")
     journey.check()
 
@@ -80,6 +80,7 @@ def test_from_a_broken_document_to_a_plan(journey: Journey, specs: Path) -> None
     journey.check()
 
 
+@pytest.mark.slow
 def test_limited_against_unlimited_with_a_slider(journey: Journey, specs: Path) -> None:
     journey.open("/?open=sample:small", ".fact")
     before = cost(specs / "small")
@@ -111,6 +112,7 @@ def test_a_server_is_explained(journey: Journey) -> None:
     journey.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_no_barriers_and_nothing_wider_than_the_screen(journey: Journey, width: int, scheme: str) -> None:
     browser = journey.browser
@@ -129,6 +131,7 @@ def test_no_barriers_and_nothing_wider_than_the_screen(journey: Journey, width: 
     journey.check()
 
 
+@pytest.mark.slow
 def test_names_that_look_like_markup_are_text(browser: Any, tmp_path: Path) -> None:
     name = "<img src='http://127.0.0.1:9/x.png' onerror='console.error(1)'>{{1+1}}"
     long = "a-server-with-a-very-long-name-" * 4
