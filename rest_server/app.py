@@ -10,7 +10,7 @@ import multiprocessing
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,9 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from uvicorn.supervisors import Multiprocess
 
 import optimizer
-from optimizer.errors import SpecError
+from optimizer.errors import MissingExtraError, SpecError
+from optimizer.spec.files import document_files
+from optimizer.spec.samples import sample_or_path
 from optimizer.stabilisation.rules import RECOMMENDED, Rules, read_rules
 from rest_server.compat.queue import queue_router
 from rest_server.compat.routes import wire_router
@@ -42,8 +44,10 @@ from rest_server.state import FleetStore, Snapshot
 from rest_server.state_file import open_state
 from rest_server.v1.problems import Answers, messages
 from rest_server.v1.routes import api_router
+from rest_server.web.access import CookieAccess
 from rest_server.workers import SolverWorkers
 
+PAGE_PREFIX = "/web"
 BACKLOG = 512
 """Connections that the system may hold before they are accepted."""
 KEEP_ALIVE_S = 75
@@ -62,6 +66,29 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         SpecError: a setting is out of range, or a file of API keys cannot be read.
     """
     settings = settings or load_settings()
+    app = bare_app(settings, PAGE_PREFIX if settings.web else None)
+    app.include_router(api_router(stateful=settings.stateful), prefix=API_PREFIX)
+    app.include_router(wire_router(stateful=settings.stateful))
+    app.include_router(queue_router(), prefix="/queue")
+    if settings.queue_at_root:
+        app.include_router(queue_router())
+    keyless = OPEN_PATHS if settings.api_key_files else None
+    add_description(app, keyless=keyless, stateful=settings.stateful)
+    if settings.web:
+        add_page(app, PAGE_PREFIX)
+    return app
+
+
+def bare_app(settings: Settings, page: str | None = None) -> FastAPI:
+    """Return an application with its state, its middleware and the routes about its health alone.
+
+    Args:
+        settings: what it does.
+        page: prefix of the page for analysts; None without the page.
+
+    Raises:
+        SpecError: a file of API keys or the state cannot be read, or the extra `web` is missing.
+    """
     app = FastAPI(
         title="inferplan",
         version=optimizer.__version__,
@@ -71,22 +98,52 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         openapi_url=None,
     )
     app.state.settings = settings
+    app.state.keys = KeyFiles(settings.api_key_files)
     app.state.workers, app.state.study_workers = _workers(settings)
     rules = _rules(settings)
     app.state.held = FleetStore(rules=rules) if settings.state is None else open_state(settings.state, rules)
     app.state.metrics = _metrics(app, settings)
     app.state.ready = False
     _add_health(app)
-    app.include_router(api_router(stateful=settings.stateful), prefix=API_PREFIX)
-    app.include_router(wire_router(stateful=settings.stateful))
-    app.include_router(queue_router(), prefix="/queue")
-    if settings.queue_at_root:
-        app.include_router(queue_router())
-    keyless = OPEN_PATHS if settings.api_key_files else None
-    add_description(app, keyless=keyless, stateful=settings.stateful)
     add_error_handlers(app)
-    _add_middleware(app, settings)
+    _add_middleware(app, settings, page)
     return app
+
+
+def create_page(settings: Settings, path: str | None = None) -> FastAPI:
+    """Return an application of the page for analysts alone, at the root.
+
+    Raises:
+        SpecError: there is no such document.
+        MissingExtraError: the extra `web` is not installed.
+    """
+    if path is not None:
+        document_files(sample_or_path(path))
+    app = bare_app(settings, "")
+    add_page(app, "", path)
+    return app
+
+
+def add_page(app: FastAPI, prefix: str, path: str | None = None) -> None:
+    """Add the page for analysts.
+
+    Args:
+        app: the application.
+        prefix: prefix of its paths, perhaps empty.
+        path: path of the documents that it opens at first.
+
+    Raises:
+        MissingExtraError: the extra `web` is not installed.
+    """
+    try:
+        from rest_server.web.mount import mount_page
+    except ModuleNotFoundError as error:
+        if error.name != "nicegui":
+            raise
+        raise MissingExtraError(
+            "the page needs NiceGUI, which is not installed; install it with 'pip install inferplan[web]'"
+        ) from None
+    mount_page(app, prefix, path)
 
 
 def _add_health(app: FastAPI) -> None:
@@ -118,17 +175,18 @@ def _add_health(app: FastAPI) -> None:
     )
 
 
-def _add_middleware(app: FastAPI, settings: Settings) -> None:
+def _add_middleware(app: FastAPI, settings: Settings, page: str | None) -> None:
     """Add what a request passes, the innermost first."""
     app.add_middleware(BodyLimit, settings=settings)
     writing = {"/optimize", *(() if settings.protect_state else ("/optimizeOne",))}
     app.add_middleware(
         AuthMiddleware,
-        keys=KeyFiles(settings.api_key_files),
+        keys=app.state.keys,
         writing=writing if settings.stateful else (),
         accepts_host=settings.accepts_host,
+        page=None if page is None else CookieAccess(page),
     )
-    app.add_middleware(TrailingSlash)
+    app.add_middleware(TrailingSlash, kept=page)
     app.add_middleware(RequestLog, observe=app.state.metrics.observe)
 
 
@@ -200,8 +258,17 @@ async def _readiness(request: Request) -> Response:
 # --- the server ----------------------------------------------------------------------------------------
 
 
-def serve(settings: Settings) -> int:
+def serve(
+    settings: Settings,
+    create: Callable[[Settings], FastAPI] = create_app,
+    announce: Callable[[str], None] | None = None,
+) -> int:
     """Serve until told to stop, finish what runs, and return the exit status.
+
+    Args:
+        settings: what it does.
+        create: returns the application.
+        announce: is called with the address when connections are accepted.
 
     Raises:
         SpecError: the settings contradict one another or are unsafe, or the address cannot be used.
@@ -211,10 +278,12 @@ def serve(settings: Settings) -> int:
     with _listening(settings) as listening:
         for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again when it has finished
             signal.signal(number, _end)
-        config = _configuration(settings)
+        config = _configuration(settings, create)
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         logging.getLogger(SERVICE).info("listening on http://%s:%d", shown, port)
+        if announce is not None:
+            announce(f"http://{shown}:{port}/")
         if settings.workers > 1:
             os.environ.update(settings.environment())
             _WorkerSupervisor(config, sockets=[listening]).run()
@@ -246,9 +315,9 @@ class _WorkerSupervisor(Multiprocess):
         super().terminate_all()
 
 
-def _configuration(settings: Settings) -> uvicorn.Config:
+def _configuration(settings: Settings, create: Callable[[Settings], FastAPI]) -> uvicorn.Config:
     return uvicorn.Config(
-        "rest_server.app:create_app" if settings.workers > 1 else create_app(settings),
+        "rest_server.app:create_app" if settings.workers > 1 else create(settings),
         factory=settings.workers > 1,
         workers=settings.workers,
         http=partial(Connection, settings=settings),  # type: ignore[arg-type]  # called as the type is

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Protocol
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -22,6 +23,8 @@ from rest_server.description import OPEN_PAGES
 from rest_server.errors import error_response
 from rest_server.logs import SERVICE
 
+POLICY_VIOLATION = 1008
+"""Code with which a socket is refused."""
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Answered without a key, under any name; pages that say nothing of a fleet need no key either."""
 MAX_FILE_BYTES = 2**20
@@ -159,21 +162,28 @@ class AuthMiddleware:
     """Lets requests pass that are meant for this service, and have the key they need."""
 
     def __init__(
-        self, app: ASGIApp, keys: KeyFiles, writing: Collection[str], accepts_host: Callable[[str], bool]
+        self,
+        app: ASGIApp,
+        keys: KeyFiles,
+        writing: Collection[str],
+        accepts_host: Callable[[str], bool],
+        page: "PageAccess | None" = None,
     ) -> None:
         self._app = app
         self._keys = keys
         self._writing = writing
         self._accepts_host = accepts_host
+        self._page = page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer 421, 401 or 403."""
+        """Pass a request on, or answer 421, 401 or 403; a socket is refused before it opens."""
         refusal = None
-        if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
+        if scope["type"] in {"http", "websocket"} and scope["path"] not in OPEN_PATHS:
             headers = dict(reversed(scope["headers"]))
-            refusal = self._misdirected(scope, headers)
-            if not refusal and not (scope["path"] in OPEN_PAGES and scope["method"] in {"GET", "HEAD"}):
-                refusal = self._locked_out(scope, headers)
+            refusal = self._misdirected(scope, headers) or self._locked_out(scope, headers)
+        if refusal is not None and scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": POLICY_VIOLATION})
+            return
         await (refusal or self._app)(scope, receive, send)
 
     def _misdirected(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Response | None:
@@ -183,16 +193,19 @@ class AuthMiddleware:
             name = _host_name(host)[:100]
             detail = f"host name not allowed: {name!r}; see INFERPLAN_ALLOWED_HOSTS"
             return error_response(scope, 421, detail)
-        if _is_foreign(headers):
+        followed = self._page is not None and self._page.is_followed(scope, headers)
+        if _is_foreign(headers) and not followed:
             detail = "a page of another site made the browser send this request; the service refuses it"
             return error_response(scope, 403, detail)
         return None
 
     def _locked_out(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Response | None:
         """Refuse what comes without a key, or without the one it needs."""
-        if not self._keys.required:
+        if not self._keys.required or _is_open(scope):
             return None
-        given = given_key(headers)
+        given, page = given_key(headers), self._page
+        if page is not None and page.contains(scope["path"]):
+            return page.locked_out(scope, headers, self._keys, given)
         key = self._keys.find(given) if given else None
         if key is None:
             problem = "this is not a known API key" if given else "an API key is needed"
@@ -205,6 +218,26 @@ class AuthMiddleware:
             detail = f"the API key lacks the scope {needed.value!r}, which this request needs"
             return error_response(scope, 403, detail)
         return None
+
+
+def _is_open(scope: Scope) -> bool:
+    """Return whether a page is the same for everybody."""
+    return scope["path"] in OPEN_PAGES and scope.get("method") in {"GET", "HEAD"}
+
+
+class PageAccess(Protocol):
+    """Access to the page for analysts, which browsers open with a cookie instead of a header."""
+
+    def contains(self, path: str) -> bool:
+        """Return whether a path belongs to the page."""
+
+    def is_followed(self, scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
+        """Return whether a request opens the page itself, by a link of another site."""
+
+    def locked_out(
+        self, scope: Scope, headers: Mapping[bytes, bytes], keys: KeyFiles, given: bytes
+    ) -> Response | None:
+        """Refuse what comes without a key that may read."""
 
 
 def _host_name(authority: str) -> str:

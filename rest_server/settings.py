@@ -71,6 +71,8 @@ class Settings(BaseSettings):
     ] = ()
     """Also export the desired replicas in /metrics as inferno_… or wva_desired_replicas; in the environment
     separated by commas."""
+    web: Annotated[bool, Flag()] = False
+    """Serve the page for analysts under /web; needs the extra `web`."""
     protect_state: Annotated[bool, Flag()] = False
     """Do not let /optimizeOne replace the fleet of a stateful service."""
     unserved: Annotated[Literal["keep", "fail", "omit"], Flag("A")] = "keep"
@@ -171,6 +173,11 @@ class Settings(BaseSettings):
             raise SpecError(
                 f"--workers {self.workers}: a stateful service holds its fleet in one process; "
                 "remove --workers or --stateful"
+            )
+        if self.workers > 1 and self.web:
+            raise SpecError(
+                f"--workers {self.workers}: the page holds its visitors in one process; "
+                "remove --workers or --web"
             )
         if self.protect_state and not self.stateful:
             raise SpecError(

@@ -55,12 +55,12 @@ def measure_pairs(
 
     def fill(part: tuple[IntArray, Pairs]) -> None:
         rows, some = part
+        offset_ms = arrays.servers.network_ms[some.server, some.accelerator]
         if arrays.servers.is_queue[some.server[0]]:
             classes = ClassRows.of(arrays, some)
             performance = classes.mean(classes.analyze(rate_rps[rows]))
         else:
             performance, targets = replicas_of(arrays, some).analyze(rate_rps[rows]), targets_of(arrays, some)
-            offset_ms = arrays.servers.network_ms[some.server, some.accelerator]
             measured[:, rows] = targets.figures(performance) + targets.delays(offset_ms)
         for name, figures in performance.own.items():
             own[name][rows] = figures
@@ -125,6 +125,7 @@ def targets_hold(
     """Return whether one replica per row meets its targets at its rate, or those of all its classes."""
     holds = np.zeros(len(server), np.bool_)
     for rows, some in parts(arrays, server, accelerator, max_batch):
+        offset_ms = arrays.servers.network_ms[some.server, some.accelerator]
         if arrays.servers.is_queue[some.server[0]]:
             classes = ClassRows.of(arrays, some)
             holds[rows] = classes.met(classes.analyze(rate_rps[rows]))

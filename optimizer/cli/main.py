@@ -44,6 +44,7 @@ _OTHERS = {
     "schema": ("documents", "print the JSON schema of the documents"),
     "bench": ("bench", "time every stage on generated systems"),
     "serve": ("serve", "answer planning requests over HTTP"),
+    "web": ("web", "open a page in the browser: load a system, change it, see its plan"),
     "manifests": (
         "manifesting",
         "write a plan as Kubernetes manifests: patches of Deployments, or ScaledObjects",

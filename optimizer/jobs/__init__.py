@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from optimizer.candidates import find_candidates
     from optimizer.jobs.comparing import CompareOptions, CompareRequest, compare_plans
-    from optimizer.jobs.documents import check_documents, start_document, verify_plan
+    from optimizer.jobs.documents import check_documents, check_text, start_document, verify_plan
     from optimizer.jobs.estimating import estimate_replica
     from optimizer.jobs.figures import FigureRequest, show_figure
     from optimizer.jobs.fitting import add_profile, fit_reports, predict_points, show_fit
@@ -41,6 +41,7 @@ __all__ = [
     "add_profile",
     "analyze_replicas",
     "check_documents",
+    "check_text",
     "compare_plans",
     "estimate_replica",
     "explain",
@@ -65,7 +66,7 @@ __all__ = [
 _HOMES = {
     "optimizer.candidates": ("find_candidates",),
     "optimizer.jobs.comparing": ("CompareOptions", "CompareRequest", "compare_plans"),
-    "optimizer.jobs.documents": ("check_documents", "start_document", "verify_plan"),
+    "optimizer.jobs.documents": ("check_documents", "check_text", "start_document", "verify_plan"),
     "optimizer.jobs.estimating": ("estimate_replica",),
     "optimizer.jobs.figures": ("FigureRequest", "show_figure"),
     "optimizer.jobs.fitting": ("add_profile", "fit_reports", "predict_points", "show_fit"),

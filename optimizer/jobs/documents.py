@@ -24,6 +24,13 @@ def check_documents(path: str | os.PathLike[str]) -> "Checked":
     return checking.check_documents(path)
 
 
+def check_text(text: str) -> "Checked":
+    """Find all errors in the text of a document, then all warnings."""
+    from optimizer.studies import checking  # reads the catalogue
+
+    return checking.check_text(text)
+
+
 def start_document(start: "StarterFacts") -> tuple[str, tuple[str, ...]]:
     """Return a complete, commented system document from a few facts, and what it does not use of them.
 

@@ -53,6 +53,13 @@ def examine(path: str | os.PathLike[str]) -> Examination:
     return Examination(tuple(parts), tuple(in_order(faults)[:MAX_FAULTS]))
 
 
+def examine_text(text: Text) -> Examination:
+    """Find all faults of one document."""
+    parts, faults, incomplete = _examined(text)
+    found = [*faults, *contradictions(parts, incomplete)]
+    return Examination(tuple(parts), tuple(in_order(found)[:MAX_FAULTS]))
+
+
 def _examined(text: Text) -> tuple[list[Part], list[Fault], frozenset[str]]:
     """Return the valid part of a document, its faults, and the sections that are incomplete."""
     try:

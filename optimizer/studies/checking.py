@@ -16,14 +16,17 @@ from optimizer.kinds.laws import laws_known
 from optimizer.plan.shortages import nearest_miss
 from optimizer.profiles import load_catalogue
 from optimizer.profiles.requested import check_request
-from optimizer.spec.examination import examine
+from optimizer.spec.examination import Examination, examine, examine_text
 from optimizer.spec.faults import Fault, in_order
+from optimizer.spec.files import text_of
 from optimizer.spec.names import Finding, Index, located
 from optimizer.spec.schema import Accelerator
 from optimizer.spec.shared_queues import members_of
 from optimizer.spec.system import System, join_parts
 from optimizer.studies.slips import Written, slips
 
+DOCUMENT = "document"
+"""Stands for the file of a text in messages."""
 MAX_SIZED_PAIRS = 200_000
 """Most pairs of server and accelerator that are sized to find the servers that nothing can serve."""
 LOW_PRICE_PER_TB_PER_S = 5.0
@@ -58,7 +61,15 @@ def check_documents(path: str | os.PathLike[str]) -> Checked:
     Raises:
         SpecError: the path does not exist, or is a directory without a document.
     """
-    found = examine(path)
+    return _checked(examine(path))
+
+
+def check_text(text: str) -> Checked:
+    """Find all errors in the text of a document, then warnings; it can name no files."""
+    return _checked(examine_text(text_of(text, DOCUMENT)))
+
+
+def _checked(found: Examination) -> Checked:
     if found.faults:
         return Checked(found.faults, (), None)
     system, index = join_parts(found.parts), Index.of(found.parts)

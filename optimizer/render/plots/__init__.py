@@ -11,6 +11,7 @@ from typing import Literal
 
 from matplotlib.figure import Figure as Canvas
 
+from optimizer.render.colours import type_colours
 from optimizer.render.plots.bars import bars_height_mm, draw_bars
 from optimizer.render.plots.curves import curves_height_mm, draw_curves
 from optimizer.render.plots.grids import draw_grid, grid_height_mm
@@ -23,7 +24,6 @@ from optimizer.render.plots.style import (
     drawing,
     fitted,
     fitted_names,
-    type_colours,
     width_mm,
     wrapped,
 )

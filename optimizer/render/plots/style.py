@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from itertools import cycle
 from typing import Any
 
 import matplotlib as mpl
@@ -32,12 +31,6 @@ HINTING = 1.02
 """Signs are moved to whole pixels in a PNG file, which makes lines a little longer."""
 POINTS_PER_INCH = 72
 
-COLOURS = (
-    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9",
-    "#882255", "#999933", "#332288", "#8C564B", "#44AA99", "#AA4499",
-)  # fmt: skip
-"""Colours of accelerator types alone, in the order of the names: Okabe and Ito's, which
-people with any colour vision can tell apart, without the yellow, which is too light for lines; then Tol's."""
 PLAIN = "#4d5d6b"
 """Colour of items without an accelerator type."""
 INK = "#000000"
@@ -147,11 +140,6 @@ def _advance_mm(sign: str, size_pt: float, *, bold: bool) -> float:
 def widest_mm(names: Iterable[str], least_mm: float, most_mm: float, *, bold: bool = False) -> float:
     """Return the drawn width of the widest name, within limits."""
     return min(max([least_mm, *(width_mm(printable(name), bold=bold) + 1 for name in names)]), most_mm)
-
-
-def type_colours(types: Iterable[str]) -> dict[str, str]:
-    """Return a colour for each accelerator type, by its place; after the last colour they begin again."""
-    return dict(zip(types, cycle(COLOURS), strict=False))
 
 
 def wrapped(

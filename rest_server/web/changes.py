@@ -1,0 +1,214 @@
+"""Changes of a visitor to a document: as a query string, as values of the document, and undone.
+
+A change has a key: ``load`` and ``targets`` are factors for all servers, ``load:SERVER`` for one,
+``count:TYPE`` is a number of cards, ``cost:ACCELERATOR`` a price, ``ttft:CLASS/MODEL`` a target [ms], and the
+others are options. Everything here is a pure function of immutable values.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from pydantic import BaseModel, ConfigDict
+
+from optimizer.errors import SpecError
+from optimizer.money import read_price
+from optimizer.units import REQUESTS_PER_MINUTE, UnitError
+
+LATENCIES = ("ttft", "itl", "e2e")
+MOST_CHANGES = 1_000
+MOST_STEPS = 200
+"""Steps that can be undone."""
+OPTIONS: Mapping[str, tuple[str, Mapping[str, object]]] = {
+    "policy": (
+        "saturationPolicy",
+        {name: name for name in ("None", "PriorityExhaustive", "PriorityRoundRobin", "RoundRobin")},
+    ),
+    "mixed": ("heterogeneous", {"yes": True, "no": False}),
+    "batches": ("batchSizing", {"profile": "profile", "optimal": "optimal"}),
+    "cards": ("unlimited", {"limited": False, "unlimited": True}),
+}
+"""Options by key: the field of the document, and its values by their text."""
+SOURCE = "open"
+"""Key of the document in an address."""
+
+
+class Changes(BaseModel):
+    """Changes by key, in the order in which they were made first."""
+
+    model_config = ConfigDict(frozen=True)
+
+    given: dict[str, str] = {}
+
+    def with_change(self, key: str, value: str | None) -> "Changes":
+        """Return a copy with one change; None removes it."""
+        rest = {name: text for name, text in self.given.items() if name != key or value is not None}
+        return Changes(given=rest if value is None else rest | {key: value})
+
+    def query(self, source: str) -> str:
+        """Return the query string of an address that shows a document with these changes."""
+        return urlencode([(SOURCE, source), *self.given.items()], safe=":/")
+
+    def applied_to(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a copy of a document, in plain values by wire name, with these changes.
+
+        Raises:
+            SpecError: a change names nothing of the document, or its value is none.
+        """
+        changed = deepcopy(dict(document))
+        for key, text in self.given.items():
+            kind, _, name = key.partition(":")
+            if kind in OPTIONS and not name:
+                _set_option(changed, kind, text)
+            elif kind in _KINDS:
+                _KINDS[kind](changed, name, text, key)
+            else:
+                raise SpecError(f"{key}: no change has this name")
+        return changed
+
+
+UNCHANGED = Changes()
+"""A document as it was opened."""
+
+
+def read_query(query: str) -> tuple[str, Changes]:
+    """Return the document that an address names, perhaps none, and its changes.
+
+    Raises:
+        SpecError: there are too many changes.
+    """
+    try:
+        pairs = dict(parse_qsl(query, keep_blank_values=True, max_num_fields=MOST_CHANGES))
+    except ValueError:
+        raise SpecError(f"the address has more than the limit of {MOST_CHANGES:,} changes") from None
+    return pairs.pop(SOURCE, ""), Changes(given=pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The present changes, and those before that an undo returns to."""
+
+    now: Changes = UNCHANGED
+    before: tuple[Changes, ...] = ()
+
+    def then(self, changes: Changes) -> "Steps":
+        """Return the steps after another one; the same changes are no step."""
+        return self if changes == self.now else Steps(changes, (*self.before, self.now)[-MOST_STEPS:])
+
+    def undone(self) -> "Steps":
+        """Return the steps without the last."""
+        return replace(self, now=self.before[-1], before=self.before[:-1]) if self.before else self
+
+
+def _number(text: str, key: str, low: float = 0.0, high: float = 1e9) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise SpecError(f"{key}: must be a number, not {text[:40]!r}") from None
+    if not low <= value <= high:
+        raise SpecError(f"{key}: must be {low:g} to {high:g}, not {text[:40]}")
+    return value
+
+
+def _named(items: Iterator[dict[str, Any]], name: str, key: str, field: str = "name") -> list[dict[str, Any]]:
+    """Return the items with a name; all without one.
+
+    Raises:
+        SpecError: none has it.
+    """
+    found = [item for item in items if not name or item.get(field) == name]
+    if name and not found:
+        raise SpecError(f"{key}: the document has no {name!r}")
+    return found
+
+
+def _load(document: dict[str, Any], name: str, text: str, key: str) -> None:
+    factor = _number(text, key, high=1e6)
+    for server in _named(iter(document.get("servers", ())), name, key):
+        load = server.get("currentAlloc", {}).get("load", {})
+        if load.get("arrivalRate"):
+            load["arrivalRate"] = factor * _rate(load["arrivalRate"])
+
+
+def _rate(value: object) -> float:
+    """Return a rate in the unit of documents, written as a number or with its unit."""
+    try:
+        return float(REQUESTS_PER_MINUTE.read(value) if isinstance(value, str) else value)  # type: ignore[arg-type]
+    except UnitError as error:
+        raise SpecError(str(error)) from None
+
+
+def _count(document: dict[str, Any], name: str, text: str, key: str) -> None:
+    cards = int(_number(text, key))
+    found = [item for item in document.setdefault("count", []) if item.get("type") == name]
+    if found:
+        found[0]["count"] = cards
+    elif any(item.get("type") == name for item in document.get("accelerators", ())):
+        document["count"].append({"type": name, "count": cards})
+    else:
+        raise SpecError(f"{key}: the document has no accelerator type {name!r}")
+
+
+def _cost(document: dict[str, Any], name: str, text: str, key: str) -> None:
+    """Set a price: a number [cents/h], or text with a currency."""
+    for item in _named(iter(document.get("accelerators", ())), name, key):
+        try:
+            item["cost"] = float(text)
+        except ValueError:
+            try:
+                read_price(text)
+            except UnitError as error:
+                raise SpecError(f"{key}: {error}") from None
+            item["cost"] = text
+
+
+def _targets(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for group in document.get("serviceClasses", ()):
+        for target in group.get("modelTargets", ()):
+            yield f"{group['name']}/{target['model']}", target
+
+
+def _factor_of_targets(document: dict[str, Any], _name: str, text: str, key: str) -> None:
+    factor = _number(text, key, 1e-3, 1e3)
+    for _, target in _targets(document):
+        for latency in LATENCIES:
+            if isinstance(target.get(f"slo-{latency}"), int | float):
+                target[f"slo-{latency}"] *= factor
+
+
+def _target(document: dict[str, Any], name: str, text: str, key: str) -> None:
+    found = [target for place, target in _targets(document) if place == name]
+    if not found:
+        raise SpecError(f"{key}: the document has no targets of {name!r}")
+    found[0][f"slo-{key.partition(':')[0]}"] = _number(text, key)
+
+
+def _percentile(document: dict[str, Any], _name: str, text: str, key: str) -> None:
+    for _, target in _targets(document):
+        target.pop("percentile", None)
+        if text != "mean":
+            target.pop("goodputShare", None)
+            target["percentile"] = _number(text, key)
+
+
+def _set_option(document: dict[str, Any], kind: str, text: str) -> None:
+    field, values = OPTIONS[kind]
+    if text not in values:
+        raise SpecError(f"{kind}: must be one of {', '.join(values)}, not {text[:40]!r}")
+    options = document.setdefault("optimizer", {})
+    options[field] = values[text]
+    if field == "heterogeneous" and values[text]:
+        options["milpSolver"] = True  # only the exact solver makes mixed plans
+
+
+_KINDS: Mapping[str, Callable[[dict[str, Any], str, str, str], None]] = {
+    "load": _load,
+    "count": _count,
+    "cost": _cost,
+    "targets": _factor_of_targets,
+    "percentile": _percentile,
+    **dict.fromkeys(LATENCIES, _target),
+}
+"""What carries out a change, by the first word of its key."""

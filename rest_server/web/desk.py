@@ -1,0 +1,249 @@
+"""What one open page holds: its document, its changes, a pinned plan; and the work that it waits for.
+
+Work runs with the service's workers for studies, so that a page never keeps an API call waiting. It is given
+up when a newer request of the same kind comes, and when the page closes. Nothing is written to disk.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.types import Message
+
+from optimizer.errors import InferplanError, SpecError
+from rest_server.security import KeyFiles, KeyScope
+from rest_server.web.changes import Changes, Steps
+from rest_server.web.shown import Opened, PlanView, StudyView
+from rest_server.web.work import (
+    is_sample,
+    limits_view,
+    open_path,
+    open_text,
+    plan_view,
+    report_page,
+    started,
+    study_view,
+    written,
+)
+
+T = TypeVar("T")
+FILE = "file"
+"""Name in an address of the path that the program was given."""
+UPLOAD = "own"
+"""Name in an address of a document that is its visitor's alone."""
+EMPTY = Opened("")
+
+
+class Desk:
+    """The state of a page, and its work."""
+
+    def __init__(self, service: FastAPI, key: bytes | None, path: str | None) -> None:
+        """Set up an empty page.
+
+        Args:
+            service: the application with settings and workers.
+            key: the API key of the visitor; None without one.
+            path: the path that the program was given; None without one.
+        """
+        self._service, self._key, self._path = service, key, path
+        self._closed = asyncio.Event()
+        self._tasks: dict[str, asyncio.Task[Any]] = {}
+        self.opened = EMPTY
+        self.source = ""
+        self.steps = Steps()
+        self.plan: PlanView | None = None
+        self.pinned: PlanView | None = None
+
+    @property
+    def changes(self) -> Changes:
+        """The present changes."""
+        return self.steps.now
+
+    @property
+    def query(self) -> str:
+        """Query string of an address that shows the same; empty for a document of the visitor's own."""
+        return "" if self.source in {"", UPLOAD} else self.changes.query(self.source)
+
+    def close(self) -> None:
+        """Give up all work; the page has closed."""
+        self._closed.set()
+        for task in self._tasks.values():
+            task.cancel()
+
+    def stop(self, kind: str) -> None:
+        """Give up the work of one kind."""
+        task = self._tasks.pop(kind, None)
+        if task is not None:
+            task.cancel()
+
+    def check_scope(self, scope: KeyScope) -> None:
+        """Check that the visitor's key still has a scope.
+
+        Raises:
+            SpecError: it does not.
+        """
+        keys: KeyFiles = self._service.state.keys
+        if keys.required:
+            found = keys.find(self._key) if self._key else None
+            if found is None or scope not in found.scopes:
+                raise SpecError(
+                    f"your API key lacks the scope {scope.value!r}, which this needs; sign in with another"
+                )
+
+    async def _run(self, kind: str, work: Callable[..., T], *arguments: Any) -> T | None:
+        """Run work in place of earlier work of its kind; return None if it was given up.
+
+        Raises:
+            InferplanError: it failed, or cannot run now.
+        """
+        self.check_scope(KeyScope.solve)
+        self.stop(kind)
+        request = Request({"type": "http", "headers": [], "state": {}}, self._disconnected)
+        workers = self._service.state.study_workers
+        task = asyncio.create_task(workers.run(request, partial(work, *arguments)))
+        self._tasks[kind] = task
+        try:
+            result: T = await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                return None
+            task.cancel()
+            raise
+        finally:
+            if self._tasks.get(kind) is task:
+                del self._tasks[kind]
+        return result
+
+    async def _disconnected(self) -> Message:
+        await self._closed.wait()
+        return {"type": "http.disconnect"}
+
+    @property
+    def _settings(self) -> Any:
+        return self._service.state.settings
+
+    async def open(self, source: str, changes: Changes | None = None) -> bool:
+        """Open a sample, or the path that the program was given; return whether it was opened.
+
+        Raises:
+            InferplanError: it cannot be read, or is no name of such a document.
+        """
+        if source == FILE and self._path is not None:
+            path = self._path
+        elif is_sample(source):
+            path = source
+        else:
+            raise SpecError(f"{source[:60]}: no document has this name; open it from the page")
+        return self._take(await self._run("open", open_path, path, self._settings), source, changes)
+
+    async def open_text(self, text: str) -> bool:
+        """Open the text of a visitor's document; return whether it was opened.
+
+        Raises:
+            InferplanError: it is too large, or the service is busy.
+        """
+        size, limit = len(text.encode("utf-8", "replace")), self._settings.max_body_bytes
+        if size > limit:
+            raise SpecError(
+                f"the document has {size:,} bytes, over the limit of {limit:,}; give a smaller one"
+            )
+        found = await self._run("open", open_text, text, self._settings)
+        return self._take(found, UPLOAD if found is None or found.text != self.opened.text else self.source)
+
+    async def start(self, facts: str) -> bool:
+        """Open a first document from the facts of the form; return whether it was opened.
+
+        Raises:
+            InferplanError: a fact is missing or wrong.
+        """
+        return self._take(await self._run("open", started, facts, self._settings), UPLOAD)
+
+    def _take(self, found: Opened | None, source: str, changes: Changes | None = None) -> bool:
+        if found is None:
+            return False
+        self.opened, self.source, self.steps = found, source, Steps(changes or Changes())
+        self.plan = self.pinned = None
+        return True
+
+    def change(self, key: str, value: str | None) -> None:
+        """Change something of the document; None takes a change back."""
+        self.steps = self.steps.then(self.changes.with_change(key, value))
+
+    def undo(self) -> None:
+        """Take the last change back."""
+        self.steps = self.steps.undone()
+
+    def reset(self) -> None:
+        """Take all changes back; an undo returns to them."""
+        self.steps = self.steps.then(Changes())
+
+    def pin(self) -> None:
+        """Pin the present plan, against which later ones are shown."""
+        self.pinned = self.plan
+
+    async def solve(self) -> PlanView | None:
+        """Plan the document with its changes; return None if a newer request came.
+
+        Raises:
+            InferplanError: a change is wrong, the solver failed, or the service is busy.
+        """
+        found = await self._run("plan", plan_view, self.opened.base, self.changes, self._settings)
+        if found is not None:
+            self.plan = found
+            self.pinned = self.pinned or (found if not self.changes.given else None)
+        return found
+
+    async def pin_document(self) -> None:
+        """Pin the plan of the document without its changes.
+
+        Raises:
+            InferplanError: as `solve`.
+        """
+        found = await self._run("plan", plan_view, self.opened.base, Changes(), self._settings)
+        self.pinned = found or self.pinned
+
+    async def compare(self) -> StudyView | None:
+        """Compare the limited with the unlimited plan.
+
+        Raises:
+            InferplanError: as `solve`.
+        """
+        return await self._run("compare", limits_view, self.opened.base, self.changes, self._settings)
+
+    async def study(self, name: str, options: str) -> StudyView | None:
+        """Answer a study about the document with its changes.
+
+        Raises:
+            InferplanError: as `solve`, or an option is wrong.
+        """
+        return await self._run(
+            "study", study_view, self.opened.base, self.changes, name, options, self._settings
+        )
+
+    async def report(self) -> bytes | None:
+        """Return the report as HTML.
+
+        Raises:
+            InferplanError: as `solve`.
+        """
+        return await self._run("report", report_page, self.opened.base, self.changes, self._settings)
+
+    async def yaml(self) -> str | None:
+        """Return the document with its changes as YAML.
+
+        Raises:
+            InferplanError: as `solve`.
+        """
+        return await self._run("write", written, self.opened.base, self.changes)
+
+
+def message_of(error: InferplanError | HTTPException) -> str:
+    """Return an error in one line."""
+    return " ".join(str(getattr(error, "detail", error)).split())
+
+
+__all__ = ["EMPTY", "FILE", "UPLOAD", "Desk", "message_of"]

@@ -1,0 +1,204 @@
+"""The start: samples, an upload, the form of a first document, and the document in an editor."""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from nicegui import ui
+from nicegui.events import UploadEventArguments
+
+from optimizer.errors import SpecError
+from optimizer.profiles.catalogue import load_catalogue
+from optimizer.spec.samples import PREFIX, samples
+from optimizer.starters.use_cases import use_cases
+from rest_server.web.desk import Desk
+from rest_server.web.widgets import complain, heading
+
+_CHOOSE = """
+<q-btn flat no-caps label="Choose a YAML or JSON file" @click="props.pickFiles" />
+<label style="display: none">YAML or JSON file <q-uploader-add-trigger /></label>
+"""
+_NAME_EDITOR = """
+setTimeout(() => getElement({id})?.editorPromise?.then((editor) => {{
+  editor.contentDOM.setAttribute("aria-label", "Document");
+  editor.scrollDOM.setAttribute("tabindex", "0");
+}}), 200)
+"""
+MOST_FINDINGS = 200
+"""Most findings that are listed."""
+Opens = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
+
+
+class DocumentTab:
+    """The document of a page, and the ways to another."""
+
+    def __init__(self, desk: Desk, opens: Opens, max_bytes: int) -> None:
+        """Show the tab.
+
+        Args:
+            desk: the state of the page.
+            opens: opens a document, then shows it everywhere.
+            max_bytes: limit of an upload.
+        """
+        self._desk, self._opens = desk, opens
+        with ui.element("div").classes("split"):
+            with ui.column().style("gap: 12px; min-width: 0"):
+                self._show_sources(max_bytes)
+                _StartForm(self._start)
+            with ui.column().classes("panel"):
+                self._show_editor()
+
+    def _show_sources(self, max_bytes: int) -> None:
+        with ui.column().classes("panel"):
+            heading("Open")
+            ui.select(list(samples()), label="Sample", on_change=self._open_sample).classes("w-full").style(
+                "width: 100%"
+            )
+            upload = ui.upload(
+                label="YAML or JSON file",
+                auto_upload=True,
+                max_file_size=max_bytes,
+                on_upload=self._uploaded,
+                on_rejected=lambda: complain(
+                    f"the file is over the limit of {max_bytes:,} bytes; choose another"
+                ),
+            )
+            upload.props('flat bordered accept=".yaml,.yml,.json"').style("width: 100%")
+            upload.add_slot("header", _CHOOSE)
+            ui.label("Or paste a document into the editor.").classes("soft")
+
+    def _show_editor(self) -> None:
+        with ui.row().style("align-items: center; justify-content: space-between; width: 100%"):
+            heading("Document")
+            ui.button("Check and plan", on_click=self._apply).props("unelevated no-caps")
+        self._editor = ui.codemirror("", language="YAML", line_wrapping=False).classes("editor")
+        self._findings = ui.column().style("gap: 0; width: 100%")
+
+    def show(self) -> None:
+        """Show the document of the page and its findings."""
+        opened = self._desk.opened
+        if self._editor.value != opened.text:
+            self._editor.set_value(opened.text)
+        self._findings.clear()
+        with self._findings:
+            for note in opened.notes:
+                ui.label(note).classes("soft tip")
+            errors = sum(item.is_error for item in opened.findings)
+            warnings = len(opened.findings) - errors
+            ui.label(f"Errors: {errors:,}, warnings: {warnings:,}").props("role=status")
+            for item in opened.findings[:MOST_FINDINGS]:
+                word = "error" if item.is_error else "warning"
+                text = f"line {item.line}, {word}: {item.text}"
+                button = ui.button(text, on_click=lambda line=item.line: self._select(line), color=None)
+                button.props("flat dense no-caps align=left").classes("finding")
+
+    def name_editor(self) -> None:
+        """Name the editor for screen readers; its library has no property for it."""
+        ui.run_javascript(_NAME_EDITOR.format(id=self._editor.id))
+
+    def _select(self, line: int) -> None:
+        """Show a line of the document, and mark it."""
+        self._editor.decorations = [{"kind": "line", "line": line, "class": "found"}]
+        self._editor.reveal_line(line)
+
+    async def _open_sample(self, event: Any) -> None:
+        if event.value:
+            await self._opens(lambda: self._desk.open(f"{PREFIX}{event.value}"))
+
+    async def _uploaded(self, event: UploadEventArguments) -> None:
+        try:
+            text = (await event.file.read()).decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            complain(f"{event.file.name}: not UTF-8 text (byte {error.start})")
+            return
+        await self._opens(lambda: self._desk.open_text(text))
+
+    async def _apply(self) -> None:
+        text = self._editor.value or ""
+        await self._opens(lambda: self._desk.open_text(text))
+
+    async def _start(self, facts: Mapping[str, Any]) -> None:
+        await self._opens(lambda: self._desk.start(json.dumps(facts)))
+
+
+class _StartForm:
+    """The questions of `inferplan init`."""
+
+    def __init__(self, start: Callable[[Mapping[str, Any]], Awaitable[None]]) -> None:
+        self._start = start
+        catalogue = load_catalogue()
+        self._cards = list(catalogue.accelerators)
+        self._offers: list[tuple[ui.select, ui.number, ui.input]] = []
+        self._demands: list[tuple[ui.select, ui.input, ui.number, ui.number]] = []
+        with ui.expansion("New document").classes("panel").style("padding: 0"):
+            self._models = ui.select(list(catalogue.models), label="Models", multiple=True, with_input=True)
+            self._models.style("width: 100%")
+            self._offer_rows = ui.column().style("width: 100%; gap: 4px")
+            ui.button("Add cards", on_click=self._add_offer, color=None).props("flat no-caps")
+            self._demand_rows = ui.column().style("width: 100%; gap: 4px")
+            ui.button("Add a use case", on_click=self._add_demand, color=None).props("flat no-caps")
+            ui.button("Write the document", on_click=self._finish).props("unelevated no-caps")
+        self._add_offer()
+        self._add_demand()
+
+    def _add_offer(self) -> None:
+        with self._offer_rows, ui.row().style("flex-wrap: nowrap; width: 100%; gap: 8px"):
+            card = ui.select(self._cards, label="Card", with_input=True).style("flex: 2; min-width: 0")
+            count = ui.number("Cards", value=8, min=0, precision=0).style("flex: 1; min-width: 48px")
+            price = (
+                ui.input("Price", placeholder="$2.50/h").props("stack-label").style("flex: 2; min-width: 0")
+            )
+        self._offers.append((card, count, price))
+
+    def _add_demand(self) -> None:
+        cases = use_cases()
+        titles = {name: case.title for name, case in cases.items()}
+        with self._demand_rows, ui.column().style("width: 100%; gap: 0"):
+            case = ui.select(titles, label="Use case").style("width: 100%")
+            with ui.row().style("flex-wrap: nowrap; width: 100%; gap: 8px"):
+                rate = ui.input("Load", placeholder="10/s").props("stack-label").style("flex: 1")
+                ttft = ui.number("TTFT [ms]", min=0).style("flex: 1")
+                itl = ui.number("ITL [ms]", min=0).style("flex: 1")
+            source = ui.label("").classes("soft tip")
+        self._demands.append((case, rate, ttft, itl))
+
+        def chosen() -> None:
+            found = cases[case.value]
+            ttft.set_value(found.ttft_ms)
+            itl.set_value(found.itl_ms)
+            source.set_text(f"{found.why} Source: {found.source}")
+
+        case.on_value_change(chosen)
+
+    async def _finish(self) -> None:
+        try:
+            facts = self._facts()
+        except SpecError as error:
+            complain(str(error))
+            return
+        await self._start(facts)
+
+    def _facts(self) -> dict[str, Any]:
+        """Return the answers as plain values.
+
+        Raises:
+            SpecError: an answer is missing.
+        """
+        offers = [
+            {"accelerator": card.value, "count": int(count.value or 0), "price": (price.value or "").strip()}
+            for card, count, price in self._offers
+            if card.value
+        ]
+        demands = [
+            {"case": case.value, "rate": (rate.value or "").strip(), "ttft": ttft.value, "itl": itl.value}
+            for case, rate, ttft, itl in self._demands
+            if case.value
+        ]
+        missing = [
+            *([] if self._models.value else ["models"]),
+            *([] if offers and all(item["price"] for item in offers) else ["cards with their prices"]),
+            *([] if demands and all(item["rate"] for item in demands) else ["a use case with its load"]),
+        ]
+        if missing:
+            raise SpecError(f"incomplete: give {', '.join(missing)}")
+        return {"models": self._models.value, "offers": offers, "demands": demands}

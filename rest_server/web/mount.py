@@ -1,0 +1,74 @@
+"""The page as a part of an application; the only place that knows how NiceGUI is mounted.
+
+NiceGUI has one application in a process, so one service in a process can have the page.
+"""
+
+from fastapi import FastAPI
+from nicegui import app as nicegui_app
+from nicegui import core, ui
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from optimizer.errors import SpecError
+from optimizer.profiles.catalogue import load_catalogue
+from optimizer.starters.use_cases import use_cases
+from rest_server.security import given_key
+from rest_server.web.access import PageHeaders, add_signing_in, key_in_cookies
+from rest_server.web.changes import Changes, read_query
+from rest_server.web.desk import FILE, Desk
+from rest_server.web.page import VisitorPage, close_with
+from rest_server.web.theme import ICON
+from rest_server.web.widgets import complain
+
+MESSAGES_KEPT = 100
+"""Messages that are sent again after an interruption of a connection."""
+
+
+def mount_page(app: FastAPI, prefix: str, path: str | None) -> None:
+    """Add the page to an application.
+
+    Args:
+        app: the application.
+        prefix: prefix of its paths, perhaps empty.
+        path: path of the documents that it opens at first.
+    """
+    add_signing_in(app, prefix)
+    load_catalogue(), use_cases()  # read now, not while the first visitor waits
+    if prefix:
+        app.add_api_route(prefix, _with_slash, methods=["GET"], include_in_schema=False)
+    nicegui_app.state.service, nicegui_app.state.prefix, nicegui_app.state.path = app, prefix, path
+    nicegui_app.add_middleware(PageHeaders)
+    core.sio.eio.max_http_buffer_size = app.state.settings.max_body_bytes
+    ui.run_with(
+        app,
+        mount_path=prefix or "/",
+        title="inferplan",
+        favicon=ICON,
+        dark=None,
+        language="en-US",
+        tailwind=False,
+        show_welcome_message=False,
+        message_history_length=MESSAGES_KEPT,
+    )
+
+
+async def _with_slash(request: Request) -> Response:
+    return RedirectResponse(f"{request.url.path}/", 308)
+
+
+@ui.page("/")
+async def _show(request: Request) -> None:
+    state = nicegui_app.state
+    headers = dict(request.headers.raw)
+    key = given_key(headers) or key_in_cookies(headers.get(b"cookie", b""))
+    desk = Desk(state.service, key or None, state.path)
+    client = ui.context.client
+    close_with(client, desk)
+    try:
+        source, changes = read_query(request.url.query)
+    except SpecError as error:
+        source, changes = "", Changes()
+        complain(str(error))
+    source = source or (FILE if state.path is not None else "")
+    page = VisitorPage(desk, state.service, state.prefix, opens=bool(source))
+    ui.timer(0.01, lambda: page.begin(source, changes), once=True)

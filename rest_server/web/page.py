@@ -1,0 +1,142 @@
+"""One open page: its head, its tabs, and the way from a change to a plan."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from nicegui import Client, ui
+from starlette.exceptions import HTTPException
+
+from optimizer.errors import InferplanError
+from rest_server.web.changes import Changes
+from rest_server.web.desk import UPLOAD, Desk, message_of
+from rest_server.web.document_tab import DocumentTab
+from rest_server.web.fleet_tab import FleetTab
+from rest_server.web.plan_tab import PlanTab
+from rest_server.web.study_tab import StudyTab
+from rest_server.web.theme import PRIMARY, STYLE
+from rest_server.web.widgets import complain
+
+DEBOUNCE_S = 0.1
+"""Time without a change after which a plan is made [s]."""
+
+
+class VisitorPage:
+    """The page of a visitor."""
+
+    def __init__(self, desk: Desk, service: Any, prefix: str, *, opens: bool) -> None:
+        """Show the page.
+
+        Args:
+            desk: its state.
+            service: the application.
+            prefix: prefix of its paths.
+            opens: whether it opens a document at once.
+        """
+        self._desk, self._prefix = desk, prefix
+        self._turn = 0
+        self._waiting = 0
+        settings = service.state.settings
+        ui.add_css(STYLE)
+        ui.colors(primary=PRIMARY)
+        self._dark = ui.dark_mode(None)
+        self._show_head(settings)
+        with ui.element("main").classes("page"):
+            self._show_tabs(service, opens=opens)
+        self._tabs.on_value_change(self._document_tab.name_editor)
+        ui.timer(0.5, self._document_tab.name_editor, once=True)
+
+    def _show_head(self, settings: Any) -> None:
+        with ui.header().classes("bar"):
+            with ui.element("h1"):
+                ui.label("inferplan").style("display: inline")
+            with ui.tabs().props("dense no-caps inline-label") as self._tabs:
+                self._document = ui.tab("Document")
+                self._plan = ui.tab("Plan")
+                self._studies = ui.tab("Studies")
+                self._fleet = ui.tab("Live fleet") if settings.stateful else None
+            ui.space()
+            self._name = ui.label("").classes("soft")
+            ui.button("Light or dark", on_click=self._toggle, color=None).props("flat dense no-caps")
+            if settings.api_key_files:
+                with ui.element("form").props(f'method="post" action="{self._prefix}/sign-out"'):
+                    ui.button("Sign out", color=None).props("flat dense no-caps type=submit")
+            self._bar = ui.linear_progress(show_value=False, size="4px").classes("waiting")
+            self._bar.props('aria-label="Waiting for the answer"')
+            self._idle()
+
+    def _show_tabs(self, service: Any, *, opens: bool) -> None:
+        settings = service.state.settings
+        with ui.tab_panels(
+            self._tabs, value=self._plan if opens else self._document, animated=False, keep_alive=True
+        ).style("background: transparent"):
+            with ui.tab_panel(self._document).style("padding: 0"):
+                self._document_tab = DocumentTab(self._desk, self.open, settings.max_body_bytes)
+            with ui.tab_panel(self._plan).style("padding: 0"):
+                self._plan_tab = PlanTab(self._desk, self.guarded, self.changed)
+            with ui.tab_panel(self._studies).style("padding: 0"):
+                self._study_tab = StudyTab(self._desk, self.guarded)
+            if self._fleet is not None:
+                with ui.tab_panel(self._fleet).style("padding: 0"):
+                    FleetTab(self._desk, service)
+
+    def _toggle(self) -> None:
+        self._dark.set_value(not self._dark.value)
+
+    def _idle(self) -> None:
+        busy = self._waiting > 0
+        self._bar.props("indeterminate" if busy else "", remove="" if busy else "indeterminate")
+        self._bar.style(f"visibility: {'visible' if busy else 'hidden'}")
+
+    async def guarded(self, work: Callable[[], Awaitable[Any]]) -> Any:
+        """Await work while the page shows that it waits; show what went wrong, and return None."""
+        self._waiting += 1
+        self._idle()
+        try:
+            return await work()
+        except (InferplanError, HTTPException) as error:
+            complain(message_of(error))
+            return None
+        finally:
+            self._waiting -= 1
+            self._idle()
+
+    async def begin(self, source: str, changes: Changes) -> None:
+        """Open the document of an address."""
+        if source:
+            await self.open(lambda: self._desk.open(source, changes))
+
+    async def open(self, work: Callable[[], Awaitable[bool]]) -> None:
+        """Open a document, show it everywhere, and plan it."""
+        if not await self.guarded(work):
+            return
+        opened = self._desk.opened
+        self._document_tab.show()
+        self._plan_tab.open()
+        self._study_tab.open()
+        self._name.set_text("own document" if self._desk.source == UPLOAD else self._desk.source)
+        if opened.base:
+            self._tabs.set_value(self._plan)
+            if self._desk.changes.given:
+                await self.guarded(self._desk.pin_document)
+            await self._solve()
+        else:
+            self._tabs.set_value(self._document)
+
+    async def changed(self) -> None:
+        """Plan again once no further change comes for a moment."""
+        self._turn += 1
+        turn = self._turn
+        await asyncio.sleep(DEBOUNCE_S)
+        if turn == self._turn:
+            await self._solve()
+
+    async def _solve(self) -> None:
+        ui.navigate.history.replace(f"{self._prefix}/" + (f"?{self._desk.query}" if self._desk.query else ""))
+        if await self.guarded(self._desk.solve) is not None:
+            self._plan_tab.show()
+
+
+def close_with(client: Client, desk: Desk) -> None:
+    """Give up the work of a page when it closes."""
+    client.on_delete(desk.close)

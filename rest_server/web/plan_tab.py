@@ -1,0 +1,132 @@
+"""The plan: figures, charts and tables, beside the controls that change it; and one server in depth."""
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from nicegui import ui
+
+from rest_server.web.charts import show_types
+from rest_server.web.desk import Desk
+from rest_server.web.what_if import WhatIf
+from rest_server.web.widgets import heading, show_facts, show_tables
+
+Guarded = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
+
+
+class PlanTab:
+    """The plan of a page."""
+
+    def __init__(self, desk: Desk, guarded: Guarded, changed: Callable[[], Any]) -> None:
+        """Show the tab.
+
+        Args:
+            desk: the state of the page.
+            guarded: awaits work, and shows what went wrong.
+            changed: is called after a change of the document.
+        """
+        self._desk, self._guarded, self._changed = desk, guarded, changed
+        self._facts = ui.element("div").classes("results summary")
+        with ui.element("div").classes("split"):
+            with ui.column().style("gap: 12px; min-width: 0; width: 100%"):
+                self._show_actions()
+                self._controls = WhatIf(desk, changed)
+            with ui.element("div").classes("results"):
+                self._plan = ui.element("div").classes("results")
+                self._server = ui.element("div").classes("results")
+                self._limits = ui.element("div").classes("results")
+
+    def _show_actions(self) -> None:
+        with ui.row().classes("panel").style("gap: 4px"):
+            for title, action in (
+                ("Undo", self._undo),
+                ("Reset", self._reset),
+                ("Pin", self._pin),
+                ("YAML", self._save_yaml),
+                ("Plan", self._save_plan),
+                ("Report", self._save_report),
+            ):
+                ui.button(title, on_click=action, color=None).props("flat dense no-caps")
+            ui.button("Limited against unlimited", on_click=self._compare, color=None).props(
+                "flat dense no-caps"
+            )
+
+    def open(self) -> None:
+        """Show the controls of another document, and no plan."""
+        self._controls.build()
+        for box in (self._facts, self._plan, self._server, self._limits):
+            box.clear()
+
+    def show(self) -> None:
+        """Show the plan, against the pinned one."""
+        plan, pinned = self._desk.plan, self._desk.pinned
+        if plan is None:
+            return
+        compared = pinned if pinned is not plan else None
+        self._facts.clear()
+        with self._facts:
+            show_facts(plan.facts, compared.facts if compared else ())
+            with ui.column().classes("panel"):
+                ui.label(plan.status).props("role=status").classes("tip")
+        self._plan.clear()
+        with self._plan:
+            show_types(plan.types, compared.types if compared else (), plan.cost_unit)
+            show_tables(
+                plan.tables,
+                pinned=compared.tables if compared else (),
+                colours=plan.colours,
+                open_row=self._open_server,
+            )
+        for box in (self._server, self._limits):
+            box.clear()  # they were about another plan
+
+    def _undo(self) -> None:
+        self._desk.undo()
+        self._controls.show()
+        self._changed()
+
+    def _reset(self) -> None:
+        self._desk.reset()
+        self._controls.show()
+        self._changed()
+
+    def _pin(self) -> None:
+        self._desk.pin()
+        self.show()
+        ui.notify("Later plans are shown against this one.")
+
+    async def _open_server(self, name: str) -> None:
+        options = json.dumps({"server": name})
+        found = await self._guarded(lambda: self._desk.study("explain", options))
+        if found is None:
+            return
+        self._server.clear()
+        with self._server:
+            with heading(f"{name}: why this accelerator"):
+                pass
+            show_tables(found.tables, colours=self._desk.plan.colours if self._desk.plan else None)
+        ui.run_javascript(f"getElement({self._server.id}).scrollIntoView({{block: 'start'}})")
+
+    async def _compare(self) -> None:
+        found = await self._guarded(self._desk.compare)
+        if found is None:
+            return
+        self._limits.clear()
+        with self._limits:
+            heading("Limited against unlimited")
+            show_tables(found.tables)
+        ui.run_javascript(f"getElement({self._limits.id}).scrollIntoView({{block: 'start'}})")
+
+    async def _save_yaml(self) -> None:
+        text = await self._guarded(self._desk.yaml)
+        if text is not None:
+            ui.download.content(text, "system.yaml", "application/yaml")
+
+    def _save_plan(self) -> None:
+        if self._desk.plan is not None:
+            ui.download.content(self._desk.plan.plan, "plan.json", "application/json")
+
+    async def _save_report(self) -> None:
+        page = await self._guarded(self._desk.report)
+        if page is not None:
+            ui.download.content(page, "report.html", "text/html")

@@ -1,0 +1,185 @@
+"""What a page shows, as plain values that a solver process can send."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from optimizer.section import FOR_PROGRAMS, FormattedValue, Section, SidePair
+from optimizer.text import printable
+
+
+@dataclass(frozen=True, slots=True)
+class TableCell:
+    """A cell of a table."""
+
+    text: str
+    value: str | float | None
+    """The value that it is sorted by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table with its headings and its words."""
+
+    name: str
+    title: str
+    text: tuple[str, ...]
+    headings: tuple[str, ...]
+    numeric: tuple[bool, ...]
+    rows: tuple[tuple[TableCell, ...], ...]
+    notes: tuple[str, ...]
+    alert: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFact:
+    """A figure of a plan that stands alone."""
+
+    name: str
+    text: str
+    value: float
+    alert: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CardUse:
+    """Cards of an accelerator type."""
+
+    type: str
+    used: int
+    limit: int | None
+    cost: float
+    """Cost of what runs on them, in the unit of the document."""
+    colour: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanView:
+    """A plan as a page shows it."""
+
+    status: str
+    facts: tuple[PlanFact, ...]
+    tables: tuple[Table, ...]
+    types: tuple[CardUse, ...]
+    colours: dict[str, str]
+    """Colours by accelerator."""
+    cost_unit: str
+    plan: bytes
+    """The plan, as `solve --json` writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyView:
+    """The answer of a study as a page shows it."""
+
+    tables: tuple[Table, ...]
+    picture: bytes = b""
+    """SVG; empty without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFinding:
+    """An error or a warning of `check`."""
+
+    line: int
+    text: str
+    is_error: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """What of a document can be changed on the page."""
+
+    servers: tuple[str, ...]
+    counts: tuple[tuple[str, int | None], ...]
+    """Accelerator types with their cards."""
+    prices: tuple[tuple[str, str, float], ...]
+    """Accelerators with their types and prices, in the unit of the document."""
+    targets: tuple[tuple[str, str, float], ...]
+    """Class and model, latency, limit [ms]."""
+    options: dict[str, str]
+    """Texts of the options by their keys."""
+    currency: str | None
+    cost_unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A document that was opened."""
+
+    text: str
+    findings: tuple[CheckFinding, ...] = ()
+    base: bytes = b""
+    """The document as JSON; empty if it has errors."""
+    controls: Controls | None = None
+    notes: tuple[str, ...] = field(default_factory=tuple)
+
+
+def tables_of(sections: Iterable[Section]) -> tuple[Table, ...]:
+    """Return sections as plain values, without columns that have no value or repeat a mark."""
+    return tuple(_table(section) for section in sections if _has_anything(section))
+
+
+def _has_anything(section: Section) -> bool:
+    return bool(section.text or section.notes or (section.rows and not section.hidden))
+
+
+def _table(section: Section) -> Table:
+    held = [] if section.hidden or not section.rows else section.held()
+    held = [i for i in held if section.columns[i].rank < FOR_PROGRAMS]
+    columns = [section.columns[i] for i in held]
+    rows = section.all_rows() if columns else []
+    return Table(
+        name=section.name,
+        title=printable(section.title),
+        text=tuple(printable(each.text) for each in section.text),
+        headings=tuple(column.heading for column in columns),
+        numeric=tuple(column.kind == "number" for column in columns),
+        rows=tuple(
+            tuple(TableCell(section.columns[i].cell(row[i]), _value(row[i])) for i in held) for row in rows
+        ),
+        notes=tuple(printable(note) for note in section.notes),
+        alert=section.alert,
+    )
+
+
+def _value(value: Any) -> str | float | None:
+    """Return the plain value of a cell; of both sides of a comparison the second."""
+    if isinstance(value, SidePair):
+        return _value(value.second)
+    plain = value.value if isinstance(value, FormattedValue) else value
+    return plain if plain is None or isinstance(plain, str | int | float) else str(plain)
+
+
+def differences(now: Table, pinned: Table | None) -> list[dict[int, str]]:
+    """Return for each row of a table the change of its numbers against the same row of an earlier one.
+
+    Rows are the same if their names are; a row that is new, or a column that is, has no changes.
+    """
+    if pinned is None or pinned.headings != now.headings:
+        return [{} for _ in now.rows]
+    before = {_key(pinned, row): row for row in reversed(pinned.rows)}
+    return [_row_differences(row, before.get(_key(now, row))) for row in now.rows]
+
+
+def _key(table: Table, row: tuple[TableCell, ...]) -> object:
+    """Return the first name of a row, by which it is found again."""
+    return next((cell.value for cell, number in zip(row, table.numeric, strict=True) if not number), None)
+
+
+def _row_differences(now: tuple[TableCell, ...], before: tuple[TableCell, ...] | None) -> dict[int, str]:
+    changes = {}
+    for i, (new, old) in enumerate(zip(now, before or (), strict=False)):
+        if new.value == old.value:
+            continue
+        if isinstance(new.value, int | float) and isinstance(old.value, int | float):
+            changes[i] = signed(new.value - old.value)
+        elif old.text != new.text:
+            changes[i] = f"was {old.text}"
+    return {i: text for i, text in changes.items() if text}
+
+
+def signed(difference: float) -> str:
+    """Return a difference with its sign; nothing if it reads as zero."""
+    text = f"{difference:+,.0f}" if abs(difference) >= 1000 else f"{difference:+,.4g}"
+    return "" if float(text.replace(",", "")) == 0 else text

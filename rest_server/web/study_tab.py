@@ -1,0 +1,100 @@
+"""Studies of the document with its changes: sweep, explanation, simulation, horizon."""
+
+import base64
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from nicegui import ui
+
+from rest_server.web.desk import Desk
+from rest_server.web.plan_tab import Guarded
+from rest_server.web.widgets import complain, heading, show_tables
+
+DAY = "0.4,0.3,0.3,0.4,0.6,0.9,1.1,1.2,1.2,1.1,0.8,0.5"
+"""Factors of a day in twelve steps, to begin with."""
+
+
+class StudyTab:
+    """The studies of a page."""
+
+    def __init__(self, desk: Desk, guarded: Guarded) -> None:
+        """Show the tab.
+
+        Args:
+            desk: the state of the page.
+            guarded: awaits work, and shows what went wrong.
+        """
+        self._desk, self._guarded = desk, guarded
+        with ui.element("div").classes("split"):
+            with ui.column().style("gap: 12px; min-width: 0; width: 100%"):
+                self._show_questions()
+            with ui.element("div").classes("results"):
+                self._elapsed = ui.label("").props("role=status").classes("soft")
+                self._answer = ui.element("div").classes("results")
+
+    def _show_questions(self) -> None:
+        with self._question("Sweep"):
+            vary = ui.input("Parameters", value="load=0.5..3").style("width: 100%")
+            self._ask("sweep", lambda: {"vary": vary.value.split()})
+        with self._question("Explanation"):
+            ui.label("The value of cards and targets, and what would serve unserved load.").classes("soft")
+            self._ask("explain", dict)
+        with self._question("Simulation"):
+            requests = ui.number("Requests to each pool", value=2000, min=100, precision=0).style(
+                "width: 100%"
+            )
+            self._ask("simulate", lambda: {"requests": int(requests.value or 0)})
+        with self._question("Horizon"):
+            factors = ui.input("Factors on the load, hour by hour", value=DAY).style("width: 100%")
+            self._ask("horizon", lambda: {"factors": [float(item) for item in factors.value.split(",")]})
+
+    @contextmanager
+    def _question(self, title: str) -> Iterator[None]:
+        with ui.column().classes("panel"):
+            heading(title)
+            yield
+
+    def _ask(self, name: str, options: Callable[[], dict[str, Any]]) -> None:
+        async def ask() -> None:
+            try:
+                given = json.dumps(options())
+            except ValueError:
+                complain("give numbers, separated by commas")
+                return
+            await self._study(name, given)
+
+        with ui.row():
+            ui.button("Run", on_click=ask).props(f'unelevated no-caps aria-label="Run {name}"')
+            ui.button("Stop", on_click=self._stop, color=None).props(f'flat no-caps aria-label="Stop {name}"')
+
+    def _stop(self) -> None:
+        self._desk.stop("study")
+
+    async def _study(self, name: str, options: str) -> None:
+        began = time.monotonic()
+        self._answer.clear()
+
+        def count() -> None:
+            self._elapsed.set_text(f"{name}: running for {time.monotonic() - began:.0f} s")
+
+        timer = ui.timer(1.0, count)
+        found = await self._guarded(lambda: self._desk.study(name, options))
+        timer.deactivate()
+        self._elapsed.set_text("" if found is None else f"{name}: {time.monotonic() - began:.1f} s")
+        if found is None:
+            return
+        with self._answer:
+            if found.picture:
+                data = base64.b64encode(found.picture).decode("ascii")
+                picture = ui.element("img").classes("picture")
+                picture.props(f'src="data:image/svg+xml;base64,{data}" alt="Picture of the {name}"')
+            show_tables(found.tables, colours=self._desk.plan.colours if self._desk.plan else None)
+
+    def open(self) -> None:
+        """Forget the answer; another document was opened."""
+        self._stop()
+        self._answer.clear()
+        self._elapsed.set_text("")

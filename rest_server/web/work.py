@@ -1,0 +1,297 @@
+"""Work of the page, done by a solver process: open, check, plan, compare, study, write.
+
+Functions take a document as JSON and the changes of a visitor, and return plain values to show. They compute
+through `jobs` alone, so that a figure on the page is the one that a command prints.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from optimizer.errors import SpecError
+from optimizer.jobs import (
+    CompareRequest,
+    check_text,
+    compare_plans,
+    solve,
+    start_document,
+)
+from optimizer.jobs.table import STUDIES
+from optimizer.money import cost_unit, in_cost_unit, read_price
+from optimizer.render.colours import type_colours
+from optimizer.render.comparison_sections import comparison_sections
+from optimizer.render.plan_sections import plan_sections
+from optimizer.render.report_sections import headline, status
+from optimizer.render.simulation_sections import simulation_sections
+from optimizer.spec.faults import Fault
+from optimizer.spec.files import document_files, read_parts, read_text
+from optimizer.spec.messages import validated
+from optimizer.spec.samples import PREFIX, sample_or_path
+from optimizer.spec.system import System, joined_document
+from optimizer.spec.yaml_format import yaml_text
+from optimizer.studies.reports.overview import Overview, describe
+from rest_server.settings import Settings
+from rest_server.sizing_memo import memo_of_process
+from rest_server.v1.work import system_from
+from rest_server.web.changes import LATENCIES, OPTIONS, Changes
+from rest_server.web.shown import (
+    CardUse,
+    CheckFinding,
+    Controls,
+    Opened,
+    PlanFact,
+    PlanView,
+    StudyView,
+    tables_of,
+)
+
+if TYPE_CHECKING:
+    from optimizer.section import Section
+
+PICTURED = {"sweep", "horizon"}
+"""Studies whose answer has a picture."""
+
+
+def open_path(path: str, settings: Settings) -> Opened:
+    """Open a sample or a path that was given to the program; several files become one text.
+
+    Raises:
+        SpecError: it cannot be read.
+    """
+    found = Path(sample_or_path(path))
+    files = document_files(found)
+    if len(files) == 1:
+        return open_text(read_text(files[0]), settings)
+    try:
+        text = yaml_text(joined_document(read_parts(found)))
+    except SpecError:
+        text = "\n".join(read_text(file) for file in files)
+    return open_text(text, settings)
+
+
+def open_text(text: str, settings: Settings) -> Opened:
+    """Open a document, with what `check` finds in it."""
+    checked = check_text(text)
+    findings = tuple(
+        _finding(fault, is_error=is_error)
+        for faults, is_error in ((checked.faults, True), (checked.warnings, False))
+        for fault in faults
+    )
+    if checked.system is None:
+        return Opened(text, findings)
+    document = checked.system.to_spec().model_dump(mode="json", by_alias=True, exclude_unset=True)
+    try:
+        system = system_from(document, settings)
+    except SpecError as error:  # it is larger than the service takes
+        return Opened(text, (CheckFinding(1, str(error), is_error=True), *findings))
+    return Opened(text, findings, json.dumps(document).encode(), _controls(system, document))
+
+
+def _finding(fault: Fault, *, is_error: bool) -> CheckFinding:
+    line = fault.position[0] if fault.position else 1
+    return CheckFinding(line, ": ".join(part for part in (fault.path, fault.problem) if part), is_error)
+
+
+def _controls(system: System, document: Mapping[str, Any]) -> Controls:
+    currency = system.currency
+    prices = (
+        (item.name, item.type, in_cost_unit(item.cost_cents_per_h, currency))
+        for item in system.accelerators.values()
+    )
+    options = document.get("optimizer", {}) | {
+        field: getattr(system.options, name)
+        for field, name in (
+            ("saturationPolicy", "saturation_policy"),
+            ("heterogeneous", "heterogeneous"),
+            ("batchSizing", "batch_sizing"),
+            ("unlimited", "unlimited"),
+        )
+    }
+    texts = {
+        key: next(text for text, value in values.items() if value == options[field])
+        for key, (field, values) in OPTIONS.items()
+    }
+    types = sorted({item.type for item in system.accelerators.values()})
+    targets = (
+        (f"{group.name}/{target.model}", latency, limit)
+        for group in system.service_classes.values()
+        for target in group.model_targets
+        for latency in LATENCIES
+        if (limit := getattr(target, f"{latency}_ms"))
+    )
+    return Controls(
+        servers=tuple(system.servers),
+        counts=tuple((kind, system.capacity.get(kind)) for kind in types),
+        prices=tuple(prices),
+        targets=tuple(targets),
+        options=texts,
+        currency=currency,
+        cost_unit=cost_unit(currency),
+    )
+
+
+def changed_system(base: bytes, changes: Changes, settings: Settings) -> System:
+    """Return the system of a document with changes.
+
+    Raises:
+        SpecError: a change names nothing of the document, or makes it inconsistent.
+    """
+    return system_from(changes.applied_to(json.loads(base)), settings)
+
+
+def plan_view(base: bytes, changes: Changes, settings: Settings) -> PlanView:
+    """Plan a document with changes.
+
+    Raises:
+        SpecError: as `changed_system`.
+        SolverError: the solver failed.
+    """
+    system = changed_system(base, changes, settings)
+    limit_s = min(system.options.time_limit_s, settings.max_solve_s)
+    plan = solve(system, time_limit_s=limit_s, memo=memo_of_process(settings.sizing_memo_rows))
+    overview = describe(system, plan)
+    types = sorted({item.type for item in system.accelerators.values()})
+    by_type = type_colours(types)
+    uses = {item.type: item for item in overview.types}
+    return PlanView(
+        status=status(overview),
+        facts=_facts(overview),
+        tables=tables_of(plan_sections(plan, system)[1:]),
+        types=tuple(
+            CardUse(
+                kind,
+                uses[kind].used,
+                uses[kind].limit,
+                in_cost_unit(uses[kind].cost_cents_per_h, plan.currency),
+                by_type[kind],
+            )
+            for kind in types
+            if kind in uses
+        ),
+        colours={name: by_type[item.type] for name, item in system.accelerators.items()} | by_type,
+        cost_unit=cost_unit(plan.currency),
+        plan=plan.to_json().encode(),
+    )
+
+
+def _facts(overview: Overview) -> tuple[PlanFact, ...]:
+    plan = overview.plan
+    values = (
+        in_cost_unit(plan.total_cost_cents_per_h, plan.currency),
+        overview.servers - len(plan.unserved),
+        sum(row.num_replicas for row in overview.pools),
+        sum(row.used for row in overview.types),
+    )
+    found = zip(headline(overview), values, strict=True)
+    return tuple(PlanFact(fact.name, fact.value, float(value), fact.alert) for fact, value in found)
+
+
+def limits_view(base: bytes, changes: Changes, settings: Settings) -> StudyView:
+    """Compare the limited with the unlimited plan.
+
+    Raises:
+        SpecError: as `changed_system`.
+        SolverError: the solver failed.
+    """
+    given = {key: text for key, text in changes.given.items() if key != "cards"}
+    system = changed_system(base, Changes(given=given), settings)
+    return StudyView(tables_of(comparison_sections(compare_plans(CompareRequest(system)))))
+
+
+def study_view(base: bytes, changes: Changes, name: str, options: str, settings: Settings) -> StudyView:
+    """Answer a study about a document with changes.
+
+    Args:
+        base: the document as JSON.
+        changes: the changes.
+        name: name of the study.
+        options: its request as JSON.
+        settings: settings of the service.
+
+    Raises:
+        SpecError: an option or a change is wrong.
+        SolverError: the solver failed.
+    """
+    study = STUDIES[name].study
+    request = validated(study.options, json.loads(options))
+    system = changed_system(base, changes, settings).with_options(**request.given())
+    answer = study.run(system, request)
+    sections: Callable[[Any], list[Section]] = study.sections or simulation_sections
+    picture = b""
+    if name in PICTURED and study.page is not None:
+        picture = study.page(answer, system, request.model_copy(update={"format": "svg"}))
+    return StudyView(tables_of(sections(answer)), picture)
+
+
+def report_page(base: bytes, changes: Changes, settings: Settings) -> bytes:
+    """Return the report of a document with changes, as HTML.
+
+    Raises:
+        SpecError: as `changed_system`.
+        SolverError: the solver failed.
+    """
+    study = STUDIES["report"].study
+    request = study.options(format="html")
+    system = changed_system(base, changes, settings)
+    assert study.page is not None
+    return study.page(study.run(system, request), system, request)
+
+
+def written(base: bytes, changes: Changes) -> str:
+    """Return a document with changes as YAML.
+
+    Raises:
+        SpecError: a change names nothing of the document.
+    """
+    return yaml_text(changes.applied_to(json.loads(base)))
+
+
+def started(facts: str, settings: Settings) -> Opened:
+    """Return a first document from the facts of the form.
+
+    Args:
+        facts: JSON: `models`, `offers` (accelerator, price, count), `demands` (use case, rate).
+        settings: settings of the service.
+
+    Raises:
+        SpecError: a name does not exist, a fact is missing or wrong.
+    """
+    from optimizer.starters.document import Demand, StarterFacts
+    from optimizer.starters.prices import Offer
+
+    given = json.loads(facts)
+    start = StarterFacts(
+        template="one-model" if len(given["models"]) == 1 else "fleet",
+        models=tuple(given["models"]),
+        offers=tuple(
+            Offer(item["accelerator"], 1, _price(item["price"]), count=item["count"])
+            for item in given["offers"]
+        ),
+        demands=tuple(Demand(item["case"], item["rate"]) for item in given["demands"]),
+        targets_ms={
+            latency: {item["case"]: item[latency] for item in given["demands"] if item.get(latency)}
+            for latency in ("ttft", "itl")
+        },
+    )
+    text, notes = start_document(start)
+    found = open_text(text, settings)
+    return Opened(found.text, found.findings, found.base, found.controls, notes)
+
+
+def _price(text: str) -> Any:
+    from optimizer.money import Price
+    from optimizer.units import UnitError
+
+    try:
+        price = read_price(text)
+    except UnitError as error:
+        raise SpecError(f"price: {error}") from None
+    if not isinstance(price, Price):
+        raise SpecError(f"price: give its currency, such as $2.50/h, not {text!r}")
+    return price
+
+
+def is_sample(source: str) -> bool:
+    """Return whether the name of a document is that of a sample."""
+    return source.startswith(PREFIX)

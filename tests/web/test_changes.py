@@ -1,0 +1,103 @@
+"""Changes to a document: to an address and back, to the document, undone. Differences of tables."""
+
+import json
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from optimizer import load_system
+from optimizer.errors import SpecError
+from rest_server.web.changes import Changes, Steps, read_query
+from rest_server.web.shown import Table, TableCell, differences
+
+KEYS = st.sampled_from(["load", "load:a&b=c", "count:H100", "cost:4x A100", "ttft:Premium/m 1", "policy"])
+CHANGES = st.dictionaries(KEYS, st.text(max_size=12), max_size=6).map(lambda given: Changes(given=given))
+
+
+@pytest.fixture(scope="module")
+def small(specs: Any) -> dict[str, Any]:
+    system = load_system(specs / "small")
+    return dict(system.to_spec().model_dump(mode="json", by_alias=True, exclude_unset=True))
+
+
+@given(CHANGES, st.sampled_from(["sample:small", "file"]))
+def test_an_address_holds_the_changes(changes: Changes, source: str) -> None:
+    found, read = read_query(changes.query(source))
+    assert (found, dict(read.given)) == (source, dict(changes.given))
+
+
+@given(st.lists(CHANGES, max_size=8))
+def test_undo_returns_to_every_earlier_step(path: list[Changes]) -> None:
+    steps, seen = Steps(), [Changes()]
+    for changes in path:
+        steps = steps.then(changes)
+        if changes != seen[-1]:
+            seen.append(changes)
+    for expected in reversed(seen):
+        assert steps.now == expected
+        steps = steps.undone()
+    assert steps == Steps()
+
+
+def test_changes_are_those_of_the_document(small: dict[str, Any]) -> None:
+    before = deepcopy(small)
+    changes = Changes(
+        given={
+            "load": "2", "load:Free-llama_70b": "0.5", "count:G2": "8", "cost:G2": "1.5 USD/h",
+            "targets": "0.5",
+            "itl:Premium/llama_13b": "77", "percentile": "95", "policy": "None", "mixed": "yes",
+            "cards": "unlimited",
+        }
+    )  # fmt: skip
+    changed = changes.applied_to(small)
+    assert small == before, "the document itself stays"
+    loads = {item["name"]: item["currentAlloc"]["load"]["arrivalRate"] for item in changed["servers"]}
+    assert (loads["Free-llama_70b"], loads["Free-llama_13b"]) == (240, 480)
+    assert {item["type"]: item["count"] for item in changed["count"]}["G2"] == 8
+    assert next(item["cost"] for item in changed["accelerators"] if item["name"] == "G2") == "1.5 USD/h"
+    targets = {item["name"]: item["modelTargets"] for item in changed["serviceClasses"]}
+    premium = {item["model"]: item for item in targets["Premium"]}
+    assert premium["llama_13b"]["slo-itl"] == 77
+    assert premium["llama_70b"]["slo-itl"] == 40
+    assert {item["percentile"] for items in targets.values() for item in items} == {95}
+    options = changed["optimizer"]
+    assert (options["saturationPolicy"], options["heterogeneous"], options["unlimited"]) == (
+        "None",
+        True,
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("load", "many"), ("load", "-1"), ("load", "nan"), ("load:nobody", "1"), ("count:none", "1"),
+        ("cost:G2", "<b>"), ("ttft:none/none", "1"), ("policy", "Other"),
+        ("constructor", "1"), ("mixed:x", "yes"),
+    ],
+)  # fmt: skip
+def test_a_wrong_change_is_named(small: dict[str, Any], key: str, text: str) -> None:
+    with pytest.raises(SpecError, match=r"^[a-z]+(:[^:]+)?: "):
+        Changes(given={key: text}).applied_to(small)
+
+
+def test_no_change_leaves_the_document(small: dict[str, Any]) -> None:
+    assert Changes().applied_to(json.loads(json.dumps(small))) == small
+
+
+def test_an_address_with_too_many_changes_is_refused() -> None:
+    with pytest.raises(SpecError, match="more than the limit"):
+        read_query("&".join(f"load:{i}=1" for i in range(2_000)))
+
+
+def test_differences_follow_the_names_of_rows() -> None:
+    def shown(*rows: tuple[str, float]) -> Table:
+        cells = tuple((TableCell(name, name), TableCell(f"{value:g}", value)) for name, value in rows)
+        return Table("t", "T", (), ("server", "cost"), (False, True), cells, ())
+
+    before = shown(("a", 1.0), ("b", 2.0))
+    assert differences(shown(("b", 5.0), ("new", 9.0), ("a", 1.0)), before) == [{1: "+3"}, {}, {}]
+    assert differences(before, None) == [{}, {}]
