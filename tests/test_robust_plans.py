@@ -395,7 +395,7 @@ CBC_S = 60
 
 
 def _minimised_in_order(model: Any, sums: dict[str, list[Any]]) -> dict[str, float]:
-    best = {}
+    best: dict[str, float] = {}
     for name, terms in sums.items():
         objective = pulp.lpSum(terms)
         model.setObjective(objective)

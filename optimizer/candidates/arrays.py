@@ -312,13 +312,6 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
     loads, load_rps = [server.current.load for server in servers], server_loads_rps(system)
     targets = _targets_of(system)
     every, members = _member_arrays(system, targets)
-    allowed = np.ones((len(servers), len(place_of)), dtype=np.bool_)
-    for s, server in enumerate(servers):
-        if server.accelerators is not None:
-            allowed[s] = False
-            allowed[s, [place_of[name] for name in server.accelerators]] = True
-        if server.keep_accelerator and server.current.accelerator:
-            allowed[s, np.arange(len(place_of)) != place_of[server.current.accelerator]] = False
 
     def integers(values: list[int]) -> IntArray:
         return frozen(np.array(values, dtype=np.int64))
@@ -336,7 +329,7 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         max_queue=integers(
             [-1 if server.max_queue_size is None else server.max_queue_size for server in servers]
         ),
-        allowed=frozen(allowed),
+        allowed=frozen(_allowed(servers, place_of)),
         may_serve=frozen(_may_serve(system)),
         network_ms=frozen(_network_ms(system)),
         current_accelerator=integers([place_of.get(server.current.accelerator, -1) for server in servers]),
@@ -355,6 +348,18 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
             np.array([isinstance(server, SharedQueue) for server in servers], np.bool_) & (load_rps > 0)
         ),
     )
+
+
+def _allowed(servers: Sequence[Server], place_of: dict[str, int]) -> BoolArray:
+    """Return on which accelerators servers may run by their own options, shape (S, A)."""
+    allowed = np.ones((len(servers), len(place_of)), dtype=np.bool_)
+    for s, server in enumerate(servers):
+        if server.accelerators is not None:
+            allowed[s] = False
+            allowed[s, [place_of[name] for name in server.accelerators]] = True
+        if server.keep_accelerator and server.current.accelerator:
+            allowed[s, np.arange(len(place_of)) != place_of[server.current.accelerator]] = False
+    return allowed
 
 
 def _member_arrays(system: System, targets: list[ModelTarget | None]) -> tuple[Targets, MemberArrays]:

@@ -125,7 +125,6 @@ def targets_hold(
     """Return whether one replica per row meets its targets at its rate, or those of all its classes."""
     holds = np.zeros(len(server), np.bool_)
     for rows, some in parts(arrays, server, accelerator, max_batch):
-        offset_ms = arrays.servers.network_ms[some.server, some.accelerator]
         if arrays.servers.is_queue[some.server[0]]:
             classes = ClassRows.of(arrays, some)
             holds[rows] = classes.met(classes.analyze(rate_rps[rows]))

@@ -23,10 +23,11 @@ from matplotlib.text import Text
 from optimizer import Figure, System, draw, load_system, make_figure, scale_loads, vary_loads
 from optimizer.generate import generate_document
 from optimizer.render import plots
+from optimizer.render.colours import type_colours
 from optimizer.render.plots.bars import NUMBER_PT, _label
 from optimizer.render.plots.curves import _apart
 from optimizer.render.plots.grids import STRIPE_MM
-from optimizer.render.plots.style import WIDTH_MM, drawing, type_colours, width_mm
+from optimizer.render.plots.style import WIDTH_MM, drawing, width_mm
 from optimizer.studies.figures.document import Bar, BarPanel, Cell, CurvePanel, GridPanel, Guide, Series
 from optimizer.studies.figures.kinds import KINDS, PLAN_KINDS
 

@@ -269,10 +269,16 @@ def test_proving_columns_can_use_all_the_time_of_a_level() -> None:
 
     class Watched(HighsSession):
         def minimise(
-            self, objective: FloatArray, start: FloatArray | None, gap: float, time_limit_s: float
+            self,
+            objective: FloatArray,
+            start: FloatArray | None,
+            gap: float,
+            time_limit_s: float,
+            *,
+            presolve: bool = True,
         ) -> RunResult:
             limits.append(time_limit_s)
-            return super().minimise(objective, start, gap, time_limit_s)
+            return super().minimise(objective, start, gap, time_limit_s, presolve=presolve)
 
     problem = build_problem(find_candidates(generate_system(12, 6, 3, 4, 2.6)))
     for to_prove in (False, True):

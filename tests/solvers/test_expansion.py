@@ -154,13 +154,19 @@ class StoppedSecond(HighsSession):
     runs = 0
 
     def minimise(
-        self, objective: FloatArray, start: FloatArray | None, gap: float, time_limit_s: float
+        self,
+        objective: FloatArray,
+        start: FloatArray | None,
+        gap: float,
+        time_limit_s: float,
+        *,
+        presolve: bool = True,
     ) -> RunResult:
         """Minimise once."""
         self.runs += 1
         if self.runs > 1:
             return RunResult(RunStatus.time_limit, None, -np.inf, 0.0)
-        return super().minimise(objective, start, gap, time_limit_s)
+        return super().minimise(objective, start, gap, time_limit_s, presolve=presolve)
 
 
 @pytest.mark.parametrize("seed", range(4))

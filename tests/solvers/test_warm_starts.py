@@ -170,11 +170,17 @@ class Stopped(HighsSession):
         self.runs, self.stopped_run, self.withheld = runs, stopped_run, withheld
 
     def minimise(
-        self, objective: FloatArray, start: FloatArray | None, gap: float, time_limit_s: float
+        self,
+        objective: FloatArray,
+        start: FloatArray | None,
+        gap: float,
+        time_limit_s: float,
+        *,
+        presolve: bool = True,
     ) -> RunResult:
         """Minimise, and withhold of one run the proof or all."""
         self.runs.append(len(self.runs))
-        result = super().minimise(objective, start, gap, time_limit_s)
+        result = super().minimise(objective, start, gap, time_limit_s, presolve=presolve)
         if self.runs[-1] != self.stopped_run:
             return result
         x = None if self.withheld else result.x
@@ -187,14 +193,20 @@ class Spiteful(HighsSession):
     value: FloatArray
 
     def minimise(
-        self, objective: FloatArray, start: FloatArray | None, gap: float, time_limit_s: float
+        self,
+        objective: FloatArray,
+        start: FloatArray | None,
+        gap: float,
+        time_limit_s: float,
+        *,
+        presolve: bool = True,
     ) -> RunResult:
         """Minimise, and of all best points return the dearest one."""
-        best = super().minimise(objective, start, gap, time_limit_s)
+        best = super().minimise(objective, start, gap, time_limit_s, presolve=presolve)
         if best.x is None:
             return best
         super().add_limit(objective, float(objective @ best.x) + 1e-4)
-        dearest = super().minimise(-self.value, best.x, gap, time_limit_s)
+        dearest = super().minimise(-self.value, best.x, gap, time_limit_s, presolve=presolve)
         return replace(dearest, outcome=RunStatus.time_limit, bound=-np.inf)
 
 
@@ -247,13 +259,19 @@ class Wrong(HighsSession):
         self.runs, self.wrong_run = runs, wrong_run
 
     def minimise(
-        self, objective: FloatArray, start: FloatArray | None, gap: float, time_limit_s: float
+        self,
+        objective: FloatArray,
+        start: FloatArray | None,
+        gap: float,
+        time_limit_s: float,
+        *,
+        presolve: bool = True,
     ) -> RunResult:
         """Minimise, or say that nothing is feasible."""
         self.runs.append(len(self.runs))
         if self.runs[-1] == self.wrong_run:
             return RunResult(RunStatus.infeasible, None, np.inf, 0.0)
-        return super().minimise(objective, start, gap, time_limit_s)
+        return super().minimise(objective, start, gap, time_limit_s, presolve=presolve)
 
 
 @pytest.mark.parametrize(
@@ -292,6 +310,8 @@ class Fixed(HighsSession):
         start: FloatArray | None,  # noqa: ARG002
         gap: float,  # noqa: ARG002
         time_limit_s: float,  # noqa: ARG002
+        *,
+        presolve: bool = True,  # noqa: ARG002
     ) -> RunResult:
         """Return the point."""
         return RunResult(RunStatus.optimal, self.x, -np.inf, 0.0)
