@@ -104,9 +104,15 @@ class _TimedSession(HighsSession):
     total_s = 0.0
 
     def minimise(
-        self, objective: np.ndarray, start: np.ndarray | None, gap: float, time_limit_s: float
+        self,
+        objective: np.ndarray,
+        start: np.ndarray | None,
+        gap: float,
+        time_limit_s: float,
+        *,
+        presolve: bool = True,
     ) -> RunResult:
-        result = super().minimise(objective, start, gap, time_limit_s)
+        result = super().minimise(objective, start, gap, time_limit_s, presolve=presolve)
         type(self).total_s += result.run_s
         return result
 
