@@ -17,7 +17,7 @@ Guarded = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 class PlanTab:
     """The plan of a page."""
 
-    def __init__(self, desk: Desk, guarded: Guarded, changed: Callable[[], Any]) -> None:
+    def __init__(self, desk: Desk, guarded: Guarded, changed: Callable[[], Awaitable[None]]) -> None:
         """Show the tab.
 
         Args:
@@ -80,15 +80,15 @@ class PlanTab:
         for box in (self._server, self._limits):
             box.clear()  # they were about another plan
 
-    def _undo(self) -> None:
+    async def _undo(self) -> None:
         self._desk.undo()
         self._controls.show()
-        self._changed()
+        await self._changed()
 
-    def _reset(self) -> None:
+    async def _reset(self) -> None:
         self._desk.reset()
         self._controls.show()
-        self._changed()
+        await self._changed()
 
     def _pin(self) -> None:
         self._desk.pin()

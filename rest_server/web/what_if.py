@@ -1,6 +1,6 @@
 """What if: sliders and fields that change the document, each by one key of `rest_server.web.changes`."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from nicegui import ui
@@ -24,7 +24,7 @@ PERCENTILES = ["", "mean", "50", "90", "95", "99"]
 class WhatIf:
     """The controls of a document."""
 
-    def __init__(self, desk: Desk, changed: Callable[[], Any]) -> None:
+    def __init__(self, desk: Desk, changed: Callable[[], Awaitable[None]]) -> None:
         """Show the controls.
 
         Args:
@@ -67,9 +67,10 @@ class WhatIf:
             name = ui.select(list(controls.servers), label="One server", with_input=True).style("width: 100%")
             factor = ui.number("Factor on its load", value=1, min=0, step=0.1).style("width: 100%")
 
-            def own(_: Any) -> None:
+            def own(_: Any) -> Awaitable[None] | None:
                 if name.value and factor.value is not None:
-                    self._change(f"load:{name.value}", factor.value, 1.0)
+                    return self._change(f"load:{name.value}", factor.value, 1.0)
+                return None
 
             factor.on_value_change(own)
 
@@ -118,18 +119,19 @@ class WhatIf:
         field = _Field(element, original, read)
         self._fields[key] = field
 
-        def changed(event: Any) -> None:
+        def changed(event: Any) -> Awaitable[None] | None:
             value = event.value
             if value is not None and field.currency is not None and value != original:
                 value = f"{value:.6f}".rstrip("0").rstrip(".") + f" {field.currency}/h"
-            self._change(key, value, original)
+            return self._change(key, value, original)
 
         element.on_value_change(changed)
         return field
 
-    def _change(self, key: str, value: Any, original: Any) -> None:
+    def _change(self, key: str, value: Any, original: Any) -> Awaitable[None] | None:
+        """Change the document; return what plans it again, for the event's handler to await."""
         if self._quiet:
-            return
+            return None
         text = (
             None
             if value is None or value == original
@@ -139,8 +141,7 @@ class WhatIf:
         )
         before = self._desk.steps
         self._desk.change(key, text)
-        if self._desk.steps != before:
-            self._changed()
+        return self._changed() if self._desk.steps != before else None
 
 
 def _leading_number(text: str) -> float:

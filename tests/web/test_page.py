@@ -85,7 +85,7 @@ def test_limited_against_unlimited_with_a_slider(journey: Journey, specs: Path) 
     journey.open("/?open=sample:small", ".fact")
     before = cost(specs / "small")
     assert journey.fact("total cost") == before
-    slider = journey.all('[role=slider][aria-label="Load of all servers"]')[0]
+    slider = journey.all('[role=slider][aria-label="Load of all servers"] [tabindex="0"]')[0]
     journey.browser.execute_script("arguments[0].focus()", slider)
     journey.browser.switch_to.active_element.send_keys("\ue014" * 10)
     journey.wait(lambda: "load=1.5" in journey.browser.current_url and journey.fact("total cost") != before)
