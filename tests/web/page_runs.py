@@ -87,8 +87,14 @@ class Journey:
         return next((lines[1] for lines in found if lines[0] == name), "")
 
     def tab(self, name: str) -> None:
-        next(each for each in self.all(".q-tab") if each.text == name).click()
-        self.wait(lambda: [each for each in self.all(".q-tab--active") if each.text == name])
+        """Show a tab; press it again where the page was still being built."""
+        self.wait(lambda: self._shown(name))
+
+    def _shown(self, name: str) -> bool:
+        tab = next(each for each in self.all(".q-tab") if each.text == name)
+        if "q-tab--active" not in str(tab.get_attribute("class")):
+            tab.click()
+        return "q-tab--active" in str(tab.get_attribute("class"))
 
     def press(self, name: str) -> None:
         """Press what has a text, as soon as that is possible."""
