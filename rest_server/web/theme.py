@@ -72,6 +72,4 @@ body { background: var(--page); color: var(--ink); }
   .page { padding: 8px 8px 32px; }
   .editor { height: 320px; }
 }
-.q-tab, .q-tab * { transition: none !important; }
-.q-tab--inactive { opacity: 1 !important; }
 """
