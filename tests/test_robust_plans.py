@@ -35,6 +35,7 @@ from optimizer.generate import generate_system
 from optimizer.plan import Plan
 from optimizer.plan.document import Rented, ReserveUse, TierUse
 from optimizer.plan.proof import check_proof, prove
+from optimizer.render.plan_sections import plan_sections
 from optimizer.solvers.branch_and_price.solve import solve_patterns
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.problem import build_problem
@@ -208,6 +209,14 @@ def test_a_budget_below_the_commitments_is_refused() -> None:
     )
 
 
+@pytest.mark.parametrize("milp", [False, True])
+def test_only_a_greedy_plan_says_that_it_spends_a_budget_at_list_prices(*, milp: bool) -> None:
+    cards = [accelerator("A") | {"tiers": [{"units": 4, "cost": 5, "committed": True}]}]
+    system = load_system(document([server("a")], cards, {"A": 4}, budget=100, milpSolver=milp))
+    notes = [note for part in plan_sections(solve(system), system) for note in part.notes]
+    assert any("budget at list prices" in note for note in notes) != milp
+
+
 def test_a_limit_on_power_needs_the_power_of_accelerators() -> None:
     assert refused(maxPower=100) == (
         "optimizer.maxPower: the power of A is not known; give it power.idle and power.full"
@@ -216,7 +225,7 @@ def test_a_limit_on_power_needs_the_power_of_accelerators() -> None:
 
 def test_prices_that_fall_from_tier_to_tier_are_refused() -> None:
     cards = [accelerator("A") | {"tiers": [{"units": 4, "cost": 11}]}]
-    with pytest.raises(SpecError, match="prices must not fall from tier to tier"):
+    with pytest.raises(SpecError, match=r"a tier costs 11 cents/h, the next .*; prices must not fall"):
         load_system(document([server("a")], cards, {"A": 4}))
 
 

@@ -204,6 +204,10 @@ def _limits(plan: Plan) -> Iterator[Section]:
             f"At the load all replicas draw {quantity(watts)} W; the limit counts their largest rates."
             for watts in at_load
         ]
+        if plan.solver == "greedy" and plan.tiers and any(use.limit == BUDGET for use in plan.limits):
+            notes.append(
+                "The greedy solver spends the budget at list prices; with tiers it may leave a part unused."
+            )
         yield table("Limits", columns, plan.limits, notes=notes)
 
 

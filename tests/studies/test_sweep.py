@@ -328,6 +328,13 @@ def test_figures_show_every_range_and_every_combination() -> None:
     assert [series.name for series in days.panels[0].series] == ["one fleet", "planned anew every day"]  # type: ignore[union-attr]
 
 
+def test_only_accelerator_types_have_colours_in_a_sweep() -> None:
+    """Other limits share one colour, and dashes tell them apart."""
+    line = sweep_figure(swept(two_types(transitionPenalty=0, budget=20), "load=1,2"))
+    types = {series.name: series.type for series in line.panels[-1].series}  # type: ignore[union-attr]
+    assert types["total cost"] == ""
+
+
 def test_a_checkpoint_without_a_file_keeps_answers_in_memory() -> None:
     done = Checkpoint()
     done.add({"a": 1})

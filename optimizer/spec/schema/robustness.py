@@ -87,8 +87,8 @@ class PriceFields(Document):
             if after < before:
                 raise PydanticCustomError(
                     "falling_prices",
-                    "a tier costs {before}, the next accelerators {after}; prices must not fall from tier to "
-                    "tier: put the cheapest first",
+                    "a tier costs {before} cents/h, the next accelerators {after}; prices must not fall from "
+                    "tier to tier: put the cheapest first",
                     {"before": f"{before:g}", "after": f"{after:g}"},
                 )
         return self

@@ -76,7 +76,8 @@ def _curves(found: Sweep) -> list[CurvePanel]:
         ),
     ]
     if binding:
-        limits = tuple(series(item, held(item), item) for item in binding)
+        kinds = {item.type for item in points[0].units}  # others have no colour, and are told apart by dashes
+        limits = tuple(series(item, held(item), item if item in kinds else "") for item in binding)
         title = "Servers that a limit keeps from service or from a cheaper candidate"
         panels.append(CurvePanel(title=title, x_label=label, y_label="servers", series=limits))
     return panels
