@@ -204,7 +204,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.plan": (
         ("tabular", "notebook", "reasons", "checks"),
         ("document",),
-        ("reserves", "tiers", "token_costs", "deadlines", "power", "checks.prices"),
+        ("reserves", "tiers", "token_costs", "caches", "deadlines", "power", "checks.prices"),
         ("checks.facts", "shortages"),
         ("shared_queues",),
         (
@@ -213,6 +213,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "checks.totals",
             "checks.unserved",
             "checks.reserves",
+            "checks.caches",
             "checks.deadlines",
         ),
         ("checks.levels", "checks.queues"),
