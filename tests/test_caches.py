@@ -23,7 +23,7 @@ from optimizer.studies.simulation.plans import simulate_plan
 def without_caches(source: Json) -> Json:
     """Return a document with the loads and targets that replicas see, each server in a class of its own."""
     system = load_system(source)
-    plain = json.loads(json.dumps(source))
+    plain: Json = json.loads(json.dumps(source))
     plain["serviceClasses"] = []
     for item in plain["servers"]:
         hits = item.pop("cacheHitRate", 0.0)
