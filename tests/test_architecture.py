@@ -75,7 +75,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "optimizer.spec": (
         ("provenance",),
-        ("schema.places", "schema.robustness", "schema.offline"),
+        ("schema.places", "schema.robustness", "schema.offline", "schema.caches"),
         ("schema.accelerators", "schema.classes", "schema.profiles", "schema.servers"),
         ("schema.options",),
         ("schema.system",),
@@ -84,7 +84,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("faults", "samples", "assumptions", "recognition"),
         ("files",),
         ("names", "editing"),
-        ("currency", "places", "robustness", "offline", "shared_queues"),
+        ("currency", "places", "robustness", "caches", "offline", "shared_queues"),
         ("system", "writing", "csv_rows"),
         ("loads", "examination"),
         ("load_traces",),
@@ -204,7 +204,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.plan": (
         ("tabular", "notebook", "reasons", "checks"),
         ("document",),
-        ("reserves", "tiers", "token_costs", "deadlines", "power", "checks.prices"),
+        ("reserves", "tiers", "token_costs", "caches", "deadlines", "power", "checks.prices"),
         ("checks.facts", "shortages"),
         ("shared_queues",),
         (
@@ -213,6 +213,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "checks.totals",
             "checks.unserved",
             "checks.reserves",
+            "checks.caches",
             "checks.deadlines",
         ),
         ("checks.levels", "checks.queues"),

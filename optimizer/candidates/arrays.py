@@ -19,6 +19,7 @@ from optimizer.kinds.table import kind_of_profile
 from optimizer.queueing.measures import LOSS
 from optimizer.queueing.performance import OwnArrays
 from optimizer.queueing.targets import Targets
+from optimizer.spec.caches import replica_load
 from optimizer.spec.places import may_serve, network_ms
 from optimizer.spec.schema import DEFAULT_MAX_BATCH, ModelProfile, ModelTarget, Server
 from optimizer.spec.shared_queues import SharedQueue, as_served, members_of
@@ -309,7 +310,7 @@ def own_fields(arrays: SystemArrays, system: System, s: int, a: int, max_batch: 
 
 def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
     servers = list(system.servers.values())
-    loads, load_rps = [server.current.load for server in servers], server_loads_rps(system)
+    loads, load_rps = [replica_load(server) for server in servers], server_loads_rps(system)
     targets = _targets_of(system)
     every, members = _member_arrays(system, targets)
 
@@ -431,11 +432,14 @@ def _preferred(servers: Sequence[Server], place_of: Mapping[str, int]) -> BoolAr
 def server_loads_rps(system: System) -> FloatArray:
     """Return the load of each server [requests/s], shape (S,).
 
-    The load is the arrival rate, or the rate of the throughput target; 0 for idle servers.
+    The load is what replicas see of the arrival rate, or of the throughput target; 0 for idle servers.
     """
     rows = zip(system.server_kinds(), system.servers.values(), _targets_of(system), strict=True)
     return np.array(
-        [kind.demand_rps(server.current.load, target.tps if target else 0.0) for kind, server, target in rows]
+        [
+            kind.demand_rps(replica_load(server), target.tps if target else 0.0)
+            for kind, server, target in rows
+        ]
     )
 
 

@@ -15,6 +15,7 @@ from optimizer.candidates.renting import rented_per_million
 from optimizer.limits.cards import CARDS
 from optimizer.limits.power import POWER
 from optimizer.limits.table import LIMITS
+from optimizer.plan.caches import cache_uses
 from optimizer.plan.deadlines import deadline_uses
 from optimizer.plan.document import (
     EXTERNAL,
@@ -85,6 +86,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         reserves=reserve_uses(
             candidates, problem, solution, pools, served_in_full(problem, solution.replicas)
         ),
+        caches=cache_uses(candidates.system),
         deadlines=deadline_uses(candidates.system, pools, rented),
         changes=_changes(candidates, pools, rented),
         currency=candidates.system.currency,

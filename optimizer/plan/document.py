@@ -222,6 +222,19 @@ class TierUse(Document):
     """That less their list price, at which pools stand [cents/h]."""
 
 
+class CacheUse(Document):
+    """What a server's cache answers, and what it leaves for replicas."""
+
+    server: str
+    """The server."""
+    hit_rate: float = Field(alias="cacheHitRate")
+    """Share of the requests that the cache answers."""
+    hits_rpm: float = Field(alias="hits")
+    """Requests that the cache answers [requests/min]."""
+    misses_rpm: float = Field(alias="misses")
+    """Requests that replicas see [requests/min]."""
+
+
 class Placement(Document):
     """An accelerator and a number of replicas."""
 
@@ -305,6 +318,8 @@ class Plan(Document):
     """Reserves of servers; absent if none is required."""
     deadlines: tuple[DeadlineUse, ...] = Field((), exclude_if=_is_empty, strict=False)
     """Offline work, and when it is done; absent if there is none."""
+    caches: tuple[CacheUse, ...] = Field((), exclude_if=_is_empty, strict=False)
+    """Servers with a cache; their pools, `unserved` and levels count misses only. Absent without any."""
     tiers: tuple[TierUse, ...] = Field((), exclude_if=_is_empty, strict=False)
     """Costs of accelerators with tiers; absent if there are none."""
     changes: tuple[Change, ...] = Field(strict=False)

@@ -7,6 +7,7 @@ its queue model. Values that cannot be computed again must be consistent with th
 from optimizer.candidates import Candidates
 from optimizer.candidates.arrays import tabulate_as_served
 from optimizer.candidates.choices import arrays_of
+from optimizer.plan.checks.caches import check_caches
 from optimizer.plan.checks.deadlines import check_deadlines
 from optimizer.plan.checks.facts import Facts
 from optimizer.plan.checks.levels import check_levels
@@ -49,6 +50,7 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
         *check_service(facts),
         *check_totals(facts),
         *check_reserves(facts),
+        *check_caches(facts),
         *check_deadlines(facts),
         *check_queues(facts),
         *check_shared_queues(facts),

@@ -55,7 +55,7 @@ def report_sections(report: Report) -> list[Section]:
 def _robust(overview: Overview) -> Iterator[Section]:
     """Yield reserves, tiers and rented services; the cost of tokens if any of them or a limit is there."""
     plan = overview.plan
-    shown = bool(plan.rented or plan.tiers or plan.reserves or plan.limits or plan.deadlines)
+    shown = bool(plan.rented or plan.tiers or plan.reserves or plan.limits or plan.deadlines or plan.caches)
     for section in robust_sections(plan, overview.token_costs):
         if section.name != "tokens" or (shown and section.rows):
             section.on_request = False

@@ -22,6 +22,8 @@ def robust_sections(plan: Plan, costs: Mapping[str, float]) -> Iterator[Section]
     """
     if plan.deadlines:
         yield _deadlines(plan)
+    if plan.caches:
+        yield _caches(plan)
     if plan.reserves:
         yield _reserves(plan)
     if plan.tiers:
@@ -43,6 +45,17 @@ def _deadlines(plan: Plan) -> Section:
     late = [item.server for item in plan.deadlines if not item.in_time]
     notes = [f"Not done by their deadlines: {', '.join(late)}."] if late else []
     return table("Offline work", columns, plan.deadlines, "deadlines", notes=notes)
+
+
+def _caches(plan: Plan) -> Section:
+    columns = (
+        name("server", "server"),
+        Column("hit rate", "hit_rate", form=share_text),
+        Column("hits", "hits_rpm", RPM, quantity, rank=1),
+        Column("misses", "misses_rpm", RPM, quantity),
+    )
+    notes = ["Loads, capacities and percentiles of these servers are those of the misses."]
+    return table("Caches", columns, plan.caches, "caches", notes=notes)
 
 
 def _reserves(plan: Plan) -> Section:

@@ -24,6 +24,7 @@ from optimizer.spec.assumptions import (
     check_target,
     check_variability,
 )
+from optimizer.spec.caches import cache_faults, target_of_misses
 from optimizer.spec.currency import currency_problems, first_currency
 from optimizer.spec.faults import MAX_FAULTS, Fault, FaultyDocumentsError
 from optimizer.spec.files import Part, read_parts, spec_from_value
@@ -221,11 +222,13 @@ class System:
     def target_of(self, server: Server) -> ModelTarget | None:
         """Return the targets of a server; None if its class has none for its model.
 
-        Offline work has nothing to keep but its deadline, whatever its class says.
+        They are those of the requests that its replicas see. Offline work has nothing to keep but its
+        deadline, whatever its class says.
         """
         if server.deadline is not None:
             return ModelTarget(model=server.model)
-        return self.targets.get((server.service_class, server.model))
+        target = self.targets.get((server.service_class, server.model))
+        return target and target_of_misses(target, server.cache_hit_rate)
 
     def to_spec(self) -> SystemSpec:
         """Return the system as one document, with sections sorted by name."""
@@ -370,7 +373,7 @@ def _server_problems(
     for i, name in enumerate(server.accelerators or ()):
         yield from accelerators.missing(part, (*at, "accelerators", i), name)
     yield from server_problems(entry, profiles, accelerators)
-    for path, text in offline_faults(server):
+    for path, text in chain(offline_faults(server), cache_faults(server)):
         yield Finding(part, (*at, *path), text)
     yield from _caught(part, at, lambda item, place: check_server(item, f"{place}.", profiles), server)
     current = server.current

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from optimizer.plan import Plan
+from optimizer.spec.caches import replica_load
 from optimizer.spec.system import System
 from optimizer.stabilisation.cards import FreeCards
 from optimizer.stabilisation.keeping import Kept, Planner, Runs, by_server, left_by, plan_keeping, share_out
@@ -186,7 +187,7 @@ def _unserved(plan: Plan, system: System) -> dict[int, float]:
     found: dict[int, float] = {}
     stated = system.stated
     for item in plan.unserved:
-        load_rpm = stated[item.server].current.load.arrival_rate_rpm
+        load_rpm = replica_load(stated[item.server]).arrival_rate_rpm
         found[item.priority] = found.get(item.priority, 0.0) + load_rpm + _TOLERANCE
     return found
 

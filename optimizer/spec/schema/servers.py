@@ -5,6 +5,7 @@ from pydantic import Field
 from optimizer.documents import Cost, Count, Document, Milliseconds, Name, Quantity, is_none
 from optimizer.kinds.fields import Load
 from optimizer.kinds.table import ServerFields
+from optimizer.spec.schema.caches import CacheFields
 from optimizer.spec.schema.offline import OfflineFields
 from optimizer.spec.schema.places import ServedPlaceFields
 from optimizer.spec.schema.robustness import ReserveFields
@@ -36,7 +37,7 @@ class AllocationData(Document):
         return bool(self.accelerator) and self.num_replicas > 0
 
 
-class Server(OfflineFields, ServedPlaceFields, ReserveFields, ServerFields):
+class Server(CacheFields, OfflineFields, ServedPlaceFields, ReserveFields, ServerFields):
     """A server to place: one model for one service class."""
 
     accelerators: tuple[Name, ...] | None = Field(None, strict=False, fail_fast=True)

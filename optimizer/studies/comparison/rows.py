@@ -14,6 +14,7 @@ from optimizer.kinds.table import KindPoolFields, kind_of_pool, kinds_of
 from optimizer.plan import Plan, Pool
 from optimizer.plan.document import EXTERNAL, Rented
 from optimizer.plan.tiers import difference_cents_per_h
+from optimizer.spec.caches import replica_load
 from optimizer.spec.schema import Load
 from optimizer.spec.shared_queues import queues_apart
 from optimizer.spec.system import System
@@ -244,7 +245,7 @@ def figures_of(case: Case, names: Iterable[str]) -> SideMetrics | None:
         return None
     pools = [pool for name in names for pool in case.plan.allocations.get(name, ())]
     rented = [item for item in case.plan.rented if item.server in set(names)]
-    loads = [] if case.system is None else [case.system.servers[name].current.load for name in names]
+    loads = [] if case.system is None else [replica_load(case.system.servers[name]) for name in names]
     servers = [name for name in names if name not in case.plan.shared_queues]
     return SideMetrics(
         servers=len(servers),

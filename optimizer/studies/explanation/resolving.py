@@ -20,6 +20,7 @@ from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.levels import VALUE
 from optimizer.solvers.limit_rows import LimitItem
 from optimizer.solvers.problem import build_problem
+from optimizer.spec.caches import replica_load
 from optimizer.spec.system import System
 from optimizer.studies.explanation.before import with_bound
 from optimizer.studies.explanation.document import Effect, ServiceChange
@@ -239,7 +240,7 @@ def carried_rpm(plan: Plan, server: str) -> float:
 def _without_reserve(plan: Plan, system: System) -> float:
     """Return the load that a plan serves in full without its reserve [requests/min]."""
     lacking = [item.server for item in plan.reserves if not item.has_reserve]
-    return float(sum(system.servers[name].current.load.arrival_rate_rpm for name in lacking))
+    return float(sum(replica_load(system.servers[name]).arrival_rate_rpm for name in lacking))
 
 
 def _rounded(difference: float) -> float:

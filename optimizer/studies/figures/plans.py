@@ -14,6 +14,7 @@ from optimizer.plan import TargetFigure
 from optimizer.quantities import counted, quantity, share_text
 from optimizer.queueing.measures import LATENCIES, METRICS
 from optimizer.queueing.targets import target_share
+from optimizer.spec.caches import replica_load
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import (
     Bar,
@@ -136,7 +137,7 @@ def _served_shares(shown: PlannedSystem) -> dict[tuple[str, str], float]:
     asked: dict[tuple[str, str], float] = {}
     lost: dict[tuple[str, str], float] = {}
     for name, server in shown.system.stated.items():
-        key, rate = (server.model, server.service_class), server.current.load.arrival_rate_rpm
+        key, rate = (server.model, server.service_class), replica_load(server).arrival_rate_rpm
         asked[key] = asked.get(key, 0.0) + rate
         lost[key] = lost.get(key, 0.0) + rate * missed.get(name, 0.0)
     return {key: 1 - lost[key] / rate for key, rate in asked.items() if rate}
@@ -237,7 +238,7 @@ def _server_bar(shown: PlannedSystem, name: str, values: Values, marks: Values, 
 
 
 def _rate(shown: PlannedSystem, name: str) -> float:
-    return shown.system.servers[name].current.load.arrival_rate_rpm
+    return replica_load(shown.system.servers[name]).arrival_rate_rpm
 
 
 def _by_server(shown: PlannedSystem) -> dict[str, tuple[PoolRow, ...]]:

@@ -30,6 +30,7 @@ from optimizer.simulation.summary import (
     summarise,
 )
 from optimizer.simulation.workload import Load, MergedLoad, OpenLoad, TraceLoad
+from optimizer.spec.caches import replica_load
 from optimizer.spec.places import network_ms
 from optimizer.spec.shared_queues import members_of
 from optimizer.spec.system import System
@@ -174,7 +175,7 @@ def traced(runs: list[PoolRun], trace: Requests) -> list[PoolRun]:
 def _pool_run(system: System, name: str, pool: Pool, prediction: Prediction) -> PoolRun:
     server = system.named[name]
     rate_rps = pool.arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas
-    load, profile = server.current.load, profile_of(system, server, pool.accelerator)
+    load, profile = replica_load(server), profile_of(system, server, pool.accelerator)
     target = system.target_of(server)
     return PoolRun(
         server=name,

@@ -77,9 +77,13 @@ def within_targets(most_rpm: FloatArray, loads_rpm: FloatArray) -> BoolArray:
 
 
 def most_by_server(plan: Plan, system: System) -> FloatArray:
-    """Return the largest load that a plan's replicas of each server take [requests/min], shape (S,)."""
+    """Return the largest load that a plan takes of each server, with its cache [requests/min], shape (S,)."""
     return np.array(
-        [sum(pool.max_arrival_rate_rpm for pool in plan.allocations.get(name, ())) for name in system.servers]
+        [
+            sum(pool.max_arrival_rate_rpm for pool in plan.allocations.get(name, ()))
+            / (1 - server.cache_hit_rate)
+            for name, server in system.servers.items()
+        ]
     )
 
 

@@ -1,0 +1,18 @@
+"""What caches of results leave for the replicas of a plan (math.md section 27)."""
+
+from optimizer.plan.document import CacheUse
+from optimizer.spec.system import System
+
+
+def cache_uses(system: System) -> tuple[CacheUse, ...]:
+    """Return the hits and misses of every server with a cache."""
+    return tuple(
+        CacheUse(
+            server=name,
+            hit_rate=server.cache_hit_rate,
+            hits_rpm=server.current.load.arrival_rate_rpm * server.cache_hit_rate,
+            misses_rpm=server.current.load.arrival_rate_rpm * (1 - server.cache_hit_rate),
+        )
+        for name, server in system.servers.items()
+        if server.cache_hit_rate
+    )

@@ -1,0 +1,58 @@
+"""Caches of results: what they leave of loads and targets for replicas (math.md section 27)."""
+
+from collections.abc import Iterator
+
+from optimizer.kinds.fields import Load
+from optimizer.spec.schema import ModelTarget, Server
+
+
+def replica_load(server: Server) -> Load:
+    """Return the load that a server's replicas see: its own, or the misses of its cache (eq. 187).
+
+    Which request is a hit is left to chance, so that what varies more or less than a Poisson process comes
+    closer to one.
+    """
+    load, missed = server.current.load, 1 - server.cache_hit_rate
+    if missed == 1:
+        return load
+    return load.model_copy(
+        update={
+            "arrival_rate_rpm": load.arrival_rate_rpm * missed,
+            "arrival_cv": (1 + missed * (load.arrival_cv**2 - 1)) ** 0.5,
+        }
+    )
+
+
+def target_of_misses(target: ModelTarget, hit_rate: float) -> ModelTarget:
+    """Return targets that the misses of a cache must meet so that all requests meet their own (eq. 188)."""
+    if not hit_rate:
+        return target
+    percentile, share = _of_misses(target.percentile, hit_rate), target.goodput_share
+    share = None if share is None else 1 - (1 - share) / (1 - hit_rate)
+    changed: dict[str, object] = {"tps": target.tps * (1 - hit_rate)}
+    if min(1.0 if percentile is None else percentile, 1.0 if share is None else share) <= 0:
+        changed |= {"itl_ms": 0.0, "ttft_ms": 0.0, "e2e_ms": 0.0, "user_tps": 0.0}
+        percentile = share = None
+    limits = [(_of_misses(limit.percentile, hit_rate), limit) for limit in target.latency]
+    changed["latency"] = tuple(
+        limit.model_copy(update={"percentile": mapped})
+        for mapped, limit in limits
+        if mapped is None or mapped > 0
+    )
+    return target.model_copy(update=changed | {"percentile": percentile, "goodput_share": share})
+
+
+def _of_misses(percentile: float | None, hit_rate: float) -> float | None:
+    """Return the percentile of the misses that is a percentile of all requests; 0 or less: none is."""
+    return None if percentile is None else 100 - (100 - percentile) / (1 - hit_rate)
+
+
+def cache_faults(server: Server) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the path and the text of what cannot have a cache."""
+    if not server.cache_hit_rate:
+        return
+    if server.deadline is not None:
+        text = "offline work has no cache; remove it, and give the deadline the requests that are left"
+        yield ("cacheHitRate",), text
+    if server.shared_queue is not None:
+        yield ("cacheHitRate",), "a server of a shared queue has no cache; remove it, or sharedQueue"

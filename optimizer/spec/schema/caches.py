@@ -1,0 +1,18 @@
+"""Documents of caches in front of a server's replicas."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from optimizer.documents import Document
+
+HitRate = Annotated[float, Field(ge=0, lt=1)]
+
+
+class CacheFields(Document):
+    """A cache of results."""
+
+    cache_hit_rate: HitRate = Field(0.0, alias="cacheHitRate", exclude_if=lambda share: not share)
+    """Share of the requests that a cache answers in negligible time; replicas see the rest. Percentiles,
+    `goodputShare` and `slo-tps` are of all requests; limits on means and on rejected requests are of those
+    that replicas see, which is cautious."""

@@ -1,0 +1,198 @@
+"""Caches of results: the same as a smaller load with other percentiles, by simulation, and false plans."""
+
+import json
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from builders import Json, accelerator, document, server, service_class
+from random_fleets import random_fleet_document
+
+from optimizer import SpecError, System, load_system, solve, verify
+from optimizer.kinds.simulated import open_load
+from optimizer.kinds.table import kind_of_profile
+from optimizer.plan import Plan
+from optimizer.plan.document import CacheUse
+from optimizer.simulation.replicas import Effort, run_replica
+from optimizer.spec.caches import replica_load, target_of_misses
+from optimizer.spec.schema import ModelTarget
+from optimizer.studies.simulation.plans import simulate_plan
+
+
+def without_caches(source: Json) -> Json:
+    """Return a document with the loads and targets that replicas see, each server in a class of its own."""
+    system = load_system(source)
+    plain: Json = json.loads(json.dumps(source))
+    plain["serviceClasses"] = []
+    for item in plain["servers"]:
+        hits = item.pop("cacheHitRate", 0.0)
+        stated = system.servers[item["name"]].current.load
+        load = item["currentAlloc"]["load"]
+        load["arrivalRate"] = stated.arrival_rate_rpm * (1 - hits)
+        load["arrivalCV"] = (1 + (1 - hits) * (stated.arrival_cv**2 - 1)) ** 0.5
+        known = next(c for c in source["serviceClasses"] if c["name"] == item.get("class", "Free"))
+        targets = [_of_misses(target, hits) for target in known.get("modelTargets", [])]
+        item["class"] = f"{known['name']} of {item['name']}"
+        plain["serviceClasses"].append(known | {"name": item["class"], "modelTargets": targets})
+    return plain
+
+
+def _of_misses(target: Json, hits: float) -> Json:
+    """Return a target of all requests as one of the misses, in plain arithmetic on documents."""
+    seen: Json = {key: value for key, value in target.items() if key != "latency"}
+    if "slo-tps" in seen:
+        seen["slo-tps"] *= 1 - hits
+    for key, whole in (("percentile", 100), ("goodputShare", 1)):
+        if seen.get(key) is not None and hits:
+            seen[key] = whole - (whole - seen[key]) / (1 - hits)
+            if seen[key] <= 0:
+                seen = {"model": target["model"]} | {k: seen[k] for k in ("slo-tps", "maxLoss") if k in seen}
+    limits = [dict(limit) for limit in target.get("latency", [])]
+    for limit in limits:
+        if limit.get("percentile") is not None and hits:
+            limit["percentile"] = 100 - (100 - limit["percentile"]) / (1 - hits)
+    seen["latency"] = [limit for limit in limits if (limit.get("percentile") or 1) > 0]
+    return seen if seen["latency"] else {key: value for key, value in seen.items() if key != "latency"}
+
+
+def cached_fleet(seed: int) -> Json:
+    source, rng = random_fleet_document(seed), random.Random(f"caches {seed}")
+    for item in source["servers"]:
+        item["cacheHitRate"] = rng.choice([0, 0.25, 0.3, 0.5, 0.9])
+    return source
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_cache_is_a_smaller_load_with_other_percentiles(seed: int) -> None:
+    source = cached_fleet(seed)
+    system, plain = load_system(source), load_system(without_caches(source))
+    for mixed in (False, True):
+        plan = solve(system.with_options(heterogeneous=mixed))
+        other = solve(plain.with_options(heterogeneous=mixed))
+        shown, expected = (json.loads(one.to_json()) for one in (plan, other))
+        assert [item["server"] for item in shown.pop("caches", [])] == [
+            name for name, item in system.servers.items() if item.cache_hit_rate
+        ]
+        for key in ("allocations", "levels", "totalCost", "capacity", "complete"):
+            assert shown[key] == expected[key], key
+        assert [item["servedFraction"] for item in shown["unserved"]] == [
+            item["servedFraction"] for item in expected["unserved"]
+        ]
+        assert verify(plan, system.with_options(heterogeneous=mixed)) == []
+
+
+@pytest.mark.parametrize(
+    ("percentile", "hits", "seen"),
+    [(99, 0.3, 98.571428571), (99, 0.5, 98), (50, 0.3, 28.571428571), (50, 0.5, None), (50, 0.7, None)],
+)
+def test_percentiles_of_all_are_percentiles_of_the_misses(
+    percentile: float, hits: float, seen: float | None
+) -> None:
+    """The figures of a language service: p99 and p50 at hit rates of 30 and 50 %."""
+    target = ModelTarget.model_validate(
+        {"model": "m", "slo-ttft": 100, "percentile": percentile,
+         "latency": [{"percentile": percentile, "ms": 500}, {"ms": 200}]}
+    )  # fmt: skip
+    found = target_of_misses(target, hits)
+    assert found.percentile == (None if seen is None else pytest.approx(seen))
+    assert found.ttft_ms == (0 if seen is None else 100)
+    limits = [limit.percentile for limit in found.latency]
+    assert limits == ([None] if seen is None else [pytest.approx(seen), None])
+
+
+@pytest.mark.parametrize(("share", "hits", "seen"), [(0.9, 0.5, 0.8), (0.9, 0.9, None), (0.5, 0.75, None)])
+def test_goodput_counts_hits(share: float, hits: float, seen: float | None) -> None:
+    target = ModelTarget.model_validate({"model": "m", "slo-ttft": 100, "goodputShare": share})
+    found = target_of_misses(target, hits)
+    assert found.goodput_share == (None if seen is None else pytest.approx(seen))
+    assert [*found.latency_targets()] == [] or seen is not None
+
+
+def fleet(hits: float = 0.4, rate: float = 900, cv: float = 1.0, **more: Any) -> System:
+    item = server("a", rate, cacheHitRate=hits)
+    item["currentAlloc"]["load"]["arrivalCV"] = cv
+    classes = [service_class("gold", 1, ttft=150)]
+    classes[0]["modelTargets"][0] |= {"percentile": 95} | more
+    fitted = {
+        "name": "m",
+        "acc": "A",
+        "maxBatchSize": 8,
+        "perfParms": {"alpha": 10, "beta": 0.05, "gamma": 1e-5},
+    }
+    return load_system(document([item], [accelerator("A")], {"A": 1}, classes=classes, models=[fitted]))
+
+
+def test_percentiles_of_hits_and_misses_are_those_of_all() -> None:
+    """Answers of the cache count as 0 ms beside simulated misses; the percentile of all is by sorting."""
+    system = fleet(rate=600)
+    owner = system.servers["a"]
+    (pool,) = solve(system).allocations["a"]
+    item = system.profiles["m", "A"]
+    replica = kind_of_profile(item).replica(owner, item, pool.max_batch, pool)
+    runs = run_replica(open_load(owner.current.load, 360 / 60), replica, Effort(seed=7))
+    misses = np.concatenate([run.ttft_ms for run in runs])
+    every = np.concatenate([np.zeros(round(len(misses) * 0.4 / 0.6)), misses])
+    (found,) = simulate_plan(system, solve(system), Effort()).pools
+    (target,) = [target for target in found.targets if "TTFT" in target.target]
+    assert target.simulated.value == pytest.approx(np.quantile(every, 0.95), rel=0.05)
+
+
+def test_thinned_arrivals_vary_as_the_plan_says() -> None:
+    """Of gamma interarrival times with CV 2, each kept request with probability 0.6."""
+    rng = np.random.default_rng(1)
+    times = np.cumsum(rng.gamma(0.25, 4.0, 2_000_000))
+    gaps = np.diff(times[rng.random(len(times)) < 0.6])
+    seen = replica_load(fleet(cv=2.0).servers["a"])
+    assert seen.arrival_cv == pytest.approx(gaps.std() / gaps.mean(), rel=0.01)
+
+
+def test_studies_count_what_replicas_see() -> None:
+    system = fleet(rate=600)
+    plan = solve(system)
+    (pool,) = plan.allocations["a"]
+    assert pool.arrival_rate_rpm == pytest.approx(360)
+    assert plan.caches == (CacheUse(server="a", hit_rate=0.4, hits_rpm=240, misses_rpm=360),)
+    assert simulate_plan(system, plan, Effort()).holds
+    again = load_system(system.to_spec().model_dump(by_alias=True))
+    assert again.servers == system.servers
+
+
+ITEM = {"deadline": {"requests": 60, "hours": 1}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"cacheHitRate": 1}, "servers[0].cacheHitRate: "),
+        ({"cacheHitRate": -0.1}, "servers[0].cacheHitRate: "),
+        ({"cacheHitRate": 0.5} | ITEM, "servers[0].cacheHitRate: offline work has no cache"),
+        ({"cacheHitRate": 0.5, "sharedQueue": "q"}, "servers[0].cacheHitRate: a server of a shared queue"),
+    ],
+)
+def test_contradictions_are_refused(changes: Json, path: str) -> None:
+    item = server("a", 0 if "deadline" in changes else 60) | changes
+    with pytest.raises(SpecError) as caught:
+        load_system(document([item], [accelerator("A")], {"A": 4}))
+    assert str(caught.value).startswith(path)
+
+
+FALSE = {"server": "b", "cacheHitRate": 0.3, "hits": 1.0, "misses": 1.0}
+
+
+@pytest.mark.parametrize("field", FALSE)
+def test_a_false_field_is_found(field: str) -> None:
+    assert {known.alias or name for name, known in CacheUse.model_fields.items()} == {*FALSE}
+    plan = json.loads(solve(fleet()).to_json())
+    plan["caches"][0][field] = FALSE[field]
+    assert verify(Plan.model_validate(plan), fleet()) != []
+
+
+def test_a_plan_for_another_cache_is_found() -> None:
+    """Neither a missing section, nor a plan for fewer hits, nor one without a cache passes."""
+    plan = json.loads(solve(fleet()).to_json())
+    missing = Plan.model_validate(plan | {"caches": []})
+    assert verify(missing, fleet()) == ["caches: of a, not of none"]
+    assert verify(solve(fleet(0.5)), fleet()) != []
+    fooled = json.loads(solve(fleet(0.5)).to_json()) | {"caches": plan["caches"]}
+    assert any("that its cache leaves" in line for line in verify(Plan.model_validate(fooled), fleet()))
