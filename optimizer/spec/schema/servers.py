@@ -8,6 +8,7 @@ from optimizer.kinds.table import ServerFields
 from optimizer.spec.schema.offline import OfflineFields
 from optimizer.spec.schema.places import ServedPlaceFields
 from optimizer.spec.schema.robustness import ReserveFields
+from optimizer.spec.schema.rollouts import SurgeField
 
 
 class AllocationData(Document):
@@ -36,7 +37,7 @@ class AllocationData(Document):
         return bool(self.accelerator) and self.num_replicas > 0
 
 
-class Server(OfflineFields, ServedPlaceFields, ReserveFields, ServerFields):
+class Server(SurgeField, OfflineFields, ServedPlaceFields, ReserveFields, ServerFields):
     """A server to place: one model for one service class."""
 
     accelerators: tuple[Name, ...] | None = Field(None, strict=False, fail_fast=True)
