@@ -4,7 +4,7 @@ from itertools import chain
 from typing import Any
 
 import pytest
-from builders import accelerator, document, server
+from builders import accelerator, document, server, service_class
 from test_robust_plans import faults
 
 from optimizer import load_system, solve, verify
@@ -53,6 +53,23 @@ def test_partial_service_keeps_the_cards_of_roll_outs(mode: str, policy: str) ->
     assert verify(plan, system) == []
     assert [item.server for item in plan.unserved] == ["b"]
     assert plan.unserved[0].served_fraction == 0
+
+
+@pytest.mark.parametrize("policy", ["None", "RoundRobin"])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_shared_queue_rolls_out_as_one_server(mode: str, policy: str) -> None:
+    """Its three classes of plans: none of its servers, one, or both are served; each is verified."""
+    queue: dict[str, Any] = {"sharedQueue": "q", "surge": 0.5}
+    servers = [server("a", 1500, **queue), server("b", 900, service="silver", **queue)]
+    classes = [service_class("gold", 1, itl=40), service_class("silver", 2, itl=40)]
+    unserved = []
+    for cards in (2, 3, 5, 9):
+        body = document(servers, [accelerator("A")], {"A": cards}, classes=classes, rollout=mode)
+        body["optimizer"]["saturationPolicy"] = policy
+        plan = solve(system := load_system(body))
+        assert verify(plan, system) == []
+        unserved.append([item.server for item in plan.unserved])
+    assert (unserved[0], unserved[-1]) == (["a", "b"], [])
 
 
 def test_unlimited_cards_are_not_limited_in_roll_outs() -> None:
