@@ -34,6 +34,8 @@ class Wish:
     target: Fraction | None
     preferred: tuple[str, ...] | None
     external: Json | None
+    surge: Fraction = Fraction(0)
+    """Share of its replicas that starts beside them; 0 if no cards are limited for it."""
 
     @property
     def one_pool(self) -> bool:
@@ -48,6 +50,8 @@ class Shared:
     most: Fraction | None
     """None: counted, not limited."""
     use: Mapping[tuple[str, str], Fraction]
+    rolling: frozenset[str] = frozenset()
+    """Servers whose extra replicas use it as well."""
 
 
 def least_available(needed: int, there: Fraction, target: Fraction) -> int:
@@ -65,6 +69,7 @@ def wishes(system: System) -> dict[str, Wish]:
     spec, found = plain(system), {}
     classes = {item["name"]: item for item in spec["serviceClasses"]}
     asked = demands(system)
+    limited = system.options.rollout and not system.options.unlimited
     for server in spec["servers"]:
         stated = [server] if server.get("deadline") else [server, classes[server["class"]], spec["optimizer"]]
         headroom = next(
@@ -78,6 +83,7 @@ def wishes(system: System) -> dict[str, Wish]:
             exact(target) if target and loaded else None,
             tuple(server["preferred"]) if server.get("preferred") is not None else None,
             server.get("external") if loaded else None,
+            exact(server.get("surge", 0.0)) if limited else Fraction(0),
         )
     return found
 
@@ -131,7 +137,11 @@ def _shared(system: System, asked: Mapping[str, Demand]) -> list[Shared]:
     if not system.options.unlimited:
         for kind in sorted({column.kind for _, column in columns}):
             use = {(s, c.accelerator): Fraction(c.units) for s, c in columns if c.kind == kind}
-            found.append(Shared(f"type {kind}", Fraction(system.capacity.get(kind, 0)), use))
+            most, names = Fraction(system.capacity.get(kind, 0)), frozenset(asked)
+            found.append(Shared(f"type {kind}", most, use))
+            rolls = {"all": [names], "one": [frozenset([name]) for name in names], None: []}
+            rolling = rolls[system.options.rollout]
+            found += [Shared(f"type {kind} for {sorted(servers)}", most, use, servers) for servers in rolling]
     for name, card in system.accelerators.items():
         if card.tiers:
             use = {
@@ -202,7 +212,8 @@ def _ways(
         used = tuple(
             sum(
                 (
-                    n * one.use.get((demand.name, c.accelerator), Fraction(0))
+                    (n + ceil(wish.surge * n) * (demand.name in one.rolling))
+                    * one.use.get((demand.name, c.accelerator), Fraction(0))
                     for n, c in zip(replicas, demand.columns, strict=True)
                 ),
                 Fraction(0),
@@ -270,7 +281,7 @@ def _mixtures(system: System, demand: Demand, wish: Wish) -> Iterator[tuple[tupl
     yield (0,) * width, True
     if not demand.to_serve:
         return
-    if not system.options.heterogeneous or wish.one_pool:
+    if not system.options.heterogeneous or wish.one_pool or wish.surge:
         for j in range(width):
             counts = {
                 count: with_it for count, with_it in _sized(system, demand, wish, j) if count <= demand.most
@@ -355,6 +366,15 @@ def _add_availability(source: Json, rng: random.Random) -> None:
             server["availabilityTarget"] = rng.choice([0.9, 0.99])
 
 
+def _add_rollout(mode: str) -> Any:
+    def add(source: Json, rng: random.Random) -> None:
+        source["optimizer"] |= {"rollout": mode, "unlimited": rng.random() < 0.05}
+        for server in source["servers"]:
+            server["surge"] = rng.choice([0.0, 0.25, 0.34, 0.5, 1.0])
+
+    return add
+
+
 def _add_preferred(source: Json, rng: random.Random) -> None:
     names = [card["name"] for card in source["accelerators"]]
     for server in source["servers"]:
@@ -407,6 +427,8 @@ def _add_deadline(source: Json, rng: random.Random) -> None:
 
 _ADD: dict[str, Any] = {
     "deadline": _add_deadline,
+    "all": _add_rollout("all"),
+    "one": _add_rollout("one"),
     "headroom": _add_headroom,
     "spares": _add_spares,
     "availability": _add_availability,

@@ -62,7 +62,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "optimizer.compat": (("queue_service",), ("rows",), ("class_rows",), ("row_types",)),
     "optimizer.starters": (("use_cases", "prices"), ("facts",), ("slices",), ("document",)),
-    "optimizer.limits": (("limit",), ("cards", "budget", "power"), ("table",)),
+    "optimizer.limits": (("limit",), ("cards", "budget", "power"), ("rollout",), ("table",)),
     "optimizer.kinds": (
         ("fields", "rows", "shown", "batch_servers", "batch_servers.stages"),
         ("kind", "batch_servers.fields", "batch_servers.rows"),
@@ -75,7 +75,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "optimizer.spec": (
         ("provenance",),
-        ("schema.places", "schema.robustness", "schema.offline", "schema.caches"),
+        ("schema.places", "schema.robustness", "schema.offline", "schema.caches", "schema.rollouts"),
         ("schema.accelerators", "schema.classes", "schema.profiles", "schema.servers"),
         ("schema.options",),
         ("schema.system",),
@@ -204,7 +204,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.plan": (
         ("tabular", "notebook", "reasons", "checks"),
         ("document",),
-        ("reserves", "tiers", "token_costs", "caches", "deadlines", "power", "checks.prices"),
+        ("reserves", "caches", "rollouts", "tiers", "token_costs", "deadlines", "power", "checks.prices"),
         ("checks.facts", "shortages"),
         ("shared_queues",),
         (
@@ -214,6 +214,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "checks.unserved",
             "checks.reserves",
             "checks.caches",
+            "checks.rollouts",
             "checks.deadlines",
         ),
         ("checks.levels", "checks.queues"),

@@ -57,16 +57,22 @@ class ReserveArrays:
     spare_replicas: IntArray
     availability_target: FloatArray
     """0: none."""
+    surges: BoolArray
+    """Whether extra replicas start while a server rolls out, and need cards."""
 
     @property
     def one_pool(self) -> BoolArray:
         """Whether a server has one pool, also in a mixed plan."""
-        return np.asarray((self.spare_replicas > 0) | (self.availability_target > 0), np.bool_)
+        return np.asarray(self._fails | self.surges, np.bool_)
 
     @property
     def wanted(self) -> BoolArray:
         """Whether a server is to have a reserve of any kind."""
-        return np.asarray((self.headroom_share > 0) | self.one_pool, np.bool_)
+        return np.asarray((self.headroom_share > 0) | self._fails, np.bool_)
+
+    @property
+    def _fails(self) -> BoolArray:
+        return np.asarray((self.spare_replicas > 0) | (self.availability_target > 0), np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,7 +413,13 @@ def reserve_arrays(system: System, load_rps: FloatArray) -> ReserveArrays:
         availability_target=frozen(
             np.where(loaded, np.array([server.availability_target or 0.0 for server in servers]), 0.0)
         ),
+        surges=frozen(np.array([rolls_out(system, server) for server in servers], np.bool_)),
     )
+
+
+def rolls_out(system: System, server: Server) -> bool:
+    """Return whether cards are limited for extra replicas while a server rolls out."""
+    return bool(server.surge) and system.options.rollout is not None and not system.options.unlimited
 
 
 def headroom_wanted(system: System, server: Server) -> float:

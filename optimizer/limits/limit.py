@@ -24,6 +24,8 @@ class Stock(NamedTuple):
     """Cards by accelerator type, as listed in the system."""
     types: tuple[str, ...]
     """All accelerator types."""
+    surging: tuple[str, ...] = ()
+    """Servers with extra replicas while they roll out."""
 
 
 class Replicas(NamedTuple):
@@ -39,6 +41,11 @@ class Replicas(NamedTuple):
     cost: FloatArray
     """[cents/h]"""
     accelerators: IntArray
+    server: IntArray
+    """Index into the names."""
+    server_names: tuple[str, ...]
+    extra: FloatArray
+    """Part of a replica more that starts while the candidate with all its replicas rolls out."""
     largest_power: Callable[[], FloatArray]
     """Computes the power at the largest rate [W]."""
 
@@ -55,6 +62,9 @@ class PlacedReplicas(NamedTuple):
     """Cost of one replica [cents/h]."""
     power_w: float = 0.0
     """Power of one replica at its largest rate [W]; 0 if no limit needs it."""
+    server: str = ""
+    surge: float = 0.0
+    """Share of the replicas that starts beside the old ones while it rolls out."""
 
 
 class Limit(ABC):
@@ -89,6 +99,10 @@ class Limit(ABC):
     @abstractmethod
     def used(self, placed: Iterable[PlacedReplicas]) -> Mapping[str, float]:
         """Return the use of each item by replicas, by plain arithmetic."""
+
+    def more(self, item: str, changes: Mapping[tuple[str, str], float]) -> float:
+        """Return how much more there is of an item after changes, by limit and item."""
+        return changes.get((self.name, item), 0.0)
 
     def why_none(self, item: str, stock: Stock) -> str | None:  # noqa: ARG002
         """Return a message if an item is unavailable regardless of its amount, else None."""

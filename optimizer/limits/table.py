@@ -4,8 +4,9 @@ from optimizer.limits.budget import Budget, BudgetOption
 from optimizer.limits.cards import Cards
 from optimizer.limits.limit import Limit
 from optimizer.limits.power import MaxPower, PowerOption
+from optimizer.limits.rollout import Rollout, RolloutOption
 
-LIMITS: tuple[Limit, ...] = (Cards(), Budget(), MaxPower())
+LIMITS: tuple[Limit, ...] = (Cards(), Budget(), MaxPower(), Rollout())
 """All limits, in the order of plans."""
 
 
@@ -14,5 +15,5 @@ def limit_named(name: str) -> Limit | None:
     return next((limit for limit in LIMITS if limit.name == name), None)
 
 
-class LimitOptions(PowerOption, BudgetOption):
+class LimitOptions(RolloutOption, PowerOption, BudgetOption):
     """Fields of the optimizer's options that belong to limits; a limit adds its class of fields as a base."""

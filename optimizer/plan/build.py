@@ -33,6 +33,7 @@ from optimizer.plan.document import (
 )
 from optimizer.plan.power import power_at_load_w
 from optimizer.plan.reserves import reserve_uses
+from optimizer.plan.rollouts import rollout_uses
 from optimizer.plan.shared_queues import Served, is_shared, queue_uses, queues_as_served, unserved_members
 from optimizer.plan.shortages import unserved_with_reason
 from optimizer.plan.tiers import difference_cents_per_h, tier_uses
@@ -87,6 +88,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
             candidates, problem, solution, pools, served_in_full(problem, solution.replicas)
         ),
         caches=cache_uses(candidates.system),
+        rollouts=rollout_uses(candidates.system, pools),
         deadlines=deadline_uses(candidates.system, pools, rented),
         changes=_changes(candidates, pools, rented),
         currency=candidates.system.currency,

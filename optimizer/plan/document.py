@@ -173,6 +173,15 @@ class ReserveUse(Document):
     """Cost of the replicas that its load alone does not need [cents/h]."""
 
 
+class RolloutUse(Document):
+    """Replicas that start beside those of a server while it rolls out."""
+
+    replicas: int
+    """Extra replicas."""
+    cards: dict[str, int]
+    """Their cards by accelerator type."""
+
+
 class Rented(Document):
     """A server whose requests an external service answers, all of them."""
 
@@ -316,6 +325,8 @@ class Plan(Document):
     Absent without any."""
     reserves: tuple[ReserveUse, ...] = Field((), exclude_if=_is_empty, strict=False)
     """Reserves of servers; absent if none is required."""
+    rollouts: dict[str, RolloutUse] = Field({}, exclude_if=_is_empty)
+    """Extra replicas and cards of servers while they roll out; absent without any."""
     deadlines: tuple[DeadlineUse, ...] = Field((), exclude_if=_is_empty, strict=False)
     """Offline work, and when it is done; absent if there is none."""
     caches: tuple[CacheUse, ...] = Field((), exclude_if=_is_empty, strict=False)

@@ -14,6 +14,7 @@ from optimizer.plan.checks.levels import check_levels
 from optimizer.plan.checks.names import check_names
 from optimizer.plan.checks.queues import check_queues
 from optimizer.plan.checks.reserves import check_reserves
+from optimizer.plan.checks.rollouts import check_rollouts
 from optimizer.plan.checks.service import check_service
 from optimizer.plan.checks.shared_queues import as_planned, check_queue_names, check_shared_queues
 from optimizer.plan.checks.totals import check_totals
@@ -51,6 +52,7 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
         *check_totals(facts),
         *check_reserves(facts),
         *check_caches(facts),
+        *check_rollouts(facts),
         *check_deadlines(facts),
         *check_queues(facts),
         *check_shared_queues(facts),

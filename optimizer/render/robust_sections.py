@@ -26,6 +26,8 @@ def robust_sections(plan: Plan, costs: Mapping[str, float]) -> Iterator[Section]
         yield _caches(plan)
     if plan.reserves:
         yield _reserves(plan)
+    if plan.rollouts:
+        yield _rollouts(plan)
     if plan.tiers:
         yield _tiers(plan)
     if plan.rented:
@@ -72,6 +74,20 @@ def _reserves(plan: Plan) -> Section:
     note = f"Reserves cost {money.text(sum(item.cost_cents_per_h for item in plan.reserves))}"
     note += f"; {counted(len(without), 'server')} served without: {', '.join(without)}" if without else ""
     return table("Reserves", columns, plan.reserves, notes=[f"{note}."])
+
+
+def _rollouts(plan: Plan) -> Section:
+    uses = plan.rollouts
+    columns = (
+        name("server", str),
+        Column("more replicas", lambda server: uses[server].replicas, form=",d"),
+        name("cards", lambda server: ", ".join(f"{n:,} {kind}" for kind, n in uses[server].cards.items())),
+    )
+    notes = [
+        f"{server}: {counted(use.replicas, 'more replica')} while it rolls out."
+        for server, use in uses.items()
+    ]
+    return table("Roll-outs", columns, [*uses], "rollouts", notes=notes)
 
 
 def _tiers(plan: Plan) -> Section:

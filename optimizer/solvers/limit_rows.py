@@ -15,6 +15,7 @@ from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.power import power_of_rows
 from optimizer.limits.budget import BUDGET
 from optimizer.limits.limit import Limit, PlacedReplicas, Replicas, Stock
+from optimizer.limits.rollout import extra_replicas
 from optimizer.limits.table import LIMITS
 from optimizer.solvers.tiers import TierRow, steps_of, tiered
 from optimizer.spec.robustness import committed_cents_per_h
@@ -172,7 +173,7 @@ def limit_rows(candidates: Candidates, table: CandidateTable) -> LimitRows:
         for item, exists in limit.amounts(stock_of(system, arrays.type_names)).items():
             items.append(LimitItem(limit, item))
             taken_already = taken.get(item, 0.0) + committed * (limit.name == BUDGET)
-            left = max(exists - taken_already, 0.0) + candidates.more.get((limit.name, item), 0.0)
+            left = max(exists - taken_already, 0.0) + limit.more(item, candidates.more)
             amount.append(left if limit.whole else left * (1 + ROUNDING))
             use.append(limit.use(replicas, item))
     for name in [item.name for item in priced]:
@@ -201,8 +202,18 @@ def _replicas(candidates: Candidates, table: CandidateTable, priced: list[Accele
         table.units_per_replica,
         table.cost_per_replica - accelerators * discount[table.accelerator],
         accelerators,
+        table.server,
+        arrays.server_names,
+        extra_per_replica(system, arrays.server_names, table),
         partial(power_of_rows, candidates, table),
     )
+
+
+def extra_per_replica(system: System, names: tuple[str, ...], table: CandidateTable) -> FloatArray:
+    """Return the replicas beside each one of a candidate while all of them roll out, shape (C,) (eq. 185)."""
+    surge = [system.servers[name].surge for name in names]
+    counts = zip(table.server.tolist(), table.num_replicas.tolist(), strict=True)
+    return np.array([extra_replicas(surge[s], n) / n if surge[s] and n else 0.0 for s, n in counts])
 
 
 def _entries(use: FloatArray) -> tuple[IntArray, FloatArray]:
@@ -218,13 +229,14 @@ def _entries(use: FloatArray) -> tuple[IntArray, FloatArray]:
 
 def stock_of(system: System, types: tuple[str, ...]) -> Stock:
     """Return the limits of a system."""
-    return Stock(system.options, system.options.unlimited, system.capacity, types)
+    surging = tuple(name for name, server in system.servers.items() if server.surge)
+    return Stock(system.options, system.options.unlimited, system.capacity, types, surging)
 
 
 def kept_replicas(system: System) -> Iterable[PlacedReplicas]:
     """Yield the replicas that are kept beside a plan."""
     for (server, accelerator), count in system.kept.items():
-        yield placed(system, server, accelerator, count)
+        yield placed(system, server, accelerator, count)._replace(surge=0.0)
 
 
 def placed(
@@ -244,7 +256,8 @@ def placed(
     cost = one.cost_cents_per_h * (cards // one.multiplicity) if one else 0.0
     if power_w is None and one and needs_power(system):
         power_w = float(one.power.at(np.ones(1))[0]) * cards / one.multiplicity
-    return PlacedReplicas(accelerator, kind, count, cards, cost, power_w or 0.0)
+    surge = system.servers[server].surge
+    return PlacedReplicas(accelerator, kind, count, cards, cost, power_w or 0.0, server, surge)
 
 
 def placed_cost(name: str, cost: float) -> PlacedReplicas:

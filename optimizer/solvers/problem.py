@@ -303,7 +303,7 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
         members=servers.members,
         is_queue=servers.is_queue,
         queue_parts=QueueParts(candidates)
-        if servers.is_queue.any() and not needs_power(candidates.system)
+        if servers.is_queue.any() and not needs_power(candidates.system) and not servers.reserve.surges.any()
         else None,
         excluded=left_out,
     )

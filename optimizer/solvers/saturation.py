@@ -87,7 +87,8 @@ class _Leftover:
         self.load: list[float] = problem.load_rps.tolist()
         self.least: list[int] = problem.min_replicas.tolist()
         self.most: list[int] = problem.max_replicas.tolist()
-        pools = np.flatnonzero(table.meets_targets_below_max_rate & ~problem.repeats)
+        whole = problem.repeats | problem.reserve.surges[table.server]  # a surge is of all replicas
+        pools = np.flatnonzero(table.meets_targets_below_max_rate & ~whole)
         ends = np.searchsorted(table.server[pools], np.arange(len(self.load) + 1)).tolist()
         candidates = pools.tolist()
         self.candidates = [candidates[start:end] for start, end in itertools.pairwise(ends)]

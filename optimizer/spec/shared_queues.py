@@ -26,6 +26,7 @@ _EQUAL = (
     "preferred",
     "spare_replicas",
     "availability_target",
+    "surge",
 )
 """Fields that concern the replicas, and so must be the same for all servers of a queue."""
 

@@ -108,7 +108,11 @@ class Facts:
         """The limits of the system."""
         types = {item.type for item in self.system.accelerators.values()} | self.system.capacity.keys()
         return Stock(
-            self.system.options, self.system.options.unlimited, self.system.capacity, tuple(sorted(types))
+            self.system.options,
+            self.system.options.unlimited,
+            self.system.capacity,
+            tuple(sorted(types)),
+            tuple(name for name, server in self.system.servers.items() if server.surge),
         )
 
     @cached_property
@@ -176,7 +180,10 @@ class Facts:
     @cached_property
     def kept_use(self) -> dict[Limit, Mapping[str, float]]:
         """Use of each item by kept replicas, by limit."""
-        kept = [self.placed_as(item.server, item.accelerator, item.num_replicas) for item in self.plan.kept]
+        kept = [
+            self.placed_as(item.server, item.accelerator, item.num_replicas)._replace(surge=0.0)
+            for item in self.plan.kept
+        ]
         return {limit: limit.used(kept) for limit in LIMITS}
 
     @property
@@ -198,7 +205,8 @@ class Facts:
         cards, cost = count * one.multiplicity, count * one.cost_cents_per_h
         if power_w is None and self.needs_power:
             power_w = count * float(one.power.at(np.ones(1))[0])
-        return PlacedReplicas(accelerator, one.type, replicas, cards, cost, power_w or 0.0)
+        surge = self.system.servers[server].surge
+        return PlacedReplicas(accelerator, one.type, replicas, cards, cost, power_w or 0.0, server, surge)
 
     @cached_property
     def placed(self) -> dict[str, tuple[PoolCounts, PoolCounts]]:

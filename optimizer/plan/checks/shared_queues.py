@@ -86,6 +86,7 @@ def _alone(part: Server) -> Server:
         "headroom_share": 0.0,
         "spare_replicas": 0,
         "availability_target": None,
+        "surge": 0.0,
         "preferred": None,
     }
     return part.model_copy(update=changes)

@@ -42,6 +42,7 @@ WITHOUT: Mapping[str, Callable[[System], System]] = {
     "headroomShare": _without_headroom,
     "spareReplicas": lambda system: _of_servers(system, spare_replicas=0),
     "availabilityTarget": lambda system: _of_servers(system, availability_target=None),
+    "rollout": lambda system: _of_options(system, rollout=None),
     "safety": lambda system: _of_options(system, safety="none"),
     "budget": lambda system: _of_options(system, budget_cents_per_h=None),
     "maxPower": lambda system: _of_options(system, max_power_w=None),

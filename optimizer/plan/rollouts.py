@@ -1,0 +1,29 @@
+"""Extra replicas of a plan's servers while they roll out."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from optimizer.limits.rollout import extra_replicas
+from optimizer.plan.document import Pool, RolloutUse
+from optimizer.spec.system import System
+
+
+def rollout_uses(system: System, pools: Mapping[str, Iterable[Pool]]) -> dict[str, RolloutUse]:
+    """Return the extra replicas of each server with replicas and a surge, and their cards (eq. 185)."""
+    found: dict[str, RolloutUse] = {}
+    if system.options.rollout is None:
+        return found
+    for name, mine in pools.items():
+        surge, replicas, cards = (
+            system.servers[name].surge if name in system.servers else 0.0,
+            0,
+            Counter[str](),
+        )
+        for pool in mine if surge else ():
+            kind, each = system.units_per_replica(name, pool.accelerator)
+            extra = extra_replicas(surge, pool.num_replicas)
+            replicas += extra
+            cards[kind] += extra * each
+        if replicas:
+            found[name] = RolloutUse(replicas=replicas, cards=dict(cards))
+    return found

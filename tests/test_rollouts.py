@@ -1,0 +1,101 @@
+"""Plans leave cards for roll-outs as brute force does, and false figures of roll-outs are found."""
+
+from itertools import chain
+from typing import Any
+
+import pytest
+from builders import accelerator, document, server, service_class
+from test_robust_plans import faults
+
+from optimizer import load_system, solve, verify
+from optimizer.plan import Plan
+
+MODES = ("all", "one")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_plans_that_roll_out_are_those_of_brute_force(mode: str) -> None:
+    found = [faults(seed, (mode,), mixed=mixed) for seed in range(8) for mixed in (False, True)]
+    found += [faults(seed, (mode, "spares"), mixed=seed % 2 > 0) for seed in range(4)]
+    assert [*chain(*found)] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", MODES)
+def test_hundreds_of_plans_that_roll_out_are_brute_force(mode: str) -> None:
+    pairs = [(mode,), (mode, "spares"), (mode, "headroom"), (mode, "external")]
+    found = [faults(seed, pairs[seed % 4], mixed=seed % 8 > 3) for seed in range(200)]
+    assert [*chain(*found)] == []
+
+
+def two(cards: int, **options: Any) -> Any:
+    """Return two servers of three replicas each, with two more each in a roll-out."""
+    servers = [server("a", 1500, surge=0.5), server("b", 1500, surge=0.5)]
+    return load_system(document(servers, [accelerator("A")], {"A": cards}, **options))
+
+
+@pytest.mark.parametrize(("mode", "needed"), [(None, 6), ("one", 8), ("all", 10)])
+@pytest.mark.parametrize("exact", [False, True])
+def test_cards_suffice_for_the_roll_out(mode: str | None, needed: int, *, exact: bool) -> None:
+    options = {"rollout": mode} if mode else {}
+    plans = [solve(two(cards, milpSolver=exact, **options)) for cards in (needed - 1, needed)]
+    assert [len(plan.unserved) for plan in plans] == [1, 0]
+    assert plans[1].total_cost_cents_per_h == 6 * accelerator("A")["cost"]
+    extra = {name: (use.replicas, use.cards) for name, use in plans[1].rollouts.items()}
+    assert extra == (dict.fromkeys("ab", (2, {"A": 2})) if mode else {})
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("policy", ["PriorityExhaustive", "RoundRobin"])
+def test_partial_service_keeps_the_cards_of_roll_outs(mode: str, policy: str) -> None:
+    system = two(7, rollout=mode, saturationPolicy=policy)
+    plan = solve(system)
+    assert verify(plan, system) == []
+    assert [item.server for item in plan.unserved] == ["b"]
+    assert plan.unserved[0].served_fraction == 0
+
+
+@pytest.mark.parametrize("policy", ["None", "RoundRobin"])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_shared_queue_rolls_out_as_one_server(mode: str, policy: str) -> None:
+    """Its three classes of plans: none of its servers, one, or both are served; each is verified."""
+    queue: dict[str, Any] = {"sharedQueue": "q", "surge": 0.5}
+    servers = [server("a", 1500, **queue), server("b", 900, service="silver", **queue)]
+    classes = [service_class("gold", 1, itl=40), service_class("silver", 2, itl=40)]
+    unserved = []
+    for cards in (2, 3, 5, 9):
+        body = document(servers, [accelerator("A")], {"A": cards}, classes=classes, rollout=mode)
+        body["optimizer"]["saturationPolicy"] = policy
+        plan = solve(system := load_system(body))
+        assert verify(plan, system) == []
+        unserved.append([item.server for item in plan.unserved])
+    assert (unserved[0], unserved[-1]) == (["a", "b"], [])
+
+
+def test_unlimited_cards_are_not_limited_in_roll_outs() -> None:
+    system = two(1, rollout="all", unlimited=True)
+    plan = solve(system)
+    assert plan.complete
+    assert verify(plan, system) == []
+
+
+@pytest.mark.parametrize("field", ["replicas", "cards", "missing", "limit"])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_false_figure_of_a_roll_out_is_found(mode: str, field: str) -> None:
+    system = two(10, rollout=mode)
+    plan = solve(system)
+    assert verify(plan, system) == []
+    body = plan.model_dump(by_alias=True, mode="json")
+    if field == "missing":
+        del body["rollouts"]["a"]
+    elif field == "limit":
+        body["limits"][0]["used"] -= 1
+    else:
+        body["rollouts"]["a"][field] = 1 if field == "replicas" else {"A": 1}
+    assert len(verify(Plan.model_validate(body), system)) == 1
+
+
+def test_a_plan_without_the_cards_of_its_roll_out_is_found() -> None:
+    plan = solve(two(6))
+    lines = verify(plan, two(6, rollout="all"))
+    assert any("10 used, there is 6" in line for line in lines)
