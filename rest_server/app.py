@@ -320,6 +320,7 @@ def _configuration(settings: Settings, create: Callable[[Settings], FastAPI]) ->
         "rest_server.app:create_app" if settings.workers > 1 else create(settings),
         factory=settings.workers > 1,
         workers=settings.workers,
+        loop="asyncio",  # an event loop that an optional package brings buffers answers differently
         http=partial(Connection, settings=settings),  # type: ignore[arg-type]  # called as the type is
         log_config=log_configuration(),
         access_log=False,

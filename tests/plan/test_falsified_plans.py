@@ -26,7 +26,7 @@ from falsified import (
 from pydantic import BaseModel
 
 from optimizer import Plan
-from optimizer.plan.document import LimitUse, Rented, ReserveUse, TierUse
+from optimizer.plan.document import CacheUse, DeadlineUse, LimitUse, Rented, ReserveUse, RolloutUse, TierUse
 
 # --- one field at a time -----------------------------------------------------------------------------------
 
@@ -370,6 +370,10 @@ TABLE: list[tuple[str, str, Path, Lie, str]] = [
 ]
 
 
+PARTS = ("reserves", "tiers", "rented", "not_rented", "deadlines", "caches", "rollouts")
+"""Sections of a plan whose falsifications are tested elsewhere."""
+
+
 def fields_of(model: type[BaseModel]) -> Iterator[str]:
     """Yield every field of a model and of the models inside it."""
 
@@ -388,10 +392,11 @@ def fields_of(model: type[BaseModel]) -> Iterator[str]:
 def test_every_field_of_the_document_has_a_falsification() -> None:
     fields = set(fields_of(Plan))
     assert {"Plan.status", "Pool.loss", "Placement.num_replicas", "PlanLevel.bound"} <= fields
-    others = (LimitUse, ReserveUse, TierUse, Rented)  # see test_a_new_limit and test_robust_plans
+    # See test_a_new_limit, test_robust_plans, test_deadlines, test_caches and test_rollouts.
+    others = (LimitUse, ReserveUse, TierUse, Rented, DeadlineUse, CacheUse, RolloutUse)
     elsewhere = {f"{model.__name__}.{name}" for model in others for name in model.model_fields}
-    elsewhere |= {f"Plan.{name}" for name in ("reserves", "tiers", "rented", "not_rented")}
-    assert elsewhere < fields | {"Plan.reserves", "Plan.tiers", "Plan.rented"}
+    elsewhere |= {f"Plan.{name}" for name in PARTS}
+    assert elsewhere < fields
     assert {row[0] for row in TABLE} == fields - elsewhere
 
 

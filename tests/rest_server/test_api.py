@@ -464,7 +464,7 @@ def test_broken_json_gets_the_documented_answer_on_every_route(
 
 
 def test_every_operation_documents_its_refusals(operations: list[tuple[str, str, Json]]) -> None:
-    assert len(operations) == 4 + 7 + 5 * 4 + 3 + 3 + 13
+    assert len(operations) == 5 + 7 + 5 * 4 + 3 + 3 + 13
     for path, method, operation in operations:
         expected = {"401", "403", "413", "421"}
         if "requestBody" in operation:
@@ -504,7 +504,7 @@ def test_operations_have_names_of_their_own(operations: list[tuple[str, str, Jso
 def test_a_stateless_service_has_no_fleet(service: TestClient) -> None:
     paths = service.get("/openapi.json").json()["paths"]
     own = {path for path in paths if path.startswith("/v1/")}
-    planning = {"plan", "candidates", "analyze", "size"}
+    planning = {"plan", "candidates", "analyze", "size", "memory"}
     studies = {"compare", "explain", "report", "figure", "simulate", "sweep", "horizon"}
     assert own == {f"/v1/{name}" for name in planning | studies}
     for path in ("/v1/servers", "/v1/optimizer", "/v1/nothing"):
