@@ -82,7 +82,7 @@ def _main() -> None:
             port, child = listening.getsockname()[1], os.fork()
             if not child:
                 app.state.held = open_state(Path(json.loads(line)))
-                uvicorn.Server(uvicorn.Config(app, log_config=None)).run(sockets=[listening])
+                uvicorn.Server(uvicorn.Config(app, log_config=None, loop="asyncio")).run(sockets=[listening])
                 os._exit(0)
         print(json.dumps([child, port]), flush=True)
         os.waitpid(child, 0)

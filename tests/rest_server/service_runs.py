@@ -83,7 +83,9 @@ def in_a_thread(events: dict[str, threading.Event] | None = None, **given: Any) 
     app.add_api_route("/v1/wait/{name}", wait)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         http = partial(Connection, settings=app.state.settings)
-        config = uvicorn.Config(app, http=http, log_config=None, timeout_graceful_shutdown=int(PATIENCE_S))  # type: ignore[arg-type]
+        config = uvicorn.Config(
+            app, http=http, loop="asyncio", log_config=None, timeout_graceful_shutdown=int(PATIENCE_S)
+        )  # type: ignore[arg-type]
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
