@@ -84,8 +84,12 @@ def in_a_thread(events: dict[str, threading.Event] | None = None, **given: Any) 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         http = partial(Connection, settings=app.state.settings)
         config = uvicorn.Config(
-            app, http=http, loop="asyncio", log_config=None, timeout_graceful_shutdown=int(PATIENCE_S)
-        )  # type: ignore[arg-type]
+            app,
+            http=http,  # type: ignore[arg-type]
+            loop="asyncio",
+            log_config=None,
+            timeout_graceful_shutdown=int(PATIENCE_S),
+        )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
