@@ -2,10 +2,12 @@
 
 import json
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from builders import Json, accelerator, document, server, service_class
 from random_fleets import random_fleet_document
 
@@ -18,6 +20,8 @@ from optimizer.simulation.replicas import Effort, run_replica
 from optimizer.spec.caches import replica_load, target_of_misses
 from optimizer.spec.schema import ModelTarget
 from optimizer.studies.simulation.plans import simulate_plan
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def without_caches(source: Json) -> Json:
@@ -196,3 +200,14 @@ def test_a_plan_for_another_cache_is_found() -> None:
     assert verify(solve(fleet(0.5)), fleet()) != []
     fooled = json.loads(solve(fleet(0.5)).to_json()) | {"caches": plan["caches"]}
     assert any("that its cache leaves" in line for line in verify(Plan.model_validate(fooled), fleet()))
+
+
+def test_an_unserved_server_beside_a_queue_counts_its_misses() -> None:
+    made = yaml.safe_load((ROOT / "specs" / "shared-queue.yaml").read_text("utf-8"))
+    made["models"].append(made["models"][1] | {"name": "other"})
+    made["serviceClasses"][0]["modelTargets"].append({"model": "other", "slo-ttft": 500, "slo-itl": 60})
+    load = {"arrivalRate": 600, "avgInTokens": 300, "avgOutTokens": 200}
+    cached = {"name": "cached", "class": "premium", "model": "other", "cacheHitRate": 0.5}
+    made["servers"].append(cached | {"currentAlloc": {"load": load}})
+    plan = solve(load_system(made | {"count": []}))
+    assert plan.levels[0].value == 120 + 600 / 2

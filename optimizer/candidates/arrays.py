@@ -77,7 +77,7 @@ class ReserveArrays:
 
 @dataclass(frozen=True, slots=True)
 class MemberArrays:
-    """What planned servers stand for, shapes (M,): themselves, or the servers of a shared queue."""
+    """Members of planned servers, shapes (M,): the servers themselves, or those of a shared queue."""
 
     server: IntArray
     """Index of the planned server."""
@@ -318,7 +318,7 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
     servers = list(system.servers.values())
     loads, load_rps = [replica_load(server) for server in servers], server_loads_rps(system)
     targets = _targets_of(system)
-    every, members = _member_arrays(system, targets)
+    every, members = _member_arrays(system, targets, load_rps)
 
     def integers(values: list[int]) -> IntArray:
         return frozen(np.array(values, dtype=np.int64))
@@ -369,23 +369,24 @@ def _allowed(servers: Sequence[Server], place_of: dict[str, int]) -> BoolArray:
     return allowed
 
 
-def _member_arrays(system: System, targets: list[ModelTarget | None]) -> tuple[Targets, MemberArrays]:
+def _member_arrays(
+    system: System, targets: list[ModelTarget | None], load_rps: FloatArray
+) -> tuple[Targets, MemberArrays]:
     """Return the targets of planned servers, and their members."""
     servers = list(system.servers.values())
     loss = [largest_loss(system, server) for server in servers]
     if not any(isinstance(server, SharedQueue) for server in servers):
         own, every = _targets(targets, loss, frozen(_tps(targets) > 0)), np.arange(len(servers))
         priority = np.array([system.priority(server) for server in servers], np.int64)
-        loads = server_loads_rps(system)
         lengths = np.array([server.current.load.out_tokens for server in servers])
-        return own, MemberArrays(every, every * 0, loads, priority, own, tuple(system.servers), lengths)
+        return own, MemberArrays(every, every * 0, load_rps, priority, own, tuple(system.servers), lengths)
     parts = [(s, place, part) for s, one in enumerate(servers) for place, part in enumerate(members_of(one))]
     kinds = system.server_kinds()
     mine = [system.target_of(part) for _, _, part in parts]
     loss += [largest_loss(system, part) for _, _, part in parts]
     joined = _targets([*targets, *mine], loss, frozen(_tps([*targets, *mine]) > 0))
     rates = [
-        kinds[s].demand_rps(part.current.load, target.tps if target else 0.0)
+        kinds[s].demand_rps(replica_load(part), target.tps if target else 0.0)
         for (s, _, part), target in zip(parts, mine, strict=True)
     ]
     count = np.arange(len(servers))

@@ -1,4 +1,4 @@
-"""What caches of results leave for the replicas of a plan (math.md section 27)."""
+"""Requests that result caches leave for the replicas of a plan (math.md section 27)."""
 
 from optimizer.plan.document import CacheUse
 from optimizer.spec.system import System

@@ -232,7 +232,7 @@ class TierUse(Document):
 
 
 class CacheUse(Document):
-    """What a server's cache answers, and what it leaves for replicas."""
+    """Requests of a server that its cache answers, and those that replicas get."""
 
     server: str
     """The server."""

@@ -130,7 +130,7 @@ class Targets:
         return Targets(self.measures, frozen(self.limits - offsets), self.tps, single)
 
     def delays(self, offset_ms: FloatArray) -> FloatArray:
-        """Return what an offset adds to the value of each measure, shape (K, R)."""
+        """Return the increase of each measure by an offset, shape (K, R)."""
         delayed = [measure.metric in DELAYED for measure in self.measures]
         return np.asarray(np.outer(delayed, offset_ms), np.float64)
 

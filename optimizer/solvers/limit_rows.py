@@ -212,6 +212,8 @@ def _replicas(candidates: Candidates, table: CandidateTable, priced: list[Accele
 def extra_per_replica(system: System, names: tuple[str, ...], table: CandidateTable) -> FloatArray:
     """Return the replicas beside each one of a candidate while all of them roll out, shape (C,) (eq. 185)."""
     surge = [system.servers[name].surge for name in names]
+    if not any(surge):
+        return np.zeros(len(table))
     counts = zip(table.server.tolist(), table.num_replicas.tolist(), strict=True)
     return np.array([extra_replicas(surge[s], n) / n if surge[s] and n else 0.0 for s, n in counts])
 

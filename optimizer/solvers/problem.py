@@ -66,7 +66,7 @@ class Problem:
     preference: bool
     """Whether a server prefers some accelerators."""
     members: MemberArrays
-    """What servers stand for."""
+    """Members of the servers: themselves, or the servers of a shared queue."""
     is_queue: BoolArray
     """Whether a server is a shared queue, which has one pool; shape (S,)."""
     queue_parts: QueueParts | None = None

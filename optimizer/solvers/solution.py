@@ -1,4 +1,4 @@
-"""What a solver answers: replicas, and each level as it was reached."""
+"""Answer of a solver: replicas, and the value, bound and gap of each level."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""What one open page holds: its document, its changes, a pinned plan; and the work that it waits for.
+"""State of one open page: its document, its changes, a pinned plan; and the work that it waits for.
 
 Work runs with the service's workers for studies, so that a page never keeps an API call waiting. It is given
 up when a newer request of the same kind comes, and when the page closes. Nothing is written to disk.

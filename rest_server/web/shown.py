@@ -1,4 +1,4 @@
-"""What a page shows, as plain values that a solver process can send."""
+"""Content of a page, as plain values that a solver process can send."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -88,7 +88,7 @@ class CheckFinding:
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """What of a document can be changed on the page."""
+    """Fields of a document that can be changed on the page."""
 
     servers: tuple[str, ...]
     counts: tuple[tuple[str, int | None], ...]
