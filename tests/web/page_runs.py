@@ -1,6 +1,7 @@
 """The page in a real browser: a service in a process of its own, journeys, what a page logs and requests."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from browsers import opened
+from coverage import Coverage
 from patience import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[2]
@@ -22,6 +24,8 @@ new PerformanceObserver((list) => {
   for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.shifts += entry.value;
 }).observe({ type: "layout-shift", buffered: true });
 """
+COUNTED = {"COVERAGE_PROCESS_START": str(ROOT / "pyproject.toml")} if Coverage.current() else {}
+"""Environment in which coverage counts the lines that the service runs, if it counts those of the tests."""
 MOST_SHIFT = 0.1
 """Cumulative layout shift up to which a page counts as steady."""
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
@@ -36,7 +40,10 @@ axe.run(document, {runOnly: arguments[0]}).then((found) => done(found.violations
 def served(log: Path, *options: str) -> Iterator[str]:
     """Run a command that serves the page; yield the address of the service."""
     command = [sys.executable, "-m", "optimizer", *options, "--port", "0"]
-    with log.open("wb") as errors, subprocess.Popen(command, stderr=errors, cwd=ROOT) as process:
+    with (
+        log.open("wb") as errors,
+        subprocess.Popen(command, stderr=errors, cwd=ROOT, env=os.environ | COUNTED) as process,
+    ):
         try:
             until(lambda: b"listening on" in log.read_bytes() or process.poll() is not None)
             found = re.search(r"listening on (http://[^\"\s]+)", log.read_text("utf-8"))
