@@ -57,6 +57,21 @@ def test_the_numbers_in_the_text() -> None:
     assert without.not_rented == ("summaries",)
 
 
+def test_a_comparison_says_what_its_totals_count_beside_their_rows(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    main(["compare", str(ROOT / "specs" / "robust.yaml"), "--wide"])
+    shown = capsys.readouterr().out
+    assert shown.count("what price tiers change: unlimited -1,040.00, limited -1,440.00 cents/h.") == 2
+    assert "what external services cost: unlimited 0.00, limited +72.58 cents/h." in shown
+    assert 4800 + 432.58 - 1440 == 3792.58  # classes
+    assert 4800 + 360 - 1440 + 72.58 == 3792.58  # types
+    for number in ("4,800.00", "432.58", "360.00", "3,792.58"):
+        assert number in shown
+    assert "0 x external" not in shown
+    assert "rented" in shown
+
+
 def test_what_headroom_brings() -> None:
     assert runpy.run_path(str(ROOT / "tests" / "benchmarks" / "headroom.py"))["rows"]() == [
         *itertools.takewhile(

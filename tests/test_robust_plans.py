@@ -106,6 +106,15 @@ def test_hundreds_of_plans_are_those_of_brute_force(wanted: tuple[str, ...]) -> 
     ] == []
 
 
+@pytest.mark.parametrize("field", ["inPerMillion", "outPerMillion", "ttft", "itl"])
+def test_an_external_service_states_its_prices_and_latencies(field: str) -> None:
+    given = {"inPerMillion": 10, "outPerMillion": 40, "ttft": 600, "itl": 20}
+    del given[field]
+    source = document([server("s", 60, external=given)], [accelerator("A")], {"A": 8})
+    with pytest.raises(SpecError, match=rf"servers\[0\].external.{field}: missing"):
+        load_system(source)
+
+
 # --- a false plan is found -------------------------------------------------------------------------------
 
 POWER = {"idle": 100, "full": 700, "midPower": 500, "midUtil": 0.5}
@@ -224,7 +233,9 @@ def test_a_limit_on_power_needs_the_power_of_accelerators() -> None:
 
 def test_prices_that_fall_from_tier_to_tier_are_refused() -> None:
     cards = [accelerator("A") | {"tiers": [{"units": 4, "cost": 11}]}]
-    with pytest.raises(SpecError, match=r"a tier costs 11 cents/h, the next .*; prices must not fall"):
+    with pytest.raises(
+        SpecError, match=r"tier 1 costs 11 cents/h, the accelerators after it .*; prices must not fall"
+    ):
         load_system(document([server("a")], cards, {"A": 4}))
 
 

@@ -115,7 +115,7 @@ def two(**second: Any) -> Json:
         ),
         ({"maxQueueSize": 5}, r"servers\[1\].maxQueueSize: a shared queue has no limit of its own"),
         (
-            {"external": {"ttft": 1}},
+            {"external": {"inPerMillion": 1, "outPerMillion": 1, "ttft": 1, "itl": 1}},
             r"servers\[1\].external: a service answers all requests of a queue or none",
         ),
         ({"class": "bare"}, r"servers\[1\].class: class 'bare' has no target for 'm'"),

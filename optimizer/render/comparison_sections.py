@@ -1,16 +1,19 @@
 """Sections of a comparison: the outcome, then classes, servers, metrics, cards and unserved load."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.table import KINDS, in_order, kind_of_pool
+from optimizer.plan.document import EXTERNAL, Plan
+from optimizer.plan.tiers import difference_cents_per_h
 from optimizer.quantities import quantity, share_text
 from optimizer.render.comparison_text import anything_runs, changes_text, cost_of, headline, money_of
 from optimizer.render.estimates import estimates_note
 from optimizer.render.figures import columns_of
-from optimizer.render.money import Money, difference
+from optimizer.render.money import Money, difference, signed
 from optimizer.render.names import shortened
 from optimizer.section import NOTHING, Column, Paragraph, Section, SidePair, name, table, words
 from optimizer.studies.comparison.document import (
@@ -154,7 +157,9 @@ def _classes(view: _View) -> Section:
         *view.costs(),
         Column("relative", _relative, none="", rank=1),
     )
-    return _table("Cost by service class", columns, view.found.classes, "classes", view.found.total)
+    section = _table("Cost by service class", columns, view.found.classes, "classes", view.found.total)
+    section.notes += _also_counted(view, "price tiers change", _tiers)
+    return section
 
 
 def _relative(row: ComparisonRow) -> Any:
@@ -184,7 +189,10 @@ def _change(row: ServerRow) -> str:
 def _placed(figures: SideMetrics | None) -> str:
     if figures is None:
         return NOTHING
-    placed = ", ".join(f"{item.num_replicas} x {item.accelerator}" for item in figures.accelerators)
+    placed = ", ".join(
+        "rented" if item.accelerator == EXTERNAL else f"{item.num_replicas} x {item.accelerator}"
+        for item in figures.accelerators
+    )
     return placed or ("nothing" if figures.served_in_full else "not served")
 
 
@@ -210,7 +218,7 @@ def _metrics(view: _View) -> Section:
 
 
 def _batches(side: SideMetrics) -> str | None:
-    return "/".join(str(item.max_batch) for item in side.accelerators) or None
+    return "/".join(str(item.max_batch) for item in side.accelerators if item.max_batch) or None
 
 
 def _kinds(found: Comparison) -> dict[str, Kind]:
@@ -249,7 +257,26 @@ def _type_costs(view: _View) -> Iterator[Section]:
         section = table("Cost by accelerator type", columns, view.found.types, "costs")
         if all(known):
             section.total = ("all", *(column.value(view.found.total) for column in view.costs()))
+            section.notes += _also_counted(view, "price tiers change", _tiers)
+            section.notes += _also_counted(view, "external services cost", _rents)
         yield section
+
+
+def _tiers(plan: Plan) -> float:
+    return difference_cents_per_h(plan.tiers)
+
+
+def _rents(plan: Plan) -> float:
+    return math.fsum(item.cost_cents_per_h for item in plan.rented)
+
+
+def _also_counted(view: _View, what: str, of: Callable[[Plan], float]) -> Iterator[str]:
+    """Yield a note on what a total counts beside the rows of its table."""
+    costs = [of(side.plan) for side in (view.found.first, view.found.second)]
+    if any(costs):
+        texts = [signed(view.money.number(cost) or 0.0, ",.2f") for cost in costs]
+        each = ", ".join(f"{label} {text}" for label, text in zip(view.sides, texts, strict=True))
+        yield f"The total also counts what {what}: {each} {view.money.unit}."
 
 
 def _tokens(view: _View) -> Section:

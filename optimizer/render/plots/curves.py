@@ -33,6 +33,8 @@ NAMES_MM = (22.0, 44.0)
 """Least and most space for the names of the series, beside the axes …"""
 SIGN_MM = 6.0
 """… of which the sign before a name takes so much, with the gaps."""
+AREA_ALPHA = 0.35
+"""Opacity of an area, on which lines are drawn."""
 MOST_NAME_MM = 60.0
 """Style of a line across the panel."""
 LEVEL_GAP_MM = 4.0
@@ -167,6 +169,8 @@ def _draw_series(axes: Axes, panel: CurvePanel, i: int, colour: str) -> None:
             axes.bar(x, y, width=0.8, color=colour)
         else:
             axes.fill_between(x, y, step="mid", color=colour, linewidth=0)
+    elif series.style == "area":
+        axes.fill_between(x, y, color=colour, alpha=AREA_ALPHA, linewidth=0)
     elif series.style == "points":
         sign = MARKERS[i % len(MARKERS)]
         axes.plot(x, y, sign, color=colour, markersize=3.2, markeredgewidth=0, zorder=3)  # above the front
@@ -199,8 +203,9 @@ def _name_series(axes: Axes, panel: CurvePanel, colours: Mapping[str, str], name
             sign, size = (CHOSEN, 5.5) if series.style == "chosen" else (MARKERS[i % len(MARKERS)], 3.2)
             hollow = {"fillstyle": "none"} if series.style == "chosen" else {"markeredgewidth": 0}
             axes.plot(1 + 2.5 * mm, height, sign, markersize=size, **hollow, **style)
-        elif series.style == "bars":
-            axes.plot(1 + 2.5 * mm, height, "s", markersize=4.5, markeredgewidth=0, **style)
+        elif series.style in {"bars", "area"}:
+            alpha = AREA_ALPHA if series.style == "area" else 1.0
+            axes.plot(1 + 2.5 * mm, height, "s", markersize=4.5, markeredgewidth=0, alpha=alpha, **style)
         elif series.name:
             dash = _dash(panel, i)
             axes.plot([1 + 0.5 * mm, 1 + 4.5 * mm], [height, height], dash, linewidth=1.3, **style)

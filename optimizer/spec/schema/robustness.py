@@ -36,13 +36,13 @@ class HeadroomField(Document):
 class External(Document):
     """A service that answers a server's requests in place of replicas."""
 
-    in_per_million: MoneyPerMillion = Field(0.0, alias="inPerMillion")
+    in_per_million: MoneyPerMillion = Field(alias="inPerMillion")
     """Price of input tokens [cents per million]."""
-    out_per_million: MoneyPerMillion = Field(0.0, alias="outPerMillion")
+    out_per_million: MoneyPerMillion = Field(alias="outPerMillion")
     """Price of output tokens [cents per million]."""
-    ttft_ms: Milliseconds = Field(0.0, alias="ttft")
+    ttft_ms: Milliseconds = Field(alias="ttft")
     """Mean time to first token [ms]."""
-    itl_ms: Milliseconds = Field(0.0, alias="itl")
+    itl_ms: Milliseconds = Field(alias="itl")
     """Mean inter-token latency [ms]."""
 
 
@@ -83,13 +83,14 @@ class PriceFields(Document):
     @model_validator(mode="after")
     def _prices_do_not_fall(self) -> "PriceFields":
         listed: float = getattr(self, "cost_cents_per_h")  # noqa: B009  of the accelerator
-        for before, after in pairwise((*(tier.cost_cents_per_h for tier in self.tiers), listed)):
+        prices = (*(tier.cost_cents_per_h for tier in self.tiers), listed)
+        for number, (before, after) in enumerate(pairwise(prices), 1):
             if after < before:
                 raise PydanticCustomError(
                     "falling_prices",
-                    "a tier costs {before} cents/h, the next accelerators {after}; prices must not fall from "
-                    "tier to tier: put the cheapest first",
-                    {"before": f"{before:g}", "after": f"{after:g}"},
+                    "tier {number} costs {before} cents/h, the accelerators after it {after}; prices must "
+                    "not fall from tier to tier: put the cheapest first",
+                    {"number": number, "before": f"{before:g}", "after": f"{after:g}"},
                 )
         return self
 

@@ -16,7 +16,7 @@ Values = Annotated[tuple[float | None, ...], Field(strict=False)]
 """Numbers, with none where there is nothing to show."""
 
 
-SeriesStyle = Literal["line", "steps", "front", "points", "chosen", "bars"]
+SeriesStyle = Literal["line", "steps", "front", "points", "chosen", "bars", "area"]
 
 
 class Series(Document):
@@ -30,7 +30,7 @@ class Series(Document):
     """In the unit of the panel's axis."""
     style: SeriesStyle = "line"
     """Joined; by steps that go up or down before, or after, each point; single points; what the plan has
-    chosen; bars from zero."""
+    chosen; bars from zero; the area below the points."""
     type: str = ""
     """Accelerator type that it is about, whose colour it has; none: it is about no type."""
 

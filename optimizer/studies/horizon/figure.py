@@ -23,8 +23,9 @@ def horizon_figure(found: Horizon) -> Figure:
         )
         for item in found.policies[1:]
     )
+    all_served = all(_served(hour) == _load(hour) for hour in found.plans)
     panels = (
-        _panel(found, "Load", "requests/min", {"load": _load, "served": lambda hour: hour.served_rpm}),
+        _panel(found, "Load", "requests/min", {"load": _load} | ({} if all_served else {"served": _served})),
         _panel(
             found,
             "Cards in use",
@@ -32,6 +33,7 @@ def horizon_figure(found: Horizon) -> Figure:
             {"in use": lambda hour: _cards(hour, "rented") + _cards(hour, "reserved"),
              "rented": lambda hour: _cards(hour, "rented"),
              **({"reserved": lambda _: float(reserved)} if reserved else {})},
+            areas=("rented",),
         ),
         _panel(
             found,
@@ -48,6 +50,10 @@ def _load(hour: HourPlan) -> float:
     return hour.load_rpm
 
 
+def _served(hour: HourPlan) -> float:
+    return hour.served_rpm
+
+
 def _cards(hour: HourPlan, which: str) -> float:
     return float(sum(getattr(item, which) * item.cards for item in hour.use))
 
@@ -58,6 +64,7 @@ def _panel(
     label: str,
     values: dict[str, Callable[[HourPlan], float]],
     guides: tuple[Guide, ...] = (),
+    areas: tuple[str, ...] = (),
 ) -> CurvePanel:
     """Return a panel of values that hold from the start of each hour to its end."""
     first, x = found.plans[0].time_s, list[float]()
@@ -65,7 +72,12 @@ def _panel(
         begin = (hour.time_s - first) / SECONDS_PER_H
         x += [begin, begin + hour.hours]
     series = tuple(
-        Series(name=name, x=tuple(x), y=tuple(y for hour in found.plans for y in (value(hour),) * 2))
+        Series(
+            name=name,
+            x=tuple(x),
+            y=tuple(y for hour in found.plans for y in (value(hour),) * 2),
+            style="area" if name in areas else "line",
+        )
         for name, value in values.items()
     )
     return CurvePanel(title=title, x_label="time [h]", y_label=label, series=series, guides=guides)
