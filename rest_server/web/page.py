@@ -41,7 +41,7 @@ class VisitorPage:
         ui.colors(primary=PRIMARY)
         self._dark = ui.dark_mode(None)
         self._show_head(settings)
-        with ui.element("main").classes("page"):
+        with ui.element("div").classes("page"):
             self._show_tabs(service, opens=opens)
         self._tabs.on_value_change(self._document_tab.name_editor)
         ui.timer(0.5, self._document_tab.name_editor, once=True)

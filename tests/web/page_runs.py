@@ -28,7 +28,8 @@ RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
 BARRIERS = """
 const done = arguments[arguments.length - 1];
 axe.run(document, {runOnly: arguments[0]}).then((found) => done(found.violations.map(
-  (each) => `${each.id}: ${each.nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join(" | ")}`)));
+  (each) => `${each.id}: ${each.nodes.slice(0, 3).map(
+    (node) => node.html.slice(0, 200) + " " + JSON.stringify(node.any[0]?.data ?? null)).join(" | ")}`)));
 """
 
 
