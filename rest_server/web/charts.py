@@ -1,6 +1,6 @@
 """Charts of a plan: cards and cost by accelerator type, beside those of the pinned plan."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nicegui import ui
@@ -12,8 +12,9 @@ GREY = "#7a828c"
 """Colour of text and of the pinned plan; it can be read on white and on black."""
 _LOOK: dict[str, Any] = {
     "animation": False,
+    "useUTC": True,
     "textStyle": {"color": GREY},
-    "grid": {"left": 8, "right": 24, "top": 32, "bottom": 8, "containLabel": True},
+    "grid": {"left": 8, "right": 24, "top": 40, "bottom": 8, "containLabel": True},
     "tooltip": {"trigger": "axis", "renderMode": "richText"},
 }
 
@@ -63,7 +64,7 @@ def _bars(
         faded = {"color": "#b8bec6"}
         series.append({"type": "bar", "name": "pinned plan", "data": list(pinned), "itemStyle": faded})
     return _LOOK | {
-        "title": {"text": title, "textStyle": {"fontSize": 13, "color": GREY}},
+        "title": {"text": title, "left": 4, "textStyle": {"fontSize": 13, "color": GREY}},
         "xAxis": {
             "type": "value",
             "splitNumber": 3,
@@ -83,28 +84,53 @@ def _bars(
 def _bar_chart(options: dict[str, Any], types: int) -> ui.echart:
     title = options["title"]["text"]
     with ui.column().classes("panel"):
-        chart = ui.echart(options).style(f"height: {60 + 26 * types}px; width: 100%")
+        chart = ui.echart(options).style(f"height: {68 + 26 * types}px; width: 100%")
     chart.props(f'role=img aria-label="{title}, by accelerator type; the table below has the numbers"')
     return chart
 
 
-def show_line(title: str, points: Sequence[tuple[float, float]]) -> None:
-    """Show values over time, each until the next.
+class TimeLines:
+    """Values over time, each until the next: a chart for each kind."""
 
-    Args:
-        title: the title.
-        points: times [ms since the epoch] and values.
-    """
+    def __init__(self) -> None:
+        """Show nothing yet."""
+        self._box = ui.element("div").classes("split even")
+        self._charts: dict[str, ui.echart] = {}
+
+    def clear(self) -> None:
+        """Show nothing."""
+        self._box.clear()
+        self._charts.clear()
+
+    def show(self, lines: Mapping[str, Sequence[tuple[float, float]]]) -> None:
+        """Show lines by their titles.
+
+        Args:
+            lines: times [ms since the epoch] and values, by title.
+        """
+        if list(lines) != list(self._charts):
+            self.clear()
+            with self._box:
+                self._charts = {title: _line_chart(title) for title in lines}
+        for title, points in lines.items():
+            chart = self._charts[title]
+            chart.options["series"][0]["data"] = [list(point) for point in points]
+            chart.update()
+
+
+def _line_chart(title: str) -> ui.echart:
     options = _LOOK | {
-        "title": {"text": title, "textStyle": {"fontSize": 13, "color": GREY}},
-        "xAxis": {"type": "time", "axisLabel": {"color": GREY}},
+        "title": {"text": title, "left": 4, "textStyle": {"fontSize": 13, "color": GREY}},
+        "xAxis": {"type": "time", "axisLabel": {"color": GREY, "hideOverlap": True}},
         "yAxis": {
             "type": "value",
+            "minInterval": 1,
             "axisLabel": {"color": GREY},
             "splitLine": {"lineStyle": {"color": FAINT}},
         },
-        "series": [{"type": "line", "step": "end", "data": [list(point) for point in points]}],
+        "series": [{"type": "line", "step": "end", "data": []}],
     }
     with ui.column().classes("panel"):
         chart = ui.echart(options).style("height: 220px; width: 100%")
-        chart.props(f'role=img aria-label="{title}"')
+    chart.props(f'role=img aria-label="{title}, over time; the table below has the numbers"')
+    return chart

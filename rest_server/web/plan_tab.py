@@ -9,7 +9,7 @@ from nicegui import ui
 from rest_server.web.charts import TypeCharts
 from rest_server.web.desk import Desk
 from rest_server.web.what_if import WhatIf
-from rest_server.web.widgets import Facts, Tables, heading, show_tables
+from rest_server.web.widgets import Facts, Tables, heading, scroll_to, show_tables
 
 FACTS = 4
 """Number of figures above a plan."""
@@ -43,19 +43,22 @@ class PlanTab:
                 self._limits = ui.element("div").classes("results")
 
     def _show_actions(self) -> None:
-        with ui.row().classes("panel").style("gap: 4px"):
-            for title, action in (
+        with ui.column().classes("panel").style("gap: 0"):
+            self._show_buttons(
                 ("Undo", self._undo),
                 ("Reset", self._reset),
                 ("Pin", self._pin),
-                ("YAML", self._save_yaml),
-                ("Plan JSON", self._save_plan),
-                ("Report", self._save_report),
-            ):
-                ui.button(title, on_click=action, color=None).props("flat dense no-caps")
-            ui.button("Limited against unlimited", on_click=self._compare, color=None).props(
-                "flat dense no-caps"
+                ("Limited against unlimited", self._compare),
             )
+            heading("Save")
+            self._show_buttons(
+                ("YAML", self._save_yaml), ("Plan JSON", self._save_plan), ("Report", self._save_report)
+            )
+
+    def _show_buttons(self, *actions: tuple[str, Callable[[], Any]]) -> None:
+        with ui.row().style("gap: 4px; margin-left: -8px"):
+            for title, action in actions:
+                ui.button(title, on_click=action, color=None).props("flat dense no-caps")
 
     def open(self) -> None:
         """Show the controls of another document, and no plan."""
@@ -102,7 +105,7 @@ class PlanTab:
         with self._server:
             heading(f"{name}: why this accelerator")
             show_tables(found.tables, colours=self._desk.plan.colours if self._desk.plan else None)
-        ui.run_javascript(f"getElement({self._server.id}).scrollIntoView({{block: 'start'}})")
+        scroll_to(self._server)
 
     async def _compare(self) -> None:
         found = await self._guarded(self._desk.compare)
@@ -112,7 +115,7 @@ class PlanTab:
         with self._limits:
             heading("Limited against unlimited")
             show_tables(found.tables)
-        ui.run_javascript(f"getElement({self._limits.id}).scrollIntoView({{block: 'start'}})")
+        scroll_to(self._limits)
 
     async def _save_yaml(self) -> None:
         text = await self._guarded(self._desk.yaml)

@@ -1,7 +1,8 @@
 """Progress of work in a solver process, told to the page through a few bytes of shared memory."""
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing.shared_memory import SharedMemory
 from typing import Self
 
@@ -14,7 +15,7 @@ class SharedProgress:
     def __init__(self) -> None:
         """Take the memory."""
         self._memory = SharedMemory(create=True, size=_COUNTS.size)
-        self._memory.buf[: _COUNTS.size] = _COUNTS.pack(0, 0)
+        _COUNTS.pack_into(_bytes(self._memory), 0, 0, 0)
 
     @property
     def name(self) -> str:
@@ -23,7 +24,7 @@ class SharedProgress:
 
     def counts(self) -> tuple[int, int]:
         """Return how many parts are done, and how many there are; 0 of 0 before that is known."""
-        done, total = _COUNTS.unpack(self._memory.buf[: _COUNTS.size])
+        done, total = _COUNTS.unpack_from(_bytes(self._memory))
         return done, total
 
     def __enter__(self) -> Self:
@@ -34,17 +35,26 @@ class SharedProgress:
         self._memory.unlink()
 
 
-def teller(name: str) -> Callable[[int, int], None]:
-    """Return the function by which a solver process tells its progress; it does nothing without a name."""
-    if not name:
-        return lambda _done, _total: None
+@contextmanager
+def told(name: str) -> Iterator[Callable[[int, int], None]]:
+    """Yield the function by which work tells its progress: parts done, parts in all.
 
-    def tell(done: int, total: int) -> None:
-        try:
-            memory = SharedMemory(name)
-        except FileNotFoundError:
-            return  # the page has stopped waiting
-        memory.buf[: _COUNTS.size] = _COUNTS.pack(done, total)
+    Args:
+        name: name of the `SharedProgress`; empty, or gone because no page waits any more: nothing is told.
+    """
+    try:
+        memory = SharedMemory(name) if name else None
+    except FileNotFoundError:
+        memory = None
+    if memory is None:
+        yield lambda _done, _total: None
+        return
+    try:
+        yield lambda done, total: _COUNTS.pack_into(_bytes(memory), 0, done, total)
+    finally:
         memory.close()
 
-    return tell
+
+def _bytes(memory: SharedMemory) -> memoryview:
+    assert memory.buf is not None  # it is open
+    return memory.buf

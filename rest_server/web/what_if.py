@@ -89,7 +89,7 @@ class WhatIf:
             heading("Load")
             self._slider("load", "Load of all servers", 0, 3)
             loads = [_Quantity(f"load:{name}", name, "×", 1.0, 0.1) for name in controls.servers]
-            self._chosen("One server", loads)
+            self._chosen("One server", "Factor on its load", loads)
 
     def _show_cards(self, controls: Controls) -> None:
         counts = [_Quantity(f"count:{kind}", kind, "cards", count, 1) for kind, count in controls.counts]
@@ -99,9 +99,9 @@ class WhatIf:
         ]
         with ui.column().classes("panel"):
             heading("Cards and prices")
-            self._numbers("Accelerator type", counts)
+            self._numbers("Accelerator type", "Cards", counts)
             with ui.expansion("Prices").style("width: 100%"):
-                self._numbers("Accelerator", prices)
+                self._numbers("Accelerator", f"Price [{controls.cost_unit}]", prices)
 
     def _show_options(self, controls: Controls) -> None:
         with ui.column().classes("panel"):
@@ -120,12 +120,12 @@ class WhatIf:
             texts = {text: text if text == "mean" else f"p{text}" for text in PERCENTILES}
             self._choice("percentile", "Statistic", {"": "as in the document", **texts}, "")
             with ui.expansion("Each target").style("width: 100%"):
-                self._numbers("Target", targets)
+                self._numbers("Target", "Limit [ms]", targets)
 
-    def _numbers(self, title: str, quantities: Sequence[_Quantity]) -> None:
+    def _numbers(self, title: str, value: str, quantities: Sequence[_Quantity]) -> None:
         """Show a field for each quantity, or of many one that is chosen by its name."""
         if len(quantities) > MOST_FIELDS:
-            self._chosen(title, quantities)
+            self._chosen(title, value, quantities)
             return
         for item in quantities:
             placeholder = "unlimited" if item.original is None else ""
@@ -133,12 +133,11 @@ class WhatIf:
             field.props("dense").style("width: 100%")
             self._add(item.key, field, item.read, item.write)
 
-    def _chosen(self, title: str, quantities: Sequence[_Quantity]) -> None:
-        """Show one field for many quantities, and a list from which to choose."""
+    def _chosen(self, title: str, value: str, quantities: Sequence[_Quantity]) -> None:
+        """Show one field for many quantities, with a list of their names."""
         by_name = {item.name: item for item in quantities}
-        units = ", ".join(dict.fromkeys(item.unit for item in quantities))
         chosen = ui.select(list(by_name), label=title, with_input=True).style("width: 100%")
-        field = ui.number(f"{title}: value [{units}]", min=0, step=quantities[0].step if quantities else 1)
+        field = ui.number(value, min=0, step=quantities[0].step if quantities else 1)
         field.style("width: 100%").bind_enabled_from(chosen, "value", bool)
 
         def show() -> None:

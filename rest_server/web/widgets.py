@@ -219,6 +219,11 @@ class _FactCard:
         self._box.classes(add="alert" if fact.alert else "", remove="" if fact.alert else "alert")
 
 
+def scroll_to(element: ui.element) -> None:
+    """Scroll to an element."""
+    ui.run_javascript(f"getElement({element.id}).scrollIntoView({{block: 'start'}})")
+
+
 def complain(message: str) -> None:
     """Show an error for some seconds."""
     ui.notify(
