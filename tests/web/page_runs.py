@@ -22,6 +22,18 @@ new PerformanceObserver((list) => {
   for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.shifts += entry.value;
 }).observe({ type: "layout-shift", buffered: true });
 """
+FACT = """
+const facts = [...document.querySelectorAll(".fact")];
+const found = facts.find((each) => each.querySelector(".name").textContent === arguments[0]);
+return found ? found.querySelector(".value").textContent.trim() : "";
+"""
+NAMED = """
+const [places, name] = arguments;
+const is = (each) => each.innerText.split("\\n")[0].trim() === name || each.ariaLabel === name;
+return [...document.querySelectorAll(places)].find((each) => each.checkVisibility() && is(each)) ?? null;
+"""
+WAITS = "return getComputedStyle(document.querySelector('.waiting')).visibility === 'visible'"
+WIDER = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
 MOST_SHIFT = 0.1
 """Cumulative layout shift up to which a page counts as steady."""
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
@@ -84,37 +96,58 @@ class Journey:
 
     def fact(self, name: str) -> str:
         """Return a figure of the plan by its name."""
-        found = [each.text.split("\n") for each in self.all(".fact")]
-        return next((lines[1] for lines in found if lines[0] == name), "")
+        return str(self.browser.execute_script(FACT, name))
 
     def tab(self, name: str) -> None:
         """Show a tab; press it again where the page was still being built."""
         self.wait(lambda: self._shown(name))
 
     def _shown(self, name: str) -> bool:
-        tab = next(each for each in self.all(".q-tab") if each.text == name)
-        if "q-tab--active" not in str(tab.get_attribute("class")):
+        tab = self.browser.execute_script(NAMED, ".q-tab", name)
+        if tab.get_attribute("aria-selected") != "true":
             tab.click()
-        return "q-tab--active" in str(tab.get_attribute("class"))
+        return bool(tab.get_attribute("aria-selected") == "true")
 
     def press(self, name: str) -> None:
         """Press what has a text, as soon as that is possible."""
         places = "button, .q-expansion-item .q-item, .q-menu .q-item"
-        self.wait(
-            lambda: self._pressed(
-                each
-                for each in self.all(places)
-                if name in {each.text.partition("\n")[0].strip(), each.get_attribute("aria-label")}
-            )
-        )
+        self.wait(lambda: self._pressed(self.browser.execute_script(NAMED, places, name)))
 
-    def _pressed(self, found: Iterator[Any]) -> bool:
-        each = next(found, None)
-        if each is None:
+    def _pressed(self, found: Any) -> bool:
+        if found is None:
             return False
-        self.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", each)
-        each.click()
+        self.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", found)
+        found.click()
         return True
+
+    def drag(self, name: str, steps: int) -> None:
+        """Move a slider by steps, as the keyboard does."""
+        slider = self.all(f'input[type=range][aria-label="{name}"]')[0]
+        slider.send_keys(("\ue014" if steps > 0 else "\ue012") * abs(steps))
+
+    def waits(self) -> bool:
+        """Return whether the page waits for an answer."""
+        return bool(self.browser.execute_script(WAITS))
+
+    def save_into(self, folder: Path) -> None:
+        """Keep downloads in a folder."""
+        given = {"behavior": "allow", "downloadPath": str(folder)}
+        self.browser.execute_cdp_cmd("Browser.setDownloadBehavior", given)
+
+    def shows(self, heading: str) -> bool:
+        """Return whether the page has a heading."""
+        return bool(self.browser.execute_script(NAMED, "h2", heading))
+
+    def wider(self) -> int:
+        """Return by how much the page is wider than the screen [px]."""
+        return int(self.browser.execute_script(WIDER))
+
+    def look(self, width: int, scheme: str = "light") -> None:
+        """Take a width [px], and the scheme ``light`` or ``dark``."""
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
 
     def type(self, label: str, text: str) -> None:
         """Type into a field."""
@@ -126,7 +159,7 @@ class Journey:
 
     def choose(self, label: str, option: str) -> None:
         """Choose an option of a select."""
-        self.wait(lambda: self._pressed(iter(self.all(f'[aria-label="{label}"]'))))
+        self.wait(lambda: self._pressed(next(iter(self.all(f'[aria-label="{label}"]')), None)))
         self.press(option)
 
     def write(self, text: str) -> None:
