@@ -19,11 +19,12 @@ _CHOOSE = """
 <label style="display: none">YAML or JSON file <q-uploader-add-trigger /></label>
 """
 _NAME_EDITOR = """
-setTimeout(() => getElement({id})?.editorPromise?.then((editor) => {{
+(node) => node.component.proxy.editorPromise.then((editor) => {
   editor.contentDOM.setAttribute("aria-label", "Document");
   editor.scrollDOM.setAttribute("tabindex", "0");
-}}), 200)
+})
 """
+"""Names the editor for screen readers once it is there; its library has no property for this."""
 MOST_FINDINGS = 200
 """Most findings that are listed."""
 Opens = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
@@ -72,6 +73,7 @@ class DocumentTab:
             heading("Document")
             ui.button("Check and plan", on_click=self._apply).props("unelevated no-caps")
         self._editor = ui.codemirror("", language="YAML", line_wrapping=False).classes("editor")
+        self._editor.on("vnodeMounted", js_handler=_NAME_EDITOR)
         self._findings = ui.column().style("gap: 0; width: 100%")
 
     def show(self) -> None:
@@ -91,10 +93,6 @@ class DocumentTab:
                 text = f"line {item.line}, {word}: {item.text}"
                 button = ui.button(text, on_click=lambda line=item.line: self._select(line), color=None)
                 button.props("flat dense no-caps align=left").classes("finding")
-
-    def name_editor(self) -> None:
-        """Name the editor for screen readers; its library has no property for it."""
-        ui.run_javascript(_NAME_EDITOR.format(id=self._editor.id))
 
     def _select(self, line: int) -> None:
         """Show a line of the document, and mark it."""

@@ -43,8 +43,6 @@ class VisitorPage:
         self._show_head(settings)
         with ui.element("div").classes("page"):
             self._show_tabs(service, opens=opens)
-        self._tabs.on_value_change(self._document_tab.name_editor)
-        ui.timer(0.5, self._document_tab.name_editor, once=True)
 
     def _show_head(self, settings: Any) -> None:
         with ui.header().classes("bar"):

@@ -73,7 +73,8 @@ input[type=range] { accent-color: var(--link); width: 100%; height: 32px; }
 .tip { overflow-wrap: anywhere; }
 .picture { width: 100%; max-width: 760px; background: #fff; border-radius: 4px; }
 @media (max-width: 900px) {
-  .status { min-height: 3em; }
+  .status { min-height: 4.5em; }
+  .fact .value, .fact .change { min-height: 2.6em; }
   .split, .split.even { grid-template-columns: minmax(0, 1fr); }
   .facts { grid-template-columns: repeat(2, minmax(0, 1fr)); }
   .page { padding: 8px 8px 32px; }

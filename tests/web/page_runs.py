@@ -18,8 +18,14 @@ from patience import PATIENCE_S, until
 ROOT = Path(__file__).parents[2]
 SHIFTS = """
 window.shifts = 0;
+window.moved = [];
 new PerformanceObserver((list) => {
-  for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.shifts += entry.value;
+  for (const entry of list.getEntries()) if (!entry.hadRecentInput) {
+    window.shifts += entry.value;
+    for (const each of entry.sources) window.moved.push(
+      `${entry.value.toFixed(3)} ${each.previousRect.y} to ${each.currentRect.y}: ` +
+      (each.node?.outerHTML ?? each.node?.textContent ?? "").slice(0, 100));
+  }
 }).observe({ type: "layout-shift", buffered: true });
 """
 FACT = """
@@ -187,4 +193,5 @@ class Journey:
         assert {url.netloc for url in urls} <= {host}
         self.logged += self.browser.get_log("browser")
         assert [entry for entry in self.logged if entry["level"] == "SEVERE"] == []
-        assert self.browser.execute_script("return window.shifts") < MOST_SHIFT
+        shifts, moved = self.browser.execute_script("return [window.shifts, window.moved]")
+        assert shifts < MOST_SHIFT, moved

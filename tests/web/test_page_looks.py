@@ -68,6 +68,7 @@ def test_no_page_has_barriers_or_is_wider_than_the_screen(journey: Journey, widt
     journey.wait(lambda: journey.shows("Limited against unlimited"))
     assert has_no_barriers(journey)
     journey.tab("Document")
+    journey.wait(lambda: journey.all('.cm-content[aria-label="Document"]'))
     assert has_no_barriers(journey)
     journey.tab("Studies")
     for name, heading in (("sweep", "Plans"), ("simulate", "Pools"), ("horizon", "Hours")):
@@ -117,7 +118,7 @@ def test_a_simulation_shows_its_progress_and_percentiles(journey: Journey) -> No
 def test_300_servers_with_long_names_do_not_jump(browser: Any, tmp_path: Path, width: int) -> None:
     names = [f"a-server-with-a-very-long-name-of-a-team-in-a-region-{i:03}" for i in range(300)]
     source = document(
-        [server(name, 60.0 + i) for i, name in enumerate(names)], [accelerator("G")], {"G": 900}
+        [server(name, 60.0 + 2 * i) for i, name in enumerate(names)], [accelerator("G")], {"G": 900}
     )
     write_document(source, tmp_path / "system.json")
     with served(tmp_path / "log", "web", str(tmp_path / "system.json"), "--no-browser") as address:
