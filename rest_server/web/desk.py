@@ -68,6 +68,11 @@ class Desk:
         """Query string of an address that shows the same; empty for a document of the visitor's own."""
         return "" if self.source in {"", UPLOAD} else self.changes.query(self.source)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the page has closed."""
+        return self._closed.is_set()
+
     def close(self) -> None:
         """Give up all work; the page has closed."""
         self._closed.set()

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
+from weakref import WeakMethod
 
 from nicegui import ui
 from nicegui.events import UploadEventArguments
@@ -27,6 +28,7 @@ _NAME_EDITOR = """
 """Names the editor for screen readers once it is there; its library has no property for this."""
 MOST_FINDINGS = 200
 """Most findings that are listed."""
+Handler = Callable[[UploadEventArguments], Awaitable[None] | None]
 Opens = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
 
 
@@ -59,7 +61,7 @@ class DocumentTab:
                 label="YAML or JSON file",
                 auto_upload=True,
                 max_file_size=max_bytes,
-                on_upload=self._uploaded,
+                on_upload=_weakly(self._uploaded),
                 on_rejected=lambda: complain(
                     f"the file is over the limit of {max_bytes:,} bytes; choose another"
                 ),
@@ -117,6 +119,17 @@ class DocumentTab:
 
     async def _start(self, facts: Mapping[str, Any]) -> None:
         await self._opens(lambda: self._desk.start(json.dumps(facts)))
+
+
+def _weakly(handler: Callable[[UploadEventArguments], Awaitable[None]]) -> Handler:
+    """Return a handler that does not keep its page: FastAPI remembers the routes of closed pages' uploads."""
+    found = WeakMethod(handler)
+
+    def handle(event: UploadEventArguments) -> Awaitable[None] | None:
+        method = found()
+        return None if method is None else method(event)
+
+    return handle
 
 
 class _StartForm:

@@ -32,11 +32,13 @@ class StudyTab:
             guarded: awaits work, and shows what went wrong.
         """
         self._desk, self._guarded = desk, guarded
+        self._running: tuple[str, float, SharedProgress]
         with ui.element("div").classes("split"):
             with ui.column().style("gap: 12px; min-width: 0; width: 100%"):
                 self._show_questions()
             with ui.element("div").classes("results"):
                 self._elapsed = ui.label("").props("role=status").classes("soft")
+                self._timer = ui.timer(PROGRESS_S, self._tell, active=False)
                 self._answer = ui.element("div").classes("results")
 
     def _show_questions(self) -> None:
@@ -80,23 +82,26 @@ class StudyTab:
     async def _study(self, name: str, options: str) -> None:
         began = time.monotonic()
         self._answer.clear()
-        self._elapsed.set_text(f"{name}: running")
         scroll_to(self._elapsed)
         with SharedProgress() as progress:
-
-            def tell() -> None:
-                done, total = progress.counts()
-                parts = f"{done:,} of {total:,} pools, " if total else ""
-                self._elapsed.set_text(f"{name}: {parts}{time.monotonic() - began:.0f} s")
-
-            timer = ui.timer(PROGRESS_S, tell, immediate=False)
-            try:
-                found = await self._guarded(lambda: self._desk.study(name, options, progress.name))
-            finally:
-                timer.delete()
-        self._elapsed.set_text("" if found is None else f"{name}: done in {time.monotonic() - began:.1f} s")
+            self._running = name, began, progress
+            self._tell()
+            self._timer.activate()
+            found = await self._guarded(lambda: self._desk.study(name, options, progress.name))
+        if self._running[2] is progress:  # no other study has begun
+            self._timer.deactivate()
+            self._elapsed.set_text(
+                "" if found is None else f"{name}: done in {time.monotonic() - began:.1f} s"
+            )
         if found is not None:
             self._show(name, found)
+
+    def _tell(self) -> None:
+        """Show how far the study is that runs."""
+        name, began, progress = self._running
+        done, total = progress.counts()
+        parts = f"{done:,} of {total:,} pools, " if total else ""
+        self._elapsed.set_text(f"{name}: {parts}{time.monotonic() - began:.0f} s")
 
     def _show(self, name: str, found: StudyView) -> None:
         with self._answer:

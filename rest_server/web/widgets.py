@@ -43,11 +43,11 @@ class Tables:
         """
         self._open_row = open_row
         self._box = ui.element("div").classes("results")
-        self._views: list[_TableView] = []
+        self._panels: list[_Panel] = []
 
     def clear(self) -> None:
         """Show nothing."""
-        self._views.clear()
+        self._panels.clear()
         self._box.clear()
 
     def show(
@@ -64,14 +64,34 @@ class Tables:
             pinned: sections of the pinned plan, with which their numbers are compared.
             colours: colours by accelerator or accelerator type.
         """
-        if [_shape(table) for table in tables] != [view.shape for view in self._views]:
-            self.clear()
-            for panel in _panels(tables):
-                with self._box, ui.column().classes("panel"):
-                    self._views += [_TableView(table, self._open_row) for table in panel]
+        panels = list(_panels(tables))
+        kept = 0
+        for old, new in zip(self._panels, panels, strict=False):
+            if old.shape != [_shape(table) for table in new]:
+                break
+            kept += 1
+        for panel in self._panels[kept:]:
+            panel.delete()
+        with self._box:
+            added = [_Panel(new, self._open_row) for new in panels[kept:]]
+        self._panels = self._panels[:kept] + added
         earlier = {table.name: table for table in pinned}
-        for table, view in zip(tables, self._views, strict=True):
-            view.show(table, differences(table, earlier.get(table.name)), colours or {})
+        for panel, new in zip(self._panels, panels, strict=True):
+            for table, view in zip(new, panel.views, strict=True):
+                view.show(table, differences(table, earlier.get(table.name)), colours or {})
+
+
+class _Panel:
+    """Sections in one frame."""
+
+    def __init__(self, tables: Sequence[Table], open_row: Callable[[str], Any] | None) -> None:
+        self.shape = [_shape(table) for table in tables]
+        with ui.column().classes("panel") as self._box:
+            self.views = [_TableView(table, open_row) for table in tables]
+
+    def delete(self) -> None:
+        """Remove it from the page."""
+        self._box.delete()
 
 
 def show_tables(tables: Sequence[Table], colours: Mapping[str, str] | None = None) -> None:
@@ -108,7 +128,6 @@ class _TableView:
     """A section: its title, its lines, its rows and its notes."""
 
     def __init__(self, table: Table, open_row: Callable[[str], Any] | None) -> None:
-        self.shape = _shape(table)
         self._opens = open_row if table.name == "allocations" else None
         if table.title:
             heading(table.title)
@@ -122,7 +141,7 @@ class _TableView:
         find = None
         if len(table.rows) > ROWS_WITHOUT_FILTER:
             find = ui.input(placeholder="Filter")
-            find.props(f'dense outlined clearable aria-label="Filter {title}"')
+            find.props(f'dense outlined clearable debounce=200 aria-label="Filter {title}"')
         with ui.element("div").classes("region").props(f'tabindex=0 role=region aria-label="{title}"'):
             size = ROWS_ON_A_PAGE if len(table.rows) > ROWS_ON_A_PAGE else 0
             grid = ui.table(columns=_columns(table), rows=[], row_key="id", pagination=size)

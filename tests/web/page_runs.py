@@ -17,17 +17,21 @@ from patience import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[2]
 SHIFTS = """
-window.shifts = 0;
-window.moved = [];
-new PerformanceObserver((list) => {
-  for (const entry of list.getEntries()) if (!entry.hadRecentInput) {
-    window.shifts += entry.value;
-    for (const each of entry.sources) window.moved.push(
-      `${entry.value.toFixed(3)} ${each.previousRect.y} to ${each.currentRect.y}: ` +
-      (each.node?.outerHTML ?? each.node?.textContent ?? "").slice(0, 100));
-  }
-}).observe({ type: "layout-shift", buffered: true });
+if (!window.moved) {  // not yet by an earlier journey of this browser
+  window.shifts = 0;
+  window.moved = [];
+  new PerformanceObserver((list) => {
+    for (const entry of list.getEntries()) if (!entry.hadRecentInput) {
+      window.shifts += entry.value;
+      for (const each of entry.sources) window.moved.push(
+        `${entry.value.toFixed(3)} ${each.previousRect.y} to ${each.currentRect.y}: ` +
+        (each.node?.outerHTML ?? each.node?.textContent ?? "").slice(0, 100));
+    }
+  }).observe({ type: "layout-shift", buffered: true });
+}
 """
+SELECT_ALL = "\ue009a\ue009"
+"""Keys that select the text of a field."""
 FACT = """
 const facts = [...document.querySelectorAll(".fact")];
 const found = facts.find((each) => each.querySelector(".name").textContent === arguments[0]);
@@ -38,6 +42,7 @@ const [places, name] = arguments;
 const is = (each) => each.innerText.split("\\n")[0].trim() === name || each.ariaLabel === name;
 return [...document.querySelectorAll(places)].find((each) => each.checkVisibility() && is(each)) ?? null;
 """
+BUTTONS = "button, .q-expansion-item .q-item"
 WAITS = "return getComputedStyle(document.querySelector('.waiting')).visibility === 'visible'"
 WIDER = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
 MOST_SHIFT = 0.1
@@ -82,6 +87,10 @@ class Journey:
         self.asked += asked
         self.logged += logged
 
+    def leave(self) -> None:
+        """Close the page, before its service ends."""
+        self.browser.get("about:blank")
+
     def all(self, selector: str) -> list[Any]:
         found: list[Any] = self.browser.find_elements("css selector", selector)
         return found
@@ -116,8 +125,7 @@ class Journey:
 
     def press(self, name: str) -> None:
         """Press what has a text, as soon as that is possible."""
-        places = "button, .q-expansion-item .q-item, .q-menu .q-item"
-        self.wait(lambda: self._pressed(self.browser.execute_script(NAMED, places, name)))
+        self.wait(lambda: self._pressed(self.browser.execute_script(NAMED, BUTTONS, name)))
 
     def _pressed(self, found: Any) -> bool:
         if found is None:
@@ -166,7 +174,7 @@ class Journey:
     def choose(self, label: str, option: str) -> None:
         """Choose an option of a select."""
         self.wait(lambda: self._pressed(next(iter(self.all(f'[aria-label="{label}"]')), None)))
-        self.press(option)
+        self.wait(lambda: self._pressed(self.browser.execute_script(NAMED, ".q-menu .q-item", option)))
 
     def write(self, text: str) -> None:
         """Replace the text of the editor, as a paste does."""
@@ -192,6 +200,7 @@ class Journey:
         urls = [urlsplit(url) for url in self.asked if url.startswith(("http", "ws"))]
         assert {url.netloc for url in urls} <= {host}
         self.logged += self.browser.get_log("browser")
-        assert [entry for entry in self.logged if entry["level"] == "SEVERE"] == []
+        errors = [entry for entry in self.logged if entry["level"] == "SEVERE"]
+        assert not errors, errors
         shifts, moved = self.browser.execute_script("return [window.shifts, window.moved]")
         assert shifts < MOST_SHIFT, moved

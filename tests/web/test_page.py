@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_runs import Journey, served
+from page_runs import SELECT_ALL, Journey, served
 
 from optimizer import load_system, solve
 from optimizer.money import in_cost_unit
 from optimizer.render.money import Money
 from rest_server.web.changes import Changes
 
-SELECT_ALL = "\ue009a\ue009"
 MOST_ACTIONS = 8
 """Most actions from README.md to the value of more cards."""
 BROKEN = """\

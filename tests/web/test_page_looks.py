@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from builders import accelerator, document, server, service_class
-from page_runs import Journey, served
+from page_runs import SELECT_ALL, Journey, served
 from service_runs import ask
 
 from optimizer import load_system
@@ -102,12 +102,12 @@ def test_a_simulation_shows_its_progress_and_percentiles(journey: Journey) -> No
     journey.open("/web/?open=sample:small", ".fact")
     journey.wait(lambda: journey.fact("total cost"))
     journey.tab("Studies")
-    journey.type("Requests to each pool", "\ue009a\ue009100000")
+    journey.type("Requests to each pool", f"{SELECT_ALL}100000")
     journey.press("Run simulate")
     journey.wait(lambda: " of 15 pools" in journey.text())
     journey.press("Stop simulate")
     journey.wait(lambda: not journey.waits())
-    journey.type("Requests to each pool", "\ue009a\ue0091000")
+    journey.type("Requests to each pool", f"{SELECT_ALL}1000")
     journey.press("Run simulate")
     journey.wait(lambda: journey.shows("Pools"))
     assert {"TTFT p95 [ms]", "ITL p95 [ms]"} <= {each.text for each in journey.all("th")}
@@ -127,22 +127,24 @@ def test_300_servers_with_long_names_do_not_jump(browser: Any, tmp_path: Path, w
         journey.open("/", ".fact")
         journey.wait(lambda: names[0] in journey.text())
         before = journey.fact("replicas")
-        journey.type("Filter Allocations", names[7])
-        journey.wait(lambda: names[0] not in journey.text())
         journey.drag("Load of all servers", 10)
         journey.wait(lambda: journey.fact("replicas") != before)
-        assert names[7] in journey.text(), "the filter stays"
-        assert names[0] not in journey.text(), "the filter stays"
-        assert journey.wider() <= 0
-        journey.type("One server", names[7])
-        journey.press(names[7])
-        journey.type("Factor on its load", "\ue009a\ue0094")
-        journey.wait(lambda: f"load:{names[7]}=4" in browser.current_url)
-        journey.press("Undo")
-        field = '[aria-label="Factor on its load"]'
-        journey.wait(lambda: journey.all(field)[0].get_attribute("value") == "1")
         assert journey.wider() <= 0
         journey.check()
+        journey.type("Filter Allocations", names[7])
+        journey.wait(lambda: names[0] not in journey.text())
+        journey.choose("One server", names[7])
+        journey.type("Factor on its load", f"{SELECT_ALL}4000")
+        journey.wait(lambda: f"load:{names[7]}=4000" in browser.current_url)
+        journey.wait(lambda: journey.shows("Not served in full"))
+        assert journey.fact("served in full") == "299 of 300 servers"
+        assert names[0] not in journey.text(), "the filter stays"
+        journey.press("Undo")
+        journey.wait(lambda: not journey.shows("Not served in full"))
+        field = journey.all('[aria-label="Factor on its load"]')[0]
+        assert field.get_attribute("value") == "1"
+        assert journey.wider() <= 0
+        journey.leave()
 
 
 def test_names_that_look_like_markup_are_text(browser: Any, tmp_path: Path) -> None:
@@ -159,4 +161,5 @@ def test_names_that_look_like_markup_are_text(browser: Any, tmp_path: Path) -> N
         journey.wait(lambda: "why this accelerator" in journey.text())
         journey.tab("Studies")
         journey.check()
+        journey.leave()
     assert json.loads((tmp_path / "system.json").read_text("utf-8"))
