@@ -183,6 +183,11 @@ class Journey:
         self.wait(lambda: self.all(".cm-content"))
         self.browser.execute_script(script, self.all(".cm-content")[0], text)
 
+    def upload(self, file: Path) -> None:
+        """Choose a file."""
+        self.wait(lambda: self.all("input[type=file]"))
+        self.all("input[type=file]")[0].send_keys(str(file))
+
     def barriers(self) -> list[str]:
         """Return the rules of WCAG 2.1 AA that the page breaks."""
         axe = resources.files("axe_core_python").joinpath("axe.min.js").read_text("utf-8")

@@ -64,10 +64,10 @@ def test_from_names_to_a_report(journey: Journey, tmp_path: Path) -> None:
     journey.check()
 
 
-def test_from_a_broken_document_to_a_plan(journey: Journey, specs: Path) -> None:
+def test_from_a_broken_file_to_a_plan(journey: Journey, specs: Path, tmp_path: Path) -> None:
+    (tmp_path / "broken.yaml").write_text(BROKEN)
     journey.open("/", ".cm-content")
-    journey.write(BROKEN)
-    journey.press("Check and plan")
+    journey.upload(tmp_path / "broken.yaml")
     journey.wait(lambda: journey.all(".finding"))
     finding = journey.all(".finding")[0]
     assert "line 4, error: count[0].count" in finding.text
