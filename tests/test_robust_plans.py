@@ -120,9 +120,10 @@ ONE_POOL: tuple[tuple[str, ...], ...] = (
 @pytest.mark.parametrize("policy", SATURATION)
 def test_partial_service_with_spares_has_one_pool(policy: str, reserve: dict[str, Any]) -> None:
     """Of four needed replicas and a spare one, three fit on B and one on A."""
-    options = {"heterogeneous": True, "saturationPolicy": policy}
     cards = [accelerator("A"), accelerator("B", cost=11)]
-    system = load_system(document([server("a", 2100, **reserve)], cards, {"A": 1, "B": 3}, **options))
+    source = document([server("a", 2100, **reserve)], cards, {"A": 1, "B": 3}, heterogeneous=True)
+    source["optimizer"]["saturationPolicy"] = policy
+    system = load_system(source)
     plan = solve(system)
     assert verify(plan, system) == []
     assert [(pool.accelerator, pool.num_replicas) for pool in plan.allocations["a"]] == [("B", 3)]
@@ -140,12 +141,12 @@ def scarce_faults(seed: int) -> list[str]:
     return [f"{seed}: {line}" for line in verify(solve(system), system)]
 
 
-def test_partial_service_in_mixed_plans_with_reserves_is_verified() -> None:
+def test_partial_service_of_mixed_plans_is_verified() -> None:
     assert [line for seed in range(100) for line in scarce_faults(seed)] == []
 
 
 @pytest.mark.slow
-def test_partial_service_in_2000_mixed_plans_with_reserves_is_verified() -> None:
+def test_partial_service_of_2000_mixed_plans_is_verified() -> None:
     assert [line for seed in range(2000) for line in scarce_faults(seed)] == []
 
 
