@@ -33,6 +33,7 @@ from optimizer.plan.document import (
     Unserved,
 )
 from optimizer.plan.power import power_at_load_w
+from optimizer.plan.replica_counts import replica_counts
 from optimizer.plan.reserves import reserve_uses
 from optimizer.plan.rollouts import rollout_uses
 from optimizer.plan.shared_queues import Served, is_shared, queue_uses, queues_as_served, unserved_members
@@ -67,6 +68,8 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     left = _left(candidates.system, problem, solution.replicas, used_now)
     unserved = _unserved(candidates, problem, solution.replicas, left, items, fraction, queues)
     value = solution.level(VALUE)
+    reserves = reserve_uses(candidates, problem, solution, pools, served_in_full(problem, solution.replicas))
+    rollouts = rollout_uses(candidates.system, pools)
     return Plan(
         status=solution.status.value,
         solver=solution.solver,
@@ -86,19 +89,22 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         tiers=tiers,
         rented=tuple(rented.values()),
         not_rented=candidates.system.not_rented,
-        reserves=reserve_uses(
-            candidates, problem, solution, pools, served_in_full(problem, solution.replicas)
-        ),
+        reserves=reserves,
         caches=cache_uses(candidates.system),
-        rollouts=rollout_uses(candidates.system, pools),
+        rollouts=rollouts,
+        replica_counts=replica_counts(candidates, pools, reserves, rollouts),
         deadlines=deadline_uses(candidates.system, pools, rented),
         changes=_changes(candidates, pools, rented),
         currency=candidates.system.currency,
         rate_factors=_rate_factors(candidates),
-        kept=tuple(
-            Kept(server=server, accelerator=accelerator, num_replicas=replicas)
-            for (server, accelerator), replicas in candidates.system.kept.items()
-        ),
+        kept=_kept(candidates.system),
+    )
+
+
+def _kept(system: System) -> tuple[Kept, ...]:
+    return tuple(
+        Kept(server=server, accelerator=accelerator, num_replicas=replicas)
+        for (server, accelerator), replicas in system.kept.items()
     )
 
 
