@@ -461,14 +461,15 @@ def _minimised_in_order(model: Any, sums: dict[str, list[Any]]) -> dict[str, flo
     return best
 
 
-def large_system(seed: int, servers: int, accelerators: int) -> System:
-    """Return a scarce system that uses every option, written from a generated fleet."""
+def large_system(seed: int, servers: int, accelerators: int, options: tuple[str, ...] = OPTIONS) -> System:
+    """Return a scarce system that uses every option, or some, written from a generated fleet."""
     system = generate_system(servers=servers, accelerators=accelerators, types=4, seed=seed, tightness=1.2)
     source = system.to_spec().model_dump(mode="json", by_alias=True, exclude_none=True)
     rng = random.Random(f"large {seed}")
-    for option in OPTIONS:
+    for option in options:
         if option not in {"budget", "power"}:
             _ADD[option](source, rng)
+    source["optimizer"]["unlimited"] = False
     cost = solve(system).total_cost_cents_per_h
     source["optimizer"] |= {
         "budget": rng.choice([0.8, 1.2, 2.0]) * cost + 1e4 * (rng.random() < 0.3),
