@@ -205,6 +205,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("tabular", "notebook", "reasons", "checks"),
         ("document",),
         ("reserves", "caches", "rollouts", "tiers", "token_costs", "deadlines", "power", "checks.prices"),
+        ("replica_counts",),
         ("checks.facts", "shortages"),
         ("shared_queues",),
         (
@@ -217,7 +218,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "checks.rollouts",
             "checks.deadlines",
         ),
-        ("checks.levels", "checks.queues"),
+        ("checks.levels", "checks.queues", "checks.replica_counts"),
         ("checks.shared_queues",),
         ("build", "verify", "files", "proof"),
     ),
