@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import yaml
 from builders import Json, accelerator, document, profile, running, server, service_class
+from pydantic import BaseModel
 from robust_oracles import best_levels
 from version_oracles import cbc_levels, random_larger_splits, random_splits, spelled_out
 
-from optimizer import SpecError, System, compare, explain, load_system, scale_loads, solve, verify
+from optimizer import SpecError, compare, explain, load_system, scale_loads, solve, verify
 from optimizer.plan import Plan
 from optimizer.plan.document import OneVersion, SplitUse, VersionUse
 from optimizer.simulation.replicas import Effort
@@ -56,7 +57,7 @@ def test_choice_matches_exhaustive_search_at_every_level(seed: int) -> None:
     assert again.total_cost_cents_per_h == pytest.approx(plan.total_cost_cents_per_h)
 
 
-@pytest.mark.parametrize("seed", [*range(2), *slow(range(2, 50))])
+@pytest.mark.parametrize("seed", [*range(1), *slow(range(1, 50))])
 def test_choice_matches_a_formulation_by_replica_in_cbc(seed: int) -> None:
     pytest.importorskip("pulp")
     source = random_larger_splits(seed)
@@ -109,7 +110,7 @@ def test_a_roll_back_has_the_replicas_for_all_requests() -> None:
     assert plain.one_version == back.one_version is not None
     assert back.versions[0].num_replicas == back.one_version.num_replicas > plain.versions[0].num_replicas
     assert back.roll_back is True
-    fewer = solve(load_system(fleet(units=15, rollBack=True)))
+    fewer = solve(load_system(fleet(units=17, rollBack=True)))
     assert fewer.complete
     assert fewer.versions["chat"].roll_back is False
     assert fewer.versions["chat"].one_version is None
@@ -125,7 +126,8 @@ def test_a_version_has_the_targets_of_its_model_or_those_of_the_server() -> None
     system = load_system(source)
     target = system.target_of(system.servers["chat (n)"])
     assert target is not None
-    assert (target.model, target.ttft_ms, target.tps) == ("n", 300, pytest.approx(90))
+    assert (target.model, target.ttft_ms) == ("n", 300)
+    assert target.tps == pytest.approx(90)
     source["servers"][0]["class"] = "own"
     target = load_system(source).target_of(load_system(source).servers["chat (n)"])
     assert target is not None
@@ -156,7 +158,7 @@ def test_a_system_with_versions_is_written_as_it_was_read() -> None:
     assert system.servers["chat (n)"].current.num_replicas == 1
     plan = solve(system)
     applied = plan.applied_to(system)
-    assert load_system(applied.to_spec().model_dump(by_alias=True)).servers == applied.servers
+    assert load_system(applied.to_spec().model_dump(by_alias=True)).to_spec() == applied.to_spec()
     assert solve(applied).changes == ()
 
 
@@ -165,11 +167,10 @@ def test_studies_take_versions_as_servers() -> None:
     system = load_system(source)
     plan = solve(system)
     assert simulate_plan(system, plan, Effort()).holds
-    changes = compare(plan, solve(system, unlimited=True), system, system)
+    changes = compare(system, system.with_options(unlimited=True))
     assert changes.servers[0].server == "chat (chat-1)"
-    explanation = explain(system)
-    options = {item.option: item.without.cost_change_cents_per_h for item in explanation.wishes}
-    assert options == {"rollBack": pytest.approx(-300)} or options["rollBack"] <= 0
+    (wish,) = explain(system).wishes
+    assert (wish.option, wish.without.cost_change_cents_per_h) == ("rollBack", 0)
     with pytest.raises(SpecError, match=r"'chat' is split; name a version: chat \(chat-1\), chat \(chat-2\)"):
         explain(system, "chat")
 
@@ -270,6 +271,7 @@ def test_a_false_field_is_found(part: str, field: str) -> None:
     system = load_system(fleet(rollBack=True))
     plan = json.loads(solve(system).to_json())
     use = plan["versions"]["chat"]
+    known: type[BaseModel]
     where, values, known = {
         "version": (use["versions"][1], FALSE, VersionUse),
         "split": (use, FALSE_SPLIT, SplitUse),

@@ -5,6 +5,7 @@ Documents are spelled out by plain arithmetic, so that what knows nothing of ver
 
 import copy
 import random
+import warnings
 from typing import Any
 
 from builders import Json, accelerator, document, profile, random_document, running, server, service_class
@@ -25,32 +26,35 @@ def spelled_out(source: Json) -> Json:
         if not shares:
             plain["servers"].append(item)
             continue
-        rest = {key: value for key, value in item.items() if key not in {"split", "rollBack"}}
+        rest = {key: value for key, value in item.items() if key not in {"split", "rollBack", "cacheHitRate"}}
+        missed = 1 - item.get("cacheHitRate", 0.0)
         given = [item, classes[item["class"]], source.get("optimizer", {})]
         grow = next((x["headroomShare"] for x in given if x.get("headroomShare") is not None), 0.0)
         for share in shares:
             name, main = f"{item['name']} ({share['model']})", share["model"] == item["model"]
             here = copy.deepcopy(item["currentAlloc"]) if main else dict(share.get("currentAlloc", {}))
             here["load"] = dict(item["currentAlloc"]["load"])
-            here["load"]["arrivalRate"] *= share["weight"]
+            here["load"]["arrivalRate"] *= share["weight"] * missed
             cv = here["load"].get("arrivalCV", 1.0)
-            here["load"]["arrivalCV"] = (1 + share["weight"] * (cv**2 - 1)) ** 0.5
+            here["load"]["arrivalCV"] = (1 + share["weight"] * missed * (cv**2 - 1)) ** 0.5
             one = rest | {"name": name, "model": share["model"], "class": f"class of {name}"}
             one["currentAlloc"] = here
             if main and item.get("rollBack"):
                 one["headroomShare"] = (1 + grow) / share["weight"] - 1
             plain["servers"].append(one)
-            plain["serviceClasses"].append(_own_class(classes[item["class"]], one["class"], item, share))
+            plain["serviceClasses"].append(
+                _own_class(classes[item["class"]], one["class"], item, share, missed)
+            )
     return plain
 
 
-def _own_class(known: Json, name: str, item: Json, share: Json) -> Json:
-    """Return a class with the targets of a version alone."""
+def _own_class(known: Json, name: str, item: Json, share: Json, missed: float) -> Json:
+    """Return a class with the targets of the requests that replicas of a version see."""
     targets = {target["model"]: target for target in known.get("modelTargets", ())}
     mine = targets.get(share["model"], targets.get(item["model"]))
     if mine is None:
         return known | {"name": name, "modelTargets": []}
-    scaled = {"model": share["model"], "slo-tps": mine.get("slo-tps", 0) * share["weight"]}
+    scaled = {"model": share["model"], "slo-tps": mine.get("slo-tps", 0) * share["weight"] * missed}
     return known | {"name": name, "modelTargets": [mine | scaled]}
 
 
@@ -129,6 +133,12 @@ def random_larger_splits(seed: int) -> Json:
 
 def cbc_levels(source: Json) -> dict[str, float]:
     """Return the best levels of a system that nothing runs of, from integer numbers of replicas in CBC."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of pulp
+        return _cbc_levels(source)
+
+
+def _cbc_levels(source: Json) -> dict[str, float]:
     import pulp
 
     model, parts = pulp.LpProblem("versions", pulp.LpMinimize), _parts(source)
@@ -160,7 +170,7 @@ def cbc_levels(source: Json) -> dict[str, float]:
         sums[f"priority {part['priority']}: unserved servers"].append(1 - served)
         if part["whole"] > part["load"]:
             level = f"reserve of priority {part['priority']}: load without it"
-            sums[level].append(part["load"] * (1 - back))
+            sums[level].append(part["load"] * (served - back))
         sums["changes"].append(served)
     for item in source["count"]:
         model += pulp.lpSum(cards[item["type"]]) <= item["count"]
@@ -217,13 +227,13 @@ def _rates(models: list[Json], model: str, load: Json, target: Json) -> dict[str
                 "maxBatch": item["maxBatchSize"],
                 "decodeParms": item["decodeParms"],
                 "prefillParms": item["prefillParms"],
-                "avgInTokens": load["avgInTokens"],
-                "avgOutTokens": load["avgOutTokens"],
+                "inTokens": load["avgInTokens"],
+                "outTokens": load["avgOutTokens"],
             }
         )
         for item in mine
     ]
-    wanted = LatencyTargets.model_validate({"slo-ttft": target["slo-ttft"], "slo-itl": target["slo-itl"]})
+    wanted = LatencyTargets.model_validate({"ttft": target["slo-ttft"], "itl": target["slo-itl"]})
     found = size_replicas(replicas, [wanted] * len(replicas))
     return {
         item["acc"]: (sizing.max_rate_rps * 60, item["accCount"])

@@ -140,10 +140,10 @@ async def read_target(request: Request, key: Annotated[Key, Depends(by_server)])
     now = await settled(held)
     server = now.entities.planned.get(name)
     if server is None and name in now.entities.servers:
-        found = now.entities.servers[name]
-        if found.split:
-            raise HTTPException(404, f"server {name!r} is split; read the targets of {versions_text(found)}")
-        queue = found.shared_queue
+        known = now.entities.servers[name]
+        if known.split:
+            raise HTTPException(404, f"server {name!r} is split; read the targets of {versions_text(known)}")
+        queue = known.shared_queue
         raise HTTPException(404, f"server {name!r} shares the replicas of {queue!r}; read the target of that")
     if server is None:
         raise HTTPException(404, f"server {name!r} does not exist")
