@@ -24,6 +24,7 @@ from optimizer.spec.places import may_serve, network_ms
 from optimizer.spec.schema import DEFAULT_MAX_BATCH, ModelProfile, ModelTarget, Server
 from optimizer.spec.shared_queues import SharedQueue, as_served, members_of
 from optimizer.spec.system import System
+from optimizer.spec.versions import with_roll_back
 
 ALL_MEMBERS = -1
 """Members of a row that serves all members of its server, as bits."""
@@ -426,12 +427,14 @@ def rolls_out(system: System, server: Server) -> bool:
 def headroom_wanted(system: System, server: Server) -> float:
     """Return the share of its load by which a server is to be able to grow.
 
-    Offline work does not grow by itself: only its own headroom counts.
+    Offline work does not grow by itself: only its own headroom counts. The version to which a server can be
+    rolled back grows to the load of all versions.
     """
     if server.deadline is not None:
         return server.headroom_share or 0.0
     stated = server.headroom_share, system.service_classes[server.service_class].headroom_share
-    return next((share for share in stated if share is not None), system.options.headroom_share)
+    share = next((share for share in stated if share is not None), system.options.headroom_share)
+    return with_roll_back(server, share)
 
 
 def _preferred(servers: Sequence[Server], place_of: Mapping[str, int]) -> BoolArray:

@@ -37,6 +37,7 @@ from optimizer.plan.rollouts import rollout_uses
 from optimizer.plan.shared_queues import Served, is_shared, queue_uses, queues_as_served, unserved_members
 from optimizer.plan.shortages import unserved_with_reason
 from optimizer.plan.tiers import difference_cents_per_h, tier_uses
+from optimizer.plan.versions import split_uses
 from optimizer.queueing.measures import MEANS
 from optimizer.solvers.levels import VALUE, served_in_full
 from optimizer.solvers.limit_rows import needs_power, placed, placed_cost, stock_of
@@ -65,6 +66,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     left = _left(problem, solution.replicas, used_now)
     unserved = _unserved(candidates, problem, solution.replicas, left, fraction, queues)
     value = solution.level(VALUE)
+    reserves = reserve_uses(candidates, problem, solution, pools, served_in_full(problem, solution.replicas))
     return Plan(
         status=solution.status.value,
         solver=solution.solver,
@@ -84,10 +86,9 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         tiers=tiers,
         rented=tuple(rented.values()),
         not_rented=candidates.system.not_rented,
-        reserves=reserve_uses(
-            candidates, problem, solution, pools, served_in_full(problem, solution.replicas)
-        ),
+        reserves=reserves,
         caches=cache_uses(candidates.system),
+        versions=split_uses(candidates, problem, pools, unserved, reserves),
         rollouts=rollout_uses(candidates.system, pools),
         deadlines=deadline_uses(candidates.system, pools, rented),
         changes=_changes(candidates, pools, rented),

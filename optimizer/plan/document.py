@@ -16,6 +16,7 @@ from optimizer.queueing.measures import MISSED
 from optimizer.solvers.solution import SolverName
 from optimizer.spec.schema import AllocationData, EstimateEnd, Load, Server
 from optimizer.spec.system import System
+from optimizer.spec.versions import planned_name
 
 
 def _is_empty(value: Sized) -> bool:
@@ -244,6 +245,64 @@ class CacheUse(Document):
     """Requests that replicas see [requests/min]."""
 
 
+class VersionUse(Document):
+    """A version of a split server."""
+
+    server: str
+    """The version as a server, whose pools are in `allocations`."""
+    model: str
+    """Its model."""
+    weight: float
+    """Its share of the server's requests."""
+    arrival_rate_rpm: float = Field(alias="arrivalRate")
+    """Its requests [requests/min]."""
+    num_replicas: int = Field(alias="numReplicas")
+    """Replicas."""
+    needed_replicas: float = Field(alias="neededReplicas")
+    """Replicas that its load fills at their maximum rate, with fractions."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Cost of its replicas [cents/h]."""
+    unused_cost_cents_per_h: float = Field(alias="unusedCost")
+    """The part of it that is for capacity above the load [cents/h]."""
+
+
+class OneVersion(Document):
+    """The server's own model with all requests, with the same reserve except for a roll-back."""
+
+    accelerator: str
+    """The accelerator: of those of the model's pools in the plan the one on which it costs least."""
+    num_replicas: int = Field(alias="numReplicas")
+    """Replicas, at the maximum rate that a replica has in the plan."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Their cost [cents/h]."""
+
+
+class SplitUse(Document):
+    """Versions of a split server, and the cost of splitting it."""
+
+    model: str
+    """The server's own model."""
+    versions: tuple[VersionUse, ...] = Field(strict=False)
+    """The versions, in the order of the document."""
+    one_version: OneVersion | None = Field(None, alias="oneVersion", exclude_if=is_none)
+    """Replicas without the other versions; absent if the server is idle, if its own model has no replicas, or
+    if a version is not served in full with its reserve."""
+    extra_cost_cents_per_h: float | None = Field(None, alias="extraCost", exclude_if=is_none)
+    """Cost of all versions less that of one [cents/h]; absent with `oneVersion`."""
+    roll_back: bool | None = Field(None, alias="rollBack", exclude_if=is_none)
+    """Whether replicas of the server's own model can take all requests; absent if that is not asked for."""
+
+    @property
+    def num_replicas(self) -> int:
+        """Replicas of all versions."""
+        return sum(version.num_replicas for version in self.versions)
+
+    @property
+    def cost_cents_per_h(self) -> float:
+        """Cost of all versions [cents/h]."""
+        return sum(version.cost_cents_per_h for version in self.versions)
+
+
 class Placement(Document):
     """An accelerator and a number of replicas."""
 
@@ -331,6 +390,8 @@ class Plan(Document):
     """Offline work, and when it is done; absent if there is none."""
     caches: tuple[CacheUse, ...] = Field((), exclude_if=_is_empty, strict=False)
     """Servers with a cache; their pools, `unserved` and levels count misses only. Absent without any."""
+    versions: dict[str, SplitUse] = Field({}, exclude_if=_is_empty)
+    """Versions of split servers, by server; absent without any."""
     tiers: tuple[TierUse, ...] = Field((), exclude_if=_is_empty, strict=False)
     """Costs of accelerators with tiers; absent if there are none."""
     changes: tuple[Change, ...] = Field(strict=False)
@@ -436,7 +497,7 @@ class Plan(Document):
         Raises:
             SpecError: the server is not in the plan.
         """
-        name = server.shared_queue or server.name
+        name = planned_name(server)
         if name not in self.allocations and name not in self._server_names():
             raise SpecError(
                 f"servers.{server.name}: not in the plan; plan again with the servers of this system"

@@ -19,6 +19,7 @@ from optimizer.plan.checks.service import check_service
 from optimizer.plan.checks.shared_queues import as_planned, check_queue_names, check_shared_queues
 from optimizer.plan.checks.totals import check_totals
 from optimizer.plan.checks.unserved import check_unserved
+from optimizer.plan.checks.versions import check_versions
 from optimizer.plan.document import Plan
 from optimizer.spec.system import System
 
@@ -52,6 +53,7 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
         *check_totals(facts),
         *check_reserves(facts),
         *check_caches(facts),
+        *check_versions(facts),
         *check_rollouts(facts),
         *check_deadlines(facts),
         *check_queues(facts),

@@ -52,7 +52,7 @@ def plan_sections(plan: Plan, system: System, overload: Overload | None = None) 
 
 
 def _headline(plan: Plan, system: System) -> Section:
-    served = len(system.stated) - len(plan.unserved)
+    served = len(system.members) - len(plan.unserved)
     proof = {
         "optimal": proved(plan),
         "feasible": "the solver stopped early",
@@ -62,7 +62,7 @@ def _headline(plan: Plan, system: System) -> Section:
     mode = "unlimited" if system.options.unlimited else "limited"
     cost, cards = Money.of(plan).text(plan.total_cost_cents_per_h), sum(item.used for item in plan.capacity)
     service = (
-        f"{served:,} of {counted(len(system.stated), 'server')} served in full, "
+        f"{served:,} of {counted(len(system.members), 'server')} served in full, "
         f"{len(plan.changes):,} changed; {counted(cards, 'card')}"
     )
     return Section(

@@ -14,6 +14,7 @@ from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from optimizer.spec.schema import Server
+from optimizer.spec.versions import versions_text
 from optimizer.stabilisation.decisions import ReplicaTarget, TargetReason
 from rest_server.fleet import Entities
 from rest_server.state import FleetStore, Snapshot
@@ -139,7 +140,10 @@ async def read_target(request: Request, key: Annotated[Key, Depends(by_server)])
     now = await settled(held)
     server = now.entities.planned.get(name)
     if server is None and name in now.entities.servers:
-        queue = now.entities.servers[name].shared_queue
+        known = now.entities.servers[name]
+        if known.split:
+            raise HTTPException(404, f"server {name!r} is split; read the targets of {versions_text(known)}")
+        queue = known.shared_queue
         raise HTTPException(404, f"server {name!r} shares the replicas of {queue!r}; read the target of that")
     if server is None:
         raise HTTPException(404, f"server {name!r} does not exist")

@@ -41,7 +41,7 @@ def check_levels(facts: Facts) -> list[str]:
 
 
 def _names(facts: Facts) -> list[str]:
-    priorities = sorted({facts.whole.priority(server) for server in facts.whole.stated.values()})
+    priorities = sorted({facts.whole.priority(server) for server in facts.whole.members.values()})
     service = [f"{priority_name(p)}: unserved {what}" for p in priorities for what in ("rate", "servers")]
     return [*service, *_goals(facts), VALUE, CHANGES]
 

@@ -137,7 +137,7 @@ def priority_rows(one: Case, two: Case) -> tuple[PriorityRow, ...]:
         for case, system in ((one, one.whole), (two, two.whole))
     )
     places = [
-        {name: system.priority(server) for name, server in system.stated.items()}
+        {name: system.priority(server) for name, server in system.members.items()}
         for system in (one.whole, two.whole)
     ]
     differing = {

@@ -145,7 +145,7 @@ def describe(system: System, plan: Plan) -> Overview:
     rented = {item.server for item in plan.rented}
     return Overview(
         limited=not system.options.unlimited,
-        servers=len(system.stated),
+        servers=len(system.members),
         plan=plan,
         pools=pools,
         idle=_empty_rows(
