@@ -10,6 +10,7 @@ from optimizer.spec.schema.offline import OfflineFields
 from optimizer.spec.schema.places import ServedPlaceFields
 from optimizer.spec.schema.robustness import ReserveFields
 from optimizer.spec.schema.rollouts import SurgeField
+from optimizer.spec.schema.shared_cards import SharedCardField
 
 
 class AllocationData(Document):
@@ -38,7 +39,9 @@ class AllocationData(Document):
         return bool(self.accelerator) and self.num_replicas > 0
 
 
-class Server(CacheFields, SurgeField, OfflineFields, ServedPlaceFields, ReserveFields, ServerFields):
+class Server(
+    SharedCardField,
+    CacheFields, SurgeField, OfflineFields, ServedPlaceFields, ReserveFields, ServerFields):
     """A server to place: one model for one service class."""
 
     accelerators: tuple[Name, ...] | None = Field(None, strict=False, fail_fast=True)
