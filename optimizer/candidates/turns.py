@@ -18,6 +18,8 @@ from optimizer.spec.system import System
 
 LOWER_RATES = (0.5, 0.2, 0.05, 0.01)
 """Shares of a server's rate at which its targets must hold too where it waits for a window."""
+MARGIN = 1.25
+"""Factor on percentiles, whose error is larger than that of means."""
 SAFETY = 1e-6
 """Part of the rates that is left, so that targets hold at them within all tolerances."""
 

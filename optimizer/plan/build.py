@@ -65,7 +65,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     cards = card_uses(candidates, problem, solution.replicas)
     pools |= {item.server: () for use in cards for item in use.servers}
     fraction = _served_fraction(problem, solution.replicas, _carried_rps(names, pools, rented, cards))
-    tiers = tier_uses(candidates.system, pools)
+    tiers = tier_uses(candidates.system, pools, cards)
     used_now = _limit_uses(candidates, problem, solution.replicas, tiers, rented.values(), cards)
     used_now = _with_load_use(candidates, used_now, pools)
     left = _left(problem, solution.replicas, used_now)
@@ -92,7 +92,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         rented=tuple(rented.values()),
         not_rented=candidates.system.not_rented,
         reserves=reserve_uses(
-            candidates, problem, solution, pools, served_in_full(problem, solution.replicas)
+            candidates, problem, solution, pools, served_in_full(problem, solution.replicas)[: len(names)]
         ),
         caches=cache_uses(candidates.system),
         rollouts=rollout_uses(candidates.system, pools),

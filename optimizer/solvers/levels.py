@@ -102,6 +102,8 @@ def value_of(problem: Problem, replicas: IntArray) -> float:
     stays = _by_server(problem, np.where(problem.on_current, replicas, 0)) > 0
     every = np.arange(len(problem.priority))
     same = unchanged(problem, replicas)
+    if problem.cards is not None:
+        same[-1] = False  # shared cards cost what they cost
     value = float(problem.transition_value(every, cost, elsewhere, stays, same).sum())
     return value + (
         problem.tiers.difference(problem.limits.used(replicas)) if len(problem.tiers.row) else 0.0
