@@ -232,7 +232,8 @@ def _turns(
         (seat, turn_of(sized.system, sized.arrays, names[seat.server], seat.place, seat.max_batch))
         for seat in seats
     ]
-    turns = {seat: turn for seat, turn in tried if turn is not None}
+    shares = [system.profiles[system.servers[names[seat.server]].model, card[1].name].shares for seat in seats]
+    turns = {seat: turn for (seat, turn), some in zip(tried, shares, strict=True) if turn and not some}
     for count in range(2, MAX_TURNS + 1):
         for some in itertools.combinations(turns, count):
             if sum(seat.uses[0] for seat in some) > card[1].memory_gb:

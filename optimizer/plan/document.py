@@ -542,6 +542,13 @@ class Plan(Document):
                 found.setdefault(item.server, []).append(item)
         return found
 
+    @property
+    def cost_on_shared_cards(self) -> dict[str, float]:
+        """What servers pay of the shared cards that they are on [cents/h], by server."""
+        return {
+            name: sum(item.cost_cents_per_h for item in items) for name, items in self.on_shared_cards.items()
+        }
+
     def _check_is_for(self, system: System) -> None:
         """Check that a system has the same servers as the plan, and all its accelerators."""
         hint = "the plan was made for another system"
