@@ -87,7 +87,7 @@ def largest_rates_rps(turns: Sequence[Turn], mix: FloatArray) -> FloatArray | No
     share = meeting_share(servers, mix / mix.sum() / MS_PER_S, limits)
     if share is None:
         return None
-    rates = mix / mix.sum() * share * (1 - SAFETY)
+    rates: FloatArray = mix / mix.sum() * share * (1 - SAFETY)
     for k, turn in enumerate(turns):
         for lower in LOWER_RATES if turn.server.window_ms else ():
             tried = rates / MS_PER_S

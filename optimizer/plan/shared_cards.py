@@ -39,10 +39,10 @@ def card_uses(candidates: Candidates, problem: Problem, replicas: IntArray) -> t
         kept = shared.patterns[int(table.pattern[c])].only(servers)
         if kept.seats:
             units[kept] += int(replicas[c])
-    carried: Counter[int] = Counter()
+    carried: dict[int, float] = {}
     for pattern, count in units.items():
         for (seat, _), rate in zip(pattern.seats, pattern.rates, strict=True):
-            carried[seat.server] += count * rate
+            carried[seat.server] = carried.get(seat.server, 0.0) + count * rate
     loads = dict(zip(shared.servers.tolist(), shared.load_rps.tolist(), strict=True))
     shares = {s: loads[s] / rate for s, rate in carried.items()}
     uses, names = [], Counter[str]()

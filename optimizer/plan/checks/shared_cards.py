@@ -23,7 +23,7 @@ from optimizer.plan.document import Plan, SharedCardUse, SharedPool
 from optimizer.quantities import precise
 from optimizer.queueing.measures import MEANS
 from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
-from optimizer.spec.schema import ModelProfile
+from optimizer.spec.schema import AllocationData, ModelProfile
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -229,7 +229,10 @@ def _alone(system: System, use: SharedCardUse) -> System:
         accelerators[name] = source.model_copy(update={"name": name, "slice": None, "tiers": ()})
         slow = slower(system.profiles[server.model, item.accelerator], item.slowdown or 1.0)
         profiles[name, name] = slow.model_copy(update={"name": name, "accelerator": name})
-        servers[name] = server.model_copy(update={"name": name, "model": name, "accelerators": None})
+        current = AllocationData(load=server.current.load)
+        servers[name] = server.model_copy(
+            update={"name": name, "model": name, "accelerators": None, "current": current}
+        )
     targets = {
         (server.service_class, name): system.targets[server.service_class, model].model_copy(
             update={"model": name}
