@@ -90,6 +90,11 @@ class MemberArrays:
     names: tuple[str, ...]
     out_tokens: FloatArray
 
+    @property
+    def are_servers(self) -> bool:
+        """Whether every planned server is its only member."""
+        return not self.place.any()
+
     def missing(self, server: IntArray, members: IntArray, amount: FloatArray) -> FloatArray:
         """Return the sum of an amount, shape (M,), over the members that rows do not serve, shape (R,).
 
@@ -337,7 +342,7 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         max_queue=integers(
             [-1 if server.max_queue_size is None else server.max_queue_size for server in servers]
         ),
-        allowed=frozen(_allowed(servers, place_of)),
+        allowed=frozen(_allowed(system, place_of)),
         may_serve=frozen(_may_serve(system)),
         network_ms=frozen(_network_ms(system)),
         current_accelerator=integers([place_of.get(server.current.accelerator, -1) for server in servers]),
@@ -358,15 +363,16 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
     )
 
 
-def _allowed(servers: Sequence[Server], place_of: dict[str, int]) -> BoolArray:
-    """Return on which accelerators servers may run by their own options, shape (S, A)."""
-    allowed = np.ones((len(servers), len(place_of)), dtype=np.bool_)
-    for s, server in enumerate(servers):
+def _allowed(system: System, place_of: dict[str, int]) -> BoolArray:
+    """Return on which accelerators servers may run by their own options, shape (S, A); none on slices."""
+    allowed = np.ones((len(system.servers), len(place_of)), dtype=np.bool_)
+    for s, server in enumerate(system.servers.values()):
         if server.accelerators is not None:
             allowed[s] = False
             allowed[s, [place_of[name] for name in server.accelerators]] = True
         if server.keep_accelerator and server.current.accelerator:
             allowed[s, np.arange(len(place_of)) != place_of[server.current.accelerator]] = False
+    allowed[:, [item.slice is not None for item in system.accelerators.values()]] = False
     return allowed
 
 

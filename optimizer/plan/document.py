@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from optimizer.candidates.card_patterns import SharingMode
 from optimizer.documents import Document, is_none
 from optimizer.errors import IncompletePlanError, SpecError
 from optimizer.kinds.table import KindPoolFields
@@ -23,6 +24,8 @@ def _is_empty(value: Sized) -> bool:
     return not len(value)
 
 
+SHARED = "shared cards"
+"""Accelerator name in changes of a server on shared cards."""
 EXTERNAL = "external"
 """Accelerator name in changes of a server that rents."""
 
@@ -87,6 +90,51 @@ class _PoolBasis(Document):
 
 class Pool(_PoolBasis, KindPoolFields, _PoolMetrics):  # pydantic orders fields by the last base first
     """Replicas of one server on one accelerator, with their predicted performance at their load."""
+
+
+class Placement(Document):
+    """An accelerator and a number of replicas."""
+
+    accelerator: str
+    """The accelerator's name."""
+    num_replicas: int = Field(alias="numReplicas")
+    """Replicas."""
+
+
+class SharedPool(Pool):
+    """Replicas of one server on shared cards; its accelerator is the card, or the slice."""
+
+    server: str
+    """The server."""
+    per_card: int = Field(alias="perCard")
+    """Replicas on each card."""
+    memory_gb: float = Field(alias="memory")
+    """Memory of one replica [GB]."""
+    share: float | None = Field(None, exclude_if=is_none)
+    """Share of a card's compute of one replica; absent without shares."""
+    slowdown: float | None = Field(None, exclude_if=is_none)
+    """Factor on its times in that share; absent without shares."""
+    whole_cards: Placement | None = Field(None, alias="wholeCards", exclude_if=is_none)
+    """The cheapest cards of its own that would carry all its load; absent if there are none."""
+    whole_cost_cents_per_h: float | None = Field(None, alias="wholeCardsCost", exclude_if=is_none)
+    """Their cost [cents/h]."""
+
+
+class SharedCardUse(Document):
+    """Cards that the same servers share in the same way."""
+
+    name: str
+    """Name of the cards, from their servers."""
+    accelerator: str
+    """The card."""
+    mode: SharingMode
+    """How servers share a card: not at all, in shares of its compute, in slices, or in time."""
+    num_cards: int = Field(alias="numCards")
+    """Cards."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Cost of the cards [cents/h]; that of the servers is their part of it, by share, slices or turns."""
+    servers: tuple[SharedPool, ...] = Field(strict=False)
+    """The servers on each card."""
 
 
 class Unserved(Document):
@@ -303,15 +351,6 @@ class SplitUse(Document):
         return sum(version.cost_cents_per_h for version in self.versions)
 
 
-class Placement(Document):
-    """An accelerator and a number of replicas."""
-
-    accelerator: str
-    """The accelerator's name."""
-    num_replicas: int = Field(alias="numReplicas")
-    """Replicas."""
-
-
 class Kept(Placement):
     """Replicas that keep running in addition to the plan; their cards are in use."""
 
@@ -377,6 +416,10 @@ class Plan(Document):
     """Use of every accelerator type."""
     limits: tuple[LimitUse, ...] = Field((), exclude_if=_is_empty, strict=False)
     """Use of limits other than cards; absent if there are none."""
+    shared_cards: tuple[SharedCardUse, ...] = Field(
+        (), alias="sharedCards", exclude_if=_is_empty, strict=False
+    )
+    """Cards that servers share; these servers have no pools. Absent without any."""
     rented: tuple[Rented, ...] = Field((), exclude_if=_is_empty, strict=False)
     """Servers whose requests external services answer; they have no pools. Absent without any."""
     not_rented: tuple[str, ...] = Field((), alias="notRented", exclude_if=_is_empty, strict=False)
@@ -549,6 +592,22 @@ class Plan(Document):
         return {
             name: {server: member.arrival_rate_rpm for server, member in use.members.items()}
             for name, use in self.shared_queues.items()
+        }
+
+    @property
+    def on_shared_cards(self) -> dict[str, list[SharedPool]]:
+        """Replicas on shared cards, by server."""
+        found: dict[str, list[SharedPool]] = {}
+        for use in self.shared_cards:
+            for item in use.servers:
+                found.setdefault(item.server, []).append(item)
+        return found
+
+    @property
+    def cost_on_shared_cards(self) -> dict[str, float]:
+        """What servers pay of the shared cards that they are on [cents/h], by server."""
+        return {
+            name: sum(item.cost_cents_per_h for item in items) for name, items in self.on_shared_cards.items()
         }
 
     def _check_is_for(self, system: System) -> None:

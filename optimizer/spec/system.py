@@ -50,6 +50,7 @@ from optimizer.spec.schema import (
     ServiceClass,
     SystemSpec,
 )
+from optimizer.spec.shared_cards import shared_card_problems
 from optimizer.spec.shared_queues import (
     members_of,
     planned_servers,
@@ -380,6 +381,7 @@ def _contradictions(
         yield from _load_problems(entry, profiles, idle_without_answers=idle_without_answers)
     yield from queue_problems(index, by_model)
     yield from version_problems(index, by_model, known["accelerators"], known["models"])
+    yield from shared_card_problems(index, by_model)
 
 
 def _caught(part: Part, at: Location, check: Callable[[Any, str], None], item: object) -> Iterator[Finding]:

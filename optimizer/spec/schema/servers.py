@@ -10,11 +10,19 @@ from optimizer.spec.schema.offline import OfflineFields
 from optimizer.spec.schema.places import ServedPlaceFields
 from optimizer.spec.schema.robustness import ReserveFields
 from optimizer.spec.schema.rollouts import SurgeField
+from optimizer.spec.schema.shared_cards import SharedCardField
 from optimizer.spec.schema.versions import SplitFields
 
 
 class Server(
-    SplitFields, CacheFields, SurgeField, OfflineFields, ServedPlaceFields, ReserveFields, ServerFields
+    SharedCardField,
+    SplitFields,
+    CacheFields,
+    SurgeField,
+    OfflineFields,
+    ServedPlaceFields,
+    ReserveFields,
+    ServerFields,
 ):
     """A server to place: one model for one service class."""
 
