@@ -173,7 +173,7 @@ def test_studies_take_versions_as_servers() -> None:
     changes = compare(system, system.with_options(unlimited=True))
     assert changes.servers[0].server == "chat (chat-1)"
     (wish,) = explain(system).wishes
-    assert (wish.option, wish.without.cost_change_cents_per_h) == ("rollBack", 0)
+    assert (wish.option, wish.without.cost_change_cents_per_h) == ("rollBack", -300)
     with pytest.raises(SpecError, match=r"'chat' is split; name a version: chat \(chat-1\), chat \(chat-2\)"):
         explain(system, "chat")
 
