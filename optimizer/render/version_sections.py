@@ -58,8 +58,8 @@ def _notes(server: str, use: SplitUse, money: Money) -> Iterator[str]:
             f"The split {_difference(use.num_replicas - one.num_replicas, extra, money)}."
         )
     if use.roll_back is not None:
-        text = "take" if use.roll_back else "not take"
-        yield f"{server}: {use.model} can {text} all requests at once, for a roll-back."
+        can = "can" if use.roll_back else "cannot"
+        yield f"{server}: {use.model} {can} take all requests at once, for a roll-back."
 
 
 def _difference(replicas: int, cost_cents_per_h: float, money: Money) -> str:

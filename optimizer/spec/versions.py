@@ -284,6 +284,8 @@ def _of_profiles(
 def _faults(server: Server) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Yield the path and the text of what a split contradicts in its server."""
     if not server.split:
+        if server.split is not None:
+            yield ("split",), "no version is given; give each a model and a weight, or remove it"
         if server.roll_back:
             yield ("rollBack",), "the server has no versions to roll back from; remove it, or add split"
         return

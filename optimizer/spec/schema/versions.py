@@ -22,7 +22,7 @@ class VersionShare(Document):
 class SplitFields(Document):
     """Versions of a server."""
 
-    split: tuple[VersionShare, ...] | None = Field(None, strict=False, min_length=1, exclude_if=is_none)
+    split: tuple[VersionShare, ...] | None = Field(None, strict=False, exclude_if=is_none)
     """Models that share the server's requests at random by weight, the server's `model` among them. Each is
     planned as a server of its own. Absent: all requests go to `model`."""
     roll_back: bool = Field(default=False, alias="rollBack", exclude_if=lambda wanted: not wanted)
