@@ -16,10 +16,11 @@ from optimizer.candidates.card_patterns import CardPattern, Seat, SharedCards
 from optimizer.candidates.measuring import measure_pairs
 from optimizer.candidates.table import ON_SHARED_CARDS
 from optimizer.candidates.turns import Turn, measure_turns, turn_of
-from optimizer.plan.document import Placement, SharedCardUse, SharedPool, TargetFigure
+from optimizer.plan.document import Placement, Plan, SharedCardUse, SharedPool, TargetFigure
 from optimizer.queueing.measures import MEANS
 from optimizer.solvers.problem import Problem
 from optimizer.units import SECONDS_PER_MINUTE
+
 
 def card_uses(candidates: Candidates, problem: Problem, replicas: IntArray) -> tuple[SharedCardUse, ...]:
     """Return the shared cards of a solution, sorted by name.
@@ -52,6 +53,35 @@ def card_uses(candidates: Candidates, problem: Problem, replicas: IntArray) -> t
         name += f"-{names[name]}" if names[name] > 1 else ""
         uses.append(_use(candidates, shared, name, pattern, count, shares))
     return tuple(sorted(uses, key=lambda use: use.name))
+
+
+def units_of(candidates: Candidates, plan: Plan) -> dict[int, int]:
+    """Return the units of each pattern of other candidates that a plan has, as far as these have it."""
+    shared, found = candidates.shared, dict[int, int]()
+    if shared is None:
+        return found
+    names = candidates.arrays.server_names
+    servers = frozenset(names.index(name) for name in plan.on_shared_cards if name in names)
+    kept = [one.only(servers) for one in shared.patterns]
+    for use in plan.shared_cards:
+        wanted = {(item.server, item.per_card, item.share, item.accelerator) for item in use.servers}
+        for p, one in enumerate(kept):
+            card = candidates.arrays.accelerator_names[one.accelerator]
+            if one.mode != use.mode or card != use.accelerator or p in found:
+                continue
+            mine = {
+                (
+                    names[seat.server],
+                    copies,
+                    seat.uses[1] if one.mode == "shares" else None,
+                    shared.arrays.accelerator_names[seat.place] if one.mode == "slices" else card,
+                )
+                for seat, copies in one.seats
+            }
+            if mine == wanted:
+                found[p] = use.num_cards
+                break
+    return found
 
 
 def _order(candidates: Candidates, pattern: CardPattern) -> tuple[object, ...]:

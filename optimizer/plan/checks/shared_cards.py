@@ -101,7 +101,8 @@ def _room(facts: Facts, use: SharedCardUse) -> Iterator[str]:
         memory = sum(count * part.memory for count, part in parts if part)
         compute = sum(count * part.compute for count, part in parts if part)
         if memory > MEMORY_SLICES or compute > COMPUTE_SLICES:
-            yield f"{memory} memory and {compute} compute slices, a card has {MEMORY_SLICES} and {COMPUTE_SLICES}"
+            there = f"a card has {MEMORY_SLICES} and {COMPUTE_SLICES}"
+            yield f"{memory} memory and {compute} compute slices, {there}"
         return
     memory_gb = math.fsum(item.per_card * item.memory_gb for item in use.servers)
     if memory_gb > card.memory_gb * (1 + RELATIVE_TOLERANCE):
@@ -217,7 +218,8 @@ def _compared(item: SharedPool, figures: dict[str, float], targets: Sequence[_Ta
         yield f"{item.server}: its targets are {', '.join(true) or 'none'}"
     for x in item.targets:
         if x.measure in true and not close(x.value, true[x.measure]):
-            yield f"{item.server}: {x.measure} is {precise(true[x.measure])}, the plan says {precise(x.value)}"
+            found = precise(true[x.measure])
+            yield f"{item.server}: {x.measure} is {found}, the plan says {precise(x.value)}"
 
 
 def _alone(system: System, use: SharedCardUse) -> System:

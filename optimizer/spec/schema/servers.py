@@ -40,8 +40,8 @@ class AllocationData(Document):
 
 
 class Server(
-    SharedCardField,
-    CacheFields, SurgeField, OfflineFields, ServedPlaceFields, ReserveFields, ServerFields):
+    SharedCardField, CacheFields, SurgeField, OfflineFields, ServedPlaceFields, ReserveFields, ServerFields
+):
     """A server to place: one model for one service class."""
 
     accelerators: tuple[Name, ...] | None = Field(None, strict=False, fail_fast=True)
