@@ -3,7 +3,7 @@
 Equation numbers refer to ``docs/math.md``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -81,6 +81,8 @@ class SharedCards:
     """The system in which parts of cards are accelerators, for sizing and measuring."""
     arrays: SystemArrays
     """The same as arrays."""
+    card_of: Mapping[str, str]
+    """The card of each of these accelerators, by name."""
 
     @property
     def rates_rps(self) -> FloatArray:

@@ -85,6 +85,7 @@ def find_patterns(system: System, size: Callable[[System], Candidates]) -> Share
         tuple(system.servers),
         sized.system,
         sized.arrays,
+        MappingProxyType({name: part.card for name, part in parts.items()}),
     )
 
 

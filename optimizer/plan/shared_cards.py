@@ -119,6 +119,7 @@ def _use(
     servers = []
     for i, (seat, copies) in enumerate(pattern.seats):
         in_share = pattern.mode == "shares"
+        own, own_cost = cheapest_cards(candidates, seat.server)
         model = candidates.system.servers[candidates.arrays.server_names[seat.server]].model
         servers.append(
             SharedPool(
@@ -135,7 +136,8 @@ def _use(
                 cost_cents_per_h=cost * weights[i] / sum(weights),
                 arrival_rate_rpm=count * rates[i] * SECONDS_PER_MINUTE,
                 max_arrival_rate_rpm=count * pattern.rates[i] * SECONDS_PER_MINUTE,
-                **_whole(candidates, seat.server),
+                whole_cards=own,
+                whole_cost_cents_per_h=own_cost,
                 **figures[i],
             )
         )
@@ -154,20 +156,17 @@ def part_of(mode: str, share: float, memory_slices: float, copies: int) -> float
     return copies * {"shares": share, "slices": memory_slices}.get(mode, 1.0)
 
 
-def _whole(candidates: Candidates, s: int) -> dict[str, Any]:
-    """Return the cheapest cards of its own for a server, if there are any."""
+def cheapest_cards(candidates: Candidates, s: int) -> tuple[Placement | None, float | None]:
+    """Return the cheapest cards of its own for a server, and their cost [cents/h]; None without any."""
     table = candidates.table
     rows = np.flatnonzero(table.server == s)
     if not len(rows):
-        return {}
+        return None, None
     best = rows[np.argmin(table.cost_cents_per_h[rows])]
-    return {
-        "whole_cards": Placement(
-            accelerator=candidates.arrays.accelerator_names[table.accelerator[best]],
-            num_replicas=int(table.num_replicas[best]),
-        ),
-        "whole_cost_cents_per_h": float(table.cost_cents_per_h[best]),
-    }
+    accelerator = candidates.arrays.accelerator_names[table.accelerator[best]]
+    count = int(table.num_replicas[best])
+    own = Placement(accelerator=accelerator, num_replicas=count)
+    return own, float(table.cost_cents_per_h[best])
 
 
 # --- figures -------------------------------------------------------------------------------------------
