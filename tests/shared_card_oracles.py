@@ -24,7 +24,7 @@ def random_document(
 ) -> dict[str, Any]:
     """Return a system of small models in shares of a card, in slices or in time, and one of whole cards."""
     types = ["S", "B"][: int(rng.integers(1, 3))]
-    accelerators = [
+    accelerators: list[dict[str, Any]] = [
         {
             "name": kind,
             "type": kind,
@@ -86,6 +86,7 @@ def random_document(
                 "class": f"c{int(rng.integers(1, 3))}",
                 "model": f"m{i}",
                 **({"sharedCard": True} if able and not plain else {}),
+                **({} if turns else {"batchTrigger": "collect"}),  # takes no turns
                 "currentAlloc": {**current, "load": {"arrivalRate": round(rate, 2)}},
             }
         )
@@ -278,7 +279,7 @@ def best_by_cards(system: System) -> tuple[float, ...]:
     shared = choices.candidates.shared
     assert shared is not None
     model = pulp.LpProblem("cards", pulp.LpMinimize)
-    used = {kind: [] for kind in range(len(choices.kinds))}
+    used: dict[int, list[Any]] = {kind: [] for kind in range(len(choices.kinds))}
     value, changes = [], []
     unserved, on_cards = {}, {}
     for s in range(len(choices.servers)):

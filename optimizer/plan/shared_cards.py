@@ -21,6 +21,9 @@ from optimizer.queueing.measures import MEANS
 from optimizer.solvers.problem import Problem
 from optimizer.units import SECONDS_PER_MINUTE
 
+SHARED_NAME = "shared"
+"""Beginning of the names of shared cards; their servers follow."""
+
 
 def card_uses(candidates: Candidates, problem: Problem, replicas: IntArray) -> tuple[SharedCardUse, ...]:
     """Return the shared cards of a solution, sorted by name.
@@ -90,7 +93,7 @@ def _order(candidates: Candidates, pattern: CardPattern) -> tuple[object, ...]:
 
 def _name(candidates: Candidates, pattern: CardPattern) -> str:
     servers = dict.fromkeys(candidates.arrays.server_names[seat.server] for seat, _ in pattern.seats)
-    return "-".join([*servers, candidates.arrays.accelerator_names[pattern.accelerator]])
+    return "-".join([SHARED_NAME, *servers])
 
 
 def _use(

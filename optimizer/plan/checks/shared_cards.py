@@ -23,7 +23,7 @@ from optimizer.errors import AnalysisError
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, close
 from optimizer.plan.checks.service import batch_limit
 from optimizer.plan.document import Plan, SharedCardUse, SharedPool
-from optimizer.plan.shared_cards import cheapest_cards
+from optimizer.plan.shared_cards import SHARED_NAME, cheapest_cards
 from optimizer.quantities import precise
 from optimizer.queueing.measures import MEANS
 from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
@@ -92,10 +92,8 @@ def _sizes(facts: Facts, candidates: Candidates) -> Iterator[str]:
         seats = tuple((names[seat.server], copies, *_place(shared, seat)) for seat, copies in pattern.seats)
         card = candidates.arrays.accelerator_names[pattern.accelerator]
         known.setdefault((card, pattern.mode, seats), []).append(pattern.rates)
-    bases = Counter[str]()
     for use in plan.shared_cards:
-        base = "-".join([*dict.fromkeys(item.server for item in use.servers), use.accelerator])
-        bases[base] += 1
+        base = "-".join([SHARED_NAME, *dict.fromkeys(item.server for item in use.servers)])
         if use.name != base and not (use.name.startswith(f"{base}-") and use.name[len(base) + 1 :].isdigit()):
             yield f"{use.name}: its name is {base}"
         seats = tuple(
