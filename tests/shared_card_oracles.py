@@ -19,11 +19,18 @@ TOLERANCE = 2e-9
 SLICES = ((1, 1), (2, 2), (4, 3), (4, 4))
 
 
-def random_document(rng: np.random.Generator, servers: int, *, cards: int, turns: bool = False) -> dict[str, Any]:
+def random_document(
+    rng: np.random.Generator, servers: int, *, cards: int, turns: bool = False
+) -> dict[str, Any]:
     """Return a system of small models in shares of a card, in slices or in time, and one of whole cards."""
     types = ["S", "B"][: int(rng.integers(1, 3))]
-    accelerators = [
-        {"name": kind, "type": kind, "memSize": 16.0 if kind == "S" else 40.0, "cost": float(rng.integers(20, 60))}
+    accelerators: list[dict[str, Any]] = [
+        {
+            "name": kind,
+            "type": kind,
+            "memSize": 16.0 if kind == "S" else 40.0,
+            "cost": float(rng.integers(20, 60)),
+        }
         for kind in types
     ]
     accelerators[-1]["cost"] *= len(types)
@@ -44,7 +51,7 @@ def random_document(rng: np.random.Generator, servers: int, *, cards: int, turns
     for i in range(servers):
         base, slope, memory = rng.uniform(5, 40), rng.uniform(0.5, 5), float(rng.choice([2.0, 3.5, 4.0, 6.0]))
         shares = [
-            {"share": share, "slowdown": float(round(share**-rng.uniform(0.6, 1.0), 2))}
+            {"share": share, "slowdown": float(round(share ** -rng.uniform(0.6, 1.0), 2))}
             for share in (0.25, 0.5)
             if rng.random() < 0.6
         ]
@@ -65,7 +72,9 @@ def random_document(rng: np.random.Generator, servers: int, *, cards: int, turns
                 }
             )
         models = [m for m in models if not (plain and m["name"] == f"m{i}" and "-" in m["acc"])]
-        targets.append({"model": f"m{i}", "latency": [{"percentile": 95, "ms": float(rng.integers(250, 900))}]})
+        targets.append(
+            {"model": f"m{i}", "latency": [{"percentile": 95, "ms": float(rng.integers(250, 900))}]}
+        )
         able = shares or sliced or in_time or (turns and not shares)
         rate = float(rng.uniform(0.2, 2.0)) * 60 * 8000 / (base + 8 * slope) * 0.8
         current = (
@@ -77,6 +86,7 @@ def random_document(rng: np.random.Generator, servers: int, *, cards: int, turns
                 "class": f"c{int(rng.integers(1, 3))}",
                 "model": f"m{i}",
                 **({"sharedCard": True} if able and not plain else {}),
+                **({} if turns else {"batchTrigger": "collect"}),  # takes no turns
                 "currentAlloc": {**current, "load": {"arrivalRate": round(rate, 2)}},
             }
         )
@@ -183,6 +193,7 @@ def best_by_enumeration(system: System) -> tuple[float, ...]:
                 used[choices.kind_of(a)] += n
             mine.append((pools, tuple(used), *choices.value(s, pools)))
         options.append(mine)
+    cheapest: dict[tuple[frozenset[int], tuple[int, ...]], float] = {}
     for units in _units(choices, shared.rates_rps):
         carried = shared.rates_rps @ np.array(units, np.float64) if units else np.zeros(0)
         able = {
@@ -194,7 +205,10 @@ def best_by_enumeration(system: System) -> tuple[float, ...]:
         for pattern, count in zip(shared.patterns, units, strict=True):
             left[choices.kind_of(pattern.accelerator)] -= count
             cost += count * choices.price(pattern.accelerator)
-        best = _best(choices, options, able, left, cost * (1 + choices.penalty), best)
+        key = frozenset(able), tuple(left)
+        cheapest[key] = min(cost, cheapest.get(key, np.inf))
+    for (served, remaining), cost in cheapest.items():
+        best = _best(choices, options, set(served), list(remaining), cost * (1 + choices.penalty), best)
     assert best is not None
     return best
 
@@ -265,7 +279,7 @@ def best_by_cards(system: System) -> tuple[float, ...]:
     shared = choices.candidates.shared
     assert shared is not None
     model = pulp.LpProblem("cards", pulp.LpMinimize)
-    used = {kind: [] for kind in range(len(choices.kinds))}
+    used: dict[int, list[Any]] = {kind: [] for kind in range(len(choices.kinds))}
     value, changes = [], []
     unserved, on_cards = {}, {}
     for s in range(len(choices.servers)):
@@ -322,7 +336,11 @@ def _single_cards(
     seats = _seats(choices.candidates)
     for a, by_mode in seats.items():
         card = choices.system.accelerators[choices.candidates.arrays.accelerator_names[a]]
-        limits = {"shares": (card.memory_gb, 1.0), "slices": (MEMORY_SLICES, COMPUTE_SLICES), "whole": (card.memory_gb, 1.0)}
+        limits = {
+            "shares": (card.memory_gb, 1.0),
+            "slices": (MEMORY_SLICES, COMPUTE_SLICES),
+            "whole": (card.memory_gb, 1.0),
+        }
         for k in range(choices.cards[choices.kind_of(a)]):
             modes = {mode: pulp.LpVariable(f"m{a}_{k}_{mode}", cat="Binary") for mode in by_mode}
             is_used = pulp.lpSum(modes.values())

@@ -3,7 +3,7 @@
 Equation numbers refer to ``docs/math.md``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -17,6 +17,8 @@ SharingMode = Literal["whole", "shares", "slices", "time"]
 """How a card is divided: not at all, in shares of its compute, in slices, or in time."""
 MEMORY_SLICES, COMPUTE_SLICES = 8, 7
 """Slices of a card."""
+MAX_VISITED = 20_000
+"""Most combinations of replicas on a card that are looked at."""
 ROUNDING = 1e-9
 """Excess of a sum over its limit that counts as rounding."""
 
@@ -81,6 +83,8 @@ class SharedCards:
     """The system in which parts of cards are accelerators, for sizing and measuring."""
     arrays: SystemArrays
     """The same as arrays."""
+    card_of: Mapping[str, str]
+    """The card of each of these accelerators, by name."""
 
     @property
     def rates_rps(self) -> FloatArray:
@@ -98,26 +102,28 @@ def maximal(seats: Sequence[Seat], limits: tuple[float, float], most: int) -> li
         most: number of patterns above which None is returned.
     """
     found: list[tuple[int, ...]] = []
-    for counts, left in _filled(seats, 0, limits):
+    for visited, (counts, left) in enumerate(_filled(seats, 0, limits)):
         if not any(_fits(seat, left) for seat in seats):
             found.append(counts)
-            if len(found) > most:
-                return None
+        if len(found) > most or visited > MAX_VISITED:
+            return None
     return found
 
 
 def _filled(
     seats: Sequence[Seat], at: int, left: tuple[float, float]
 ) -> Iterator[tuple[tuple[int, ...], tuple[float, float]]]:
-    """Yield the numbers of replicas in the seats from a place on, and what is left of the card."""
+    """Yield numbers of replicas in the seats from a place on, and what is left; the last seat is filled up."""
     if at == len(seats):
         yield (), left
         return
     count = 0
     while True:
-        for rest, remaining in _filled(seats, at + 1, left):
-            yield (count, *rest), remaining
-        if not _fits(seats[at], left):
+        more = _fits(seats[at], left)
+        if not more or at < len(seats) - 1:
+            for rest, remaining in _filled(seats, at + 1, left):
+                yield (count, *rest), remaining
+        if not more:
             return
         left = (left[0] - seats[at].uses[0], left[1] - seats[at].uses[1])
         count += 1

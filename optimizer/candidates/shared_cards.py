@@ -85,6 +85,7 @@ def find_patterns(system: System, size: Callable[[System], Candidates]) -> Share
         tuple(system.servers),
         sized.system,
         sized.arrays,
+        MappingProxyType({name: part.card for name, part in parts.items()}),
     )
 
 
@@ -208,8 +209,8 @@ def _multisets(
     counts = maximal(seats, limits, MAX_PATTERNS) if seats else []
     if counts is None:
         raise SpecError(
-            f"accelerators.{card[1].name}: more than {MAX_PATTERNS} ways to share a card in {mode}; give fewer "
-            "servers sharedCard, or limit their accelerators"
+            f"accelerators.{card[1].name}: more than {MAX_PATTERNS} ways to share a card in {mode}; give "
+            "fewer servers sharedCard, or limit their accelerators"
         )
     for numbers in counts:
         taken = tuple((seat, count) for seat, count in zip(seats, numbers, strict=True) if count)
@@ -232,7 +233,9 @@ def _turns(
         (seat, turn_of(sized.system, sized.arrays, names[seat.server], seat.place, seat.max_batch))
         for seat in seats
     ]
-    shares = [system.profiles[system.servers[names[seat.server]].model, card[1].name].shares for seat in seats]
+    shares = [
+        system.profiles[system.servers[names[seat.server]].model, card[1].name].shares for seat in seats
+    ]
     turns = {seat: turn for (seat, turn), some in zip(tried, shares, strict=True) if turn and not some}
     for count in range(2, MAX_TURNS + 1):
         for some in itertools.combinations(turns, count):

@@ -19,7 +19,6 @@ from optimizer.spec.schema import EstimateEnd, Server
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
-
 NO_PATTERN, ON_SHARED_CARDS = -1, -2
 """Patterns of rows that are none: replicas on cards of their own, and a server on shared cards."""
 

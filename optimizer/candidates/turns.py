@@ -5,6 +5,7 @@ Equation numbers refer to ``docs/math.md``.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -20,6 +21,8 @@ LOWER_RATES = (0.5, 0.2, 0.05, 0.01)
 """Shares of a server's rate at which its targets must hold too where it waits for a window."""
 MARGIN = 1.25
 """Factor on percentiles, whose error is larger than that of means."""
+MAX_KNOWN = 4096
+"""Combinations of servers whose rates are remembered."""
 SAFETY = 1e-6
 """Part of the rates that is left, so that targets hold at them within all tolerances."""
 
@@ -81,20 +84,32 @@ def largest_rates_rps(turns: Sequence[Turn], mix: FloatArray) -> FloatArray | No
         turns: the servers of a card.
         mix: proportions of their rates, shape (S,).
     """
+    limits = tuple(tuple(turn.limits.items()) for turn in turns)
+    found = _largest_rates_rps(tuple(turn.server for turn in turns), limits, tuple(mix.tolist()))
+    return None if found is None else np.array(found)
+
+
+@lru_cache(maxsize=MAX_KNOWN)
+def _largest_rates_rps(
+    servers: tuple[BatchServer, ...],
+    limits_of: tuple[tuple[tuple[TargetMeasure, float], ...], ...],
+    proportions: tuple[float, ...],
+) -> tuple[float, ...] | None:
+    """Return the same of plain values, which questions about a plan ask again and again."""
     from optimizer.queueing.bulk.time_sharing import meeting_share, shared_steady_states
 
-    servers, limits = [turn.server for turn in turns], [turn.limits for turn in turns]
+    limits, mix = [dict(mine) for mine in limits_of], np.array(proportions)
     share = meeting_share(servers, mix / mix.sum() / MS_PER_S, limits)
     if share is None:
         return None
     rates: FloatArray = mix / mix.sum() * share * (1 - SAFETY)
-    for k, turn in enumerate(turns):
-        for lower in LOWER_RATES if turn.server.window_ms else ():
+    for k, server in enumerate(servers):
+        for lower in LOWER_RATES if server.window_ms else ():
             tried = rates / MS_PER_S
             tried[k] *= lower
-            if shared_steady_states(servers, tried)[k].excess(turn.limits) > 0:
+            if shared_steady_states(servers, tried)[k].excess(limits[k]) > 0:
                 return None
-    return rates
+    return tuple(rates.tolist())
 
 
 def measure_turns(turns: Sequence[Turn], rates_rps: FloatArray) -> list[TurnMetrics]:
@@ -111,7 +126,9 @@ def measure_turns(turns: Sequence[Turn], rates_rps: FloatArray) -> list[TurnMetr
         batch = state.alone.mean_batch
         own_ms = turn.server.base_ms + turn.server.slope_ms * batch
         values = {
-            measure: state.mean_ms if measure.percentile is None else state.quantile_ms(measure.percentile / 100)
+            measure: state.mean_ms
+            if measure.percentile is None
+            else state.quantile_ms(measure.percentile / 100)
             for measure in turn.limits
         }
         found.append(

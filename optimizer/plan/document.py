@@ -91,6 +91,11 @@ class _PoolBasis(Document):
 class Pool(_PoolBasis, KindPoolFields, _PoolMetrics):  # pydantic orders fields by the last base first
     """Replicas of one server on one accelerator, with their predicted performance at their load."""
 
+    @property
+    def placed_on(self) -> str:
+        """Where the replicas are, in tables: the accelerator."""
+        return self.accelerator
+
 
 class Placement(Document):
     """An accelerator and a number of replicas."""
@@ -118,6 +123,11 @@ class SharedPool(Pool):
     """The cheapest cards of its own that would carry all its load; absent if there are none."""
     whole_cost_cents_per_h: float | None = Field(None, alias="wholeCardsCost", exclude_if=is_none)
     """Their cost [cents/h]."""
+
+    @property
+    def placed_on(self) -> str:
+        """Where the replicas are, in tables: a part of the accelerator."""
+        return f"{self.accelerator}, shared"
 
 
 class SharedCardUse(Document):
@@ -593,6 +603,10 @@ class Plan(Document):
             name: {server: member.arrival_rate_rpm for server, member in use.members.items()}
             for name, use in self.shared_queues.items()
         }
+
+    def pools_of(self, server: str) -> tuple[Pool, ...]:
+        """Return the pools of a server, those on shared cards too."""
+        return *self.allocations.get(server, ()), *self.on_shared_cards.get(server, ())
 
     @property
     def on_shared_cards(self) -> dict[str, list[SharedPool]]:

@@ -16,10 +16,14 @@ from optimizer.candidates.card_patterns import CardPattern, Seat, SharedCards
 from optimizer.candidates.measuring import measure_pairs
 from optimizer.candidates.table import ON_SHARED_CARDS
 from optimizer.candidates.turns import Turn, measure_turns, turn_of
-from optimizer.plan.document import Placement, SharedCardUse, SharedPool, TargetFigure
+from optimizer.plan.document import Placement, Plan, SharedCardUse, SharedPool, TargetFigure
 from optimizer.queueing.measures import MEANS
 from optimizer.solvers.problem import Problem
 from optimizer.units import SECONDS_PER_MINUTE
+
+SHARED_NAME = "shared"
+"""Beginning of the names of shared cards; their servers follow."""
+
 
 def card_uses(candidates: Candidates, problem: Problem, replicas: IntArray) -> tuple[SharedCardUse, ...]:
     """Return the shared cards of a solution, sorted by name.
@@ -54,13 +58,42 @@ def card_uses(candidates: Candidates, problem: Problem, replicas: IntArray) -> t
     return tuple(sorted(uses, key=lambda use: use.name))
 
 
+def units_of(candidates: Candidates, plan: Plan) -> dict[int, int]:
+    """Return the units of each pattern of other candidates that a plan has, as far as these have it."""
+    shared, found = candidates.shared, dict[int, int]()
+    if shared is None:
+        return found
+    names = candidates.arrays.server_names
+    servers = frozenset(names.index(name) for name in plan.on_shared_cards if name in names)
+    kept = [one.only(servers) for one in shared.patterns]
+    for use in plan.shared_cards:
+        wanted = {(item.server, item.per_card, item.share, item.accelerator) for item in use.servers}
+        for p, one in enumerate(kept):
+            card = candidates.arrays.accelerator_names[one.accelerator]
+            if one.mode != use.mode or card != use.accelerator or p in found:
+                continue
+            mine = {
+                (
+                    names[seat.server],
+                    copies,
+                    seat.uses[1] if one.mode == "shares" else None,
+                    shared.arrays.accelerator_names[seat.place] if one.mode == "slices" else card,
+                )
+                for seat, copies in one.seats
+            }
+            if mine == wanted:
+                found[p] = use.num_cards
+                break
+    return found
+
+
 def _order(candidates: Candidates, pattern: CardPattern) -> tuple[object, ...]:
     return _name(candidates, pattern), pattern.mode, pattern.seats, pattern.rates
 
 
 def _name(candidates: Candidates, pattern: CardPattern) -> str:
     servers = dict.fromkeys(candidates.arrays.server_names[seat.server] for seat, _ in pattern.seats)
-    return "-".join([*servers, candidates.arrays.accelerator_names[pattern.accelerator]])
+    return "-".join([SHARED_NAME, *servers])
 
 
 def _use(
@@ -89,6 +122,7 @@ def _use(
     servers = []
     for i, (seat, copies) in enumerate(pattern.seats):
         in_share = pattern.mode == "shares"
+        own, own_cost = cheapest_cards(candidates, seat.server)
         model = candidates.system.servers[candidates.arrays.server_names[seat.server]].model
         servers.append(
             SharedPool(
@@ -105,7 +139,8 @@ def _use(
                 cost_cents_per_h=cost * weights[i] / sum(weights),
                 arrival_rate_rpm=count * rates[i] * SECONDS_PER_MINUTE,
                 max_arrival_rate_rpm=count * pattern.rates[i] * SECONDS_PER_MINUTE,
-                **_whole(candidates, seat.server),
+                whole_cards=own,
+                whole_cost_cents_per_h=own_cost,
                 **figures[i],
             )
         )
@@ -124,20 +159,17 @@ def part_of(mode: str, share: float, memory_slices: float, copies: int) -> float
     return copies * {"shares": share, "slices": memory_slices}.get(mode, 1.0)
 
 
-def _whole(candidates: Candidates, s: int) -> dict[str, Any]:
-    """Return the cheapest cards of its own for a server, if there are any."""
+def cheapest_cards(candidates: Candidates, s: int) -> tuple[Placement | None, float | None]:
+    """Return the cheapest cards of its own for a server, and their cost [cents/h]; None without any."""
     table = candidates.table
     rows = np.flatnonzero(table.server == s)
     if not len(rows):
-        return {}
+        return None, None
     best = rows[np.argmin(table.cost_cents_per_h[rows])]
-    return {
-        "whole_cards": Placement(
-            accelerator=candidates.arrays.accelerator_names[table.accelerator[best]],
-            num_replicas=int(table.num_replicas[best]),
-        ),
-        "whole_cost_cents_per_h": float(table.cost_cents_per_h[best]),
-    }
+    accelerator = candidates.arrays.accelerator_names[table.accelerator[best]]
+    count = int(table.num_replicas[best])
+    own = Placement(accelerator=accelerator, num_replicas=count)
+    return own, float(table.cost_cents_per_h[best])
 
 
 # --- figures -------------------------------------------------------------------------------------------

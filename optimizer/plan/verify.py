@@ -63,7 +63,7 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
         *check_deadlines(facts),
         *check_queues(facts),
         *check_shared_queues(facts),
-        *check_shared_cards(facts),
+        *check_shared_cards(facts, at_hand),
         *check_levels(facts),
         *check_unserved(facts, at_hand),
     ]

@@ -41,7 +41,9 @@ def shared_card_sections(plan: Plan, system: System) -> Iterator[Section]:
     """Yield the shared cards of a plan, if there are any."""
     if plan.shared_cards:
         money = Money.of(plan)
-        yield table("Shared cards", _columns(money), _rows(plan, system), "shared", notes=_saving(plan, money))
+        yield table(
+            "Shared cards", _columns(money), _rows(plan, system), "shared", notes=_saving(plan, money)
+        )
 
 
 def _columns(money: Money) -> list[Column]:
@@ -87,7 +89,6 @@ def _saving(plan: Plan, money: Money) -> list[str]:
     own = sum(item.whole_cards.num_replicas for item in servers.values() if item.whole_cards)
     if alone <= shared:
         return []
-    return [
-        f"Cards of their own would cost these servers {money.text(alone)} ({counted(own, 'replica')}); sharing "
-        f"saves {money.text(alone - shared)}, {percent((alone - shared) / alone)}."
-    ]
+    saved = f"{money.text(alone - shared)}, {percent((alone - shared) / alone)}"
+    whole_cards = f"{money.text(alone)} ({counted(own, 'replica')})"
+    return [f"Cards of their own would cost these servers {whole_cards}; sharing saves {saved}."]

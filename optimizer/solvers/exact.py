@@ -71,8 +71,8 @@ def check_columns(problem: Problem) -> None:
     count = len(problem.table)
     if problem.cards is not None and count > GAP_FREE_COLUMNS:
         raise SpecError(
-            f"servers: {count:,} candidates; a plan with shared cards takes at most {GAP_FREE_COLUMNS:,}: give "
-            "fewer servers sharedCard, or limit their accelerators"
+            f"servers: {count:,} candidates; a plan with shared cards takes at most {GAP_FREE_COLUMNS:,}: "
+            "give fewer servers sharedCard, or limit their accelerators"
         )
 
 

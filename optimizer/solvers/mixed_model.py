@@ -44,7 +44,9 @@ def mixed_model(problem: Problem) -> Formulation:
     cost = (problem.replica_value[columns] - problem.discount[columns]) * each
     staying = (n + m, -problem.leaving_value[servers[model.row[here]]])
     none_changed = problem.none_changed[servers].astype(np.float64)
-    counted = np.ones(m) if problem.cards is None else (servers < len(problem.priority) - 1).astype(np.float64)
+    counted = (
+        np.ones(m) if problem.cards is None else (servers < len(problem.priority) - 1).astype(np.float64)
+    )
     return Formulation(
         model=rows.model(np.concatenate([model.most.astype(np.float64), binary, steps])),
         columns=columns,

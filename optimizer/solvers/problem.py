@@ -175,7 +175,9 @@ class Problem:
     @cached_property
     def repeats(self) -> BoolArray:
         """Whether a candidate is of the same pair as the one before it, with other replicas; shape (C,)."""
-        pair = np.column_stack([self.table.server, self.table.accelerator, self.table.members, self.table.pattern])
+        pair = np.column_stack(
+            [self.table.server, self.table.accelerator, self.table.members, self.table.pattern]
+        )
         return frozen(np.append(False, (pair[1:] == pair[:-1]).all(axis=1))[: len(pair)])
 
     @cached_property
@@ -192,6 +194,11 @@ class Problem:
     def leaves_members(self) -> bool:
         """Whether some candidates serve only a part of the members of their server."""
         return bool((self.table.members != ALL_MEMBERS).any())
+
+    @property
+    def is_compact_only(self) -> bool:
+        """Whether only the compact model takes it: a column of branch and price serves one server in full."""
+        return self.leaves_members or self.cards is not None
 
     @cached_property
     def unserved_parts(self) -> tuple[FloatArray, ...]:

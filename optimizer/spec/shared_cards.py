@@ -118,7 +118,9 @@ def _parts(entry: Entry, index: Index, profiles: Sequence[ModelProfile]) -> Iter
             return
         if not one.is_estimated or not one.shares:
             continue
-        text = f"the token times of {server.model!r} on {card.name} are estimated; measure them to share cards"
+        text = (
+            f"the token times of {server.model!r} on {card.name} are estimated; measure them to share cards"
+        )
         yield Finding(part, here, text)
     able = any(
         one.shares or card.slice or kind_of_profile(one) is not KINDS[0]

@@ -6,20 +6,24 @@ at the largest rate, with the times of the profile multiplied by the slowdown.
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
 
-from optimizer.candidates.arrays import tabulate
+from optimizer.candidates import Candidates, find_candidates
+from optimizer.candidates.arrays import own_fields, tabulate
+from optimizer.candidates.card_patterns import Seat, SharedCards
 from optimizer.candidates.caution import slower
+from optimizer.candidates.choices import arrays_of
 from optimizer.candidates.measuring import measure_pairs
 from optimizer.candidates.turns import MARGIN, Turn, measure_turns, turn_of
 from optimizer.errors import AnalysisError
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, close
 from optimizer.plan.checks.service import batch_limit
 from optimizer.plan.document import Plan, SharedCardUse, SharedPool
+from optimizer.plan.shared_cards import SHARED_NAME, cheapest_cards
 from optimizer.quantities import precise
 from optimizer.queueing.measures import MEANS
 from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
@@ -32,6 +36,7 @@ MEMORY_SLICES, COMPUTE_SLICES, ALL_SHARES = 8, 7, 1.0
 MAX_TURNS = 4
 """Servers that share a card in time at most."""
 FIGURES = ("itl_ms", "ttft_ms", "wait_ms", "utilization", "loss", "busy", "mean_batch")
+SETTINGS = ("batch_window_ms", "binding")
 
 
 def check_card_names(plan: Plan, system: System) -> Iterator[str]:
@@ -53,14 +58,69 @@ def check_card_names(plan: Plan, system: System) -> Iterator[str]:
                 yield f"{item.server}: on shared cards, but not without pools in allocations"
 
 
-def check_shared_cards(facts: Facts) -> list[str]:
-    """Return the errors of shared cards."""
+def check_shared_cards(facts: Facts, candidates: Candidates | None) -> list[str]:
+    """Return the errors of shared cards.
+
+    Args:
+        facts: the plan and its system.
+        candidates: candidates of the system, if available; otherwise the servers are sized again.
+    """
+    if not facts.plan.shared_cards:
+        return []
     problems = [f"{use.name}: {line}" for use in facts.plan.shared_cards for line in _card(facts, use)]
-    return problems + [
+    problems += [
         f"{name}: {line}"
         for name, items in facts.plan.on_shared_cards.items()
         for line in _load(facts, name, items)
     ]
+    return problems or list(_sizes(facts, candidates or _sized(facts)))
+
+
+def _sized(facts: Facts) -> Candidates:
+    """Size the servers that may share cards."""
+    sharing = {name: server for name, server in facts.system.servers.items() if server.shared_card}
+    return find_candidates(replace(facts.system, servers=MappingProxyType(sharing)))
+
+
+def _sizes(facts: Facts, candidates: Candidates) -> Iterator[str]:
+    """Check largest rates against those of the patterns of a card, names, and cards of their own."""
+    plan, names, shared = facts.plan, candidates.arrays.server_names, candidates.shared
+    assert shared is not None
+    servers = frozenset(names.index(name) for name in plan.on_shared_cards)
+    known: dict[tuple[object, ...], list[tuple[float, ...]]] = {}
+    for pattern in (one.only(servers) for one in shared.patterns):
+        seats = tuple((names[seat.server], copies, *_place(shared, seat)) for seat, copies in pattern.seats)
+        card = candidates.arrays.accelerator_names[pattern.accelerator]
+        known.setdefault((card, pattern.mode, seats), []).append(pattern.rates)
+    for use in plan.shared_cards:
+        base = "-".join([SHARED_NAME, *dict.fromkeys(item.server for item in use.servers)])
+        if use.name != base and not (use.name.startswith(f"{base}-") and use.name[len(base) + 1 :].isdigit()):
+            yield f"{use.name}: its name is {base}"
+        seats = tuple(
+            (item.server, item.per_card, item.accelerator, item.share, item.slowdown, item.max_batch)
+            for item in use.servers
+        )
+        rates = [item.max_arrival_rate_rpm / SECONDS_PER_MINUTE / use.num_cards for item in use.servers]
+        options = known.get((use.accelerator, use.mode, seats), [])
+        if not any(all(map(close, rates, option)) for option in options):
+            shown = " or ".join(_rates(option) for option in options) or "nothing"
+            yield f"{use.name}: a card carries {shown} requests/s, the plan says {_rates(rates)}"
+        for item in use.servers:
+            own = (item.whole_cards, item.whole_cost_cents_per_h)
+            if own != cheapest_cards(candidates, names.index(item.server)):
+                yield f"{use.name}: other cards than wholeCards are the cheapest of its own for {item.server}"
+
+
+def _place(shared: SharedCards, seat: Seat) -> tuple[object, ...]:
+    """Return where a seat is, as plans state it: accelerator, share, slowdown and batch limit."""
+    name = shared.arrays.accelerator_names[seat.place]
+    if seat.mode != "shares":
+        return name, None, None, seat.max_batch
+    return shared.card_of[name], seat.uses[1], seat.slowdown, seat.max_batch
+
+
+def _rates(rates: Sequence[float]) -> str:
+    return " + ".join(precise(rate) for rate in rates)
 
 
 def _card(facts: Facts, use: SharedCardUse) -> Iterator[str]:
@@ -101,7 +161,8 @@ def _room(facts: Facts, use: SharedCardUse) -> Iterator[str]:
         memory = sum(count * part.memory for count, part in parts if part)
         compute = sum(count * part.compute for count, part in parts if part)
         if memory > MEMORY_SLICES or compute > COMPUTE_SLICES:
-            yield f"{memory} memory and {compute} compute slices, a card has {MEMORY_SLICES} and {COMPUTE_SLICES}"
+            there = f"a card has {MEMORY_SLICES} and {COMPUTE_SLICES}"
+            yield f"{memory} memory and {compute} compute slices, {there}"
         return
     memory_gb = math.fsum(item.per_card * item.memory_gb for item in use.servers)
     if memory_gb > card.memory_gb * (1 + RELATIVE_TOLERANCE):
@@ -203,21 +264,23 @@ def _figures(facts: Facts, use: SharedCardUse) -> Iterator[str]:
 
 _Target = tuple[str, float, float, float]
 """Name, value, limit and margin of a target."""
-_Measured = tuple[dict[str, float], list[_Target]]
+_Measured = tuple[dict[str, object], list[_Target]]
 
 
-def _compared(item: SharedPool, figures: dict[str, float], targets: Sequence[_Target]) -> Iterator[str]:
-    for name, value in figures.items():
-        said = getattr(item, name)
-        if said is None or not close(value, said):
-            yield f"{item.server}: {name} is {precise(value)}, the plan says {said}"
+def _compared(item: SharedPool, figures: Mapping[str, object], targets: Sequence[_Target]) -> Iterator[str]:
+    for name in (*FIGURES, *SETTINGS):
+        said, value = getattr(item, name), figures.get(name)
+        same = close(value, said) if isinstance(value, float) and isinstance(said, float) else value == said
+        if not same:
+            yield f"{item.server}: {name} is {value}, the plan says {said}"
     means = {measure.label for measure in MEANS}
-    true = {label: value for label, value, _, _ in targets if label not in means}
+    true = {label: (value, limit) for label, value, limit, _ in targets if label not in means}
     if {x.measure for x in item.targets} != true.keys():
         yield f"{item.server}: its targets are {', '.join(true) or 'none'}"
     for x in item.targets:
-        if x.measure in true and not close(x.value, true[x.measure]):
-            yield f"{item.server}: {x.measure} is {precise(true[x.measure])}, the plan says {precise(x.value)}"
+        if x.measure in true and not all(map(close, (x.value, x.limit), true[x.measure])):
+            found = " of ".join(map(precise, true[x.measure]))
+            yield f"{item.server}: {x.measure} is {found}, the plan says {x.value} of {x.limit}"
 
 
 def _alone(system: System, use: SharedCardUse) -> System:
@@ -252,13 +315,13 @@ def _alone(system: System, use: SharedCardUse) -> System:
 
 def _measure(system: System, use: SharedCardUse, rates_rps: Sequence[float]) -> list[_Measured]:
     """Return figures and targets of servers on parts of a card of their own."""
-    arrays, every = tabulate(system), np.arange(len(use.servers))
+    arrays, every = arrays_of(system), np.arange(len(use.servers))
     batch = np.array([item.max_batch for item in use.servers])
     counts = np.array([item.per_card for item in use.servers])
     found = measure_pairs(arrays, every, every, batch, np.array(rates_rps) / counts)
     targets, rows = arrays.servers.targets, list[_Measured]()
     for i in every.tolist():
-        figures = {
+        figures: dict[str, object] = {
             name: float(getattr(found.performance, name)[i])
             for name in FIGURES
             if hasattr(found.performance, name)
@@ -268,6 +331,7 @@ def _measure(system: System, use: SharedCardUse, rates_rps: Sequence[float]) -> 
             for name, values in found.own.items()
             if name in FIGURES and not np.isnan(values[i])
         }
+        figures |= own_fields(arrays, system, i, i, int(batch[i]))
         mine = zip(targets.measures, found.targets[:, i].tolist(), targets.limits[:, i].tolist(), strict=True)
         rows.append((figures, [(m.label, value, limit, 1.0) for m, value, limit in mine if limit < np.inf]))
     return rows
@@ -283,7 +347,7 @@ def _measure_turns(system: System, use: SharedCardUse, rates_rps: Sequence[float
         turns.append(turn)
     rows = list[_Measured]()
     for turn, found in zip(turns, measure_turns(turns, np.array(rates_rps)), strict=True):
-        figures = {
+        figures: dict[str, object] = {
             "itl_ms": 0.0,
             "ttft_ms": found.latency_ms,
             "wait_ms": found.wait_ms,
@@ -291,6 +355,7 @@ def _measure_turns(system: System, use: SharedCardUse, rates_rps: Sequence[float
             "loss": 0.0,
             "busy": found.busy,
             "mean_batch": found.mean_batch,
+            "batch_window_ms": turn.server.window_ms,
         }
         targets = [
             (m.label, value, turn.limits[m] + turn.network_ms, 1.0 if m.percentile is None else MARGIN)

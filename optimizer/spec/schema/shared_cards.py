@@ -53,5 +53,5 @@ class SliceField(Document):
     """The slice of a card that an accelerator is."""
 
     slice: CardSlice | None = Field(None, exclude_if=lambda part: part is None)
-    """The accelerator is this slice of a card; only servers with `sharedCard` run on it, and the whole card is
-    paid."""
+    """The accelerator is this slice of a card; only servers with `sharedCard` run on it, and the plan pays
+    whole cards."""

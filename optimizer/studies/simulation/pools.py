@@ -207,7 +207,9 @@ def _card_run(system: System, use: SharedCardUse, place: int, item: SharedPool) 
     """Return a server on shared cards."""
     server = system.servers.get(item.server)
     if server is None or (server.model, item.accelerator) not in system.profiles:
-        raise SpecError(f"sharedCards.{use.name}: {item.server!r} cannot run there in this system; plan it again")
+        raise SpecError(
+            f"sharedCards.{use.name}: {item.server!r} cannot run there in this system; plan it again"
+        )
     load, rate_rps = load_of_item(system, item)
     target = system.target_of(server)
     steps = max(server.current.load.out_tokens - 1, 0.0)

@@ -86,4 +86,3 @@ def load_of_item(system: System, item: SharedPool) -> tuple[OpenLoad, float]:
     """Return the load of one replica on a shared card, and its rate [requests/s]."""
     rate_rps = item.arrival_rate_rpm / SECONDS_PER_MINUTE / item.num_replicas
     return open_load(replica_load(system.servers[item.server]), rate_rps), rate_rps
-
