@@ -115,6 +115,49 @@ def test_an_external_service_states_its_prices_and_latencies(field: str) -> None
         load_system(source)
 
 
+# --- partial service ------------------------------------------------------------------------------------
+
+SATURATION = ("PriorityExhaustive", "PriorityRoundRobin", "RoundRobin")
+ONE_POOL: tuple[tuple[str, ...], ...] = (
+    ("spares",), ("availability",), ("one",), ("all",), ("spares", "one"), ("availability", "all"),
+    ("spares", "availability"), ("spares", "headroom"), ("spares", "external"), ("availability", "tiers"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("reserve", [{"spareReplicas": 1}, {"availabilityTarget": 0.99}])
+@pytest.mark.parametrize("policy", SATURATION)
+def test_partial_service_with_spares_has_one_pool(policy: str, reserve: dict[str, Any]) -> None:
+    """Of four needed replicas and a spare one, three fit on B and one on A."""
+    cards = [accelerator("A"), accelerator("B", cost=11)]
+    source = document([server("a", 2100, **reserve)], cards, {"A": 1, "B": 3}, heterogeneous=True)
+    source["optimizer"]["saturationPolicy"] = policy
+    system = load_system(source)
+    plan = solve(system)
+    assert verify(plan, system) == []
+    assert [(pool.accelerator, pool.num_replicas) for pool in plan.allocations["a"]] == [("B", 3)]
+
+
+def scarce_faults(seed: int) -> list[str]:
+    """Return what is wrong with the plan of a random mixed system with few cards and a saturation policy."""
+    wanted, rng = ONE_POOL[seed % len(ONE_POOL)], random.Random(f"scarce {seed}")
+    source = random_robust_system(seed, wanted, mixed=True)
+    for item in source["count"]:
+        item["count"] = rng.choice([0, 1, 2, 3, 4, 5, 6, 8])
+    source["optimizer"] |= {"unlimited": False, "saturationPolicy": rng.choice(SATURATION)}
+    source["optimizer"]["delayedBestEffort"] = rng.random() < 0.3
+    system = load_system(source)
+    return [f"{seed}: {line}" for line in verify(solve(system), system)]
+
+
+def test_partial_service_of_mixed_plans_is_verified() -> None:
+    assert [line for seed in range(100) for line in scarce_faults(seed)] == []
+
+
+@pytest.mark.slow
+def test_partial_service_of_2000_mixed_plans_is_verified() -> None:
+    assert [line for seed in range(2000) for line in scarce_faults(seed)] == []
+
+
 # --- a false plan is found -------------------------------------------------------------------------------
 
 POWER = {"idle": 100, "full": 700, "midPower": 500, "midUtil": 0.5}

@@ -1,14 +1,18 @@
 """Plans leave cards for roll-outs as brute force does, and false figures of roll-outs are found."""
 
+import random
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 import pytest
 from builders import accelerator, document, server, service_class
+from robust_oracles import random_robust_system
 from test_robust_plans import faults
 
-from optimizer import load_system, solve, verify
+from optimizer import System, explain, find_candidates, load_system, solve, verify
 from optimizer.plan import Plan
+from optimizer.studies.explanation.repair import find_repair
 
 MODES = ("all", "one")
 
@@ -70,6 +74,94 @@ def test_a_shared_queue_rolls_out_as_one_server(mode: str, policy: str) -> None:
         assert verify(plan, system) == []
         unserved.append([item.server for item in plan.unserved])
     assert (unserved[0], unserved[-1]) == (["a", "b"], [])
+
+
+# --- reasons and repairs ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mode", "cards", "detail"),
+    [
+        ("all", 7, "3 replicas on A take 5 cards of A during a roll-out; 2 of 7 are left, 3 are missing"),
+        ("all", 9, "3 replicas on A take 5 cards of A during a roll-out; 4 of 9 are left, 1 is missing"),
+        ("one", 7, "3 replicas on A take 3 cards of A during a roll-out; 2 of 7 are left, 1 is missing"),
+    ],
+)
+def test_a_roll_out_that_does_not_fit_says_so_and_is_repaired(mode: str, cards: int, detail: str) -> None:
+    system = two(cards, rollout=mode)
+    found = explain(system)
+    assert [(item.reason, item.detail) for item in found.plan.unserved] == [("capacity", detail)]
+    missing = {"all": 10, "one": 8}[mode] - cards
+    assert found.repair is not None
+    assert found.repair.beyond_units == ()
+    assert found.repair.summary == f"+{missing} A"
+    assert found.repair.cheapest is not None
+    assert (found.repair.cheapest.added, found.repair.cheapest.proved) == ({"A": missing}, True)
+    more = found.types[0].one_more
+    assert more is not None
+    assert more.serves == ("more" if missing == 1 else "same")
+
+
+def test_a_card_that_only_a_roll_out_uses_is_worth_a_server() -> None:
+    """Ten cards carry both servers while they roll out, although six are used."""
+    found = explain(two(10, rollout="all"))
+    fewer, price = found.types[0].one_fewer, found.types[0].shadow_price_cents_per_h
+    assert fewer is not None
+    assert (fewer.serves, price, found.limits) == ("less", 0.0, ())
+
+
+def grown(system: System, added: dict[str, int]) -> System:
+    types = {item.type for item in system.accelerators.values()} | system.capacity.keys()
+    return replace(
+        system, capacity={kind: system.capacity.get(kind, 0) + added.get(kind, 0) for kind in types}
+    )
+
+
+ROLLING = (
+    ("one",),
+    ("all",),
+    ("one", "spares"),
+    ("all", "headroom"),
+    ("all", "external"),
+    ("one", "availability"),
+)
+
+
+def repair_faults(seed: int) -> list[str]:
+    """Return the repairs of a random scarce system that do not serve, or that fewer cards replace."""
+    rng, wanted = random.Random(f"repair {seed}"), ROLLING[seed % len(ROLLING)]
+    source = random_robust_system(seed, wanted, mixed=seed % 4 > 1)
+    for item in source["count"]:
+        item["count"] = rng.choice([0, 1, 2, 3, 4, 6])
+    source["optimizer"] |= {"unlimited": False, "saturationPolicy": rng.choice(["None", "RoundRobin"])}
+    system = load_system(source)
+    plan = solve(system)
+    repair = find_repair(find_candidates(system), plan)
+    if repair is None:
+        return []
+    beyond = {item.server for item in repair.beyond_units}
+
+    def lacking(added: dict[str, int]) -> set[str]:
+        return {item.server for item in solve(grown(system, added)).unserved} - beyond
+
+    ample = dict.fromkeys({item.type for item in system.accelerators.values()}, 5000)
+    unserved = {item.server for item in solve(grown(system, ample)).unserved}
+    found = [] if unserved == beyond else [f"{unserved} cannot be served, not {beyond}"]
+    repairs = [item for item in (repair.cheapest, repair.fewest, *repair.of_one_type) if item is not None]
+    found += [f"{item.added} leaves {lacking(item.added)}" for item in repairs if lacking(item.added)]
+    for item in repair.of_one_type if not beyond else ():
+        for kind, count in item.added.items():
+            found += [] if lacking({kind: count - 1}) else [f"fewer than {count} {kind} suffice"]
+    return [f"{seed}: {line}" for line in found]
+
+
+def test_repairs_of_roll_outs_serve_when_solved_again() -> None:
+    assert [line for seed in range(10) for line in repair_faults(seed)] == []
+
+
+@pytest.mark.slow
+def test_hundreds_of_repairs_of_roll_outs_serve() -> None:
+    assert [line for seed in range(300) for line in repair_faults(seed)] == []
 
 
 def test_unlimited_cards_are_not_limited_in_roll_outs() -> None:

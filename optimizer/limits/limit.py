@@ -1,11 +1,12 @@
 """The interface of a limit: available amounts, use per replica, and its texts.
 
-A limit is an upper bound on a sum over replicas. The use of a replica is not negative, so serving no server
-always satisfies it. Restrictions of another form are not limits (docs/design.md).
+A limit is an upper bound on a sum over replicas, or on the largest of several such sums. The use of a replica
+is not negative, so serving no server always satisfies it. Restrictions of another form are not limits
+(docs/design.md).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import ClassVar, NamedTuple
 
 from optimizer.arrays import FloatArray, IntArray
@@ -67,6 +68,10 @@ class PlacedReplicas(NamedTuple):
     """Share of the replicas that starts beside the old ones while it rolls out."""
 
 
+Uses = Mapping[str, float]
+"""Use of a limit by item."""
+
+
 class Limit(ABC):
     """A kind of limit, without state; the table of limits has one object of each.
 
@@ -83,6 +88,10 @@ class Limit(ABC):
     """Step by which explanations increase or reduce the amount."""
     can_be_added: ClassVar[bool] = False
     """Whether a repair may increase the amount."""
+    follows: ClassVar[str] = ""
+    """Limit whose amounts are those of this limit's items of the same names; empty: its own."""
+    is_sum: ClassVar[bool] = True
+    """Whether the use of all replicas is the sum of the uses of servers."""
 
     def needs_power(self, options: Document) -> bool:  # noqa: ARG002  few do
         """Return whether it counts the power of replicas, which takes some time to compute."""
@@ -96,13 +105,20 @@ class Limit(ABC):
     def use(self, replicas: Replicas, item: str) -> FloatArray:
         """Return the use of an item by one replica of each candidate, shape (C,)."""
 
+    def rows(self, replicas: Replicas, item: str) -> Iterator[tuple[str, FloatArray]]:
+        """Yield the sums that must not exceed the amount of an item: a label, and the use, shape (C,)."""
+        yield "", self.use(replicas, item)
+
     @abstractmethod
-    def used(self, placed: Iterable[PlacedReplicas]) -> Mapping[str, float]:
+    def used(self, placed: Iterable[PlacedReplicas]) -> Uses:
         """Return the use of each item by replicas, by plain arithmetic."""
 
-    def more(self, item: str, changes: Mapping[tuple[str, str], float]) -> float:
-        """Return how much more there is of an item after changes, by limit and item."""
-        return changes.get((self.name, item), 0.0)
+    def adding_to(
+        self,
+        others: Iterable[PlacedReplicas],  # noqa: ARG002  no difference for a sum
+    ) -> Callable[[Iterable[PlacedReplicas]], Uses]:
+        """Return a function of the use that a server's replicas add to that of the others."""
+        return self.used
 
     def why_none(self, item: str, stock: Stock) -> str | None:  # noqa: ARG002
         """Return a message if an item is unavailable regardless of its amount, else None."""

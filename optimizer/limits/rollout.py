@@ -1,8 +1,14 @@
-"""Limit on cards during a roll-out: new replicas start beside the old ones (math.md section 27)."""
+"""Limits on cards during roll-outs: new replicas start beside the old ones (math.md section 27).
+
+Items are accelerator types; their amounts are the cards of the type. If all servers roll out together, the
+extra replicas of all count. If they do so one at a time, those of the server that needs most count: the limit
+is then one row for each server with extra replicas.
+"""
 
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from abc import abstractmethod
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -11,17 +17,19 @@ from pydantic import Field
 from optimizer.arrays import FloatArray
 from optimizer.documents import Document, is_none
 from optimizer.limits.cards import CARDS
-from optimizer.limits.limit import Limit, PlacedReplicas, Replicas, Stock
+from optimizer.limits.limit import Limit, PlacedReplicas, Replicas, Stock, Uses
 from optimizer.quantities import counted
 
 ROLLOUT = "roll-out"
-BETWEEN = " for "
 ROUNDING = 1e-9
 """Share of a number of replicas that counts as rounding."""
 
+ExtraCards = Mapping[str, Mapping[str, int]]
+"""Cards of the extra replicas, by type and server."""
+
 
 class RolloutOption(Document):
-    """The limit's field of the options."""
+    """The limits' field of the options."""
 
     rollout: Literal["all", "one"] | None = Field(None, exclude_if=is_none)
     """Whether servers with a `surge` roll out all at once or one at a time. Cards suffice for their extra
@@ -34,49 +42,37 @@ def extra_replicas(surge: float, replicas: int) -> int:
 
 
 class Rollout(Limit):
-    """Cards by type with the extra replicas: of all servers, or of one server each."""
+    """Cards by type with extra replicas (eq. 186)."""
 
     name: ClassVar[str] = ROLLOUT
     unit: ClassVar[str] = "card"
-    whole: ClassVar[bool] = False  # the extra replicas are rounded for a server, not for each replica
+    whole: ClassVar[bool] = False  # extra replicas are rounded for a server, not for each replica
+    follows: ClassVar[str] = CARDS
+    mode: ClassVar[str]
+    """Value of the option that selects it."""
 
     def amounts(self, stock: Stock) -> Mapping[str, float]:
-        """Return the cards of each type, for every server with a surge unless all roll out at once."""
+        """Return the cards of each type, if a server has a surge."""
         assert isinstance(stock.options, RolloutOption)
-        if stock.unlimited or stock.options.rollout is None or not stock.surging:
+        if stock.unlimited or stock.options.rollout != self.mode or not stock.surging:
             return {}
-        cards = {kind: float(stock.cards.get(kind, 0)) for kind in stock.types}
-        if stock.options.rollout == "all":
-            return cards
-        return {_item(kind, name): cards[kind] for kind in stock.types for name in stock.surging}
+        return {kind: float(stock.cards.get(kind, 0)) for kind in stock.types}
 
-    def use(self, replicas: Replicas, item: str) -> FloatArray:
-        """Return the cards of a replica, with its part of the extra replicas."""
-        each = np.zeros(len(replicas.cards))
-        for k, kind in enumerate(replicas.type_names):
-            if item == kind:
-                each += np.where(replicas.kind == k, replicas.cards * (1 + replicas.extra), 0.0)
-            elif item.startswith(kind + BETWEEN):
-                mine = np.array([item == _item(kind, name) for name in replicas.server_names], np.bool_)
-                extra = np.where(mine[replicas.server], replicas.extra, 0.0)
-                each += np.where((replicas.kind == k) & mine.any(), replicas.cards * (1 + extra), 0.0)
-        return each
+    def used(self, placed: Iterable[PlacedReplicas]) -> Uses:
+        """Return the cards of each type during a roll-out."""
+        placed = list(placed)
+        extra, cards = _extra_cards(placed), Counter[str]()
+        for item in placed:
+            cards[item.type] += item.replicas * item.cards
+        return {kind: float(n + self._together(extra.get(kind, {}))) for kind, n in cards.items() if kind}
 
-    def used(self, placed: Iterable[PlacedReplicas]) -> Mapping[str, float]:
-        """Return the cards by type, and those with the extra replicas of one server."""
-        return _Used(placed)
-
-    def more(self, item: str, changes: Mapping[tuple[str, str], float]) -> float:
-        """Return by how much more cards of its type raise an amount."""
-        cards = (
-            change
-            for (limit, kind), change in changes.items()
-            if limit == CARDS and (item == kind or item.startswith(kind + BETWEEN))
-        )
-        return super().more(item, changes) + sum(cards)
+    @staticmethod
+    @abstractmethod
+    def _together(extra: Mapping[str, int]) -> int:
+        """Return the extra cards of a type that are in use at a time, from those of each server."""
 
     def amount_text(self, item: str, amount: float) -> str:
-        """Write an amount: ``4 cards of H100 while it rolls out``."""
+        """Write an amount: ``4 cards of H100 during a roll-out``."""
         return f"{self.counted(amount)} of {item} during a roll-out"
 
     def number(self, amount: float) -> str:
@@ -88,34 +84,63 @@ class Rollout(Limit):
         return counted(round(amount), self.unit)
 
 
-class _Used(dict[str, float]):
-    """Cards in a roll-out by item; one server's are those of all without surge, and its extra ones."""
+class RolloutOfAll(Rollout):
+    """All servers roll out at the same time."""
 
-    def __init__(self, placed: Iterable[PlacedReplicas]) -> None:
-        plain: Counter[str] = Counter()
-        extra: Counter[tuple[str, str]] = Counter()
-        for item in placed:
-            if item.cards:
+    mode: ClassVar[str] = "all"
+
+    def use(self, replicas: Replicas, item: str) -> FloatArray:
+        """Return the cards of a replica, with its part of the extra replicas."""
+        here = replicas.kind == replicas.type_names.index(item)
+        return np.where(here, replicas.cards * (1 + replicas.extra), 0.0)
+
+    @staticmethod
+    def _together(extra: Mapping[str, int]) -> int:
+        return sum(extra.values())
+
+
+class RolloutOfOne(Rollout):
+    """Servers roll out one after the other, in any order."""
+
+    mode: ClassVar[str] = "one"
+    is_sum: ClassVar[bool] = False
+
+    def use(self, replicas: Replicas, item: str) -> FloatArray:
+        """Return the cards of a replica without extra ones."""
+        return np.where(replicas.kind == replicas.type_names.index(item), replicas.cards, 0.0)
+
+    def rows(self, replicas: Replicas, item: str) -> Iterator[tuple[str, FloatArray]]:
+        """Yield the cards of all servers with the extra ones of one, for each that has some."""
+        each = self.use(replicas, item)
+        extra = each * replicas.extra
+        for server in np.unique(replicas.server[extra > 0]).tolist():
+            yield replicas.server_names[server], each + np.where(replicas.server == server, extra, 0.0)
+
+    def adding_to(self, others: Iterable[PlacedReplicas]) -> Callable[[Iterable[PlacedReplicas]], Uses]:
+        """Return a function of the cards that a server adds: extra ones count beyond the most so far."""
+        largest = {kind: max(extra.values()) for kind, extra in _extra_cards(others).items()}
+
+        def added(placed: Iterable[PlacedReplicas]) -> Uses:
+            placed = list(placed)
+            extra, plain = _extra_cards(placed), Counter[str]()
+            for item in placed:
                 plain[item.type] += item.replicas * item.cards
-                extra[item.type, item.server] += extra_replicas(item.surge, item.replicas) * item.cards
-        super().__init__({_item(*key): float(plain[key[0]] + more) for key, more in extra.items() if more})
-        self.update(
-            {
-                kind: float(cards + sum(n for (of, _), n in extra.items() if of == kind))
-                for kind, cards in plain.items()
+            return {
+                kind: float(n + max(self._together(extra.get(kind, {})) - largest.get(kind, 0), 0))
+                for kind, n in plain.items()
             }
-        )
-        self._plain = plain
 
-    def __missing__(self, item: str) -> float:
-        """Return the use of an item; a server without replicas of the type adds nothing to it."""
-        return float(next((n for kind, n in self._plain.items() if item.startswith(kind + BETWEEN)), 0))
+        return added
 
-    def get(self, item: str, _default: float = 0.0) -> float:  # type: ignore[override]
-        """Return the use of an item."""
-        return self[item]
+    @staticmethod
+    def _together(extra: Mapping[str, int]) -> int:
+        return max(extra.values(), default=0)
 
 
-def _item(kind: str, server: str) -> str:
-    """Return the name of the cards of a type while a server rolls out."""
-    return f"{kind}{BETWEEN}{server}"
+def _extra_cards(placed: Iterable[PlacedReplicas]) -> ExtraCards:
+    """Return the cards of the extra replicas of each server with a surge."""
+    extra = defaultdict[str, Counter[str]](Counter)
+    for item in placed:
+        if item.surge and item.cards:
+            extra[item.type][item.server] += extra_replicas(item.surge, item.replicas) * item.cards
+    return extra

@@ -4,9 +4,9 @@ from optimizer.limits.budget import Budget, BudgetOption
 from optimizer.limits.cards import Cards
 from optimizer.limits.limit import Limit
 from optimizer.limits.power import MaxPower, PowerOption
-from optimizer.limits.rollout import Rollout, RolloutOption
+from optimizer.limits.rollout import RolloutOfAll, RolloutOfOne, RolloutOption
 
-LIMITS: tuple[Limit, ...] = (Cards(), Budget(), MaxPower(), Rollout())
+LIMITS: tuple[Limit, ...] = (Cards(), Budget(), MaxPower(), RolloutOfAll(), RolloutOfOne())
 """All limits, in the order of plans."""
 
 

@@ -1,7 +1,7 @@
 """Build a plan from a solution, with names instead of indices and reasons for unserved servers."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from optimizer.candidates.power import power_of_rows
 from optimizer.candidates.renting import rented_per_million
 from optimizer.candidates.table import NO_PATTERN
 from optimizer.limits.cards import CARDS
+from optimizer.limits.limit import PlacedReplicas
 from optimizer.limits.power import POWER
 from optimizer.limits.table import LIMITS
 from optimizer.plan.caches import cache_uses
@@ -44,10 +45,18 @@ from optimizer.plan.tiers import difference_cents_per_h, tier_uses
 from optimizer.plan.versions import split_uses
 from optimizer.queueing.measures import MEANS
 from optimizer.solvers.levels import VALUE, served_in_full
-from optimizer.solvers.limit_rows import needs_power, placed, placed_cards, placed_cost, stock_of
+from optimizer.solvers.limit_rows import (
+    kept_replicas,
+    needs_power,
+    placed,
+    placed_cards,
+    placed_cost,
+    stock_of,
+)
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution
 from optimizer.spec.schema import AllocationData
+from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
 
@@ -67,10 +76,10 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     pools |= {item.server: () for use in cards for item in use.servers}
     fraction = _served_fraction(problem, solution.replicas, _carried_rps(names, pools, rented, cards))
     tiers = tier_uses(candidates.system, pools, cards)
-    used_now = _limit_uses(candidates, problem, solution.replicas, tiers, rented.values(), cards)
-    used_now = _with_load_use(candidates, used_now, pools)
-    left = _left(problem, solution.replicas, used_now)
-    unserved = _unserved(candidates, problem, solution.replicas, left, fraction, queues)
+    items = _items(candidates, problem, solution.replicas, tiers, rented.values(), cards)
+    used_now = _with_load_use(candidates, _limit_uses(candidates, items), pools)
+    left = _left(candidates.system, problem, solution.replicas, used_now)
+    unserved = _unserved(candidates, problem, solution.replicas, left, items, fraction, queues)
     value = solution.level(VALUE)
     full = served_in_full(problem, solution.replicas)[: len(names)]
     reserves = reserve_uses(candidates, problem, solution, pools, full)
@@ -114,17 +123,18 @@ def _unserved(
     problem: Problem,
     replicas: IntArray,
     left: FloatArray,
+    items: Sequence[PlacedReplicas],
     fraction: FloatArray,
     queues: Served,
 ) -> tuple[Unserved, ...]:
     """Return the servers that are not served in full, also those of shared queues, sorted by name."""
     names = candidates.arrays.server_names
     found = [
-        unserved_with_reason(candidates, problem, int(s), left, float(fraction[s]))
+        unserved_with_reason(candidates, problem, int(s), left, items, float(fraction[s]))
         for s in np.flatnonzero(~served_in_full(problem, replicas))
         if names[s] not in queues
     ]
-    found += unserved_members(candidates, problem, replicas, left, queues)
+    found += unserved_members(candidates, problem, replicas, left, items, queues)
     return tuple(sorted(found, key=lambda item: item.server))
 
 
@@ -195,15 +205,15 @@ def _with_load_use(
     )
 
 
-def _limit_uses(
+def _items(
     candidates: Candidates,
     problem: Problem,
     replicas: IntArray,
     tiers: Iterable[TierUse],
     rented: Iterable[Rented],
     cards: Iterable[SharedCardUse],
-) -> tuple[LimitUse, ...]:
-    """Return a plan's use of limits other than cards."""
+) -> list[PlacedReplicas]:
+    """Return everything in a plan that limits count."""
     table, arrays, system = problem.table, candidates.arrays, candidates.system
     power = power_of_rows(candidates, table) if needs_power(system) else np.zeros(len(table))
     items = [
@@ -219,21 +229,30 @@ def _limit_uses(
     items += [placed_cards(system, use.accelerator, use.num_cards, use.name) for use in cards]
     items += [placed_cost(item.server, item.cost_cents_per_h) for item in rented]
     items += [placed_cost(use.accelerator, use.difference_cents_per_h) for use in tiers]
+    return items
+
+
+def _limit_uses(candidates: Candidates, items: Sequence[PlacedReplicas]) -> tuple[LimitUse, ...]:
+    """Return the use of limits other than cards."""
+    stock = stock_of(candidates.system, candidates.arrays.type_names)
+    amounts = {limit: limit.amounts(stock) for limit in LIMITS if limit.name != CARDS}
+    used = {limit: limit.used(items) for limit in amounts if amounts[limit]}
     return tuple(
-        LimitUse(limit=limit.name, item=item, amount=amount, used=limit.used(items).get(item, 0.0))
-        for limit in LIMITS
-        for item, amount in limit.amounts(stock_of(system, arrays.type_names)).items()
-        if limit.name != CARDS
+        LimitUse(limit=limit.name, item=item, amount=amount, used=used[limit].get(item, 0.0))
+        for limit, mine in amounts.items()
+        for item, amount in mine.items()
     )
 
 
-def _left(problem: Problem, replicas: IntArray, uses: Iterable[LimitUse]) -> FloatArray:
+def _left(system: System, problem: Problem, replicas: IntArray, uses: Iterable[LimitUse]) -> FloatArray:
     """Return the remaining amount of each limited item, shape (R,), as the plan states it."""
-    left = problem.left_by(replicas)
-    place = {row.key: r for r, row in enumerate(problem.limits.items)}
+    left, kept = problem.left_by(replicas), list(kept_replicas(system))
+    place = {row.key: r for r, row in enumerate(problem.limits.items) if row.limit.is_sum}
     for use in uses:
-        if not problem.limits.items[place[use.limit, use.item]].limit.whole:
-            left[place[use.limit, use.item]] = use.amount - use.used
+        r = place.get((use.limit, use.item))
+        if r is not None and not problem.limits.items[r].limit.whole:
+            taken = problem.limits.items[r].limit.used(kept).get(use.item, 0.0) if kept else 0.0
+            left[r] = max(use.amount - taken, 0.0) - use.used
     return left
 
 

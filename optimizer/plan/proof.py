@@ -165,7 +165,7 @@ def _misnamed(plan: Plan, candidates: Candidates, provable: DualBounds, proof: P
     """Yield unknown names and invalid prices in a proof."""
     levels = {level.name for level in plan.levels}
     types = set(candidates.arrays.type_names)
-    keys = {row.key for row in provable.problem.limits.items}
+    keys = {(row.limit.name, row.label) for row in provable.problem.limits.items}
     if len({item.name for item in proof.levels}) < len(proof.levels):
         yield "levels: duplicate level"
     for item in proof.levels:
@@ -196,7 +196,7 @@ def _as_document(provable: DualBounds, bound: float, multipliers: DualMultiplier
     for row, price in zip(provable.problem.limits.items, multipliers.limits.tolist(), strict=True):
         if price:
             prices = units if row.limit.name == CARDS else limits.setdefault(row.limit.name, {})
-            prices[row.item] = price
+            prices[row.label] = price
     return LevelProof(
         name=multipliers.level, bound=bound, units=units, limits=limits, levels=dict(multipliers.levels)
     )
@@ -204,7 +204,7 @@ def _as_document(provable: DualBounds, bound: float, multipliers: DualMultiplier
 
 def _multipliers(item: LevelProof, provable: DualBounds) -> DualMultipliers:
     prices = {CARDS: item.units, **item.limits}
-    rows = [prices.get(row.limit.name, {}).get(row.item, 0.0) for row in provable.problem.limits.items]
+    rows = [prices.get(row.limit.name, {}).get(row.label, 0.0) for row in provable.problem.limits.items]
     return DualMultipliers(item.name, np.array(rows), item.levels)
 
 

@@ -82,6 +82,8 @@ def shortage_reason(found: Need, stock: Stock, *, for_least: bool, excluded: boo
     why = found.limit.why_none(found.item, stock)
     amount = found.limit.number(found.amount)
     of_all = f"{found.limit.number(found.left)} of {amount} {be(found.left)} left"
+    if found.limit.follows:
+        of_all += f", {found.limit.number(found.missing)} {be(round(found.missing))} missing"
     return "capacity", text + (why or of_all)
 
 

@@ -8,6 +8,7 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import ALL_MEMBERS, SystemArrays
 from optimizer.candidates.measuring import MemberMetrics, measure_members
+from optimizer.limits.limit import PlacedReplicas
 from optimizer.plan.document import Pool, QueueMember, SharedQueueUse, TargetFigure, Unserved
 from optimizer.plan.shortages import nearest_miss, shortage
 from optimizer.queueing.measures import MEANS
@@ -138,7 +139,12 @@ def _figures(arrays: SystemArrays, found: MemberMetrics) -> dict[str, object]:
 
 
 def unserved_members(
-    candidates: Candidates, problem: Problem, replicas: IntArray, left: FloatArray, served: Served
+    candidates: Candidates,
+    problem: Problem,
+    replicas: IntArray,
+    left: FloatArray,
+    items: Sequence[PlacedReplicas],
+    served: Served,
 ) -> Iterator[Unserved]:
     """Yield the members of shared queues that a plan does not serve in full, with the reason.
 
@@ -147,6 +153,7 @@ def unserved_members(
         problem: the planning problem.
         replicas: the solution, shape (C,).
         left: remaining amount of each limited item, shape (R,).
+        items: the replicas of the plan.
         served: what each queue serves.
     """
     members = problem.members
@@ -161,7 +168,8 @@ def unserved_members(
             together = [other for other in served[name] if other != member]
             rows, reason = rows_of_member(candidates.table, s, place, member, together)
             if len(rows):
-                reason = shortage(candidates, problem, rows, own, for_least=load == 0)
+                others = [item for item in items if item.server != name]
+                reason = shortage(candidates, problem, rows, own, others, for_least=load == 0)
             elif not (candidates.table.server == s).any():
                 reason = nearest_miss(candidates, s)
             yield Unserved(

@@ -115,7 +115,8 @@ def unit_prices(
     if found.row_price is None or found.outcome is not RunStatus.optimal:
         return None
     rows = formulation.shared
-    prices[rows.limit] = np.maximum(-found.row_price[rows.row] / rows.divisor, 0.0)
+    own_and_followers = np.maximum(-found.row_price[rows.row] / rows.divisor, 0.0)
+    np.add.at(prices, problem.limits.source[rows.limit], own_and_followers)
     return prices
 
 
@@ -134,8 +135,9 @@ def _expandable(problem: Problem) -> tuple[Formulation, MilpModel, IntArray]:
     more = np.flatnonzero(addable[rows.limit])
     row_upper[rows.row[more]] = amount[rows.limit[more]] / rows.divisor[more]
     model = replace(formulation.model, row_upper=row_upper)
-    model = model.widened(np.full(len(more), np.inf), rows.row[more], -1 / rows.divisor[more])
-    return formulation, model, rows.limit[more]
+    items, variable = np.unique(problem.limits.source[rows.limit[more]], return_inverse=True)
+    model = model.widened(np.full(len(items), np.inf), (rows.row[more], variable, -1 / rows.divisor[more]))
+    return formulation, model, items
 
 
 def _in_time(
@@ -186,5 +188,12 @@ def _minimise_in_order(
     second = _in_time(loaded, objectives[1], first.x, gap, deadline.left_s)
     # Units are counted again in integers.
     replicas = formulation.replicas(first.x if second.x is None else second.x, len(problem.table))
-    more = np.where(problem.limits.addable, np.maximum(-problem.left_by(replicas), 0), 0).astype(np.int64)
-    return Expansion(more, proved=first.outcome is second.outcome is RunStatus.optimal)
+    return Expansion(_missing(problem, replicas), proved=first.outcome is second.outcome is RunStatus.optimal)
+
+
+def _missing(problem: Problem, replicas: IntArray) -> IntArray:
+    """Return the units of each item that a solution takes beyond what exists, if they can be added; (R,)."""
+    limits = problem.limits
+    over = limits.of_sources(-problem.left_by(replicas))
+    more = np.where(limits.addable & limits.own, np.maximum(over, 0.0), 0.0)
+    return np.round(more).astype(np.int64)

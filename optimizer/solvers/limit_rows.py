@@ -4,7 +4,7 @@ A candidate uses few of the rows, so each has a short list of entries. Solvers r
 limit by name.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -32,11 +32,23 @@ class LimitItem:
 
     limit: Limit
     item: str
+    part: str = ""
+    """Label among several rows of one item."""
 
     @property
     def key(self) -> tuple[str, str]:
         """The names of the limit and of its item."""
         return self.limit.name, self.item
+
+    @property
+    def label(self) -> str:
+        """Name of the row among those of its limit."""
+        return f"{self.item} for {self.part}" if self.part else self.item
+
+    @property
+    def source(self) -> tuple[str, str]:
+        """The names of the limit and of the item whose amount is that of the row."""
+        return self.limit.follows or self.limit.name, self.item
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +62,17 @@ class LimitRows:
     """Rows that a candidate uses, shape (C, J); unused places have a use of 0."""
     use: FloatArray
     """Amount that one replica of the candidate uses in each row, shape (C, J)."""
+    source: IntArray
+    """Row whose item has the amount of each row; itself unless its limit follows another; shape (R,)."""
 
     def __len__(self) -> int:
         """Return the number of rows R."""
         return len(self.items)
+
+    @property
+    def keys(self) -> list[tuple[str, str]]:
+        """The names of the limit and of the item of each row."""
+        return [item.key for item in self.items]
 
     @property
     def whole(self) -> BoolArray:
@@ -63,7 +82,19 @@ class LimitRows:
     @property
     def addable(self) -> BoolArray:
         """Whether there can be more than the amount, shape (R,)."""
-        return np.array([item.limit.can_be_added for item in self.items], np.bool_)
+        added = np.array([item.limit.can_be_added for item in self.items], np.bool_)
+        return added[self.source]
+
+    @property
+    def own(self) -> BoolArray:
+        """Whether the amount of each row is that of its own item, shape (R,)."""
+        return np.asarray(self.source == np.arange(len(self)), np.bool_)
+
+    def of_sources(self, amount: FloatArray) -> FloatArray:
+        """Return the largest of the amounts of all rows with the same source, shapes (R,); else -inf."""
+        largest = np.full(len(self), -np.inf)
+        np.maximum.at(largest, self.source, amount)
+        return largest
 
     def used(self, replicas: IntArray) -> FloatArray:
         """Return the amount of each item that a solution, shape (C,), uses; shape (R,)."""
@@ -154,9 +185,13 @@ class LimitRows:
         kept = chosen[self.row] if len(self) else np.zeros(self.row.shape, np.bool_)
         items = tuple(item for item, is_kept in zip(self.items, chosen.tolist(), strict=True) if is_kept)
         if not items:
-            return LimitRows((), np.zeros(0), self.row[:, :0], self.use[:, :0])
+            return LimitRows((), np.zeros(0), self.row[:, :0], self.use[:, :0], self.source[:0])
         return LimitRows(
-            items, self.amount[chosen], np.where(kept, place[self.row], 0), np.where(kept, self.use, 0.0)
+            items,
+            self.amount[chosen],
+            np.where(kept, place[self.row], 0),
+            np.where(kept, self.use, 0.0),
+            _sources(items),
         )
 
 
@@ -166,22 +201,36 @@ def limit_rows(candidates: Candidates, table: CandidateTable) -> LimitRows:
     priced = tiered(system.accelerators)
     replicas = _replicas(candidates, table, priced)
     kept = list(kept_replicas(system))
-    items, amount, use = [], [], []
+    items, amount, use = list[LimitItem](), list[float](), list[tuple[IntArray, FloatArray]]()
     committed = committed_cents_per_h(system.accelerators)
     for limit in LIMITS:
         taken = limit.used(kept)
         for item, exists in limit.amounts(stock_of(system, arrays.type_names)).items():
-            items.append(LimitItem(limit, item))
+            source = LimitItem(limit, item).source
             taken_already = taken.get(item, 0.0) + committed * (limit.name == BUDGET)
-            left = max(exists - taken_already, 0.0) + limit.more(item, candidates.more)
-            amount.append(left if limit.whole else left * (1 + ROUNDING))
-            use.append(limit.use(replicas, item))
+            left = max(exists - taken_already, 0.0) + candidates.more.get(source, 0.0)
+            for part, each in limit.rows(replicas, item):
+                items.append(LimitItem(limit, item, part))
+                amount.append(left if limit.whole else left * (1 + ROUNDING))
+                use.append(_nonzero(each))
     for name in [item.name for item in priced]:
         items.append(LimitItem(TierRow(), name))
         amount.append(np.inf)
-        use.append(items[-1].limit.use(replicas, name))
-    row, entries = _entries(np.array(use).reshape(len(items), len(table)))
-    return LimitRows(tuple(items), np.array(amount), row, entries)
+        use.append(_nonzero(items[-1].limit.use(replicas, name)))
+    row, entries = _entries(use, len(table))
+    return LimitRows(tuple(items), np.array(amount), row, entries, _sources(items))
+
+
+def _sources(items: Sequence[LimitItem]) -> IntArray:
+    """Return the row whose item has the amount of each row, itself if there is no other; shape (R,)."""
+    place = {item.key: r for r, item in enumerate(items) if not item.limit.follows}
+    return np.array([place.get(item.source, r) for r, item in enumerate(items)], np.int64)
+
+
+def _nonzero(use: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Return the candidates that use an item, and their uses, of shape (C,)."""
+    users = np.flatnonzero(use)
+    return users, use[users]
 
 
 def _replicas(candidates: Candidates, table: CandidateTable, priced: list[Accelerator]) -> Replicas:
@@ -218,14 +267,18 @@ def extra_per_replica(system: System, names: tuple[str, ...], table: CandidateTa
     return np.array([extra_replicas(surge[s], n) / n if surge[s] and n else 0.0 for s, n in counts])
 
 
-def _entries(use: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Return the rows and the values of a matrix's entries above zero by column, shape (R, C) to (C, J)."""
-    candidate, row = np.nonzero(use.T)
-    size = np.bincount(candidate, minlength=use.shape[1])
+def _entries(uses: Sequence[tuple[IntArray, FloatArray]], count: int) -> tuple[IntArray, FloatArray]:
+    """Return the rows and the uses of each candidate, shapes (C, J), from the candidates of each row."""
+    users = np.concatenate([users for users, _ in uses]) if uses else np.zeros(0, np.int64)
+    row = np.repeat(np.arange(len(uses)), [len(users) for users, _ in uses])
+    order = np.argsort(users, kind="stable")
+    candidate, row = users[order], row[order]
+    size = np.bincount(candidate, minlength=count)
     place = np.arange(len(row)) - (np.cumsum(size) - size)[candidate]
-    shape = use.shape[1], int(size.max(initial=0))
+    shape = count, int(size.max(initial=0))
     rows, entries = np.zeros(shape, np.int64), np.zeros(shape)
-    rows[candidate, place], entries[candidate, place] = row, use[row, candidate]
+    rows[candidate, place] = row
+    entries[candidate, place] = np.concatenate([use for _, use in uses])[order] if uses else 0.0
     return rows, entries
 
 

@@ -29,12 +29,18 @@ class MilpModel:
     row_lower: FloatArray
     row_upper: FloatArray
 
-    def widened(self, upper: FloatArray, row: IntArray, coefficient: FloatArray) -> "MilpModel":
-        """Return the model with more variables, from zero, each in one row; all shapes (k,)."""
+    def widened(self, upper: FloatArray, entries: tuple[IntArray, IntArray, FloatArray]) -> "MilpModel":
+        """Return the model with more variables, from zero.
+
+        Args:
+            upper: upper bounds of the new variables, shape (k,).
+            entries: rows, new variables and coefficients, shapes (e,).
+        """
         n, more = len(self.lower), len(upper)
+        row, variable, coefficient = entries
         old_row = np.repeat(np.arange(len(self.row_upper)), np.diff(self.row_start))
         rows = np.concatenate([old_row, row])
-        index = np.concatenate([self.row_index, np.arange(n, n + more)])
+        index = np.concatenate([self.row_index, n + variable])
         order = np.lexsort((index, rows))
         return replace(
             self,

@@ -1,7 +1,8 @@
 """Partial service when not everything fits: one procedure after any solver.
 
 Spends the remaining capacity on replicas for unserved servers. A server takes the accelerator
-on which the remaining capacity serves the largest share of its load and, unless plans are mixed, keeps it.
+on which the remaining capacity serves the largest share of its load and, if it may have one pool only, keeps
+it.
 With a minimum number of replicas, the served share is the lesser of two: that of its load and that
 of this number.
 """
@@ -78,7 +79,7 @@ class _Leftover:
         problem = problem.at_list_price
         table = problem.table
         self.deadline, self.finished, self.queues = deadline, True, queues
-        self.mixed = problem.options.heterogeneous
+        self.one_pool: list[bool] = (problem.reserve.one_pool | (not problem.options.heterogeneous)).tolist()
         self.left: list[float] = problem.left_by(replicas).tolist()
         self.taken: list[int] = replicas.tolist()
         self.entries = problem.limits.entries()
@@ -121,7 +122,7 @@ class _Leftover:
                 else:
                     self._give(server, found[0], 1)
                     heapq.heapreplace(queue, (self._share(server), turn, server))
-            if self.mixed or not any(self._moved(server) for server in members if self._in_time()):
+            if not any(self._moved(server) for server in members if self._in_time()):
                 return
 
     def _in_time(self) -> bool:
@@ -131,7 +132,7 @@ class _Leftover:
 
     def _moved(self, server: int) -> bool:
         """Move a server to another accelerator if more of its load is served there; return whether it did."""
-        if not self.mine[server] or server in self.queues:
+        if not self.mine[server] or not self.one_pool[server] or server in self.queues:
             return False
         candidate, share = self.mine[server][0], self._share(server)
         count = self.taken[candidate]
@@ -148,7 +149,8 @@ class _Leftover:
     def _best_column(self, server: int) -> tuple[int, int] | None:
         """Return the candidate with which a server gets furthest, and how many replicas of it are of use.
 
-        It may take replicas of all its candidates or, once it has one and plans are not mixed, of that one.
+        It may take replicas of all its candidates or, if it has one already and may have one pool only, of
+        that one.
         Ties go to the lesser cost, then in order.
         """
         if server in self.queues:
@@ -157,7 +159,7 @@ class _Leftover:
         carried, count = self._carried(server), self._count(server)
         missing = max(self.load[server] - carried, 0.0)
         best, best_key = None, (0.0, 0.0)
-        for candidate in mine if mine and not self.mixed else self.candidates[server]:
+        for candidate in mine if mine and self.one_pool[server] else self.candidates[server]:
             for_load = math.ceil(missing / self.rate[candidate] * (1 - COUNT_TOLERANCE)) if missing else 0
             useful = max(for_load, self.least[server] - count)
             fits = min((self.left[row] // use for row, use in self.entries[candidate]), default=math.inf)

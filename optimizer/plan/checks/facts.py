@@ -132,8 +132,8 @@ class Facts:
         return {limit: limit.amounts(self.stock) for limit in LIMITS}
 
     @cached_property
-    def used(self) -> dict[Limit, Mapping[str, float]]:
-        """Use of each item by the pools, by limit."""
+    def items(self) -> list[PlacedReplicas]:
+        """Everything in the plan that limits count."""
         pools = [
             self.placed_as(name, pool.accelerator, pool.num_replicas, each)
             for (name, pool), each in zip(self.pools, self.pool_power_w, strict=True)
@@ -144,8 +144,12 @@ class Facts:
             for one in [self.system.accelerators[use.accelerator]]
         ]
         beside = [*self.cost_beside.items(), *((name, self.rent_of(name)) for name in self.rented)]
-        pools += [PlacedReplicas(name, "", 1, 0, cost) for name, cost in beside]
-        return {limit: limit.used(pools) for limit in LIMITS}
+        return pools + [PlacedReplicas(name, "", 1, 0, cost) for name, cost in beside]
+
+    @cached_property
+    def used(self) -> dict[Limit, Mapping[str, float]]:
+        """Use of each item by the pools, by limit."""
+        return {limit: limit.used(self.items) for limit in LIMITS}
 
     @cached_property
     def tiered(self) -> dict[str, tuple[int, float]]:

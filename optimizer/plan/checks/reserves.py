@@ -64,6 +64,7 @@ def _item(facts: Facts, server: Server, item: ReserveUse) -> Iterator[str]:
         yield f"its reserve costs {precise(cost)}, the plan says {precise(item.cost_cents_per_h)}"
     if (server.spare_replicas or server.availability_target) and len(pools) > 1:
         yield f"{len(pools)} pools, a server with spares or an availability has one"
+        return
     lacks = next(lacking(facts, server), None)
     if lacks is not None and item.has_reserve:
         yield lacks

@@ -5,14 +5,16 @@ nearest accelerator then follows from the remaining capacity.
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
 
 from optimizer.candidates import Candidates, Rejection, find_candidates
 from optimizer.candidates.power import power_of_rows
+from optimizer.limits.limit import Limit, PlacedReplicas, Uses
 from optimizer.plan.checks.facts import Facts
 from optimizer.plan.document import Pool, Unserved
 from optimizer.plan.reasons import (
@@ -92,14 +94,10 @@ def _reason(facts: Facts, candidates: Candidates, s: int, item: Unserved) -> tup
     if mine:
         power_w = power_of_rows(candidates, table) if facts.needs_power else np.zeros(len(table))
         accelerators = candidates.arrays.accelerator_names
+        others = _Others(facts, own)
         options = [
-            _needs(
-                facts,
-                name,
-                accelerators[table.accelerator[c]],
-                int(table.num_replicas[c]),
-                float(power_w[c]),
-                own,
+            others.needs(
+                name, accelerators[table.accelerator[c]], int(table.num_replicas[c]), float(power_w[c])
             )
             for c in mine
         ]
@@ -113,28 +111,55 @@ def _reason(facts: Facts, candidates: Candidates, s: int, item: Unserved) -> tup
     return _nearest(rejected) if rejected else NO_ACCELERATOR
 
 
-def _needs(
-    facts: Facts,
-    server: str,
-    accelerator: str,
-    replicas: int,
-    power_w: float,
-    own: Sequence[tuple[str, Pool]],
-) -> list[Need]:
-    """Return the needs of replicas, in the order of the limits, in place of the server's own pools."""
-    powers = dict(zip([id(pool) for _, pool in facts.pools], facts.pool_power_w, strict=True))
-    freed = [
-        facts.placed_as(name, pool.accelerator, pool.num_replicas, powers[id(pool)]) for name, pool in own
-    ]
-    here, needs = [facts.placed_as(server, accelerator, replicas, power_w)], []
-    for limit, amounts in facts.amounts.items():
-        needed, used, kept = limit.used(here), facts.used[limit], facts.kept_use[limit]
-        for item, amount in amounts.items():
-            if needed.get(item, 0.0):
-                left = max(amount - kept.get(item, 0.0), 0.0) - used.get(item, 0.0)
-                left += limit.used(freed).get(item, 0.0)
-                needs.append(Need(accelerator, replicas, limit, item, needed[item], left, amount))
-    return needs
+@dataclass(frozen=True)
+class _Others:
+    """The rest of a plan beside the replicas that a server would have instead of its own pools."""
+
+    facts: Facts
+    own: Sequence[tuple[str, Pool]]
+
+    @cached_property
+    def _freed(self) -> list[PlacedReplicas]:
+        facts = self.facts
+        powers = dict(zip([id(pool) for _, pool in facts.pools], facts.pool_power_w, strict=True))
+        return [
+            facts.placed_as(name, pool.accelerator, pool.num_replicas, powers[id(pool)])
+            for name, pool in self.own
+        ]
+
+    @cached_property
+    def left(self) -> dict[Limit, dict[str, float]]:
+        """Remaining amount of each item, by limit."""
+        return {limit: self._left(limit, amounts) for limit, amounts in self.facts.amounts.items()}
+
+    def _left(self, limit: Limit, amounts: Mapping[str, float]) -> dict[str, float]:
+        kept, used, freed = self.facts.kept_use[limit], self.facts.used[limit], limit.used(self._freed)
+        if not limit.is_sum:
+            used, freed = limit.used(self._items), {}
+        return {
+            item: max(amount - kept.get(item, 0.0), 0.0) - used.get(item, 0.0) + freed.get(item, 0.0)
+            for item, amount in amounts.items()
+        }
+
+    @cached_property
+    def _items(self) -> list[PlacedReplicas]:
+        names = {name for name, _ in self.own}
+        return [item for item in self.facts.items if item.server not in names]
+
+    @cached_property
+    def _adding(self) -> dict[Limit, Callable[[Iterable[PlacedReplicas]], Uses]]:
+        return {limit: limit.adding_to(self._items) for limit in self.facts.amounts}
+
+    def needs(self, server: str, accelerator: str, replicas: int, power_w: float) -> list[Need]:
+        """Return the needs of replicas, in the order of the limits."""
+        here, needs = [self.facts.placed_as(server, accelerator, replicas, power_w)], []
+        for limit, amounts in self.facts.amounts.items():
+            needed = self._adding[limit](here)
+            for item, amount in amounts.items():
+                if needed.get(item, 0.0):
+                    left = self.left[limit][item]
+                    needs.append(Need(accelerator, replicas, limit, item, needed[item], left, amount))
+        return needs
 
 
 def _nearest(rejected: list[Rejection]) -> tuple[str, str]:

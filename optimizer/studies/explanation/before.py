@@ -58,8 +58,8 @@ class Before:
         ]
         pools += [placed_cost(item.server, item.cost_cents_per_h) for item in self.plan.rented]
         pools += [placed_cost(use.accelerator, use.difference_cents_per_h) for use in self.plan.tiers]
-        used = [row.limit.used(pools).get(row.item, 0.0) for row in limits.items]
-        left: FloatArray = limits.amount - np.array(used)
+        used = {row.limit.name: row.limit.used(pools) for row in limits.items}
+        left: FloatArray = limits.amount - [used[name].get(item, 0.0) for name, item in limits.keys]
         return left
 
     @property

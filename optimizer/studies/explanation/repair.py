@@ -99,7 +99,7 @@ def _of_units(
     candidates: Candidates, plan: Plan, problem: Problem, inquiry: Inquiry
 ) -> dict[str, UnitRepair]:
     """Return the repairs of least value, of least cost, and of the fewest units, of all types and of each."""
-    items, addable = problem.limits.items, problem.limits.addable
+    items, addable = problem.limits.items, problem.limits.addable & problem.limits.own
     questions: dict[str, tuple[_Ask, BoolArray]] = {
         "least value": (_cheapest_of, addable),
         "fewest": (_smallest_of, addable),
@@ -208,7 +208,8 @@ def _taken_ahead(
     These are the servers of a priority above the lowest of the problem that are not part of it.
     """
     every = build_problem(candidates)
-    ample = np.where(addable, every.limits.used(every.table.num_replicas), 0.0)
+    all_of_them = every.limits.of_sources(every.limits.used(every.table.num_replicas))
+    ample = np.where(addable, np.ceil(all_of_them), 0.0)
     every = build_problem(with_more(candidates, every.limits.items, ample))
     ahead = ~problem.to_serve & (problem.priority < problem.priority[problem.to_serve].max())
     taken = np.where(ahead[every.table.server], choose(every, deadline=deadline).replicas, 0)

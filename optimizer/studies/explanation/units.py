@@ -28,7 +28,7 @@ def unit_questions(before: Before) -> dict[UnitQuestion, Question]:
     candidates, limits = before.candidates, before.problem.limits
     questions = {}
     for place, row in enumerate(limits.items):
-        if row.limit.name == TIERS:
+        if row.limit.name == TIERS or row.limit.follows:
             continue
         for sign in (1, -1):
             step = one_of(place, len(limits)) * sign * row.limit.step
@@ -51,7 +51,7 @@ def explain_units(
     """
     plan, items = before.plan, before.problem.limits.items
     same = Answer(plan, interval_of(plan, plan, "worse", before.ordered))
-    limited = [place for place, row in enumerate(items) if row.limit.name != TIERS]
+    limited = [place for place, row in enumerate(items) if row.limit.name != TIERS and not row.limit.follows]
     spare = {(place, -1): same for place in limited if _spares_one(before, place)}
     effects = {step: effect_of(before, answer) for step, answer in (spare | dict(answers)).items()}
     prices = None
@@ -65,6 +65,7 @@ def explain_units(
             shadow_price_cents_per_h=None if prices is None else round(float(prices[place]), 9) + 0.0,
         )
         for place, row in enumerate(items)
+        if not row.limit.follows
     }
     types = tuple(
         TypeExplanation(
@@ -81,6 +82,7 @@ def explain_units(
             **dict(use), left=max(use.amount - use.used, 0.0), **dict(values[use.limit, use.item])
         )
         for use in plan.limits
+        if (use.limit, use.item) in values
     )
     return types, limits
 
@@ -88,7 +90,8 @@ def explain_units(
 def _spares_one(before: Before, place: int) -> bool:
     """Return whether one unit fewer changes nothing: the plan leaves one that no policy gives out."""
     policy = before.candidates.system.options.saturation_policy != "None" and not before.plan.complete
-    return not policy and bool(before.left[place] >= before.problem.limits.items[place].limit.step)
+    left = -before.problem.limits.of_sources(-before.left)
+    return not policy and bool(left[place] >= before.problem.limits.items[place].limit.step)
 
 
 def one_of(place: int, items: int) -> FloatArray:

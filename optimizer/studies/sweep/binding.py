@@ -18,13 +18,15 @@ CHEAPER = 1e-9
 """Relative difference of values above which a candidate is cheaper."""
 NO_CANDIDATE = "candidates"
 
+_Key = tuple[str, str]
+
 
 def binding_limits(solved: Solved) -> tuple[SweepBinding, ...]:
     """Return the limits that block better candidates, in the order of the rows."""
     problem, replicas = solved.problem, solved.solution.replicas
     full = served_in_full(problem, replicas)
     left, values = problem.left_by(replicas), _values(problem, replicas)
-    unserved, dearer = defaultdict[int, set[int]](set), defaultdict[int, set[int]](set)
+    unserved, dearer = defaultdict[_Key, set[int]](set), defaultdict[_Key, set[int]](set)
     stranded = 0
     for s in np.flatnonzero(problem.to_serve).tolist():
         rows = np.flatnonzero((problem.table.server == s) & problem.full)
@@ -33,12 +35,12 @@ def binding_limits(solved: Solved) -> tuple[SweepBinding, ...]:
         elif not len(rows):
             stranded += 1
         found = dearer if full[s] else unserved
-        for item in _blocking(problem, replicas, left, s, rows):
-            found[item].add(s)
+        for row in _blocking(problem, replicas, left, s, rows):
+            found[problem.limits.items[row].key].add(s)
     binds = [
-        SweepBinding(limit=row.limit.name, item=row.item, unserved=len(unserved[i]), dearer=len(dearer[i]))
-        for i, row in enumerate(problem.limits.items)
-        if unserved[i] or dearer[i]
+        SweepBinding(limit=key[0], item=key[1], unserved=len(unserved[key]), dearer=len(dearer[key]))
+        for key in dict.fromkeys(problem.limits.keys)
+        if unserved[key] or dearer[key]
     ]
     if stranded:
         binds.append(SweepBinding(limit=NO_CANDIDATE, item="", unserved=stranded, dearer=0))
@@ -67,7 +69,7 @@ def _values(problem: Problem, replicas: IntArray) -> FloatArray:
 def _blocking(
     problem: Problem, replicas: IntArray, left: FloatArray, server: int, rows: IntArray
 ) -> set[int]:
-    """Return the limited items that some candidates of a server would take too much of."""
+    """Return the rows of limits that some candidates of a server would exceed."""
     limits = problem.limits
     if not len(limits) or not len(rows):
         return set()
