@@ -120,7 +120,7 @@ def _tokens(plan: Plan, costs: Mapping[str, float]) -> Section:
     money, rented = Money.of(plan), {item.server for item in plan.rented}
 
     def placed(server: str) -> str:
-        pools = [pool.accelerator for pool in plan.allocations[server]]
+        pools = [pool.placed_on for pool in plan.pools_of(server)]
         return EXTERNAL if server in rented else " + ".join(pools)
 
     columns = (

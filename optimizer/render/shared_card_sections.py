@@ -37,8 +37,8 @@ class _Row(NamedTuple):
         return part.get(self.use.mode, memory)
 
 
-def shared_card_sections(plan: Plan, system: System) -> Iterator[Section]:
-    """Yield the shared cards of a plan, if there are any."""
+def shared_card_sections(plan: Plan, system: System | None = None) -> Iterator[Section]:
+    """Yield the shared cards of a plan, if there are any; with targets for means if the system is known."""
     if plan.shared_cards:
         money = Money.of(plan)
         yield table(
@@ -66,10 +66,10 @@ def _columns(money: Money) -> list[Column]:
     ]
 
 
-def _rows(plan: Plan, system: System) -> Iterator[_Row]:
+def _rows(plan: Plan, system: System | None) -> Iterator[_Row]:
     for use in plan.shared_cards:
         for i, item in enumerate(use.servers):
-            target = system.target_of(system.servers[item.server])
+            target = system and system.target_of(system.servers[item.server])
             limits = dict(target.latency_targets()) if target is not None else {}
             means = [
                 limit

@@ -14,7 +14,7 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import ALL_MEMBERS, MemberArrays, ReserveArrays
-from optimizer.candidates.card_columns import card_rows
+from optimizer.candidates.card_rows import card_rows
 from optimizer.candidates.queue_parts import QueueParts
 from optimizer.candidates.table import NO_PATTERN
 from optimizer.documents import MAX_COUNT

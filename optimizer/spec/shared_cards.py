@@ -1,6 +1,6 @@
 """Checks of servers that share cards: what they cannot have, and figures that are missing."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from optimizer.errors import SpecError
 from optimizer.kinds.table import KINDS, kind_of_profile
@@ -51,6 +51,21 @@ def check_card_options(options: OptimizerOptions) -> None:
     """
     for key, text in option_problems_of_cards(options):
         raise SpecError(f"optimizer.{key}: {text}")
+
+
+def check_no_shared_cards(servers: Iterable[Server], what: str) -> None:
+    """Check that no server may share cards.
+
+    Args:
+        servers: the servers.
+        what: what cannot follow shared cards, for the message.
+
+    Raises:
+        SpecError: one may.
+    """
+    for server in servers:
+        if server.shared_card:
+            raise SpecError(f"servers.{server.name}.sharedCard: {what} counts cards of one server; remove it")
 
 
 def option_problems_of_cards(options: OptimizerOptions) -> Iterator[tuple[str, str]]:

@@ -174,7 +174,7 @@ async def read_target(request: Request, key: Annotated[Key, Depends(by_server)])
 
 
 def _shared_cards(now: Snapshot, name: str, accelerator: str, stale_after_s: float) -> Response:
-    """Return the target of shared cards of the last plan; 0 where it has none, if any of their servers are."""
+    """Return the target of shared cards of the last plan; 0 if that has no cards of the name."""
     unknown = unavailable_reason(now, stale_after_s)
     sharing = any(server.shared_card for server in now.entities.planned.values())
     if not sharing or not name.startswith(SHARED_NAME) or accelerator not in now.entities.accelerators:

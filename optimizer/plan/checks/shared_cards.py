@@ -123,24 +123,26 @@ def _rates(rates: Sequence[float]) -> str:
     return " + ".join(precise(rate) for rate in rates)
 
 
-def _card(facts: Facts, use: SharedCardUse) -> Iterator[str]:
-    if use.num_cards < 1 or not use.servers:
-        yield f"{use.num_cards} cards with {len(use.servers)} servers"
-        return
-    yield from _room(facts, use)
+def _card(facts: Facts, use: SharedCardUse) -> list[str]:
+    if use.num_cards < 1 or not use.servers or any(item.per_card < 1 for item in use.servers):
+        return [f"{use.num_cards} cards with {len(use.servers)} servers"]
+    problems = [*_room(facts, use), *_costs(facts, use)]
+    problems += [line for item in use.servers for line in _item(facts, use, item)]
+    loaded = all(item.max_arrival_rate_rpm >= item.arrival_rate_rpm > 0 for item in use.servers)
+    return problems or ([*_figures(facts, use)] if loaded else ["a server carries nothing, or too much"])
+
+
+def _costs(facts: Facts, use: SharedCardUse) -> Iterator[str]:
+    """Check the cost of the cards, and the part of each server."""
     cost = use.num_cards * facts.system.accelerators[use.accelerator].cost_cents_per_h
     if not close(cost, use.cost_cents_per_h):
         yield f"cost is {precise(cost)}, the plan says {precise(use.cost_cents_per_h)}"
     taken = [_part(facts, use, item) for item in use.servers]
     for item, part in zip(use.servers, taken, strict=True):
-        mine = cost * part / math.fsum(taken)
+        mine = cost * part / math.fsum(taken) if math.fsum(taken) else 0.0
         if not close(mine, item.cost_cents_per_h):
-            yield (
-                f"{item.server} costs {precise(mine)} of it, the plan says {precise(item.cost_cents_per_h)}"
-            )
-        yield from _item(facts, use, item)
-    if all(item.num_replicas > 0 and item.arrival_rate_rpm > 0 for item in use.servers):
-        yield from _figures(facts, use)
+            said = precise(item.cost_cents_per_h)
+            yield f"{item.server} costs {precise(mine)} of it, the plan says {said}"
 
 
 def _part(facts: Facts, use: SharedCardUse, item: SharedPool) -> float:

@@ -221,7 +221,7 @@ def _type_uses(case: Case, other: Case) -> dict[str, TypeUse]:
     """Return units and cost by accelerator type; a plan without a system borrows the other's catalogue."""
     system = case.system or other.system
     kinds = {} if system is None else {name: item.type for name, item in system.accelerators.items()}
-    pools = [pool for mine in case.plan.allocations.values() for pool in mine]
+    pools = [pool for name in case.plan.allocations for pool in case.plan.pools_of(name)]
     listed = {item.type for item in case.plan.capacity}
     known = all(kinds.get(pool.accelerator) in listed for pool in pools)
     return {

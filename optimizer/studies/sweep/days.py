@@ -80,8 +80,7 @@ def most_by_server(plan: Plan, system: System) -> FloatArray:
     """Return the largest load that a plan takes of each server, with its cache [requests/min], shape (S,)."""
     return np.array(
         [
-            sum(pool.max_arrival_rate_rpm for pool in plan.allocations.get(name, ()))
-            / (1 - server.cache_hit_rate)
+            sum(pool.max_arrival_rate_rpm for pool in plan.pools_of(name)) / (1 - server.cache_hit_rate)
             for name, server in system.servers.items()
         ]
     )
