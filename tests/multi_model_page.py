@@ -139,18 +139,14 @@ def rates() -> list[str]:
         rate = sized(targets).offered_rps
         found = steady(rate)
         text = " and ".join(f"p{percentile} within {ms} ms" for percentile, ms in targets)
-        rows.append(
-            f"| {text} | {rate:.1f} | {found.quantile_ms(0.5):.0f} | {found.quantile_ms(0.99):.0f} |"
-        )
+        rows.append(f"| {text} | {rate:.1f} | {found.quantile_ms(0.5):.0f} | {found.quantile_ms(0.99):.0f} |")
     return rows
 
 
 def cached() -> list[str]:
     """Return the table of T4s by batch limit and hit rate."""
-    rows = ["| largest batch | no cache | 30 % hits | 50 % hits |", "|---:|---:|---:|---:|"]
-    for size in (5, 8, 16):
-        rows.append(f"| {size} | " + " | ".join(str(gpus(size, hits)) for hits in (0, 0.3, 0.5)) + " |")
-    return rows
+    rows = [f"| {size} | {gpus(size, 0)} | {gpus(size, 0.3)} | {gpus(size, 0.5)} |" for size in (5, 8, 16)]
+    return ["| largest batch | no cache | 30 % hits | 50 % hits |", "|---:|---:|---:|---:|", *rows]
 
 
 def costs() -> list[str]:
@@ -210,9 +206,13 @@ def solved() -> str:
     return output[: output.index("Limits\n")].rstrip()
 
 
-def written(page: str) -> str:
-    """Return the page with the figures of the program."""
-    page = re.sub(r"```text\n.*?\n```", lambda _: f"```text\n{solved()}\n```", page, count=1, flags=re.DOTALL)
+def with_output(page: str) -> str:
+    """Return the page with the output of solve."""
+    return re.sub(r"```text\n.*?\n```", lambda _: f"```text\n{solved()}\n```", page, count=1, flags=re.DOTALL)
+
+
+def with_tables(page: str) -> str:
+    """Return the page with the tables of the program."""
     head, rest = page.split("\n## One GPU\n")
     tables = iter((rates(), cached(), costs(), loads(), utilised(), fleets()))
     rest = re.sub(
@@ -222,4 +222,4 @@ def written(page: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(with_tables(with_output(PAGE.read_text(encoding="utf-8"))), encoding="utf-8")
