@@ -5,6 +5,7 @@ replicas on single cards, for another solver (CBC).
 """
 
 import itertools
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -275,6 +276,13 @@ def best_by_cards(system: System) -> tuple[float, ...]:
 
     For systems without time sharing and of one accelerator per server.
     """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # PuLP 3 announces the names of PuLP 4
+        return _best_by_cards(system)
+
+
+def _best_by_cards(system: System) -> tuple[float, ...]:
+    """Return the same, with what PuLP says of its next version."""
     choices = Choices(system)
     shared = choices.candidates.shared
     assert shared is not None

@@ -71,9 +71,8 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     names = candidates.arrays.server_names
     queues = queues_as_served(candidates, problem, solution)
     arrays = tabulate_as_served(candidates.system, candidates.arrays, queues)
-    pools, rented = _placed(candidates, arrays, problem, solution.replicas)
     cards = card_uses(candidates, problem, solution.replicas)
-    pools |= {item.server: () for use in cards for item in use.servers}
+    pools, rented = _placed(candidates, arrays, problem, solution.replicas, cards)
     fraction = _served_fraction(problem, solution.replicas, _carried_rps(names, pools, rented, cards))
     tiers = tier_uses(candidates.system, pools, cards)
     items = _items(candidates, problem, solution.replicas, tiers, rented.values(), cards)
@@ -139,7 +138,11 @@ def _unserved(
 
 
 def _placed(
-    candidates: Candidates, arrays: SystemArrays, problem: Problem, replicas: IntArray
+    candidates: Candidates,
+    arrays: SystemArrays,
+    problem: Problem,
+    replicas: IntArray,
+    cards: Iterable[SharedCardUse],
 ) -> tuple[dict[str, tuple[Pool, ...]], dict[str, Rented]]:
     """Return the pools of servers, none for those that need none, and what servers rent, by their names."""
     replicas = np.where(problem.table.pattern == NO_PATTERN, replicas, 0)
@@ -149,7 +152,7 @@ def _placed(
     for s, name in enumerate(candidates.arrays.server_names):
         if not problem.to_serve[s] or name in rented or is_shared(candidates.system, name):
             pools.setdefault(name, ())
-    return pools, rented
+    return pools | {item.server: () for use in cards for item in use.servers}, rented
 
 
 def _carried_rps(

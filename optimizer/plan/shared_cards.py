@@ -122,18 +122,17 @@ def _use(
     servers = []
     for i, (seat, copies) in enumerate(pattern.seats):
         in_share = pattern.mode == "shares"
+        place = shared.arrays.accelerator_names[seat.place]
         own, own_cost = cheapest_cards(candidates, seat.server)
         model = candidates.system.servers[candidates.arrays.server_names[seat.server]].model
         servers.append(
             SharedPool(
                 server=candidates.arrays.server_names[seat.server],
-                accelerator=card if pattern.mode != "slices" else shared.arrays.accelerator_names[seat.place],
+                accelerator=place if pattern.mode == "slices" else card,
                 num_replicas=copies * count,
                 per_card=copies,
                 max_batch=seat.max_batch,
-                memory_gb=shared.system.profiles[
-                    model, shared.arrays.accelerator_names[seat.place]
-                ].memory_gb,
+                memory_gb=shared.system.profiles[model, place].memory_gb,
                 share=seat.uses[1] if in_share else None,
                 slowdown=seat.slowdown if in_share else None,
                 cost_cents_per_h=cost * weights[i] / sum(weights),

@@ -69,7 +69,7 @@ def _columns(money: Money) -> list[Column]:
 def _rows(plan: Plan, system: System | None) -> Iterator[_Row]:
     for use in plan.shared_cards:
         for i, item in enumerate(use.servers):
-            target = system and system.target_of(system.servers[item.server])
+            target = None if system is None else system.target_of(system.servers[item.server])
             limits = dict(target.latency_targets()) if target is not None else {}
             means = [
                 limit

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from optimizer.render.manifests import deployment_patch, variants
 from optimizer.spec.system import System
 
 Json = dict[str, Any]
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def model(name: str, acc: str = "T4", memory: float = 4.0, base: float = 10.0, **more: Any) -> Json:
@@ -95,9 +97,9 @@ def test_maximal_patterns_match_the_product_of_all_counts(seed: int) -> None:
 
 
 def test_too_many_patterns_are_refused() -> None:
-    shares = [{"share": 0.01 * i, "slowdown": 9.0 + i} for i in range(1, 9)]
-    models = [model(f"m{i}", memory=0.1, base=0.5, shares=shares) for i in range(4)]
-    text = document(models, [sharing(f"m{i}", 10) for i in range(4)])
+    shares = [{"share": 0.05 + 0.01 * i, "slowdown": 9.0 + i} for i in range(4)]
+    models = [model(f"m{i}", memory=0.1, base=0.5, shares=shares) for i in range(2)]
+    text = document(models, [sharing(f"m{i}", 10) for i in range(2)])
     with pytest.raises(SpecError, match=f"accelerators.T4: more than {MAX_PATTERNS} ways to share a card"):
         solve(load_system(text))
 
@@ -294,13 +296,21 @@ def test_a_slice_needs_a_card_of_its_type() -> None:
 # --- against other computations ------------------------------------------------------------------------
 
 
+SLOW_SEED = 17
+"""A system with so many units that their enumeration takes ten seconds."""
+
+
 def _as_good(plan: Plan, best: tuple[float, ...]) -> bool:
     reached = tuple(level.value for level in plan.levels)
     return plan.status == "optimal" and not is_less(best, reached) and not is_less(reached, best)
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(20), *(pytest.param(n, marks=pytest.mark.slow) for n in range(20, 160))]
+    "seed",
+    [
+        *(n for n in range(21) if n != SLOW_SEED),
+        *(pytest.param(n, marks=pytest.mark.slow) for n in (SLOW_SEED, *range(21, 160))),
+    ],
 )
 def test_random_plans_match_the_enumeration_of_all_units(seed: int) -> None:
     system = random_system(seed, 3, cards=2)
@@ -366,7 +376,7 @@ def test_a_card_in_turns_is_simulated_as_a_card() -> None:
 # --- manifests -----------------------------------------------------------------------------------------
 
 
-def test_a_pattern_is_one_deployment_with_a_container_for_each_replica() -> None:
+def test_a_pattern_is_one_deployment_with_its_replicas() -> None:
     plan = solve(in_shares())
     (use,) = plan.shared_cards
     (variant,) = variants(plan)
@@ -383,3 +393,41 @@ def test_a_pattern_is_one_deployment_with_a_container_for_each_replica() -> None
         ],
     }
     assert len({one["name"] for one in containers}) == len(containers)
+
+
+# --- the page ------------------------------------------------------------------------------------------
+
+
+def _table() -> list[str]:
+    """Return the table of the sample with and without shared cards."""
+    system = load_system(ROOT / "specs" / "shared-cards.yaml")
+    alone = system.to_spec().model_dump(mode="json", by_alias=True)
+    for server in alone["servers"]:
+        server.pop("sharedCard")
+    whole, plan = solve(load_system(alone)), solve(system)
+    cards = {name: pools[0].num_replicas for name, pools in whole.allocations.items()}
+    rows = ["| | cards | cents/h |", "|---|---|---|"]
+    own = " + ".join(f"{count} × {name}" for name, count in cards.items())
+    rows.append(f"| whole cards | {own} | {whole.total_cost_cents_per_h:.0f} |")
+    shared = "; ".join(
+        f"{use.num_cards} × (" + ", ".join(f"{item.per_card} {item.server}" for item in use.servers) + ")"
+        for use in plan.shared_cards
+    )
+    rows.append(f"| shared cards | {shared} | {plan.total_cost_cents_per_h:.0f} |")
+    rows += ["", "| server | on each card | load | largest load | mean | p99 | limit |"]
+    rows.append("|---|---|---|---|---|---|---|")
+    for use in plan.shared_cards:
+        for item in use.servers:
+            share = f"{item.per_card} × {item.share:g}" if item.share else "one turn"
+            (late,) = [x for x in item.targets if x.measure.startswith("p99")]
+            rates = [item.arrival_rate_rpm / 60, item.max_arrival_rate_rpm / 60]
+            load, most = (f"{rate:,.0f}/s" for rate in rates)
+            times = f"{item.ttft_ms:.0f} ms | {late.value:.0f} ms | {late.limit:.0f} ms"
+            rows.append(f"| {item.server} | {share}, {item.memory_gb:g} GB | {load} | {most} | {times} |")
+    return rows
+
+
+def test_the_page_has_the_figures_of_the_sample() -> None:
+    page = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
+    _, _, rest = page.partition("<!-- shared cards: begin -->\n")
+    assert rest.partition("<!-- shared cards: end -->")[0].split("\n") == ["", *_table(), "", ""]
