@@ -216,6 +216,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("tabular", "notebook", "reasons", "checks"),
         ("document",),
         ("reserves", "caches", "rollouts", "tiers", "token_costs", "deadlines", "power", "checks.prices"),
+        ("replica_counts",),
         ("checks.facts", "shortages"),
         ("shared_queues", "versions", "shared_cards"),
         (
@@ -228,7 +229,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "checks.rollouts",
             "checks.deadlines",
         ),
-        ("checks.levels", "checks.queues", "checks.versions"),
+        ("checks.levels", "checks.queues", "checks.versions", "checks.replica_counts"),
         ("checks.shared_queues", "checks.shared_cards"),
         ("build", "verify", "files", "proof"),
     ),

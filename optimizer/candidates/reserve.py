@@ -4,6 +4,7 @@ Takes candidates sized for the load, gives those that serve it with their server
 step with the rate, the queueing model says whether targets hold at all loads that the reserve is for.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -51,6 +52,45 @@ def _least_available(needed: int, availability: float, target: float) -> float:
         middle = (low + high) // 2
         low, high = (low, middle) if suffice(middle) else (middle, high)
     return float(high)
+
+
+def replicas_for_both(
+    availability: float, target: float, full_utilization: float, wanted_utilization: float
+) -> int | None:
+    """Return the replicas from which on an availability and a utilisation hold together (eq. 212, 213).
+
+    If k replicas carry the load at the largest rate of each, and m run so that k of them are there often
+    enough, their utilisation is that at the largest rate times k/m. It is high enough if k are there often
+    enough among floor(k/t) replicas, with t the wanted utilisation over that at the largest rate. From the
+    k on that (213) gives, Chernoff's bound proves this; below, the binomial is evaluated.
+
+    Args:
+        availability: probability that a replica is there.
+        target: probability that enough are.
+        full_utilization: utilisation of a replica at its largest rate.
+        wanted_utilization: the utilisation that the m replicas are to have at least.
+
+    Returns:
+        m of the least k from which on both hold for every k; None if there is none, or if it is beyond
+        `MAX_REPLICAS`.
+    """
+    share = wanted_utilization / full_utilization if full_utilization > 0 else math.inf
+    if share >= availability and not share <= availability == 1:
+        return None
+    proved = 1
+    if availability < 1:
+        divergence = share * math.log(share / availability)
+        divergence += (1 - share) * math.log((1 - share) / (1 - availability))
+        proved = math.ceil(-math.log1p(-target) / divergence) + 1 if target < 1 else MAX_REPLICAS + 1
+    if proved > MAX_REPLICAS:
+        return None
+    from scipy.special import bdtrc  # takes some time to import
+
+    needed = np.arange(1, math.ceil(share * proved) + 2)
+    most = np.floor(needed / share * (1 + COUNT_TOLERANCE)).astype(np.int64)
+    fails = np.flatnonzero(bdtrc(needed - 1, most, availability) < target) if availability < 1 else needed[:0]
+    least = int(needed[fails[-1]]) + 1 if len(fails) else 1
+    return int(_least_available(least, availability, target)) if availability < 1 else least
 
 
 def with_reserve(arrays: SystemArrays, table: CandidateTable) -> tuple[CandidateTable, CandidateTable]:

@@ -36,6 +36,7 @@ from optimizer.plan.document import (
     Unserved,
 )
 from optimizer.plan.power import power_at_load_w
+from optimizer.plan.replica_counts import replica_counts
 from optimizer.plan.reserves import reserve_uses
 from optimizer.plan.rollouts import rollout_uses
 from optimizer.plan.shared_cards import card_uses
@@ -82,6 +83,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     value = solution.level(VALUE)
     full = served_in_full(problem, solution.replicas)[: len(names)]
     reserves = reserve_uses(candidates, problem, solution, pools, full)
+    rollouts = rollout_uses(candidates.system, pools)
     return Plan(
         status=solution.status.value,
         solver=solution.solver,
@@ -105,15 +107,20 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         reserves=reserves,
         caches=cache_uses(candidates.system),
         versions=split_uses(candidates, problem, pools, unserved, reserves),
-        rollouts=rollout_uses(candidates.system, pools),
+        rollouts=rollouts,
+        replica_counts=replica_counts(candidates, pools, reserves, rollouts),
         deadlines=deadline_uses(candidates.system, pools, rented),
         changes=_changes(candidates, pools, rented, cards),
         currency=candidates.system.currency,
         rate_factors=_rate_factors(candidates),
-        kept=tuple(
-            Kept(server=server, accelerator=accelerator, num_replicas=replicas)
-            for (server, accelerator), replicas in candidates.system.kept.items()
-        ),
+        kept=_kept(candidates.system),
+    )
+
+
+def _kept(system: System) -> tuple[Kept, ...]:
+    return tuple(
+        Kept(server=server, accelerator=accelerator, num_replicas=replicas)
+        for (server, accelerator), replicas in system.kept.items()
     )
 
 

@@ -241,6 +241,32 @@ class RolloutUse(Document):
     """Their cards by accelerator type."""
 
 
+class ReplicaPurposes(Document):
+    """Replicas of a server with an availability target or a roll-out, by purpose."""
+
+    replicas: int
+    """All replicas, without those of the roll-out."""
+    load: int
+    """Replicas for the load and the minimum of the server."""
+    headroom: int = 0
+    """More replicas for headroom."""
+    spares: int = 0
+    """More replicas that are spare."""
+    availability: int = 0
+    """More replicas for the availability target, beyond the spare ones."""
+    rollout: int = 0
+    """Extra replicas while it rolls out."""
+    availability_target: float | None = Field(None, alias="availabilityTarget", exclude_if=is_none)
+    """Least probability that enough replicas are there; absent: none is asked for, and none of the rest."""
+    utilization: float | None = Field(None, exclude_if=is_none)
+    """Utilisation of the replicas at their load."""
+    full_utilization: float | None = Field(None, alias="fullUtilization", exclude_if=is_none)
+    """Utilisation of a replica at its largest rate."""
+    both_from: int | None = Field(None, alias="bothFrom", exclude_if=is_none)
+    """Replicas from which on the availability target and a utilisation of 80 % hold together, for loads that
+    use the needed replicas in full. Absent if there is no such number."""
+
+
 class Rented(Document):
     """A server whose requests an external service answers, all of them."""
 
@@ -439,6 +465,8 @@ class Plan(Document):
     """Reserves of servers; absent if none is required."""
     rollouts: dict[str, RolloutUse] = Field({}, exclude_if=_is_empty)
     """Extra replicas and cards of servers while they roll out; absent without any."""
+    replica_counts: dict[str, ReplicaPurposes] = Field({}, alias="replicaCounts", exclude_if=_is_empty)
+    """Replicas by purpose of served servers with an availability target or a roll-out; absent without any."""
     deadlines: tuple[DeadlineUse, ...] = Field((), exclude_if=_is_empty, strict=False)
     """Offline work, and when it is done; absent if there is none."""
     caches: tuple[CacheUse, ...] = Field((), exclude_if=_is_empty, strict=False)

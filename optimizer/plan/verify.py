@@ -13,6 +13,7 @@ from optimizer.plan.checks.facts import Facts
 from optimizer.plan.checks.levels import check_levels
 from optimizer.plan.checks.names import check_names
 from optimizer.plan.checks.queues import check_queues
+from optimizer.plan.checks.replica_counts import check_replica_counts
 from optimizer.plan.checks.reserves import check_reserves
 from optimizer.plan.checks.rollouts import check_rollouts
 from optimizer.plan.checks.service import check_service
@@ -60,6 +61,7 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
         *check_caches(facts),
         *check_versions(facts),
         *check_rollouts(facts),
+        *check_replica_counts(facts),
         *check_deadlines(facts),
         *check_queues(facts),
         *check_shared_queues(facts),

@@ -6,6 +6,7 @@ ScaledObjects that let them follow `/v1/targets`, or what Prometheus has of it.
 """
 
 import hashlib
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ MAX_NAME = 63
 """Longest name of an object that is also a value of labels [characters]."""
 SCALE_DOWN_WINDOW_S = 300
 """Window of an HPA that follows an unstabilised number: it scales down to the largest one within [s]."""
+SLACK = 1e-9
+"""Part of a percent that counts as rounding."""
 _DIGEST = 8
 _PREFIX = "inferplan.dev"
 
@@ -51,6 +54,8 @@ class WorkloadManifest:
     replicas: int
     max_batch: int
     """Batch limit of a replica; 0 where it has none."""
+    max_surge: str | int | None = None
+    """Pods that start beside the old ones, as a Deployment states them; None: the Deployment's own."""
     containers: tuple["CardContainer", ...] = ()
     """Containers of a pod on a shared card, one for each replica on it; none elsewhere."""
 
@@ -73,7 +78,8 @@ def variants(plan: Plan, system: System | None = None) -> tuple[WorkloadManifest
         for pool in pools:
             found[name, pool.accelerator] = pool.num_replicas, pool.max_batch
     names = unique_names([*found, *((use.name, use.accelerator) for use in plan.shared_cards)])
-    own = [WorkloadManifest(names[key], *key, *found[key]) for key in sorted(found)]
+    surges = _max_surges(plan, system)
+    own = [WorkloadManifest(names[key], *key, *found[key], surges.get(key[0])) for key in sorted(found)]
     return (*own, *(_on_cards(use, names[use.name, use.accelerator]) for use in plan.shared_cards))
 
 
@@ -88,7 +94,18 @@ def _on_cards(use: SharedCardUse, name: str) -> WorkloadManifest:
             number = f"-{counts[plain]}" if counts[plain] > 1 else ""
             part = item.accelerator if use.mode == "slices" else None
             containers.append(CardContainer(plain + number, item.max_batch, item.share, item.memory_gb, part))
-    return WorkloadManifest(name, use.name, use.accelerator, use.num_cards, 0, tuple(containers))
+    return WorkloadManifest(name, use.name, use.accelerator, use.num_cards, 0, containers=tuple(containers))
+
+
+def _max_surges(plan: Plan, system: System | None) -> dict[str, str | int]:
+    """Return the pods of servers that start beside the old ones: a share of the system, or a plan's number.
+
+    A Deployment rounds whole percent up, so that rounding a share down to them never exceeds the plan.
+    """
+    if system is None:
+        return {name: use.replicas for name, use in plan.rollouts.items()}
+    shares = {name: math.floor(100 * server.surge + SLACK) for name, server in system.servers.items()}
+    return {name: f"{share}%" if share else 1 for name, share in shares.items() if system.servers[name].surge}
 
 
 def unique_names(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
@@ -137,7 +154,7 @@ def deployment_patch(
     """Return a strategic-merge patch for the Deployment of a variant.
 
     Its arguments are the batch limit alone: what else the engine is told belongs into `command`, as a patch
-    replaces the list.
+    replaces the list. The Deployment of a server with a surge starts that many pods before it stops any.
 
     Args:
         variant: the variant.
@@ -146,6 +163,9 @@ def deployment_patch(
         replicas: whether to set the replicas; not where an autoscaler has them.
     """
     spec: dict[str, Any] = {"replicas": variant.replicas} if replicas else {}
+    if variant.max_surge is not None:
+        update = {"maxSurge": variant.max_surge, "maxUnavailable": 0}
+        spec["strategy"] = {"type": "RollingUpdate", "rollingUpdate": update}
     if variant.max_batch:
         engine = {"name": container, "args": [_batch_argument(variant.max_batch)]}
         spec["template"] = {"spec": {"containers": [engine]}}

@@ -1,9 +1,10 @@
 """Sections of reserves, price tiers, rented services and the cost of tokens."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from optimizer.plan import Plan
-from optimizer.plan.document import EXTERNAL
+from optimizer.plan.document import EXTERNAL, ReplicaPurposes
+from optimizer.plan.replica_counts import WANTED_UTILIZATION
 from optimizer.quantities import counted, quantity, share_text
 from optimizer.render.explanation_text import effect_value
 from optimizer.render.money import Money
@@ -28,8 +29,8 @@ def robust_sections(plan: Plan, costs: Mapping[str, float]) -> Iterator[Section]
         yield _caches(plan)
     if plan.reserves:
         yield _reserves(plan)
-    if plan.rollouts:
-        yield _rollouts(plan)
+    if plan.replica_counts:
+        yield replica_section(plan)
     if plan.tiers:
         yield _tiers(plan)
     if plan.rented:
@@ -78,18 +79,54 @@ def _reserves(plan: Plan) -> Section:
     return table("Reserves", columns, plan.reserves, notes=[f"{note}."])
 
 
-def _rollouts(plan: Plan) -> Section:
-    uses = plan.rollouts
+def replica_section(plan: Plan) -> Section:
+    """Return the replicas of servers by purpose, with a sentence for each."""
+    counts, rollouts = plan.replica_counts, plan.rollouts
+
+    def cards(server: str) -> str:
+        used = rollouts[server].cards if server in rollouts else {}
+        return ", ".join(f"{n:,} {kind}" for kind, n in used.items())
+
     columns = (
         name("server", str),
-        Column("more replicas", lambda server: uses[server].replicas, form=",d"),
-        name("cards", lambda server: ", ".join(f"{n:,} {kind}" for kind, n in uses[server].cards.items())),
+        Column("replicas", lambda server: counts[server].replicas, form=",d"),
+        Column("for its load", lambda server: counts[server].load, form=",d"),
+        Column("headroom", lambda server: counts[server].headroom, form=",d", rank=2),
+        Column("spare", lambda server: counts[server].spares, form=",d"),
+        Column("for availability", lambda server: counts[server].availability, form=",d"),
+        Column("more in a roll-out", lambda server: counts[server].rollout, form=",d"),
+        name("on cards", cards, rank=1),
     )
-    notes = [
-        f"{server}: {counted(use.replicas, 'more replica')} while it rolls out."
-        for server, use in uses.items()
-    ]
-    return table("Roll-outs", columns, [*uses], "rollouts", notes=notes)
+    notes = [text for server, item in counts.items() for text in replica_text(server, item)]
+    return table("Replicas by purpose", columns, [*counts], "rollouts", notes=notes)
+
+
+def replica_text(server: str, item: ReplicaPurposes) -> Iterator[str]:
+    """Yield the replicas of a server by purpose, and its utilisation if it has an availability target."""
+    target = "" if item.availability_target is None else f"{100 * item.availability_target:.8g}%"
+    purposes = {"for headroom": item.headroom, "spare": item.spares, f"for {target}": item.availability}
+    parts = [f"{n:,} {what}" for what, n in purposes.items() if n]
+    text = f"{server}: {counted(item.replicas, 'replica')}"
+    if parts:
+        text += f", of which {_listed(parts)}"
+    yield f"{text}; {item.rollout:,} more while it rolls out." if item.rollout else f"{text}."
+    if item.full_utilization is not None and item.utilization is not None:
+        runs = "replica runs" if item.replicas == 1 else f"{item.replicas:,} replicas run"
+        text = f"{server}: at {target} the {runs} at {share_text(item.utilization)}"
+        wanted = share_text(WANTED_UTILIZATION)
+        if item.both_from is not None:
+            both = counted(item.both_from, "replica")
+            yield f"{text}; both {target} and {wanted} hold from {both} on."
+        elif item.full_utilization < WANTED_UTILIZATION:
+            full = share_text(item.full_utilization)
+            yield f"{text}; {wanted} is out of reach, as a replica at its largest rate runs at {full}."
+        else:
+            yield f"{text}; no number of replicas reaches both {target} and {wanted}."
+
+
+def _listed(parts: Sequence[str]) -> str:
+    """Return parts joined by commas, with *and* before the last."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def _tiers(plan: Plan) -> Section:

@@ -379,6 +379,26 @@ def test_names_in_urls_and_queries_are_encoded() -> None:
     assert 'server="a\\"b\\\\"' in quoted["metadata"]["query"]
 
 
+@pytest.mark.parametrize(
+    ("surge", "share"), [(0.34, "34%"), (0.29, "29%"), (0.125, "12%"), (1.0, "100%"), (0.001, 1)]
+)
+def test_a_server_with_a_surge_rolls_out_beside_its_pods(surge: float, share: str | int) -> None:
+    """Whole percent, which Kubernetes rounds up, are rounded down: never more pods than the plan's."""
+    servers = [server("a", 1500, surge=surge), server("b", 1500)]
+    system = load_system(document(servers, [accelerator("A")], {"A": 12}, rollout="all"))
+    plan = solve(system)
+    ((rolls, plain), (counted, _)) = variants(plan, system), variants(plan)
+    spec = deployment_patch(rolls, "serving", "vllm")["spec"]
+    assert spec["strategy"] == {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxSurge": share, "maxUnavailable": 0},
+    }
+    if isinstance(share, str):
+        assert -(-int(share[:-1]) * spec["replicas"] // 100) <= plan.rollouts["a"].replicas
+    assert counted.max_surge == plan.rollouts["a"].replicas
+    assert "strategy" not in deployment_patch(plain, "serving", "vllm")["spec"]
+
+
 @needs_kustomize
 def test_written_manifests_are_valid_and_patch_deployments(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

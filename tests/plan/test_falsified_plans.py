@@ -26,7 +26,16 @@ from falsified import (
 from pydantic import BaseModel
 
 from optimizer import Plan
-from optimizer.plan.document import CacheUse, DeadlineUse, LimitUse, Rented, ReserveUse, RolloutUse, TierUse
+from optimizer.plan.document import (
+    CacheUse,
+    DeadlineUse,
+    LimitUse,
+    Rented,
+    ReplicaPurposes,
+    ReserveUse,
+    RolloutUse,
+    TierUse,
+)
 
 # --- one field at a time -----------------------------------------------------------------------------------
 
@@ -393,7 +402,7 @@ def test_every_field_of_the_document_has_a_falsification() -> None:
     fields = set(fields_of(Plan))
     assert {"Plan.status", "Pool.loss", "Placement.num_replicas", "PlanLevel.bound"} <= fields
     # See test_a_new_limit, test_robust_plans, test_deadlines, test_caches and test_rollouts.
-    others = (LimitUse, ReserveUse, TierUse, Rented, DeadlineUse, CacheUse, RolloutUse)
+    others = (LimitUse, ReserveUse, TierUse, Rented, DeadlineUse, CacheUse, RolloutUse, ReplicaPurposes)
     elsewhere = {f"{model.__name__}.{name}" for model in others for name in model.model_fields}
     elsewhere |= {f"Plan.{name}" for name in PARTS}
     assert elsewhere < fields

@@ -10,7 +10,7 @@ ROUNDING = 1e-9
 
 def check_rollouts(facts: Facts) -> list[str]:
     """Return the errors of the extra replicas; the limits check that their cards exist."""
-    true = _counted(facts) if facts.system.options.rollout else {}
+    true = counted_rollouts(facts)
     said, problems = facts.plan.rollouts, []
     for name in sorted(said.keys() | true.keys()):
         if said.get(name) != true.get(name):
@@ -23,7 +23,10 @@ def check_rollouts(facts: Facts) -> list[str]:
     return problems
 
 
-def _counted(facts: Facts) -> dict[str, RolloutUse]:
+def counted_rollouts(facts: Facts) -> dict[str, RolloutUse]:
+    """Return the extra replicas and cards of servers, counted from their pools."""
+    if facts.system.options.rollout is None:
+        return {}
     found: dict[str, RolloutUse] = {}
     for name, pool in facts.pools:
         surge = facts.system.servers[name].surge

@@ -1,0 +1,83 @@
+"""Replicas of servers by purpose: load, headroom, spares, availability and roll-out (math.md section 30)."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from optimizer.candidates import Candidates
+from optimizer.candidates.measuring import COUNT_TOLERANCE, measure_pairs
+from optimizer.candidates.reserve import least_available, replicas_for_both
+from optimizer.plan.document import Pool, ReplicaPurposes, ReserveUse, RolloutUse
+from optimizer.units import SECONDS_PER_MINUTE
+
+WANTED_UTILIZATION = 0.8
+"""Utilisation that is compared with availability targets."""
+
+
+def replica_counts(
+    candidates: Candidates,
+    pools: Mapping[str, Sequence[Pool]],
+    reserves: Sequence[ReserveUse],
+    rollouts: Mapping[str, RolloutUse],
+) -> dict[str, ReplicaPurposes]:
+    """Return the replicas of each served server with an availability target or extra replicas, by purpose."""
+    return dict(_counts(candidates, pools, reserves, rollouts))
+
+
+def _counts(
+    candidates: Candidates,
+    pools: Mapping[str, Sequence[Pool]],
+    reserves: Sequence[ReserveUse],
+    rollouts: Mapping[str, RolloutUse],
+) -> Iterator[tuple[str, ReplicaPurposes]]:
+    kept = {item.server: item for item in reserves}
+    for name, mine in pools.items():
+        reserve = kept.get(name)
+        targeted = reserve is not None and reserve.availability_target is not None
+        if not mine or not (targeted or name in rollouts):
+            continue
+        extra = rollouts[name].replicas if name in rollouts else 0
+        replicas = sum(pool.num_replicas for pool in mine)
+        if len(mine) > 1 or reserve is None:
+            yield name, ReplicaPurposes(replicas=replicas, load=replicas, rollout=extra)
+        else:
+            yield name, _count(candidates, name, mine[0], reserve, extra)
+
+
+def _count(candidates: Candidates, name: str, pool: Pool, reserve: ReserveUse, extra: int) -> ReplicaPurposes:
+    """Return the replicas of a server with one pool and a reserve to have."""
+    arrays = candidates.arrays
+    s, a = arrays.server_names.index(name), arrays.accelerator_names.index(pool.accelerator)
+    load_rps = float(arrays.servers.load_rps[s])
+    each_rps = pool.max_arrival_rate_rpm / pool.num_replicas / SECONDS_PER_MINUTE
+    least = max(int(arrays.servers.min_replicas[s]), 1)
+
+    def needed(rate_rps: float) -> int:
+        return max(math.ceil(rate_rps / each_rps * (1 - COUNT_TOLERANCE)), least)
+
+    left = pool.num_replicas - needed(load_rps)
+    grown = needed(load_rps * (1 + reserve.headroom_wanted))
+    headroom = min(grown - needed(load_rps), left)
+    spares = min(reserve.spare_replicas, left - headroom)
+    availability, both = 0, None
+    if reserve.availability_target is not None:
+        there = float(arrays.profiles.availability[arrays.profile_of[s, a]])
+        target = reserve.availability_target
+        enough = least_available(np.array([grown]), np.array([there]), np.array([target]))[0]
+        availability = max(int(min(enough - grown - spares, left - headroom - spares)), 0)
+        rows = np.array([s]), np.array([a]), np.array([pool.max_batch]), np.array([each_rps])
+        full = float(measure_pairs(arrays, *rows).performance.utilization[0])
+        both = full, replicas_for_both(there, target, full, WANTED_UTILIZATION)
+    return ReplicaPurposes(
+        replicas=pool.num_replicas,
+        load=pool.num_replicas - headroom - spares - availability,
+        headroom=headroom,
+        spares=spares,
+        availability=availability,
+        rollout=extra,
+        availability_target=reserve.availability_target,
+        utilization=pool.utilization if both else None,
+        full_utilization=both[0] if both else None,
+        both_from=both[1] if both else None,
+    )
