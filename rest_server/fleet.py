@@ -19,6 +19,13 @@ from optimizer.spec.schema import (
 )
 from optimizer.spec.shared_queues import with_shared_queues
 from optimizer.spec.system import System, join_parts
+from optimizer.spec.versions import (
+    planned_name,
+    planned_names,
+    with_allocation,
+    with_desired_applied,
+    with_versions,
+)
 
 
 def _nothing() -> Mapping[str, Any]:
@@ -90,13 +97,13 @@ class Entities:
 
     @property
     def planned(self) -> Mapping[str, Server]:
-        """The servers as they are planned, by name: those that share a queue are one, under its name."""
+        """The servers as they are planned, by name: those that share a queue are one, each version is one."""
         known = self.service_classes
 
         def priority(server: Server) -> int:
             return known[server.service_class].priority if server.service_class in known else 100
 
-        return with_shared_queues(self.servers, priority)
+        return with_shared_queues(with_versions(self.servers), priority)
 
     def loose_system(self) -> System:
         """Return a system without cross-checks: references other than classes can be dangling."""
@@ -119,35 +126,28 @@ class Entities:
         )
 
     def with_desired(self, desired: Mapping[str, AllocationData]) -> "Entities":
-        """Return a copy with other desired allocations, by server; unknown servers are passed over."""
-        servers = {
-            name: server.model_copy(update={"desired": desired[name]}) if name in desired else server
-            for name, server in self.servers.items()
-        }
+        """Return a copy with other desired allocations, by server or version; unknown names are ignored."""
+        servers = dict(self.servers)
+        for name, server in self.servers.items():
+            names = {name, *planned_names(server)} if server.split else {name}
+            for one in names & desired.keys():
+                servers[name] = with_allocation(servers[name], one, desired[one], "desired")
         return replace(self, servers=servers)
 
     def with_desired_applied(self) -> "Entities":
         """Return a copy in which every server runs its desired replicas and keeps its load."""
-        servers = {}
-        for name, server in self.servers.items():
-            current = server.desired.model_copy(update={"load": server.current.load})
-            servers[name] = server.model_copy(update={"current": current})
+        servers = {name: with_desired_applied(server) for name, server in self.servers.items()}
         return replace(self, servers=servers)
 
 
 def desired_allocations(plan: Plan, servers: Mapping[str, Server]) -> dict[str, AllocationData]:
-    """Return the desired allocation of each server; for an unserved one, its retained allocation."""
+    """Return the desired allocations of servers and versions; of unserved ones, what they retain."""
     return {
         name: plan.allocation_of(server)
         if planned_name(server) in plan.allocations and planned_name(server) not in plan.left_out
         else kept_allocation(plan, server)
-        for name, server in servers.items()
+        for name, server in with_versions(servers).items()
     }
-
-
-def planned_name(server: Server) -> str:
-    """Return the name under which a server is planned: its own, or that of its shared queue."""
-    return server.shared_queue or server.name
 
 
 def kept_allocation(plan: Plan, server: Server) -> AllocationData:

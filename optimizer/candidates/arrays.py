@@ -24,6 +24,7 @@ from optimizer.spec.places import may_serve, network_ms
 from optimizer.spec.schema import DEFAULT_MAX_BATCH, ModelProfile, ModelTarget, Server
 from optimizer.spec.shared_queues import SharedQueue, as_served, members_of
 from optimizer.spec.system import System
+from optimizer.spec.versions import with_roll_back
 
 ALL_MEMBERS = -1
 """Members of a row that serves all members of its server, as bits."""
@@ -88,6 +89,11 @@ class MemberArrays:
     targets: Targets
     names: tuple[str, ...]
     out_tokens: FloatArray
+
+    @property
+    def are_servers(self) -> bool:
+        """Whether every planned server is its only member."""
+        return not self.place.any()
 
     def missing(self, server: IntArray, members: IntArray, amount: FloatArray) -> FloatArray:
         """Return the sum of an amount, shape (M,), over the members that rows do not serve, shape (R,).
@@ -336,7 +342,7 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         max_queue=integers(
             [-1 if server.max_queue_size is None else server.max_queue_size for server in servers]
         ),
-        allowed=frozen(_allowed(servers, place_of)),
+        allowed=frozen(_allowed(system, place_of)),
         may_serve=frozen(_may_serve(system)),
         network_ms=frozen(_network_ms(system)),
         current_accelerator=integers([place_of.get(server.current.accelerator, -1) for server in servers]),
@@ -357,15 +363,16 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
     )
 
 
-def _allowed(servers: Sequence[Server], place_of: dict[str, int]) -> BoolArray:
-    """Return on which accelerators servers may run by their own options, shape (S, A)."""
-    allowed = np.ones((len(servers), len(place_of)), dtype=np.bool_)
-    for s, server in enumerate(servers):
+def _allowed(system: System, place_of: dict[str, int]) -> BoolArray:
+    """Return on which accelerators servers may run by their own options, shape (S, A); none on slices."""
+    allowed = np.ones((len(system.servers), len(place_of)), dtype=np.bool_)
+    for s, server in enumerate(system.servers.values()):
         if server.accelerators is not None:
             allowed[s] = False
             allowed[s, [place_of[name] for name in server.accelerators]] = True
         if server.keep_accelerator and server.current.accelerator:
             allowed[s, np.arange(len(place_of)) != place_of[server.current.accelerator]] = False
+    allowed[:, [item.slice is not None for item in system.accelerators.values()]] = False
     return allowed
 
 
@@ -426,12 +433,14 @@ def rolls_out(system: System, server: Server) -> bool:
 def headroom_wanted(system: System, server: Server) -> float:
     """Return the share of its load by which a server is to be able to grow.
 
-    Offline work does not grow by itself: only its own headroom counts.
+    Offline work does not grow by itself: only its own headroom counts. The version to which a server can be
+    rolled back grows to the load of all versions.
     """
     if server.deadline is not None:
         return server.headroom_share or 0.0
     stated = server.headroom_share, system.service_classes[server.service_class].headroom_share
-    return next((share for share in stated if share is not None), system.options.headroom_share)
+    share = next((share for share in stated if share is not None), system.options.headroom_share)
+    return with_roll_back(server, share)
 
 
 def _preferred(servers: Sequence[Server], place_of: Mapping[str, int]) -> BoolArray:

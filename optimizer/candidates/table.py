@@ -12,11 +12,15 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates.arrays import SystemArrays
+from optimizer.candidates.card_patterns import SharedCards
 from optimizer.quantities import quantity
 from optimizer.spec.provenance import Provenance
 from optimizer.spec.schema import EstimateEnd, Server
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
+
+NO_PATTERN, ON_SHARED_CARDS = -1, -2
+"""Patterns of rows that are none: replicas on cards of their own, and a server on shared cards."""
 
 
 class RejectionReason(IntEnum):
@@ -104,6 +108,8 @@ class CandidateTable:
     """Members of its server that it serves, as bits; -1 for all, as of any server that is no queue."""
     load_rps: FloatArray
     """Load that it is to serve, that of these members."""
+    pattern: IntArray
+    """Pattern of a shared card, whose units its replicas are; else `NO_PATTERN` or `ON_SHARED_CARDS`."""
 
     def __len__(self) -> int:
         """Return the number of rows C."""
@@ -200,6 +206,8 @@ class Candidates:
     """External services of servers; their accelerator is the index after the last."""
     verdicts: Verdicts
     system: System
+    shared: SharedCards | None = None
+    """Patterns of shared cards; None if no server may share one."""
     more: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """Changes of the amounts of limits in a what-if question, by limit and item."""
 
@@ -304,6 +312,9 @@ class Candidates:
         if reason is RejectionReason.not_allowed:
             if server.keep_accelerator and server.current.accelerator not in ("", accelerator):
                 return f"keepAccelerator holds it on {server.current.accelerator}"
+            part = self.system.accelerators[accelerator].slice
+            if part is not None:
+                return f"it is a slice of {part.card}, for servers with sharedCard on shared cards"
             return "not in the server's list of accelerators"
         misfit = self.arrays.misfits.get(int(self.arrays.profile_of[pair]))
         if reason is RejectionReason.does_not_fit and misfit is not None:

@@ -57,7 +57,8 @@ class Rollout(Limit):
             if item == kind:
                 each += np.where(replicas.kind == k, replicas.cards * (1 + replicas.extra), 0.0)
             elif item.startswith(kind + BETWEEN):
-                mine = np.array([item == _item(kind, name) for name in replicas.server_names], np.bool_)
+                names = [*replicas.server_names, ""]  # shared cards are no server's
+                mine = np.array([item == _item(kind, name) for name in names], np.bool_)
                 extra = np.where(mine[replicas.server], replicas.extra, 0.0)
                 each += np.where((replicas.kind == k) & mine.any(), replicas.cards * (1 + extra), 0.0)
         return each

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from optimizer.candidates.card_patterns import SharingMode
 from optimizer.documents import Document, is_none
 from optimizer.errors import IncompletePlanError, SpecError
 from optimizer.kinds.table import KindPoolFields
@@ -16,12 +17,15 @@ from optimizer.queueing.measures import MISSED
 from optimizer.solvers.solution import SolverName
 from optimizer.spec.schema import AllocationData, EstimateEnd, Load, Server
 from optimizer.spec.system import System
+from optimizer.spec.versions import planned_name
 
 
 def _is_empty(value: Sized) -> bool:
     return not len(value)
 
 
+SHARED = "shared cards"
+"""Accelerator name in changes of a server on shared cards."""
 EXTERNAL = "external"
 """Accelerator name in changes of a server that rents."""
 
@@ -86,6 +90,61 @@ class _PoolBasis(Document):
 
 class Pool(_PoolBasis, KindPoolFields, _PoolMetrics):  # pydantic orders fields by the last base first
     """Replicas of one server on one accelerator, with their predicted performance at their load."""
+
+    @property
+    def placed_on(self) -> str:
+        """Where the replicas are, in tables: the accelerator."""
+        return self.accelerator
+
+
+class Placement(Document):
+    """An accelerator and a number of replicas."""
+
+    accelerator: str
+    """The accelerator's name."""
+    num_replicas: int = Field(alias="numReplicas")
+    """Replicas."""
+
+
+class SharedPool(Pool):
+    """Replicas of one server on shared cards; its accelerator is the card, or the slice."""
+
+    server: str
+    """The server."""
+    per_card: int = Field(alias="perCard")
+    """Replicas on each card."""
+    memory_gb: float = Field(alias="memory")
+    """Memory of one replica [GB]."""
+    share: float | None = Field(None, exclude_if=is_none)
+    """Share of a card's compute of one replica; absent without shares."""
+    slowdown: float | None = Field(None, exclude_if=is_none)
+    """Factor on its times in that share; absent without shares."""
+    whole_cards: Placement | None = Field(None, alias="wholeCards", exclude_if=is_none)
+    """The cheapest cards of its own that would carry all its load; absent if there are none."""
+    whole_cost_cents_per_h: float | None = Field(None, alias="wholeCardsCost", exclude_if=is_none)
+    """Their cost [cents/h]."""
+
+    @property
+    def placed_on(self) -> str:
+        """Where the replicas are, in tables: a part of the accelerator."""
+        return f"{self.accelerator}, shared"
+
+
+class SharedCardUse(Document):
+    """Cards that the same servers share in the same way."""
+
+    name: str
+    """Name of the cards, from their servers."""
+    accelerator: str
+    """The card."""
+    mode: SharingMode
+    """How servers share a card: not at all, in shares of its compute, in slices, or in time."""
+    num_cards: int = Field(alias="numCards")
+    """Cards."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Cost of the cards [cents/h]; that of the servers is their part of it, by share, slices or turns."""
+    servers: tuple[SharedPool, ...] = Field(strict=False)
+    """The servers on each card."""
 
 
 class Unserved(Document):
@@ -244,13 +303,62 @@ class CacheUse(Document):
     """Requests that replicas see [requests/min]."""
 
 
-class Placement(Document):
-    """An accelerator and a number of replicas."""
+class VersionUse(Document):
+    """A version of a split server."""
 
-    accelerator: str
-    """The accelerator's name."""
+    server: str
+    """The version as a server, whose pools are in `allocations`."""
+    model: str
+    """Its model."""
+    weight: float
+    """Its share of the server's requests."""
+    arrival_rate_rpm: float = Field(alias="arrivalRate")
+    """Its requests [requests/min]."""
     num_replicas: int = Field(alias="numReplicas")
     """Replicas."""
+    needed_replicas: float = Field(alias="neededReplicas")
+    """Replicas that its load fills at their maximum rate, with fractions."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Cost of its replicas [cents/h]."""
+    unused_cost_cents_per_h: float = Field(alias="unusedCost")
+    """The part of it that is for capacity above the load [cents/h]."""
+
+
+class OneVersion(Document):
+    """The server's own model with all requests, with the same reserve except for a roll-back."""
+
+    accelerator: str
+    """The accelerator: of those of the model's pools in the plan the one on which it costs least."""
+    num_replicas: int = Field(alias="numReplicas")
+    """Replicas, at the maximum rate that a replica has in the plan."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Their cost [cents/h]."""
+
+
+class SplitUse(Document):
+    """Versions of a split server, and the cost of splitting it."""
+
+    model: str
+    """The server's own model."""
+    versions: tuple[VersionUse, ...] = Field(strict=False)
+    """The versions, in the order of the document."""
+    one_version: OneVersion | None = Field(None, alias="oneVersion", exclude_if=is_none)
+    """Replicas without the other versions; absent if the server is idle, if its own model has no replicas, or
+    if a version is not served in full with its reserve."""
+    extra_cost_cents_per_h: float | None = Field(None, alias="extraCost", exclude_if=is_none)
+    """Cost of all versions less that of one [cents/h]; absent with `oneVersion`."""
+    roll_back: bool | None = Field(None, alias="rollBack", exclude_if=is_none)
+    """Whether replicas of the server's own model can take all requests; absent if that is not asked for."""
+
+    @property
+    def num_replicas(self) -> int:
+        """Replicas of all versions."""
+        return sum(version.num_replicas for version in self.versions)
+
+    @property
+    def cost_cents_per_h(self) -> float:
+        """Cost of all versions [cents/h]."""
+        return sum(version.cost_cents_per_h for version in self.versions)
 
 
 class Kept(Placement):
@@ -318,6 +426,10 @@ class Plan(Document):
     """Use of every accelerator type."""
     limits: tuple[LimitUse, ...] = Field((), exclude_if=_is_empty, strict=False)
     """Use of limits other than cards; absent if there are none."""
+    shared_cards: tuple[SharedCardUse, ...] = Field(
+        (), alias="sharedCards", exclude_if=_is_empty, strict=False
+    )
+    """Cards that servers share; these servers have no pools. Absent without any."""
     rented: tuple[Rented, ...] = Field((), exclude_if=_is_empty, strict=False)
     """Servers whose requests external services answer; they have no pools. Absent without any."""
     not_rented: tuple[str, ...] = Field((), alias="notRented", exclude_if=_is_empty, strict=False)
@@ -331,6 +443,8 @@ class Plan(Document):
     """Offline work, and when it is done; absent if there is none."""
     caches: tuple[CacheUse, ...] = Field((), exclude_if=_is_empty, strict=False)
     """Servers with a cache; their pools, `unserved` and levels count misses only. Absent without any."""
+    versions: dict[str, SplitUse] = Field({}, exclude_if=_is_empty)
+    """Versions of split servers, by server; absent without any."""
     tiers: tuple[TierUse, ...] = Field((), exclude_if=_is_empty, strict=False)
     """Costs of accelerators with tiers; absent if there are none."""
     changes: tuple[Change, ...] = Field(strict=False)
@@ -436,7 +550,7 @@ class Plan(Document):
         Raises:
             SpecError: the server is not in the plan.
         """
-        name = server.shared_queue or server.name
+        name = planned_name(server)
         if name not in self.allocations and name not in self._server_names():
             raise SpecError(
                 f"servers.{server.name}: not in the plan; plan again with the servers of this system"
@@ -488,6 +602,26 @@ class Plan(Document):
         return {
             name: {server: member.arrival_rate_rpm for server, member in use.members.items()}
             for name, use in self.shared_queues.items()
+        }
+
+    def pools_of(self, server: str) -> tuple[Pool, ...]:
+        """Return the pools of a server, those on shared cards too."""
+        return *self.allocations.get(server, ()), *self.on_shared_cards.get(server, ())
+
+    @property
+    def on_shared_cards(self) -> dict[str, list[SharedPool]]:
+        """Replicas on shared cards, by server."""
+        found: dict[str, list[SharedPool]] = {}
+        for use in self.shared_cards:
+            for item in use.servers:
+                found.setdefault(item.server, []).append(item)
+        return found
+
+    @property
+    def cost_on_shared_cards(self) -> dict[str, float]:
+        """What servers pay of the shared cards that they are on [cents/h], by server."""
+        return {
+            name: sum(item.cost_cents_per_h for item in items) for name, items in self.on_shared_cards.items()
         }
 
     def _check_is_for(self, system: System) -> None:

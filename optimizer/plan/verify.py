@@ -16,9 +16,11 @@ from optimizer.plan.checks.queues import check_queues
 from optimizer.plan.checks.reserves import check_reserves
 from optimizer.plan.checks.rollouts import check_rollouts
 from optimizer.plan.checks.service import check_service
+from optimizer.plan.checks.shared_cards import check_card_names, check_shared_cards
 from optimizer.plan.checks.shared_queues import as_planned, check_queue_names, check_shared_queues
 from optimizer.plan.checks.totals import check_totals
 from optimizer.plan.checks.unserved import check_unserved
+from optimizer.plan.checks.versions import check_versions
 from optimizer.plan.document import Plan
 from optimizer.spec.system import System
 
@@ -36,7 +38,11 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
         verify
             their reasons.
     """
-    problems = check_queue_names(plan, system) or check_names(plan, as_planned(plan, system))
+    problems = (
+        check_queue_names(plan, system)
+        or check_names(plan, as_planned(plan, system))
+        or list(check_card_names(plan, system))
+    )
     if problems:
         return problems
     if system.rate_factors != plan.factor_of_pair:
@@ -52,10 +58,12 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
         *check_totals(facts),
         *check_reserves(facts),
         *check_caches(facts),
+        *check_versions(facts),
         *check_rollouts(facts),
         *check_deadlines(facts),
         *check_queues(facts),
         *check_shared_queues(facts),
+        *check_shared_cards(facts, at_hand),
         *check_levels(facts),
         *check_unserved(facts, at_hand),
     ]

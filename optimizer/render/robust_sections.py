@@ -7,6 +7,7 @@ from optimizer.plan.document import EXTERNAL
 from optimizer.quantities import counted, quantity, share_text
 from optimizer.render.explanation_text import effect_value
 from optimizer.render.money import Money
+from optimizer.render.version_sections import version_sections
 from optimizer.section import Column, Section, name, table
 from optimizer.studies.explanation.document import Explanation
 
@@ -22,6 +23,7 @@ def robust_sections(plan: Plan, costs: Mapping[str, float]) -> Iterator[Section]
     """
     if plan.deadlines:
         yield _deadlines(plan)
+    yield from version_sections(plan)
     if plan.caches:
         yield _caches(plan)
     if plan.reserves:

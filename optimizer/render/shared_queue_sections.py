@@ -55,7 +55,7 @@ def _columns() -> list[Column]:
 
 
 def _rows(plan: Plan, system: System) -> Iterator[_MemberRow]:
-    stated = system.stated
+    stated = system.members
     for queue, use in plan.shared_queues.items():
         for server in (*use.members, *use.unserved):
             owner = stated[server]

@@ -201,8 +201,8 @@ def _legend(labels: list[_Label], names: tuple[tuple[str, ...], ...]) -> str:
     table = csv.writer(legend, lineterminator="\n")
     table.writerow(["variable", "stands for", "server", "accelerator"])
     for label, meaning, server, accelerator in labels:
-        where = "" if accelerator < 0 else (*accelerators, "external")[accelerator]
-        table.writerow([label, meaning, "" if server < 0 else servers[server], where])
+        where = "" if accelerator < 0 else (*accelerators, "external", "shared cards")[accelerator]
+        table.writerow([label, meaning, "" if server < 0 else (*servers, "shared cards")[server], where])
     return legend.getvalue()
 
 

@@ -46,6 +46,8 @@ def least_values(problem: Problem, rows: IntArray, *, all_served: bool) -> Float
     else:
         np.minimum.at(served, server, problem.model_value[rows])
     least = served if all_served else np.minimum(served, problem.none_value)
+    if problem.cards is not None:
+        least[-1] = 0.0
     has_candidate = np.isin(np.arange(len(problem.priority)), server)
     return np.where(has_candidate, least, 0.0)
 

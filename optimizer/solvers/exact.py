@@ -9,11 +9,12 @@ from functools import partial
 
 import numpy as np
 
+from optimizer.errors import SpecError
 from optimizer.solvers.compact import SessionFactory, solve_milp
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.merging import merge, not_worse_than
 from optimizer.solvers.model_columns import nondominated_candidates
-from optimizer.solvers.problem import Problem
+from optimizer.solvers.problem import GAP_FREE_COLUMNS, Problem
 from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.solution import Solution, Status
 
@@ -49,6 +50,8 @@ def solve_exactly(
     Raises:
         SolverError: the solver failed, or what it returned breaks a limit.
     """
+    if problem.cards is not None:
+        return solve_milp(problem, session, deadline, related=related)
     if problem.options.heterogeneous and with_patterns:
         return _solve_mixed(problem, deadline, related)
     few = len(nondominated_candidates(problem)) < PATTERNS_FROM_COLUMNS
@@ -57,6 +60,20 @@ def solve_exactly(
     from optimizer.solvers.branch_and_price.solve import solve_patterns
 
     return solve_patterns(problem, deadline, related)
+
+
+def check_columns(problem: Problem) -> None:
+    """Check that a problem that only the compact model takes is not too large for it.
+
+    Raises:
+        SpecError: it is.
+    """
+    count = len(problem.table)
+    if problem.cards is not None and count > GAP_FREE_COLUMNS:
+        raise SpecError(
+            f"servers: {count:,} candidates; a plan with shared cards takes at most {GAP_FREE_COLUMNS:,}: "
+            "give fewer servers sharedCard, or limit their accelerators"
+        )
 
 
 def _solve_mixed(problem: Problem, deadline: Deadline, related: RelatedSolution | None) -> Solution:

@@ -45,6 +45,8 @@ def served_in_full(problem: Problem, replicas: IntArray) -> BoolArray:
         load[taken.server] = taken.load_rps
     rate = np.bincount(problem.table.server, replicas * problem.table.max_rate_rps, minlength=count)
     pools = np.bincount(problem.table.server, replicas, minlength=count)
+    if problem.cards is not None:
+        rate[problem.cards.lacks(problem.table, replicas, count)] = 0.0
     return (
         (rate >= load * (1 - 2 * COVER_TOLERANCE))
         & (pools >= problem.min_replicas)
@@ -65,6 +67,8 @@ def unchanged(problem: Problem, replicas: IntArray) -> BoolArray:
     pools = _by_server(problem, taken)
     kept = _by_server(problem, stays) > 0
     same: BoolArray = (kept & (pools == 1)) | ((pools == 0) & ~problem.none_changed)
+    if problem.cards is not None:
+        same[-1] = True  # the servers on shared cards change
     return same
 
 
@@ -98,6 +102,8 @@ def value_of(problem: Problem, replicas: IntArray) -> float:
     stays = _by_server(problem, np.where(problem.on_current, replicas, 0)) > 0
     every = np.arange(len(problem.priority))
     same = unchanged(problem, replicas)
+    if problem.cards is not None:
+        same[-1] = False  # shared cards cost what they cost
     value = float(problem.transition_value(every, cost, elsewhere, stays, same).sum())
     return value + (
         problem.tiers.difference(problem.limits.used(replicas)) if len(problem.tiers.row) else 0.0

@@ -231,5 +231,7 @@ class LexicographicSolve:
             raise SolverError("the solver's answer breaks a limit; please report this with the input")
         levels = bounded_levels(problem, replicas, self.bounds)
         proved = self.proved or all(level.is_proved(self.solver.gap) for level in levels)
-        solver: SolverName = "milp" if len(problem.limits) else "separable"
+        solver: SolverName = "separable"
+        if len(problem.limits) or problem.cards is not None:
+            solver = "milp"
         return Solution(replicas, Status.optimal if proved else Status.feasible, solver, levels)

@@ -11,11 +11,9 @@ from optimizer.arrays import FloatArray, IntArray
 from optimizer.solvers.formulation import Formulation
 from optimizer.solvers.levels import COVER_TOLERANCE
 from optimizer.solvers.model_columns import keepable, mixed_columns
-from optimizer.solvers.model_rows import ModelRows, add_limits
+from optimizer.solvers.model_rows import COVER_SCALE, ModelRows, add_cards, add_limits
 from optimizer.solvers.problem import Problem
 
-COVER_SCALE = 1e3
-"""Rows of load are in thousandths: the solver's absolute tolerance of 1e-6 is then 1e-9 of the load."""
 BARE_SHARE = 0.5
 """What a pool as it was sized counts in the row of a load if it lacks more than headroom."""
 
@@ -38,6 +36,7 @@ def mixed_model(problem: Problem) -> Formulation:
     shared = add_limits(rows, problem, columns, each, k + len(exact) + len(reserving))
     _add_staying(rows, here, n + m)
     _add_keeping(rows, model, exact, k)
+    add_cards(rows, problem, columns)
 
     binary, steps = np.ones(k + len(exact) + len(reserving) - n), tiers.size[tiers.later]
     last = n + len(binary)
@@ -45,6 +44,9 @@ def mixed_model(problem: Problem) -> Formulation:
     cost = (problem.replica_value[columns] - problem.discount[columns]) * each
     staying = (n + m, -problem.leaving_value[servers[model.row[here]]])
     none_changed = problem.none_changed[servers].astype(np.float64)
+    counted = (
+        np.ones(m) if problem.cards is None else (servers < len(problem.priority) - 1).astype(np.float64)
+    )
     return Formulation(
         model=rows.model(np.concatenate([model.most.astype(np.float64), binary, steps])),
         columns=columns,
@@ -53,8 +55,8 @@ def mixed_model(problem: Problem) -> Formulation:
         servers=servers,
         value=_filled(count, (0, cost), staying, (last, tiers.more)),
         value_offset=float(problem.none_value[servers].sum()),
-        changed=_filled(count, (n, none_changed - 1), (k, -np.ones(len(exact)))),
-        changed_offset=float(m),
+        changed=_filled(count, (n, none_changed - counted), (k, -np.ones(len(exact)))),
+        changed_offset=float(counted.sum()),
         staying=here,
         keeping=exact,
         shared=shared,

@@ -8,9 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
+from optimizer.candidates.table import ON_SHARED_CARDS
+from optimizer.solvers.card_columns import COVER_TOLERANCE
 from optimizer.solvers.formulation import SharedRows
 from optimizer.solvers.model import MilpModel
 from optimizer.solvers.problem import Problem
+
+COVER_SCALE = 1e3
+"""Rows of load are in thousandths: the solver's absolute tolerance of 1e-6 is then 1e-9 of the load."""
 
 
 @dataclass(slots=True)
@@ -82,3 +87,28 @@ def add_limits(
         entries.append((place[step_row[used]], first_step + used, coefficient[used]))
     rows.add(np.full(len(limit), -np.inf), amount, *entries)
     return added
+
+
+def add_cards(rows: ModelRows, problem: Problem, columns: IntArray) -> None:
+    """Units of patterns carry the loads of the servers on shared cards (eq. 233).
+
+    Args:
+        rows: the model's rows so far.
+        problem: what is chosen from.
+        columns: the columns of the model.
+    """
+    cards, table = problem.cards, problem.table
+    if cards is None:
+        return
+    pattern, count = table.pattern[columns], len(cards.servers)
+    shares = cards.shares(pattern)
+    place = np.full(len(problem.priority), -1)
+    place[cards.servers] = np.arange(count)
+    server, column = np.nonzero(shares)
+    on_cards = np.flatnonzero(pattern == ON_SHARED_CARDS)
+    rows.add(
+        np.full(count, -COVER_SCALE * COVER_TOLERANCE),
+        np.full(count, np.inf),
+        (server, column, COVER_SCALE * shares[server, column]),
+        (place[table.server[columns[on_cards]]], on_cards, np.full(len(on_cards), -COVER_SCALE)),
+    )

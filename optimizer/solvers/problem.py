@@ -6,7 +6,7 @@ runs on now. Solvers take a `Problem` and return a `Solution`; they know no name
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,7 +14,11 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import ALL_MEMBERS, MemberArrays, ReserveArrays
+from optimizer.candidates.card_columns import card_rows
 from optimizer.candidates.queue_parts import QueueParts
+from optimizer.candidates.table import NO_PATTERN
+from optimizer.documents import MAX_COUNT
+from optimizer.solvers.card_columns import CardColumns, with_server_behind
 from optimizer.solvers.goals import Goal, goals_of
 from optimizer.solvers.limit_rows import LimitRows, limit_rows, needs_power
 from optimizer.solvers.service_levels import ServiceLevel, service_levels
@@ -73,6 +77,8 @@ class Problem:
     """Partial service of shared queues; None if there is no queue, or none can be served in part."""
     excluded: frozenset[int] = frozenset()
     """Servers that get nothing, although they need replicas."""
+    cards: CardColumns | None = None
+    """Rates on shared cards; their units are those of a server behind the last. None without shared cards."""
 
     @cached_property
     def on_current(self) -> BoolArray:
@@ -146,6 +152,11 @@ class Problem:
         return frozen(self.table.meets_targets_below_max_rate & ~one_pool)
 
     @cached_property
+    def without_sharing(self) -> "Problem":
+        """The problem in which no candidate on shared cards serves anything."""
+        return replace(self, full=frozen(self.full & (self.table.pattern == NO_PATTERN)))
+
+    @cached_property
     def grown_load_rps(self) -> FloatArray:
         """Load of each server with its headroom, shape (S,)."""
         return frozen(self.load_rps * (1 + self.reserve.headroom_share))
@@ -164,7 +175,9 @@ class Problem:
     @cached_property
     def repeats(self) -> BoolArray:
         """Whether a candidate is of the same pair as the one before it, with other replicas; shape (C,)."""
-        pair = np.column_stack([self.table.server, self.table.accelerator, self.table.members])
+        pair = np.column_stack(
+            [self.table.server, self.table.accelerator, self.table.members, self.table.pattern]
+        )
         return frozen(np.append(False, (pair[1:] == pair[:-1]).all(axis=1))[: len(pair)])
 
     @cached_property
@@ -181,6 +194,11 @@ class Problem:
     def leaves_members(self) -> bool:
         """Whether some candidates serve only a part of the members of their server."""
         return bool((self.table.members != ALL_MEMBERS).any())
+
+    @property
+    def is_compact_only(self) -> bool:
+        """Whether only the compact model takes it: a column of branch and price serves one server in full."""
+        return self.leaves_members or self.cards is not None
 
     @cached_property
     def unserved_parts(self) -> tuple[FloatArray, ...]:
@@ -274,16 +292,20 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
     """
     servers, arrays = candidates.arrays.servers, candidates.arrays
     options = candidates.system.options
+    shared = candidates.shared
     table = CandidateTable.joined(
-        [candidates.table, candidates.over_limit, candidates.with_reserve, candidates.external]
+        [
+            *(candidates.table, candidates.over_limit, candidates.with_reserve, candidates.external),
+            *([] if shared is None else card_rows(candidates, shared)),
+        ]
     )
     left_out = frozenset(s for s, name in enumerate(arrays.server_names) if name in excluded)
     if left_out:
         table = table.take(~np.isin(table.server, list(left_out)))
-    accelerators = len(arrays.accelerator_names) + 1  # behind them stands what is rented
+    accelerators = len(arrays.accelerator_names) + 2  # behind them stand what is rented, and shared cards
     limits = limit_rows(candidates, table)
     over = candidates.over_limit.server * accelerators + candidates.over_limit.accelerator
-    return Problem(
+    problem = Problem(
         table=table,
         full=frozen(~np.isin(table.server * accelerators + table.accelerator, over)),
         to_serve=frozen((servers.load_rps > 0) | (servers.min_replicas > 0)),
@@ -307,6 +329,25 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
         else None,
         excluded=left_out,
     )
+    return problem if shared is None else with_cards(problem, CardColumns.of(shared))
+
+
+def with_cards(problem: Problem, cards: CardColumns) -> Problem:
+    """Return a problem with a server behind the last, whose replicas are shared cards."""
+    per_server = (
+        *("to_serve", "load_rps", "priority", "min_replicas", "current_replicas", "current_cost"),
+        *("none_changed", "is_queue"),
+    )
+    changes = {name: with_server_behind(getattr(problem, name), 0) for name in per_server}
+    changes |= {
+        "current_accelerator": with_server_behind(problem.current_accelerator, -1),
+        "max_replicas": with_server_behind(problem.max_replicas, MAX_COUNT),
+        "priority": with_server_behind(problem.priority, int(problem.priority.max(initial=1))),
+        "reserve": ReserveArrays(
+            *(with_server_behind(getattr(problem.reserve, field.name), 0) for field in fields(ReserveArrays))
+        ),
+    }
+    return replace(problem, cards=cards, **changes)
 
 
 def gap_target(options: OptimizerOptions, columns: int) -> float:

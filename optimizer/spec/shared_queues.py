@@ -153,7 +153,7 @@ def _queue(name: str, members: Sequence[Server]) -> SharedQueue:
 
 
 def stated_servers(servers: Mapping[str, Server]) -> Mapping[str, Server]:
-    """Return the servers as documents name them: members in place of their queues; sorted by name."""
+    """Return the servers with the members of shared queues in place of their queues, sorted by name."""
     if not any(isinstance(server, SharedQueue) for server in servers.values()):
         return servers
     stated: dict[str, Server] = {}

@@ -50,12 +50,21 @@ from optimizer.spec.schema import (
     ServiceClass,
     SystemSpec,
 )
+from optimizer.spec.shared_cards import shared_card_problems
 from optimizer.spec.shared_queues import (
     members_of,
     planned_servers,
     queue_problems,
     stated_servers,
     with_shared_queues,
+)
+from optimizer.spec.versions import (
+    Version,
+    target_key,
+    target_of_version,
+    version_problems,
+    whole_servers,
+    with_versions,
 )
 
 
@@ -71,7 +80,8 @@ class System:
     targets: Mapping[tuple[str, str], ModelTarget]
     """By service class and model."""
     servers: Mapping[str, Server]
-    """As they are planned: servers that share a queue are one, under the queue's name."""
+    """As they are planned: servers that share a queue are one, under the queue's name; of a split server each
+    version is one."""
     capacity: Mapping[str, int]
     """Units by accelerator type."""
     options: OptimizerOptions
@@ -86,13 +96,18 @@ class System:
 
     @property
     def stated(self) -> Mapping[str, Server]:
-        """The servers as documents name them, with the members of shared queues, by name."""
+        """The servers as documents name them, so that versions of one server are one, by name."""
+        return whole_servers(self.members)
+
+    @property
+    def members(self) -> Mapping[str, Server]:
+        """The servers that are served or not: members of shared queues, versions and all others, by name."""
         return stated_servers(self.servers)
 
     @property
     def named(self) -> Mapping[str, Server]:
-        """All servers that an answer can name: planned ones and the members of shared queues, by name."""
-        return {**self.servers, **self.stated}
+        """All servers that a question can name, as they are planned and as documents name them, by name."""
+        return {**self.servers, **self.members, **self.stated}
 
     @property
     def currency(self) -> str | None:
@@ -131,8 +146,10 @@ class System:
             SpecError: a server does not exist.
         """
         known = self.named
-        for name, server in changed.items():
+        for name in changed:
             known_name(name, known, f"servers.{name}: server")
+        changed = with_versions(changed)
+        for name, server in changed.items():
             for part in members_of(server):
                 check_variability(part.current.load, f"servers.{name}.load.", self.profiles_of(part.model))
         planned = planned_servers(self.servers, changed)
@@ -146,7 +163,12 @@ class System:
         """
         known = self.named
         known_name(server_name, known, f"servers.{server_name}: server")
-        server = with_changed_load(known[server_name], **changes)
+        found = known[server_name]
+        if isinstance(found, Version):
+            whole = found.whole.name
+            text = f"servers.{server_name}: its load is a share of that of {whole!r}; change that"
+            raise SpecError(text)
+        server = with_changed_load(found, **changes)
         check_answers(server.current.load, f"servers.{server_name}.load.", self.profiles_of(server.model))
         return self.with_servers({server_name: server})
 
@@ -227,8 +249,12 @@ class System:
         """
         if server.deadline is not None:
             return ModelTarget(model=server.model)
-        target = self.targets.get((server.service_class, server.model))
-        return target and target_of_misses(target, server.cache_hit_rate)
+        target = self.targets.get(self.target_key(server))
+        return target and target_of_misses(target_of_version(target, server), server.cache_hit_rate)
+
+    def target_key(self, server: Server) -> tuple[str, str]:
+        """Return the service class and model whose targets hold for a server."""
+        return target_key(server, self.targets)
 
     def to_spec(self) -> SystemSpec:
         """Return the system as one document, with sections sorted by name."""
@@ -289,8 +315,10 @@ def join_parts(parts: Sequence[Part], *, idle_without_answers: bool = False) -> 
         service_classes=classes,
         targets=MappingProxyType({key: targets[key] for key in sorted(targets)}),
         servers=with_shared_queues(
-            MappingProxyType(
-                {name: with_load_of_deadline(server) for name, server in values(index.servers).items()}
+            with_versions(
+                MappingProxyType(
+                    {name: with_load_of_deadline(server) for name, server in values(index.servers).items()}
+                )
             ),
             lambda server: classes[server.service_class].priority,
         ),
@@ -352,6 +380,8 @@ def _contradictions(
         yield from _server_problems(entry, profiles, **known)
         yield from _load_problems(entry, profiles, idle_without_answers=idle_without_answers)
     yield from queue_problems(index, by_model)
+    yield from version_problems(index, by_model, known["accelerators"], known["models"])
+    yield from shared_card_problems(index, by_model)
 
 
 def _caught(part: Part, at: Location, check: Callable[[Any, str], None], item: object) -> Iterator[Finding]:

@@ -185,7 +185,7 @@ def _serves_as_much(plan: Plan, other: Plan, system: System, lowest: float = inf
 def _unserved(plan: Plan, system: System) -> dict[int, float]:
     """Return the load of servers not fully served, plus a small constant for each, by priority."""
     found: dict[int, float] = {}
-    stated = system.stated
+    stated = system.members
     for item in plan.unserved:
         load_rpm = replica_load(stated[item.server]).arrival_rate_rpm
         found[item.priority] = found.get(item.priority, 0.0) + load_rpm + _TOLERANCE

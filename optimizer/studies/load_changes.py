@@ -4,6 +4,7 @@ import numpy as np
 
 from optimizer.spec.schema import Load
 from optimizer.spec.system import System, with_changed_load
+from optimizer.spec.versions import whole_servers
 
 RATE_FACTORS = (0.5, 1.5)
 """A random load multiplies each arrival rate by a factor that is uniform between these."""
@@ -30,17 +31,18 @@ def vary_loads(system: System, rng: np.random.Generator) -> System:
 
     The factors are independent: uniform on [0.5, 1.5) for the rate, on [0.8, 1.2) for the input and for the
     output length, drawn in this order, server by server in the order of their names. An output stays at least
-    one token long.
+    one token long. The versions of a server vary together.
 
     Raises:
         SpecError: a rate or length is then out of range.
     """
     low, high = np.array([RATE_FACTORS, TOKEN_FACTORS, TOKEN_FACTORS]).T
-    factors = rng.uniform(low, high, size=(len(system.servers), 3))
+    servers = whole_servers(system.servers)
+    factors = rng.uniform(low, high, size=(len(servers), 3))
     return system.with_servers(
         {
             name: with_changed_load(server, **_varied(server.current.load, *map(float, row)))
-            for (name, server), row in zip(system.servers.items(), factors, strict=True)
+            for (name, server), row in zip(servers.items(), factors, strict=True)
         }
     )
 

@@ -31,6 +31,7 @@ def test_every_sample_has_a_name_and_is_read_by_it(capsys: pytest.CaptureFixture
         "sample:robust",
         "sample:shared-queue",
         "sample:small",
+        "sample:versions",
     ]
     for name in names:
         assert load_system(name) == load_system(samples()[name.removeprefix("sample:")])

@@ -137,7 +137,7 @@ def priority_rows(one: Case, two: Case) -> tuple[PriorityRow, ...]:
         for case, system in ((one, one.whole), (two, two.whole))
     )
     places = [
-        {name: system.priority(server) for name, server in system.stated.items()}
+        {name: system.priority(server) for name, server in system.members.items()}
         for system in (one.whole, two.whole)
     ]
     differing = {
@@ -243,7 +243,7 @@ def figures_of(case: Case, names: Iterable[str]) -> SideMetrics | None:
     names = list(names)
     if not names:
         return None
-    pools = [pool for name in names for pool in case.plan.allocations.get(name, ())]
+    pools = [pool for name in names for pool in case.plan.pools_of(name)]
     rented = [item for item in case.plan.rented if item.server in set(names)]
     loads = [] if case.system is None else [replica_load(case.system.servers[name]) for name in names]
     servers = [name for name in names if name not in case.plan.shared_queues]
@@ -296,8 +296,8 @@ def alike(first: SideMetrics | None, second: SideMetrics | None) -> bool:
 
 def _by_accelerator(pools: Sequence[Pool]) -> tuple[AcceleratorShare, ...]:
     shares = []
-    for name in sorted({pool.accelerator for pool in pools}):
-        mine = [pool for pool in pools if pool.accelerator == name]
+    for name in sorted({pool.placed_on for pool in pools}):
+        mine = [pool for pool in pools if pool.placed_on == name]
         shares.append(
             AcceleratorShare(
                 accelerator=name,

@@ -169,7 +169,7 @@ def _headroom_rpm(plan: Plan, server: str, load_rpm: float) -> float | None:
     """Return the load that a server's replicas can take beyond the one they have to carry (eq. 59)."""
     if load_rpm == 0 or any(item.server == server for item in plan.rented):
         return None
-    return sum(pool.max_arrival_rate_rpm for pool in plan.allocations.get(server, ())) - load_rpm
+    return sum(pool.max_arrival_rate_rpm for pool in plan.pools_of(server)) - load_rpm
 
 
 def _options(

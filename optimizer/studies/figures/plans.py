@@ -62,7 +62,7 @@ def load_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tu
 def _loads(shown: PlannedSystem) -> dict[tuple[str, str], str]:
     """Return the load of each model and class in words; several servers of one pair are added up."""
     found: dict[tuple[str, str], list[Server]] = {}
-    for server in shown.system.stated.values():
+    for server in shown.system.members.values():
         found.setdefault((server.model, server.service_class), []).append(server)
     words, kinds = {}, shown.system.model_kinds()
     for key, servers in found.items():
@@ -97,7 +97,7 @@ def _grids(
     """Return one field for each model (rows) and service class (columns), by priority; a few classes each."""
     system = shown.system
     classes = sorted(
-        {server.service_class for server in system.stated.values()},
+        {server.service_class for server in system.members.values()},
         key=lambda name: (system.service_classes[name].priority, name),
     )
     parts = [classes[i : i + CLASSES_BESIDE] for i in range(0, len(classes), CLASSES_BESIDE)] or [[]]
@@ -136,7 +136,7 @@ def _served_shares(shown: PlannedSystem) -> dict[tuple[str, str], float]:
     missed = {item.server: 1 - item.served_fraction for item in shown.overview.plan.unserved}
     asked: dict[tuple[str, str], float] = {}
     lost: dict[tuple[str, str], float] = {}
-    for name, server in shown.system.stated.items():
+    for name, server in shown.system.members.items():
         key, rate = (server.model, server.service_class), replica_load(server).arrival_rate_rpm
         asked[key] = asked.get(key, 0.0) + rate
         lost[key] = lost.get(key, 0.0) + rate * missed.get(name, 0.0)
@@ -150,7 +150,7 @@ def _type_of(rows: Sequence[PoolRow]) -> str:
 
 def _lacks(shown: PlannedSystem) -> dict[tuple[str, str], str]:
     """Return for each model and class that is not served in full, in words, what it lacks."""
-    servers = shown.system.stated
+    servers = shown.system.members
     pairs = [(server.model, server.service_class) for server in servers.values()]
     missed: dict[tuple[str, str], list[float]] = {}
     for item in shown.overview.plan.unserved:

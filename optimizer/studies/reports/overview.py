@@ -142,10 +142,10 @@ def describe(system: System, plan: Plan) -> Overview:
     """Return a plan of a system with what it was asked for beside what it does."""
     order = sorted(plan.allocations, key=lambda name: (system.priority(system.servers[name]), name))
     pools = _with_power(system, plan, [row for name in order for row in _pool_rows(system, plan, name)])
-    rented = {item.server for item in plan.rented}
+    rented = {item.server for item in plan.rented} | plan.on_shared_cards.keys()
     return Overview(
         limited=not system.options.unlimited,
-        servers=len(system.stated),
+        servers=len(system.members),
         plan=plan,
         pools=pools,
         idle=_empty_rows(
