@@ -90,7 +90,9 @@ class Problem:
     @cached_property
     def routed(self) -> BoolArray:
         """Whether the load of a server is what a route sends to it, shape (S,)."""
-        return frozen(np.zeros(len(self.priority), np.bool_)) if self.routing is None else self.routing.servers
+        return (
+            frozen(np.zeros(len(self.priority), np.bool_)) if self.routing is None else self.routing.servers
+        )
 
     @cached_property
     def replica_value(self) -> FloatArray:

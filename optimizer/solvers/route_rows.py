@@ -30,7 +30,12 @@ def route_variables(problem: Problem, columns: IntArray, servers: IntArray, firs
 
 
 def add_routes(
-    rows: ModelRows, problem: Problem, columns: IntArray, most: IntArray, servers: IntArray, made: RouteVariables
+    rows: ModelRows,
+    problem: Problem,
+    columns: IntArray,
+    most: IntArray,
+    servers: IntArray,
+    made: RouteVariables,
 ) -> None:
     """Add the rows of routes (eq. 222-225).
 

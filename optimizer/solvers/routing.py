@@ -89,13 +89,19 @@ class RouteArrays:
         shares = first if second is None else second
         return Division(routed=True, shares=tuple(np.clip(shares, self.lower, self.upper).tolist()))
 
-    def _utilisation_rows(self, small_rps: float, large_rps: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _utilisation_rows(
+        self, small_rps: float, large_rps: float
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return coefficients of shares, coefficients of the largest utilisation, and upper bounds."""
         total = self.load_rps
         small, large = self.rate_rps / total, self.rate_rps * self.large_slope / total
         base = float(self.rate_rps @ self.large_base) / total
         capacity = np.array([small_rps, large_rps]) / total
-        return np.array([small, large]) * COVER_SCALE, capacity * COVER_SCALE, np.array([0.0, -base * COVER_SCALE])
+        return (
+            np.array([small, large]) * COVER_SCALE,
+            capacity * COVER_SCALE,
+            np.array([0.0, -base * COVER_SCALE]),
+        )
 
     def _minimised(
         self,
@@ -175,7 +181,9 @@ class Routing:
         """Return members among which the large server of a route counts its load, and the small one none."""
         return replace(members, load_rps=np.where(self.small()[members.server], 0.0, members.load_rps))
 
-    def divisions(self, table: CandidateTable, replicas: IntArray) -> Iterator[tuple[RouteArrays, Division | None]]:
+    def divisions(
+        self, table: CandidateTable, replicas: IntArray
+    ) -> Iterator[tuple[RouteArrays, Division | None]]:
         """Yield the division of each route between the replicas of a solution, shape (C,)."""
         rate = np.bincount(table.server, replicas * table.max_rate_rps, len(self.servers))
         for route in self.routes:
@@ -252,5 +260,3 @@ class RouteVariables:
             shares = [0.0] * len(route.rate_rps) if division is None else list(division.shares)
             values += [float(not none), float(count[route.large] == 0), *shares]
         return np.concatenate([values, replicas[columns[self.one_of]] > 0]).astype(np.float64)
-
-

@@ -124,7 +124,9 @@ def largest_mean(values: Sequence[float], least: Sequence[float], most: Sequence
 
 
 def with_routed_loads(
-    servers: Mapping[str, Server], routes: Iterable[Route], profiles_of: Callable[[str], Iterable[ModelProfile]]
+    servers: Mapping[str, Server],
+    routes: Iterable[Route],
+    profiles_of: Callable[[str], Iterable[ModelProfile]],
 ) -> Mapping[str, Server]:
     """Return servers of which those of routes have the largest load that their route can send.
 
@@ -207,7 +209,9 @@ def check_routed_options(routes: Mapping[str, Route], options: OptimizerOptions)
 # --- checks -----------------------------------------------------------------------------------------------
 
 
-def route_problems(index: Index, profiles: Mapping[str, Sequence[ModelProfile]], names: Names) -> Iterator[Finding]:
+def route_problems(
+    index: Index, profiles: Mapping[str, Sequence[ModelProfile]], names: Names
+) -> Iterator[Finding]:
     """Yield the contradictions of routes.
 
     Args:
@@ -279,7 +283,9 @@ def _server_problems(
 def _priority_problems(part: Part, at: Location, route: Route, index: Index) -> Iterator[Finding]:
     """Yield a difference between the priorities of a route's servers: its requests have one."""
     found = [index.servers[name].item for name in (route.small, route.large) if name in index.servers]
-    classes = [index.classes[server.service_class].item for server in found if server.service_class in index.classes]
+    classes = [
+        index.classes[server.service_class].item for server in found if server.service_class in index.classes
+    ]
     if len(classes) > 1 and classes[0].priority != classes[1].priority:
         text = (
             f"{route.large!r} has priority {classes[1].priority}, {route.small!r} {classes[0].priority}; "

@@ -38,8 +38,8 @@ from optimizer.spec.offline import (
 )
 from optimizer.spec.places import place_problems
 from optimizer.spec.positions import Location
-from optimizer.spec.routes import route_of, route_problems, with_routed_loads, without_routed_loads
 from optimizer.spec.robustness import check_options, option_problems, server_problems
+from optimizer.spec.routes import route_of, route_problems, with_routed_loads, without_routed_loads
 from optimizer.spec.schema import (
     Accelerator,
     Capacity,
@@ -159,7 +159,9 @@ class System:
         known_name(server_name, known, f"servers.{server_name}: server")
         route = route_of(self.routes.values(), server_name)
         if route is not None:
-            raise SpecError(f"servers.{server_name}.load: it is that of route {route.name!r}; change the route")
+            raise SpecError(
+                f"servers.{server_name}.load: it is that of route {route.name!r}; change the route"
+            )
         server = with_changed_load(known[server_name], **changes)
         check_answers(server.current.load, f"servers.{server_name}.load.", self.profiles_of(server.model))
         return self.with_servers({server_name: server})
@@ -368,9 +370,7 @@ def _contradictions(
         yield from _server_problems(entry, profiles, **known)
         yield from _load_problems(entry, profiles, idle_without_answers=idle_without_answers)
     yield from queue_problems(index, by_model)
-    yield from route_problems(
-        index, by_model, Names("server", index.servers, "servers" in incomplete)
-    )
+    yield from route_problems(index, by_model, Names("server", index.servers, "servers" in incomplete))
 
 
 def _caught(part: Part, at: Location, check: Callable[[Any, str], None], item: object) -> Iterator[Finding]:
