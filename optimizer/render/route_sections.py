@@ -76,7 +76,7 @@ def _kind_columns() -> list[Column]:
 
 
 def _rows(plan: Plan, system: System) -> Iterator[_KindRow]:
-    for name, use in plan.routes.items():
-        route = system.routes[name]
+    for route_name, use in plan.routes.items():
+        route = system.routes[route_name]
         for kind, routed in zip(route.kinds, use.kinds, strict=True):
-            yield _KindRow(name, use, kind, routed, route.arrival_rate_rpm * kind.share)
+            yield _KindRow(route_name, use, kind, routed, route.arrival_rate_rpm * kind.share)

@@ -71,8 +71,8 @@ def _solve_routes(problem: Problem, session: SessionFactory, deadline: Deadline)
     count = len(mixed_columns(problem)[0])
     if count > GAP_FREE_COLUMNS:
         raise SpecError(
-            f"routes: the model has {count:,} columns, at most {GAP_FREE_COLUMNS:,} can be solved with routes, "
-            "because branch and price divides none; list fewer accelerators for each server"
+            f"routes: {count:,} columns, at most {GAP_FREE_COLUMNS:,} can be solved with routes, as branch "
+            "and price divides none; list fewer accelerators for each server"
         )
     return solve_milp(problem, session, deadline)
 

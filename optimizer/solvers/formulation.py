@@ -91,7 +91,9 @@ class Formulation:
         without = without_reserve(problem, replicas)[self.unreserved_servers]
         tiers = problem.tiers
         steps = tiers.steps(problem.limits.used(replicas))[tiers.later]
-        routes = [] if self.routes is None else self.routes.point(problem.table, replicas, self.columns)
+        routes = np.zeros(0)
+        if self.routes is not None:
+            routes = self.routes.point(problem.table, replicas, self.columns)
         return np.concatenate([taken, left, stays, kept, routes, without, steps]).astype(np.float64)
 
     def replicas(self, x: FloatArray, rows: int) -> IntArray:

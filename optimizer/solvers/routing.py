@@ -190,12 +190,15 @@ class Routing:
             yield route, route.division(float(rate[route.small]), float(rate[route.large]))
 
     def served(self, table: CandidateTable, replicas: IntArray, has: BoolArray) -> BoolArray:
-        """Return which servers are served, shape (S,): the large one of a route if its requests can be divided.
+        """Return which servers are served: the large one of a route if its requests can be divided.
 
         Args:
             table: the candidates.
             replicas: the solution, shape (C,).
             has: whether servers have replicas, shape (S,).
+
+        Returns:
+            Shape (S,).
         """
         found = has.copy()
         for route, division in self.divisions(table, replicas):
@@ -205,8 +208,10 @@ class Routing:
 
 @dataclass(frozen=True, slots=True)
 class RouteVariables:
-    """Variables of routes in a model: for each whether its router is in use, whether its large server is empty,
-    and the shares; then for each column of a server with one accelerator whether it is that one.
+    """Variables of routes in a model.
+
+    For each route: whether its router is in use, whether its large server is empty, and the shares. Then for
+    each column of a server that has one accelerator whether it is that one.
     """
 
     first: int

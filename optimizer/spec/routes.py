@@ -257,8 +257,8 @@ def _server_problems(
     part, at, server = entry
     if server.current.load.arrival_rate_rpm:
         text = (
-            f"the load of {server.name!r} is that of route {route.name!r}; remove it, or give direct requests "
-            "a server of their own"
+            f"the load of {server.name!r} is that of route {route.name!r}; remove it, or give direct "
+            "requests a server of their own"
         )
         yield Finding(part, (*at, "currentAlloc", "load", "arrivalRate"), text)
     for field, reason in _UNSUPPORTED.items():

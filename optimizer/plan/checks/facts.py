@@ -234,7 +234,7 @@ class Facts:
 
     @property
     def counts_unchanged(self) -> bool:
-        """Whether the value counts servers that do not change at their stated cost, as numbers of replicas do."""
+        """Whether the value counts unchanged servers too, at the difference to their stated cost."""
         return self.mixed or any(route.arrival_rate_rpm for route in self.system.routes.values())
 
     @property

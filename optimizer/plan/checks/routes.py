@@ -45,9 +45,10 @@ def check_routes(facts: Facts, candidates: Candidates | None) -> list[str]:
 
 
 def _route(facts: Facts, candidates: Candidates | None, route: Route, use: RouteUse) -> Iterator[str]:
-    listed = route.large in facts.listed
-    if use.served == listed:
-        yield f"is {'' if use.served else 'not '}served, but {route.large} is {'' if listed else 'not '}unserved"
+    if use.served and route.large in facts.listed:
+        yield f"is served, but {route.large} is in unserved"
+    if not use.served and route.large not in facts.listed:
+        yield f"is not served, but {route.large} is not in unserved"
     if use.routed and not use.served:
         yield "is not served, but its router is in use"
     yield from _shares(route, use)
@@ -107,7 +108,7 @@ def _totals(facts: Facts, route: Route, use: RouteUse) -> Iterator[str]:
         if (true is None) != (said is None) or not close(true or 0.0, said or 0.0, SHARE_TOLERANCE):
             yield f"{field} is {true}, the plan says {said}"
     if lost > route.max_loss + SHARE_TOLERANCE:
-        yield f"{precise(100 * lost)} % of answers are worse, at most {precise(100 * route.max_loss)} % can be"
+        yield f"{precise(100 * lost)} % of answers are worse, the limit is {precise(100 * route.max_loss)} %"
 
 
 def _loads(facts: Facts, route: Route, use: RouteUse) -> Iterator[str]:
