@@ -197,7 +197,7 @@ def choose(
     deadline = deadline or Deadline.after(problem.options.time_limit_s)
     if problem.cards is not None:
         check_card_options(problem.options)
-    elif not len(problem.limits) and not problem.options.heterogeneous:
+    elif not len(problem.limits) and not problem.is_mixed:
         return solve_separable(problem)
     if not problem.options.milp_solver:  # greedy: one accelerator per server, as in the reference
         single = replace(problem, options=problem.options.model_copy(update={"heterogeneous": False}))

@@ -113,7 +113,7 @@ def maximal(seats: Sequence[Seat], limits: tuple[float, float], most: int) -> li
 def _filled(
     seats: Sequence[Seat], at: int, left: tuple[float, float]
 ) -> Iterator[tuple[tuple[int, ...], tuple[float, float]]]:
-    """Yield numbers of replicas in seats from a place on, and what is left; the last seat is filled up."""
+    """Yield numbers of replicas in the seats from a place on, and what is left; the last is filled up."""
     if at == len(seats):
         yield (), left
         return

@@ -28,6 +28,7 @@ from optimizer.candidates.rows import candidate_rows, no_rows
 from optimizer.candidates.shared_cards import find_patterns
 from optimizer.candidates.shared_queues import queue_candidates
 from optimizer.candidates.table import Candidates, CandidateTable, RejectionReason, Verdicts
+from optimizer.candidates.undivided import undivided_candidates
 from optimizer.documents import MAX_COUNT
 from optimizer.parallel import in_threads
 from optimizer.queueing.performance import Performance, QueueModel
@@ -69,7 +70,9 @@ def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidate
     verdicts.freeze()
     external = rented(arrays, system, arrays.servers.load_rps)
     shared = find_patterns(system, find_candidates)
-    return Candidates(arrays, within, bounded.take(over), more, external, verdicts, system, shared)
+    undivided = undivided_candidates(system, arrays, lambda other: find_candidates(other, memo).table)
+    tables = within, bounded.take(over), more, external
+    return Candidates(arrays, *tables, verdicts, system, shared=shared, undivided=undivided)
 
 
 # --- from pairs to candidates --------------------------------------------------------------------------

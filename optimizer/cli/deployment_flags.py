@@ -8,12 +8,12 @@ from optimizer.cli.command import number
 from optimizer.units import SHARE
 
 _FLAGS: Mapping[str, tuple[str, Any, str]] = {
-    "tp": ("N", int, "devices of a replica, tensor parallelism (all of the cards)"),
+    "tp": ("N", int, "tensor parallelism: devices of a replica (all its cards)"),
     "weights": ("FORMAT", str, "bf16, fp8, int8, int4, fp4 or mxfp4 (as published)"),
     "cache": ("FORMAT", str, "format of the KV cache, bf16 or fp8 (bf16)"),
     "memory_utilization": (
         "SHARE", number(0.01, 1, "the share of the memory", scale=SHARE),
-        "share of memory the engine takes (0.9)",
+        "share of the device's memory that the engine takes (0.9)",
     ),
 }  # fmt: skip
 """Settings of the deployment: metavar, type and help of the flag."""
@@ -29,7 +29,7 @@ def add_deployment(group: Any) -> None:
         "--eager",
         action="store_true",
         default=None,
-        help="the engine starts every kernel from the host, without graphs",
+        help="the engine runs without CUDA graphs: the host starts every kernel",
     )
 
 

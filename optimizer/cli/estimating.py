@@ -38,12 +38,14 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
         "accelerator",
         metavar="ACCELERATOR",
         nargs="*",
-        help="a name of the catalogue: H100, 4xH100; with --memory one or more",
+        help="a name from the catalogue: H100, 4xH100; with --memory one or more",
     )
     add_deployment(parser)
     for name, (metavar, kind, text) in _SETTINGS.items():
         parser.add_argument(f"--{name.replace('_', '-')}", metavar=metavar, type=kind, help=text)
-    parser.add_argument("--at-batch", metavar="N", type=int, help="batch to give α at (half the largest)")
+    parser.add_argument(
+        "--at-batch", metavar="N", type=int, help="batch size at which to give α (half the largest)"
+    )
     parser.add_argument(
         "--points",
         metavar="FILE",

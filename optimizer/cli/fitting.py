@@ -28,17 +28,31 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", metavar="FILE", nargs="+", help="reports of one model on one accelerator")
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write the profile, YAML or JSON")
     server = parser.add_argument_group("the server, which no report describes")
-    server.add_argument("--kv-capacity", metavar="TOKENS", type=_count, help="KV cache (enough)")
-    server.add_argument("--max-seqs", metavar="N", type=_count, help="requests in an iteration (enough)")
     server.add_argument(
-        "--max-num-tokens", metavar="TOKENS", type=_count, default=8192, help="token budget (8192)"
+        "--kv-capacity", metavar="TOKENS", type=_count, help="tokens that fit in the KV cache (no limit)"
     )
     server.add_argument(
-        "--scheduler", choices=("chunked", "prefill-first"), default="chunked", help="(chunked)"
+        "--max-seqs", metavar="N", type=_count, help="most requests in one iteration (no limit)"
+    )
+    server.add_argument(
+        "--max-num-tokens",
+        metavar="TOKENS",
+        type=_count,
+        default=8192,
+        help="most tokens in one iteration (8192)",
+    )
+    server.add_argument(
+        "--scheduler",
+        choices=("chunked", "prefill-first"),
+        default="chunked",
+        help="how prompts are computed (chunked)",
     )
     client = parser.add_argument_group("the client")
     client.add_argument(
-        "--max-in-flight", metavar="N", type=_count, help="most requests in flight (the report's)"
+        "--max-in-flight",
+        metavar="N",
+        type=_count,
+        help="most requests that the client keeps in flight (the report's)",
     )
     key = parser.add_argument_group("what was measured")
     key.add_argument("--model", metavar="NAME", help="name of the model (the report's)")
@@ -51,7 +65,8 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=_count,
         default=0,
-        help="do not fit the N highest rates of each shape and full throughput; give the errors there",
+        help="leave the N highest rates of each shape and full throughput out of the fit, "
+        "and give the errors there",
     )
     add_output(parser, "law", "errors")
 

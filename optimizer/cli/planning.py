@@ -180,7 +180,7 @@ def _overload(plan: Plan, system: System, arguments: argparse.Namespace) -> Over
 
 def _add_check(parser: argparse.ArgumentParser) -> None:
     add_path(parser)
-    parser.add_argument("--json", action="store_true", help="write what was found as JSON, for editors")
+    parser.add_argument("--json", action="store_true", help="write the findings as JSON, for editors")
 
 
 def _check(arguments: argparse.Namespace) -> int:

@@ -20,9 +20,10 @@ MOST_S = 1e6
 
 def _add_replay(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
-        "LOADS.csv has the columns time, server and arrivalRate, and perhaps avgInTokens and avgOutTokens, "
-        "or time and a column of rates for each server: what was counted in the interval before each time, "
-        "in seconds or as dates. Each plan is made of what was counted until then, and meets what comes next."
+        "LOADS.csv has the columns time, server and arrivalRate, and optionally avgInTokens and "
+        "avgOutTokens; or time and a column of rates for each server. A row holds the load measured in the "
+        "interval that ends at its time, in seconds or as a date. Each plan knows the loads up to its time, "
+        "and is judged by those of the next interval."
     )
     parser.add_argument("loads", metavar="LOADS.csv", type=Path, help="loads over time; see below")
     add_path(parser)

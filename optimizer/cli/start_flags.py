@@ -33,7 +33,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--accelerator", metavar="NAME[:COUNT][:PRICE]", action="append",
-        help="cards that can be had: H100:16:3.50USD/h; 8xH100::28EUR/h sells eight at a time",
+        help="available cards: H100:16:3.50USD/h; 8xH100::28EUR/h sells eight at a time",
     )  # fmt: skip
     parser.add_argument(
         "--rate", metavar="[MODEL:]USE-CASE=RATE", action="append",

@@ -23,7 +23,7 @@ def _add_verify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--proof", metavar="FILE", type=Path, help="check the plan's bounds by the multipliers in FILE"
     )
-    parser.add_argument("--json", action="store_true", help="write what was found as JSON")
+    parser.add_argument("--json", action="store_true", help="write the findings as JSON")
 
 
 def _verify(arguments: argparse.Namespace) -> int:

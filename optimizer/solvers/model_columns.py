@@ -89,6 +89,7 @@ def mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
             -rate,
             ~problem.on_current,
             problem.off_preferred_rpm,
+            *problem.apart,
         ]
     )
     pools = _nondominated(problem, np.flatnonzero(divisible & (most >= 1)), keys)
@@ -107,6 +108,7 @@ def keepable(problem: Problem) -> BoolArray:
     table, server = problem.table, problem.table.server
     now = problem.current_replicas[server]
     carries = now * table.max_rate_rps >= table.load_rps * (1 - COVER_TOLERANCE)
+    carries |= problem.routed[server]
     allowed = (now >= np.maximum(problem.min_replicas[server], 1)) & (now <= problem.max_replicas[server])
     as_sized = problem.divisible | (problem.full & (now == table.num_replicas))
     keeps: BoolArray = problem.on_current & carries & allowed & as_sized

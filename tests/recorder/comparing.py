@@ -71,10 +71,15 @@ def _values(path: Path, one: Any, other: Any, rules: Rules) -> Iterator[tuple[Pa
         yield path, one, other
 
 
+SMALLEST = 1e-14
+"""Rounding, where a tolerance is allowed: the small loss of a queue is 1 minus a number near 1."""
+
+
 def _same(one: Any, other: Any, tolerance: float) -> bool:
     numbers = all(isinstance(side, int | float) and not isinstance(side, bool) for side in (one, other))
     if numbers:
-        return bool(abs(one - other) <= tolerance * max(abs(one), abs(other)))
+        rounding = SMALLEST if tolerance else 0.0
+        return bool(abs(one - other) <= tolerance * max(abs(one), abs(other)) + rounding)
     return type(one) is type(other) and bool(one == other)
 
 

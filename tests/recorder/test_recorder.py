@@ -47,6 +47,10 @@ def test_a_number_differs_unless_it_is_within_the_tolerance() -> None:
     after = recording(out=ANSWER["out"] | {"cost": 10.0 + 1e-9})
     assert found(after) == [(("out", "cost"), 10.0, 10.0 + 1e-9)]
     assert found(after, Rules(tolerance=1e-9)) == []
+    small, other = recording(out={"loss": 1e-11}), recording(out={"loss": 1e-11 + 1e-15})
+    assert not list(differences("d", small, other, Rules(tolerance=1e-9)))
+    assert list(differences("d", small, other, Rules()))
+    assert list(differences("d", small, recording(out={"loss": 1.1e-11}), Rules(tolerance=1e-9)))
 
 
 def test_absent_values_and_lists_of_other_lengths_differ() -> None:

@@ -15,8 +15,9 @@ from optimizer.plan import Plan, Pool
 from optimizer.plan.document import EXTERNAL, Rented
 from optimizer.plan.tiers import difference_cents_per_h
 from optimizer.spec.caches import replica_load
-from optimizer.spec.schema import Load
-from optimizer.spec.shared_queues import queues_apart
+from optimizer.spec.routes import with_undivided_lengths
+from optimizer.spec.schema import Load, Server
+from optimizer.spec.shared_queues import as_served, queues_apart
 from optimizer.spec.system import System
 from optimizer.studies.comparison.document import (
     AcceleratorShare,
@@ -56,8 +57,17 @@ def case_of(plan: Plan, system: System | None) -> Case:
     shares = dict.fromkeys([*plan.allocations, *plan.queued_servers], 1.0)
     shares |= {item.server: item.served_fraction for item in plan.unserved}
     left_out = frozenset(item.server for item in plan.unserved)
-    apart = None if system is None else replace(system, servers=queues_apart(system.servers))
+    apart = None if system is None else replace(system, servers=_apart(plan, system))
     return Case(plan, apart, system, {name: shares[name] for name in sorted(shares)}, left_out)
+
+
+def _apart(plan: Plan, system: System) -> Mapping[str, Server]:
+    """Return servers with their own loads: members of queues apart, and what routes send to theirs."""
+    apart = queues_apart(system.servers)
+    if not plan.routes:
+        return apart
+    routed = as_served(apart, plan.routed_rpm)
+    return with_undivided_lengths(routed, system.routes.values(), system.profiles_of)
 
 
 def serve_the_same(one: Case, two: Case) -> bool:

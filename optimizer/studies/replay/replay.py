@@ -14,6 +14,7 @@ from optimizer.pipeline import Solved, solve, solve_in_full
 from optimizer.plan import Plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.load_traces import LoadStep
+from optimizer.spec.routes import refuse_routes
 from optimizer.spec.schema import AllocationData, Server
 from optimizer.spec.shared_cards import check_no_shared_cards
 from optimizer.spec.system import System
@@ -44,8 +45,9 @@ def replay(
         startup_s: time that a replica takes to start [s].
 
     Raises:
-        SpecError: a server may share cards.
+        SpecError: the system has routes, or a server may share cards.
     """
+    refuse_routes(system.routes, "replay plans")
     check_no_shared_cards(system.servers.values(), "a replay")
     memo = SizingMemo(MEMO_ROWS)
     runs = [_Run(system, steps, rules, startup_s, memo).variant(name) for name, rules in variants.items()]
