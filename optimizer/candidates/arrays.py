@@ -203,12 +203,12 @@ class SystemArrays:
 def tabulate_as_served(
     system: System, arrays: SystemArrays, served_rpm: Mapping[str, Mapping[str, float]]
 ) -> SystemArrays:
-    """Return arrays in which shared queues have only the members and rates that a plan serves.
+    """Return arrays in which shared queues and routed servers have only what a plan serves.
 
     Args:
         system: the system.
         arrays: the same as arrays.
-        served_rpm: arrival rates that queues serve, by queue and member [requests/min].
+        served_rpm: served arrival rates, by queue and member, or twice by routed server [requests/min].
     """
     servers = as_served(system.servers, served_rpm)
     if servers is system.servers:

@@ -34,6 +34,7 @@ from optimizer.plan.document import (
 from optimizer.plan.power import power_at_load_w
 from optimizer.plan.reserves import reserve_uses
 from optimizer.plan.rollouts import rollout_uses
+from optimizer.plan.routes import divisions_of, route_uses, routed_loads_rpm
 from optimizer.plan.shared_queues import Served, is_shared, queue_uses, queues_as_served, unserved_members
 from optimizer.plan.shortages import unserved_with_reason
 from optimizer.plan.tiers import difference_cents_per_h, tier_uses
@@ -56,7 +57,10 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     """
     names = candidates.arrays.server_names
     queues = queues_as_served(candidates, problem, solution)
-    arrays = tabulate_as_served(candidates.system, candidates.arrays, queues)
+    divisions = divisions_of(candidates.system, problem, solution)
+    running = {names[s] for s in problem.table.server[solution.replicas > 0].tolist()}
+    loads = queues | routed_loads_rpm(candidates.system, divisions, running)
+    arrays = tabulate_as_served(candidates.system, candidates.arrays, loads)
     pools, rented = _placed(candidates, arrays, problem, solution.replicas)
     fraction = _served_fraction(problem, solution.replicas, _carried_rps(names, pools, rented))
     tiers = tier_uses(candidates.system, pools)
@@ -78,6 +82,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         total_cost_cents_per_h=_total_cost(pools, rented, tiers),
         allocations={name: pools[name] for name in names if name in pools},
         shared_queues=queue_uses(candidates.system, arrays, pools, queues),
+        routes=route_uses(candidates.system, divisions, pools, candidates.table),
         unserved=unserved,
         capacity=_capacity(candidates, problem, solution.replicas),
         limits=used_now,
@@ -124,10 +129,14 @@ def _placed(
 ) -> tuple[dict[str, tuple[Pool, ...]], dict[str, Rented]]:
     """Return the pools of servers, none for those that need none, and what servers rent, by their names."""
     own = problem.table.accelerator < len(candidates.arrays.accelerator_names)
-    pools = _pools(candidates, arrays, problem, np.where(own, replicas, 0))
+    pools, full = (
+        _pools(candidates, arrays, problem, np.where(own, replicas, 0)),
+        served_in_full(problem, replicas),
+    )
     rented = {item.server: item for item in _rented(candidates, problem, np.where(own, 0, replicas))}
     for s, name in enumerate(candidates.arrays.server_names):
-        if not problem.to_serve[s] or name in rented or is_shared(candidates.system, name):
+        needs = problem.to_serve[s] and not (problem.routed[s] and full[s])
+        if not needs or name in rented or is_shared(candidates.system, name):
             pools.setdefault(name, ())
     return pools, rented
 
@@ -286,6 +295,7 @@ def _shared_loads(
     49). If the pools cannot carry all of it, each runs at its maximum.
     """
     most, load = table.max_rate_rps * count, table.load_rps
+    load = np.where(problem.routed[table.server], arrays.servers.load_rps[table.server], load)
     queued = arrays.servers.is_queue[table.server]
     if queued.any():
         load = np.where(queued, arrays.servers.load_rps[table.server], load)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from optimizer.documents import Document, is_none
+from optimizer.documents import MIN_RATE, Document, is_none
 from optimizer.errors import IncompletePlanError, SpecError
 from optimizer.kinds.table import KindPoolFields
 from optimizer.money import cost_amount, cost_unit
@@ -154,6 +154,72 @@ class SharedQueueUse(Document):
     """Servers that it serves, from the highest priority down."""
     unserved: tuple[str, ...] = Field((), exclude_if=_is_empty, strict=False)
     """Servers that it does not serve at all, listed in `unserved` of the plan; absent if none."""
+
+
+def traffic_rpm(rate_rpm: float, *, idle: bool) -> float:
+    """Return a rate of a routed server [requests/min]; replicas without requests have the least that counts.
+
+    So they keep the batch limit of the requests for which they were sized.
+    """
+    return rate_rpm if idle else max(rate_rpm, MIN_RATE)
+
+
+class RoutedKind(Document):
+    """Requests of one kind in a route."""
+
+    name: str
+    """The kind; `kind 1` and so on if it has no name."""
+    small_share: float = Field(alias="toSmall")
+    """Share of its requests that go to the small model."""
+
+
+class RouteUse(Document):
+    """How the requests of a route are divided, and what that costs and loses."""
+
+    small: str
+    """Server of the small model."""
+    large: str
+    """Server of the large model."""
+    served: bool
+    """Whether the route is served, which is in full or not at all; if not, its large server is unserved."""
+    routed: bool
+    """Whether the router is in use; otherwise all requests go to the large model."""
+    kinds: tuple[RoutedKind, ...] = Field(strict=False)
+    """Kinds of requests."""
+    arrival_rate_rpm: float = Field(alias="arrivalRate")
+    """Load of the route [requests/min]."""
+    small_rpm: float = Field(alias="smallRate")
+    """Load of the small server [requests/min]."""
+    large_rpm: float = Field(alias="largeRate")
+    """Load of the large server [requests/min], with what is run again."""
+    rerun_rpm: float = Field(alias="rerunRate")
+    """Requests that run on both, as the router was wrong [requests/min]."""
+    small_token_share: float = Field(alias="smallTokens")
+    """Share of the tokens of all requests that belong to requests at the small model."""
+    quality_lost: float = Field(alias="qualityLost")
+    """Share of answers that are worse because the small model gave them."""
+    max_loss: float = Field(alias="maxLoss")
+    """Largest share that may be worse."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Cost of the pools of both servers [cents/h]."""
+    all_large_cents_per_h: float | None = Field(None, alias="costAllLarge")
+    """Least cost of all requests on one accelerator of the large model, whatever exists [cents/h]; None if no
+    accelerator meets its targets."""
+    saving: float | None = None
+    """Share of that cost that the plan saves; None if the route is not served."""
+
+    @property
+    def state(self) -> str:
+        """Whether the router is in use, in words."""
+        return ("in use" if self.routed else "off") if self.served else "not served"
+
+    @property
+    def loads_rpm(self) -> dict[str, float]:
+        """Loads of both servers; a route that is not served leaves all to the large one."""
+        return {
+            self.small: self.small_rpm,
+            self.large: self.large_rpm if self.served else self.arrival_rate_rpm,
+        }
 
 
 class ReserveUse(Document):
@@ -312,6 +378,8 @@ class Plan(Document):
         default_factory=dict, alias="sharedQueues", exclude_if=_is_empty
     )
     """Servers of shared queues, by queue; absent if there are none."""
+    routes: dict[str, RouteUse] = Field(default_factory=dict, exclude_if=_is_empty)
+    """Routes, by name; absent if there are none."""
     unserved: tuple[Unserved, ...] = Field(strict=False)
     """Servers that are not fully served."""
     capacity: tuple[CapacityUse, ...] = Field(strict=False)
@@ -488,6 +556,15 @@ class Plan(Document):
         return {
             name: {server: member.arrival_rate_rpm for server, member in use.members.items()}
             for name, use in self.shared_queues.items()
+        }
+
+    @property
+    def served_rpm(self) -> dict[str, dict[str, float]]:
+        """The same of shared queues and of routed servers, the latter twice by their name."""
+        routed = {name: rate for use in self.routes.values() for name, rate in use.loads_rpm.items()}
+        return self.served_in_queues_rpm | {
+            name: {name: traffic_rpm(rate, idle=not self.allocations.get(name))}
+            for name, rate in routed.items()
         }
 
     def _check_is_for(self, system: System) -> None:

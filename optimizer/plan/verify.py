@@ -15,6 +15,7 @@ from optimizer.plan.checks.names import check_names
 from optimizer.plan.checks.queues import check_queues
 from optimizer.plan.checks.reserves import check_reserves
 from optimizer.plan.checks.rollouts import check_rollouts
+from optimizer.plan.checks.routes import check_route_names, check_routes
 from optimizer.plan.checks.service import check_service
 from optimizer.plan.checks.shared_queues import as_planned, check_queue_names, check_shared_queues
 from optimizer.plan.checks.totals import check_totals
@@ -36,7 +37,8 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
         verify
             their reasons.
     """
-    problems = check_queue_names(plan, system) or check_names(plan, as_planned(plan, system))
+    problems = [*check_queue_names(plan, system), *check_route_names(plan, system)]
+    problems = problems or check_names(plan, as_planned(plan, system))
     if problems:
         return problems
     if system.rate_factors != plan.factor_of_pair:
@@ -45,7 +47,7 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
         system = system.with_kept(plan.kept_replicas)
     at_hand = candidates if candidates is not None and candidates.system is system else None
     arrays = arrays_of(system) if at_hand is None else at_hand.arrays
-    arrays = tabulate_as_served(system, arrays, plan.served_in_queues_rpm)
+    arrays = tabulate_as_served(system, arrays, plan.served_rpm)
     facts = Facts(plan, as_planned(plan, system), arrays, system)
     return [
         *check_service(facts),
@@ -56,6 +58,7 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
         *check_deadlines(facts),
         *check_queues(facts),
         *check_shared_queues(facts),
+        *check_routes(facts, at_hand),
         *check_levels(facts),
         *check_unserved(facts, at_hand),
     ]

@@ -19,6 +19,7 @@ from optimizer.render.figures import columns_of, other_targets, plan_columns
 from optimizer.render.money import Money
 from optimizer.render.plan_text import figures_text, overload_note, overload_rows, proved
 from optimizer.render.robust_sections import robust_sections
+from optimizer.render.route_sections import route_sections
 from optimizer.render.shared_queue_sections import shared_queue_sections
 from optimizer.section import FOR_PROGRAMS, Column, FormattedValue, Paragraph, Section, name, table, words
 from optimizer.solvers.levels import VALUE
@@ -42,6 +43,7 @@ def plan_sections(plan: Plan, system: System, overload: Overload | None = None) 
         _headline(plan, system),
         _allocations(plan, system),
         *shared_queue_sections(plan, system),
+        *route_sections(plan, system),
         _cards(plan),
         *_limits(plan),
         *robust_sections(plan, token_costs(plan, system)),

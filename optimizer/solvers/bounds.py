@@ -41,7 +41,7 @@ def least_values(problem: Problem, rows: IntArray, *, all_served: bool) -> Float
     """
     server = problem.table.server[rows]
     served = np.full(len(problem.priority), np.inf)
-    if problem.options.heterogeneous:
+    if problem.is_mixed:
         served = _least_mixed(problem, rows)
     else:
         np.minimum.at(served, server, problem.model_value[rows])
@@ -71,6 +71,7 @@ def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:
     np.minimum.at(counting, server, each)
     counting[problem.min_replicas == 0] = 0.0
     cost = np.maximum(carrying, counting * problem.min_replicas) * (1 - ROUNDING)
+    cost = np.where(problem.routed, 0.0, cost)
     stays = np.zeros(len(problem.priority), np.bool_)
     stays[server[problem.on_current[rows]]] = True
     # What replicas elsewhere cost more is part of the cost here.

@@ -14,8 +14,8 @@ from optimizer.solvers.problem import Problem
 
 
 def formulate(problem: Problem) -> Formulation:
-    """Write the choice as a model: mixed where the options say so."""
-    return mixed_model(problem) if problem.options.heterogeneous else _single(problem)
+    """Write the choice as a model: of numbers of replicas for mixed plans and routes."""
+    return mixed_model(problem) if problem.is_mixed else _single(problem)
 
 
 def _single(problem: Problem) -> Formulation:

@@ -30,7 +30,7 @@ def served(problem: Problem, replicas: IntArray) -> BoolArray:
     """Return a mask of the servers with an allocation, shape (S,)."""
     has = np.zeros(len(problem.priority), np.bool_)
     has[problem.table.server[replicas > 0]] = True
-    return has
+    return has if problem.routing is None else problem.routing.served(problem.table, replicas, has)
 
 
 def served_in_full(problem: Problem, replicas: IntArray) -> BoolArray:
@@ -45,11 +45,14 @@ def served_in_full(problem: Problem, replicas: IntArray) -> BoolArray:
         load[taken.server] = taken.load_rps
     rate = np.bincount(problem.table.server, replicas * problem.table.max_rate_rps, minlength=count)
     pools = np.bincount(problem.table.server, replicas, minlength=count)
-    return (
+    full: BoolArray = (
         (rate >= load * (1 - 2 * COVER_TOLERANCE))
         & (pools >= problem.min_replicas)
         & ((pools > 0) | ~problem.to_serve)
     )
+    if problem.routing is not None:
+        full = np.where(problem.routed, problem.routing.small() | served(problem, replicas), full)
+    return full
 
 
 def _by_server(problem: Problem, amount: FloatArray | IntArray | BoolArray) -> FloatArray:

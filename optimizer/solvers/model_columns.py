@@ -93,6 +93,7 @@ def keepable(problem: Problem) -> BoolArray:
     table, server = problem.table, problem.table.server
     now = problem.current_replicas[server]
     carries = now * table.max_rate_rps >= table.load_rps * (1 - COVER_TOLERANCE)
+    carries |= problem.routed[server]
     allowed = (now >= np.maximum(problem.min_replicas[server], 1)) & (now <= problem.max_replicas[server])
     as_sized = problem.divisible | (problem.full & (now == table.num_replicas))
     keeps: BoolArray = problem.on_current & carries & allowed & as_sized

@@ -39,14 +39,16 @@ class ModelRows:
         self.upper.append(upper)
         self.count += len(lower)
 
-    def model(self, variable_upper: FloatArray) -> MilpModel:
-        """Return the model with these rows, over integer variables from zero."""
+    def model(self, variable_upper: FloatArray, continuous: IntArray | None = None) -> MilpModel:
+        """Return the model with these rows, over integer variables from zero; some are continuous."""
         row, index = np.concatenate(self.row), np.concatenate(self.index)
         order = np.lexsort((index, row))
+        integer = np.ones(len(variable_upper), np.bool_)
+        integer[[] if continuous is None else continuous] = False
         return MilpModel(
             lower=np.zeros(len(variable_upper)),
             upper=variable_upper,
-            integer=np.ones(len(variable_upper), np.bool_),
+            integer=integer,
             row_start=np.concatenate([[0], np.cumsum(np.bincount(row, minlength=self.count))]),
             row_index=index[order],
             row_value=np.concatenate(self.coefficient)[order],

@@ -17,6 +17,7 @@ from optimizer.candidates.arrays import ALL_MEMBERS, MemberArrays, ReserveArrays
 from optimizer.candidates.queue_parts import QueueParts
 from optimizer.solvers.goals import Goal, goals_of
 from optimizer.solvers.limit_rows import LimitRows, limit_rows, needs_power
+from optimizer.solvers.routing import Routing
 from optimizer.solvers.service_levels import ServiceLevel, service_levels
 from optimizer.solvers.tiers import Tiers, tiers_of
 from optimizer.spec.schema import OptimizerOptions
@@ -71,6 +72,8 @@ class Problem:
     """Whether a server is a shared queue, which has one pool; shape (S,)."""
     queue_parts: QueueParts | None = None
     """Partial service of shared queues; None if there is no queue, or none can be served in part."""
+    routing: Routing | None = None
+    """Routes with load; None if there are none."""
     excluded: frozenset[int] = frozenset()
     """Servers that get nothing, although they need replicas."""
 
@@ -78,6 +81,18 @@ class Problem:
     def on_current(self) -> BoolArray:
         """Whether a candidate is on the accelerator that its server runs on now, shape (C,)."""
         return frozen(np.equal(self.current_accelerator[self.table.server], self.table.accelerator))
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether plans are numbers of replicas: they are mixed, or routes divide requests."""
+        return self.options.heterogeneous or self.routing is not None
+
+    @cached_property
+    def routed(self) -> BoolArray:
+        """Whether the load of a server is what a route sends to it, shape (S,)."""
+        return (
+            frozen(np.zeros(len(self.priority), np.bool_)) if self.routing is None else self.routing.servers
+        )
 
     @cached_property
     def replica_value(self) -> FloatArray:
@@ -111,7 +126,7 @@ class Problem:
         """
         old = self.current_cost[server]
         value = cost - old + self.options.transition_penalty * (elsewhere + np.where(stays, 0.0, old))
-        return value if self.options.heterogeneous else np.where(unchanged, 0.0, value)
+        return value if self.is_mixed else np.where(unchanged, 0.0, value)
 
     @cached_property
     def value(self) -> FloatArray:
@@ -142,7 +157,10 @@ class Problem:
     @cached_property
     def divisible(self) -> BoolArray:
         """Whether any number of replicas of a candidate can be a pool beside others, shape (C,)."""
-        one_pool = (self.reserve.one_pool | self.is_queue)[self.table.server]
+        one_pool = self.reserve.one_pool | self.is_queue
+        if self.routing is not None and not self.options.heterogeneous:
+            one_pool = one_pool | ~self.routed
+        one_pool = one_pool[self.table.server]
         return frozen(self.table.meets_targets_below_max_rate & ~one_pool)
 
     @cached_property
@@ -281,12 +299,17 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
     if left_out:
         table = table.take(~np.isin(table.server, list(left_out)))
     accelerators = len(arrays.accelerator_names) + 1  # behind them stands what is rented
+    routing = Routing.of(candidates)
+    to_serve = (servers.load_rps > 0) | (servers.min_replicas > 0)
+    if routing is not None:
+        table = table.take(table.meets_targets_below_max_rate | ~routing.servers[table.server])
+        to_serve = to_serve & ~routing.small()
     limits = limit_rows(candidates, table)
     over = candidates.over_limit.server * accelerators + candidates.over_limit.accelerator
     return Problem(
         table=table,
         full=frozen(~np.isin(table.server * accelerators + table.accelerator, over)),
-        to_serve=frozen((servers.load_rps > 0) | (servers.min_replicas > 0)),
+        to_serve=frozen(to_serve),
         load_rps=servers.load_rps,
         priority=servers.priority,
         min_replicas=servers.min_replicas,
@@ -300,11 +323,12 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
         reserve=servers.reserve,
         tiers=tiers_of(candidates.system.accelerators, [item.key for item in limits.items]),
         preference=bool(servers.preference.any()),
-        members=servers.members,
+        members=servers.members if routing is None else routing.counted(servers.members),
         is_queue=servers.is_queue,
         queue_parts=QueueParts(candidates)
         if servers.is_queue.any() and not needs_power(candidates.system) and not servers.reserve.surges.any()
         else None,
+        routing=routing,
         excluded=left_out,
     )
 

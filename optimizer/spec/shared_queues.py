@@ -196,16 +196,20 @@ def _standing_alone(part: Server) -> Server:
 def as_served(
     servers: Mapping[str, Server], served_rpm: Mapping[str, Mapping[str, float]]
 ) -> Mapping[str, Server]:
-    """Return servers in which shared queues have only the members and rates that a plan serves.
+    """Return servers in which shared queues and routed servers have only what a plan serves.
 
     Args:
         servers: the planned servers.
-        served_rpm: arrival rates that queues serve, by queue and member [requests/min].
+        served_rpm: served arrival rates, by queue and member, or twice by routed server [requests/min].
     """
     changed = {
         name: server.only(served_rpm.get(name, {}))
-        for name, server in servers.items()
         if isinstance(server, SharedQueue)
+        else _with_load(
+            server, server.current.load.model_copy(update={"arrival_rate_rpm": served_rpm[name][name]})
+        )
+        for name, server in servers.items()
+        if isinstance(server, SharedQueue) or name in served_rpm
     }
     return MappingProxyType({**servers, **changed}) if changed else servers
 

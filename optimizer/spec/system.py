@@ -39,6 +39,7 @@ from optimizer.spec.offline import (
 from optimizer.spec.places import place_problems
 from optimizer.spec.positions import Location
 from optimizer.spec.robustness import check_options, option_problems, server_problems
+from optimizer.spec.routes import route_of, route_problems, with_routed_loads, without_routed_loads
 from optimizer.spec.schema import (
     Accelerator,
     Capacity,
@@ -46,6 +47,7 @@ from optimizer.spec.schema import (
     ModelProfile,
     ModelTarget,
     OptimizerOptions,
+    Route,
     Server,
     ServiceClass,
     SystemSpec,
@@ -83,11 +85,13 @@ class System:
     documents."""
     not_rented: tuple[str, ...] = ()
     """Servers whose external services are left out. Not part of the documents."""
+    routes: Mapping[str, Route] = field(default_factory=lambda: MappingProxyType({}))
+    """By name. Their servers have the largest load that they can send."""
 
     @property
     def stated(self) -> Mapping[str, Server]:
         """The servers as documents name them, with the members of shared queues, by name."""
-        return stated_servers(self.servers)
+        return without_routed_loads(stated_servers(self.servers), self.routes.values())
 
     @property
     def named(self) -> Mapping[str, Server]:
@@ -136,7 +140,14 @@ class System:
             for part in members_of(server):
                 check_variability(part.current.load, f"servers.{name}.load.", self.profiles_of(part.model))
         planned = planned_servers(self.servers, changed)
-        return replace(self, servers=MappingProxyType({**self.servers, **planned}))
+        found = replace(self, servers=MappingProxyType({**self.servers, **planned}))
+        return found.with_routes({}) if self.routes else found
+
+    def with_routes(self, changed: Mapping[str, Route]) -> "System":
+        """Return a copy with replaced routes, by name, and the loads that follow from all."""
+        routes = MappingProxyType({**self.routes, **changed})
+        servers = with_routed_loads(self.servers, routes.values(), self.profiles_of)
+        return replace(self, routes=routes, servers=servers)
 
     def with_load(self, server_name: str, **changes: float) -> "System":
         """Return a copy with a changed load of one server, by Python names (``arrival_rate_rpm``).
@@ -146,6 +157,11 @@ class System:
         """
         known = self.named
         known_name(server_name, known, f"servers.{server_name}: server")
+        route = route_of(self.routes.values(), server_name)
+        if route is not None:
+            raise SpecError(
+                f"servers.{server_name}.load: it is that of route {route.name!r}; change the route"
+            )
         server = with_changed_load(known[server_name], **changes)
         check_answers(server.current.load, f"servers.{server_name}.load.", self.profiles_of(server.model))
         return self.with_servers({server_name: server})
@@ -239,6 +255,7 @@ class System:
             servers=tuple(self.stated.values()),
             count=tuple(Capacity(type=kind, count=units) for kind, units in self.capacity.items()),
             optimizer=self.options,
+            routes=tuple(self.routes.values()),
         )
 
 
@@ -283,7 +300,7 @@ def join_parts(parts: Sequence[Part], *, idle_without_answers: bool = False) -> 
     }
     given = [part.spec.optimizer for part in parts if "optimizer" in part.spec.model_fields_set]
     classes = values(index.classes)
-    return System(
+    system = System(
         accelerators=values(index.accelerators),
         profiles=values(index.profiles),
         service_classes=classes,
@@ -297,6 +314,7 @@ def join_parts(parts: Sequence[Part], *, idle_without_answers: bool = False) -> 
         capacity=MappingProxyType({kind: index.capacity[kind].item.count for kind in sorted(index.capacity)}),
         options=given[0] if given else OptimizerOptions(),
     )
+    return system.with_routes(values(index.routes)) if index.routes else system
 
 
 def contradictions(parts: Sequence[Part], incomplete: Collection[str]) -> list[Fault]:
@@ -352,6 +370,7 @@ def _contradictions(
         yield from _server_problems(entry, profiles, **known)
         yield from _load_problems(entry, profiles, idle_without_answers=idle_without_answers)
     yield from queue_problems(index, by_model)
+    yield from route_problems(index, by_model, Names("server", index.servers, "servers" in incomplete))
 
 
 def _caught(part: Part, at: Location, check: Callable[[Any, str], None], item: object) -> Iterator[Finding]:

@@ -233,6 +233,11 @@ class Facts:
         return self.system.options.heterogeneous and self.system.options.milp_solver
 
     @property
+    def counts_unchanged(self) -> bool:
+        """Whether the value counts unchanged servers too, at the difference to their stated cost."""
+        return self.mixed or any(route.arrival_rate_rpm for route in self.system.routes.values())
+
+    @property
     def shares_leftover(self) -> bool:
         """Whether the options allow partial service."""
         return self.system.options.saturation_policy != "None" and self.is_limited

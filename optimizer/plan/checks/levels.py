@@ -99,7 +99,7 @@ def _value(facts: Facts) -> float:
     """Return the transition cost: cost changes, and a penalty on moves (eq. 31-33)."""
     penalty, total = facts.system.options.transition_penalty, []
     for name, server in facts.system.servers.items():
-        if name not in facts.changed and not facts.mixed:
+        if name not in facts.changed and not facts.counts_unchanged:
             continue  # regardless of the stated cost of an unchanged server
         old = current_cost_cents_per_h(facts.system, name)
         pools, here = facts.pools_of(name), server.current.accelerator

@@ -63,8 +63,8 @@ def check_queue_names(plan: Plan, system: System) -> list[str]:
 
 
 def as_planned(plan: Plan, system: System) -> System:
-    """Return a system in which shared queues have the members that a plan serves; the others are servers."""
-    servers = as_served(system.servers, plan.served_in_queues_rpm)
+    """Return a system with what a plan serves of shared queues and routes; other members are servers."""
+    servers = as_served(system.servers, plan.served_rpm)
     if servers is system.servers:
         return system
     alone = {

@@ -12,6 +12,7 @@ from optimizer.spec.schema.offline import OfflineWork
 from optimizer.spec.schema.options import AnyCasePolicy, OptimizerOptions, SaturationPolicy
 from optimizer.spec.schema.profiles import EstimateEnd, EstimateSettings, ModelProfile
 from optimizer.spec.schema.robustness import External, PriceTier
+from optimizer.spec.schema.routes import RequestKind, Route
 from optimizer.spec.schema.servers import AllocationData, Server
 from optimizer.spec.schema.system import SystemSpec
 
@@ -32,6 +33,8 @@ __all__ = [
     "OptimizerOptions",
     "Power",
     "PriceTier",
+    "RequestKind",
+    "Route",
     "SaturationPolicy",
     "Server",
     "ServiceClass",

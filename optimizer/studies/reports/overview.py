@@ -207,7 +207,7 @@ def _with_power(system: System, plan: Plan, rows: list[PoolRow]) -> tuple[PoolRo
     powers = [item.power for item in system.accelerators.values()]
     if not rows or not any(power.idle_w or power.full_w for power in powers):
         return tuple(rows)
-    arrays = tabulate_as_served(system, arrays_of(system), plan.served_in_queues_rpm)
+    arrays = tabulate_as_served(system, arrays_of(system), plan.served_rpm)
     server, accelerator, batch, count = np.array(
         [
             (
