@@ -34,7 +34,7 @@ def random_routes(seed: int, *, routes: int = 1, others: int = 1, kinds: int = 3
             "decodeParms": {"alpha": alpha * slower * rng.uniform(0.8, 1.2), "beta": 0.4},
             "prefillParms": {"gamma": 4.0 * slower, "delta": 0.01 * slower},
         }
-        for model, slower in (("s", 1.0), ("l", rng.uniform(2, 4)))
+        for model, slower in (("s", 1.0), ("l", rng.uniform(3, 6)))
         for acc, alpha in (("A", 12.0), ("B", 6.0))
     ]
     priorities = rng.sample(range(1, 9), 2)
@@ -43,7 +43,7 @@ def random_routes(seed: int, *, routes: int = 1, others: int = 1, kinds: int = 3
             "name": f"c{i}",
             "priority": priority,
             "modelTargets": [
-                {"model": model, "slo-ttft": rng.choice([300, 1000, 4000]), "slo-itl": rng.choice([60, 90])}
+                {"model": model, "slo-ttft": rng.choice([1000, 4000]), "slo-itl": rng.choice([90, 150])}
                 for model in "sl"
             ],
         }
@@ -63,7 +63,7 @@ def random_routes(seed: int, *, routes: int = 1, others: int = 1, kinds: int = 3
         servers.append(
             {"name": f"x{i}", "class": owner, "model": rng.choice("sl"), "currentAlloc": {"load": load}}
         )
-    units = {"A": rng.randint(0, 4 * routes + 3 * others), "B": rng.randint(0, 3 * routes + 2 * others)}
+    units = {"A": rng.randint(1, 9 * routes + 3 * others), "B": rng.randint(1, 6 * routes + 2 * others)}
     return {
         "accelerators": accelerators,
         "models": models,
@@ -85,8 +85,8 @@ def _route(rng: random.Random, r: int, kinds: int) -> Json:
         "name": f"r{r}",
         "small": f"s{r}",
         "large": f"l{r}",
-        "arrivalRate": rng.choice([60, 150, 240]),
-        "maxLoss": rng.choice([0, 0.002, 0.01, 0.05, 0.5]),
+        "arrivalRate": rng.choice([200, 600, 900]),
+        "maxLoss": rng.choice([0, 0.01, 0.03, 0.1, 0.5]),
         "rerun": rng.random() < 0.5,
         "kinds": [
             {

@@ -6,13 +6,14 @@ division that loses the least quality. Equation numbers refer to ``docs/math.md`
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import MemberArrays
-from optimizer.solvers.model import MilpModel, RelaxingSession
+from optimizer.solvers.model import MilpModel
 from optimizer.spec.routes import check_routed_options, flows_of
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -22,7 +23,10 @@ SHORTFALL = 2e-9
 """Relative shortfall of rate that counts as rounding."""
 LOSS_TOLERANCE = 1e-9
 """Lost quality above its limit that counts as rounding."""
+COMFORTABLE = 0.9
+"""Utilisation, as a share of the largest rate within targets, up to which quality goes before room."""
 LP_LIMIT_S = 60.0
+"""Time limit of a linear program of a few variables [s]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +72,8 @@ class RouteArrays:
     def division(self, small_rps: float, large_rps: float) -> Division | None:
         """Return the division between replicas with these maximum rates [requests/s]; None if there is none.
 
-        The large model takes all requests if it can. Otherwise the division loses the least quality and,
-        among equal ones, keeps the larger utilisation low (eq. 227).
+        It loses the least quality with which no server is used by more than `COMFORTABLE`, or else uses the
+        busier server least; the large model takes all requests where that is as good (eq. 227).
         """
         key = small_rps, large_rps
         if key not in self.known:
@@ -77,60 +81,75 @@ class RouteArrays:
         return self.known[key]
 
     def _divide(self, small_rps: float, large_rps: float) -> Division | None:
-        if large_rps >= self.load_rps * (1 - SHORTFALL):
-            return Division(routed=False, shares=(0.0,) * len(self.rate_rps))
-        first = self._minimised(self._utilisation_rows(small_rps, large_rps), self.quality, 0.0)
+        alone = self.load_rps / large_rps if large_rps else np.inf
+        undivided = Division(routed=False, shares=(0.0,) * len(self.rate_rps))
+        if alone <= COMFORTABLE:
+            return undivided
+        both = np.array([small_rps, large_rps])
+        first = self._minimised(both, _Bounds(COMFORTABLE, self.max_loss), on_loss=True)
+        if first is not None:
+            second = self._minimised(both, _Bounds(COMFORTABLE, first.lost), on_loss=False)
+            return (second or first).division
+        first = self._minimised(both, _Bounds(1.0, self.max_loss), on_loss=False)
+        if alone <= 1 + SHORTFALL and (first is None or alone <= first.utilisation * (1 + SHORTFALL)):
+            return undivided
         if first is None:
             return None
-        lost = float(self.quality @ first)
-        if lost > self.max_loss + LOSS_TOLERANCE:
-            return None
-        second = self._minimised(self._utilisation_rows(small_rps, large_rps), 0 * self.quality, 1.0, lost)
-        shares = first if second is None else second
-        return Division(routed=True, shares=tuple(np.clip(shares, self.lower, self.upper).tolist()))
+        second = self._minimised(both, _Bounds(first.utilisation, self.max_loss), on_loss=True)
+        return (second or first).division
 
-    def _utilisation_rows(
-        self, small_rps: float, large_rps: float
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return coefficients of shares, coefficients of the largest utilisation, and upper bounds."""
-        total = self.load_rps
-        small, large = self.rate_rps / total, self.rate_rps * self.large_slope / total
-        base = float(self.rate_rps @ self.large_base) / total
-        capacity = np.array([small_rps, large_rps]) / total
-        return (
-            np.array([small, large]) * COVER_SCALE,
-            capacity * COVER_SCALE,
-            np.array([0.0, -base * COVER_SCALE]),
-        )
+    def _minimised(self, capacity_rps: FloatArray, most: "_Bounds", *, on_loss: bool) -> "_Shares | None":
+        """Return the shares with the least lost quality, or the least utilisation of the busier server.
 
-    def _minimised(
-        self,
-        rows: tuple[FloatArray, FloatArray, FloatArray],
-        on_shares: FloatArray,
-        on_utilisation: float,
-        lost: float | None = None,
-    ) -> FloatArray | None:
-        """Return the shares that minimise an objective, at most the given loss of quality."""
+        Args:
+            capacity_rps: maximum rates of the small and the large server.
+            most: upper bounds of both.
+            on_loss: whether the lost quality is minimised.
+        """
         from optimizer.solvers.highs import HighsSession
 
-        shares, capacity, upper = rows
-        scale = self.loss_scale or 1.0
-        matrix = np.vstack([np.column_stack([shares, -capacity]), np.append(self.quality * scale, 0.0)])
-        most = np.inf if lost is None else lost * scale + 1e-6
-        n = matrix.shape[1]
+        n, scale = len(self.rate_rps) + 1, COVER_SCALE / self.load_rps
+        loads = np.array([self.rate_rps, self.rate_rps * self.large_slope]) * scale
+        base = np.array([0.0, float(self.rate_rps @ self.large_base)]) * scale
+        lost = np.append(self.quality * (self.loss_scale or 1.0), 0.0)
+        matrix = np.vstack([np.column_stack([loads, -capacity_rps * scale]), lost])
         model = MilpModel(
             lower=np.append(self.lower, 0.0),
-            upper=np.append(self.upper, 1.0 + SHORTFALL),
+            upper=np.append(self.upper, most.utilisation + SHORTFALL),
             integer=np.zeros(n, np.bool_),
-            row_start=np.arange(len(matrix) + 1) * n,
-            row_index=np.tile(np.arange(n), len(matrix)),
+            row_start=np.arange(4) * n,
+            row_index=np.tile(np.arange(n), 3),
             row_value=matrix.ravel(),
-            row_lower=np.full(len(matrix), -np.inf),
-            row_upper=np.append(upper + SHORTFALL * COVER_SCALE, most),
+            row_lower=np.full(3, -np.inf),
+            row_upper=np.append(
+                SHORTFALL * COVER_SCALE - base, (most.lost + LOSS_TOLERANCE) * (self.loss_scale or 1.0)
+            ),
         )
-        session: RelaxingSession = HighsSession(model)
-        found = session.relax(np.append(on_shares * scale, on_utilisation * COVER_SCALE), LP_LIMIT_S)
-        return None if found.x is None else found.x[:-1]
+        objective = lost if on_loss else np.append(np.zeros(n - 1), COVER_SCALE)
+        x = HighsSession(model).relax(objective, LP_LIMIT_S).x
+        if x is None:
+            return None
+        shares = np.clip(x[:-1], self.lower, self.upper)
+        return _Shares(shares, float(self.quality @ shares), float(x[-1]))
+
+
+class _Bounds(NamedTuple):
+    """Upper bounds of a division."""
+
+    utilisation: float
+    lost: float
+
+
+class _Shares(NamedTuple):
+    """Shares at the small model, the quality that they lose, and the utilisation of the busier server."""
+
+    shares: FloatArray
+    lost: float
+    utilisation: float
+
+    @property
+    def division(self) -> Division:
+        return Division(routed=True, shares=tuple(self.shares.tolist()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ from optimizer.timing import is_static
 
 SHARE_TOLERANCE = 1e-6
 """Largest distance of the sum of shares from 1."""
+ROUNDING = 1e-8
+"""Part of a route's load that is rounding where a server gets nothing."""
 _UNSUPPORTED = {
     "shared_queue": "requests of a route wait in a queue of their own",
     "deadline": "offline work has no route",
@@ -84,14 +86,16 @@ def flows_of(route: Route) -> tuple[KindFlow, ...]:
 
 def small_rpm(route: Route, shares: Iterable[float]) -> float:
     """Return the load of the small server [requests/min] (eq. 222)."""
-    return sum(flow.rate_rpm * share for flow, share in zip(flows_of(route), shares, strict=True))
+    found = sum(flow.rate_rpm * share for flow, share in zip(flows_of(route), shares, strict=True))
+    return found if found > ROUNDING * route.arrival_rate_rpm else 0.0
 
 
 def large_rpm(route: Route, shares: Sequence[float], *, routed: bool) -> float:
     """Return the load of the large server [requests/min]; without a router, all requests (eq. 223)."""
     if not routed:
         return route.arrival_rate_rpm
-    return sum(flow.large_rpm(share) for flow, share in zip(flows_of(route), shares, strict=True))
+    found = sum(flow.large_rpm(share) for flow, share in zip(flows_of(route), shares, strict=True))
+    return found if found > ROUNDING * route.arrival_rate_rpm else 0.0
 
 
 def quality_lost(route: Route, shares: Iterable[float]) -> float:

@@ -91,7 +91,7 @@ class System:
     @property
     def stated(self) -> Mapping[str, Server]:
         """The servers as documents name them, with the members of shared queues, by name."""
-        return without_routed_loads(stated_servers(self.servers), self.routes.values())
+        return stated_servers(self.servers)
 
     @property
     def named(self) -> Mapping[str, Server]:
@@ -252,7 +252,7 @@ class System:
             accelerators=tuple(self.accelerators.values()),
             models=tuple(self.profiles.values()),
             service_classes=tuple(self.service_classes.values()),
-            servers=tuple(self.stated.values()),
+            servers=tuple(without_routed_loads(self.stated, self.routes.values()).values()),
             count=tuple(Capacity(type=kind, count=units) for kind, units in self.capacity.items()),
             optimizer=self.options,
             routes=tuple(self.routes.values()),

@@ -105,7 +105,8 @@ def _totals(facts: Facts, route: Route, use: RouteUse) -> Iterator[str]:
         ("cost", cost, use.cost_cents_per_h),
         ("saving", 1 - cost / all_large if use.served and all_large else None, use.saving),
     ):
-        if (true is None) != (said is None) or not close(true or 0.0, said or 0.0, SHARE_TOLERANCE):
+        rounding = RELATIVE_TOLERANCE * rate if field.endswith("Rate") else SHARE_TOLERANCE
+        if (true is None) != (said is None) or not close(true or 0.0, said or 0.0, rounding):
             yield f"{field} is {true}, the plan says {said}"
     if lost > route.max_loss + SHARE_TOLERANCE:
         yield f"{precise(100 * lost)} % of answers are worse, the limit is {precise(100 * route.max_loss)} %"
