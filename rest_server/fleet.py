@@ -7,6 +7,7 @@ from typing import Any
 
 from optimizer.plan import Plan
 from optimizer.spec.files import Part
+from optimizer.spec.routes import refuse_routes
 from optimizer.spec.schema import (
     Accelerator,
     AllocationData,
@@ -50,7 +51,12 @@ class Entities:
 
     @classmethod
     def of(cls, document: SystemSpec) -> "Entities":
-        """Return the entities of a document; of two with one name the last counts."""
+        """Return the entities of a document; of two with one name the last counts.
+
+        Raises:
+            SpecError: the document has routes, which a stored fleet does not.
+        """
+        refuse_routes({route.name: route for route in document.routes}, "a stored fleet has")
         models: dict[str, dict[str, ModelProfile]] = {}
         for profile in document.models:
             models.setdefault(profile.name, {})[profile.accelerator] = profile

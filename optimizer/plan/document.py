@@ -169,8 +169,16 @@ class RoutedKind(Document):
 
     name: str
     """The kind; `kind 1` and so on if it has no name."""
+    arrival_rate_rpm: float = Field(alias="arrivalRate")
+    """Load [requests/min]."""
     small_share: float = Field(alias="toSmall")
     """Share of its requests that go to the small model."""
+    least_share: float = Field(alias="least")
+    """Least share that the router can send there, by its errors."""
+    most_share: float = Field(alias="most")
+    """Largest share that it can send there."""
+    quality_lost: float = Field(alias="qualityLost")
+    """Share of the answers of the route that are worse because the small model gave them."""
 
 
 class RouteUse(Document):
@@ -560,9 +568,14 @@ class Plan(Document):
 
     @property
     def served_rpm(self) -> dict[str, dict[str, float]]:
-        """The same of shared queues and of routed servers, the latter twice by their name."""
+        """Served arrival rates of shared queues and of routed servers, as `as_served` takes them."""
+        return self.served_in_queues_rpm | self.routed_rpm
+
+    @property
+    def routed_rpm(self) -> dict[str, dict[str, float]]:
+        """Arrival rates of routed servers, twice by their name [requests/min]."""
         routed = {name: rate for use in self.routes.values() for name, rate in use.loads_rpm.items()}
-        return self.served_in_queues_rpm | {
+        return {
             name: {name: traffic_rpm(rate, idle=not self.allocations.get(name))}
             for name, rate in routed.items()
         }

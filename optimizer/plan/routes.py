@@ -9,7 +9,7 @@ from optimizer.plan.document import Pool, RoutedKind, RouteUse, traffic_rpm
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.routing import Division
 from optimizer.solvers.solution import Solution
-from optimizer.spec.routes import large_rpm, quality_lost, small_rpm
+from optimizer.spec.routes import flows_of, large_rpm, quality_lost, small_rpm
 from optimizer.spec.schema import Route
 from optimizer.spec.system import System
 
@@ -102,8 +102,15 @@ def _use(route: Route, division: Division | None, pools: Sequence[Pool], all_lar
         served=served,
         routed=routed,
         kinds=tuple(
-            RoutedKind(name=kind.name or f"kind {i}", small_share=share)
-            for i, (kind, share) in enumerate(zip(route.kinds, shares, strict=True), 1)
+            RoutedKind(
+                name=kind.name or f"kind {i}",
+                arrival_rate_rpm=flow.rate_rpm,
+                small_share=share,
+                least_share=flow.lower,
+                most_share=flow.upper,
+                quality_lost=flow.quality * share,
+            )
+            for i, (kind, flow, share) in enumerate(zip(route.kinds, flows_of(route), shares, strict=True), 1)
         ),
         arrival_rate_rpm=route.arrival_rate_rpm,
         small_rpm=small,

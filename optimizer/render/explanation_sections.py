@@ -20,6 +20,7 @@ from optimizer.render.explanation_text import (
 from optimizer.render.money import Money
 from optimizer.render.plan_sections import RPM, limit_columns, overload_section
 from optimizer.render.robust_sections import wish_sections
+from optimizer.render.route_sections import loss_sections
 from optimizer.render.server_sections import server_sections
 from optimizer.section import Column, FormattedValue, Section, name, sentence, table, titled_list, words
 from optimizer.studies.explanation.document import (
@@ -50,7 +51,7 @@ def explanation_sections(explanation: Explanation) -> list[Section]:
     if explanation.server is None:
         parts += [*_overview(explanation, money), *_unserved(explanation), overload]
         parts += [*_types(explanation, money), *_limits(explanation, money)]
-        parts += wish_sections(explanation, money)
+        parts += [*wish_sections(explanation, money), *loss_sections(explanation, money)]
     else:
         parts += [*server_sections(explanation.servers[0], explanation), overload]
     if explanation.repair is not None:

@@ -43,7 +43,7 @@ def plan_sections(plan: Plan, system: System, overload: Overload | None = None) 
         _headline(plan, system),
         _allocations(plan, system),
         *shared_queue_sections(plan, system),
-        *route_sections(plan, system),
+        *route_sections(plan),
         _cards(plan),
         *_limits(plan),
         *robust_sections(plan, token_costs(plan, system)),

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from optimizer.plan import Plan
-from optimizer.plan.document import RoutedKind, RouteUse
+from optimizer.plan.document import RoutedKind
 from optimizer.quantities import quantity
+from optimizer.render.explanation_text import effect_value
 from optimizer.render.money import Money
 from optimizer.section import Column, Section, name, table, words
-from optimizer.spec.schema import RequestKind
-from optimizer.spec.system import System
+from optimizer.studies.explanation.document import Explanation
 
 RPM = "req/min"
 
@@ -18,30 +18,20 @@ class _KindRow(NamedTuple):
     """A kind of requests of a route."""
 
     route: str
-    use: RouteUse
-    kind: RequestKind
-    routed: RoutedKind
-    rate_rpm: float
-
-    @property
-    def share(self) -> float:
-        return 100 * self.routed.small_share
-
-    @property
-    def range(self) -> str:
-        return f"{quantity(100 * self.kind.wrong)}-{quantity(100 * (1 - self.kind.miss))}"
-
-    @property
-    def lost(self) -> float:
-        return 100 * self.kind.share * self.kind.loss * self.routed.small_share
+    kind: RoutedKind
 
 
-def route_sections(plan: Plan, system: System) -> Iterator[Section]:
+def route_sections(plan: Plan) -> Iterator[Section]:
     """Yield the routes of a plan, and the kinds of their requests, if there are any."""
     if not plan.routes:
         return
+    rows = [_KindRow(route, kind) for route, use in plan.routes.items() for kind in use.kinds]
     yield table("Routes", _route_columns(Money.of(plan)), list(plan.routes.items()), "routes")
-    yield table("Requests of routes", _kind_columns(), list(_rows(plan, system)), "route_kinds")
+    yield table("Requests of routes", _kind_columns(), rows, "requests")
+
+
+def _range(kind: RoutedKind) -> str:
+    return f"{quantity(100 * kind.least_share)} to {quantity(100 * kind.most_share)} %"
 
 
 def _percent(share: float | None) -> float | None:
@@ -67,16 +57,21 @@ def _route_columns(money: Money) -> list[Column]:
 def _kind_columns() -> list[Column]:
     return [
         name("route", "route", rank=2),
-        name("kind", "routed.name"),
-        Column("load", "rate_rpm", RPM, quantity),
-        Column("to small", "share", "%", ".1f"),
-        words("router sends", "range", rank=1),
-        Column("worse", "lost", "%", ".2f"),
+        name("kind", "kind.name"),
+        Column("load", "kind.arrival_rate_rpm", RPM, quantity),
+        Column("to small", lambda row: _percent(row.kind.small_share), "%", ".1f"),
+        words("router sends", lambda row: _range(row.kind), rank=1),
+        Column("worse", lambda row: _percent(row.kind.quality_lost), "%", ".2f"),
     ]
 
 
-def _rows(plan: Plan, system: System) -> Iterator[_KindRow]:
-    for route_name, use in plan.routes.items():
-        route = system.routes[route_name]
-        for kind, routed in zip(route.kinds, use.kinds, strict=True):
-            yield _KindRow(route_name, use, kind, routed, route.arrival_rate_rpm * kind.share)
+def loss_sections(explanation: Explanation, money: Money) -> Iterator[Section]:
+    """Yield the cost of the limits on quality, if there are routes."""
+    if explanation.losses:
+        columns = (
+            name("route", "route"),
+            Column("limit", lambda item: _percent(item.max_loss), "%", ".2f"),
+            Column("other limit", lambda item: _percent(item.other), "%", ".2f"),
+            Column("with it", lambda item: effect_value(item.effect, money), money.unit),
+        )
+        yield table("What limits on quality cost", columns, explanation.losses, "losses")

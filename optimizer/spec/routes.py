@@ -210,6 +210,22 @@ def check_routed_options(routes: Mapping[str, Route], options: OptimizerOptions)
             raise SpecError(f"optimizer.{option}: the system has routes; {advice}")
 
 
+def refuse_routes(routes: Mapping[str, Route], study: str) -> None:
+    """Refuse a system with routes where something plans loads of servers.
+
+    Args:
+        routes: the routes of the system.
+        study: subject and verb of the reason, which goes on with its loads.
+
+    Raises:
+        SpecError: the system has routes.
+    """
+    if routes:
+        raise SpecError(
+            f"routes: {study} loads server by server and divides no route; use solve, or remove them"
+        )
+
+
 # --- checks -----------------------------------------------------------------------------------------------
 
 

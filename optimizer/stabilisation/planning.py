@@ -11,6 +11,7 @@ from math import inf
 
 from optimizer.plan import Plan
 from optimizer.spec.caches import replica_load
+from optimizer.spec.routes import refuse_routes
 from optimizer.spec.system import System
 from optimizer.stabilisation.cards import FreeCards
 from optimizer.stabilisation.keeping import Kept, Planner, Runs, by_server, left_by, plan_keeping, share_out
@@ -30,8 +31,10 @@ def plan_running_fleet(system: System, running: Running, runs: Runs, planner: Pl
         planner: the solver; after its deadline nothing is solved again.
 
     Raises:
+        SpecError: the system has routes.
         SolverError: the solver failed.
     """
+    refuse_routes(system.routes, "a control loop plans")
     search = _Search(system, running, runs, planner)
     plan = search.plan()
     while planner.may_repeat:

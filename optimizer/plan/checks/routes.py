@@ -69,6 +69,14 @@ def _shares(route: Route, use: RouteUse) -> Iterator[str]:
         if not lower - SHARE_TOLERANCE <= share <= upper + SHARE_TOLERANCE:
             limits = f"{precise(lower)} to {precise(upper)}"
             yield f"{precise(share)} of {routed.name} goes to {route.small}, the router sends {limits}"
+        for field, true, said in (
+            ("arrivalRate", route.arrival_rate_rpm * kind.share, routed.arrival_rate_rpm),
+            ("least", kind.wrong, routed.least_share),
+            ("most", 1 - kind.miss, routed.most_share),
+            ("qualityLost", kind.share * kind.loss * share, routed.quality_lost),
+        ):
+            if not close(true, said, SHARE_TOLERANCE):
+                yield f"{field} of {routed.name} is {precise(true)}, the plan says {precise(said)}"
 
 
 def _again(kind: RequestKind, share: float) -> float:
@@ -102,6 +110,7 @@ def _totals(facts: Facts, route: Route, use: RouteUse) -> Iterator[str]:
         ),
         ("qualityLost", lost, use.quality_lost),
         ("maxLoss", route.max_loss, use.max_loss),
+        ("arrivalRate", rate, use.arrival_rate_rpm),
         ("cost", cost, use.cost_cents_per_h),
         ("saving", 1 - cost / all_large if use.served and all_large else None, use.saving),
     ):

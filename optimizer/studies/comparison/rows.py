@@ -15,8 +15,8 @@ from optimizer.plan import Plan, Pool
 from optimizer.plan.document import EXTERNAL, Rented
 from optimizer.plan.tiers import difference_cents_per_h
 from optimizer.spec.caches import replica_load
-from optimizer.spec.schema import Load
-from optimizer.spec.shared_queues import queues_apart
+from optimizer.spec.schema import Load, Server
+from optimizer.spec.shared_queues import as_served, queues_apart
 from optimizer.spec.system import System
 from optimizer.studies.comparison.document import (
     AcceleratorShare,
@@ -56,8 +56,17 @@ def case_of(plan: Plan, system: System | None) -> Case:
     shares = dict.fromkeys([*plan.allocations, *plan.queued_servers], 1.0)
     shares |= {item.server: item.served_fraction for item in plan.unserved}
     left_out = frozenset(item.server for item in plan.unserved)
-    apart = None if system is None else replace(system, servers=queues_apart(system.servers))
+    apart = None if system is None else replace(system, servers=_apart(plan, system))
     return Case(plan, apart, system, {name: shares[name] for name in sorted(shares)}, left_out)
+
+
+def _apart(plan: Plan, system: System) -> Mapping[str, Server]:
+    """Return servers with their own loads: members of queues apart, and what routes send to theirs."""
+    return (
+        as_served(queues_apart(system.servers), plan.routed_rpm)
+        if plan.routes
+        else queues_apart(system.servers)
+    )
 
 
 def serve_the_same(one: Case, two: Case) -> bool:

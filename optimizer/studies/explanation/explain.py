@@ -13,6 +13,7 @@ from optimizer.studies.explanation.before import Before
 from optimizer.studies.explanation.document import Explanation
 from optimizer.studies.explanation.repair import find_repair
 from optimizer.studies.explanation.resolving import Inquiry
+from optimizer.studies.explanation.routes import price_losses
 from optimizer.studies.explanation.servers import explain_servers, server_questions, settled
 from optimizer.studies.explanation.targets import price_targets, target_questions
 from optimizer.studies.explanation.units import explain_units, unit_questions
@@ -69,6 +70,7 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     units = {key: answers[key] for key in of_units}
     types, limits = explain_units(before, units, inquiry) if server is None else ((), ())
     wishes = wish_costs(system, plan, inquiry) if server is None else ()
+    losses = price_losses(system, plan, inquiry) if server is None else ()
     repair = find_repair(candidates, plan, inquiry) if needs_repair else None
     return Explanation(
         plan=plan,
@@ -78,6 +80,7 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
         types=types,
         limits=limits,
         wishes=wishes,
+        losses=losses,
         overload=overload,
         repair=repair,
         targets=price_targets(before, {key: answers[key] for key in of_targets}),

@@ -14,6 +14,7 @@ from optimizer.pipeline import Solved, solve, solve_in_full
 from optimizer.plan import Plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.load_traces import LoadStep
+from optimizer.spec.routes import refuse_routes
 from optimizer.spec.schema import AllocationData, Server
 from optimizer.spec.system import System
 from optimizer.stabilisation.decisions import Decisions, Observation
@@ -41,7 +42,11 @@ def replay(
         steps: the loads.
         variants: rules by the name under which they are shown.
         startup_s: time that a replica takes to start [s].
+
+    Raises:
+        SpecError: the system has routes.
     """
+    refuse_routes(system.routes, "replay plans")
     memo = SizingMemo(MEMO_ROWS)
     runs = [_Run(system, steps, rules, startup_s, memo).variant(name) for name, rules in variants.items()]
     constant = _Run(system, steps, Rules(), startup_s, memo, constant=True).variant(MEAN)

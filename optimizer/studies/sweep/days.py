@@ -18,6 +18,7 @@ from optimizer.documents import Document
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
 from optimizer.spec.load_traces import LoadStep
+from optimizer.spec.routes import refuse_routes
 from optimizer.spec.system import System, with_changed_load
 from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, answered, digest_of, tell_nobody
 from optimizer.studies.sweep.document import SafeFleet, SampledDays
@@ -107,8 +108,10 @@ def sampled_days(
         seed: random seed of the draw.
 
     Raises:
+        SpecError: the system has routes.
         SolverError: the solver failed.
     """
+    refuse_routes(system.routes, "a sweep over sampled days plans")
     anew = _planned(system, [tuple(day) for day in loads_rpm.tolist()], done, tell)
     costs = np.array([plan.total_cost_cents_per_h for plan in anew])
     fleets = _fleets(system, loads_rpm, done, tell)
