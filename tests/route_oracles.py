@@ -139,10 +139,13 @@ class RouteCase:
                     best[k] = max(best[k], total / sum(weights))
         return best[0], best[1]
 
+    def full_shape(self) -> tuple[float, float]:
+        """Return the mean lengths of all requests."""
+        inside, out = (float(self.rate @ [each[k] for each in self.lengths]) / self.load for k in range(2))
+        return inside, out
+
     def least_small(self, large_rps: float) -> float:
         """Return the least capacity of the small server for one of the large server; inf: there is none."""
-        if large_rps >= self.load * (1 - TIGHT):
-            return 0.0
         slope = self.rate * (self.again_slope - 1)
         found = linprog(
             self.rate,
@@ -199,10 +202,11 @@ class Case:
         service = [f"priority {p}: unserved {what}" for p in ranks for what in ("rate", "servers")]
         return [*service, "value", "changes"]
 
-    def rate(self, name: str, acc: str) -> float:
+    def rate(self, name: str, acc: str, shape: tuple[float, float] | None = None) -> float:
         """Return the maximum rate of a replica [requests/s]; 0: there is none."""
         profile, target = self.profiles[self.servers[name]["model"], acc], self.target[name]
-        return _largest_rate(_key(profile), *self.shape[name], target["slo-itl"], target["slo-ttft"])
+        inside, out = shape or self.shape[name]
+        return _largest_rate(_key(profile), inside, out, target["slo-itl"], target["slo-ttft"])
 
     def counts(self, name: str) -> list[Counts]:
         """Return all placements of a server that are of use, none first."""
@@ -222,13 +226,15 @@ class Case:
                 found.append(placed)
         return found
 
-    def capacity(self, name: str, placed: Counts) -> float:
-        return sum(self.rate(name, acc) * n for acc, n in placed)
+    def capacity(self, name: str, placed: Counts, shape: tuple[float, float] | None = None) -> float:
+        return sum(self.rate(name, acc, shape) * n for acc, n in placed)
 
     def ways(self, route: RouteCase) -> Iterator[Choice]:
         """Yield the placements of both servers that serve a route, and those that do not."""
         for large in self.counts(route.large):
             needed = route.least_small(self.capacity(route.large, large))
+            if self.capacity(route.large, large, route.full_shape()) >= route.load * (1 - TIGHT):
+                needed = 0.0  # without a router
             for small in self.counts(route.small):
                 replicas = {route.small: small, route.large: large}
                 if self.capacity(route.small, small) >= needed * (1 - TIGHT) - 1e-12:
@@ -370,10 +376,15 @@ class _Cbc:
         }
         small = lp.lpSum(float(rate) * x for rate, x in zip(route.rate, share, strict=True))
         base, slope = route.rate * (1 + route.again_at_0), route.rate * (route.again_slope - 1)
-        large = float(base.sum()) * states[0] + route.load * states[1]
+        large = float(base.sum()) * states[0]
         large += lp.lpSum(float(s) * x for s, x in zip(slope, share, strict=True))
         model += 1000 * small <= 1000 * room[route.small] + 1e-6
         model += 1000 * large <= 1000 * room[route.large] + 1e-6
+        alone = [
+            case.capacity(route.large, placed, route.full_shape()) * x
+            for placed, x in self.taken[route.large]
+        ]
+        model += 1000 * route.load * states[1] <= 1000 * lp.lpSum(alone) + 1e-6
         lost = lp.lpSum(float(each) * x for each, x in zip(route.loss, share, strict=True))
         model += 1000 * lost <= 1000 * route.most
         nothing = next(x for placed, x in self.taken[route.large] if not placed)

@@ -173,7 +173,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("arrays",),
         ("table",),
         ("pairs",),
-        ("batches", "choices", "class_rows", "rows"),
+        ("batches", "choices", "class_rows", "rows", "undivided"),
         ("measuring",),
         ("reserve", "renting"),
         ("shared_queues",),

@@ -21,6 +21,7 @@ from optimizer.queueing.performance import OwnArrays
 from optimizer.queueing.targets import Targets
 from optimizer.spec.caches import replica_load
 from optimizer.spec.places import may_serve, network_ms
+from optimizer.spec.routes import with_undivided_lengths
 from optimizer.spec.schema import DEFAULT_MAX_BATCH, ModelProfile, ModelTarget, Server
 from optimizer.spec.shared_queues import SharedQueue, as_served, members_of
 from optimizer.spec.system import System
@@ -211,6 +212,7 @@ def tabulate_as_served(
         served_rpm: served arrival rates, by queue and member, or twice by routed server [requests/min].
     """
     servers = as_served(system.servers, served_rpm)
+    servers = with_undivided_lengths(servers, system.routes.values(), system.profiles_of)
     if servers is system.servers:
         return arrays
     found = tabulate(replace(system, servers=servers))

@@ -27,6 +27,7 @@ from optimizer.candidates.reserve import with_reserve
 from optimizer.candidates.rows import candidate_rows, no_rows
 from optimizer.candidates.shared_queues import queue_candidates
 from optimizer.candidates.table import Candidates, CandidateTable, RejectionReason, Verdicts
+from optimizer.candidates.undivided import undivided_candidates
 from optimizer.documents import MAX_COUNT
 from optimizer.parallel import in_threads
 from optimizer.queueing.performance import Performance, QueueModel
@@ -67,7 +68,8 @@ def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidate
         more = CandidateTable.joined([more, queues.with_reserve])
     verdicts.freeze()
     external = rented(arrays, system, arrays.servers.load_rps)
-    return Candidates(arrays, within, bounded.take(over), more, external, verdicts, system)
+    undivided = undivided_candidates(system, arrays, lambda other: find_candidates(other, memo).table)
+    return Candidates(arrays, within, bounded.take(over), more, external, verdicts, system, undivided)
 
 
 # --- from pairs to candidates --------------------------------------------------------------------------

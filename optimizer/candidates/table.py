@@ -130,15 +130,20 @@ class CandidateTable:
     @classmethod
     def joined(cls, tables: Sequence["CandidateTable"]) -> "CandidateTable":
         """Join at least one table, sorted by server, accelerator and members."""
-        server = np.concatenate([table.server for table in tables])
-        keys = [np.concatenate([getattr(t, name) for t in tables]) for name in ("members", "accelerator")]
-        order = np.lexsort((*keys, server))
+        order = cls.joined_order(tables)
         return cls(
             *(
                 frozen(np.concatenate([getattr(t, field.name) for t in tables])[order])
                 for field in fields(cls)
             )
         )
+
+    @staticmethod
+    def joined_order(tables: Sequence["CandidateTable"]) -> IntArray:
+        """Return the row of each row of joined tables among those of all tables, one after the other."""
+        names = ("members", "accelerator", "server")
+        order: IntArray = np.lexsort([np.concatenate([getattr(t, name) for t in tables]) for name in names])
+        return order
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +191,9 @@ class Verdicts:
         self.limit[server, accelerator] = limit
 
 
+_NO_ROWS = frozen(np.zeros(0, np.int64))
+
+
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """Candidates and rejections of a system."""
@@ -200,6 +208,8 @@ class Candidates:
     """External services of servers; their accelerator is the index after the last."""
     verdicts: Verdicts
     system: System
+    undivided: CandidateTable | None = None
+    """Large servers of routes whose router is off, if the lengths of their kinds differ."""
     more: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """Changes of the amounts of limits in a what-if question, by limit and item."""
 
@@ -214,6 +224,11 @@ class Candidates:
             over_limit=change(*(each.over_limit for each in sources)),
             with_reserve=change(*(each.with_reserve for each in sources)),
             external=change(*(each.external for each in sources)),
+            undivided=None
+            if self.undivided is None
+            else change(
+                *(each.table.take(_NO_ROWS) if each.undivided is None else each.undivided for each in sources)
+            ),
         )
 
     def rejections(self, server: int | None = None) -> Iterator[Rejection]:

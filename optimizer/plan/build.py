@@ -82,7 +82,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         total_cost_cents_per_h=_total_cost(pools, rented, tiers),
         allocations={name: pools[name] for name in names if name in pools},
         shared_queues=queue_uses(candidates.system, arrays, pools, queues),
-        routes=route_uses(candidates.system, divisions, pools, candidates.table),
+        routes=route_uses(candidates, divisions, pools),
         unserved=unserved,
         capacity=_capacity(candidates, problem, solution.replicas),
         limits=used_now,

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from optimizer.candidates import CandidateTable
+from optimizer.candidates import Candidates
 from optimizer.plan.document import Pool, RoutedKind, RouteUse, traffic_rpm
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.routing import Division
@@ -53,23 +53,23 @@ def routed_loads_rpm(
 
 
 def route_uses(
-    system: System, divisions: Divisions, pools: Mapping[str, Sequence[Pool]], table: CandidateTable
+    candidates: Candidates, divisions: Divisions, pools: Mapping[str, Sequence[Pool]]
 ) -> dict[str, RouteUse]:
     """Return the routes of a plan.
 
     Args:
-        system: the planned system.
+        candidates: candidates of the system.
         divisions: how their requests are divided.
         pools: pools by server.
-        table: candidates of the system, by the index of its servers.
     """
-    names = list(system.servers)
+    system = candidates.system
+    names = candidates.arrays.server_names
     return {
         name: _use(
             system.routes[name],
             division,
             [pool for server in _servers(system.routes[name]) for pool in pools.get(server, ())],
-            all_large_cents_per_h(table, names.index(system.routes[name].large)),
+            all_large_cents_per_h(candidates, names.index(system.routes[name].large)),
         )
         for name, division in divisions.items()
     }
@@ -79,12 +79,19 @@ def _servers(route: Route) -> tuple[str, str]:
     return route.small, route.large
 
 
-def all_large_cents_per_h(table: CandidateTable, large: int) -> float | None:
+def all_large_cents_per_h(candidates: Candidates, large: int) -> float | None:
     """Return the least cost of serving all requests on one accelerator of the large server, whatever exists.
+
+    Args:
+        candidates: candidates with those of the large server.
+        large: its index.
 
     Returns:
         None if no accelerator can.
     """
+    table, undivided = candidates.table, candidates.undivided
+    if undivided is not None and (undivided.server == large).any():
+        table = undivided
     rows = np.flatnonzero(table.server == large)
     return float(table.cost_cents_per_h[rows].min()) if len(rows) else None
 

@@ -77,6 +77,7 @@ def mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
             -rate,
             ~problem.on_current,
             problem.off_preferred_rpm,
+            *problem.apart,
         ]
     )
     pools = _nondominated(problem, np.flatnonzero(divisible & (most >= 1)), keys)

@@ -17,7 +17,7 @@ from optimizer.candidates.arrays import ALL_MEMBERS, MemberArrays, ReserveArrays
 from optimizer.candidates.queue_parts import QueueParts
 from optimizer.solvers.goals import Goal, goals_of
 from optimizer.solvers.limit_rows import LimitRows, limit_rows, needs_power
-from optimizer.solvers.routing import Routing
+from optimizer.solvers.routing import Routing, with_undivided
 from optimizer.solvers.service_levels import ServiceLevel, service_levels
 from optimizer.solvers.tiers import Tiers, tiers_of
 from optimizer.spec.schema import OptimizerOptions
@@ -93,6 +93,11 @@ class Problem:
         return (
             frozen(np.zeros(len(self.priority), np.bool_)) if self.routing is None else self.routing.servers
         )
+
+    @property
+    def apart(self) -> tuple[BoolArray, ...]:
+        """Keys by which candidates with and without a router never dominate each other, shapes (C,)."""
+        return () if self.routing is None else (self.routing.undivided, ~self.routing.undivided)
 
     @cached_property
     def replica_value(self) -> FloatArray:
@@ -292,17 +297,18 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
     """
     servers, arrays = candidates.arrays.servers, candidates.arrays
     options = candidates.system.options
-    table = CandidateTable.joined(
-        [candidates.table, candidates.over_limit, candidates.with_reserve, candidates.external]
-    )
+    tables = [candidates.table, candidates.over_limit, candidates.with_reserve, candidates.external]
+    table, undivided = with_undivided(candidates, CandidateTable.joined(tables))
     left_out = frozenset(s for s, name in enumerate(arrays.server_names) if name in excluded)
     if left_out:
-        table = table.take(~np.isin(table.server, list(left_out)))
+        kept = ~np.isin(table.server, list(left_out))
+        table, undivided = table.take(kept), undivided[kept]
     accelerators = len(arrays.accelerator_names) + 1  # behind them stands what is rented
-    routing = Routing.of(candidates)
+    routing = Routing.of(candidates, undivided)
     to_serve = (servers.load_rps > 0) | (servers.min_replicas > 0)
     if routing is not None:
-        table = table.take(table.meets_targets_below_max_rate | ~routing.servers[table.server])
+        usable = table.meets_targets_below_max_rate | ~routing.servers[table.server]
+        table, routing = table.take(usable), replace(routing, undivided=undivided[usable])
         to_serve = to_serve & ~routing.small()
     limits = limit_rows(candidates, table)
     over = candidates.over_limit.server * accelerators + candidates.over_limit.accelerator

@@ -5,7 +5,7 @@ Equation numbers refer to ``docs/math.md``.
 
 import numpy as np
 
-from optimizer.arrays import FloatArray, IntArray
+from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.solvers.levels import COVER_TOLERANCE
 from optimizer.solvers.model_rows import ModelRows
 from optimizer.solvers.problem import Problem
@@ -23,10 +23,14 @@ def route_variables(problem: Problem, columns: IntArray, servers: IntArray, firs
         servers: servers with a column, shape (m,).
         first: index of the first variable.
     """
-    routes = () if problem.routing is None else problem.routing.routes
+    routing = problem.routing
+    routes = () if routing is None else routing.routes
+    undivided = np.zeros(len(problem.table), np.bool_) if routing is None else routing.undivided
     routed = problem.routed[problem.table.server[columns]]
     one_of = np.flatnonzero(routed) if not problem.options.heterogeneous else np.zeros(0, np.int64)
-    return RouteVariables(first, tuple(route for route in routes if route.large in servers), one_of)
+    return RouteVariables(
+        first, tuple(route for route in routes if route.large in servers), undivided, one_of
+    )
 
 
 def add_routes(
@@ -56,6 +60,8 @@ def add_routes(
         _add_shares(rows, route, unserved, place)
         together = float(most[large].sum())
         _one(rows, -ENDLESS, together, (large, np.ones(len(large))), ([place + 1], [together]))
+        if route.has_undivided:
+            _add_states(rows, large, most, made.undivided[columns[large]], place)
     _add_single(rows, of, most, made)
 
 
@@ -102,6 +108,18 @@ def _add_shares(rows: ModelRows, route: RouteArrays, unserved: int, place: int) 
     if route.loss_scale:
         scale = route.loss_scale
         _one(rows, -ENDLESS, scale * route.max_loss, (shares, scale * route.quality))
+
+
+def _add_states(rows: ModelRows, large: IntArray, most: IntArray, undivided: BoolArray, place: int) -> None:
+    """Candidates of the large server are for a router that is in use, or for one that is off."""
+    every, router = np.arange(len(large)), np.full(len(large), place)
+    upper = most[large].astype(np.float64)
+    rows.add(
+        np.full(len(large), -ENDLESS),
+        np.where(undivided, upper, 0.0),
+        (every, large, np.ones(len(large))),
+        (every, router, np.where(undivided, upper, -upper)),
+    )
 
 
 def _add_single(rows: ModelRows, of: IntArray, most: IntArray, made: RouteVariables) -> None:

@@ -4,7 +4,7 @@ Takes the routes of a system, gives the rows that a model needs of them, and for
 division that loses the least quality. Equation numbers refer to ``docs/math.md``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -14,14 +14,14 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import MemberArrays
 from optimizer.solvers.model import MilpModel
-from optimizer.spec.routes import check_routed_options, flows_of
+from optimizer.spec.routes import check_routed_options, flows_of, has_undivided
 from optimizer.units import SECONDS_PER_MINUTE
 
 COVER_SCALE = 1e3
 """Rows are in thousandths: the solver's absolute tolerance of 1e-6 is then 1e-9 of the load."""
 SHORTFALL = 2e-9
 """Relative shortfall of rate that counts as rounding."""
-LOSS_TOLERANCE = 1e-9
+LOSS_TOLERANCE = 2e-9
 """Lost quality above its limit that counts as rounding."""
 COMFORTABLE = 0.9
 """Utilisation, as a share of the largest rate within targets, up to which quality goes before room."""
@@ -56,7 +56,9 @@ class RouteArrays:
     large_slope: FloatArray
     """Requests at the large model for each request: base + slope × share at the small model."""
     max_loss: float
-    known: dict[tuple[float, float], Division | None] = field(default_factory=dict)
+    has_undivided: bool
+    """Whether other candidates of the large server serve all requests, with the router off."""
+    known: dict[tuple[float, float, float], Division | None] = field(default_factory=dict)
     """Divisions by capacities of the two servers."""
 
     @property
@@ -69,21 +71,22 @@ class RouteArrays:
         """Factor that turns the row of lost quality into thousandths of its largest coefficient."""
         return COVER_SCALE / float(self.quality.max()) if self.quality.any() else 0.0
 
-    def division(self, small_rps: float, large_rps: float) -> Division | None:
+    def division(self, small_rps: float, large_rps: float, undivided_rps: float) -> Division | None:
         """Return the division between replicas with these maximum rates [requests/s]; None if there is none.
 
         It loses the least quality with which no server is used by more than `COMFORTABLE`, or else uses the
         busier server least; the large model takes all requests where that is as good (eq. 227).
         """
-        key = small_rps, large_rps
+        key = small_rps, large_rps, undivided_rps
         if key not in self.known:
-            self.known[key] = self._divide(small_rps, large_rps)
+            self.known[key] = self._divide(*key)
         return self.known[key]
 
-    def _divide(self, small_rps: float, large_rps: float) -> Division | None:
-        alone = self.load_rps / large_rps if large_rps else np.inf
+    def _divide(self, small_rps: float, large_rps: float, undivided_rps: float) -> Division | None:
+        alone_rps = undivided_rps if self.has_undivided else large_rps
+        alone = self.load_rps / alone_rps if alone_rps else np.inf
         undivided = Division(routed=False, shares=(0.0,) * len(self.rate_rps))
-        if alone <= COMFORTABLE:
+        if alone <= COMFORTABLE or (undivided_rps and alone <= 1 + SHORTFALL):
             return undivided
         both = np.array([small_rps, large_rps])
         first = self._minimised(both, _Bounds(COMFORTABLE, self.max_loss), on_loss=True)
@@ -159,9 +162,11 @@ class Routing:
     routes: tuple[RouteArrays, ...]
     servers: BoolArray
     """Whether a server is one of a route, shape (S,)."""
+    undivided: BoolArray
+    """Whether a candidate is for a router that is off, shape (C,)."""
 
     @classmethod
-    def of(cls, candidates: Candidates) -> "Routing | None":
+    def of(cls, candidates: Candidates, undivided: BoolArray) -> "Routing | None":
         """Return the routes of a system; None if none has load.
 
         Raises:
@@ -185,10 +190,11 @@ class Routing:
                 large_base=np.array([flow.large_base for flow in flows]),
                 large_slope=np.array([flow.large_slope for flow in flows]),
                 max_loss=route.max_loss,
+                has_undivided=has_undivided(route),
             )
             servers[[made.small, made.large]] = True
             found.append(made)
-        return cls(tuple(found), servers) if found else None
+        return cls(tuple(found), servers, undivided) if found else None
 
     def small(self) -> BoolArray:
         """Return a mask of the small servers, shape (S,)."""
@@ -204,9 +210,7 @@ class Routing:
         self, table: CandidateTable, replicas: IntArray
     ) -> Iterator[tuple[RouteArrays, Division | None]]:
         """Yield the division of each route between the replicas of a solution, shape (C,)."""
-        rate = np.bincount(table.server, replicas * table.max_rate_rps, len(self.servers))
-        for route in self.routes:
-            yield route, route.division(float(rate[route.small]), float(rate[route.large]))
+        yield from divisions_of(self.routes, self.undivided, table, replicas)
 
     def served(self, table: CandidateTable, replicas: IntArray, has: BoolArray) -> BoolArray:
         """Return which servers are served: the large one of a route if its requests can be divided.
@@ -225,6 +229,38 @@ class Routing:
         return found
 
 
+def with_undivided(candidates: Candidates, table: CandidateTable) -> tuple[CandidateTable, BoolArray]:
+    """Return a table with candidates for routers that are off, and a mask of these, shape (C,)."""
+    if candidates.undivided is None:
+        return table, np.zeros(len(table), np.bool_)
+    tables = [table, candidates.undivided]
+    return CandidateTable.joined(tables), CandidateTable.joined_order(tables) >= len(table)
+
+
+def divisions_of(
+    routes: Sequence[RouteArrays], undivided: BoolArray, table: CandidateTable, replicas: IntArray
+) -> Iterator[tuple[RouteArrays, Division | None]]:
+    """Yield the division of some routes between the replicas of a solution.
+
+    Args:
+        routes: the routes.
+        undivided: whether a candidate is for a router that is off, shape (C,).
+        table: the candidates.
+        replicas: the solution, shape (C,).
+    """
+    rate = replicas * table.max_rate_rps
+    for route in routes:
+        large = table.server == route.large
+        yield (
+            route,
+            route.division(
+                float(rate[table.server == route.small].sum()),
+                float(rate[large & ~undivided].sum()),
+                float(rate[large & undivided].sum()),
+            ),
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class RouteVariables:
     """Variables of routes in a model.
@@ -236,6 +272,8 @@ class RouteVariables:
     first: int
     """Index of the first variable."""
     routes: tuple[RouteArrays, ...]
+    undivided: BoolArray
+    """Whether a candidate is for a router that is off, shape (C,)."""
     one_of: IntArray
     """Columns that exclude the others of their server, shape (Z,)."""
 
@@ -273,14 +311,9 @@ class RouteVariables:
 
     def point(self, table: CandidateTable, replicas: IntArray, columns: IntArray) -> FloatArray:
         """Return the values of the variables in a solution, shape (C,), of a model with these columns."""
-        servers = int(table.server.max(initial=0)) + 1
-        servers = max([servers, *(max(route.small, route.large) + 1 for route in self.routes)])
-        rate = np.bincount(table.server, replicas * table.max_rate_rps, servers)
-        count = np.bincount(table.server, replicas, servers)
         values: list[float] = []
-        for route in self.routes:
-            division = route.division(float(rate[route.small]), float(rate[route.large]))
-            none = division is None or not division.routed
+        for route, division in divisions_of(self.routes, self.undivided, table, replicas):
             shares = [0.0] * len(route.rate_rps) if division is None else list(division.shares)
-            values += [float(not none), float(count[route.large] == 0), *shares]
+            empty = not replicas[table.server == route.large].any()
+            values += [float(division is not None and division.routed), float(empty), *shares]
         return np.concatenate([values, replicas[columns[self.one_of]] > 0]).astype(np.float64)

@@ -158,17 +158,63 @@ def _with_mix(
     rate_rpm: float,
     profiles: Iterable[ModelProfile],
 ) -> Server:
-    """Return a server with a rate, at the most demanding mix of kinds with weights between bounds."""
+    """Return a server with a rate, at the most demanding mix of kinds with weights between bounds.
+
+    Queue models that know variability get that of the mix; lengths of one kind vary as exponential ones do.
+    """
     own = server.current.load
     values: dict[str, float] = {"arrival_rate_rpm": rate_rpm if rate_rpm >= MIN_RATE else 0.0}
     varies = all(profile.queue_model == "continuous" for profile in profiles)
     for field in ("in_tokens", "out_tokens"):
-        means, cv = [getattr(kind, field) for kind in route.kinds], getattr(own, f"{field}_cv")
+        means = [getattr(kind, field) for kind in route.kinds]
         values[field] = largest_mean(means, least, most)
         if varies and len(set(means)) > 1 and values[field]:
-            square = largest_mean([mean**2 * (1 + cv**2) for mean in means], least, most)
+            square = largest_mean([2 * mean**2 for mean in means], least, most)
             values[f"{field}_cv"] = (max(square / values[field] ** 2, 1.0) - 1) ** 0.5
     return _with_load(server, own.model_copy(update=values))
+
+
+def undivided_servers(
+    servers: Mapping[str, Server],
+    routes: Iterable[Route],
+    profiles_of: Callable[[str], Iterable[ModelProfile]],
+) -> dict[str, Server]:
+    """Return the large servers with all requests of their routes, by name, if the lengths of kinds differ.
+
+    Args:
+        servers: the servers, by name.
+        routes: the routes.
+        profiles_of: returns the profiles of a model.
+    """
+    found = {}
+    for route in routes:
+        if has_undivided(route) and route.large in servers:
+            large, weights = servers[route.large], [flow.rate_rpm for flow in flows_of(route)]
+            found[route.large] = _with_mix(
+                large, route, weights, weights, route.arrival_rate_rpm, profiles_of(large.model)
+            )
+    return dict(sorted(found.items()))
+
+
+def has_undivided(route: Route) -> bool:
+    """Return whether a route needs other candidates where its router is off, as lengths of kinds differ."""
+    lengths = {(kind.in_tokens, kind.out_tokens) for kind in route.kinds}
+    return len(lengths) > 1 and route.arrival_rate_rpm > 0
+
+
+def with_undivided_lengths(
+    servers: Mapping[str, Server],
+    routes: Iterable[Route],
+    profiles_of: Callable[[str], Iterable[ModelProfile]],
+) -> Mapping[str, Server]:
+    """Return served servers, of which large ones with all requests of their route have their mean request."""
+    changed = {
+        name: server
+        for name, server in undivided_servers(servers, routes, profiles_of).items()
+        if servers[name].current.load.arrival_rate_rpm
+        >= server.current.load.arrival_rate_rpm * (1 - ROUNDING)
+    }
+    return MappingProxyType({**servers, **changed}) if changed else servers
 
 
 def _with_load(server: Server, load: Load) -> Server:
@@ -205,6 +251,8 @@ def check_routed_options(routes: Mapping[str, Route], options: OptimizerOptions)
         ("milpSolver", not options.milp_solver, "the greedy heuristic divides no route; remove it"),
         ("saturationPolicy", options.saturation_policy != "None", "a route is served in full or not at all"),
         ("batchSizing", options.batch_sizing == "optimal", "the best batch depends on the routed load"),
+        ("maxPower", options.max_power_w is not None, "power depends on the routed load"),
+        ("headroomShare", options.headroom_share > 0, "reserves of routes are not planned"),
     ):
         if given:
             raise SpecError(f"optimizer.{option}: the system has routes; {advice}")

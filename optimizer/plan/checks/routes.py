@@ -13,6 +13,9 @@ from optimizer.quantities import precise
 from optimizer.spec.schema import RequestKind, Route
 from optimizer.spec.system import System
 
+LOSS_TOLERANCE = 1e-8
+"""Quality lost beyond the limit that is rounding."""
+
 
 def check_route_names(plan: Plan, system: System) -> list[str]:
     """Return missing and unknown routes, and routes whose kinds are not those of the system."""
@@ -117,7 +120,7 @@ def _totals(facts: Facts, route: Route, use: RouteUse) -> Iterator[str]:
         rounding = RELATIVE_TOLERANCE * rate if field.endswith("Rate") else SHARE_TOLERANCE
         if (true is None) != (said is None) or not close(true or 0.0, said or 0.0, rounding):
             yield f"{field} is {true}, the plan says {said}"
-    if lost > route.max_loss + SHARE_TOLERANCE:
+    if lost > route.max_loss + LOSS_TOLERANCE:
         yield f"{precise(100 * lost)} % of answers are worse, the limit is {precise(100 * route.max_loss)} %"
 
 
@@ -138,4 +141,4 @@ def _all_large(facts: Facts, candidates: Candidates | None, route: Route) -> flo
     if known is None:
         alone = MappingProxyType({route.large: facts.whole.servers[route.large]})
         known = find_candidates(replace(facts.whole, servers=alone, kept=MappingProxyType({})))
-    return all_large_cents_per_h(known.table, known.arrays.server_names.index(route.large))
+    return all_large_cents_per_h(known, known.arrays.server_names.index(route.large))

@@ -15,6 +15,7 @@ from optimizer.plan import Plan, Pool
 from optimizer.plan.document import EXTERNAL, Rented
 from optimizer.plan.tiers import difference_cents_per_h
 from optimizer.spec.caches import replica_load
+from optimizer.spec.routes import with_undivided_lengths
 from optimizer.spec.schema import Load, Server
 from optimizer.spec.shared_queues import as_served, queues_apart
 from optimizer.spec.system import System
@@ -62,11 +63,11 @@ def case_of(plan: Plan, system: System | None) -> Case:
 
 def _apart(plan: Plan, system: System) -> Mapping[str, Server]:
     """Return servers with their own loads: members of queues apart, and what routes send to theirs."""
-    return (
-        as_served(queues_apart(system.servers), plan.routed_rpm)
-        if plan.routes
-        else queues_apart(system.servers)
-    )
+    apart = queues_apart(system.servers)
+    if not plan.routes:
+        return apart
+    routed = as_served(apart, plan.routed_rpm)
+    return with_undivided_lengths(routed, system.routes.values(), system.profiles_of)
 
 
 def serve_the_same(one: Case, two: Case) -> bool:
