@@ -109,6 +109,7 @@ def two(**second: Any) -> Json:
         ),
         ({"maxBatchSize": 4}, r"servers\[1\].maxBatchSize: 4, but 'a' in the same shared queue has 0"),
         ({"spareReplicas": 1}, r"servers\[1\].spareReplicas: 1, but 'a'"),
+        ({"place": "eu"}, r"servers\[1\].place: eu, but 'a' in the same shared queue has nothing"),
         (
             {"class": "roomy"},
             r"servers\[1\].headroomShare: 0.5, but 'a' in the same shared queue has nothing",

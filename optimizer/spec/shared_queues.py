@@ -21,6 +21,7 @@ _EQUAL = (
     "min_num_replicas",
     "max_num_replicas",
     "keep_accelerator",
+    "place",
     "may_serve_from",
     "accelerators",
     "preferred",
@@ -300,9 +301,6 @@ def _unsupported(entry: Entry, index: Index, profiles: Collection[ModelProfile])
     if server.deadline is not None:
         text = "offline work waits for no queue; remove it, or sharedQueue"
         yield Finding(part, (*at, "deadline"), text)
-    if server.place is not None:
-        text = "the latencies of a shared queue do not include a network; remove it, or sharedQueue"
-        yield Finding(part, (*at, "place"), text)
     known = index.classes.get(server.service_class)
     if known is None:
         return

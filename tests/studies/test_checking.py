@@ -245,6 +245,11 @@ def test_likely_slips_are_named_with_their_places(tmp_path: Path) -> None:
         assert str(warning).startswith(f"{path}:{said}")
 
 
+def test_servers_of_routes_need_no_rate() -> None:
+    found = check_documents(Path(__file__).parents[2] / "specs" / "routes.yaml")
+    assert (found.faults, found.warnings) == ((), ())
+
+
 @pytest.mark.parametrize(
     ("rate", "odd"),
     [

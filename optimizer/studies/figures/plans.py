@@ -4,15 +4,16 @@ Takes an `Overview`, and that of an earlier plan where before and after are to b
 Servers stand by model, then by priority: what is compared first stands side by side.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from optimizer.kinds.shown import Shown
 from optimizer.kinds.table import KINDS, kind_of_pool, kinds_of, shown_in
 from optimizer.money import cost_amount, cost_unit, in_cost_unit
 from optimizer.plan import TargetFigure
+from optimizer.plan.document import QueueMember
 from optimizer.quantities import counted, quantity, share_text
-from optimizer.queueing.measures import LATENCIES, METRICS
+from optimizer.queueing.measures import LATENCIES, MEANS, METRICS, TargetMeasure
 from optimizer.queueing.targets import target_share
 from optimizer.spec.caches import replica_load
 from optimizer.spec.system import System
@@ -24,7 +25,7 @@ from optimizer.studies.figures.document import (
     GridPanel,
     Values,
 )
-from optimizer.studies.reports.overview import Overview, PoolRow
+from optimizer.studies.reports.overview import Overview, PoolRow, is_about
 
 if TYPE_CHECKING:
     from optimizer.spec.schema import Server
@@ -62,12 +63,16 @@ def load_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tu
 def _loads(shown: PlannedSystem) -> dict[tuple[str, str], str]:
     """Return the load of each model and class in words; several servers of one pair are added up."""
     found: dict[tuple[str, str], list[Server]] = {}
-    for server in shown.system.members.values():
-        found.setdefault((server.model, server.service_class), []).append(server)
+    rates: dict[tuple[str, str], float] = {}
+    routed = shown.overview.plan.routed_rpm
+    for name, server in shown.system.members.items():
+        key = server.model, server.service_class
+        found.setdefault(key, []).append(server)
+        rate = routed[name][name] if name in routed else server.current.load.arrival_rate_rpm
+        rates[key] = rates.get(key, 0.0) + rate
     words, kinds = {}, shown.system.model_kinds()
     for key, servers in found.items():
-        loads = [server.current.load for server in servers]
-        rate = sum(load.arrival_rate_rpm for load in loads)
+        loads, rate = [server.current.load for server in servers], rates[key]
         shapes = {f"{load.in_tokens:,.0f} → {load.out_tokens:,.0f}" for load in loads}
         tokens = f", {shapes.pop() if len(shapes) == 1 else 'several shapes'}"
         words[key] = f"{quantity(rate)}/min{tokens if kinds.get(key[0], KINDS[0]).lengths else ''}"
@@ -238,7 +243,8 @@ def _server_bar(shown: PlannedSystem, name: str, values: Values, marks: Values, 
 
 
 def _rate(shown: PlannedSystem, name: str) -> float:
-    return replica_load(shown.system.servers[name]).arrival_rate_rpm
+    routed = shown.overview.plan.routed_rpm
+    return routed[name][name] if name in routed else replica_load(shown.system.servers[name]).arrival_rate_rpm
 
 
 def _by_server(shown: PlannedSystem) -> dict[str, tuple[PoolRow, ...]]:
@@ -280,18 +286,22 @@ def targets_panels(shown: PlannedSystem, before: PlannedSystem | None = None) ->
     kinds = kinds_of(rows)
     # What most documents have targets for stands there in any case.
     shown_of = {found.metric: found for kind in kinds for found in kind.metrics}
+    queue_of = {
+        name: queue for queue, use in shown.overview.plan.shared_queues.items() for name in use.members
+    }
     metrics = [
         name
         for name in dict.fromkeys((*METRICS, *shown_of))
         if (name in shown_of and shown_of[name].target) or any(row.targets_on(name) for row in rows)
     ]
-    shares = {name: _shares(now.get(name, ()), metrics) for name in shown.system.servers}
+    shares = _target_shares(shown, now, metrics)
+    old = {} if before is None else _target_shares(before, then, metrics)
     bars = [
         Bar(
             name=name,
             values=shares[name],
-            marks=() if before is None else _shares(then.get(name, ()), metrics),
-            type=_type_of(now.get(name, ())),
+            marks=() if before is None else old.get(name, tuple(None for _ in metrics)),
+            type=_type_of(now.get(queue_of.get(name, name), ())),
         )
         for name in sorted(shares, key=lambda name: (-_tightness(shares[name]), name))[:MOST_ROWS]
     ]
@@ -304,6 +314,39 @@ def targets_panels(shown: PlannedSystem, before: PlannedSystem | None = None) ->
         line_name="target",
     )
     return (panel,)
+
+
+def _target_shares(
+    shown: PlannedSystem, pools: Mapping[str, Sequence[PoolRow]], metrics: Sequence[str]
+) -> dict[str, tuple[float | None, ...]]:
+    """Return the shares of targets by server [%]; members of shared queues have their own."""
+    queues, system = shown.overview.plan.shared_queues, shown.system
+    members = {name: member for use in queues.values() for name, member in use.members.items()}
+    shares = {}
+    for name, server in system.stated.items():
+        if name in members:
+            target = system.target_of(server)
+            limits = {} if target is None else dict(target.latency_targets())
+            figures = _member_figures(members[name], limits)
+            shares[name] = tuple(
+                _largest_share([each for each in figures if is_about(each, metric)]) for metric in metrics
+            )
+        else:
+            shares[name] = _shares(pools.get(name, ()), metrics)
+    return shares
+
+
+def _member_figures(member: QueueMember, limits: Mapping[TargetMeasure, float]) -> list[TargetFigure]:
+    """Return the targets of a member of a shared queue with their values: its means, and all others."""
+    means = {"itl": member.itl_ms, "ttft": member.ttft_ms}
+    return [
+        *member.targets,
+        *(
+            TargetFigure(measure=measure.label, value=means[measure.metric], limit=limit)
+            for measure, limit in limits.items()
+            if measure in MEANS and measure.metric in means
+        ),
+    ]
 
 
 def _tightness(shares: Values) -> float:

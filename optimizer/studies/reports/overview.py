@@ -79,12 +79,13 @@ class PoolRow(Pool, KindRowFields, _PoolTargets):
 
     def measured(self, metric: str) -> tuple[TargetFigure, ...]:
         """Return the figures of a metric that are no plain means: what its targets are about."""
-        label = label_of(metric)
-        return tuple(
-            figure
-            for figure in self.targets
-            if figure.measure == label or figure.measure.endswith(f" {label}")
-        )
+        return tuple(figure for figure in self.targets if is_about(figure, metric))
+
+
+def is_about(figure: TargetFigure, metric: str) -> bool:
+    """Return whether a target is about a metric: its mean or a percentile."""
+    label = label_of(metric)
+    return figure.measure == label or figure.measure.endswith(f" {label}")
 
 
 class TypeUsage(Document):
