@@ -126,7 +126,7 @@ def _least(there: float, target: float, item: ReplicaPurposes) -> Iterator[str]:
         return
 
     def both(needed: int) -> bool:
-        most = math.floor(needed / share * (1 + RELATIVE_TOLERANCE))
+        most = math.floor(needed / share * (1 + SHARE_TOLERANCE))
         return enough_probability(most, needed, there) >= target * (1 - SHARE_TOLERANCE)
 
     needed = next((k for k in range(item.both_from, 0, -1) if _enough(item.both_from, k, there, target)), 0)

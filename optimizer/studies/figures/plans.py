@@ -323,7 +323,7 @@ def _target_shares(
     queues, system = shown.overview.plan.shared_queues, shown.system
     members = {name: member for use in queues.values() for name, member in use.members.items()}
     shares = {}
-    for name, server in system.stated.items():
+    for name, server in system.members.items():
         if name in members:
             target = system.target_of(server)
             limits = {} if target is None else dict(target.latency_targets())
