@@ -69,7 +69,7 @@ def _robust(overview: Overview) -> Iterator[Section]:
 def headline(overview: Overview) -> tuple[Fact, ...]:
     """Return the figures that summarise a plan."""
     plan = overview.plan
-    replicas = sum(row.num_replicas for row in overview.pools)
+    replicas = sum(row.num_replicas for row in overview.placed)
     served = overview.servers - len(plan.unserved)
     return (
         Fact("total cost", Money.of(plan).text(plan.total_cost_cents_per_h)),

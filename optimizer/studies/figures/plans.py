@@ -122,7 +122,8 @@ def _grids(
 def _placements(shown: PlannedSystem) -> dict[tuple[str, str], tuple[str, str]]:
     """Return for each model and class what it runs on in words, and the type of the largest pool."""
     pools: dict[tuple[str, str], list[PoolRow]] = {}
-    for row in shown.overview.pools:
+    on_shared_cards = {row.server for row in shown.overview.on_shared_cards}
+    for row in shown.overview.placed:
         pools.setdefault((row.model, row.service_class), []).append(row)
     lacks = _lacks(shown)
     words = {(row.model, row.service_class): "idle" for row in shown.overview.idle}
@@ -130,7 +131,8 @@ def _placements(shown: PlannedSystem) -> dict[tuple[str, str], tuple[str, str]]:
     for key, rows in pools.items():
         count: dict[str, int] = {}
         for row in rows:
-            count[row.accelerator] = count.get(row.accelerator, 0) + row.num_replicas
+            place = f"{row.accelerator}, shared" if row.server in on_shared_cards else row.accelerator
+            count[place] = count.get(place, 0) + row.num_replicas
         text = " + ".join(f"{number:,} × {name}" for name, number in count.items())
         found[key] = text + lacks.get(key, ""), _type_of(rows)
     return found
@@ -234,7 +236,7 @@ def _bar_name(shown: Shown) -> str:
 
 
 def _rows_of(shown: PlannedSystem, before: PlannedSystem | None) -> list[PoolRow]:
-    return [*shown.overview.pools, *(() if before is None else before.overview.pools)]
+    return [*shown.overview.placed, *(() if before is None else before.overview.placed)]
 
 
 def _server_bar(shown: PlannedSystem, name: str, values: Values, marks: Values, kind: str) -> Bar:
@@ -249,7 +251,7 @@ def _rate(shown: PlannedSystem, name: str) -> float:
 
 def _by_server(shown: PlannedSystem) -> dict[str, tuple[PoolRow, ...]]:
     found: dict[str, tuple[PoolRow, ...]] = {}
-    for row in shown.overview.pools:
+    for row in shown.overview.placed:
         found[row.server] = (*found.get(row.server, ()), row)
     return found
 
@@ -377,7 +379,7 @@ def _largest_share(figures: Sequence[TargetFigure]) -> float | None:
 def _shown_servers(shown: PlannedSystem) -> list[str]:
     """Return the servers by model and priority; of very many, those that cost most."""
     servers, cost = shown.system.servers, dict.fromkeys(shown.system.servers, 0.0)
-    for row in shown.overview.pools:
+    for row in shown.overview.placed:
         cost[row.server] += row.cost_cents_per_h
     dearest = sorted(servers, key=lambda name: (-cost[name], name))[:MOST_ROWS]
     return sorted(dearest, key=lambda name: (servers[name].model, shown.system.priority(servers[name]), name))
