@@ -1,6 +1,6 @@
 """Charts of a plan: cards and cost by accelerator type, beside those of the pinned plan."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nicegui import ui
@@ -10,42 +10,61 @@ from rest_server.web.shown import CardUse
 FAINT = "#7a828c55"
 GREY = "#7a828c"
 """Colour of text and of the pinned plan; it can be read on white and on black."""
+_LOOK: dict[str, Any] = {
+    "animation": False,
+    "useUTC": True,
+    "textStyle": {"color": GREY},
+    "grid": {"left": 8, "right": 24, "top": 40, "bottom": 8, "containLabel": True},
+    "tooltip": {"trigger": "axis", "renderMode": "richText"},
+}
 
 
-def show_types(types: Sequence[CardUse], pinned: Sequence[CardUse], cost_unit: str) -> None:
-    """Show the cards used and left, and the cost, of every accelerator type."""
-    used = [item for item in types if item.used or item.limit]
-    before = {item.type: item for item in pinned}
-    with ui.element("div").classes("split even"):
-        _show("Cards used", used, [item.used for item in used], [_of(before, item).used for item in used])
-        costs = [round(item.cost, 4) for item in used]
-        _show(f"Cost [{cost_unit}]", used, costs, [round(_of(before, item).cost, 4) for item in used])
+class TypeCharts:
+    """The cards used, and the cost, of every accelerator type."""
+
+    def __init__(self) -> None:
+        """Show nothing yet."""
+        self._box = ui.element("div").classes("split even")
+        self._charts: list[ui.echart] = []
+        self._shape: tuple[object, ...] = ()
+
+    def clear(self) -> None:
+        """Show nothing."""
+        self._box.clear()
+        self._shape = ()
+
+    def show(self, types: Sequence[CardUse], pinned: Sequence[CardUse], cost_unit: str) -> None:
+        """Show bars, one for each type, with a grey bar for the pinned plan if one of them differs."""
+        used = [item for item in types if item.used or item.limit]
+        before = {item.type: item for item in pinned}
+        earlier = [before.get(item.type, CardUse(item.type, 0, None, 0.0, item.colour)) for item in used]
+        cards = _bars("Cards used", used, [item.used for item in used], [item.used for item in earlier])
+        costs, old_costs = ([round(item.cost, 4) for item in items] for items in (used, earlier))
+        both = (cards, _bars(f"Cost [{cost_unit}]", used, costs, old_costs))
+        shape = (cost_unit, *(item.type for item in used))
+        if shape != self._shape:
+            self.clear()
+            self._shape = shape
+            with self._box:
+                self._charts = [_bar_chart(options, len(used)) for options in both]
+        for chart, options in zip(self._charts, both, strict=True):
+            if chart.options["series"] != options["series"]:
+                chart.options["series"] = options["series"]
+                chart.update()
 
 
-def _of(before: dict[str, CardUse], item: CardUse) -> CardUse:
-    return before.get(item.type, CardUse(item.type, 0, None, 0.0, item.colour))
-
-
-def _show(title: str, types: Sequence[CardUse], now: Sequence[float], pinned: Sequence[float]) -> None:
-    """Show bars, one for each type, with a grey bar for the pinned plan where it differs."""
-    series = [
-        {
-            "type": "bar",
-            "name": "plan",
-            "data": [
-                {"value": value, "itemStyle": {"color": item.colour}}
-                for item, value in zip(types, now, strict=True)
-            ],
-        }
+def _bars(
+    title: str, types: Sequence[CardUse], now: Sequence[float], pinned: Sequence[float]
+) -> dict[str, Any]:
+    plan = [
+        {"value": value, "itemStyle": {"color": item.colour}} for item, value in zip(types, now, strict=True)
     ]
+    series: list[dict[str, Any]] = [{"type": "bar", "name": "plan", "data": plan}]
     if list(now) != list(pinned) and any(pinned):
-        grey: dict[str, Any] = {"type": "bar", "name": "pinned plan", "data": list(pinned)}
-        series.append(grey | {"itemStyle": {"color": "#b8bec6"}})
-    options = {
-        "animation": False,
-        "title": {"text": title, "textStyle": {"fontSize": 13, "color": GREY}},
-        "textStyle": {"color": GREY},
-        "grid": {"left": 8, "right": 24, "top": 32, "bottom": 8, "containLabel": True},
+        faded = {"color": "#b8bec6"}
+        series.append({"type": "bar", "name": "pinned plan", "data": list(pinned), "itemStyle": faded})
+    return _LOOK | {
+        "title": {"text": title, "left": 4, "textStyle": {"fontSize": 13, "color": GREY}},
         "xAxis": {
             "type": "value",
             "splitNumber": 3,
@@ -58,36 +77,60 @@ def _show(title: str, types: Sequence[CardUse], now: Sequence[float], pinned: Se
             "data": [item.type for item in types],
             "axisLabel": {"color": GREY, "width": 110, "overflow": "truncate"},
         },
-        "tooltip": {"trigger": "axis", "renderMode": "richText"},
         "series": series,
     }
+
+
+def _bar_chart(options: dict[str, Any], types: int) -> ui.echart:
+    title = options["title"]["text"]
     with ui.column().classes("panel"):
-        height = 60 + 26 * len(types)
-        chart = ui.echart(options).style(f"height: {height}px; width: 100%")
-        chart.props(f'role=img aria-label="{title}, by accelerator type; the table below has the numbers"')
+        chart = ui.echart(options).style(f"height: {68 + 26 * types}px; width: 100%")
+    chart.props(f'role=img aria-label="{title}, by accelerator type; the table below has the numbers"')
+    return chart
 
 
-def show_line(title: str, points: Sequence[tuple[float, float]]) -> None:
-    """Show values over time, each until the next.
+class TimeLines:
+    """Values over time, each until the next: a chart for each kind."""
 
-    Args:
-        title: the title.
-        points: times [ms since the epoch] and values.
-    """
-    options = {
-        "animation": False,
-        "title": {"text": title, "textStyle": {"fontSize": 13, "color": GREY}},
-        "textStyle": {"color": GREY},
-        "grid": {"left": 8, "right": 24, "top": 32, "bottom": 8, "containLabel": True},
-        "xAxis": {"type": "time", "axisLabel": {"color": GREY}},
+    def __init__(self) -> None:
+        """Show nothing yet."""
+        self._box = ui.element("div").classes("split even")
+        self._charts: dict[str, ui.echart] = {}
+
+    def clear(self) -> None:
+        """Show nothing."""
+        self._box.clear()
+        self._charts.clear()
+
+    def show(self, lines: Mapping[str, Sequence[tuple[float, float]]]) -> None:
+        """Show lines by their titles.
+
+        Args:
+            lines: times [ms since the epoch] and values, by title.
+        """
+        if list(lines) != list(self._charts):
+            self.clear()
+            with self._box:
+                self._charts = {title: _line_chart(title) for title in lines}
+        for title, points in lines.items():
+            chart = self._charts[title]
+            chart.options["series"][0]["data"] = [list(point) for point in points]
+            chart.update()
+
+
+def _line_chart(title: str) -> ui.echart:
+    options = _LOOK | {
+        "title": {"text": title, "left": 4, "textStyle": {"fontSize": 13, "color": GREY}},
+        "xAxis": {"type": "time", "axisLabel": {"color": GREY, "hideOverlap": True}},
         "yAxis": {
             "type": "value",
+            "minInterval": 1,
             "axisLabel": {"color": GREY},
             "splitLine": {"lineStyle": {"color": FAINT}},
         },
-        "tooltip": {"trigger": "axis", "renderMode": "richText"},
-        "series": [{"type": "line", "step": "end", "data": [list(point) for point in points]}],
+        "series": [{"type": "line", "step": "end", "data": []}],
     }
     with ui.column().classes("panel"):
         chart = ui.echart(options).style("height: 220px; width: 100%")
-        chart.props(f'role=img aria-label="{title}"')
+    chart.props(f'role=img aria-label="{title}, over time; the table below has the numbers"')
+    return chart

@@ -68,6 +68,11 @@ class Desk:
         """Query string of an address that shows the same; empty for a document of the visitor's own."""
         return "" if self.source in {"", UPLOAD} else self.changes.query(self.source)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the page has closed."""
+        return self._closed.is_set()
+
     def close(self) -> None:
         """Give up all work; the page has closed."""
         self._closed.set()
@@ -214,14 +219,19 @@ class Desk:
         """
         return await self._run("compare", limits_view, self.opened.base, self.changes, self._settings)
 
-    async def study(self, name: str, options: str) -> StudyView | None:
+    async def study(self, name: str, options: str, progress: str = "") -> StudyView | None:
         """Answer a study about the document with its changes.
+
+        Args:
+            name: name of the study.
+            options: its request as JSON.
+            progress: name of the `SharedProgress` that a simulation tells; empty: none.
 
         Raises:
             InferplanError: as `solve`, or an option is wrong.
         """
         return await self._run(
-            "study", study_view, self.opened.base, self.changes, name, options, self._settings
+            "study", study_view, self.opened.base, self.changes, name, options, progress, self._settings
         )
 
     async def report(self) -> bytes | None:

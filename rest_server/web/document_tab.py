@@ -3,6 +3,7 @@
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
+from weakref import WeakMethod
 
 from nicegui import ui
 from nicegui.events import UploadEventArguments
@@ -19,13 +20,15 @@ _CHOOSE = """
 <label style="display: none">YAML or JSON file <q-uploader-add-trigger /></label>
 """
 _NAME_EDITOR = """
-setTimeout(() => getElement({id})?.editorPromise?.then((editor) => {{
+(node) => node.component.proxy.editorPromise.then((editor) => {
   editor.contentDOM.setAttribute("aria-label", "Document");
   editor.scrollDOM.setAttribute("tabindex", "0");
-}}), 200)
+})
 """
+"""Names the editor for screen readers once it is there; its library has no property for this."""
 MOST_FINDINGS = 200
 """Most findings that are listed."""
+Handler = Callable[[UploadEventArguments], Awaitable[None] | None]
 Opens = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
 
 
@@ -58,7 +61,7 @@ class DocumentTab:
                 label="YAML or JSON file",
                 auto_upload=True,
                 max_file_size=max_bytes,
-                on_upload=self._uploaded,
+                on_upload=_weakly(self._uploaded),
                 on_rejected=lambda: complain(
                     f"the file is over the limit of {max_bytes:,} bytes; choose another"
                 ),
@@ -72,6 +75,7 @@ class DocumentTab:
             heading("Document")
             ui.button("Check and plan", on_click=self._apply).props("unelevated no-caps")
         self._editor = ui.codemirror("", language="YAML", line_wrapping=False).classes("editor")
+        self._editor.on("vnodeMounted", js_handler=_NAME_EDITOR)
         self._findings = ui.column().style("gap: 0; width: 100%")
 
     def show(self) -> None:
@@ -91,10 +95,6 @@ class DocumentTab:
                 text = f"line {item.line}, {word}: {item.text}"
                 button = ui.button(text, on_click=lambda line=item.line: self._select(line), color=None)
                 button.props("flat dense no-caps align=left").classes("finding")
-
-    def name_editor(self) -> None:
-        """Name the editor for screen readers; its library has no property for it."""
-        ui.run_javascript(_NAME_EDITOR.format(id=self._editor.id))
 
     def _select(self, line: int) -> None:
         """Show a line of the document, and mark it."""
@@ -119,6 +119,17 @@ class DocumentTab:
 
     async def _start(self, facts: Mapping[str, Any]) -> None:
         await self._opens(lambda: self._desk.start(json.dumps(facts)))
+
+
+def _weakly(handler: Callable[[UploadEventArguments], Awaitable[None]]) -> Handler:
+    """Return a handler that does not keep its page: FastAPI remembers the routes of closed pages' uploads."""
+    found = WeakMethod(handler)
+
+    def handle(event: UploadEventArguments) -> Awaitable[None] | None:
+        method = found()
+        return None if method is None else method(event)
+
+    return handle
 
 
 class _StartForm:

@@ -6,19 +6,25 @@ from typing import Any
 from nicegui import ui
 
 from optimizer.errors import SpecError
-from optimizer.money import in_cost_unit
+from optimizer.money import cost_unit, in_cost_unit
+from optimizer.quantities import counted
+from optimizer.render.colours import type_colours
+from optimizer.render.money import Money
 from optimizer.section import Column, Section, name, table, words
+from rest_server.history import Event
 from rest_server.security import KeyScope
 from rest_server.state import Snapshot
 from rest_server.v1.targets import readings, settled, unavailable_reason
-from rest_server.web.charts import show_line
+from rest_server.web.charts import TimeLines
 from rest_server.web.desk import Desk
 from rest_server.web.shown import tables_of
-from rest_server.web.widgets import show_tables
+from rest_server.web.widgets import Tables
 
 REFRESH_S = 2.0
 """Interval of the look at the fleet [s]."""
 MOST_EVENTS = 100
+MOST_NAMES = 3
+"""Most changed items that are named; of more their number is shown."""
 
 
 class FleetTab:
@@ -27,39 +33,68 @@ class FleetTab:
     def __init__(self, desk: Desk, service: Any) -> None:
         """Show the tab, and keep it as the fleet is."""
         self._desk, self._service = desk, service
-        self._shown: tuple[int, str | None] | None = None
-        self._box = ui.element("div").classes("results")
+        self._shown: Snapshot | None = None
+        with ui.element("div").classes("results"):
+            with ui.column().classes("panel"):
+                self._status = ui.label(" ").props("role=status").classes("tip")
+            self._lines = TimeLines()
+            self._tables = Tables()
         ui.timer(REFRESH_S, self._refresh)
 
     async def _refresh(self) -> None:
         try:
             self._desk.check_scope(KeyScope.read)
         except SpecError as error:
-            self._box.clear()
-            with self._box:
-                ui.label(str(error))
+            self._status.set_text(str(error))
+            self._lines.clear()
+            self._tables.clear()
+            self._shown = None
             return
         now = await settled(self._service.state.held)
         unknown = unavailable_reason(now, self._service.state.settings.stale_after_s)
-        number = (now.history.number, None if unknown is None else unknown[:12])
-        if number != self._shown:
-            self._shown = number
-            self._box.clear()
-            with self._box:
-                self._show(now, unknown)
+        self._status.set_text(_status(now) if unknown is None else _capitalised(unknown))
+        self._status.classes(add="error" if unknown else "", remove="" if unknown else "error")
+        if now is not self._shown:
+            self._shown = now
+            self._show(now)
 
-    def _show(self, now: Snapshot, unknown: str | None) -> None:
-        if unknown is not None:
-            with ui.column().classes("panel"):
-                ui.label(unknown).classes("error tip")
+    def _show(self, now: Snapshot) -> None:
         plans = [event for event in now.history.events if event.plan]
         currency = None if now.plan is None else now.plan.plan.currency
-        if len(plans) > 1:
-            points = [
-                (event.made_at * 1000, in_cost_unit(event.plan["totalCost"], currency)) for event in plans
-            ]
-            show_line("Cost of the plans over time", points)
-        show_tables(tables_of([_targets(now), *_unserved(now), _events(now)]))
+        times = [event.made_at * 1000 for event in plans]
+        costs = [in_cost_unit(event.plan["totalCost"], currency) for event in plans]
+        unserved = [float(event.plan["unserved"]) for event in plans]
+        self._lines.show(
+            {
+                f"Cost of the plans [{cost_unit(currency)}]": list(zip(times, costs, strict=True)),
+                "Servers not served in full": list(zip(times, unserved, strict=True)),
+            }
+        )
+        types = {item.name: item.type for item in now.entities.accelerators.values()}
+        by_type = type_colours(sorted(set(types.values())))
+        colours = {name: by_type[kind] for name, kind in types.items()}
+        self._tables.show(tables_of([_targets(now), _unserved(now), _events(now)]), colours=colours)
+
+
+def _capitalised(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _time(made_at: float) -> str:
+    return datetime.fromtimestamp(made_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _status(now: Snapshot) -> str:
+    """Return the last plan in one line."""
+    assert now.plan is not None
+    plan = now.plan.plan
+    held = sum(item.target.held for item in readings(now))
+    served = len(now.entities.planned) - len(plan.unserved)
+    return (
+        f"Plan of {_time(now.plan.made_at)}: {Money.of(plan).text(plan.total_cost_cents_per_h)}, "
+        f"{served:,} of {counted(len(now.entities.planned), 'server')} served in full, "
+        f"{counted(held, 'target')} held."
+    )
 
 
 def _targets(now: Snapshot) -> Section:
@@ -68,37 +103,39 @@ def _targets(now: Snapshot) -> Section:
         name("accelerator", "accelerator"),
         Column("desired", "target.replicas", form=",d"),
         Column("current", "current", form=",d"),
-        words("held", lambda item: "held" if item.target.held else ""),
+        words("held", lambda item: "held" if item.target.held else "no"),
         words("reason", lambda item: item.target.detail or str(item.target.reason.value)),
     )
     found = [item for item in readings(now) if item.target.replicas or item.current]
     return table("Replicas", columns, found, "replicas")
 
 
-def _unserved(now: Snapshot) -> list[Section]:
-    if now.plan is None or not now.plan.plan.unserved:
-        return []
+def _unserved(now: Snapshot) -> Section:
+    unserved = () if now.plan is None else now.plan.plan.unserved
+    notes = ["Every server of the last plan is served in full."] if now.plan and not unserved else []
     columns = (
         name("server", "server"),
         Column("served", "served_fraction", form=".1%"),
         words("reason", "reason"),
         words("detail", "detail"),
     )
-    return [table("Unserved load", columns, now.plan.plan.unserved, "unserved", alert=True)]
+    return table("Unserved load", columns, unserved, "unserved", alert=bool(unserved), notes=notes)
 
 
 def _events(now: Snapshot) -> Section:
     columns = (
-        words(
-            "time", lambda event: datetime.fromtimestamp(event.made_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        ),
+        words("time", lambda event: _time(event.made_at)),
         words("event", "cause"),
-        words("items", lambda event: ", ".join(event.names) or _what(event.plan)),
+        words("what", _what),
     )
     return table("History", columns, list(reversed(now.history.events))[:MOST_EVENTS], "history")
 
 
-def _what(plan: Any) -> str:
-    if not plan:
-        return ""
-    return f"{plan['status']}, {plan['changes']} changed, {plan['unserved']} not served in full"
+def _what(event: Event) -> str:
+    """Return the outcome of a plan, or the items that changed."""
+    plan = event.plan
+    if plan:
+        return f"{plan['status']}, {plan['changes']:,} changed, {plan['unserved']:,} not served in full"
+    if 0 < sum(event.changed.values()) <= MOST_NAMES:
+        return ", ".join(event.names)
+    return ", ".join(f"{number:,} {section}" for section, number in event.changed.items())

@@ -41,10 +41,8 @@ class VisitorPage:
         ui.colors(primary=PRIMARY)
         self._dark = ui.dark_mode(None)
         self._show_head(settings)
-        with ui.element("main").classes("page"):
+        with ui.element("div").classes("page"):
             self._show_tabs(service, opens=opens)
-        self._tabs.on_value_change(self._document_tab.name_editor)
-        ui.timer(0.5, self._document_tab.name_editor, once=True)
 
     def _show_head(self, settings: Any) -> None:
         with ui.header().classes("bar"):
@@ -63,7 +61,7 @@ class VisitorPage:
                     ui.button("Sign out", color=None).props("flat dense no-caps type=submit")
             self._bar = ui.linear_progress(show_value=False, size="4px").classes("waiting")
             self._bar.props('aria-label="Waiting for the answer"')
-            self._idle()
+            self._wait_for(0)
 
     def _show_tabs(self, service: Any, *, opens: bool) -> None:
         settings = service.state.settings
@@ -83,23 +81,25 @@ class VisitorPage:
     def _toggle(self) -> None:
         self._dark.set_value(not self._dark.value)
 
-    def _idle(self) -> None:
-        busy = self._waiting > 0
-        self._bar.props("indeterminate" if busy else "", remove="" if busy else "indeterminate")
-        self._bar.style(f"visibility: {'visible' if busy else 'hidden'}")
-
     async def guarded(self, work: Callable[[], Awaitable[Any]]) -> Any:
         """Await work while the page shows that it waits; show what went wrong, and return None."""
-        self._waiting += 1
-        self._idle()
+        self._wait_for(1)
         try:
             return await work()
         except (InferplanError, HTTPException) as error:
-            complain(message_of(error))
+            if not self._desk.is_closed:
+                complain(message_of(error))
             return None
         finally:
-            self._waiting -= 1
-            self._idle()
+            if not self._desk.is_closed:
+                self._wait_for(-1)
+
+    def _wait_for(self, more: int) -> None:
+        """Show whether the page waits for work, after more or less of it."""
+        self._waiting += more
+        busy = self._waiting > 0
+        self._bar.props("indeterminate" if busy else "", remove="" if busy else "indeterminate")
+        self._bar.style(f"visibility: {'visible' if busy else 'hidden'}")
 
     async def begin(self, source: str, changes: Changes) -> None:
         """Open the document of an address."""

@@ -6,11 +6,13 @@ from typing import Any
 
 from nicegui import ui
 
-from rest_server.web.charts import show_types
+from rest_server.web.charts import TypeCharts
 from rest_server.web.desk import Desk
 from rest_server.web.what_if import WhatIf
-from rest_server.web.widgets import heading, show_facts, show_tables
+from rest_server.web.widgets import Facts, Tables, heading, scroll_to, show_tables
 
+FACTS = 4
+"""Number of figures above a plan."""
 Guarded = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
 
@@ -26,35 +28,44 @@ class PlanTab:
             changed: is called after a change of the document.
         """
         self._desk, self._guarded, self._changed = desk, guarded, changed
-        self._facts = ui.element("div").classes("results summary")
+        with ui.element("div").classes("results summary"):
+            self._facts = Facts(FACTS)
+            with ui.column().classes("panel"):
+                self._status = ui.label(" ").props("role=status").classes("tip status")
         with ui.element("div").classes("split"):
             with ui.column().style("gap: 12px; min-width: 0; width: 100%"):
                 self._show_actions()
                 self._controls = WhatIf(desk, changed)
             with ui.element("div").classes("results"):
-                self._plan = ui.element("div").classes("results")
+                self._charts = TypeCharts()
+                self._tables = Tables(self._open_server)
                 self._server = ui.element("div").classes("results")
                 self._limits = ui.element("div").classes("results")
 
     def _show_actions(self) -> None:
-        with ui.row().classes("panel").style("gap: 4px"):
-            for title, action in (
+        with ui.column().classes("panel").style("gap: 0"):
+            self._show_buttons(
                 ("Undo", self._undo),
                 ("Reset", self._reset),
                 ("Pin", self._pin),
-                ("YAML", self._save_yaml),
-                ("Plan", self._save_plan),
-                ("Report", self._save_report),
-            ):
-                ui.button(title, on_click=action, color=None).props("flat dense no-caps")
-            ui.button("Limited against unlimited", on_click=self._compare, color=None).props(
-                "flat dense no-caps"
+                ("Limited against unlimited", self._compare),
             )
+            heading("Save")
+            self._show_buttons(
+                ("YAML", self._save_yaml), ("Plan JSON", self._save_plan), ("Report", self._save_report)
+            )
+
+    def _show_buttons(self, *actions: tuple[str, Callable[[], Any]]) -> None:
+        with ui.row().style("gap: 4px; margin-left: -8px"):
+            for title, action in actions:
+                ui.button(title, on_click=action, color=None).props("flat dense no-caps")
 
     def open(self) -> None:
         """Show the controls of another document, and no plan."""
         self._controls.build()
-        for box in (self._facts, self._plan, self._server, self._limits):
+        self._facts.show(())
+        self._status.set_text(" ")
+        for box in (self._charts, self._tables, self._server, self._limits):
             box.clear()
 
     def show(self) -> None:
@@ -63,20 +74,10 @@ class PlanTab:
         if plan is None:
             return
         compared = pinned if pinned is not plan else None
-        self._facts.clear()
-        with self._facts:
-            show_facts(plan.facts, compared.facts if compared else ())
-            with ui.column().classes("panel"):
-                ui.label(plan.status).props("role=status").classes("tip")
-        self._plan.clear()
-        with self._plan:
-            show_types(plan.types, compared.types if compared else (), plan.cost_unit)
-            show_tables(
-                plan.tables,
-                pinned=compared.tables if compared else (),
-                colours=plan.colours,
-                open_row=self._open_server,
-            )
+        self._facts.show(plan.facts, compared.facts if compared else ())
+        self._status.set_text(plan.status)
+        self._charts.show(plan.types, compared.types if compared else (), plan.cost_unit)
+        self._tables.show(plan.tables, pinned=compared.tables if compared else (), colours=plan.colours)
         for box in (self._server, self._limits):
             box.clear()  # they were about another plan
 
@@ -102,10 +103,9 @@ class PlanTab:
             return
         self._server.clear()
         with self._server:
-            with heading(f"{name}: why this accelerator"):
-                pass
+            heading(f"{name}: why this accelerator")
             show_tables(found.tables, colours=self._desk.plan.colours if self._desk.plan else None)
-        ui.run_javascript(f"getElement({self._server.id}).scrollIntoView({{block: 'start'}})")
+        scroll_to(self._server)
 
     async def _compare(self) -> None:
         found = await self._guarded(self._desk.compare)
@@ -115,7 +115,7 @@ class PlanTab:
         with self._limits:
             heading("Limited against unlimited")
             show_tables(found.tables)
-        ui.run_javascript(f"getElement({self._limits.id}).scrollIntoView({{block: 'start'}})")
+        scroll_to(self._limits)
 
     async def _save_yaml(self) -> None:
         text = await self._guarded(self._desk.yaml)

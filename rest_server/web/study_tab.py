@@ -11,10 +11,14 @@ from nicegui import ui
 
 from rest_server.web.desk import Desk
 from rest_server.web.plan_tab import Guarded
-from rest_server.web.widgets import complain, heading, show_tables
+from rest_server.web.progress import SharedProgress
+from rest_server.web.shown import StudyView
+from rest_server.web.widgets import complain, heading, scroll_to, show_tables
 
 DAY = "0.4,0.3,0.3,0.4,0.6,0.9,1.1,1.2,1.2,1.1,0.8,0.5"
 """Factors of a day in twelve steps, to begin with."""
+PROGRESS_S = 0.5
+"""Interval at which the progress of a study is shown [s]."""
 
 
 class StudyTab:
@@ -28,11 +32,13 @@ class StudyTab:
             guarded: awaits work, and shows what went wrong.
         """
         self._desk, self._guarded = desk, guarded
+        self._running: tuple[str, float, SharedProgress]
         with ui.element("div").classes("split"):
             with ui.column().style("gap: 12px; min-width: 0; width: 100%"):
                 self._show_questions()
             with ui.element("div").classes("results"):
                 self._elapsed = ui.label("").props("role=status").classes("soft")
+                self._timer = ui.timer(PROGRESS_S, self._tell, active=False)
                 self._answer = ui.element("div").classes("results")
 
     def _show_questions(self) -> None:
@@ -76,22 +82,34 @@ class StudyTab:
     async def _study(self, name: str, options: str) -> None:
         began = time.monotonic()
         self._answer.clear()
+        scroll_to(self._elapsed)
+        with SharedProgress() as progress:
+            self._running = name, began, progress
+            self._tell()
+            self._timer.activate()
+            found = await self._guarded(lambda: self._desk.study(name, options, progress.name))
+        if self._running[2] is progress:  # no other study has begun
+            self._timer.deactivate()
+            self._elapsed.set_text(
+                "" if found is None else f"{name}: done in {time.monotonic() - began:.1f} s"
+            )
+        if found is not None:
+            self._show(name, found)
 
-        def count() -> None:
-            self._elapsed.set_text(f"{name}: running for {time.monotonic() - began:.0f} s")
+    def _tell(self) -> None:
+        """Show how far the study is that runs."""
+        name, began, progress = self._running
+        done, total = progress.counts()
+        parts = f"{done:,} of {total:,} pools, " if total else ""
+        self._elapsed.set_text(f"{name}: {parts}{time.monotonic() - began:.0f} s")
 
-        timer = ui.timer(1.0, count)
-        found = await self._guarded(lambda: self._desk.study(name, options))
-        timer.deactivate()
-        self._elapsed.set_text("" if found is None else f"{name}: {time.monotonic() - began:.1f} s")
-        if found is None:
-            return
+    def _show(self, name: str, found: StudyView) -> None:
         with self._answer:
             if found.picture:
                 data = base64.b64encode(found.picture).decode("ascii")
                 picture = ui.element("img").classes("picture")
                 picture.props(f'src="data:image/svg+xml;base64,{data}" alt="Picture of the {name}"')
-            show_tables(found.tables, colours=self._desk.plan.colours if self._desk.plan else None)
+            show_tables(found.tables, self._desk.plan.colours if self._desk.plan else None)
 
     def open(self) -> None:
         """Forget the answer; another document was opened."""

@@ -17,7 +17,7 @@ body { background: var(--page); color: var(--ink); }
 .page { width: 100%; max-width: 1500px; margin: 0 auto; padding: 12px 16px 48px; min-height: calc(100vh -
   60px); }
 .bar { background: var(--card) !important; color: var(--ink) !important; border-bottom: 1px solid
-  var(--line);
+  var(--line); align-items: center;
   padding: 4px 12px; gap: 4px; flex-wrap: wrap; box-shadow: none !important; }
 .bar h1 { font-size: 1.1rem; font-weight: 600; margin: 0; line-height: 2rem; }
 .bar .q-tab, .q-btn { text-transform: none; }
@@ -28,16 +28,20 @@ body { background: var(--page); color: var(--ink); }
   start; }
 .split.even { grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); }
 .results { display: grid; grid-template-columns: minmax(0, 1fr); gap: 12px; min-width: 0; width: 100%; }
-.summary { min-height: 152px; margin-bottom: 12px; }
+.summary { margin-bottom: 12px; }
+.status { min-height: 1.5em; }
 .facts { display: grid; grid-template-columns: repeat(4, minmax(0, 1fr)); gap: 12px; width: 100%; }
 .fact { padding: 10px 12px; gap: 0; min-height: 88px; }
 .fact .value { font-size: 1.25rem; font-weight: 600; line-height: 1.3; overflow-wrap: anywhere; }
 .soft, .q-field__label, .fact .name { color: var(--soft) !important; }
 .change { color: var(--soft); font-size: .85em; margin-left: .5em; white-space: nowrap; }
-.fact .change { margin: 0; min-height: 1.3em; }
+.fact .change { margin: 0; min-height: 1.3em; white-space: normal; }
+.fact .name, .fact .value { min-height: 1.3em; }
 .alert .value, .error { color: var(--bad); }
 .region { overflow-x: auto; width: 100%; }
-.region:focus-visible, button:focus-visible { outline: 2px solid var(--link); outline-offset: 1px; }
+.region:focus-visible, td button:focus-visible, th button:focus-visible, input[type=range]:focus-visible {
+  outline: 2px solid var(--link); outline-offset: 1px; }
+input[type=range] { accent-color: var(--link); width: 100%; height: 32px; }
 .q-table__card { background: transparent; color: var(--ink); box-shadow: none; }
 .q-table__container, .q-table__middle { overflow: visible !important; max-width: none; }
 .q-table th { color: var(--soft); font-weight: 600; opacity: 1; }
@@ -51,6 +55,9 @@ body { background: var(--page); color: var(--ink); }
 .finding .q-btn__content { justify-content: flex-start; text-align: left; }
 .editor { height: 520px; width: 100%; border: 1px solid var(--line); border-radius: 4px; }
 .q-tab { opacity: 1 !important; transition: none !important; }
+.q-tab .q-focus-helper, .q-btn .q-focus-helper, .q-tab .q-ripple, .q-btn .q-ripple { display: none; }
+.q-tab:hover, .q-btn:hover { text-decoration: underline; }
+.q-tab:focus-visible, .q-btn:focus-visible { outline: 2px solid var(--link); outline-offset: -2px; }
 .q-btn--flat, .q-tab--active { color: var(--link); }
 .body--dark { color-scheme: dark; --q-primary: #1f6fb8; }
 .cm-editor, .cm-gutters { background: var(--card) !important; color: var(--ink) !important; }
@@ -66,7 +73,8 @@ body { background: var(--page); color: var(--ink); }
 .tip { overflow-wrap: anywhere; }
 .picture { width: 100%; max-width: 760px; background: #fff; border-radius: 4px; }
 @media (max-width: 900px) {
-  .summary { min-height: 290px; }
+  .status { min-height: 4.5em; }
+  .fact .value, .fact .change { min-height: 2.6em; }
   .split, .split.even { grid-template-columns: minmax(0, 1fr); }
   .facts { grid-template-columns: repeat(2, minmax(0, 1fr)); }
   .page { padding: 8px 8px 32px; }

@@ -1,6 +1,7 @@
 """What if: sliders and fields that change the document, each by one key of `rest_server.web.changes`."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from nicegui import ui
@@ -16,9 +17,35 @@ _TITLES = {
     "batches": "Batch limits",
     "cards": "Cards",
 }
-MOST_FIELDS = 100
-"""Most fields of a kind that are shown; the document has the others."""
-PERCENTILES = ["", "mean", "50", "90", "95", "99"]
+MOST_FIELDS = 30
+"""Most fields of a kind; of more quantities one is chosen by its name."""
+PERCENTILES = ("mean", "50", "90", "95", "99")
+
+
+@dataclass(frozen=True, slots=True)
+class _Quantity:
+    """A number of the document that can be changed."""
+
+    key: str
+    name: str
+    unit: str
+    original: float | None
+    """Its value in the document; None if it is unlimited."""
+    step: float
+    currency: str | None = None
+    """Currency of a price; None for another quantity, or cents."""
+
+    def read(self, text: str | None) -> float | None:
+        """Return the value after a change; without one that of the document."""
+        return self.original if text is None else float(text.partition(" ")[0])
+
+    def write(self, value: float | None) -> str | None:
+        """Return a value as a change; None if it is that of the document."""
+        if value is None or value == self.original:
+            return None
+        if self.currency is not None:
+            return f"{value:.6f}".rstrip("0").rstrip(".") + f" {self.currency}/h"
+        return f"{value:.12g}"
 
 
 class WhatIf:
@@ -33,18 +60,18 @@ class WhatIf:
         """
         self._desk, self._changed = desk, changed
         self._quiet = False
-        self._fields: dict[str, Any] = {}
+        self._shows: list[Callable[[], None]] = []
         self._box = ui.column().style("gap: 12px; min-width: 0; width: 100%")
 
     def build(self) -> None:
         """Show the controls of another document."""
         self._box.clear()
-        self._fields.clear()
+        self._shows.clear()
         controls = self._desk.opened.controls
         if controls is None:
             return
         with self._box:
-            self._show_factors(controls)
+            self._show_load(controls)
             self._show_cards(controls)
             self._show_options(controls)
             self._show_targets(controls)
@@ -53,104 +80,121 @@ class WhatIf:
     def show(self) -> None:
         """Show the present changes in the controls, such as after an undo."""
         self._quiet = True
-        for key, field in self._fields.items():
-            text = self._desk.changes.given.get(key)
-            value = field.original if text is None else field.read(text)
-            if field.element.value != value:
-                field.element.set_value(value)
+        for show in self._shows:
+            show()
         self._quiet = False
 
-    def _show_factors(self, controls: Controls) -> None:
+    def _show_load(self, controls: Controls) -> None:
         with ui.column().classes("panel"):
             heading("Load")
             self._slider("load", "Load of all servers", 0, 3)
-            name = ui.select(list(controls.servers), label="One server", with_input=True).style("width: 100%")
-            factor = ui.number("Factor on its load", value=1, min=0, step=0.1).style("width: 100%")
-
-            def own(_: Any) -> Awaitable[None] | None:
-                if name.value and factor.value is not None:
-                    return self._change(f"load:{name.value}", factor.value, 1.0)
-                return None
-
-            factor.on_value_change(own)
+            loads = [_Quantity(f"load:{name}", name, "×", 1.0, 0.1) for name in controls.servers]
+            self._chosen("One server", "Factor on its load", loads)
 
     def _show_cards(self, controls: Controls) -> None:
+        counts = [_Quantity(f"count:{kind}", kind, "cards", count, 1) for kind, count in controls.counts]
+        prices = [
+            _Quantity(f"cost:{name}", name, controls.cost_unit, price, 0.1, controls.currency)
+            for name, _, price in controls.prices
+        ]
         with ui.column().classes("panel"):
             heading("Cards and prices")
-            for kind, count in controls.counts[:MOST_FIELDS]:
-                self._number(f"count:{kind}", f"{kind} [cards]", count, 1)
+            self._numbers("Accelerator type", "Cards", counts)
             with ui.expansion("Prices").style("width: 100%"):
-                for name, _, price in controls.prices[:MOST_FIELDS]:
-                    field = self._number(f"cost:{name}", f"{name} [{controls.cost_unit}]", price, 0.1)
-                    field.currency = controls.currency
+                self._numbers("Accelerator", f"Price [{controls.cost_unit}]", prices)
 
     def _show_options(self, controls: Controls) -> None:
         with ui.column().classes("panel"):
             heading("Rules")
             for key, (_, values) in OPTIONS.items():
-                chosen = ui.select(list(values), label=_TITLES[key], value=controls.options[key])
-                self._add(key, chosen.style("width: 100%"), controls.options[key], str)
+                self._choice(key, _TITLES[key], {text: text for text in values}, controls.options[key])
 
     def _show_targets(self, controls: Controls) -> None:
+        targets = [
+            _Quantity(f"{latency}:{place}", f"{place} {latency.upper()}", "ms", limit, 10)
+            for place, latency, limit in controls.targets
+        ]
         with ui.column().classes("panel"):
             heading("Targets")
             self._slider("targets", "All latency targets", 0.5, 2)
-            texts = {text: text if text == "mean" else f"p{text}" for text in PERCENTILES if text}
-            chosen = ui.select({"": "as in the document", **texts}, label="Statistic", value="")
-            self._add("percentile", chosen.style("width: 100%"), "", str)
+            texts = {text: text if text == "mean" else f"p{text}" for text in PERCENTILES}
+            self._choice("percentile", "Statistic", {"": "as in the document", **texts}, "")
             with ui.expansion("Each target").style("width: 100%"):
-                for place, latency, limit in controls.targets[:MOST_FIELDS]:
-                    self._number(f"{latency}:{place}", f"{place} {latency.upper()} [ms]", limit, 10)
+                self._numbers("Target", "Limit [ms]", targets)
+
+    def _numbers(self, title: str, value: str, quantities: Sequence[_Quantity]) -> None:
+        """Show a field for each quantity, or of many one that is chosen by its name."""
+        if len(quantities) > MOST_FIELDS:
+            self._chosen(title, value, quantities)
+            return
+        for item in quantities:
+            placeholder = "unlimited" if item.original is None else ""
+            field = ui.number(f"{item.name} [{item.unit}]", min=0, step=item.step, placeholder=placeholder)
+            field.props("dense").style("width: 100%")
+            self._add(item.key, field, item.read, item.write)
+
+    def _chosen(self, title: str, value: str, quantities: Sequence[_Quantity]) -> None:
+        """Show one field for many quantities, with a list of their names."""
+        by_name = {item.name: item for item in quantities}
+        chosen = ui.select(list(by_name), label=title, with_input=True).style("width: 100%")
+        field = ui.number(value, min=0, step=quantities[0].step if quantities else 1)
+        field.style("width: 100%").bind_enabled_from(chosen, "value", bool)
+
+        def show() -> None:
+            item = by_name.get(chosen.value)
+            field.set_value(None if item is None else item.read(self._desk.changes.given.get(item.key)))
+
+        def chose() -> None:
+            self._quiet = True
+            show()
+            self._quiet = False
+
+        def changed(event: Any) -> Awaitable[None] | None:
+            item = by_name.get(chosen.value)
+            return None if item is None else self._change(item.key, item.write(event.value))
+
+        chosen.on_value_change(chose)
+        field.on_value_change(changed)
+        self._shows.append(show)
 
     def _slider(self, key: str, title: str, low: float, high: float) -> None:
+        """Show a slider of the browser's own, which screen readers and keyboards know."""
         with ui.row().style("width: 100%; justify-content: space-between"):
             ui.label(title)
             shown = ui.label("× 1")
-        slider = ui.slider(min=low, max=high, step=0.05, value=1.0).props(f'aria-label="{title}"')
-        shown.bind_text_from(slider, "value", lambda value: f"× {value:g}")
-        self._add(key, slider, 1.0, float)
+        slider = ui.input(value="1").style("width: 100%")
+        slider.props(f'type=range min={low} max={high} step=0.05 dense borderless aria-label="{title}"')
+        shown.bind_text_from(slider, "value", lambda value: f"× {float(value):g}")
+        self._add(key, slider, lambda text: text or "1", lambda value: None if float(value) == 1 else value)
 
-    def _number(self, key: str, title: str, value: float | None, step: float) -> "_Field":
-        placeholder = "unlimited" if value is None else ""
-        element = ui.number(title, value=value, min=0, step=step, placeholder=placeholder).props("dense")
-        return self._add(key, element.style("width: 100%"), value, _leading_number)
+    def _choice(self, key: str, title: str, texts: dict[str, str], original: str) -> None:
+        element = ui.select(texts, label=title, value=original).style("width: 100%")
+        self._add(
+            key, element, lambda text: text or original, lambda value: None if value == original else value
+        )
 
-    def _add(self, key: str, element: Any, original: Any, read: Callable[[str], Any]) -> "_Field":
-        field = _Field(element, original, read)
-        self._fields[key] = field
+    def _add(
+        self,
+        key: str,
+        element: Any,
+        read: Callable[[str | None], Any],
+        write: Callable[[Any], str | None],
+    ) -> None:
+        """Let a control change one key.
 
-        def changed(event: Any) -> Awaitable[None] | None:
-            value = event.value
-            if value is not None and field.currency is not None and value != original:
-                value = f"{value:.6f}".rstrip("0").rstrip(".") + f" {field.currency}/h"
-            return self._change(key, value, original)
+        Args:
+            key: the key.
+            element: the control.
+            read: returns the control's value for a change; for None that of the document.
+            write: returns the change for a value of the control; None if it is that of the document.
+        """
+        element.on_value_change(lambda event: self._change(key, write(event.value)))
+        self._shows.append(lambda: element.set_value(read(self._desk.changes.given.get(key))))
 
-        element.on_value_change(changed)
-        return field
-
-    def _change(self, key: str, value: Any, original: Any) -> Awaitable[None] | None:
+    def _change(self, key: str, text: str | None) -> Awaitable[None] | None:
         """Change the document; return what plans it again, for the event's handler to await."""
         if self._quiet:
             return None
-        text = (
-            None
-            if value is None or value == original
-            else f"{value:g}"
-            if isinstance(value, float)
-            else str(value)
-        )
         before = self._desk.steps
         self._desk.change(key, text)
         return self._changed() if self._desk.steps != before else None
-
-
-def _leading_number(text: str) -> float:
-    return float(text.partition(" ")[0])
-
-
-class _Field:
-    """A control with the value of the document and the reading of a change."""
-
-    def __init__(self, element: Any, original: Any, read: Callable[[str], Any]) -> None:
-        self.element, self.original, self.read = element, original, read
-        self.currency: str | None = None

@@ -1,7 +1,7 @@
 """Sections as tables that sort and filter, figures as cards, errors as messages. Names are always text."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, zip_longest
 from typing import Any
 
 from nicegui import ui
@@ -9,6 +9,9 @@ from nicegui import ui
 from rest_server.web.shown import PlanFact, Table, TableCell, differences, signed
 
 ROWS_ON_A_PAGE = 30
+ROWS_WITHOUT_FILTER = 12
+LONGEST_CELL = 40
+"""Characters of text up to which a cell is one line."""
 _CELL = """
 <q-td :props="props">
   <span v-if="props.row.s[props.col.name]" class="swatch"
@@ -29,35 +32,71 @@ def heading(text: str, level: int = 2) -> ui.element:
     return found
 
 
-def show_tables(
-    tables: Sequence[Table],
-    *,
-    pinned: Sequence[Table] = (),
-    colours: Mapping[str, str] | None = None,
-    open_row: Callable[[str], Any] | None = None,
-) -> None:
-    """Show sections one below the other.
+class Tables:
+    """Sections one below the other. A table keeps its filter, order and place while its rows change."""
 
-    Args:
-        tables: the sections.
-        pinned: sections of the pinned plan, whose numbers they are compared with.
-        colours: colours by accelerator or accelerator type.
-        open_row: is called with the name of a row whose first cell was activated.
-    """
-    earlier = {table.name: table for table in pinned}
-    for panel in _panels(tables):
-        with ui.column().classes("panel"):
-            for table in panel:
-                if table.title:
-                    heading(table.title)
-                for line in table.text:
-                    ui.label(line).classes("tip" + (" error" if table.alert else ""))
-                if table.rows:
-                    changes = differences(table, earlier.get(table.name))
-                    opens = open_row if table.name == "allocations" else None
-                    _show_table(table, changes, colours or {}, opens)
-                for note in table.notes:
-                    ui.label(note).classes("soft tip")
+    def __init__(self, open_row: Callable[[str], Any] | None = None) -> None:
+        """Show nothing yet.
+
+        Args:
+            open_row: is called with the name of an allocation whose first cell was activated.
+        """
+        self._open_row = open_row
+        self._box = ui.element("div").classes("results")
+        self._panels: list[_Panel] = []
+
+    def clear(self) -> None:
+        """Show nothing."""
+        self._panels.clear()
+        self._box.clear()
+
+    def show(
+        self,
+        tables: Sequence[Table],
+        *,
+        pinned: Sequence[Table] = (),
+        colours: Mapping[str, str] | None = None,
+    ) -> None:
+        """Show sections.
+
+        Args:
+            tables: the sections.
+            pinned: sections of the pinned plan, with which their numbers are compared.
+            colours: colours by accelerator or accelerator type.
+        """
+        panels = list(_panels(tables))
+        kept = 0
+        for old, new in zip(self._panels, panels, strict=False):
+            if old.shape != [_shape(table) for table in new]:
+                break
+            kept += 1
+        for panel in self._panels[kept:]:
+            panel.delete()
+        with self._box:
+            added = [_Panel(new, self._open_row) for new in panels[kept:]]
+        self._panels = self._panels[:kept] + added
+        earlier = {table.name: table for table in pinned}
+        for panel, new in zip(self._panels, panels, strict=True):
+            for table, view in zip(new, panel.views, strict=True):
+                view.show(table, differences(table, earlier.get(table.name)), colours or {})
+
+
+class _Panel:
+    """Sections in one frame."""
+
+    def __init__(self, tables: Sequence[Table], open_row: Callable[[str], Any] | None) -> None:
+        self.shape = [_shape(table) for table in tables]
+        with ui.column().classes("panel") as self._box:
+            self.views = [_TableView(table, open_row) for table in tables]
+
+    def delete(self) -> None:
+        """Remove it from the page."""
+        self._box.delete()
+
+
+def show_tables(tables: Sequence[Table], colours: Mapping[str, str] | None = None) -> None:
+    """Show sections one below the other, which do not change."""
+    Tables().show(tables, colours=colours)
 
 
 def _panels(tables: Sequence[Table]) -> Iterator[list[Table]]:
@@ -69,52 +108,84 @@ def _panels(tables: Sequence[Table]) -> Iterator[list[Table]]:
             yield from ([table] for table in group)
 
 
-def _show_table(
-    table: Table,
-    changes: Sequence[Mapping[int, str]],
-    colours: Mapping[str, str],
-    open_row: Callable[[str], Any] | None,
-) -> None:
-    columns = [
+def _shape(table: Table) -> tuple[object, ...]:
+    """Return what the elements of a table depend on; tables of the same shape differ in texts and rows."""
+    size = len(table.rows)
+    return (
+        *(table.name, table.title, table.headings, table.numeric, table.alert),
+        *(len(table.text), len(table.notes), size > 0, size > ROWS_WITHOUT_FILTER, size > ROWS_ON_A_PAGE),
+        _long_columns(table),
+    )
+
+
+def _long_columns(table: Table) -> frozenset[int]:
+    """Return the columns whose text is broken into lines."""
+    found = {i for row in table.rows for i, cell in enumerate(row) if len(cell.text) > LONGEST_CELL}
+    return frozenset(i for i in found if not table.numeric[i])
+
+
+class _TableView:
+    """A section: its title, its lines, its rows and its notes."""
+
+    def __init__(self, table: Table, open_row: Callable[[str], Any] | None) -> None:
+        self._opens = open_row if table.name == "allocations" else None
+        if table.title:
+            heading(table.title)
+        line = "tip error" if table.alert else "tip"
+        self._lines = [ui.label().classes(line) for _ in table.text]
+        self._grid = self._show_grid(table) if table.rows else None
+        self._lines += [ui.label().classes("soft tip") for _ in table.notes]
+
+    def _show_grid(self, table: Table) -> ui.table:
+        title = _plain(table.title or "table")
+        find = None
+        if len(table.rows) > ROWS_WITHOUT_FILTER:
+            find = ui.input(placeholder="Filter")
+            find.props(f'dense outlined clearable debounce=200 aria-label="Filter {title}"')
+        with ui.element("div").classes("region").props(f'tabindex=0 role=region aria-label="{title}"'):
+            size = ROWS_ON_A_PAGE if len(table.rows) > ROWS_ON_A_PAGE else 0
+            grid = ui.table(columns=_columns(table), rows=[], row_key="id", pagination=size)
+            grid.props("flat dense" if size else "flat dense hide-pagination")
+            grid.add_slot("body-cell", _CELL)
+            grid.add_slot("header-cell", _HEADING)
+        if find is not None:
+            find.bind_value_to(grid, "filter")
+        if self._opens is not None:
+            opens = self._opens
+            grid.on("open", lambda event: opens(str(event.args)))
+        return grid
+
+    def show(self, table: Table, changes: Sequence[Mapping[int, str]], colours: Mapping[str, str]) -> None:
+        """Show the texts and rows of a table of this shape."""
+        for label, text in zip(self._lines, (*table.text, *table.notes), strict=True):
+            label.set_text(text)
+        if self._grid is not None:
+            rows = [
+                _row(number, cells, change, colours, opens=self._opens is not None)
+                for number, (cells, change) in enumerate(zip(table.rows, changes, strict=True))
+            ]
+            if rows != self._grid.rows:
+                self._grid.rows = rows
+
+
+def _columns(table: Table) -> list[dict[str, Any]]:
+    long = _long_columns(table)
+    return [
         {
             "name": f"c{i}",
             "label": text,
             "field": f"v{i}",
             "sortable": True,
             "align": "right" if numeric else "left",
-            "classes": "words" if not numeric and _is_long(table, i) else "",
+            "classes": "words" if i in long else "",
         }
         for i, (text, numeric) in enumerate(zip(table.headings, table.numeric, strict=True))
     ]
-    rows = [
-        _row(number, cells, change, colours, opens=open_row is not None)
-        for number, (cells, change) in enumerate(zip(table.rows, changes, strict=True))
-    ]
-    title = table.title or "table"
-    find = None
-    if len(rows) > 12:
-        find = ui.input(placeholder="Filter").props(
-            f'dense outlined clearable aria-label="Filter {_plain(title)}"'
-        )
-    with ui.element("div").classes("region").props(f'tabindex=0 role=region aria-label="{_plain(title)}"'):
-        size = 0 if len(rows) <= ROWS_ON_A_PAGE else ROWS_ON_A_PAGE
-        shown = ui.table(columns=columns, rows=rows, row_key="id", pagination=size).props("flat dense")
-        shown.props("hide-pagination" if not size else "")
-        shown.add_slot("body-cell", _CELL)
-        shown.add_slot("header-cell", _HEADING)
-    if find is not None:
-        find.bind_value_to(shown, "filter")
-    if open_row is not None:
-        shown.on("open", lambda event: open_row(str(event.args)))
 
 
 def _plain(text: str) -> str:
     """Return text for a property that is read as markup of its own."""
     return "".join(c if c.isalnum() or c in " ,.-()" else " " for c in text)
-
-
-def _is_long(table: Table, i: int) -> bool:
-    return any(len(row[i].text) > 40 for row in table.rows)
 
 
 def _row(
@@ -134,16 +205,42 @@ def _row(
     return row | {f"v{i}": cell.value for i, cell in enumerate(cells)}
 
 
-def show_facts(facts: Sequence[PlanFact], pinned: Sequence[PlanFact] = ()) -> None:
-    """Show figures as cards, each with its change against the pinned plan."""
-    before = {fact.name: fact.value for fact in pinned}
-    with ui.element("div").classes("facts"):
-        for fact in facts:
-            with ui.column().classes("panel fact" + (" alert" if fact.alert else "")):
-                ui.label(fact.name).classes("name")
-                ui.label(fact.text).classes("value")
-                change = signed(fact.value - before[fact.name]) if fact.name in before else ""
-                ui.label(f"{change} against the pinned plan" if change else " ").classes("change")
+class Facts:
+    """Figures as cards, each with its change against the pinned plan."""
+
+    def __init__(self, number: int) -> None:
+        """Show empty cards."""
+        with ui.element("div").classes("facts"):
+            self._cards = [_FactCard() for _ in range(number)]
+
+    def show(self, facts: Sequence[PlanFact], pinned: Sequence[PlanFact] = ()) -> None:
+        """Show figures; without any, empty cards."""
+        before = {fact.name: fact.value for fact in pinned}
+        for card, fact in zip_longest(self._cards, facts):
+            card.show(fact or PlanFact(" ", " ", 0.0), before)
+
+
+class _FactCard:
+    """A figure, its name and its change."""
+
+    def __init__(self) -> None:
+        with ui.column().classes("panel fact") as self._box:
+            self._name = ui.label(" ").classes("name")
+            self._value = ui.label(" ").classes("value")
+            self._change = ui.label(" ").classes("change")
+
+    def show(self, fact: PlanFact, before: Mapping[str, float]) -> None:
+        """Show a figure with its change against the value before, if there is one."""
+        self._name.set_text(fact.name)
+        self._value.set_text(fact.text)
+        change = signed(fact.value - before[fact.name]) if fact.name in before else ""
+        self._change.set_text(f"{change} against the pinned plan" if change else " ")
+        self._box.classes(add="alert" if fact.alert else "", remove="" if fact.alert else "alert")
+
+
+def scroll_to(element: ui.element) -> None:
+    """Scroll to an element."""
+    ui.run_javascript(f"getElement({element.id}).scrollIntoView({{block: 'start'}})")
 
 
 def complain(message: str) -> None:

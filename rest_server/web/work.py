@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 from optimizer.errors import SpecError
 from optimizer.jobs import (
     CompareRequest,
+    SimulateRequest,
     check_text,
     compare_plans,
+    simulate_plan,
     solve,
     start_document,
 )
@@ -35,6 +37,7 @@ from rest_server.settings import Settings
 from rest_server.sizing_memo import memo_of_process
 from rest_server.v1.work import system_from
 from rest_server.web.changes import LATENCIES, OPTIONS, Changes
+from rest_server.web.progress import told
 from rest_server.web.shown import (
     CardUse,
     CheckFinding,
@@ -49,6 +52,7 @@ from rest_server.web.shown import (
 if TYPE_CHECKING:
     from optimizer.section import Section
 
+SIMULATION = "simulate"
 PICTURED = {"sweep", "horizon"}
 """Studies whose answer has a picture."""
 
@@ -199,7 +203,9 @@ def limits_view(base: bytes, changes: Changes, settings: Settings) -> StudyView:
     return StudyView(tables_of(comparison_sections(compare_plans(CompareRequest(system)))))
 
 
-def study_view(base: bytes, changes: Changes, name: str, options: str, settings: Settings) -> StudyView:
+def study_view(
+    base: bytes, changes: Changes, name: str, options: str, progress: str, settings: Settings
+) -> StudyView:
     """Answer a study about a document with changes.
 
     Args:
@@ -207,6 +213,7 @@ def study_view(base: bytes, changes: Changes, name: str, options: str, settings:
         changes: the changes.
         name: name of the study.
         options: its request as JSON.
+        progress: name of the `SharedProgress` that it tells; empty: none.
         settings: settings of the service.
 
     Raises:
@@ -216,7 +223,12 @@ def study_view(base: bytes, changes: Changes, name: str, options: str, settings:
     study = STUDIES[name].study
     request = validated(study.options, json.loads(options))
     system = changed_system(base, changes, settings).with_options(**request.given())
-    answer = study.run(system, request)
+    if name == SIMULATION:
+        asked = SimulateRequest(system, requests=request.requests, seed=request.seed)
+        with told(progress) as tell:
+            answer = simulate_plan(asked, tell)
+    else:
+        answer = study.run(system, request)
     sections: Callable[[Any], list[Section]] = study.sections or simulation_sections
     picture = b""
     if name in PICTURED and study.page is not None:

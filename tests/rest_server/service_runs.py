@@ -132,27 +132,33 @@ class Watched(NamedTuple):
 
     def memory_mb(self) -> float:
         """Return the resident memory of the process that answers."""
-        return _status(self.process.pid, "VmRSS") / 1024
+        return status_of(self.process.pid, "VmRSS") / 1024
 
     def descendants(self) -> list[int]:
         """Return all processes that came of this one, the first generation first."""
-        parents = {pid: _status(pid, "PPid") for pid in _pids()}
-        found = [self.process.pid]
-        for pid in found:
-            found += [child for child, parent in parents.items() if parent == pid]
-        return found[1:]
+        return descendants(self.process.pid)
 
     def solvers(self) -> list[int]:
         """Return the processes that solve: the children of the server process that forks them."""
         pids = self.descendants()
-        return [pid for pid in pids if _status(pid, "PPid") in pids]
+        return [pid for pid in pids if status_of(pid, "PPid") in pids]
+
+
+def descendants(pid: int) -> list[int]:
+    """Return all processes that came of one, the first generation first."""
+    parents = {each: status_of(each, "PPid") for each in _pids()}
+    found = [pid]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found[1:]
 
 
 def _pids() -> list[int]:
     return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
 
 
-def _status(pid: int, field: str) -> int:
+def status_of(pid: int, field: str) -> int:
+    """Return a number of a process's status; 0 once it has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text("utf-8").splitlines()
     except (FileNotFoundError, ProcessLookupError):

@@ -19,20 +19,44 @@ from patience import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[2]
 SHIFTS = """
-window.shifts = 0;
-new PerformanceObserver((list) => {
-  for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.shifts += entry.value;
-}).observe({ type: "layout-shift", buffered: true });
+if (!window.moved) {  // not yet by an earlier journey of this browser
+  window.shifts = 0;
+  window.moved = [];
+  new PerformanceObserver((list) => {
+    for (const entry of list.getEntries()) if (!entry.hadRecentInput) {
+      window.shifts += entry.value;
+      for (const each of entry.sources) window.moved.push(
+        `${entry.value.toFixed(3)} ${each.previousRect.y} to ${each.currentRect.y}: ` +
+        (each.node?.outerHTML ?? each.node?.textContent ?? "").slice(0, 100));
+    }
+  }).observe({ type: "layout-shift", buffered: true });
+}
 """
 COUNTED = {"COVERAGE_PROCESS_START": str(ROOT / "pyproject.toml")} if Coverage.current() else {}
 """Environment in which coverage counts the lines that the service runs, if it counts those of the tests."""
+SELECT_ALL = "\ue009a\ue009"
+"""Keys that select the text of a field."""
+FACT = """
+const facts = [...document.querySelectorAll(".fact")];
+const found = facts.find((each) => each.querySelector(".name").textContent === arguments[0]);
+return found ? found.querySelector(".value").textContent.trim() : "";
+"""
+NAMED = """
+const [places, name] = arguments;
+const is = (each) => each.innerText.split("\\n")[0].trim() === name || each.ariaLabel === name;
+return [...document.querySelectorAll(places)].find((each) => each.checkVisibility() && is(each)) ?? null;
+"""
+BUTTONS = "button, .q-expansion-item .q-item"
+WAITS = "return getComputedStyle(document.querySelector('.waiting')).visibility === 'visible'"
+WIDER = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
 MOST_SHIFT = 0.1
 """Cumulative layout shift up to which a page counts as steady."""
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
 BARRIERS = """
 const done = arguments[arguments.length - 1];
 axe.run(document, {runOnly: arguments[0]}).then((found) => done(found.violations.map(
-  (each) => `${each.id}: ${each.nodes.slice(0, 3).map((node) => node.html.slice(0, 200)).join(" | ")}`)));
+  (each) => `${each.id}: ${each.nodes.slice(0, 3).map(
+    (node) => node.html.slice(0, 200) + " " + JSON.stringify(node.any[0]?.data ?? null)).join(" | ")}`)));
 """
 
 
@@ -70,6 +94,10 @@ class Journey:
         self.asked += asked
         self.logged += logged
 
+    def leave(self) -> None:
+        """Close the page, before its service ends."""
+        self.browser.get("about:blank")
+
     def all(self, selector: str) -> list[Any]:
         found: list[Any] = self.browser.find_elements("css selector", selector)
         return found
@@ -90,37 +118,57 @@ class Journey:
 
     def fact(self, name: str) -> str:
         """Return a figure of the plan by its name."""
-        found = [each.text.split("\n") for each in self.all(".fact")]
-        return next((lines[1] for lines in found if lines[0] == name), "")
+        return str(self.browser.execute_script(FACT, name))
 
     def tab(self, name: str) -> None:
         """Show a tab; press it again where the page was still being built."""
         self.wait(lambda: self._shown(name))
 
     def _shown(self, name: str) -> bool:
-        tab = next(each for each in self.all(".q-tab") if each.text == name)
-        if "q-tab--active" not in str(tab.get_attribute("class")):
+        tab = self.browser.execute_script(NAMED, ".q-tab", name)
+        if tab.get_attribute("aria-selected") != "true":
             tab.click()
-        return "q-tab--active" in str(tab.get_attribute("class"))
+        return bool(tab.get_attribute("aria-selected") == "true")
 
     def press(self, name: str) -> None:
         """Press what has a text, as soon as that is possible."""
-        places = "button, .q-expansion-item .q-item, .q-menu .q-item"
-        self.wait(
-            lambda: self._pressed(
-                each
-                for each in self.all(places)
-                if name in {each.text.partition("\n")[0].strip(), each.get_attribute("aria-label")}
-            )
-        )
+        self.wait(lambda: self._pressed(self.browser.execute_script(NAMED, BUTTONS, name)))
 
-    def _pressed(self, found: Iterator[Any]) -> bool:
-        each = next(found, None)
-        if each is None:
+    def _pressed(self, found: Any) -> bool:
+        if found is None:
             return False
-        self.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", each)
-        each.click()
+        self.browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", found)
+        found.click()
         return True
+
+    def drag(self, name: str, steps: int) -> None:
+        """Move a slider by steps, as the keyboard does."""
+        slider = self.all(f'input[type=range][aria-label="{name}"]')[0]
+        slider.send_keys(("\ue014" if steps > 0 else "\ue012") * abs(steps))
+
+    def waits(self) -> bool:
+        """Return whether the page waits for an answer."""
+        return bool(self.browser.execute_script(WAITS))
+
+    def save_into(self, folder: Path) -> None:
+        """Keep downloads in a folder."""
+        given = {"behavior": "allow", "downloadPath": str(folder)}
+        self.browser.execute_cdp_cmd("Browser.setDownloadBehavior", given)
+
+    def shows(self, heading: str) -> bool:
+        """Return whether the page has a heading."""
+        return bool(self.browser.execute_script(NAMED, "h2", heading))
+
+    def wider(self) -> int:
+        """Return by how much the page is wider than the screen [px]."""
+        return int(self.browser.execute_script(WIDER))
+
+    def look(self, width: int, scheme: str = "light") -> None:
+        """Take a width [px], and the scheme ``light`` or ``dark``."""
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
 
     def type(self, label: str, text: str) -> None:
         """Type into a field."""
@@ -132,8 +180,8 @@ class Journey:
 
     def choose(self, label: str, option: str) -> None:
         """Choose an option of a select."""
-        self.wait(lambda: self._pressed(iter(self.all(f'[aria-label="{label}"]'))))
-        self.press(option)
+        self.wait(lambda: self._pressed(next(iter(self.all(f'[aria-label="{label}"]')), None)))
+        self.wait(lambda: self._pressed(self.browser.execute_script(NAMED, ".q-menu .q-item", option)))
 
     def write(self, text: str) -> None:
         """Replace the text of the editor, as a paste does."""
@@ -141,6 +189,11 @@ class Journey:
         script += "view.dispatch({changes: {from: 0, to: view.state.doc.length, insert: arguments[1]}});"
         self.wait(lambda: self.all(".cm-content"))
         self.browser.execute_script(script, self.all(".cm-content")[0], text)
+
+    def upload(self, file: Path) -> None:
+        """Choose a file."""
+        self.wait(lambda: self.all("input[type=file]"))
+        self.all("input[type=file]")[0].send_keys(str(file))
 
     def barriers(self) -> list[str]:
         """Return the rules of WCAG 2.1 AA that the page breaks."""
@@ -159,5 +212,7 @@ class Journey:
         urls = [urlsplit(url) for url in self.asked if url.startswith(("http", "ws"))]
         assert {url.netloc for url in urls} <= {host}
         self.logged += self.browser.get_log("browser")
-        assert [entry for entry in self.logged if entry["level"] == "SEVERE"] == []
-        assert self.browser.execute_script("return window.shifts") < MOST_SHIFT
+        errors = [entry for entry in self.logged if entry["level"] == "SEVERE"]
+        assert not errors, errors
+        shifts, moved = self.browser.execute_script("return [window.shifts, window.moved]")
+        assert shifts < MOST_SHIFT, moved

@@ -1,4 +1,4 @@
-"""The page for analysts in a real browser: three journeys, barriers, names that look like markup.
+"""The page for analysts in a real browser: three journeys, the question of README.md, files that it saves.
 
 Needs Debian's ``chromium`` and ``chromium-driver``; skipped, with the reason, where they are missing.
 """
@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import accelerator, document, server, service_class
-from page_runs import Journey, served
+from page_runs import SELECT_ALL, Journey, served
 
 from optimizer import load_system, solve
+from optimizer.money import in_cost_unit
 from optimizer.render.money import Money
-from optimizer.spec.writing import write_document
+from rest_server.web.changes import Changes
 
+MOST_ACTIONS = 8
+"""Most actions from README.md to the value of more cards."""
 BROKEN = """\
 accelerators:
   - {name: H100, type: H100, cost: 300}
@@ -43,9 +45,7 @@ def cost(path: Path) -> str:
 
 
 def test_from_names_to_a_report(journey: Journey, tmp_path: Path) -> None:
-    journey.browser.execute_cdp_cmd(
-        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)}
-    )
+    journey.save_into(tmp_path)
     journey.open("/", ".cm-content")
     journey.press("New document")
     journey.choose("Models", "llama-3.1-8b")
@@ -64,10 +64,10 @@ def test_from_names_to_a_report(journey: Journey, tmp_path: Path) -> None:
     journey.check()
 
 
-def test_from_a_broken_document_to_a_plan(journey: Journey, specs: Path) -> None:
+def test_from_a_broken_file_to_a_plan(journey: Journey, specs: Path, tmp_path: Path) -> None:
+    (tmp_path / "broken.yaml").write_text(BROKEN)
     journey.open("/", ".cm-content")
-    journey.write(BROKEN)
-    journey.press("Check and plan")
+    journey.upload(tmp_path / "broken.yaml")
     journey.wait(lambda: journey.all(".finding"))
     finding = journey.all(".finding")[0]
     assert "line 4, error: count[0].count" in finding.text
@@ -80,19 +80,16 @@ def test_from_a_broken_document_to_a_plan(journey: Journey, specs: Path) -> None
     journey.check()
 
 
-@pytest.mark.slow
 def test_limited_against_unlimited_with_a_slider(journey: Journey, specs: Path) -> None:
     journey.open("/?open=sample:small", ".fact")
     before = cost(specs / "small")
-    assert journey.fact("total cost") == before
-    slider = journey.all('[role=slider][aria-label="Load of all servers"] [tabindex="0"]')[0]
-    journey.browser.execute_script("arguments[0].focus()", slider)
-    journey.browser.switch_to.active_element.send_keys("\ue014" * 10)
+    journey.wait(lambda: journey.fact("total cost") == before)
+    journey.drag("Load of all servers", 10)
     journey.wait(lambda: "load=1.5" in journey.browser.current_url and journey.fact("total cost") != before)
     changed = journey.fact("total cost")
     assert "against the pinned plan" in journey.text()
     journey.press("Limited against unlimited")
-    journey.wait(lambda: [each for each in journey.all("h2") if each.text == "Limited against unlimited"])
+    journey.wait(lambda: journey.shows("Limited against unlimited"))
     journey.check()
     journey.open(journey.browser.current_url.removeprefix(journey.service), ".fact")
     journey.wait(lambda: journey.fact("total cost") == changed)
@@ -112,42 +109,35 @@ def test_a_server_is_explained(journey: Journey) -> None:
     journey.check()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-def test_no_barriers_and_nothing_wider_than_the_screen(journey: Journey, width: int, scheme: str) -> None:
-    browser = journey.browser
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-    journey.open("/?open=sample:small&load=1.5", ".fact")
-    wide = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
-    for tab in ("Plan", "Document", "Studies"):
-        journey.tab(tab)
-        if tab == "Document":
-            journey.wait(lambda: journey.all('.cm-content[aria-label="Document"]'))
-        assert journey.barriers() == []
-        assert browser.execute_script(wide) <= 0
+def test_saved_files_hold_the_changes(journey: Journey, tmp_path: Path) -> None:
+    journey.save_into(tmp_path)
+    journey.open("/?open=sample:small&load=1.5&count:G2=900", ".fact")
+    journey.wait(lambda: journey.fact("total cost"))
+    journey.press("YAML")
+    journey.press("Plan JSON")
+    journey.wait(lambda: (tmp_path / "system.yaml").exists() and (tmp_path / "plan.json").exists())
+    plan = solve(load_system(tmp_path / "system.yaml"))
+    assert {item.type: item.limit for item in plan.capacity}["G2"] == 900
+    assert journey.fact("total cost") == Money.of(plan).text(plan.total_cost_cents_per_h)
+    assert json.loads((tmp_path / "plan.json").read_text("utf-8")) == json.loads(plan.to_json())
     journey.check()
 
 
-@pytest.mark.slow
-def test_names_that_look_like_markup_are_text(browser: Any, tmp_path: Path) -> None:
-    name = "<img src='http://127.0.0.1:9/x.png' onerror='console.error(1)'>{{1+1}}"
-    long = "a-server-with-a-very-long-name-" * 4
-    source = document(
-        [server(name, service=name), server(long, service=name)],
-        [accelerator(name)],
-        {name: 9},
-        classes=[service_class(name)],
-    )
-    write_document(source, tmp_path / "system.json")
-    with served(tmp_path / "log", "web", str(tmp_path / "system.json"), "--no-browser") as address:
-        journey = Journey(browser, address)
-        journey.open("/", ".fact")
-        journey.wait(lambda: name in journey.text())
-        journey.press(name)
-        journey.wait(lambda: "why this accelerator" in journey.text())
-        journey.tab("Studies")
-        journey.check()
-    assert json.loads((tmp_path / "system.json").read_text("utf-8"))
+def test_value_of_8_more_h100_at_50_percent_more_load(journey: Journey, specs: Path) -> None:
+    """The steps of README.md; the first of them started the page."""
+    journey.open("/?open=sample:gpus", ".fact")
+    journey.wait(lambda: journey.fact("total cost"))
+    actions = [
+        lambda: journey.drag("Load of all servers", 10),
+        lambda: journey.press("Pin"),
+        lambda: journey.type("H100 [cards]", f"{SELECT_ALL}24"),
+    ]
+    assert 1 + len(actions) <= MOST_ACTIONS
+    for action in actions:
+        action()
+        journey.wait(lambda: not journey.waits())
+    both = [Changes(given={"load": "1.5"} | more) for more in ({}, {"count:H100": "24"})]
+    document = load_system(specs / "gpus.yaml").to_spec().model_dump(mode="json", by_alias=True)
+    plans = [solve(load_system(changes.applied_to(document))) for changes in both]
+    costs = [in_cost_unit(plan.total_cost_cents_per_h, plan.currency) for plan in plans]
+    journey.wait(lambda: f"{costs[1] - costs[0]:+,.4g} against the pinned plan" in journey.text())

@@ -1,0 +1,60 @@
+"""Progress of work in a solver process, told to the page through a few bytes of shared memory."""
+
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.shared_memory import SharedMemory
+from typing import Self
+
+_COUNTS = struct.Struct("qq")
+
+
+class SharedProgress:
+    """How many of how many parts of some work are done; used in a ``with`` statement by who waits for it."""
+
+    def __init__(self) -> None:
+        """Take the memory."""
+        self._memory = SharedMemory(create=True, size=_COUNTS.size)
+        _COUNTS.pack_into(_bytes(self._memory), 0, 0, 0)
+
+    @property
+    def name(self) -> str:
+        """Name by which the other process finds it."""
+        return self._memory.name
+
+    def counts(self) -> tuple[int, int]:
+        """Return how many parts are done, and how many there are; 0 of 0 before that is known."""
+        done, total = _COUNTS.unpack_from(_bytes(self._memory))
+        return done, total
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._memory.close()
+        self._memory.unlink()
+
+
+@contextmanager
+def told(name: str) -> Iterator[Callable[[int, int], None]]:
+    """Yield the function by which work tells its progress: parts done, parts in all.
+
+    Args:
+        name: name of the `SharedProgress`; empty, or gone because no page waits any more: nothing is told.
+    """
+    try:
+        memory = SharedMemory(name) if name else None
+    except FileNotFoundError:
+        memory = None
+    if memory is None:
+        yield lambda _done, _total: None
+        return
+    try:
+        yield lambda done, total: _COUNTS.pack_into(_bytes(memory), 0, done, total)
+    finally:
+        memory.close()
+
+
+def _bytes(memory: SharedMemory) -> memoryview:
+    assert memory.buf is not None  # it is open
+    return memory.buf

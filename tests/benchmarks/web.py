@@ -1,0 +1,188 @@
+"""Measure the page for analysts in Chromium: ``python tests/benchmarks/web.py [PART …]``.
+
+- ``open``: from opening ``specs/large`` to the first visible plan
+- ``slider``: from a move of the slider to the changed cost, on ``specs/small`` and ``specs/large``
+- ``targets``: answers of ``/v1/targets`` beside 20 open pages against without, in turns
+- ``memory``: resident memory of the service over 1,000 plans of one page
+
+Times are medians of five. Needs Debian's ``chromium`` and ``chromium-driver``.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from optimizer import load_system
+
+sys.path[:0] = [str(Path(__file__).parents[1] / folder) for folder in ("", "web", "rest_server")]
+from browsers import started  # noqa: E402  the helpers of the tests are in no package
+from page_runs import served  # noqa: E402
+from service_runs import descendants, status_of  # noqa: E402
+
+RUNS = 5
+PAGES = 20
+REQUESTS = 400
+"""Requests of one measurement of ``/v1/targets``."""
+PLANS = 1_000
+VISIBLE = """
+window.visibleAt = null;
+const look = () => {
+  const value = document.querySelector(".fact .value");
+  if (value && value.textContent.trim()) window.visibleAt = performance.now();
+  else requestAnimationFrame(look);
+};
+requestAnimationFrame(look);
+"""
+MOVE = """
+const [factor, done] = arguments;
+const slider = document.querySelector('input[type=range][aria-label="Load of all servers"]');
+const value = document.querySelector(".fact .value");
+const before = value.textContent, began = performance.now();
+slider.value = factor;
+slider.dispatchEvent(new Event("input"));
+const look = () => {
+  if (value.textContent !== before) done(performance.now() - began);
+  else requestAnimationFrame(look);
+};
+requestAnimationFrame(look);
+"""
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    """Start a browser."""
+    with tempfile.TemporaryDirectory() as folder:
+        running = started(Path(folder))
+        driver = next(running)
+        driver.set_script_timeout(120)
+        driver.set_window_size(1280, 900)
+        yield driver
+        running.close()
+
+
+@contextmanager
+def service(*options: str) -> Iterator[str]:
+    """Start a service."""
+    with tempfile.TemporaryDirectory() as folder, served(Path(folder) / "log", *options) as address:
+        yield address
+
+
+def opened(driver: Any, address: str) -> float:
+    """Open a page; return the time to its first plan [ms]."""
+    driver.get(address)
+    while (found := driver.execute_script("return window.visibleAt")) is None:
+        time.sleep(0.05)
+    return float(found)
+
+
+def measure_open() -> None:
+    """Measure the time to the first plan."""
+    with service("web", "specs/large", "--no-browser") as address, browser() as driver:
+        driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": VISIBLE})
+        times = [opened(driver, address) for _ in range(RUNS + 1)]
+    print(f"open large: first plan after {median(times[1:]):.0f} ms, in a fresh browser {times[0]:.0f} ms")
+
+
+def measure_slider() -> None:
+    """Measure the time from a move of the slider to the changed cost."""
+    with service("web", "--no-browser") as address, browser() as driver:
+        driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": VISIBLE})
+        for sample in ("small", "large"):
+            opened(driver, f"{address}/?open=sample:{sample}")
+            driver.execute_async_script(MOVE, "0.5")
+            times = [driver.execute_async_script(MOVE, f"{0.6 + 0.1 * run:g}") for run in range(RUNS)]
+            print(f"slider {sample}: answer after {median(times):.0f} ms")
+
+
+def measure_targets() -> None:
+    """Measure the answers of a fleet's targets with and without open pages, in turns."""
+    system = load_system("specs/large")
+    with service("serve", "--stateful", "--web") as address, browser() as driver:
+        connection = http.client.HTTPConnection(address.removeprefix("http://"))
+        fleet = system.to_spec().model_dump(mode="json", by_alias=True, exclude_unset=True)
+        ask(connection, "PUT", "/v1/fleet", fleet)
+        ask(connection, "POST", "/v1/loads", {})
+        ratios, alone = [], []
+        home = driver.current_window_handle
+        for _ in range(RUNS):
+            alone.append(targets_ms(connection))
+            for _ in range(PAGES):
+                driver.switch_to.new_window("tab")
+                opened(driver, f"{address}/web/?open=sample:small")
+            time.sleep(2)
+            ratios.append(targets_ms(connection) / alone[-1])
+            for handle in set(driver.window_handles) - {home}:
+                driver.switch_to.window(handle)
+                driver.close()
+            driver.switch_to.window(home)
+            time.sleep(5)
+    shown = ", ".join(f"{ratio:.2f}" for ratio in ratios)
+    print(f"targets: {median(alone):.2f} ms without pages, ratio with {PAGES} {median(ratios):.2f} ({shown})")
+
+
+def ask(connection: http.client.HTTPConnection, method: str, path: str, body: object = None) -> None:
+    """Send a request, and read the answer."""
+    connection.request(method, path, None if body is None else json.dumps(body).encode())
+    answer = connection.getresponse()
+    assert answer.status == 200, answer.read()
+    answer.read()
+
+
+def targets_ms(connection: http.client.HTTPConnection) -> float:
+    """Return the median time of an answer [ms]."""
+    times = []
+    for _ in range(REQUESTS):
+        began = time.perf_counter()
+        ask(connection, "GET", "/v1/targets")
+        times.append(time.perf_counter() - began)
+    return 1000 * median(times)
+
+
+def measure_memory() -> None:
+    """Measure the memory of the service over many plans of one page."""
+    with service("web", "--no-browser") as address, browser() as driver:
+        driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": VISIBLE})
+        opened(driver, f"{address}/?open=sample:small")
+        for plans in range(PLANS + 1):
+            if plans % 100 == 0:
+                heap = driver.execute_script("return performance.memory.usedJSHeapSize") / 2**20
+                print(f"memory after {plans:,} plans: {service_mb()}, page {heap:.0f} MB", flush=True)
+            driver.execute_async_script(MOVE, f"{(0.5, 0.75, 1.25)[plans % 3]:g}")
+
+
+def service_mb() -> str:
+    """Return the resident memory of the service, and of its processes."""
+    service = next(pid for pid in descendants(os.getpid()) if b"optimizer" in command_of(pid))
+    solvers = sum(status_of(pid, "VmRSS") for pid in descendants(service))
+    return f"service {status_of(service, 'VmRSS') / 1024:.0f} MB, its processes {solvers / 1024:.0f} MB"
+
+
+def command_of(pid: int) -> bytes:
+    """Return the command line of a process."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+PARTS: dict[str, Callable[[], None]] = {
+    "open": measure_open,
+    "slider": measure_slider,
+    "targets": measure_targets,
+    "memory": measure_memory,
+}
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Times and memory of the page for analysts.")
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], metavar="PART", help=", ".join(PARTS))
+    for name in parser.parse_args().parts or PARTS:
+        PARTS[name]()

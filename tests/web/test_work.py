@@ -1,0 +1,91 @@
+"""Work of the page: hostile documents, figures as of the commands, the progress of a simulation."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import accelerator, document, server
+
+from optimizer import load_system, solve
+from optimizer.render.money import Money
+from rest_server.settings import Settings
+from rest_server.web.changes import Changes
+from rest_server.web.progress import SharedProgress, told
+from rest_server.web.work import open_text, plan_view, study_view
+
+SETTINGS = Settings(solver_processes=0, max_servers=3)
+SMALL = document([server("s1"), server("s2")], [accelerator("A", cost=40.0)], {"A": 2})
+NESTED = 20_000
+
+
+ALIASES = "a: &a [x, x]\n" + "".join(
+    f"{name}: &{name} [{f'*{before}, ' * 9}]\n" for before, name in pairwise("abcdefghijklmnop")
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ALIASES,
+        "servers: !!python/object/apply:os.system ['touch hostile']",
+        "[" * NESTED,
+        "servers: {<<: *servers}",
+        "servers: \x00",
+        "servers: [{name: a}, {name: a}",
+        f"servers: {'9' * 5000}",
+    ],
+    ids=["aliases", "object", "nested", "itself", "control", "open", "number"],
+)
+def test_hostile_yaml_is_a_finding(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    opened = open_text(text, SETTINGS)
+    assert opened.base == b""
+    assert [item for item in opened.findings if item.is_error]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_document_over_the_limits_of_the_service_is_a_finding() -> None:
+    many = document([server(f"s{i}") for i in range(4)], [accelerator("A")])
+    found = open_text(json.dumps(many), SETTINGS).findings[0]
+    assert "limit" in found.text
+    assert "3" in found.text
+
+
+def test_figures_are_those_of_solve() -> None:
+    opened = open_text(json.dumps(SMALL), SETTINGS)
+    view = plan_view(opened.base, Changes(given={"load": "9", "count:A": "3"}), SETTINGS)
+    plan = solve(load_system(Changes(given={"load": "9", "count:A": "3"}).applied_to(SMALL)))
+    assert view.facts[0].text == Money.of(plan).text(plan.total_cost_cents_per_h)
+    assert json.loads(view.plan) == json.loads(plan.to_json())
+    assert [(item.type, item.used, item.limit) for item in view.types] == [
+        (item.type, item.used, item.limit) for item in plan.capacity
+    ]
+
+
+def test_a_simulation_tells_its_progress() -> None:
+    opened = open_text(json.dumps(SMALL), SETTINGS)
+    options = json.dumps({"requests": 1_000})
+    with SharedProgress() as progress:
+        assert progress.counts() == (0, 0)
+        view = study_view(opened.base, Changes(), "simulate", options, progress.name, SETTINGS)
+        assert progress.counts() == (2, 2)
+    assert "Pools" in {table.title for table in view.tables}
+
+
+def test_progress_that_no_page_waits_for_is_not_told() -> None:
+    with SharedProgress() as progress:
+        name = progress.name
+    for gone in ("", name):
+        with told(gone) as tell:
+            tell(1, 2)
+
+
+@pytest.mark.parametrize("options", [{"requests": 1}, {"unknown": 1}, {"requests": "many"}])
+def test_wrong_options_of_a_study_are_named(options: dict[str, Any]) -> None:
+    from optimizer.errors import InferplanError
+
+    opened = open_text(json.dumps(SMALL), SETTINGS)
+    with pytest.raises(InferplanError, match=next(iter(options))):
+        study_view(opened.base, Changes(), "simulate", json.dumps(options), "", SETTINGS)
