@@ -17,7 +17,7 @@ SharingMode = Literal["whole", "shares", "slices", "time"]
 """How a card is divided: not at all, in shares of its compute, in slices, or in time."""
 MEMORY_SLICES, COMPUTE_SLICES = 8, 7
 """Slices of a card."""
-MAX_VISITED = 20_000
+MAX_VISITED = 50_000
 """Most combinations of replicas on a card that are looked at."""
 ROUNDING = 1e-9
 """Excess of a sum over its limit that counts as rounding."""

@@ -29,7 +29,7 @@ from optimizer.errors import SpecError
 from optimizer.spec.schema import Accelerator, AllocationData, ModelProfile, Server
 from optimizer.spec.system import System
 
-MAX_PATTERNS = 400
+MAX_PATTERNS = 1000
 """Most patterns of an accelerator."""
 MAX_TURNS = 4
 """Most servers that share a card in time; the accuracy of the model was measured with 2 to 4."""

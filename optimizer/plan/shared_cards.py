@@ -141,6 +141,7 @@ def _use(
                 whole_cards=own,
                 whole_cost_cents_per_h=own_cost,
                 **figures[i],
+                **_origin(candidates, seat, place, figures[i]),
             )
         )
     return SharedCardUse(
@@ -151,6 +152,21 @@ def _use(
         cost_cents_per_h=cost,
         servers=tuple(servers),
     )
+
+
+def _origin(candidates: Candidates, seat: Seat, place: str, figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is said of measured times of a server on a part of a card."""
+    assert candidates.shared is not None
+    server = candidates.system.servers[candidates.arrays.server_names[seat.server]]
+    found = candidates.shared.system.profiles[server.model, place].provenance
+    if found is None:
+        return {}
+    load, in_flight = server.current.load, figures["utilization"] * seat.max_batch
+    part = place if seat.mode == "slices" else candidates.shared.card_of[place]
+    return {
+        "provenance": found.of_pair(server.model, part),
+        "outside": tuple(found.domain.misses(load.in_tokens, load.out_tokens, in_flight)),
+    }
 
 
 def part_of(mode: str, share: float, memory_slices: float, copies: int) -> float:

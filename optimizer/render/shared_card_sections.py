@@ -41,12 +41,14 @@ def shared_card_sections(plan: Plan, system: System | None = None) -> Iterator[S
     """Yield the shared cards of a plan, if there are any; with targets for means if the system is known."""
     if plan.shared_cards:
         money = Money.of(plan)
-        yield table(
-            "Shared cards", _columns(money), _rows(plan, system), "shared", notes=_saving(plan, money)
-        )
+        tokens = any(item.itl_ms for use in plan.shared_cards for item in use.servers)
+        columns = _columns(money, tokens=tokens)
+        yield table("Shared cards", columns, _rows(plan, system), "shared", notes=_saving(plan, money))
 
 
-def _columns(money: Money) -> list[Column]:
+def _columns(money: Money, *, tokens: bool) -> list[Column]:
+    """Return the columns; with ITL, and TTFT in place of the latency, if servers have tokens."""
+
     def of_item(heading: str, field: str, unit: str = "", form: object = ",.0f", **more: object) -> Column:
         return Column(heading, lambda row: getattr(row.item, field), unit, form, **more)  # type: ignore[arg-type]
 
@@ -58,7 +60,8 @@ def _columns(money: Money) -> list[Column]:
         words("takes", lambda row: row.room, rank=1),
         of_item("load", "arrival_rate_rpm", RPM, quantity),
         of_item("capacity", "max_arrival_rate_rpm", RPM, quantity, rank=4),
-        of_item("latency", "ttft_ms", "ms"),
+        *([of_item("ITL", "itl_ms", "ms", ",.1f")] if tokens else []),
+        of_item("TTFT" if tokens else "latency", "ttft_ms", "ms"),
         Column("target", "mean_limit_ms", "ms", ",.0f", none="", rank=5),
         words("targets", lambda row: "; ".join(each.text for each in row.item.targets), rank=3, none=""),
         of_item("util", "utilization", form=".0%", rank=6),

@@ -205,7 +205,23 @@ def _item(facts: Facts, use: SharedCardUse, item: SharedPool) -> Iterator[str]:
     chosen = facts.system.options.batch_sizing == "optimal"
     if not 1 <= item.max_batch <= limit or not (chosen or item.max_batch == limit):
         yield f"{item.server}: batch {item.max_batch}, the limit is {precise(limit)}"
+    yield from _origin(facts, item)
     yield from _whole(facts, item)
+
+
+def _origin(facts: Facts, item: SharedPool) -> Iterator[str]:
+    """Check what is said of measured times."""
+    server = facts.system.servers[item.server]
+    given = facts.system.profiles[server.model, item.accelerator].provenance
+    if item.estimated is not None:
+        yield f"{item.server}: estimated, which no part of a card is"
+    named = None if given is None else given.of_pair(server.model, item.accelerator)
+    if item.provenance != named:
+        yield f"{item.server}: the provenance differs from that of its profile"
+    load, inside = server.current.load, item.utilization * item.max_batch
+    missed = () if given is None else given.domain.misses(load.in_tokens, load.out_tokens, inside)
+    if item.outside != tuple(missed):
+        yield f"{item.server}: {len(tuple(missed))} of its figures are outside what was measured"
 
 
 def _whole(facts: Facts, item: SharedPool) -> Iterator[str]:
