@@ -13,7 +13,8 @@ from builders import Json, accelerator, document, profile, running, server, serv
 from robust_oracles import best_levels
 from version_oracles import STEP, cbc_levels, random_larger_splits, random_splits, spelled_out
 
-from optimizer import SpecError, compare, explain, load_system, scale_loads, solve, verify
+from optimizer import SpecError, compare, explain, load_system, scale_loads, solve, vary_loads, verify
+from optimizer.jobs.horizons import horizon_of
 from optimizer.plan import Plan
 from optimizer.plan.document import OneVersion, SplitUse, VersionUse
 from optimizer.simulation.replicas import Effort
@@ -22,6 +23,7 @@ from optimizer.stabilisation.decisions import Observation
 from optimizer.stabilisation.rules import RECOMMENDED
 from optimizer.stabilisation.stabilise import denoise_loads, stabilise
 from optimizer.studies.simulation.plans import simulate_plan
+from optimizer.studies.sweep.days import lognormal_days
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -169,7 +171,7 @@ def test_studies_take_versions_as_servers() -> None:
     source = yaml.safe_load((ROOT / "specs" / "versions.yaml").read_text("utf-8"))
     system = load_system(source)
     plan = solve(system)
-    assert simulate_plan(system, plan, Effort()).holds
+    assert simulate_plan(system, plan, Effort(requests=5000)).holds
     changes = compare(system, system.with_options(unlimited=True))
     assert changes.servers[0].server == "chat (chat-1)"
     (wish,) = explain(system).wishes
@@ -392,3 +394,15 @@ def test_noise_is_taken_from_all_versions_together() -> None:
         assert [share.weight for share in level.stated["chat"].split or ()] == [0.9, 0.1]
     assert all(pair[0] == pytest.approx(9 * pair[1]) for pair in rates)
     assert rates[0] == rates[1] == rates[2] != rates[5]
+
+
+def test_days_and_hours_name_the_server_and_not_its_versions() -> None:
+    system = load_system(fleet())
+    rates = lognormal_days(system, 5, 0.3, seed=1)
+    assert rates[:, 0] == pytest.approx(9 * rates[:, 1])
+    assert rates[:, 0].std() > 0
+    hours = horizon_of(system, factors=(), loads=("chat=6000,3000",))
+    assert [hour.load_rpm for hour in hours.plans] == [6600, 3600]
+    other = vary_loads(system, np.random.default_rng(1)).stated["chat"]
+    assert other.split == system.stated["chat"].split
+    assert other.current.load.in_tokens != 16

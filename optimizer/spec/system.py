@@ -147,12 +147,14 @@ class System:
         known = self.named
         for name in changed:
             known_name(name, known, f"servers.{name}: server")
-        changed = with_versions(changed)
-        for name, server in changed.items():
+        for name, server in with_versions(changed).items():
             for part in members_of(server):
                 check_variability(part.current.load, f"servers.{name}.load.", self.profiles_of(part.model))
-        planned = planned_servers(self.servers, changed)
-        return replace(self, servers=MappingProxyType({**self.servers, **planned}))
+        return replace(self, servers=MappingProxyType({**self.servers, **self.planned(changed)}))
+
+    def planned(self, changed: Mapping[str, Server]) -> dict[str, Server]:
+        """Return replaced servers as they are planned: queues for their members, versions for split ones."""
+        return planned_servers(self.servers, with_versions(changed))
 
     def with_load(self, server_name: str, **changes: float) -> "System":
         """Return a copy with a changed load of one server, by Python names (``arrival_rate_rpm``).

@@ -141,9 +141,14 @@ def planned_name(server: Server) -> str:
     return version_name(server, server.model) if server.split else server.shared_queue or server.name
 
 
+def whole_name(server: Server) -> str:
+    """Return the name of a planned server, or of the server of which it is a version."""
+    return server.whole.name if isinstance(server, Version) else server.name
+
+
 def stated_name(server: Server) -> str:
     """Return the name that a document has for a planned server, or for the first that shares its queue."""
-    return server.whole.name if isinstance(server, Version) else members_of(server)[0].name
+    return whole_name(members_of(server)[0])
 
 
 def share_of_load(server: Server) -> float:
