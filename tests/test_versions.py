@@ -91,6 +91,23 @@ def test_versions_see_the_arrivals_that_are_sent_to_them(cv: float) -> None:
     assert load.arrival_rate_rpm == pytest.approx(6000 / gaps.mean(), rel=0.01)
 
 
+def test_a_roll_back_is_sized_for_arrivals_as_they_then_come() -> None:
+    source = yaml.safe_load((ROOT / "specs" / "chat.yaml").read_text("utf-8"))
+    source["models"] += [item | {"name": "next"} for item in source["models"]]
+    (item,) = source["servers"]
+    model, load = item["model"], item["currentAlloc"]["load"]
+    load["arrivalCV"] = 2.0
+    shares = [{"model": model, "weight": 0.5}, {"model": "next", "weight": 0.5}]
+    system = load_system(source | {"servers": [item | {"split": shares, "rollBack": True}]})
+    plan, name = solve(system), f"{item['name']} ({model})"
+    (pool,) = plan.allocations[name]
+    (alone,) = solve(load_system(source)).allocations[item["name"]]
+    assert verify(plan, system) == []
+    assert (
+        pool.num_replicas >= alone.num_replicas > plan.allocations[f"{item['name']} (next)"][0].num_replicas
+    )
+
+
 # --- what the plan says ----------------------------------------------------------------------------------
 
 

@@ -54,6 +54,10 @@ def versions_of(server: Server) -> tuple[Version, ...]:
         if load.arrival_rate_rpm < MIN_RATE:
             load = load.model_copy(update={"arrival_rate_rpm": 0.0})
         is_main = share.model == server.model
+        if is_main and server.roll_back:  # it is also to take all requests as they arrive
+            load = load.model_copy(
+                update={"arrival_cv": max(load.arrival_cv, server.current.load.arrival_cv)}
+            )
         current = server.current if is_main else share.current or AllocationData()
         own: dict[str, Any] = {
             "name": version_name(server, share.model),
