@@ -423,3 +423,19 @@ def test_days_and_hours_name_the_server_and_not_its_versions() -> None:
     other = vary_loads(system, np.random.default_rng(1)).stated["chat"]
     assert other.split == system.stated["chat"].split
     assert other.current.load.in_tokens != 16
+
+
+def test_versions_count_as_servers_for_the_size_of_a_system() -> None:
+    with client(max_servers=2) as service:
+        answer = service.post("/v1/plan", json=fleet())
+        assert (answer.status_code, "3 items are over the limit of 2" in answer.text) == (422, True)
+
+
+def test_a_version_on_a_card_that_is_gone_is_planned_by_the_reference_s_wire() -> None:
+    split = [{"model": "m", "weight": 0.9}, {"model": "n", "weight": 0.1, "currentAlloc": running("Z", 1)}]
+    with client() as service:
+        answer = service.post("/optimizeOne", json=fleet(2000, split=split))
+        assert (answer.status_code, [*answer.json()["allocations"]]) == (
+            200,
+            ["chat (m)", "chat (n)", "other"],
+        )
