@@ -13,7 +13,8 @@ from builders import Json, accelerator, document, profile, running, server, serv
 from robust_oracles import best_levels
 from version_oracles import STEP, cbc_levels, random_larger_splits, random_splits, spelled_out
 
-from optimizer import SpecError, compare, explain, load_system, scale_loads, solve, verify
+from optimizer import SpecError, compare, explain, load_system, scale_loads, solve, vary_loads, verify
+from optimizer.jobs.horizons import horizon_of
 from optimizer.plan import Plan
 from optimizer.plan.document import OneVersion, SplitUse, VersionUse
 from optimizer.simulation.replicas import Effort
@@ -22,6 +23,7 @@ from optimizer.stabilisation.decisions import Observation
 from optimizer.stabilisation.rules import RECOMMENDED
 from optimizer.stabilisation.stabilise import denoise_loads, stabilise
 from optimizer.studies.simulation.plans import simulate_plan
+from optimizer.studies.sweep.days import lognormal_days
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -87,6 +89,23 @@ def test_versions_see_the_arrivals_that_are_sent_to_them(cv: float) -> None:
     load = load_system(source).servers["chat (n)"].current.load
     assert load.arrival_cv == pytest.approx(gaps.std() / gaps.mean(), rel=0.01)
     assert load.arrival_rate_rpm == pytest.approx(6000 / gaps.mean(), rel=0.01)
+
+
+def test_a_roll_back_is_sized_for_arrivals_as_they_then_come() -> None:
+    source = yaml.safe_load((ROOT / "specs" / "chat.yaml").read_text("utf-8"))
+    source["models"] += [item | {"name": "next"} for item in source["models"]]
+    (item,) = source["servers"]
+    model, load = item["model"], item["currentAlloc"]["load"]
+    load["arrivalCV"] = 2.0
+    shares = [{"model": model, "weight": 0.5}, {"model": "next", "weight": 0.5}]
+    system = load_system(source | {"servers": [item | {"split": shares, "rollBack": True}]})
+    plan, name = solve(system), f"{item['name']} ({model})"
+    (pool,) = plan.allocations[name]
+    (alone,) = solve(load_system(source)).allocations[item["name"]]
+    assert verify(plan, system) == []
+    assert (
+        pool.num_replicas >= alone.num_replicas > plan.allocations[f"{item['name']} (next)"][0].num_replicas
+    )
 
 
 # --- what the plan says ----------------------------------------------------------------------------------
@@ -169,7 +188,7 @@ def test_studies_take_versions_as_servers() -> None:
     source = yaml.safe_load((ROOT / "specs" / "versions.yaml").read_text("utf-8"))
     system = load_system(source)
     plan = solve(system)
-    assert simulate_plan(system, plan, Effort()).holds
+    assert simulate_plan(system, plan, Effort(requests=5000)).holds
     changes = compare(system, system.with_options(unlimited=True))
     assert changes.servers[0].server == "chat (chat-1)"
     (wish,) = explain(system).wishes
@@ -392,3 +411,31 @@ def test_noise_is_taken_from_all_versions_together() -> None:
         assert [share.weight for share in level.stated["chat"].split or ()] == [0.9, 0.1]
     assert all(pair[0] == pytest.approx(9 * pair[1]) for pair in rates)
     assert rates[0] == rates[1] == rates[2] != rates[5]
+
+
+def test_days_and_hours_name_the_server_and_not_its_versions() -> None:
+    system = load_system(fleet())
+    rates = lognormal_days(system, 5, 0.3, seed=1)
+    assert rates[:, 0] == pytest.approx(9 * rates[:, 1])
+    assert rates[:, 0].std() > 0
+    hours = horizon_of(system, factors=(), loads=("chat=6000,3000",))
+    assert [hour.load_rpm for hour in hours.plans] == [6600, 3600]
+    other = vary_loads(system, np.random.default_rng(1)).stated["chat"]
+    assert other.split == system.stated["chat"].split
+    assert other.current.load.in_tokens != 16
+
+
+def test_versions_count_as_servers_for_the_size_of_a_system() -> None:
+    with client(max_servers=2) as service:
+        answer = service.post("/v1/plan", json=fleet())
+        assert (answer.status_code, "3 items are over the limit of 2" in answer.text) == (422, True)
+
+
+def test_a_version_on_a_card_that_is_gone_is_planned_by_the_reference_s_wire() -> None:
+    split = [{"model": "m", "weight": 0.9}, {"model": "n", "weight": 0.1, "currentAlloc": running("Z", 1)}]
+    with client() as service:
+        answer = service.post("/optimizeOne", json=fleet(2000, split=split))
+        assert (answer.status_code, [*answer.json()["allocations"]]) == (
+            200,
+            ["chat (m)", "chat (n)", "other"],
+        )

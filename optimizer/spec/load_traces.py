@@ -14,9 +14,7 @@ from optimizer.errors import SpecError
 from optimizer.spec.csv_rows import csv_rows
 from optimizer.spec.loads import loaded_server
 from optimizer.spec.schema import Server
-from optimizer.spec.shared_queues import planned_servers
 from optimizer.spec.system import System
-from optimizer.spec.versions import with_versions
 from optimizer.units import UnitError, time_s
 
 _FIELDS = {name.lower(): name for name in ("time", "server", "arrivalRate", "avgInTokens", "avgOutTokens")}
@@ -51,9 +49,7 @@ def read_load_trace(system: System, path: str | os.PathLike[str]) -> tuple[LoadS
             raise SpecError(f"{place}: more than {MAX_STEPS:,} times; give fewer")
     if len(steps) < 2:
         raise SpecError(f"{path}: at least two times are needed, this has {len(steps)}")
-    return tuple(
-        LoadStep(when, planned_servers(system.servers, with_versions(steps[when]))) for when in sorted(steps)
-    )
+    return tuple(LoadStep(when, system.planned(steps[when])) for when in sorted(steps))
 
 
 def _column(name: str, names: list[str], system: System) -> str:

@@ -152,12 +152,10 @@ class System:
         known = self.named
         for name in changed:
             known_name(name, known, f"servers.{name}: server")
-        changed = with_versions(changed)
-        for name, server in changed.items():
+        for name, server in with_versions(changed).items():
             for part in members_of(server):
                 check_variability(part.current.load, f"servers.{name}.load.", self.profiles_of(part.model))
-        planned = planned_servers(self.servers, changed)
-        found = replace(self, servers=MappingProxyType({**self.servers, **planned}))
+        found = replace(self, servers=MappingProxyType({**self.servers, **self.planned(changed)}))
         return found.with_routes({}) if self.routes else found
 
     def with_routes(self, changed: Mapping[str, Route]) -> "System":
@@ -165,6 +163,10 @@ class System:
         routes = MappingProxyType({**self.routes, **changed})
         servers = with_routed_loads(self.servers, routes.values(), self.profiles_of)
         return replace(self, routes=routes, servers=servers)
+
+    def planned(self, changed: Mapping[str, Server]) -> dict[str, Server]:
+        """Return replaced servers as they are planned: queues for their members, versions for split ones."""
+        return planned_servers(self.servers, with_versions(changed))
 
     def with_load(self, server_name: str, **changes: float) -> "System":
         """Return a copy with a changed load of one server, by Python names (``arrival_rate_rpm``).

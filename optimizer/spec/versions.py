@@ -54,6 +54,10 @@ def versions_of(server: Server) -> tuple[Version, ...]:
         if load.arrival_rate_rpm < MIN_RATE:
             load = load.model_copy(update={"arrival_rate_rpm": 0.0})
         is_main = share.model == server.model
+        if is_main and server.roll_back:  # it is also to take all requests as they arrive
+            load = load.model_copy(
+                update={"arrival_cv": max(load.arrival_cv, server.current.load.arrival_cv)}
+            )
         current = server.current if is_main else share.current or AllocationData()
         own: dict[str, Any] = {
             "name": version_name(server, share.model),
@@ -141,9 +145,14 @@ def planned_name(server: Server) -> str:
     return version_name(server, server.model) if server.split else server.shared_queue or server.name
 
 
+def whole_name(server: Server) -> str:
+    """Return the name of a planned server, or of the server of which it is a version."""
+    return server.whole.name if isinstance(server, Version) else server.name
+
+
 def stated_name(server: Server) -> str:
     """Return the name that a document has for a planned server, or for the first that shares its queue."""
-    return server.whole.name if isinstance(server, Version) else members_of(server)[0].name
+    return whole_name(members_of(server)[0])
 
 
 def share_of_load(server: Server) -> float:

@@ -220,6 +220,14 @@ def _fitted(server: Server, entities: Entities) -> Server | None:
     if server.preferred is not None:
         preferred = tuple(name for name in server.preferred if name in known) or None
         server = server.model_copy(update={"preferred": preferred})
+    if server.split:
+        shares = tuple(
+            share.model_copy(update={"current": None})
+            if share.current is not None and share.current.accelerator not in known
+            else share
+            for share in server.split
+        )
+        server = server.model_copy(update={"split": shares})
     if not current.accelerator or current.accelerator in known:
         return server
     if server.keep_accelerator:

@@ -30,11 +30,14 @@ from optimizer.plan.document import (
     CacheUse,
     DeadlineUse,
     LimitUse,
+    OneVersion,
     Rented,
     ReplicaPurposes,
     ReserveUse,
     RolloutUse,
+    SplitUse,
     TierUse,
+    VersionUse,
 )
 
 # --- one field at a time -----------------------------------------------------------------------------------
@@ -501,8 +504,11 @@ TABLE: list[tuple[str, str, Path, Lie, str]] = [
 ]
 
 
-PARTS = ("reserves", "tiers", "rented", "not_rented", "deadlines", "caches", "rollouts")
+PARTS = ("reserves", "tiers", "rented", "not_rented", "deadlines", "caches", "rollouts", "versions")
 """Sections of a plan whose falsifications are tested elsewhere."""
+
+
+VERSIONS = (SplitUse, VersionUse, OneVersion)
 
 
 def fields_of(model: type[BaseModel]) -> Iterator[str]:
@@ -523,8 +529,9 @@ def fields_of(model: type[BaseModel]) -> Iterator[str]:
 def test_every_field_of_the_document_has_a_falsification() -> None:
     fields = set(fields_of(Plan))
     assert {"Plan.status", "Pool.loss", "Placement.num_replicas", "PlanLevel.bound"} <= fields
-    # See test_a_new_limit, test_robust_plans, test_deadlines, test_caches and test_rollouts.
+    # See test_a_new_limit, test_robust_plans, test_deadlines, test_caches, test_rollouts and test_versions.
     others = (LimitUse, ReserveUse, TierUse, Rented, DeadlineUse, CacheUse, RolloutUse, ReplicaPurposes)
+    others = (*others, *VERSIONS)
     elsewhere = {f"{model.__name__}.{name}" for model in others for name in model.model_fields}
     elsewhere |= {f"Plan.{name}" for name in PARTS}
     assert elsewhere < fields

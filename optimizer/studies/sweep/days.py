@@ -20,6 +20,7 @@ from optimizer.plan import Plan
 from optimizer.spec.load_traces import LoadStep
 from optimizer.spec.routes import refuse_routes
 from optimizer.spec.system import System, with_changed_load
+from optimizer.spec.versions import whole_name, whole_servers
 from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, answered, digest_of, tell_nobody
 from optimizer.studies.sweep.document import SafeFleet, SampledDays
 
@@ -46,10 +47,12 @@ class FleetPlan(Document):
 def lognormal_days(system: System, samples: int, load_cv: float, seed: int) -> FloatArray:
     """Return loads on sampled days [requests/min], shape (D, S): the system's, each times its own factor.
 
-    Factors are independent and lognormal with mean 1 (eq. 160).
+    Factors are independent and lognormal with mean 1 (eq. 160). The versions of a server have the same.
     """
     spread = np.sqrt(np.log1p(load_cv**2))
-    normal = np.random.default_rng(seed).standard_normal((samples, len(system.servers)))
+    places = {name: s for s, name in enumerate(whole_servers(system.servers))}
+    normal = np.random.default_rng(seed).standard_normal((samples, len(places)))
+    normal = normal[:, [places[whole_name(server)] for server in system.servers.values()]]
     loads: FloatArray = _loads_rpm(system) * np.exp(spread * normal - spread**2 / 2)
     return loads
 
