@@ -73,6 +73,11 @@ def just_in_time_rpm(work: Json) -> Fraction:
     return exact(work["requests"]) / exact(work["hours"]) / 60
 
 
+def missing_rpm(spec: Json, server: Json) -> Fraction:
+    """Return the load of a server that its cache does not answer."""
+    return load_rpm(spec, server) * (1 - exact(server.get("cacheHitRate", 0.0)))
+
+
 def rank_name(priority: int) -> str:
     return "offline work" if priority == OFFLINE else f"priority {priority}"
 
@@ -100,7 +105,7 @@ def demands(system: System) -> dict[str, Demand]:
         answer[name] = Demand(
             name,
             OFFLINE if server.get("deadline") else priority[server["class"]],
-            just_in_time_rpm(server["deadline"]) if server.get("deadline") else load_rpm(spec, server),
+            just_in_time_rpm(server["deadline"]) if server.get("deadline") else missing_rpm(spec, server),
             server["minNumReplicas"],
             server["maxNumReplicas"] or 10**9,
             columns,

@@ -425,7 +425,14 @@ def _add_deadline(source: Json, rng: random.Random) -> None:
             server["deadline"] = {"requests": rate_rpm * hours * 60, "hours": hours}
 
 
+def _add_cache(source: Json, rng: random.Random) -> None:
+    for server in source["servers"]:
+        if not server.get("deadline"):
+            server["cacheHitRate"] = rng.choice([0.0, 0.25, 0.5, 0.9])
+
+
 _ADD: dict[str, Any] = {
+    "cache": _add_cache,
     "deadline": _add_deadline,
     "all": _add_rollout("all"),
     "one": _add_rollout("one"),

@@ -1,6 +1,7 @@
 """Offline work with a deadline: brute force, a second solver, by its meaning, and false plans."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,10 +10,14 @@ from robust_oracles import _ADD, OPTIONS
 from test_robust_plans import compare_with_second, faults, large_system
 
 from optimizer import SpecError, System, load_system, solve, verify
+from optimizer.jobs.horizons import horizon_of
 from optimizer.plan import Plan
 from optimizer.plan.document import DeadlineUse
 from optimizer.simulation.replicas import Effort
+from optimizer.spec.load_traces import read_load_trace
+from optimizer.stabilisation.rules import Rules
 from optimizer.studies.load_changes import scale_loads
+from optimizer.studies.replay.replay import replay
 from optimizer.studies.simulation.plans import simulate_plan
 
 WANTED = [("deadline",), *(("deadline", option) for option in OPTIONS)]
@@ -231,3 +236,44 @@ def test_a_faster_pool_is_found() -> None:
     item["capacity"] *= 2
     item["finishes"] /= 2
     assert any("night" in line for line in verify(Plan.model_validate(plan), fleet(8)))
+
+
+# --- loads over time -------------------------------------------------------------------------------------
+
+TRACE = "time,server,arrivalRate\n" + "".join(
+    f"{3600 * h},day,{rate}\n" for h, rate in enumerate((1500, 900) * 2)
+)
+
+
+def test_a_horizon_runs_offline_work_until_its_deadline(tmp_path: Path) -> None:
+    """1,000 requests/min take two of the replicas for two hours; 1,500 by day take three, 900 two."""
+    (tmp_path / "day.csv").write_text(TRACE, encoding="utf-8")
+    system = fleet(8, requests=120_000, hours=2)
+    for found in (horizon_of(system, tmp_path / "day.csv"), horizon_of(system, factors=[1, 0.6, 1, 0.6])):
+        night = [sum(pool.num_replicas for pool in hour.servers["night"]) for hour in found.plans]
+        day = [sum(pool.num_replicas for pool in hour.servers["day"]) for hour in found.plans]
+        assert (night, day) == ([2, 2, 0, 0], [3, 2, 3, 2])
+        assert [hour.load_rpm for hour in found.plans] == pytest.approx([2500, 1900, 1500, 900])
+
+
+def test_a_replay_runs_offline_work_until_its_deadline(tmp_path: Path) -> None:
+    (tmp_path / "day.csv").write_text(TRACE, encoding="utf-8")
+    system = fleet(8, requests=120_000, hours=2)
+    found = replay(system, read_load_trace(system, tmp_path / "day.csv"), {"every plan": Rules()}, 180.0)
+    every, _ = found.variants
+    (night,) = [item for item in every.servers if item.server == "night"]
+    assert night.offered == pytest.approx(120_000)
+    assert (night.missed, night.most_replicas) == (0, 2)
+    assert [point.planned for point in every.points] == [5, 4, 3]
+
+
+def test_loads_of_offline_work_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "day.csv").write_text(f"{TRACE}0,night,5\n", encoding="utf-8")
+    with pytest.raises(
+        SpecError, match=r"day.csv:6: server 'night' has a deadline, which is its load; leave it"
+    ):
+        horizon_of(fleet(8), tmp_path / "day.csv")
+    with pytest.raises(
+        SpecError, match=r"loads: server 'night' has a deadline, which is its load; leave it out"
+    ):
+        horizon_of(fleet(8), loads=["day=1,2", "night=3,4"])

@@ -17,6 +17,8 @@ from optimizer.candidates.table import CandidateTable
 
 MAX_REPLICAS = 1_000_000
 """Replicas up to which an availability is looked for."""
+MAX_FOR_BOTH = 10_000
+"""Replicas up to which an availability and a utilisation together are looked for."""
 
 
 def least_available(needed: IntArray, availability: FloatArray, target: FloatArray) -> FloatArray:
@@ -72,7 +74,7 @@ def replicas_for_both(
 
     Returns:
         m of the least k from which on both hold for every k; None if there is none, or if it is beyond
-        `MAX_REPLICAS`.
+        `MAX_FOR_BOTH`.
     """
     share = wanted_utilization / full_utilization if full_utilization > 0 else math.inf
     if share >= availability and not share <= availability == 1:
@@ -90,7 +92,8 @@ def replicas_for_both(
     most = np.floor(needed / share * (1 + COUNT_TOLERANCE)).astype(np.int64)
     fails = np.flatnonzero(bdtrc(needed - 1, most, availability) < target) if availability < 1 else needed[:0]
     least = int(needed[fails[-1]]) + 1 if len(fails) else 1
-    return int(_least_available(least, availability, target)) if availability < 1 else least
+    fewest = _least_available(least, availability, target) if availability < 1 else least
+    return int(fewest) if fewest <= MAX_FOR_BOTH else None
 
 
 def with_reserve(arrays: SystemArrays, table: CandidateTable) -> tuple[CandidateTable, CandidateTable]:

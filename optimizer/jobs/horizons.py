@@ -1,6 +1,7 @@
 """The study that plans loads by the hour: what to reserve, and what to rent."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,7 +34,7 @@ class HorizonOptions(ExactOptions):
     """Loads by the hour, and options that override the document's."""
 
     factors: tuple[Factor, ...] = Field((), max_length=MOST_HOURS)
-    """Factors on all loads of the system, one for each hour."""
+    """Factors on all loads of the system, one for each hour; offline work keeps its requests."""
     loads: tuple[Annotated[str, Field(max_length=20_000)], ...] = Field((), max_length=MOST_SERVERS)
     """In place of factors, loads of single servers: NAME=RATE,RATE,… [requests/min], one rate for each hour.
     Servers that are not named keep their load."""
@@ -70,8 +71,9 @@ def horizon_of(
 
 
 def _scaled(system: System, factors: Sequence[float]) -> list[Mapping[str, Server]]:
-    """Return the servers of each hour with their loads times a factor."""
-    return [scale_loads(system, factor).servers for factor in factors]
+    """Return the servers of each hour with their loads times a factor; offline work keeps its requests."""
+    growing = {name: server for name, server in system.servers.items() if server.deadline is None}
+    return [scale_loads(replace(system, servers=growing), factor).servers for factor in factors]
 
 
 def _loaded(system: System, loads: Sequence[str]) -> list[Mapping[str, Server]]:
@@ -90,6 +92,8 @@ def _loaded(system: System, loads: Sequence[str]) -> list[Mapping[str, Server]]:
                 f"{len(hours)}, as many as the first" if len(parts) != len(hours) else f"at most {MOST_HOURS}"
             )
             raise RequestError("loads", f"server {name!r} has {len(parts)} rates; give {wanted}")
+        if system.servers[name].deadline is not None:
+            raise RequestError("loads", f"server {name!r} has a deadline, which is its load; leave it out")
         if name in hours[0]:
             raise RequestError("loads", f"server {name!r} is given twice; give it once")
         for h, part in enumerate(parts):

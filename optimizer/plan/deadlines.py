@@ -32,6 +32,7 @@ def _use(name: str, work: OfflineWork, capacity_rpm: float) -> DeadlineUse:
     """Return the end of offline work at the capacity of its pools (eq. 201, 202)."""
     per_hour = capacity_rpm * MINUTES_PER_HOUR
     finishes = work.requests / per_hour if per_hour else None
+    in_time = finishes is not None and finishes <= work.hours * (1 + ROUNDING)
     return DeadlineUse(
         server=name,
         requests=work.requests,
@@ -39,5 +40,5 @@ def _use(name: str, work: OfflineWork, capacity_rpm: float) -> DeadlineUse:
         capacity_rpm=capacity_rpm,
         finishes_h=finishes,
         done_in_time=min(work.requests, per_hour * work.hours),
-        in_time=finishes is not None and finishes <= work.hours * (1 + ROUNDING),
+        in_time=in_time or not work.requests,
     )

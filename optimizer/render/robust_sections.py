@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from optimizer.candidates.reserve import MAX_FOR_BOTH
 from optimizer.plan import Plan
 from optimizer.plan.document import EXTERNAL, ReplicaPurposes
 from optimizer.plan.replica_counts import WANTED_UTILIZATION
@@ -121,7 +122,7 @@ def replica_text(server: str, item: ReplicaPurposes) -> Iterator[str]:
             full = share_text(item.full_utilization)
             yield f"{text}; {wanted} is out of reach, as a replica at its largest rate runs at {full}."
         else:
-            yield f"{text}; no number of replicas reaches both {target} and {wanted}."
+            yield f"{text}; no number of replicas up to {MAX_FOR_BOTH:,} reaches both {target} and {wanted}."
 
 
 def _listed(parts: Sequence[str]) -> str:

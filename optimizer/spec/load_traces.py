@@ -43,6 +43,8 @@ def read_load_trace(system: System, path: str | os.PathLike[str]) -> tuple[LoadS
         for name, given in _loads(fields, system, place):
             if name in here:
                 raise SpecError(f"{place}: server {name!r} occurs twice at this time")
+            if given and system.stated[name].deadline is not None:
+                raise SpecError(f"{place}: server {name!r} has a deadline, which is its load; leave it out")
             if given:
                 here[name] = loaded_server(system, name, given, place)
         if len(steps) > MAX_STEPS:

@@ -1,13 +1,13 @@
 """Offline work: its load, its rank after every priority, and the check that no other load is given."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import isclose
 
 from optimizer.errors import SpecError
 from optimizer.kinds.fields import Load
 from optimizer.quantities import precise
 from optimizer.spec.messages import validated
-from optimizer.spec.schema import Server
+from optimizer.spec.schema import OfflineWork, Server
 
 OFFLINE_PRIORITY = 101
 """Rank of offline work, after the lowest priority of a class."""
@@ -46,6 +46,26 @@ def with_deadline_of_load(server: Server) -> Server:
         raise SpecError(f"servers.{server.name}.deadline: no requests are left; remove it")
     changed = work.model_copy(update={"requests": rate_rpm * work.hours * 60})
     return server.model_copy(update={"deadline": changed})
+
+
+def without_past_deadlines(servers: Mapping[str, Server], elapsed_h: float) -> dict[str, Server]:
+    """Return the servers whose deadline has passed after some hours, without requests that are left."""
+    return {
+        name: _done(server, server.deadline)
+        for name, server in servers.items()
+        if server.deadline is not None and elapsed_h >= server.deadline.hours
+    }
+
+
+def _done(server: Server, work: OfflineWork) -> Server:
+    load = server.current.load.model_copy(update={"arrival_rate_rpm": 0.0})
+    return server.model_copy(
+        update={
+            "deadline": work.model_copy(update={"requests": 0.0}),
+            "current": server.current.model_copy(update={"load": load}),
+            "min_num_replicas": 0,
+        }
+    )
 
 
 def offline_faults(server: Server) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -38,7 +38,8 @@ def main() -> None:
                 for name, key in NAMES.items():
                     if simulated[name][0]:
                         error = abs(mine[key] / simulated[name][0] - 1)
-                        for work in (point["work"], "all"):
+                        general = [] if point["work"] == "exponential" else ["other"]
+                        for work in (point["work"], *general, "all"):
                             errors.setdefault((name, work), []).append(error)
     for (name, work), found in sorted(errors.items()):
         within = np.mean(np.array(found) <= 0.1)

@@ -15,9 +15,13 @@ from optimizer.plan.checks.prices import enough_probability, headroom_of
 from optimizer.plan.checks.rollouts import counted_rollouts
 from optimizer.plan.document import Pool, ReplicaPurposes, RolloutUse
 from optimizer.quantities import counted
+from optimizer.queueing.roots import smallest_integer
 from optimizer.units import SECONDS_PER_MINUTE
 
 WANTED_UTILIZATION = 0.8
+ROUNDING = 1e-8
+"""Difference of probabilities that counts as rounding: their logarithms are sums of large ones."""
+MAX_FOR_BOTH = 10_000
 COMPARED = 60
 """Numbers of needed replicas after the least one that are checked."""
 
@@ -120,25 +124,33 @@ def _least(there: float, target: float, item: ReplicaPurposes) -> Iterator[str]:
     """Yield errors of the least number of replicas, from the utilisation at the largest rate."""
     assert item.full_utilization is not None
     share = WANTED_UTILIZATION / item.full_utilization if item.full_utilization else math.inf
+
+    def both(needed: int, sign: int = 1) -> bool:
+        """Return whether both hold, clearly if the sign is 1, or not clearly missed if it is -1."""
+        most = math.floor(needed / share * (1 + SHARE_TOLERANCE))
+        return most >= needed and _enough(most, needed, there, target, sign)
+
     if item.both_from is None:
-        if share <= there * (1 - 0.01):
+        top = int(MAX_FOR_BOTH * share) if share <= 1 else 0
+        if top and all(both(needed) for needed in range(max(top - COMPARED, 1), top + 3)):
             yield "no number of replicas is said to reach both targets, but large ones do"
         return
-
-    def both(needed: int) -> bool:
-        most = math.floor(needed / share * (1 + SHARE_TOLERANCE))
-        return enough_probability(most, needed, there) >= target * (1 - SHARE_TOLERANCE)
-
-    needed = next((k for k in range(item.both_from, 0, -1) if _enough(item.both_from, k, there, target)), 0)
+    needed = smallest_integer(
+        lambda gone: _enough(item.both_from or 0, (item.both_from or 0) - gone, there, target, -1),
+        -1,
+        item.both_from,
+    )
+    needed = item.both_from - needed
     if needed == 0 or _enough(item.both_from - 1, needed, there, target):
         yield f"{item.both_from:,} replicas are not the fewest for any number of needed ones"
         return
-    if not all(both(k) for k in range(needed, needed + COMPARED)):
+    if not all(both(k, -1) for k in range(needed, needed + COMPARED)):
         yield f"from {item.both_from:,} replicas on both targets do not hold"
     if needed > 1 and both(needed - 1):
         yield f"both targets hold from fewer than {item.both_from:,} replicas on"
 
 
-def _enough(replicas: int, needed: int, there: float, target: float) -> bool:
-    least = target * (1 - SHARE_TOLERANCE)
+def _enough(replicas: int, needed: int, there: float, target: float, sign: int = 1) -> bool:
+    """Return whether enough replicas are there often enough, by a clear margin or (-1) up to rounding."""
+    least = target + sign * min(ROUNDING, (1 - target) / 2)
     return replicas >= needed and enough_probability(replicas, needed, there) >= least

@@ -12,6 +12,7 @@ from optimizer.parallel import as_done
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
 from optimizer.spec.load_traces import LoadStep
+from optimizer.spec.offline import without_past_deadlines
 from optimizer.spec.schema import AllocationData, Server
 from optimizer.spec.system import System
 
@@ -34,13 +35,16 @@ class Hour:
 def hours_of(system: System, steps: Sequence[LoadStep]) -> tuple[Hour, ...]:
     """Return the intervals of a trace; the loads of a time hold until the next time.
 
-    The last interval is as long as the one before. A server that a time does not name keeps its load.
+    The last interval is as long as the one before. A server that a time does not name keeps its load. Offline
+    work is done just in time: it has its rate until its deadline, counted from the first time.
     """
     times = [step.time_s for step in steps]
     lengths = [after - before for before, after in pairwise(times)]
     found = []
     for step, length in zip(steps, [*lengths, lengths[-1]], strict=True):
         system = _with_loads(system, step)
+        passed_h = (step.time_s - times[0]) / SECONDS_PER_H
+        system = system.with_servers(without_past_deadlines(system.servers, passed_h))
         found.append(Hour(step.time_s, length / SECONDS_PER_H, system))
     return tuple(found)
 

@@ -14,6 +14,7 @@ from optimizer.pipeline import Solved, solve, solve_in_full
 from optimizer.plan import Plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.load_traces import LoadStep
+from optimizer.spec.offline import without_past_deadlines
 from optimizer.spec.routes import refuse_routes
 from optimizer.spec.schema import AllocationData, Server
 from optimizer.spec.shared_cards import check_no_shared_cards
@@ -132,7 +133,9 @@ class _Run:
             seen = Observation(step.time_s, missing, there)
             estimates: Mapping[str, LoadEstimate] = {}
             if not self.constant:
+                passed_h = (step.time_s - self.steps[0].time_s) / SECONDS_PER_H
                 system = _at(system, step, pods)
+                system = system.with_servers(without_past_deadlines(system.servers, passed_h))
                 to_plan, estimates = denoise_loads(system, self.rules, decisions, seen)
                 planner = _RememberingPlanner(_deadline(to_plan), self.memo, known=self.known)
                 plan = plan_next(to_plan, self.rules, decisions, seen, planner)
