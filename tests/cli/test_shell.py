@@ -29,6 +29,8 @@ def test_every_sample_has_a_name_and_is_read_by_it(capsys: pytest.CaptureFixture
         "sample:long-prompts",
         "sample:queue-servers",
         "sample:robust",
+        "sample:routes",
+        "sample:serving-fleet",
         "sample:shared-queue",
         "sample:small",
     ]
