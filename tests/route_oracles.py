@@ -159,7 +159,7 @@ class RouteCase:
             ),
             bounds=list(zip(self.low, self.high, strict=True)),
         )
-        return float(found.fun) if found.status == 0 else float("inf")
+        return float("inf") if found.status or found.fun is None else float(found.fun)
 
 
 class Choice(NamedTuple):

@@ -125,7 +125,7 @@ def _least_loss(route: RouteArrays, small_rps: float, large_rps: float) -> float
         b_ub=np.array([small_rps, large_rps - float(route.rate_rps @ route.large_base)]),
         bounds=list(zip(route.lower, route.upper, strict=True)),
     )
-    return float(found.fun) if found.status == 0 else None
+    return None if found.status or found.fun is None else float(found.fun)
 
 
 def test_a_server_is_sized_for_the_most_demanding_mix() -> None:
