@@ -109,7 +109,7 @@ def test_what_sharing_and_residency_change() -> None:
 
 
 def test_the_small_model_on_two_cards() -> None:
-    listed = find_candidates(fleet()).to_wire()["candidates"]
+    listed: list[dict[str, Any]] = find_candidates(fleet()).to_wire()["candidates"]
     rate = {one["accelerator"]: one for one in listed if one["server"] == "us-assistant-8b"}
     said = []
     for name, usd in (("us-L40S", 0.80), ("us-H100", 3.00)):

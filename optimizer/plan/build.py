@@ -34,7 +34,7 @@ from optimizer.plan.document import (
 from optimizer.plan.power import power_at_load_w
 from optimizer.plan.reserves import reserve_uses
 from optimizer.plan.rollouts import rollout_uses
-from optimizer.plan.routes import divisions_of, route_uses, routed_loads_rpm
+from optimizer.plan.routes import Divisions, divisions_of, route_uses, routed_loads_rpm
 from optimizer.plan.shared_queues import Served, is_shared, queue_uses, queues_as_served, unserved_members
 from optimizer.plan.shortages import unserved_with_reason
 from optimizer.plan.tiers import difference_cents_per_h, tier_uses
@@ -58,9 +58,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     names = candidates.arrays.server_names
     queues = queues_as_served(candidates, problem, solution)
     divisions = divisions_of(candidates.system, problem, solution)
-    running = {names[s] for s in problem.table.server[solution.replicas > 0].tolist()}
-    loads = queues | routed_loads_rpm(candidates.system, divisions, running)
-    arrays = tabulate_as_served(candidates.system, candidates.arrays, loads)
+    arrays = _arrays_as_served(candidates, problem, solution, queues, divisions)
     pools, rented = _placed(candidates, arrays, problem, solution.replicas)
     fraction = _served_fraction(problem, solution.replicas, _carried_rps(names, pools, rented))
     tiers = tier_uses(candidates.system, pools)
@@ -103,6 +101,16 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
             for (server, accelerator), replicas in candidates.system.kept.items()
         ),
     )
+
+
+def _arrays_as_served(
+    candidates: Candidates, problem: Problem, solution: Solution, queues: Served, divisions: Divisions
+) -> SystemArrays:
+    """Return the system with what a solution serves of shared queues and routes."""
+    names, system = candidates.arrays.server_names, candidates.system
+    running = {names[s] for s in problem.table.server[solution.replicas > 0].tolist()}
+    loads = {**queues, **routed_loads_rpm(system, divisions, running)}
+    return tabulate_as_served(system, candidates.arrays, loads)
 
 
 def _unserved(

@@ -26,7 +26,17 @@ from falsified import (
 from pydantic import BaseModel
 
 from optimizer import Plan
-from optimizer.plan.document import CacheUse, DeadlineUse, LimitUse, Rented, ReserveUse, RolloutUse, TierUse
+from optimizer.plan.document import (
+    CacheUse,
+    DeadlineUse,
+    LimitUse,
+    Rented,
+    ReserveUse,
+    RolloutUse,
+    RoutedKind,
+    RouteUse,
+    TierUse,
+)
 
 # --- one field at a time -----------------------------------------------------------------------------------
 
@@ -370,7 +380,7 @@ TABLE: list[tuple[str, str, Path, Lie, str]] = [
 ]
 
 
-PARTS = ("reserves", "tiers", "rented", "not_rented", "deadlines", "caches", "rollouts")
+PARTS = ("reserves", "tiers", "rented", "not_rented", "deadlines", "caches", "rollouts", "routes")
 """Sections of a plan whose falsifications are tested elsewhere."""
 
 
@@ -392,8 +402,8 @@ def fields_of(model: type[BaseModel]) -> Iterator[str]:
 def test_every_field_of_the_document_has_a_falsification() -> None:
     fields = set(fields_of(Plan))
     assert {"Plan.status", "Pool.loss", "Placement.num_replicas", "PlanLevel.bound"} <= fields
-    # See test_a_new_limit, test_robust_plans, test_deadlines, test_caches and test_rollouts.
-    others = (LimitUse, ReserveUse, TierUse, Rented, DeadlineUse, CacheUse, RolloutUse)
+    # See test_a_new_limit, test_robust_plans, test_deadlines, test_caches, test_rollouts and test_routes.
+    others = (LimitUse, ReserveUse, TierUse, Rented, DeadlineUse, CacheUse, RolloutUse, RouteUse, RoutedKind)
     elsewhere = {f"{model.__name__}.{name}" for model in others for name in model.model_fields}
     elsewhere |= {f"Plan.{name}" for name in PARTS}
     assert elsewhere < fields

@@ -67,7 +67,7 @@ def _apart(plan: Plan, system: System) -> Mapping[str, Server]:
     if not plan.routes:
         return apart
     routed = as_served(apart, plan.routed_rpm)
-    return with_undivided_lengths(routed, system.routes.values(), system.profiles_of)
+    return with_undivided_lengths(routed, system.routes.values())
 
 
 def serve_the_same(one: Case, two: Case) -> bool:
