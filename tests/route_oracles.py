@@ -123,7 +123,8 @@ class RouteCase:
 
     def large_of(self, share: np.ndarray) -> np.ndarray:
         """Return the requests at the large model by kind for some shares."""
-        return self.rate * (1 - share + self.again_at_0 + self.again_slope * share)
+        found: np.ndarray = self.rate * (1 - share + self.again_at_0 + self.again_slope * share)
+        return found
 
     def shape(self, *, small: bool) -> tuple[float, float]:
         """Return the largest mean lengths over all corners of the weights."""
@@ -141,8 +142,8 @@ class RouteCase:
 
     def full_shape(self) -> tuple[float, float]:
         """Return the mean lengths of all requests."""
-        inside, out = (float(self.rate @ [each[k] for each in self.lengths]) / self.load for k in range(2))
-        return inside, out
+        inside, out = self.rate @ np.array(self.lengths) / self.load
+        return float(inside), float(out)
 
     def least_small(self, large_rps: float) -> float:
         """Return the least capacity of the small server for one of the large server; inf: there is none."""
@@ -158,7 +159,7 @@ class RouteCase:
             ),
             bounds=list(zip(self.low, self.high, strict=True)),
         )
-        return float(found.fun) if found.status == 0 else float("inf")
+        return float("inf") if found.status or found.fun is None else float(found.fun)
 
 
 class Choice(NamedTuple):
@@ -409,5 +410,5 @@ class _Cbc:
             status = self.model.solve(lp.PULP_CBC_CMD(msg=False, gapRel=0))
             assert lp.LpStatus[status] == "Optimal", level
             found[level] = float(lp.value(objective) or 0.0)
-            self.model += objective <= found[level] + 1e-6 * max(1.0, abs(found[level]))
+            self.model += objective <= found[level] + 1e-4 * max(1.0, abs(found[level]))
         return found

@@ -307,6 +307,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("replay.replay", "replay.figure"),
         (
             "explanation.servers",
+            "explanation.routes",
             "explanation.units",
             "explanation.targets",
             "explanation.wishes",

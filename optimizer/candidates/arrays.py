@@ -218,7 +218,7 @@ def tabulate_as_served(
         served_rpm: served arrival rates, by queue and member, or twice by routed server [requests/min].
     """
     servers = as_served(system.servers, served_rpm)
-    servers = with_undivided_lengths(servers, system.routes.values(), system.profiles_of)
+    servers = with_undivided_lengths(servers, system.routes.values())
     if servers is system.servers:
         return arrays
     found = tabulate(replace(system, servers=servers))

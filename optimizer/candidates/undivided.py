@@ -27,7 +27,7 @@ def undivided_candidates(
         arrays: the same as arrays.
         size: returns the candidates of a system.
     """
-    alone = undivided_servers(system.servers, system.routes.values(), system.profiles_of)
+    alone = undivided_servers(system.servers, system.routes.values())
     if not alone:
         return None
     table = size(replace(system, servers=MappingProxyType(alone), routes=MappingProxyType({})))

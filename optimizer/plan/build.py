@@ -39,7 +39,7 @@ from optimizer.plan.power import power_at_load_w
 from optimizer.plan.replica_counts import replica_counts
 from optimizer.plan.reserves import reserve_uses
 from optimizer.plan.rollouts import rollout_uses
-from optimizer.plan.routes import divisions_of, route_uses, routed_loads_rpm
+from optimizer.plan.routes import Divisions, divisions_of, route_uses, routed_loads_rpm
 from optimizer.plan.shared_cards import card_uses
 from optimizer.plan.shared_queues import Served, is_shared, queue_uses, queues_as_served, unserved_members
 from optimizer.plan.shortages import unserved_with_reason
@@ -73,10 +73,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     names = candidates.arrays.server_names
     queues = queues_as_served(candidates, problem, solution)
     divisions = divisions_of(candidates.system, problem, solution)
-    taken = (solution.replicas > 0) & (problem.table.pattern == NO_PATTERN)
-    running = {names[s] for s in problem.table.server[taken].tolist()}
-    loads = queues | routed_loads_rpm(candidates.system, divisions, running)
-    arrays = tabulate_as_served(candidates.system, candidates.arrays, loads)
+    arrays = _arrays_as_served(candidates, problem, solution, queues, divisions)
     cards = card_uses(candidates, problem, solution.replicas)
     pools, rented = _placed(candidates, arrays, problem, solution.replicas, cards)
     fraction = _served_fraction(problem, solution.replicas, _carried_rps(names, pools, rented, cards))
@@ -128,6 +125,17 @@ def _kept(system: System) -> tuple[Kept, ...]:
         Kept(server=server, accelerator=accelerator, num_replicas=replicas)
         for (server, accelerator), replicas in system.kept.items()
     )
+
+
+def _arrays_as_served(
+    candidates: Candidates, problem: Problem, solution: Solution, queues: Served, divisions: Divisions
+) -> SystemArrays:
+    """Return the system with what a solution serves of shared queues and routes."""
+    names, system = candidates.arrays.server_names, candidates.system
+    taken = (solution.replicas > 0) & (problem.table.pattern == NO_PATTERN)
+    running = {names[s] for s in problem.table.server[taken].tolist()}
+    loads = {**queues, **routed_loads_rpm(system, divisions, running)}
+    return tabulate_as_served(system, candidates.arrays, loads)
 
 
 def _unserved(

@@ -27,9 +27,7 @@ def is_shared(system: System, name: str) -> bool:
     return isinstance(system.servers[name], SharedQueue)
 
 
-def queues_as_served(
-    candidates: Candidates, problem: Problem, solution: Solution
-) -> dict[str, dict[str, float]]:
+def queues_as_served(candidates: Candidates, problem: Problem, solution: Solution) -> Served:
     """Return the served members of each shared queue in a solution; none of one without replicas."""
     served: dict[str, dict[str, float]] = {}
     members, table = problem.members, problem.table

@@ -218,7 +218,9 @@ def _labels(formulation: Formulation, problem: Problem) -> list[_Label]:
             if problem.options.heterogeneous
             else f"takes {counted(int(each), 'replica')}"
         )
-        labels.append((f"x_{server}_{accelerator}", meaning, server, accelerator))
+        off = formulation.routes is not None and bool(formulation.routes.undivided[c])
+        meaning += " without a router" * off
+        labels.append((f"x_{server}_{accelerator}" + "_off" * off, meaning, server, accelerator))
     labels += [(f"u_{s}", "is unserved", int(s), -1) for s in formulation.servers]
     for letter, columns, meaning in (
         ("s", formulation.staying, "keeps a pool where it runs now"),

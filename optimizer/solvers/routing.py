@@ -22,6 +22,8 @@ SHORTFALL = 2e-9
 """Relative shortfall of rate that counts as rounding."""
 LOSS_TOLERANCE = 2e-9
 """Lost quality above its limit that counts as rounding."""
+SNAP = 5e-9
+"""Distance of a share from the end of its range that is rounding."""
 COMFORTABLE = 0.9
 """Utilisation, as a share of the largest rate within targets, up to which quality goes before room."""
 LP_LIMIT_S = 60.0
@@ -132,6 +134,8 @@ class RouteArrays:
         if x is None:
             return None
         shares = np.clip(x[:-1], self.lower, self.upper)
+        for bound in (self.lower, self.upper):
+            shares = np.where(np.abs(shares - bound) <= SNAP, bound, shares)
         return _Shares(shares, float(self.quality @ shares), float(x[-1]))
 
 

@@ -1,16 +1,18 @@
 """Routes: requests that are divided between a small and a large model, and the loads that follow.
 
-The planned load of a routed server is the largest that the route can send to it, at the most demanding mean
-lengths of any division. Replicas sized for it keep their targets whatever the plan chooses. Equation numbers
+The planned load of a routed server is the largest that the route can send to it, at the longest mean lengths
+of any division. Replicas sized for it keep their targets whatever the plan chooses, because the largest rate
+of the reference queue falls with both lengths; other queue models need kinds of one length. Equation numbers
 refer to ``docs/math.md``.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from optimizer.documents import MIN_RATE
 from optimizer.errors import SpecError
+from optimizer.kinds.queue_models import REFERENCE
 from optimizer.kinds.table import KINDS, kind_of_profile
 from optimizer.quantities import precise
 from optimizer.spec.files import Part
@@ -127,90 +129,67 @@ def largest_mean(values: Sequence[float], least: Sequence[float], most: Sequence
     return best
 
 
-def with_routed_loads(
-    servers: Mapping[str, Server],
-    routes: Iterable[Route],
-    profiles_of: Callable[[str], Iterable[ModelProfile]],
-) -> Mapping[str, Server]:
+def with_routed_loads(servers: Mapping[str, Server], routes: Iterable[Route]) -> Mapping[str, Server]:
     """Return servers of which those of routes have the largest load that their route can send.
 
     Args:
         servers: the servers, by name.
         routes: the routes.
-        profiles_of: returns the profiles of a model.
     """
     changed: dict[str, Server] = {}
     for route in routes:
         flows = flows_of(route)
         least, most = [f.rate_rpm * f.lower for f in flows], [f.rate_rpm * f.upper for f in flows]
         small, large = servers[route.small], servers[route.large]
-        changed[route.small] = _with_mix(small, route, least, most, sum(most), profiles_of(small.model))
+        changed[route.small] = _with_mix(small, route, least, most, sum(most))
         least, most = [flow.large_rpm(flow.upper) for flow in flows], [flow.rate_rpm for flow in flows]
-        changed[route.large] = _with_mix(large, route, least, most, sum(most), profiles_of(large.model))
+        changed[route.large] = _with_mix(large, route, least, most, sum(most))
     return MappingProxyType({**servers, **changed}) if changed else servers
 
 
 def _with_mix(
-    server: Server,
-    route: Route,
-    least: Sequence[float],
-    most: Sequence[float],
-    rate_rpm: float,
-    profiles: Iterable[ModelProfile],
+    server: Server, route: Route, least: Sequence[float], most: Sequence[float], rate_rpm: float
 ) -> Server:
-    """Return a server with a rate, at the most demanding mix of kinds with weights between bounds.
-
-    Queue models that know variability get that of the mix; lengths of one kind vary as exponential ones do.
-    """
-    own = server.current.load
-    values: dict[str, float] = {"arrival_rate_rpm": rate_rpm if rate_rpm >= MIN_RATE else 0.0}
-    varies = all(profile.queue_model == "continuous" for profile in profiles)
-    for field in ("in_tokens", "out_tokens"):
-        means = [getattr(kind, field) for kind in route.kinds]
-        values[field] = largest_mean(means, least, most)
-        if varies and len(set(means)) > 1 and values[field]:
-            square = largest_mean([2 * mean**2 for mean in means], least, most)
-            values[f"{field}_cv"] = (max(square / values[field] ** 2, 1.0) - 1) ** 0.5
-    return _with_load(server, own.model_copy(update=values))
+    """Return a server with a rate, at the longest mean lengths with weights of kinds between bounds."""
+    values = {
+        field: largest_mean([getattr(kind, field) for kind in route.kinds], least, most)
+        for field in ("in_tokens", "out_tokens")
+    }
+    values["arrival_rate_rpm"] = rate_rpm if rate_rpm >= MIN_RATE else 0.0
+    return _with_load(server, server.current.load.model_copy(update=values))
 
 
-def undivided_servers(
-    servers: Mapping[str, Server],
-    routes: Iterable[Route],
-    profiles_of: Callable[[str], Iterable[ModelProfile]],
-) -> dict[str, Server]:
+def undivided_servers(servers: Mapping[str, Server], routes: Iterable[Route]) -> dict[str, Server]:
     """Return the large servers with all requests of their routes, by name, if the lengths of kinds differ.
 
     Args:
         servers: the servers, by name.
         routes: the routes.
-        profiles_of: returns the profiles of a model.
     """
     found = {}
     for route in routes:
         if has_undivided(route) and route.large in servers:
-            large, weights = servers[route.large], [flow.rate_rpm for flow in flows_of(route)]
+            weights = [flow.rate_rpm for flow in flows_of(route)]
             found[route.large] = _with_mix(
-                large, route, weights, weights, route.arrival_rate_rpm, profiles_of(large.model)
+                servers[route.large], route, weights, weights, route.arrival_rate_rpm
             )
     return dict(sorted(found.items()))
 
 
 def has_undivided(route: Route) -> bool:
     """Return whether a route needs other candidates where its router is off, as lengths of kinds differ."""
-    lengths = {(kind.in_tokens, kind.out_tokens) for kind in route.kinds}
-    return len(lengths) > 1 and route.arrival_rate_rpm > 0
+    return not _is_alike(route) and route.arrival_rate_rpm > 0
 
 
-def with_undivided_lengths(
-    servers: Mapping[str, Server],
-    routes: Iterable[Route],
-    profiles_of: Callable[[str], Iterable[ModelProfile]],
-) -> Mapping[str, Server]:
+def _is_alike(route: Route) -> bool:
+    return len({(kind.in_tokens, kind.out_tokens) for kind in route.kinds}) == 1
+
+
+def with_undivided_lengths(servers: Mapping[str, Server], routes: Iterable[Route]) -> Mapping[str, Server]:
     """Return served servers, of which large ones with all requests of their route have their mean request."""
     changed = {
         name: server
-        for name, server in undivided_servers(servers, routes, profiles_of).items()
+        for name, server in undivided_servers(servers, routes).items()
         if servers[name].current.load.arrival_rate_rpm
         >= server.current.load.arrival_rate_rpm * (1 - ROUNDING)
     }
@@ -335,6 +314,13 @@ def _server_problems(
             yield Finding(part, (*at, alias), f"route {route.name!r}: {reason}; remove one of the two")
     if any(kind_of_profile(profile) is not KINDS[0] or is_static(profile) for profile in profiles):
         text = f"{server.model!r} is not batched continuously, which route {route.name!r} needs"
+        yield Finding(part, (*at, "model"), text)
+    others = {profile.queue_model for profile in profiles} - {REFERENCE}
+    if others and not _is_alike(route):
+        text = (
+            f"the kinds of route {route.name!r} have different lengths, and the largest rate of queueModel "
+            f"{min(others)} need not fall with them; give all kinds the same, or use {REFERENCE}"
+        )
         yield Finding(part, (*at, "model"), text)
     owner = index.classes.get(server.service_class)
     if owner is None:

@@ -161,7 +161,7 @@ class System:
     def with_routes(self, changed: Mapping[str, Route]) -> "System":
         """Return a copy with replaced routes, by name, and the loads that follow from all."""
         routes = MappingProxyType({**self.routes, **changed})
-        servers = with_routed_loads(self.servers, routes.values(), self.profiles_of)
+        servers = with_routed_loads(self.servers, routes.values())
         return replace(self, routes=routes, servers=servers)
 
     def planned(self, changed: Mapping[str, Server]) -> dict[str, Server]:

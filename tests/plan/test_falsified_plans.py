@@ -35,6 +35,8 @@ from optimizer.plan.document import (
     ReplicaPurposes,
     ReserveUse,
     RolloutUse,
+    RoutedKind,
+    RouteUse,
     SplitUse,
     TierUse,
     VersionUse,
@@ -504,7 +506,9 @@ TABLE: list[tuple[str, str, Path, Lie, str]] = [
 ]
 
 
-PARTS = ("reserves", "tiers", "rented", "not_rented", "deadlines", "caches", "rollouts", "versions")
+PARTS = (
+    *("reserves", "tiers", "rented", "not_rented", "deadlines", "caches", "rollouts", "versions", "routes"),
+)
 """Sections of a plan whose falsifications are tested elsewhere."""
 
 
@@ -529,9 +533,10 @@ def fields_of(model: type[BaseModel]) -> Iterator[str]:
 def test_every_field_of_the_document_has_a_falsification() -> None:
     fields = set(fields_of(Plan))
     assert {"Plan.status", "Pool.loss", "Placement.num_replicas", "PlanLevel.bound"} <= fields
-    # See test_a_new_limit, test_robust_plans, test_deadlines, test_caches, test_rollouts and test_versions.
+    # See test_a_new_limit, test_robust_plans, test_deadlines, test_caches, test_rollouts, test_versions and
+    # test_routes.
     others = (LimitUse, ReserveUse, TierUse, Rented, DeadlineUse, CacheUse, RolloutUse, ReplicaPurposes)
-    others = (*others, *VERSIONS)
+    others = (*others, *VERSIONS, RouteUse, RoutedKind)
     elsewhere = {f"{model.__name__}.{name}" for model in others for name in model.model_fields}
     elsewhere |= {f"Plan.{name}" for name in PARTS}
     assert elsewhere < fields

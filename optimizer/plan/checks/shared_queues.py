@@ -66,7 +66,7 @@ def check_queue_names(plan: Plan, system: System) -> list[str]:
 def as_planned(plan: Plan, system: System) -> System:
     """Return a system with what a plan serves of shared queues and routes; other members are servers."""
     servers = as_served(system.servers, plan.served_rpm)
-    servers = with_undivided_lengths(servers, system.routes.values(), system.profiles_of)
+    servers = with_undivided_lengths(servers, system.routes.values())
     if servers is system.servers:
         return system
     alone = {

@@ -67,7 +67,7 @@ def _apart(plan: Plan, system: System) -> Mapping[str, Server]:
     if not plan.routes:
         return apart
     routed = as_served(apart, plan.routed_rpm)
-    return with_undivided_lengths(routed, system.routes.values(), system.profiles_of)
+    return with_undivided_lengths(routed, system.routes.values())
 
 
 def serve_the_same(one: Case, two: Case) -> bool:
@@ -86,8 +86,10 @@ def server_rows(one: Case, two: Case) -> tuple[ServerRow, ...]:
     """Return a row for every server of either side, by name."""
     rows = []
     for name in sorted(one.shares.keys() | two.shares.keys()):
-        first = figures_of(one, [name] if name in one.shares else [])
-        second = figures_of(two, [name] if name in two.shares else [])
+        first, second = (
+            _in_queue(case, name, figures_of(case, [name] if name in case.shares else []))
+            for case in (one, two)
+        )
         rows.append(
             ServerRow(
                 **dict(row_of(first, second)),
@@ -98,6 +100,22 @@ def server_rows(one: Case, two: Case) -> tuple[ServerRow, ...]:
             )
         )
     return tuple(rows)
+
+
+def _in_queue(case: Case, name: str, found: SideMetrics | None) -> SideMetrics | None:
+    """Return figures of a server with what it carries and its latencies if it shares a queue.
+
+    Its replicas and their cost are those of the queue, which has a row of its own.
+    """
+    members = (use.members.get(name) for use in case.plan.shared_queues.values())
+    member = next((member for member in members if member is not None), None)
+    if found is None or member is None:
+        return found
+    loaded = member.arrival_rate_rpm > 0
+    latencies = {
+        field: getattr(member, field) if loaded else None for field in ("itl_ms", "ttft_ms", "wait_ms")
+    }
+    return found.model_copy(update={"carried_rate_rpm": member.arrival_rate_rpm, **latencies})
 
 
 def _server_change(first: SideMetrics | None, second: SideMetrics | None) -> ServerChange:

@@ -16,6 +16,7 @@ from optimizer.quantities import counted, quantity, share_text
 from optimizer.queueing.measures import LATENCIES, MEANS, METRICS, TargetMeasure
 from optimizer.queueing.targets import target_share
 from optimizer.spec.caches import replica_load
+from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import (
     Bar,
@@ -127,6 +128,13 @@ def _placements(shown: PlannedSystem) -> dict[tuple[str, str], tuple[str, str]]:
         pools.setdefault((row.model, row.service_class), []).append(row)
     lacks = _lacks(shown)
     words = {(row.model, row.service_class): "idle" for row in shown.overview.idle}
+    queues: dict[tuple[str, str], list[str]] = {}
+    for queue, use in shown.overview.plan.shared_queues.items():
+        for member in (shown.system.stated[name] for name in use.members):
+            queues.setdefault((member.model, member.service_class), []).append(queue)
+    words |= {
+        key: f"in {mine[0] if len(mine) == 1 else f'{len(mine)} queues'}" for key, mine in queues.items()
+    }
     found = {key: (text, "") for key, text in (words | dict.fromkeys(lacks, "not served")).items()}
     for key, rows in pools.items():
         count: dict[str, int] = {}
@@ -241,7 +249,8 @@ def _rows_of(shown: PlannedSystem, before: PlannedSystem | None) -> list[PoolRow
 
 def _server_bar(shown: PlannedSystem, name: str, values: Values, marks: Values, kind: str) -> Bar:
     server = shown.system.servers[name]
-    return Bar(name=server.service_class, group=server.model, values=values, marks=marks, type=kind)
+    name = name if isinstance(server, SharedQueue) else server.service_class
+    return Bar(name=name, group=server.model, values=values, marks=marks, type=kind)
 
 
 def _rate(shown: PlannedSystem, name: str) -> float:
