@@ -507,7 +507,15 @@ TABLE: list[tuple[str, str, Path, Lie, str]] = [
 
 
 PARTS = (
-    *("reserves", "tiers", "rented", "not_rented", "deadlines", "caches", "rollouts", "versions", "routes"),
+    "reserves",
+    "tiers",
+    "rented",
+    "not_rented",
+    "deadlines",
+    "caches",
+    "rollouts",
+    "versions",
+    "routes",
 )
 """Sections of a plan whose falsifications are tested elsewhere."""
 
