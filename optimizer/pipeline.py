@@ -11,7 +11,7 @@ from optimizer.errors import SolverError
 from optimizer.plan import Plan, make_plan, verify
 from optimizer.solvers.compact import SessionFactory
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.exact import solve_exactly
+from optimizer.solvers.exact import check_columns, solve_exactly
 from optimizer.solvers.greedy import solve_greedy
 from optimizer.solvers.limit_rows import limit_rows
 from optimizer.solvers.problem import Problem, build_problem
@@ -19,6 +19,7 @@ from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.separable import solve_separable
 from optimizer.solvers.solution import Solution
 from optimizer.solvers.staged import solve_in_stages
+from optimizer.spec.shared_cards import check_card_options
 from optimizer.spec.system import System
 from optimizer.spec.writing import write_text
 
@@ -194,13 +195,16 @@ def choose(
         SolverError: the solver failed.
     """
     deadline = deadline or Deadline.after(problem.options.time_limit_s)
-    if not len(problem.limits) and not problem.options.heterogeneous:
+    if problem.cards is not None:
+        check_card_options(problem.options)
+    elif not len(problem.limits) and not problem.is_mixed:
         return solve_separable(problem)
     if not problem.options.milp_solver:  # greedy: one accelerator per server, as in the reference
         single = replace(problem, options=problem.options.model_copy(update={"heterogeneous": False}))
         return solve_in_stages(single, lambda stage, _due: solve_greedy(stage), deadline)
     backend = "CPLEX" if problem.options.use_cplex and backend == "highs" else backend
     session, with_patterns = _session(backend), backend.lower() == "highs"
+    check_columns(problem)
 
     def solved(stage: Problem, due: Deadline) -> Solution:
         # Each stage is a separate problem; without a policy there is one, the problem itself.

@@ -7,6 +7,7 @@ from typing import Any
 
 from optimizer.plan import Plan
 from optimizer.spec.files import Part
+from optimizer.spec.routes import refuse_routes
 from optimizer.spec.schema import (
     Accelerator,
     AllocationData,
@@ -19,6 +20,13 @@ from optimizer.spec.schema import (
 )
 from optimizer.spec.shared_queues import with_shared_queues
 from optimizer.spec.system import System, join_parts
+from optimizer.spec.versions import (
+    planned_name,
+    planned_names,
+    with_allocation,
+    with_desired_applied,
+    with_versions,
+)
 
 
 def _nothing() -> Mapping[str, Any]:
@@ -50,7 +58,12 @@ class Entities:
 
     @classmethod
     def of(cls, document: SystemSpec) -> "Entities":
-        """Return the entities of a document; of two with one name the last counts."""
+        """Return the entities of a document; of two with one name the last counts.
+
+        Raises:
+            SpecError: the document has routes, which a stored fleet does not.
+        """
+        refuse_routes({route.name: route for route in document.routes}, "a stored fleet has")
         models: dict[str, dict[str, ModelProfile]] = {}
         for profile in document.models:
             models.setdefault(profile.name, {})[profile.accelerator] = profile
@@ -90,13 +103,13 @@ class Entities:
 
     @property
     def planned(self) -> Mapping[str, Server]:
-        """The servers as they are planned, by name: those that share a queue are one, under its name."""
+        """The servers as they are planned, by name: those that share a queue are one, each version is one."""
         known = self.service_classes
 
         def priority(server: Server) -> int:
             return known[server.service_class].priority if server.service_class in known else 100
 
-        return with_shared_queues(self.servers, priority)
+        return with_shared_queues(with_versions(self.servers), priority)
 
     def loose_system(self) -> System:
         """Return a system without cross-checks: references other than classes can be dangling."""
@@ -119,35 +132,28 @@ class Entities:
         )
 
     def with_desired(self, desired: Mapping[str, AllocationData]) -> "Entities":
-        """Return a copy with other desired allocations, by server; unknown servers are passed over."""
-        servers = {
-            name: server.model_copy(update={"desired": desired[name]}) if name in desired else server
-            for name, server in self.servers.items()
-        }
+        """Return a copy with other desired allocations, by server or version; unknown names are ignored."""
+        servers = dict(self.servers)
+        for name, server in self.servers.items():
+            names = {name, *planned_names(server)} if server.split else {name}
+            for one in names & desired.keys():
+                servers[name] = with_allocation(servers[name], one, desired[one], "desired")
         return replace(self, servers=servers)
 
     def with_desired_applied(self) -> "Entities":
         """Return a copy in which every server runs its desired replicas and keeps its load."""
-        servers = {}
-        for name, server in self.servers.items():
-            current = server.desired.model_copy(update={"load": server.current.load})
-            servers[name] = server.model_copy(update={"current": current})
+        servers = {name: with_desired_applied(server) for name, server in self.servers.items()}
         return replace(self, servers=servers)
 
 
 def desired_allocations(plan: Plan, servers: Mapping[str, Server]) -> dict[str, AllocationData]:
-    """Return the desired allocation of each server; for an unserved one, its retained allocation."""
+    """Return the desired allocations of servers and versions; of unserved ones, what they retain."""
     return {
         name: plan.allocation_of(server)
         if planned_name(server) in plan.allocations and planned_name(server) not in plan.left_out
         else kept_allocation(plan, server)
-        for name, server in servers.items()
+        for name, server in with_versions(servers).items()
     }
-
-
-def planned_name(server: Server) -> str:
-    """Return the name under which a server is planned: its own, or that of its shared queue."""
-    return server.shared_queue or server.name
 
 
 def kept_allocation(plan: Plan, server: Server) -> AllocationData:

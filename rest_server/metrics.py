@@ -169,8 +169,9 @@ def _plan(now: Snapshot) -> Iterator[Metric]:
     unserved = GaugeMetricFamily(
         "inferplan_unserved_requests_per_minute", "Unserved load.", labels=("server", "reason")
     )
+    planned = now.entities.planned
     for item in plan.unserved:
-        server = now.entities.servers.get(item.server)
+        server = now.entities.servers.get(item.server) or planned.get(item.server)
         load = 0.0 if server is None else server.current.load.arrival_rate_rpm
         unserved.add_metric((item.server, item.reason), load * (1 - item.served_fraction))
     yield unserved

@@ -197,3 +197,71 @@ def test_contradictions_are_refused(change: dict[str, Any], text: str) -> None:
         spec[section].append(item)
     with pytest.raises(SpecError, match=text):
         load_system(spec)
+
+
+# --- shared queues -----------------------------------------------------------------------------------------
+
+
+def queue_spec(seed: int, *, network: bool) -> dict[str, Any]:
+    """Return a system whose servers share a queue at eu; without the network, with targets less its time."""
+    spec = document(seed)
+    time_ms = float(spec["optimizer"]["networkMs"]["eu"]["us"])
+    spec["accelerators"] = [item for item in spec["accelerators"] if item["place"] == "us"]
+    for i, owner in enumerate(spec["serviceClasses"]):
+        target = next(one for one in owner["modelTargets"] if one["model"] == "llm")
+        for name in {"slo-ttft", "slo-e2e"} & target.keys():
+            target[name] += i * 10 + (time_ms if network else 0)
+        owner["priority"] = i + 1
+    for server, owner in zip(spec["servers"], spec["serviceClasses"], strict=True):
+        server |= {"model": "llm", "class": owner["name"], "place": "eu" if network else "us"}
+        server["sharedQueue"] = "q"
+        server.pop("mayServeFrom", None)
+    spec["models"] = [item for item in spec["models"] if item["acc"] == spec["accelerators"][0]["name"]]
+    spec["count"] = [{"type": item["name"], "count": 40} for item in spec["accelerators"]]
+    return spec
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_far_shared_queue_is_a_near_one_with_shorter_targets(seed: int) -> None:
+    far, near_by = (load_system(queue_spec(seed, network=network)) for network in (True, False))
+    time_ms = far.options.network_ms["eu"]["us"]
+    plan, other = solve(far), solve(near_by)
+    assert verify(plan, far) == []
+    assert plan.complete
+    ((pool,), (near_pool,)) = plan.allocations["q"], other.allocations["q"]
+    assert (pool.num_replicas, pool.max_batch) == (near_pool.num_replicas, near_pool.max_batch)
+    assert pool.max_arrival_rate_rpm == pytest.approx(near_pool.max_arrival_rate_rpm)
+    assert pool.ttft_ms == pytest.approx(near_pool.ttft_ms + time_ms)
+    for name, member in plan.shared_queues["q"].members.items():
+        near_member = other.shared_queues["q"].members[name]
+        assert member.ttft_ms == pytest.approx(near_member.ttft_ms + time_ms)
+        assert member.wait_ms == pytest.approx(near_member.wait_ms)
+        for mine, its in zip(member.targets, near_member.targets, strict=True):
+            delay_ms = time_ms if any(name in mine.measure for name in ("TTFT", "end-to-end")) else 0.0
+            assert (mine.value, mine.limit) == pytest.approx((its.value + delay_ms, its.limit + delay_ms))
+
+
+def test_a_simulated_shared_queue_includes_the_network() -> None:
+    far = load_system(queue_spec(0, network=True))
+    plan = solve(far)
+    for pool in simulate_plan(far, plan, Effort(requests=4000)).pools:
+        member = plan.shared_queues["q"].members[pool.server]
+        assert pool.ttft is not None
+        assert pool.ttft.mean.value == pytest.approx(member.ttft_ms, rel=0.1)
+        assert pool.e2e is not None
+        assert pool.e2e.mean.value == pytest.approx(pool.e2e.predicted_mean, rel=0.1)
+
+
+def test_only_the_classes_that_are_near_enough_are_served() -> None:
+    spec = queue_spec(0, network=True)
+    time_ms = spec["optimizer"]["networkMs"]["eu"]["us"]
+    spec["serviceClasses"][0]["modelTargets"][0] = {"model": "llm", "slo-ttft": time_ms, "slo-itl": 40}
+    system = load_system(spec)
+    plan = solve(system)
+    assert verify(plan, system) == []
+    assert [item.server for item in plan.unserved] == ["s0"]
+    assert sorted(plan.shared_queues["q"].members) == ["s1", "s2"]
+    for owner in spec["serviceClasses"]:
+        owner["modelTargets"][0] = {"model": "llm", "slo-ttft": time_ms, "slo-itl": 40}
+    (rejection,) = find_candidates(load_system(spec)).rejections()
+    assert rejection.detail == f"the network from eu to us takes {time_ms} ms, a target is {time_ms} ms"

@@ -40,7 +40,10 @@ EXPRESS: dict[str, Any] = {
     "maxQueueSize": 8,
 }
 BLOCKS = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-SLOW = ("inferplan solve specs/batching-platform",)
+SLOW = (
+    "inferplan solve specs/batching-platform",
+    "inferplan sweep specs/serving-fleet --vary load=0.5,1,5 --unlimited",
+)
 
 
 def table(page: str, first: str) -> list[list[str]]:

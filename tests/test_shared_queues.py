@@ -12,6 +12,7 @@ from builders import Json, accelerator, document, running, server, service_class
 from shared_queue_oracles import best_levels, cbc_levels, random_queues
 
 from optimizer import SpecError, System, compare, explain, load_system, solve, verify
+from optimizer.cli.main import main
 from optimizer.simulation.replicas import Effort
 from optimizer.spec.shared_queues import SharedQueue, members_of
 from optimizer.studies.simulation.plans import simulate_plan
@@ -109,6 +110,7 @@ def two(**second: Any) -> Json:
         ),
         ({"maxBatchSize": 4}, r"servers\[1\].maxBatchSize: 4, but 'a' in the same shared queue has 0"),
         ({"spareReplicas": 1}, r"servers\[1\].spareReplicas: 1, but 'a'"),
+        ({"place": "eu"}, r"servers\[1\].place: eu, but 'a' in the same shared queue has nothing"),
         (
             {"class": "roomy"},
             r"servers\[1\].headroomShare: 0.5, but 'a' in the same shared queue has nothing",
@@ -182,6 +184,23 @@ def test_questions_about_a_plan_name_its_servers() -> None:
     rows = {row.server: row for row in found.servers}
     assert rows["free"].service == "newly_unserved"
     assert set(rows) == {"chat", "premium", "standard", "free"}
+
+
+def test_a_comparison_has_the_figures_of_the_members(capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(__file__).resolve().parent.parent / "specs" / "shared-queue.yaml"
+    found = compare(load_system(path))
+    rows = {row.server: row for row in found.servers}
+    for name, member in found.first.plan.shared_queues["chat"].members.items():
+        side = rows[name].first
+        assert side is not None
+        assert (side.carried_rate_rpm, side.ttft_ms) == (member.arrival_rate_rpm, member.ttft_ms)
+        assert (side.num_replicas, side.cost_cents_per_h) == (0, 0)
+    assert found.total.first is not None
+    assert found.total.first.carried_rate_rpm == pytest.approx(840)
+    assert main(["compare", str(path), "--scale", "1.5"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "premium in chat in chat" in out
+    assert "free in chat not served not in full" in out
 
 
 # --- simulated -------------------------------------------------------------------------------------------

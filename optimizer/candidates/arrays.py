@@ -21,9 +21,11 @@ from optimizer.queueing.performance import OwnArrays
 from optimizer.queueing.targets import Targets
 from optimizer.spec.caches import replica_load
 from optimizer.spec.places import may_serve, network_ms
+from optimizer.spec.routes import with_undivided_lengths
 from optimizer.spec.schema import DEFAULT_MAX_BATCH, ModelProfile, ModelTarget, Server
 from optimizer.spec.shared_queues import SharedQueue, as_served, members_of
 from optimizer.spec.system import System
+from optimizer.spec.versions import with_roll_back
 
 ALL_MEMBERS = -1
 """Members of a row that serves all members of its server, as bits."""
@@ -88,6 +90,11 @@ class MemberArrays:
     targets: Targets
     names: tuple[str, ...]
     out_tokens: FloatArray
+
+    @property
+    def are_servers(self) -> bool:
+        """Whether every planned server is its only member."""
+        return not self.place.any()
 
     def missing(self, server: IntArray, members: IntArray, amount: FloatArray) -> FloatArray:
         """Return the sum of an amount, shape (M,), over the members that rows do not serve, shape (R,).
@@ -203,14 +210,15 @@ class SystemArrays:
 def tabulate_as_served(
     system: System, arrays: SystemArrays, served_rpm: Mapping[str, Mapping[str, float]]
 ) -> SystemArrays:
-    """Return arrays in which shared queues have only the members and rates that a plan serves.
+    """Return arrays in which shared queues and routed servers have only what a plan serves.
 
     Args:
         system: the system.
         arrays: the same as arrays.
-        served_rpm: arrival rates that queues serve, by queue and member [requests/min].
+        served_rpm: served arrival rates, by queue and member, or twice by routed server [requests/min].
     """
     servers = as_served(system.servers, served_rpm)
+    servers = with_undivided_lengths(servers, system.routes.values())
     if servers is system.servers:
         return arrays
     found = tabulate(replace(system, servers=servers))
@@ -336,7 +344,7 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
         max_queue=integers(
             [-1 if server.max_queue_size is None else server.max_queue_size for server in servers]
         ),
-        allowed=frozen(_allowed(servers, place_of)),
+        allowed=frozen(_allowed(system, place_of)),
         may_serve=frozen(_may_serve(system)),
         network_ms=frozen(_network_ms(system)),
         current_accelerator=integers([place_of.get(server.current.accelerator, -1) for server in servers]),
@@ -357,15 +365,16 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
     )
 
 
-def _allowed(servers: Sequence[Server], place_of: dict[str, int]) -> BoolArray:
-    """Return on which accelerators servers may run by their own options, shape (S, A)."""
-    allowed = np.ones((len(servers), len(place_of)), dtype=np.bool_)
-    for s, server in enumerate(servers):
+def _allowed(system: System, place_of: dict[str, int]) -> BoolArray:
+    """Return on which accelerators servers may run by their own options, shape (S, A); none on slices."""
+    allowed = np.ones((len(system.servers), len(place_of)), dtype=np.bool_)
+    for s, server in enumerate(system.servers.values()):
         if server.accelerators is not None:
             allowed[s] = False
             allowed[s, [place_of[name] for name in server.accelerators]] = True
         if server.keep_accelerator and server.current.accelerator:
             allowed[s, np.arange(len(place_of)) != place_of[server.current.accelerator]] = False
+    allowed[:, [item.slice is not None for item in system.accelerators.values()]] = False
     return allowed
 
 
@@ -426,12 +435,14 @@ def rolls_out(system: System, server: Server) -> bool:
 def headroom_wanted(system: System, server: Server) -> float:
     """Return the share of its load by which a server is to be able to grow.
 
-    Offline work does not grow by itself: only its own headroom counts.
+    Offline work does not grow by itself: only its own headroom counts. The version to which a server can be
+    rolled back grows to the load of all versions.
     """
     if server.deadline is not None:
         return server.headroom_share or 0.0
     stated = server.headroom_share, system.service_classes[server.service_class].headroom_share
-    return next((share for share in stated if share is not None), system.options.headroom_share)
+    share = next((share for share in stated if share is not None), system.options.headroom_share)
+    return with_roll_back(server, share)
 
 
 def _preferred(servers: Sequence[Server], place_of: Mapping[str, int]) -> BoolArray:

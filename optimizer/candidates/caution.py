@@ -15,7 +15,11 @@ def cautious(profile: ModelProfile, options: OptimizerOptions) -> ModelProfile:
     if options.safety == "none" or profile.provenance is None:
         return profile
     errors = profile.provenance.errors
-    factor = 1 + max(errors.ttft, errors.itl)
+    return slower(profile, 1 + max(errors.ttft, errors.itl))
+
+
+def slower(profile: ModelProfile, factor: float) -> ModelProfile:
+    """Return a profile whose times are all multiplied by a factor."""
     parts = {}
     for name in dict.fromkeys(name for law in laws_known(profile) for name in law.parts):
         part = getattr(profile, name)

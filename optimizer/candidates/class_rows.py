@@ -10,7 +10,7 @@ from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.pairs import Pairs, replicas_of
 from optimizer.queueing.performance import Performance
 from optimizer.queueing.priority.model import COUNTED, WITH_WAIT, ClassMix, ClassPerformance, PriorityQueues
-from optimizer.queueing.targets import MISS_TOLERANCE, Targets, meets_target
+from optimizer.queueing.targets import DELAYED, MISS_TOLERANCE, Targets, meets_target
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,9 @@ class ClassRows:
     """Share of the queue's requests."""
     queues: PriorityQueues
     targets: Targets
+    """Targets at the replica: those of the members without the time of the network."""
+    network_ms: FloatArray
+    """Time of the network between the place of the queue and the accelerator."""
 
     @classmethod
     def of(cls, arrays: SystemArrays, pairs: Pairs) -> Self:
@@ -39,7 +42,9 @@ class ClassRows:
         mixes = _mixes(arrays, pairs.server, pair, member)
         work_cv = arrays.servers.out_tokens_cv[pairs.server[pair]]
         queues = PriorityQueues.of(replicas_of(arrays, pairs).take(pair), mixes, work_cv)
-        return cls(pair, member, queues.share, queues, members.targets.take(member))
+        network_ms = arrays.servers.network_ms[pairs.server[pair], pairs.accelerator[pair]]
+        targets = members.targets.take(member).before(network_ms)
+        return cls(pair, member, queues.share, queues, targets, network_ms)
 
     def take_pairs(self, rows: IntArray) -> "ClassRows":
         """Return the rows of some pairs, which are numbered anew in their order."""
@@ -53,6 +58,7 @@ class ClassRows:
             self.share[mine],
             self.queues.take(mine),
             self.targets.take(mine),
+            self.network_ms[mine],
         )
 
     @property
@@ -67,6 +73,16 @@ class ClassRows:
     def analyze(self, rate_rps: FloatArray) -> ClassPerformance:
         """Return the metrics of each class at the rate of all classes of each pair, shape (R,)."""
         return self.queues.analyze(rate_rps[self.pair])
+
+    @property
+    def delays(self) -> FloatArray:
+        """Increase of each measure of the targets by the network, shape (K, Q)."""
+        return self.targets.delays(self.network_ms)
+
+    def least_limit(self) -> FloatArray:
+        """Return the least limit of each pair on latencies that the network is part of [ms], shape (R,)."""
+        mine = np.minimum(*(self.targets.limit(metric) for metric in sorted(DELAYED))) + self.network_ms
+        return np.asarray(np.minimum.reduceat(mine, self.first))
 
     def met(self, found: Performance) -> BoolArray:
         """Return whether the targets of all classes of each pair are met, shape (R,)."""

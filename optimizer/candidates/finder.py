@@ -25,8 +25,10 @@ from optimizer.candidates.pairs import (
 from optimizer.candidates.renting import rented
 from optimizer.candidates.reserve import with_reserve
 from optimizer.candidates.rows import candidate_rows, no_rows
+from optimizer.candidates.shared_cards import find_patterns
 from optimizer.candidates.shared_queues import queue_candidates
 from optimizer.candidates.table import Candidates, CandidateTable, RejectionReason, Verdicts
+from optimizer.candidates.undivided import undivided_candidates
 from optimizer.documents import MAX_COUNT
 from optimizer.parallel import in_threads
 from optimizer.queueing.performance import Performance, QueueModel
@@ -67,7 +69,10 @@ def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidate
         more = CandidateTable.joined([more, queues.with_reserve])
     verdicts.freeze()
     external = rented(arrays, system, arrays.servers.load_rps)
-    return Candidates(arrays, within, bounded.take(over), more, external, verdicts, system)
+    shared = find_patterns(system, find_candidates)
+    undivided = undivided_candidates(system, arrays, lambda other: find_candidates(other, memo).table)
+    tables = within, bounded.take(over), more, external
+    return Candidates(arrays, *tables, verdicts, system, shared=shared, undivided=undivided)
 
 
 # --- from pairs to candidates --------------------------------------------------------------------------

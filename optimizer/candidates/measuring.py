@@ -101,9 +101,13 @@ def measure_members(
         classes = ClassRows.of(arrays, some)
         found = classes.analyze(rate_rps[rows])
         late = found.wait_quantile(0.95)
-        figures, limits = classes.targets.figures(found), classes.targets.limits
+        figures, limits = (
+            classes.targets.figures(found) + classes.delays,
+            classes.targets.limits + classes.delays,
+        )
         for q, (pair, member) in enumerate(zip(classes.pair.tolist(), classes.member.tolist(), strict=True)):
             means = {name: float(getattr(found, name)[q]) for name in MEMBER_MEANS}
+            means["ttft_ms"] += float(classes.network_ms[q])
             means["wait_p95_ms"] = float(late[q])
             yield MemberMetrics(int(rows[pair]), member, means, figures[:, q], limits[:, q])
 

@@ -88,9 +88,12 @@ def sizable_pairs(arrays: SystemArrays, verdicts: Verdicts, *, choose_batch: boo
 
 
 def _reject_places(arrays: SystemArrays, verdicts: Verdicts) -> None:
-    """Reject pairs for their places: not allowed, or a network that takes as long as a target."""
+    """Reject pairs for their places: not allowed, or a network that takes as long as a target.
+
+    The targets of shared queues are those of their members, with which they are sized.
+    """
     servers = arrays.servers
-    s, a = np.nonzero(servers.network_ms)
+    s, a = np.nonzero(np.where(servers.is_queue[:, None], 0.0, servers.network_ms))
     time_ms = servers.network_ms[s, a]
     limit_ms = np.minimum(*(servers.targets.limit(metric)[s] for metric in sorted(DELAYED)))
     far = time_ms >= limit_ms

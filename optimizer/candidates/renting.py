@@ -8,7 +8,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, frozen
 from optimizer.candidates.arrays import ALL_MEMBERS, SystemArrays
-from optimizer.candidates.table import CandidateTable
+from optimizer.candidates.table import NO_PATTERN, CandidateTable
 from optimizer.kinds.fields import Load
 from optimizer.queueing.targets import meets_target
 from optimizer.spec.schema import External, ModelTarget, Server
@@ -85,4 +85,5 @@ def rented(arrays: SystemArrays, system: System, load_rps: FloatArray) -> Candid
         preferred=frozen(~arrays.servers.preference[server]),
         members=frozen(none + ALL_MEMBERS),
         load_rps=frozen(load_rps[server]),
+        pattern=frozen(none + NO_PATTERN),
     )

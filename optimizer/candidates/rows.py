@@ -5,7 +5,7 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates.arrays import ALL_MEMBERS, SystemArrays
 from optimizer.candidates.pairs import Pairs
-from optimizer.candidates.table import CandidateTable
+from optimizer.candidates.table import NO_PATTERN, CandidateTable
 
 
 def candidate_rows(
@@ -41,6 +41,7 @@ def candidate_rows(
         preferred=arrays.servers.preferred[pairs.server, pairs.accelerator],
         members=np.full(len(num_replicas), ALL_MEMBERS),
         load_rps=arrays.servers.load_rps[pairs.server],
+        pattern=np.full(len(num_replicas), NO_PATTERN),
     )
 
 

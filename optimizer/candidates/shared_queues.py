@@ -152,6 +152,7 @@ def _sized(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts, memo: SizingM
     missed = RejectionReason.simulation_missed
     verdicts.reject(pairs.server[never], pairs.accelerator[never], missed, np.nan, np.nan)
     pairs, factor = pairs.take(works & ~never), factor[works & ~never]
+    pairs, factor = _near(arrays, pairs, factor, verdicts)
     if not len(pairs.server):
         return no_rows(arrays, pairs)
     classes = ClassRows.of(arrays, pairs)
@@ -181,6 +182,20 @@ def _sized(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts, memo: SizingM
         below=classes.all_of_pair(sized.meets_below),
     )
     return table.take(holds)
+
+
+def _near(
+    arrays: SystemArrays, pairs: Pairs, factor: FloatArray, verdicts: Verdicts
+) -> tuple[Pairs, FloatArray]:
+    """Reject pairs whose network takes as long as a target of any class; return the others, with factors."""
+    time_ms = arrays.servers.network_ms[pairs.server, pairs.accelerator]
+    if not time_ms.any():
+        return pairs, factor
+    limit_ms = ClassRows.of(arrays, pairs).least_limit()
+    far = time_ms >= limit_ms
+    at = pairs.server[far], pairs.accelerator[far]
+    verdicts.reject(*at, RejectionReason.network, time_ms[far], limit_ms[far])
+    return pairs.take(~far), factor[~far]
 
 
 def _settled(
@@ -215,6 +230,8 @@ def _reject(
         measure, row = np.unravel_index(ratios[:, mine].argmax(), (len(ratios), len(mine)))
         row = mine[row]
         at = np.array([pairs.server[pair]]), np.array([pairs.accelerator[pair]])
-        value, limit = sized.sizing.least[measure, row], classes.targets.limits[measure, row]
+        delay_ms = classes.delays[measure, row]
+        value = sized.sizing.least[measure, row] + delay_ms
+        limit = classes.targets.limits[measure, row] + delay_ms
         verdicts.reject(*at, RejectionReason.slo_unattainable, value, limit)
         verdicts.measure[at] = measure

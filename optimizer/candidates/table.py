@@ -12,11 +12,15 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates.arrays import SystemArrays
+from optimizer.candidates.card_patterns import SharedCards
 from optimizer.quantities import quantity
 from optimizer.spec.provenance import Provenance
 from optimizer.spec.schema import EstimateEnd, Server
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
+
+NO_PATTERN, ON_SHARED_CARDS = -1, -2
+"""Patterns of rows that are none: replicas on cards of their own, and a server on shared cards."""
 
 
 class RejectionReason(IntEnum):
@@ -104,6 +108,8 @@ class CandidateTable:
     """Members of its server that it serves, as bits; -1 for all, as of any server that is no queue."""
     load_rps: FloatArray
     """Load that it is to serve, that of these members."""
+    pattern: IntArray
+    """Pattern of a shared card, whose units its replicas are; else `NO_PATTERN` or `ON_SHARED_CARDS`."""
 
     def __len__(self) -> int:
         """Return the number of rows C."""
@@ -130,15 +136,20 @@ class CandidateTable:
     @classmethod
     def joined(cls, tables: Sequence["CandidateTable"]) -> "CandidateTable":
         """Join at least one table, sorted by server, accelerator and members."""
-        server = np.concatenate([table.server for table in tables])
-        keys = [np.concatenate([getattr(t, name) for t in tables]) for name in ("members", "accelerator")]
-        order = np.lexsort((*keys, server))
+        order = cls.joined_order(tables)
         return cls(
             *(
                 frozen(np.concatenate([getattr(t, field.name) for t in tables])[order])
                 for field in fields(cls)
             )
         )
+
+    @staticmethod
+    def joined_order(tables: Sequence["CandidateTable"]) -> IntArray:
+        """Return the row of each row of joined tables among those of all tables, one after the other."""
+        names = ("members", "accelerator", "server")
+        order: IntArray = np.lexsort([np.concatenate([getattr(t, name) for t in tables]) for name in names])
+        return order
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +197,9 @@ class Verdicts:
         self.limit[server, accelerator] = limit
 
 
+_NO_ROWS = frozen(np.zeros(0, np.int64))
+
+
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """Candidates and rejections of a system."""
@@ -200,6 +214,10 @@ class Candidates:
     """External services of servers; their accelerator is the index after the last."""
     verdicts: Verdicts
     system: System
+    shared: SharedCards | None = None
+    """Patterns of shared cards; None if no server may share one."""
+    undivided: CandidateTable | None = None
+    """Large servers of routes whose router is off, if the lengths of their kinds differ."""
     more: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """Changes of the amounts of limits in a what-if question, by limit and item."""
 
@@ -214,6 +232,11 @@ class Candidates:
             over_limit=change(*(each.over_limit for each in sources)),
             with_reserve=change(*(each.with_reserve for each in sources)),
             external=change(*(each.external for each in sources)),
+            undivided=None
+            if self.undivided is None
+            else change(
+                *(each.table.take(_NO_ROWS) if each.undivided is None else each.undivided for each in sources)
+            ),
         )
 
     def rejections(self, server: int | None = None) -> Iterator[Rejection]:
@@ -304,6 +327,9 @@ class Candidates:
         if reason is RejectionReason.not_allowed:
             if server.keep_accelerator and server.current.accelerator not in ("", accelerator):
                 return f"keepAccelerator holds it on {server.current.accelerator}"
+            part = self.system.accelerators[accelerator].slice
+            if part is not None:
+                return f"it is a slice of {part.card}, for servers with sharedCard on shared cards"
             return "not in the server's list of accelerators"
         misfit = self.arrays.misfits.get(int(self.arrays.profile_of[pair]))
         if reason is RejectionReason.does_not_fit and misfit is not None:

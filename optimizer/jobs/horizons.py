@@ -76,13 +76,13 @@ def _scaled(system: System, factors: Sequence[float]) -> list[Mapping[str, Serve
     return [scale_loads(replace(system, servers=growing), factor).servers for factor in factors]
 
 
-def _loaded(system: System, loads: Sequence[str]) -> list[dict[str, Server]]:
+def _loaded(system: System, loads: Sequence[str]) -> list[Mapping[str, Server]]:
     """Return the servers that are given rates, by the hour."""
     hours: list[dict[str, Server]] = []
     for text in loads:
         name, _, rates = text.rpartition("=")
         parts = rates.split(",")
-        if name not in system.servers:
+        if name not in system.stated:
             raise RequestError(
                 "loads", f"{text[:40]!r}: server {name!r} does not exist; give NAME=RATE,RATE,…"
             )
@@ -98,7 +98,7 @@ def _loaded(system: System, loads: Sequence[str]) -> list[dict[str, Server]]:
             raise RequestError("loads", f"server {name!r} is given twice; give it once")
         for h, part in enumerate(parts):
             hours[h][name] = loaded_server(system, name, {"arrivalRate": part}, f"loads: {name}: hour {h}")
-    return hours
+    return [system.planned(hour) for hour in hours]
 
 
 def _horizon(system: System, options: HorizonOptions) -> Horizon:

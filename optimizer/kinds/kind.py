@@ -16,6 +16,7 @@ from optimizer.kinds.fields import Load, PlacedServer, ReplicaProfile
 from optimizer.kinds.rows import Row
 from optimizer.kinds.shown import Shown, TableName, Words
 from optimizer.queueing.performance import OwnArrays, QueueModel
+from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.replicas import SimulatedReplica
 from optimizer.timing import Law
 from optimizer.units import SECONDS_PER_MINUTE
@@ -126,6 +127,16 @@ class KindOf(ABC, Generic[P, S]):
             own: its row of the additional arrays of this kind.
         """
         return {}
+
+    def takes_turns(self, server: S, profile: P, max_batch: int) -> BatchServer | None:  # noqa: ARG002  most cannot
+        """Return a replica as it shares a card in time, one batch at a time; None if it cannot.
+
+        Args:
+            server: its server.
+            profile: its model on the card.
+            max_batch: its batch limit.
+        """
+        return None
 
     def shown(self, table: TableName) -> Mapping[str, Shown]:
         """Return the metrics of its pools in a table, by name, in column order."""

@@ -12,6 +12,7 @@ from optimizer.candidates.arrays import SystemArrays, own_fields, tabulate_as_se
 from optimizer.candidates.measuring import COUNT_TOLERANCE, ReplicaMetrics, largest_queue_rates, measure_pairs
 from optimizer.candidates.power import power_of_rows
 from optimizer.candidates.renting import rented_per_million
+from optimizer.candidates.table import NO_PATTERN
 from optimizer.limits.cards import CARDS
 from optimizer.limits.limit import PlacedReplicas
 from optimizer.limits.power import POWER
@@ -20,6 +21,7 @@ from optimizer.plan.caches import cache_uses
 from optimizer.plan.deadlines import deadline_uses
 from optimizer.plan.document import (
     EXTERNAL,
+    SHARED,
     CapacityUse,
     Change,
     Kept,
@@ -28,6 +30,7 @@ from optimizer.plan.document import (
     PlanLevel,
     Pool,
     Rented,
+    SharedCardUse,
     TargetFigure,
     TierUse,
     Unserved,
@@ -36,12 +39,22 @@ from optimizer.plan.power import power_at_load_w
 from optimizer.plan.replica_counts import replica_counts
 from optimizer.plan.reserves import reserve_uses
 from optimizer.plan.rollouts import rollout_uses
+from optimizer.plan.routes import Divisions, divisions_of, route_uses, routed_loads_rpm
+from optimizer.plan.shared_cards import card_uses
 from optimizer.plan.shared_queues import Served, is_shared, queue_uses, queues_as_served, unserved_members
 from optimizer.plan.shortages import unserved_with_reason
 from optimizer.plan.tiers import difference_cents_per_h, tier_uses
+from optimizer.plan.versions import split_uses
 from optimizer.queueing.measures import MEANS
 from optimizer.solvers.levels import VALUE, served_in_full
-from optimizer.solvers.limit_rows import kept_replicas, needs_power, placed, placed_cost, stock_of
+from optimizer.solvers.limit_rows import (
+    kept_replicas,
+    needs_power,
+    placed,
+    placed_cards,
+    placed_cost,
+    stock_of,
+)
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution
 from optimizer.spec.schema import AllocationData
@@ -59,16 +72,19 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     """
     names = candidates.arrays.server_names
     queues = queues_as_served(candidates, problem, solution)
-    arrays = tabulate_as_served(candidates.system, candidates.arrays, queues)
-    pools, rented = _placed(candidates, arrays, problem, solution.replicas)
-    fraction = _served_fraction(problem, solution.replicas, _carried_rps(names, pools, rented))
-    tiers = tier_uses(candidates.system, pools)
-    items = _items(candidates, problem, solution.replicas, tiers, rented.values())
+    divisions = divisions_of(candidates.system, problem, solution)
+    arrays = _arrays_as_served(candidates, problem, solution, queues, divisions)
+    cards = card_uses(candidates, problem, solution.replicas)
+    pools, rented = _placed(candidates, arrays, problem, solution.replicas, cards)
+    fraction = _served_fraction(problem, solution.replicas, _carried_rps(names, pools, rented, cards))
+    tiers = tier_uses(candidates.system, pools, cards)
+    items = _items(candidates, problem, solution.replicas, tiers, rented.values(), cards)
     used_now = _with_load_use(candidates, _limit_uses(candidates, items), pools)
     left = _left(candidates.system, problem, solution.replicas, used_now)
     unserved = _unserved(candidates, problem, solution.replicas, left, items, fraction, queues)
     value = solution.level(VALUE)
-    reserves = reserve_uses(candidates, problem, solution, pools, served_in_full(problem, solution.replicas))
+    full = served_in_full(problem, solution.replicas)[: len(names)]
+    reserves = reserve_uses(candidates, problem, solution, pools, full)
     rollouts = rollout_uses(candidates.system, pools)
     return Plan(
         status=solution.status.value,
@@ -80,21 +96,24 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         levels=tuple(
             PlanLevel(name=x.name, value=x.value, bound=x.bound, gap=x.gap) for x in solution.levels
         ),
-        total_cost_cents_per_h=_total_cost(pools, rented, tiers),
+        total_cost_cents_per_h=_total_cost(pools, rented, tiers, cards),
         allocations={name: pools[name] for name in names if name in pools},
         shared_queues=queue_uses(candidates.system, arrays, pools, queues),
+        routes=route_uses(candidates, divisions, pools),
         unserved=unserved,
         capacity=_capacity(candidates, problem, solution.replicas),
         limits=used_now,
         tiers=tiers,
+        shared_cards=cards,
         rented=tuple(rented.values()),
         not_rented=candidates.system.not_rented,
         reserves=reserves,
         caches=cache_uses(candidates.system),
+        versions=split_uses(candidates, problem, pools, unserved, reserves),
         rollouts=rollouts,
         replica_counts=replica_counts(candidates, pools, reserves, rollouts),
         deadlines=deadline_uses(candidates.system, pools, rented),
-        changes=_changes(candidates, pools, rented),
+        changes=_changes(candidates, pools, rented, cards),
         currency=candidates.system.currency,
         rate_factors=_rate_factors(candidates),
         kept=_kept(candidates.system),
@@ -106,6 +125,17 @@ def _kept(system: System) -> tuple[Kept, ...]:
         Kept(server=server, accelerator=accelerator, num_replicas=replicas)
         for (server, accelerator), replicas in system.kept.items()
     )
+
+
+def _arrays_as_served(
+    candidates: Candidates, problem: Problem, solution: Solution, queues: Served, divisions: Divisions
+) -> SystemArrays:
+    """Return the system with what a solution serves of shared queues and routes."""
+    names, system = candidates.arrays.server_names, candidates.system
+    taken = (solution.replicas > 0) & (problem.table.pattern == NO_PATTERN)
+    running = {names[s] for s in problem.table.server[taken].tolist()}
+    loads = {**queues, **routed_loads_rpm(system, divisions, running)}
+    return tabulate_as_served(system, candidates.arrays, loads)
 
 
 def _unserved(
@@ -129,23 +159,38 @@ def _unserved(
 
 
 def _placed(
-    candidates: Candidates, arrays: SystemArrays, problem: Problem, replicas: IntArray
+    candidates: Candidates,
+    arrays: SystemArrays,
+    problem: Problem,
+    replicas: IntArray,
+    cards: Iterable[SharedCardUse],
 ) -> tuple[dict[str, tuple[Pool, ...]], dict[str, Rented]]:
     """Return the pools of servers, none for those that need none, and what servers rent, by their names."""
+    replicas = np.where(problem.table.pattern == NO_PATTERN, replicas, 0)
     own = problem.table.accelerator < len(candidates.arrays.accelerator_names)
-    pools = _pools(candidates, arrays, problem, np.where(own, replicas, 0))
+    pools, full = (
+        _pools(candidates, arrays, problem, np.where(own, replicas, 0)),
+        served_in_full(problem, replicas),
+    )
     rented = {item.server: item for item in _rented(candidates, problem, np.where(own, 0, replicas))}
     for s, name in enumerate(candidates.arrays.server_names):
-        if not problem.to_serve[s] or name in rented or is_shared(candidates.system, name):
+        needs = problem.to_serve[s] and not (problem.routed[s] and full[s])
+        if not needs or name in rented or is_shared(candidates.system, name):
             pools.setdefault(name, ())
-    return pools, rented
+    return pools | {item.server: () for use in cards for item in use.servers}, rented
 
 
 def _carried_rps(
-    names: Iterable[str], pools: Mapping[str, Iterable[Pool]], rented: Mapping[str, Rented]
+    names: Iterable[str],
+    pools: Mapping[str, Iterable[Pool]],
+    rented: Mapping[str, Rented],
+    cards: Iterable[SharedCardUse],
 ) -> FloatArray:
     """Return the served load of each server [requests/s], shape (S,)."""
     answered = {name: rented[name].arrival_rate_rpm if name in rented else 0.0 for name in names}
+    for use in cards:
+        for item in use.servers:
+            answered[item.server] += item.arrival_rate_rpm
     carried = [
         sum(pool.arrival_rate_rpm for pool in pools.get(name, ())) + answered[name] for name in answered
     ]
@@ -153,9 +198,13 @@ def _carried_rps(
 
 
 def _total_cost(
-    pools: Mapping[str, Iterable[Pool]], rented: Mapping[str, Rented], tiers: Iterable[TierUse]
+    pools: Mapping[str, Iterable[Pool]],
+    rented: Mapping[str, Rented],
+    tiers: Iterable[TierUse],
+    cards: Iterable[SharedCardUse],
 ) -> float:
     cost = float(sum(pool.cost_cents_per_h for mine in pools.values() for pool in mine))
+    cost += sum(use.cost_cents_per_h for use in cards)
     return cost + difference_cents_per_h(tiers) + sum(item.cost_cents_per_h for item in rented.values())
 
 
@@ -190,6 +239,7 @@ def _items(
     replicas: IntArray,
     tiers: Iterable[TierUse],
     rented: Iterable[Rented],
+    cards: Iterable[SharedCardUse],
 ) -> list[PlacedReplicas]:
     """Return everything in a plan that limits count."""
     table, arrays, system = problem.table, candidates.arrays, candidates.system
@@ -202,8 +252,9 @@ def _items(
             int(replicas[c]),
             float(power[c]),
         )
-        for c in np.flatnonzero(replicas * table.units_per_replica)
+        for c in np.flatnonzero(replicas * table.units_per_replica * (table.pattern == NO_PATTERN))
     ]
+    items += [placed_cards(system, use.accelerator, use.num_cards, use.name) for use in cards]
     items += [placed_cost(item.server, item.cost_cents_per_h) for item in rented]
     items += [placed_cost(use.accelerator, use.difference_cents_per_h) for use in tiers]
     return items
@@ -244,6 +295,8 @@ def _served_fraction(problem: Problem, replicas: IntArray, carried_rps: FloatArr
     """Return the served fraction of each server's load, or of its minimum replicas if it is idle."""
     count = np.bincount(problem.table.server, replicas, minlength=len(problem.priority))
     loaded = problem.load_rps > 0
+    if problem.cards is not None:  # the server behind the last carries nothing
+        carried_rps = np.append(carried_rps, 0.0)
     demand = np.where(loaded, problem.load_rps, np.maximum(problem.min_replicas, 1))
     share = np.where(problem.to_serve, np.minimum(np.where(loaded, carried_rps, count) / demand, 1.0), 1.0)
     return np.where(share >= 1 - COUNT_TOLERANCE, 1.0, share)
@@ -304,6 +357,7 @@ def _shared_loads(
     49). If the pools cannot carry all of it, each runs at its maximum.
     """
     most, load = table.max_rate_rps * count, table.load_rps
+    load = np.where(problem.routed[table.server], arrays.servers.load_rps[table.server], load)
     queued = arrays.servers.is_queue[table.server]
     if queued.any():
         load = np.where(queued, arrays.servers.load_rps[table.server], load)
@@ -388,17 +442,24 @@ def _per_million(candidates: Candidates, s: int) -> float:
 
 
 def _changes(
-    candidates: Candidates, pools: dict[str, tuple[Pool, ...]], rented: Mapping[str, Rented]
+    candidates: Candidates,
+    pools: dict[str, tuple[Pool, ...]],
+    rented: Mapping[str, Rented],
+    cards: Iterable[SharedCardUse],
 ) -> tuple[Change, ...]:
-    changes = []
+    changes, on_cards = [], dict[str, float]()
+    for item in (item for use in cards for item in use.servers):
+        on_cards[item.server] = on_cards.get(item.server, 0.0) + item.cost_cents_per_h
     costs = candidates.arrays.servers.current_cost
     for s, (name, server) in enumerate(candidates.system.servers.items()):
         before = [_placement(server.current)] if server.current.is_running else []
         mine = pools.get(name, ())
         after = [_placement(pool) for pool in mine]
         after += [{"accelerator": EXTERNAL, "numReplicas": 1}] if name in rented else []
+        after += [{"accelerator": SHARED, "numReplicas": 1}] if name in on_cards else []
         if before != after:
             cost = sum(item.cost_cents_per_h for item in (*mine, rented.get(name)) if item)
+            cost += on_cards.get(name, 0.0)
             difference = cost - float(costs[s])
             changes.append(
                 Change.model_validate({"server": name, "from": before, "to": after, "costChange": difference})

@@ -5,7 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from optimizer.documents import Document, is_none
+from optimizer.candidates.card_patterns import SharingMode
+from optimizer.documents import MIN_RATE, Document, is_none
 from optimizer.errors import IncompletePlanError, SpecError
 from optimizer.kinds.table import KindPoolFields
 from optimizer.money import cost_amount, cost_unit
@@ -16,12 +17,15 @@ from optimizer.queueing.measures import MISSED
 from optimizer.solvers.solution import SolverName
 from optimizer.spec.schema import AllocationData, EstimateEnd, Load, Server
 from optimizer.spec.system import System
+from optimizer.spec.versions import planned_name
 
 
 def _is_empty(value: Sized) -> bool:
     return not len(value)
 
 
+SHARED = "shared cards"
+"""Accelerator name in changes of a server on shared cards."""
 EXTERNAL = "external"
 """Accelerator name in changes of a server that rents."""
 
@@ -86,6 +90,61 @@ class _PoolBasis(Document):
 
 class Pool(_PoolBasis, KindPoolFields, _PoolMetrics):  # pydantic orders fields by the last base first
     """Replicas of one server on one accelerator, with their predicted performance at their load."""
+
+    @property
+    def placed_on(self) -> str:
+        """Where the replicas are, in tables: the accelerator."""
+        return self.accelerator
+
+
+class Placement(Document):
+    """An accelerator and a number of replicas."""
+
+    accelerator: str
+    """The accelerator's name."""
+    num_replicas: int = Field(alias="numReplicas")
+    """Replicas."""
+
+
+class SharedPool(Pool):
+    """Replicas of one server on shared cards; its accelerator is the card, or the slice."""
+
+    server: str
+    """The server."""
+    per_card: int = Field(alias="perCard")
+    """Replicas on each card."""
+    memory_gb: float = Field(alias="memory")
+    """Memory of one replica [GB]."""
+    share: float | None = Field(None, exclude_if=is_none)
+    """Share of a card's compute of one replica; absent without shares."""
+    slowdown: float | None = Field(None, exclude_if=is_none)
+    """Factor on its times in that share; absent without shares."""
+    whole_cards: Placement | None = Field(None, alias="wholeCards", exclude_if=is_none)
+    """The cheapest cards of its own that would carry all its load; absent if there are none."""
+    whole_cost_cents_per_h: float | None = Field(None, alias="wholeCardsCost", exclude_if=is_none)
+    """Their cost [cents/h]."""
+
+    @property
+    def placed_on(self) -> str:
+        """Where the replicas are, in tables: a part of the accelerator."""
+        return f"{self.accelerator}, shared"
+
+
+class SharedCardUse(Document):
+    """Cards that the same servers share in the same way."""
+
+    name: str
+    """Name of the cards, from their servers."""
+    accelerator: str
+    """The card."""
+    mode: SharingMode
+    """How servers share a card: not at all, in shares of its compute, in slices, or in time."""
+    num_cards: int = Field(alias="numCards")
+    """Cards."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Cost of the cards [cents/h]; that of the servers is their part of it, by share, slices or turns."""
+    servers: tuple[SharedPool, ...] = Field(strict=False)
+    """The servers on each card."""
 
 
 class Unserved(Document):
@@ -154,6 +213,80 @@ class SharedQueueUse(Document):
     """Servers that it serves, from the highest priority down."""
     unserved: tuple[str, ...] = Field((), exclude_if=_is_empty, strict=False)
     """Servers that it does not serve at all, listed in `unserved` of the plan; absent if none."""
+
+
+def traffic_rpm(rate_rpm: float, *, idle: bool) -> float:
+    """Return a rate of a routed server [requests/min]; replicas without requests have the least that counts.
+
+    So they keep the batch limit of the requests for which they were sized.
+    """
+    return rate_rpm if idle else max(rate_rpm, MIN_RATE)
+
+
+class RoutedKind(Document):
+    """Requests of one kind in a route."""
+
+    name: str
+    """The kind; `kind 1` and so on if it has no name."""
+    arrival_rate_rpm: float = Field(alias="arrivalRate")
+    """Load [requests/min]."""
+    small_share: float = Field(alias="toSmall")
+    """Share of its requests that go to the small model."""
+    least_share: float = Field(alias="least")
+    """Least share that the router can send there, by its errors."""
+    most_share: float = Field(alias="most")
+    """Largest share that it can send there."""
+    quality_lost: float = Field(alias="qualityLost")
+    """Share of the answers of the route that are worse because the small model gave them."""
+
+
+class RouteUse(Document):
+    """How the requests of a route are divided, and what that costs and loses."""
+
+    small: str
+    """Server of the small model."""
+    large: str
+    """Server of the large model."""
+    served: bool
+    """Whether the route is served, which is in full or not at all; if not, its large server is unserved."""
+    routed: bool
+    """Whether the router is in use; otherwise all requests go to the large model."""
+    kinds: tuple[RoutedKind, ...] = Field(strict=False)
+    """Kinds of requests."""
+    arrival_rate_rpm: float = Field(alias="arrivalRate")
+    """Load of the route [requests/min]."""
+    small_rpm: float = Field(alias="smallRate")
+    """Load of the small server [requests/min]."""
+    large_rpm: float = Field(alias="largeRate")
+    """Load of the large server [requests/min], with what is run again."""
+    rerun_rpm: float = Field(alias="rerunRate")
+    """Requests that run on both, as the router was wrong [requests/min]."""
+    small_token_share: float = Field(alias="smallTokens")
+    """Share of the tokens of all requests that belong to requests at the small model."""
+    quality_lost: float = Field(alias="qualityLost")
+    """Share of answers that are worse because the small model gave them."""
+    max_loss: float = Field(alias="maxLoss")
+    """Largest share that may be worse."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Cost of the pools of both servers [cents/h]."""
+    all_large_cents_per_h: float | None = Field(None, alias="costAllLarge")
+    """Least cost of all requests on one accelerator of the large model, whatever exists [cents/h]; None if no
+    accelerator meets its targets."""
+    saving: float | None = None
+    """Share of that cost that the plan saves; None if the route is not served."""
+
+    @property
+    def state(self) -> str:
+        """Whether the router is in use, in words."""
+        return ("in use" if self.routed else "off") if self.served else "not served"
+
+    @property
+    def loads_rpm(self) -> dict[str, float]:
+        """Loads of both servers; a route that is not served leaves all to the large one."""
+        return {
+            self.small: self.small_rpm,
+            self.large: self.large_rpm if self.served else self.arrival_rate_rpm,
+        }
 
 
 class ReserveUse(Document):
@@ -270,13 +403,62 @@ class CacheUse(Document):
     """Requests that replicas see [requests/min]."""
 
 
-class Placement(Document):
-    """An accelerator and a number of replicas."""
+class VersionUse(Document):
+    """A version of a split server."""
 
-    accelerator: str
-    """The accelerator's name."""
+    server: str
+    """The version as a server, whose pools are in `allocations`."""
+    model: str
+    """Its model."""
+    weight: float
+    """Its share of the server's requests."""
+    arrival_rate_rpm: float = Field(alias="arrivalRate")
+    """Its requests [requests/min]."""
     num_replicas: int = Field(alias="numReplicas")
     """Replicas."""
+    needed_replicas: float = Field(alias="neededReplicas")
+    """Replicas that its load fills at their maximum rate, with fractions."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Cost of its replicas [cents/h]."""
+    unused_cost_cents_per_h: float = Field(alias="unusedCost")
+    """The part of it that is for capacity above the load [cents/h]."""
+
+
+class OneVersion(Document):
+    """The server's own model with all requests, with the same reserve except for a roll-back."""
+
+    accelerator: str
+    """The accelerator: of those of the model's pools in the plan the one on which it costs least."""
+    num_replicas: int = Field(alias="numReplicas")
+    """Replicas, at the maximum rate that a replica has in the plan."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Their cost [cents/h]."""
+
+
+class SplitUse(Document):
+    """Versions of a split server, and the cost of splitting it."""
+
+    model: str
+    """The server's own model."""
+    versions: tuple[VersionUse, ...] = Field(strict=False)
+    """The versions, in the order of the document."""
+    one_version: OneVersion | None = Field(None, alias="oneVersion", exclude_if=is_none)
+    """Replicas without the other versions; absent if the server is idle, if its own model has no replicas, or
+    if a version is not served in full with its reserve."""
+    extra_cost_cents_per_h: float | None = Field(None, alias="extraCost", exclude_if=is_none)
+    """Cost of all versions less that of one [cents/h]; absent with `oneVersion`."""
+    roll_back: bool | None = Field(None, alias="rollBack", exclude_if=is_none)
+    """Whether replicas of the server's own model can take all requests; absent if that is not asked for."""
+
+    @property
+    def num_replicas(self) -> int:
+        """Replicas of all versions."""
+        return sum(version.num_replicas for version in self.versions)
+
+    @property
+    def cost_cents_per_h(self) -> float:
+        """Cost of all versions [cents/h]."""
+        return sum(version.cost_cents_per_h for version in self.versions)
 
 
 class Kept(Placement):
@@ -338,12 +520,18 @@ class Plan(Document):
         default_factory=dict, alias="sharedQueues", exclude_if=_is_empty
     )
     """Servers of shared queues, by queue; absent if there are none."""
+    routes: dict[str, RouteUse] = Field(default_factory=dict, exclude_if=_is_empty)
+    """Routes, by name; absent if there are none."""
     unserved: tuple[Unserved, ...] = Field(strict=False)
     """Servers that are not fully served."""
     capacity: tuple[CapacityUse, ...] = Field(strict=False)
     """Use of every accelerator type."""
     limits: tuple[LimitUse, ...] = Field((), exclude_if=_is_empty, strict=False)
     """Use of limits other than cards; absent if there are none."""
+    shared_cards: tuple[SharedCardUse, ...] = Field(
+        (), alias="sharedCards", exclude_if=_is_empty, strict=False
+    )
+    """Cards that servers share; these servers have no pools. Absent without any."""
     rented: tuple[Rented, ...] = Field((), exclude_if=_is_empty, strict=False)
     """Servers whose requests external services answer; they have no pools. Absent without any."""
     not_rented: tuple[str, ...] = Field((), alias="notRented", exclude_if=_is_empty, strict=False)
@@ -359,6 +547,8 @@ class Plan(Document):
     """Offline work, and when it is done; absent if there is none."""
     caches: tuple[CacheUse, ...] = Field((), exclude_if=_is_empty, strict=False)
     """Servers with a cache; their pools, `unserved` and levels count misses only. Absent without any."""
+    versions: dict[str, SplitUse] = Field({}, exclude_if=_is_empty)
+    """Versions of split servers, by server; absent without any."""
     tiers: tuple[TierUse, ...] = Field((), exclude_if=_is_empty, strict=False)
     """Costs of accelerators with tiers; absent if there are none."""
     changes: tuple[Change, ...] = Field(strict=False)
@@ -464,7 +654,7 @@ class Plan(Document):
         Raises:
             SpecError: the server is not in the plan.
         """
-        name = server.shared_queue or server.name
+        name = planned_name(server)
         if name not in self.allocations and name not in self._server_names():
             raise SpecError(
                 f"servers.{server.name}: not in the plan; plan again with the servers of this system"
@@ -516,6 +706,40 @@ class Plan(Document):
         return {
             name: {server: member.arrival_rate_rpm for server, member in use.members.items()}
             for name, use in self.shared_queues.items()
+        }
+
+    def pools_of(self, server: str) -> tuple[Pool, ...]:
+        """Return the pools of a server, those on shared cards too."""
+        return *self.allocations.get(server, ()), *self.on_shared_cards.get(server, ())
+
+    @property
+    def on_shared_cards(self) -> dict[str, list[SharedPool]]:
+        """Replicas on shared cards, by server."""
+        found: dict[str, list[SharedPool]] = {}
+        for use in self.shared_cards:
+            for item in use.servers:
+                found.setdefault(item.server, []).append(item)
+        return found
+
+    @property
+    def cost_on_shared_cards(self) -> dict[str, float]:
+        """What servers pay of the shared cards that they are on [cents/h], by server."""
+        return {
+            name: sum(item.cost_cents_per_h for item in items) for name, items in self.on_shared_cards.items()
+        }
+
+    @property
+    def served_rpm(self) -> dict[str, dict[str, float]]:
+        """Served arrival rates of shared queues and of routed servers, as `as_served` takes them."""
+        return self.served_in_queues_rpm | self.routed_rpm
+
+    @property
+    def routed_rpm(self) -> dict[str, dict[str, float]]:
+        """Arrival rates of routed servers, twice by their name [requests/min]."""
+        routed = {name: rate for use in self.routes.values() for name, rate in use.loads_rpm.items()}
+        return {
+            name: {name: traffic_rpm(rate, idle=not self.allocations.get(name))}
+            for name, rate in routed.items()
         }
 
     def _check_is_for(self, system: System) -> None:

@@ -65,6 +65,7 @@ def plan_from_value(raw: object, source: str = "") -> Plan:
             _check_pool(pool, f"{prefix}allocations.{name}[{i}]")
     cost = math.fsum(pool.cost_cents_per_h for pools in plan.allocations.values() for pool in pools)
     cost += math.fsum(item.cost_cents_per_h for item in plan.rented)
+    cost += math.fsum(use.cost_cents_per_h for use in plan.shared_cards)
     cost += difference_cents_per_h(plan.tiers)
     stated = plan.total_cost_cents_per_h
     if not math.isclose(cost, stated, rel_tol=COST_TOLERANCE, abs_tol=COST_TOLERANCE):

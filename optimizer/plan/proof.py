@@ -13,6 +13,7 @@ from pydantic import Field
 from optimizer.candidates import Candidates, find_candidates
 from optimizer.candidates.arrays import ALL_MEMBERS
 from optimizer.documents import Document
+from optimizer.errors import SpecError
 from optimizer.limits.cards import CARDS
 from optimizer.plan.document import Plan
 from optimizer.quantities import precise, quantity
@@ -77,6 +78,7 @@ def prove(plan: Plan, candidates: Candidates, deadline: Deadline) -> Proof:
     Raises:
         SolverError: the solver failed.
     """
+    _check_has_multipliers(candidates)
     proofs = []
     wanted = provable_levels(plan, candidates)
     reached = {level.name: level.value if level.name in wanted else -np.inf for level in plan.levels}
@@ -87,10 +89,20 @@ def prove(plan: Plan, candidates: Candidates, deadline: Deadline) -> Proof:
     return Proof(levels=tuple(proofs))
 
 
+def _check_has_multipliers(candidates: Candidates) -> None:
+    """Check that a plan can have a proof.
+
+    Raises:
+        SpecError: it has shared cards.
+    """
+    if candidates.shared is not None:
+        raise SpecError("proof: multipliers are those of plans without shared cards; remove --proof")
+
+
 def provable_levels(plan: Plan, candidates: Candidates) -> set[str]:
     """Return the names of the levels that multipliers can prove."""
     names = [level.name for level in plan.levels]
-    if (candidates.table.members != ALL_MEMBERS).any():
+    if (candidates.table.members != ALL_MEMBERS).any() or candidates.shared is not None:
         return set()  # multipliers are those of patterns, which have no members
     partly = candidates.system.options.saturation_policy != "None" and not plan.complete
     if not partly:
@@ -115,6 +127,7 @@ def check_proof(plan: Plan, system: System, proof: Proof) -> tuple[list[str], li
     if system.rate_factors != plan.factor_of_pair:
         system = system.with_rate_factors(plan.factor_of_pair)
     candidates = find_candidates(system)
+    _check_has_multipliers(candidates)
     provable = _provable(plan, candidates)
     wrong, open_points = list(_misnamed(plan, candidates, provable, proof)), []
     if wrong:

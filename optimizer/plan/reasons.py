@@ -54,6 +54,8 @@ def _order(need: Need) -> tuple[float, float]:
 
 MINIMUM = " (its minNumReplicas)"
 STOPPED_UNLIMITED = "solver_stopped", "there are enough cards, but the solver stopped before it used them"
+NO_SHARED_CARD = "capacity", "no card is left for it to share, and it fits on none of its own"
+"""Reason and detail of a server that has candidates on shared cards only."""
 NO_ACCELERATOR = "no_candidate", "there is no accelerator in the system"
 
 

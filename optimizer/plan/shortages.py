@@ -11,6 +11,7 @@ from optimizer.limits.limit import PlacedReplicas
 from optimizer.plan.document import Unserved
 from optimizer.plan.reasons import (
     NO_ACCELERATOR,
+    NO_SHARED_CARD,
     STOPPED_UNLIMITED,
     Need,
     nearest_need,
@@ -47,6 +48,8 @@ def unserved_with_reason(
     if len(rows):
         for_least = bool(problem.load_rps[s] == 0) or fraction == 1
         reason, detail = shortage(candidates, problem, rows, left, others, for_least=for_least)
+    elif candidates.shared is not None and s in candidates.shared.servers:
+        reason, detail = NO_SHARED_CARD
     else:
         reason, detail = nearest_miss(candidates, s)
     return Unserved(

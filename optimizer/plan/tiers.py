@@ -3,18 +3,22 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from optimizer.plan.document import Pool, TierUse
+from optimizer.plan.document import Pool, SharedCardUse, TierUse
 from optimizer.spec.schema import Accelerator
 from optimizer.spec.system import System
 
 
-def tier_uses(system: System, allocations: Mapping[str, Iterable[Pool]]) -> tuple[TierUse, ...]:
-    """Return the cost of each accelerator with tiers (eq. 147)."""
+def tier_uses(
+    system: System, allocations: Mapping[str, Iterable[Pool]], cards: Iterable[SharedCardUse] = ()
+) -> tuple[TierUse, ...]:
+    """Return the cost of each accelerator with tiers, shared cards among them (eq. 147)."""
     used: Counter[str] = Counter()
     for name, pools in allocations.items():
         for pool in pools:
             profile = system.profiles.get((system.servers[name].model, pool.accelerator))
             used[pool.accelerator] += pool.num_replicas * (profile.acc_count if profile else 1)
+    for use in cards:
+        used[use.accelerator] += use.num_cards
     return tuple(
         TierUse(
             accelerator=item.name,

@@ -18,8 +18,8 @@ def token_costs(plan: Plan, system: System) -> dict[str, float]:
     """Return the cost of a million tokens of each server that carries any [cents], at list prices."""
     rented = {item.server: item for item in plan.rented}
     found = {}
-    for name, pools in sorted(plan.allocations.items()):
-        items: list[Pool | Rented] = [*pools, *([rented[name]] if name in rented else [])]
+    for name in sorted(plan.allocations):
+        items: list[Pool | Rented] = [*plan.pools_of(name), *([rented[name]] if name in rented else [])]
         load = system.servers[name].current.load
         carried = sum(item.arrival_rate_rpm for item in items)
         cost = sum(item.cost_cents_per_h for item in items)

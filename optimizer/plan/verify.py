@@ -16,10 +16,13 @@ from optimizer.plan.checks.queues import check_queues
 from optimizer.plan.checks.replica_counts import check_replica_counts
 from optimizer.plan.checks.reserves import check_reserves
 from optimizer.plan.checks.rollouts import check_rollouts
+from optimizer.plan.checks.routes import check_route_names, check_routes
 from optimizer.plan.checks.service import check_service
+from optimizer.plan.checks.shared_cards import check_card_names, check_shared_cards
 from optimizer.plan.checks.shared_queues import as_planned, check_queue_names, check_shared_queues
 from optimizer.plan.checks.totals import check_totals
 from optimizer.plan.checks.unserved import check_unserved
+from optimizer.plan.checks.versions import check_versions
 from optimizer.plan.document import Plan
 from optimizer.spec.system import System
 
@@ -37,7 +40,9 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
         verify
             their reasons.
     """
-    problems = check_queue_names(plan, system) or check_names(plan, as_planned(plan, system))
+    problems = [*check_queue_names(plan, system), *check_route_names(plan, system)]
+    problems = problems or check_names(plan, as_planned(plan, system))
+    problems = problems or list(check_card_names(plan, system))
     if problems:
         return problems
     if system.rate_factors != plan.factor_of_pair:
@@ -46,18 +51,21 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
         system = system.with_kept(plan.kept_replicas)
     at_hand = candidates if candidates is not None and candidates.system is system else None
     arrays = arrays_of(system) if at_hand is None else at_hand.arrays
-    arrays = tabulate_as_served(system, arrays, plan.served_in_queues_rpm)
+    arrays = tabulate_as_served(system, arrays, plan.served_rpm)
     facts = Facts(plan, as_planned(plan, system), arrays, system)
     return [
         *check_service(facts),
         *check_totals(facts),
         *check_reserves(facts),
         *check_caches(facts),
+        *check_versions(facts),
         *check_rollouts(facts),
         *check_replica_counts(facts),
         *check_deadlines(facts),
         *check_queues(facts),
         *check_shared_queues(facts),
+        *check_shared_cards(facts, at_hand),
+        *check_routes(facts, at_hand),
         *check_levels(facts),
         *check_unserved(facts, at_hand),
     ]

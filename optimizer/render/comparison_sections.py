@@ -169,10 +169,14 @@ def _relative(row: ComparisonRow) -> Any:
 
 def _servers(view: _View, rows: Iterable[ServerRow]) -> Section:
     first, second = view.sides
+    queues = [
+        {server: queue for queue, use in plan.shared_queues.items() for server in use.members}
+        for plan in (view.found.first.plan, view.found.second.plan)
+    ]
     columns = (
         name("server", "server"),
-        name(first, lambda row: _placed(row.first)),
-        name(second, lambda row: _placed(row.second)),
+        name(first, lambda row: _placed(row.first, queues[0].get(row.server))),
+        name(second, lambda row: _placed(row.second, queues[1].get(row.server))),
         words("change", _change, rank=1),
         view.change(),
     )
@@ -186,9 +190,11 @@ def _change(row: ServerRow) -> str:
     return ", ".join(change)
 
 
-def _placed(figures: SideMetrics | None) -> str:
+def _placed(figures: SideMetrics | None, queue: str | None) -> str:
     if figures is None:
         return NOTHING
+    if queue is not None:
+        return f"in {queue}"
     placed = ", ".join(
         "rented" if item.accelerator == EXTERNAL else f"{item.num_replicas} x {item.accelerator}"
         for item in figures.accelerators

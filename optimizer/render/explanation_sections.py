@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 from optimizer.limits.table import limit_named
 from optimizer.plan import Plan
-from optimizer.plan.document import EXTERNAL
+from optimizer.plan.document import EXTERNAL, SHARED
 from optimizer.quantities import counted, precise, quantity, share_text, significant
 from optimizer.render.estimates import estimates_note
 from optimizer.render.explanation_proof import proof_sections
@@ -20,6 +20,7 @@ from optimizer.render.explanation_text import (
 from optimizer.render.money import Money
 from optimizer.render.plan_sections import RPM, limit_columns, overload_section
 from optimizer.render.robust_sections import replica_section, wish_sections
+from optimizer.render.route_sections import loss_sections
 from optimizer.render.server_sections import server_sections
 from optimizer.section import Column, FormattedValue, Section, name, sentence, table, titled_list, words
 from optimizer.studies.explanation.document import (
@@ -50,7 +51,7 @@ def explanation_sections(explanation: Explanation) -> list[Section]:
     if explanation.server is None:
         parts += [*_overview(explanation, money), *_unserved(explanation), overload]
         parts += [*_types(explanation, money), *_limits(explanation, money)]
-        parts += wish_sections(explanation, money)
+        parts += [*wish_sections(explanation, money), *loss_sections(explanation, money)]
         parts += [replica_section(plan)] if plan.replica_counts else []
     else:
         parts += [*server_sections(explanation.servers[0], explanation), overload]
@@ -88,10 +89,11 @@ class _Line(NamedTuple):
 
 def _overview(explanation: Explanation, money: Money) -> Iterator[Section]:
     order = sorted(explanation.servers, key=lambda item: (item.priority, item.server))
-    rented = {item.server for item in explanation.plan.rented}
+    elsewhere = dict.fromkeys(explanation.plan.on_shared_cards, SHARED)
+    elsewhere |= {item.server: EXTERNAL for item in explanation.plan.rented}
     columns = (
         name("server", lambda line: FormattedValue(line.item.server * (line.place == 0), line.item.server)),
-        name("runs on", lambda line: EXTERNAL if line.item.server in rented else _runs_on(*line)),
+        name("runs on", lambda line: elsewhere.get(line.item.server) or _runs_on(*line)),
         words("binding constraint", lambda line: _binding(*line), rank=2),
         Column("headroom", lambda line: line.once(_headroom), RPM, quantity, 3),
         Column("headroom share", lambda line: line.once(_headroom_share), form=".1%", rank=5),

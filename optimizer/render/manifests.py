@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from optimizer.plan import Plan
+from optimizer.plan.document import SharedCardUse
 from optimizer.spec.system import System
 from optimizer.spec.yaml_format import yaml_text
 
@@ -25,6 +26,21 @@ SLACK = 1e-9
 """Part of a percent that counts as rounding."""
 _DIGEST = 8
 _PREFIX = "inferplan.dev"
+
+
+@dataclass(frozen=True, slots=True)
+class CardContainer:
+    """A replica of one server in a pod that has a shared card."""
+
+    name: str
+    """The server's name; with a number from the second replica on."""
+    max_batch: int
+    share: float | None
+    """Share of the card's compute, for the Multi-Process Service; None without one."""
+    memory_gb: float
+    """Memory that it takes."""
+    slice: str | None
+    """Accelerator of the slice on which it runs; None without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +56,8 @@ class WorkloadManifest:
     """Batch limit of a replica; 0 where it has none."""
     max_surge: str | int | None = None
     """Pods that start beside the old ones, as a Deployment states them; None: the Deployment's own."""
+    containers: tuple["CardContainer", ...] = ()
+    """Containers of a pod on a shared card, one for each replica on it; none elsewhere."""
 
 
 def variants(plan: Plan, system: System | None = None) -> tuple[WorkloadManifest, ...]:
@@ -59,8 +77,24 @@ def variants(plan: Plan, system: System | None = None) -> tuple[WorkloadManifest
     for name, pools in plan.allocations.items():
         for pool in pools:
             found[name, pool.accelerator] = pool.num_replicas, pool.max_batch
-    names, surges = unique_names(found), _max_surges(plan, system)
-    return tuple(WorkloadManifest(names[key], *key, *found[key], surges.get(key[0])) for key in sorted(found))
+    names = unique_names([*found, *((use.name, use.accelerator) for use in plan.shared_cards)])
+    surges = _max_surges(plan, system)
+    own = [WorkloadManifest(names[key], *key, *found[key], surges.get(key[0])) for key in sorted(found)]
+    return (*own, *(_on_cards(use, names[use.name, use.accelerator]) for use in plan.shared_cards))
+
+
+def _on_cards(use: SharedCardUse, name: str) -> WorkloadManifest:
+    """Return the variant of shared cards: a pod for each card, with a container for each replica on it."""
+    containers: list[CardContainer] = []
+    counts: dict[str, int] = {}
+    for item in use.servers:
+        for _ in range(item.per_card):
+            plain = _slug(item.server)
+            counts[plain] = counts.get(plain, 0) + 1
+            number = f"-{counts[plain]}" if counts[plain] > 1 else ""
+            part = item.accelerator if use.mode == "slices" else None
+            containers.append(CardContainer(plain + number, item.max_batch, item.share, item.memory_gb, part))
+    return WorkloadManifest(name, use.name, use.accelerator, use.num_cards, 0, containers=tuple(containers))
 
 
 def _max_surges(plan: Plan, system: System | None) -> dict[str, str | int]:
@@ -101,6 +135,7 @@ def _with_digest(name: str, pair: tuple[str, str]) -> str:
 
 
 def _metadata(variant: WorkloadManifest, namespace: str) -> dict[str, Any]:
+    slices = ", ".join(f"{one.name}: {one.slice}" for one in variant.containers if one.slice)
     return {
         "name": variant.name,
         "namespace": namespace,
@@ -108,6 +143,7 @@ def _metadata(variant: WorkloadManifest, namespace: str) -> dict[str, Any]:
         "annotations": {
             f"{_PREFIX}/server": variant.server,
             f"{_PREFIX}/accelerator": variant.accelerator,
+            **({f"{_PREFIX}/slices": slices} if slices else {}),
         },
     }
 
@@ -131,14 +167,32 @@ def deployment_patch(
         update = {"maxSurge": variant.max_surge, "maxUnavailable": 0}
         spec["strategy"] = {"type": "RollingUpdate", "rollingUpdate": update}
     if variant.max_batch:
-        engine = {"name": container, "args": [f"--max-num-seqs={variant.max_batch}"]}
+        engine = {"name": container, "args": [_batch_argument(variant.max_batch)]}
         spec["template"] = {"spec": {"containers": [engine]}}
+    if variant.containers:
+        spec["template"] = {"spec": {"containers": [_of_replica(one) for one in variant.containers]}}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": _metadata(variant, namespace),
         "spec": spec,
     }
+
+
+def _batch_argument(max_batch: int) -> str:
+    return f"--max-num-seqs={max_batch}"
+
+
+def _of_replica(one: CardContainer) -> dict[str, Any]:
+    """Return the patch of the container of one replica on a shared card."""
+    patch: dict[str, Any] = {"name": one.name, "args": [_batch_argument(one.max_batch)]}
+    if one.share is None:
+        return patch
+    settings = {
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{100 * one.share:g}",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={1000 * one.memory_gb:.0f}M",
+    }
+    return patch | {"env": [{"name": key, "value": value} for key, value in settings.items()]}
 
 
 def scaled_object(

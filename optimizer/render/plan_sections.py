@@ -10,7 +10,7 @@ from optimizer.kinds.table import KINDS, in_order, kind_of_pool
 from optimizer.limits.budget import BUDGET
 from optimizer.limits.table import limit_named
 from optimizer.plan import Plan
-from optimizer.plan.document import EXTERNAL, Rented
+from optimizer.plan.document import EXTERNAL, SHARED, Rented
 from optimizer.plan.token_costs import token_costs
 from optimizer.quantities import counted, percent, quantity, share_text
 from optimizer.render.estimates import estimates_note, marked
@@ -19,6 +19,8 @@ from optimizer.render.figures import columns_of, other_targets, plan_columns
 from optimizer.render.money import Money
 from optimizer.render.plan_text import figures_text, overload_note, overload_rows, proved
 from optimizer.render.robust_sections import robust_sections
+from optimizer.render.route_sections import route_sections
+from optimizer.render.shared_card_sections import shared_card_sections
 from optimizer.render.shared_queue_sections import shared_queue_sections
 from optimizer.section import FOR_PROGRAMS, Column, FormattedValue, Paragraph, Section, name, table, words
 from optimizer.solvers.levels import VALUE
@@ -42,6 +44,8 @@ def plan_sections(plan: Plan, system: System, overload: Overload | None = None) 
         _headline(plan, system),
         _allocations(plan, system),
         *shared_queue_sections(plan, system),
+        *shared_card_sections(plan, system),
+        *route_sections(plan),
         _cards(plan),
         *_limits(plan),
         *robust_sections(plan, token_costs(plan, system)),
@@ -52,7 +56,7 @@ def plan_sections(plan: Plan, system: System, overload: Overload | None = None) 
 
 
 def _headline(plan: Plan, system: System) -> Section:
-    served = len(system.stated) - len(plan.unserved)
+    served = len(system.members) - len(plan.unserved)
     proof = {
         "optimal": proved(plan),
         "feasible": "the solver stopped early",
@@ -62,7 +66,7 @@ def _headline(plan: Plan, system: System) -> Section:
     mode = "unlimited" if system.options.unlimited else "limited"
     cost, cards = Money.of(plan).text(plan.total_cost_cents_per_h), sum(item.used for item in plan.capacity)
     service = (
-        f"{served:,} of {counted(len(system.stated), 'server')} served in full, "
+        f"{served:,} of {counted(len(system.members), 'server')} served in full, "
         f"{len(plan.changes):,} changed; {counted(cards, 'card')}"
     )
     return Section(
@@ -82,6 +86,8 @@ class _PlanRow(NamedTuple):
     is_first: bool = True
     rented: Rented | None = None
     """The external service it rents instead of a pool."""
+    shared_cost: float | None = None
+    """Its part of the cost of shared cards; None if it is on none."""
 
     def once(self, value: str | int) -> FormattedValue:
         """Return a value of the server, which is written in the row of its first pool only."""
@@ -96,7 +102,14 @@ def _allocations(plan: Plan, system: System) -> Section:
         pools.setdefault(pool.server, []).append(pool)
     rented = {item.server: item for item in plan.rented}
     rows = (
-        _PlanRow(server, system.priority(system.servers[server]), pool, i == 0, rented.get(server))
+        _PlanRow(
+            server,
+            system.priority(system.servers[server]),
+            pool,
+            i == 0,
+            rented.get(server),
+            plan.cost_on_shared_cards.get(server),
+        )
         for server in sorted(plan.allocations, key=lambda key: (system.priority(system.servers[key]), key))
         for i, pool in enumerate(pools.get(server, [None]))
     )
@@ -134,6 +147,8 @@ def _of_pool(column: Column) -> Column:
 
 
 def _cost(row: _PlanRow) -> float:
+    if row.shared_cost is not None:
+        return row.shared_cost
     placed = row.pool or row.rented
     return placed.cost_cents_per_h if placed else 0.0
 
@@ -141,6 +156,8 @@ def _cost(row: _PlanRow) -> float:
 def _accelerator(row: _PlanRow) -> FormattedValue:
     if row.rented is not None:
         return FormattedValue(EXTERNAL, EXTERNAL)
+    if row.shared_cost is not None:
+        return FormattedValue(SHARED, SHARED)
     if row.pool is None:
         return FormattedValue("idle", "idle")
     return FormattedValue(marked(row.pool.accelerator, row.pool.estimated), row.pool.accelerator)

@@ -18,6 +18,8 @@ from optimizer.render.money import Money
 from optimizer.render.plan_sections import RPM, overload_section, unserved_section
 from optimizer.render.plan_text import figures_text, is_service, proved
 from optimizer.render.robust_sections import robust_sections
+from optimizer.render.route_sections import route_sections
+from optimizer.render.shared_card_sections import shared_card_sections
 from optimizer.render.simulation_sections import simulation_sections
 from optimizer.section import Column, Fact, Paragraph, Section, name, table
 from optimizer.studies.reports.overview import EmptyRow, Overview, PoolRow
@@ -42,6 +44,8 @@ def report_sections(report: Report) -> list[Section]:
         *([] if plan.complete else unserved),
         _assignment(overview),
         _types(overview),
+        *shared_card_sections(plan),
+        *route_sections(plan),
         *_robust(overview),
         *_latencies(overview),
         *_simulation(report),
@@ -65,7 +69,7 @@ def _robust(overview: Overview) -> Iterator[Section]:
 def headline(overview: Overview) -> tuple[Fact, ...]:
     """Return the figures that summarise a plan."""
     plan = overview.plan
-    replicas = sum(row.num_replicas for row in overview.pools)
+    replicas = sum(row.num_replicas for row in overview.placed)
     served = overview.servers - len(plan.unserved)
     return (
         Fact("total cost", Money.of(plan).text(plan.total_cost_cents_per_h)),

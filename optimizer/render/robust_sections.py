@@ -9,6 +9,7 @@ from optimizer.plan.replica_counts import WANTED_UTILIZATION
 from optimizer.quantities import counted, quantity, share_text
 from optimizer.render.explanation_text import effect_value
 from optimizer.render.money import Money
+from optimizer.render.version_sections import version_sections
 from optimizer.section import Column, Section, name, table
 from optimizer.studies.explanation.document import Explanation
 
@@ -24,6 +25,7 @@ def robust_sections(plan: Plan, costs: Mapping[str, float]) -> Iterator[Section]
     """
     if plan.deadlines:
         yield _deadlines(plan)
+    yield from version_sections(plan)
     if plan.caches:
         yield _caches(plan)
     if plan.reserves:
@@ -156,7 +158,7 @@ def _tokens(plan: Plan, costs: Mapping[str, float]) -> Section:
     money, rented = Money.of(plan), {item.server for item in plan.rented}
 
     def placed(server: str) -> str:
-        pools = [pool.accelerator for pool in plan.allocations[server]]
+        pools = [pool.placed_on for pool in plan.pools_of(server)]
         return EXTERNAL if server in rented else " + ".join(pools)
 
     columns = (

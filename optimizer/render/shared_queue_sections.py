@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from optimizer.plan import Plan
 from optimizer.plan.document import QueueMember, TargetFigure
-from optimizer.quantities import quantity
-from optimizer.section import Column, Section, name, table, words
+from optimizer.quantities import precise, quantity
+from optimizer.section import Column, FormattedValue, Section, name, table, words
 from optimizer.spec.system import System
 
 RPM = "req/min"
@@ -40,6 +40,20 @@ def _columns() -> list[Column]:
 
         return Column(heading, value, unit, form)
 
+    def target(heading: str, field: str, form: str) -> Column:
+        """Return a column of a mean or, where the target is a percentile, of that and its limit."""
+
+        def value(row: _MemberRow) -> float | FormattedValue | None:
+            mean: float | None = getattr(row.member, field, None)
+            for each in row.targets:
+                statistic, _, metric = each.measure.partition(" ")
+                if metric == heading:
+                    text = f"{statistic} {each.value:{form}} ({precise(each.limit)})"
+                    return FormattedValue(text, mean)
+            return mean
+
+        return Column(heading, value, "ms", form)
+
     return [
         name("queue", "queue", rank=3),
         name("server", "server"),
@@ -47,15 +61,21 @@ def _columns() -> list[Column]:
         Column("load", lambda row: row.member and row.member.arrival_rate_rpm, RPM, quantity),
         figure("wait", "wait_ms"),
         figure("p95 wait", "wait_p95_ms")._replace(rank=4),
-        figure("ITL", "itl_ms", form=",.1f"),
-        figure("TTFT", "ttft_ms"),
+        target("ITL", "itl_ms", ",.1f"),
+        target("TTFT", "ttft_ms", ",.0f"),
         Column("TTFT target", "ttft_limit_ms", "ms", ",.0f", rank=1, none=""),
-        words("targets", lambda row: "; ".join(each.text for each in row.targets), rank=5, none=""),
+        words("targets", _other_targets, rank=5, none=""),
     ]
 
 
+def _other_targets(row: _MemberRow) -> str:
+    """Return the targets that have no column."""
+    shown = ("ITL", "TTFT")
+    return "; ".join(each.text for each in row.targets if each.measure.partition(" ")[2] not in shown)
+
+
 def _rows(plan: Plan, system: System) -> Iterator[_MemberRow]:
-    stated = system.stated
+    stated = system.members
     for queue, use in plan.shared_queues.items():
         for server in (*use.members, *use.unserved):
             owner = stated[server]

@@ -62,7 +62,7 @@ def _pools(found: Simulation) -> Section:
             for column in _columns(shown, headings[shown.metric], i)
         ),
         Column("within targets", "within_all.value", form=".1%"),
-        Column("finishes", "finishes_h", "h", quantity, none=""),
+        Column("finishes", "finishes_h", "h", quantity, rank=2, none=""),
         words("verdict", lambda pool: VERDICTS[pool.verdict].removesuffix(" to call")),
     )
     return table("Pools", columns, found.pools)

@@ -68,7 +68,8 @@ class PulpSession(Session):
             raise SolverError(f"{self._solver} ended with status {pulp.LpSolution[problem.sol_status]!r}")
         if problem.sol_status not in {pulp.LpSolutionOptimal, pulp.LpSolutionIntegerFeasible}:
             return RunResult(outcome, None, -np.inf, run_s)
-        x = np.round(np.array([variable.varValue or 0.0 for variable in variables]))
+        x = np.array([variable.varValue or 0.0 for variable in variables])
+        x[self.model.integer] = np.round(x[self.model.integer])
         value = float(objective @ x)
         # PuLP hands on no bound: an optimal status means that the gap asked for was reached.
         bound = value - gap * abs(value) if outcome is RunStatus.optimal else -np.inf
@@ -201,8 +202,8 @@ def _legend(labels: list[_Label], names: tuple[tuple[str, ...], ...]) -> str:
     table = csv.writer(legend, lineterminator="\n")
     table.writerow(["variable", "stands for", "server", "accelerator"])
     for label, meaning, server, accelerator in labels:
-        where = "" if accelerator < 0 else (*accelerators, "external")[accelerator]
-        table.writerow([label, meaning, "" if server < 0 else servers[server], where])
+        where = "" if accelerator < 0 else (*accelerators, "external", "shared cards")[accelerator]
+        table.writerow([label, meaning, "" if server < 0 else (*servers, "shared cards")[server], where])
     return legend.getvalue()
 
 
@@ -217,7 +218,9 @@ def _labels(formulation: Formulation, problem: Problem) -> list[_Label]:
             if problem.options.heterogeneous
             else f"takes {counted(int(each), 'replica')}"
         )
-        labels.append((f"x_{server}_{accelerator}", meaning, server, accelerator))
+        off = formulation.routes is not None and bool(formulation.routes.undivided[c])
+        meaning += " without a router" * off
+        labels.append((f"x_{server}_{accelerator}" + "_off" * off, meaning, server, accelerator))
     labels += [(f"u_{s}", "is unserved", int(s), -1) for s in formulation.servers]
     for letter, columns, meaning in (
         ("s", formulation.staying, "keeps a pool where it runs now"),
@@ -225,4 +228,20 @@ def _labels(formulation: Formulation, problem: Problem) -> list[_Label]:
     ):
         servers = formulation.column_servers[columns]
         labels += [(f"{letter}_{s}", meaning, int(s), -1) for s in servers]
-    return labels
+    return labels + ([] if formulation.routes is None else list(_route_labels(formulation)))
+
+
+def _route_labels(formulation: Formulation) -> Iterator[_Label]:
+    assert formulation.routes is not None
+    for r, route in enumerate(formulation.routes.routes):
+        yield f"on_{r}", f"the router of {route.name} is in use", -1, -1
+        yield f"w_{r}", f"{route.name} needs no replica of its large model", route.large, -1
+        for d in range(len(route.rate_rps)):
+            yield f"phi_{r}_{d}", f"share of kind {d + 1} of {route.name} at the small model", route.small, -1
+    for column in formulation.routes.one_of.tolist():
+        yield (
+            f"z_{column}",
+            "has its replicas on this accelerator",
+            int(formulation.column_servers[column]),
+            -1,
+        )

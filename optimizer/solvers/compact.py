@@ -45,7 +45,7 @@ def solve_milp(
     """
     deadline = deadline or Deadline.after(problem.options.time_limit_s)
     starts = [best_initial_solution(problem)]
-    starts += [] if related is None else [repaired(problem, related.replicas)]
+    starts += [] if related is None or problem.cards else [repaired(problem, related.replicas)]
     solver = CompactModel(problem, session, starts)
     return LexicographicSolve(solver, deadline, related, deadline if to_prove else None).solve()
 

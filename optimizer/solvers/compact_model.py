@@ -8,30 +8,38 @@ import numpy as np
 
 from optimizer.solvers.formulation import Formulation
 from optimizer.solvers.mixed_model import mixed_model
-from optimizer.solvers.model_columns import fitting_candidates
-from optimizer.solvers.model_rows import ModelRows, add_limits
+from optimizer.solvers.model_columns import card_units, fitting_candidates
+from optimizer.solvers.model_rows import ModelRows, add_cards, add_limits
 from optimizer.solvers.problem import Problem
 
 
 def formulate(problem: Problem) -> Formulation:
-    """Write the choice as a model: mixed where the options say so."""
-    return mixed_model(problem) if problem.options.heterogeneous else _single(problem)
+    """Write the choice as a model: of numbers of replicas for mixed plans and routes."""
+    return mixed_model(problem) if problem.is_mixed else _single(problem)
 
 
 def _single(problem: Problem) -> Formulation:
     """Write the choice of at most one column per server (eq. 36-38)."""
     table = problem.table
-    columns = fitting_candidates(problem)
-    servers, row = np.unique(table.server[columns], return_inverse=True)
+    own, (units, most_units) = fitting_candidates(problem), card_units(problem)
+    columns = np.concatenate([own, units])
+    servers, row = np.unique(table.server[own], return_inverse=True)
     n, m = len(columns), len(servers)
-    every = np.arange(n)
     rows = ModelRows()
     rows.add(
-        np.ones(m), np.ones(m), (row, every, np.ones(n)), (np.arange(m), np.arange(n, n + m), np.ones(m))
+        np.ones(m),
+        np.ones(m),
+        (row, np.arange(len(own)), np.ones(len(own))),
+        (np.arange(m), np.arange(n, n + m), np.ones(m)),
     )
+    add_cards(rows, problem, columns)
     shared = add_limits(rows, problem, columns, table.num_replicas[columns], n + m)
     return Formulation(
-        model=rows.model(np.concatenate([np.ones(n + m), problem.tiers.size[problem.tiers.later]])),
+        model=rows.model(
+            np.concatenate(
+                [np.ones(len(own)), most_units, np.ones(m), problem.tiers.size[problem.tiers.later]]
+            )
+        ),
         columns=columns,
         replicas_each=table.num_replicas[columns],
         column_servers=table.server[columns],
@@ -39,7 +47,12 @@ def _single(problem: Problem) -> Formulation:
         value=np.concatenate([problem.model_value[columns], problem.none_value[servers], problem.tiers.more]),
         value_offset=0.0,
         changed=np.concatenate(
-            [problem.changed[columns], problem.none_changed[servers], np.zeros(len(problem.tiers.later))]
+            [
+                problem.changed[own],
+                np.zeros(len(units)),
+                problem.none_changed[servers],
+                np.zeros(len(problem.tiers.later)),
+            ]
         ).astype(np.float64),
         changed_offset=0.0,
         staying=np.zeros(0, np.int64),

@@ -9,11 +9,12 @@ from functools import partial
 
 import numpy as np
 
+from optimizer.errors import SpecError
 from optimizer.solvers.compact import SessionFactory, solve_milp
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.merging import merge, not_worse_than
-from optimizer.solvers.model_columns import nondominated_candidates
-from optimizer.solvers.problem import Problem
+from optimizer.solvers.model_columns import mixed_columns, nondominated_candidates
+from optimizer.solvers.problem import GAP_FREE_COLUMNS, Problem
 from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.solution import Solution, Status
 
@@ -49,6 +50,8 @@ def solve_exactly(
     Raises:
         SolverError: the solver failed, or what it returned breaks a limit.
     """
+    if problem.routing is not None or problem.cards is not None:
+        return solve_milp(problem, session, deadline, related=related if problem.routing is None else None)
     if problem.options.heterogeneous and with_patterns:
         return _solve_mixed(problem, deadline, related)
     few = len(nondominated_candidates(problem)) < PATTERNS_FROM_COLUMNS
@@ -57,6 +60,29 @@ def solve_exactly(
     from optimizer.solvers.branch_and_price.solve import solve_patterns
 
     return solve_patterns(problem, deadline, related)
+
+
+def check_columns(problem: Problem) -> None:
+    """Check that a problem that only the compact model takes is not too large for it.
+
+    Raises:
+        SpecError: it is.
+    """
+    for place, what, given, advice in (
+        ("routes", "routes", problem.routing, "list fewer accelerators for each server"),
+        (
+            "servers",
+            "shared cards",
+            problem.cards,
+            "give fewer servers sharedCard",
+        ),
+    ):
+        count = 0 if given is None else len(mixed_columns(problem)[0])
+        if count > GAP_FREE_COLUMNS:
+            raise SpecError(
+                f"{place}: {count:,} columns; a plan with {what} takes at most {GAP_FREE_COLUMNS:,}, as "
+                f"branch and price plans none: {advice}"
+            )
 
 
 def _solve_mixed(problem: Problem, deadline: Deadline, related: RelatedSolution | None) -> Solution:

@@ -9,6 +9,7 @@ from optimizer.solvers.goals import Goal
 from optimizer.solvers.levels import served, unchanged, without_reserve
 from optimizer.solvers.model import MilpModel
 from optimizer.solvers.problem import Problem
+from optimizer.solvers.routing import RouteVariables
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,8 @@ class Formulation:
     """Number of the very last variables: how much of each later price step is used."""
     off_preferred: FloatArray
     """Load that each column carries off preferred accelerators [requests/min], shape (n,)."""
+    routes: RouteVariables | None = None
+    """Variables of routes, after those of `keeping`; None if there are none."""
 
     @property
     def unserved(self) -> IntArray:
@@ -88,7 +91,10 @@ class Formulation:
         without = without_reserve(problem, replicas)[self.unreserved_servers]
         tiers = problem.tiers
         steps = tiers.steps(problem.limits.used(replicas))[tiers.later]
-        return np.concatenate([taken, left, stays, kept, without, steps]).astype(np.float64)
+        routes = np.zeros(0)
+        if self.routes is not None:
+            routes = self.routes.point(problem.table, replicas, self.columns)
+        return np.concatenate([taken, left, stays, kept, routes, without, steps]).astype(np.float64)
 
     def replicas(self, x: FloatArray, rows: int) -> IntArray:
         """Return the replicas of each row of the candidate table at a point of the model."""

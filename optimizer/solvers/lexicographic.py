@@ -215,12 +215,13 @@ class LexicographicSolve:
         """Return the number of servers that must change because they cannot keep their current allocation."""
         problem, fixed = self.problem, self.solver
         unchanged = problem.full & ~problem.changed
-        if problem.options.heterogeneous:
+        if problem.is_mixed:
             unchanged |= keepable(problem)
         stays = np.zeros(len(problem.priority), np.bool_)
         stays[problem.table.server[unchanged]] = True
         stays &= ~(fixed.forced_unserved | self.without)
-        return float((~stays & (problem.none_changed | fixed.forced_served)).sum())
+        changes = problem.none_changed | (fixed.forced_served & ~problem.routed)
+        return float((~stays & changes).sum())
 
     def _solution(self) -> Solution:
         """Return the incumbent with its levels, counted again in integers."""
@@ -231,5 +232,7 @@ class LexicographicSolve:
             raise SolverError("the solver's answer breaks a limit; please report this with the input")
         levels = bounded_levels(problem, replicas, self.bounds)
         proved = self.proved or all(level.is_proved(self.solver.gap) for level in levels)
-        solver: SolverName = "milp" if len(problem.limits) else "separable"
+        solver: SolverName = "separable"
+        if len(problem.limits) or problem.cards is not None:
+            solver = "milp"
         return Solution(replicas, Status.optimal if proved else Status.feasible, solver, levels)

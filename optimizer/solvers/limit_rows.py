@@ -236,8 +236,8 @@ def _nonzero(use: FloatArray) -> tuple[IntArray, FloatArray]:
 def _replicas(candidates: Candidates, table: CandidateTable, priced: list[Accelerator]) -> Replicas:
     """Return one replica of each candidate; accelerators with tiers cost what their first step does."""
     arrays, system = candidates.arrays, candidates.system
-    # Behind the last accelerator stands what is rented.
-    slices = np.array([*(item.multiplicity for item in system.accelerators.values()), 1], np.int64)
+    # Behind the last accelerator stand what is rented, and shared cards.
+    slices = np.array([*(item.multiplicity for item in system.accelerators.values()), 1, 1], np.int64)
     accelerators = table.units_per_replica // slices[table.accelerator]
     discount = np.zeros(len(slices))
     for item in priced:
@@ -260,7 +260,7 @@ def _replicas(candidates: Candidates, table: CandidateTable, priced: list[Accele
 
 def extra_per_replica(system: System, names: tuple[str, ...], table: CandidateTable) -> FloatArray:
     """Return the replicas beside each one of a candidate while all of them roll out, shape (C,) (eq. 185)."""
-    surge = [system.servers[name].surge for name in names]
+    surge = [*(system.servers[name].surge for name in names), 0.0]  # shared cards belong to none
     if not any(surge):
         return np.zeros(len(table))
     counts = zip(table.server.tolist(), table.num_replicas.tolist(), strict=True)
@@ -313,6 +313,12 @@ def placed(
         power_w = float(one.power.at(np.ones(1))[0]) * cards / one.multiplicity
     surge = system.servers[server].surge
     return PlacedReplicas(accelerator, kind, count, cards, cost, power_w or 0.0, server, surge)
+
+
+def placed_cards(system: System, accelerator: str, count: int, name: str) -> PlacedReplicas:
+    """Return shared cards as limits count them."""
+    one = system.accelerators[accelerator]
+    return PlacedReplicas(accelerator, one.type, count, one.multiplicity, one.cost_cents_per_h, 0.0, name)
 
 
 def placed_cost(name: str, cost: float) -> PlacedReplicas:

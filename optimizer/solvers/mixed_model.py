@@ -10,12 +10,12 @@ import numpy as np
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.solvers.formulation import Formulation
 from optimizer.solvers.levels import COVER_TOLERANCE
+from optimizer.solvers.model import COVER_SCALE
 from optimizer.solvers.model_columns import keepable, mixed_columns
-from optimizer.solvers.model_rows import ModelRows, add_limits
+from optimizer.solvers.model_rows import ModelRows, add_cards, add_limits
 from optimizer.solvers.problem import Problem
+from optimizer.solvers.route_rows import add_routes, route_variables
 
-COVER_SCALE = 1e3
-"""Rows of load are in thousandths: the solver's absolute tolerance of 1e-6 is then 1e-9 of the load."""
 BARE_SHARE = 0.5
 """What a pool as it was sized counts in the row of a load if it lacks more than headroom."""
 
@@ -30,31 +30,39 @@ def mixed_model(problem: Problem) -> Formulation:
     now = problem.current_replicas[servers[model.row]]
     exact = np.flatnonzero(keepable(problem)[columns] & (now <= model.most * each))
     k = n + m + len(here)
-    reserving = servers[problem.reserve.wanted[servers]]
+    routes = route_variables(problem, columns, servers, k + len(exact))
+    r, reserving = k + len(exact) + len(routes.upper), servers[problem.reserve.wanted[servers]]
     rows = ModelRows()
-    _add_covering(rows, model, k + len(exact))
+    _add_covering(rows, model, r)
     _add_replica_limits(rows, model)
     _add_exclusions(rows, model)
-    shared = add_limits(rows, problem, columns, each, k + len(exact) + len(reserving))
+    shared = add_limits(rows, problem, columns, each, r + len(reserving))
     _add_staying(rows, here, n + m)
     _add_keeping(rows, model, exact, k)
+    add_cards(rows, problem, columns)
+    add_routes(rows, problem, columns, model.most, servers, routes)
 
-    binary, steps = np.ones(k + len(exact) + len(reserving) - n), tiers.size[tiers.later]
-    last = n + len(binary)
+    ones, steps = np.ones(r + len(reserving) - n), tiers.size[tiers.later]
+    ones[k + len(exact) - n : r - n] = routes.upper
+    last = n + len(ones)
     count = last + len(steps)
     cost = (problem.replica_value[columns] - problem.discount[columns]) * each
     staying = (n + m, -problem.leaving_value[servers[model.row[here]]])
     none_changed = problem.none_changed[servers].astype(np.float64)
+    counted = (
+        np.ones(m) if problem.cards is None else (servers < len(problem.priority) - 1).astype(np.float64)
+    )
+    changed = _filled(count, (n, none_changed - counted), (k, -np.ones(len(exact))))
     return Formulation(
-        model=rows.model(np.concatenate([model.most.astype(np.float64), binary, steps])),
+        model=rows.model(np.concatenate([model.most, ones, steps]), k + len(exact) + routes.continuous),
         columns=columns,
         replicas_each=each,
         column_servers=problem.table.server[columns],
         servers=servers,
         value=_filled(count, (0, cost), staying, (last, tiers.more)),
         value_offset=float(problem.none_value[servers].sum()),
-        changed=_filled(count, (n, none_changed - 1), (k, -np.ones(len(exact)))),
-        changed_offset=float(m),
+        changed=routes.changes(changed, n, servers),
+        changed_offset=float(counted.sum()),
         staying=here,
         keeping=exact,
         shared=shared,
@@ -62,6 +70,7 @@ def mixed_model(problem: Problem) -> Formulation:
         unreserved_servers=reserving,
         steps=len(tiers.later),
         off_preferred=problem.off_preferred_rpm[columns] * each,
+        routes=routes,
     )
 
 
@@ -115,7 +124,7 @@ def _add_covering(rows: ModelRows, model: _MixedColumns, first: int) -> None:
     problem, reserve, table = model.problem, model.problem.reserve, model.problem.table
     load = problem.grown_load_rps[model.servers]
     bare = np.where(reserve.one_pool, BARE_SHARE, 1 / (1 + reserve.headroom_share))[model.servers]
-    loaded = np.flatnonzero(load > 0)
+    loaded = np.flatnonzero((load > 0) & ~problem.routed[model.servers])
     block, mine = model.block_of(loaded)
     row, columns = model.row[mine], model.columns[mine]
     share = np.minimum(table.max_rate_rps[columns] / load[row], 1.0)

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
+from optimizer.candidates.table import ON_SHARED_CARDS
+from optimizer.solvers.card_columns import COVER_TOLERANCE
 from optimizer.solvers.formulation import SharedRows
-from optimizer.solvers.model import MilpModel
+from optimizer.solvers.model import COVER_SCALE, MilpModel
 from optimizer.solvers.problem import Problem
 
 
@@ -39,14 +41,16 @@ class ModelRows:
         self.upper.append(upper)
         self.count += len(lower)
 
-    def model(self, variable_upper: FloatArray) -> MilpModel:
-        """Return the model with these rows, over integer variables from zero."""
+    def model(self, variable_upper: FloatArray, continuous: IntArray | None = None) -> MilpModel:
+        """Return the model with these rows, over integer variables from zero; some are continuous."""
         row, index = np.concatenate(self.row), np.concatenate(self.index)
         order = np.lexsort((index, row))
+        integer = np.ones(len(variable_upper), np.bool_)
+        integer[[] if continuous is None else continuous] = False
         return MilpModel(
             lower=np.zeros(len(variable_upper)),
             upper=variable_upper,
-            integer=np.ones(len(variable_upper), np.bool_),
+            integer=integer,
             row_start=np.concatenate([[0], np.cumsum(np.bincount(row, minlength=self.count))]),
             row_index=index[order],
             row_value=np.concatenate(self.coefficient)[order],
@@ -82,3 +86,28 @@ def add_limits(
         entries.append((place[step_row[used]], first_step + used, coefficient[used]))
     rows.add(np.full(len(limit), -np.inf), amount, *entries)
     return added
+
+
+def add_cards(rows: ModelRows, problem: Problem, columns: IntArray) -> None:
+    """Units of patterns carry the loads of the servers on shared cards (eq. 233).
+
+    Args:
+        rows: the model's rows so far.
+        problem: what is chosen from.
+        columns: the columns of the model.
+    """
+    cards, table = problem.cards, problem.table
+    if cards is None:
+        return
+    pattern, count = table.pattern[columns], len(cards.servers)
+    shares = cards.shares(pattern)
+    place = np.full(len(problem.priority), -1)
+    place[cards.servers] = np.arange(count)
+    server, column = np.nonzero(shares)
+    on_cards = np.flatnonzero(pattern == ON_SHARED_CARDS)
+    rows.add(
+        np.full(count, -COVER_SCALE * COVER_TOLERANCE),
+        np.full(count, np.inf),
+        (server, column, COVER_SCALE * shares[server, column]),
+        (place[table.server[columns[on_cards]]], on_cards, np.full(len(on_cards), -COVER_SCALE)),
+    )

@@ -6,7 +6,7 @@ runs on now. Solvers take a `Problem` and return a `Solution`; they know no name
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,9 +14,14 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import ALL_MEMBERS, MemberArrays, ReserveArrays
+from optimizer.candidates.card_rows import card_rows
 from optimizer.candidates.queue_parts import QueueParts
+from optimizer.candidates.table import NO_PATTERN
+from optimizer.documents import MAX_COUNT
+from optimizer.solvers.card_columns import CardColumns, with_server_behind
 from optimizer.solvers.goals import Goal, goals_of
 from optimizer.solvers.limit_rows import LimitRows, limit_rows, needs_power
+from optimizer.solvers.routing import Routing, with_undivided
 from optimizer.solvers.service_levels import ServiceLevel, service_levels
 from optimizer.solvers.tiers import Tiers, tiers_of
 from optimizer.spec.schema import OptimizerOptions
@@ -71,13 +76,34 @@ class Problem:
     """Whether a server is a shared queue, which has one pool; shape (S,)."""
     queue_parts: QueueParts | None = None
     """Partial service of shared queues; None if there is no queue, or none can be served in part."""
+    routing: Routing | None = None
+    """Routes with load; None if there are none."""
     excluded: frozenset[int] = frozenset()
     """Servers that get nothing, although they need replicas."""
+    cards: CardColumns | None = None
+    """Rates on shared cards; their units are those of a server behind the last. None without shared cards."""
 
     @cached_property
     def on_current(self) -> BoolArray:
         """Whether a candidate is on the accelerator that its server runs on now, shape (C,)."""
         return frozen(np.equal(self.current_accelerator[self.table.server], self.table.accelerator))
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether plans are numbers of replicas: they are mixed, or routes divide requests."""
+        return self.options.heterogeneous or self.routing is not None
+
+    @cached_property
+    def routed(self) -> BoolArray:
+        """Whether the load of a server is what a route sends to it, shape (S,)."""
+        return (
+            frozen(np.zeros(len(self.priority), np.bool_)) if self.routing is None else self.routing.servers
+        )
+
+    @property
+    def apart(self) -> tuple[BoolArray, ...]:
+        """Keys by which candidates with and without a router never dominate each other, shapes (C,)."""
+        return () if self.routing is None else (self.routing.undivided, ~self.routing.undivided)
 
     @cached_property
     def replica_value(self) -> FloatArray:
@@ -111,7 +137,7 @@ class Problem:
         """
         old = self.current_cost[server]
         value = cost - old + self.options.transition_penalty * (elsewhere + np.where(stays, 0.0, old))
-        return value if self.options.heterogeneous else np.where(unchanged, 0.0, value)
+        return value if self.is_mixed else np.where(unchanged, 0.0, value)
 
     @cached_property
     def value(self) -> FloatArray:
@@ -142,8 +168,16 @@ class Problem:
     @cached_property
     def divisible(self) -> BoolArray:
         """Whether any number of replicas of a candidate can be a pool beside others, shape (C,)."""
-        one_pool = (self.reserve.one_pool | self.is_queue)[self.table.server]
+        one_pool = self.reserve.one_pool | self.is_queue
+        if self.routing is not None and not self.options.heterogeneous:
+            one_pool = one_pool | ~self.routed
+        one_pool = one_pool[self.table.server]
         return frozen(self.table.meets_targets_below_max_rate & ~one_pool)
+
+    @cached_property
+    def without_sharing(self) -> "Problem":
+        """The problem in which no candidate on shared cards serves anything."""
+        return replace(self, full=frozen(self.full & (self.table.pattern == NO_PATTERN)))
 
     @cached_property
     def grown_load_rps(self) -> FloatArray:
@@ -164,7 +198,9 @@ class Problem:
     @cached_property
     def repeats(self) -> BoolArray:
         """Whether a candidate is of the same pair as the one before it, with other replicas; shape (C,)."""
-        pair = np.column_stack([self.table.server, self.table.accelerator, self.table.members])
+        pair = np.column_stack(
+            [self.table.server, self.table.accelerator, self.table.members, self.table.pattern]
+        )
         return frozen(np.append(False, (pair[1:] == pair[:-1]).all(axis=1))[: len(pair)])
 
     @cached_property
@@ -181,6 +217,11 @@ class Problem:
     def leaves_members(self) -> bool:
         """Whether some candidates serve only a part of the members of their server."""
         return bool((self.table.members != ALL_MEMBERS).any())
+
+    @property
+    def is_compact_only(self) -> bool:
+        """Whether only the compact model takes it: a column of branch and price serves one server in full."""
+        return self.leaves_members or self.cards is not None
 
     @cached_property
     def unserved_parts(self) -> tuple[FloatArray, ...]:
@@ -274,19 +315,28 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
     """
     servers, arrays = candidates.arrays.servers, candidates.arrays
     options = candidates.system.options
-    table = CandidateTable.joined(
-        [candidates.table, candidates.over_limit, candidates.with_reserve, candidates.external]
-    )
+    shared = candidates.shared
+    tables = [candidates.table, candidates.over_limit, candidates.with_reserve, candidates.external]
+    tables += [] if shared is None else card_rows(candidates, shared)
+    table, undivided = with_undivided(candidates, CandidateTable.joined(tables))
     left_out = frozenset(s for s, name in enumerate(arrays.server_names) if name in excluded)
     if left_out:
-        table = table.take(~np.isin(table.server, list(left_out)))
-    accelerators = len(arrays.accelerator_names) + 1  # behind them stands what is rented
+        kept = ~np.isin(table.server, list(left_out))
+        table, undivided = table.take(kept), undivided[kept]
+    accelerators = len(arrays.accelerator_names) + 2  # behind them stand what is rented, and shared cards
+    routing = Routing.of(candidates, undivided)
+    to_serve = (servers.load_rps > 0) | (servers.min_replicas > 0)
+    if routing is not None:
+        routing = routing if shared is None else routing.with_server_behind()
+        usable = table.meets_targets_below_max_rate | ~routing.servers[table.server]
+        table, routing = table.take(usable), replace(routing, undivided=undivided[usable])
+        to_serve = to_serve & ~routing.small()[: len(to_serve)]
     limits = limit_rows(candidates, table)
     over = candidates.over_limit.server * accelerators + candidates.over_limit.accelerator
-    return Problem(
+    problem = Problem(
         table=table,
         full=frozen(~np.isin(table.server * accelerators + table.accelerator, over)),
-        to_serve=frozen((servers.load_rps > 0) | (servers.min_replicas > 0)),
+        to_serve=frozen(to_serve),
         load_rps=servers.load_rps,
         priority=servers.priority,
         min_replicas=servers.min_replicas,
@@ -300,13 +350,33 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
         reserve=servers.reserve,
         tiers=tiers_of(candidates.system.accelerators, [item.key for item in limits.items]),
         preference=bool(servers.preference.any()),
-        members=servers.members,
+        members=servers.members if routing is None else routing.counted(servers.members),
         is_queue=servers.is_queue,
         queue_parts=QueueParts(candidates)
         if servers.is_queue.any() and not needs_power(candidates.system) and not servers.reserve.surges.any()
         else None,
+        routing=routing,
         excluded=left_out,
     )
+    return problem if shared is None else with_cards(problem, CardColumns.of(shared))
+
+
+def with_cards(problem: Problem, cards: CardColumns) -> Problem:
+    """Return a problem with a server behind the last, whose replicas are shared cards."""
+    per_server = (
+        *("to_serve", "load_rps", "priority", "min_replicas", "current_replicas", "current_cost"),
+        *("none_changed", "is_queue"),
+    )
+    changes = {name: with_server_behind(getattr(problem, name), 0) for name in per_server}
+    changes |= {
+        "current_accelerator": with_server_behind(problem.current_accelerator, -1),
+        "max_replicas": with_server_behind(problem.max_replicas, MAX_COUNT),
+        "priority": with_server_behind(problem.priority, int(problem.priority.max(initial=1))),
+        "reserve": ReserveArrays(
+            *(with_server_behind(getattr(problem.reserve, field.name), 0) for field in fields(ReserveArrays))
+        ),
+    }
+    return replace(problem, cards=cards, **changes)
 
 
 def gap_target(options: OptimizerOptions, columns: int) -> float:

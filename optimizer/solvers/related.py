@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.candidates.table import NO_PATTERN
 from optimizer.solvers.greedy import greedy_replicas
 from optimizer.solvers.levels import VALUE, served, served_in_full
 from optimizer.solvers.problem import Problem
@@ -88,8 +89,13 @@ def repaired(problem: Problem, replicas: IntArray) -> IntArray:
     of something is used, servers lose theirs from the lowest priority up, those that use the least first
     among equals.
     """
+    if problem.cards is not None:
+        if not (problem.left_by(replicas) < 0).any() and not _short(problem, replicas).any():
+            return replicas
+        problem = problem.without_sharing
+        replicas = np.where(problem.table.pattern == NO_PATTERN, replicas, 0)
     table = problem.table
-    short = served(problem, replicas) & ~served_in_full(problem, replicas)
+    short = _short(problem, replicas)
     fitting = np.where(short[table.server], 0, replicas)
     if not len(problem.limits):
         return fitting
@@ -103,6 +109,11 @@ def repaired(problem: Problem, replicas: IntArray) -> IntArray:
             over[limit] -= use[row]
             fitting[table.server == table.server[row]] = 0
     return completed(problem, fitting, served(problem, fitting))
+
+
+def _short(problem: Problem, replicas: IntArray) -> BoolArray:
+    """Return the servers that lack some of their pools, shape (S,)."""
+    return served(problem, replicas) & ~served_in_full(problem, replicas)
 
 
 def completed(problem: Problem, replicas: IntArray, settled: BoolArray) -> IntArray:

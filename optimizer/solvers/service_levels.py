@@ -103,7 +103,8 @@ def _level(
     measure: FloatArray,
 ) -> ServiceLevel:
     """Return a level of service from the weight and the measure of each member, shapes (M,)."""
-    if len(weight) == servers:
+    if members.are_servers:
+        weight, measure = (np.append(part, np.zeros(servers - len(part))) for part in (weight, measure))
         return ServiceLevel(name, weight, unit, measure)
     left, reported = (
         np.bincount(members.server, part, servers).astype(np.float64) for part in (weight, measure)

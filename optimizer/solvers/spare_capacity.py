@@ -6,6 +6,7 @@ Equation numbers refer to ``docs/math.md``.
 import numpy as np
 
 from optimizer.arrays import IntArray
+from optimizer.candidates.table import NO_PATTERN
 from optimizer.solvers.problem import Problem
 
 
@@ -30,12 +31,13 @@ def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
         replicas: replicas of each candidate, shape (C,).
     """
     table, room = problem.table, problem.room
-    chosen = np.flatnonzero((replicas > 0) & problem.full & (replicas == table.num_replicas))
+    own_cards = table.pattern == NO_PATTERN
+    chosen = np.flatnonzero((replicas > 0) & problem.full & (replicas == table.num_replicas) & own_cards)
     pools = np.bincount(table.server[replicas > 0], minlength=len(problem.priority))
     chosen = chosen[pools[table.server[chosen]] == 1]
     own = np.full(len(problem.priority), -1)
     own[table.server[chosen]] = chosen
-    better = np.flatnonzero(problem.full & (own[table.server] >= 0))
+    better = np.flatnonzero(problem.full & own_cards & (own[table.server] >= 0))
     mine = own[table.server[better]]
     value, changed = problem.value, problem.changed
     better = better[

@@ -7,18 +7,21 @@ from optimizer.spec.schema import ModelTarget, Server
 
 
 def replica_load(server: Server) -> Load:
-    """Return the load that a server's replicas see: its own, or the misses of its cache (eq. 187).
+    """Return the load that a server's replicas see: its own, or the misses of its cache (eq. 187)."""
+    return thinned(server.current.load, 1 - server.cache_hit_rate)
 
-    Which request is a hit is left to chance, so that what varies more or less than a Poisson process comes
-    closer to one.
+
+def thinned(load: Load, share: float) -> Load:
+    """Return a load of which each request remains with a probability.
+
+    Since that is left to chance, arrivals that vary more or less than a Poisson process come closer to one.
     """
-    load, missed = server.current.load, 1 - server.cache_hit_rate
-    if missed == 1:
+    if share == 1:
         return load
     return load.model_copy(
         update={
-            "arrival_rate_rpm": load.arrival_rate_rpm * missed,
-            "arrival_cv": (1 + missed * (load.arrival_cv**2 - 1)) ** 0.5,
+            "arrival_rate_rpm": load.arrival_rate_rpm * share,
+            "arrival_cv": (1 + share * (load.arrival_cv**2 - 1)) ** 0.5,
         }
     )
 

@@ -14,7 +14,6 @@ from optimizer.errors import SpecError
 from optimizer.spec.csv_rows import csv_rows
 from optimizer.spec.loads import loaded_server
 from optimizer.spec.schema import Server
-from optimizer.spec.shared_queues import planned_servers
 from optimizer.spec.system import System
 from optimizer.units import UnitError, time_s
 
@@ -29,7 +28,7 @@ class LoadStep:
 
     time_s: float
     servers: Mapping[str, Server]
-    """Reported servers with their loads, by name; those of a shared queue as one."""
+    """Reported servers with their loads, by name; those of a shared queue as one, split ones by version."""
 
 
 def read_load_trace(system: System, path: str | os.PathLike[str]) -> tuple[LoadStep, ...]:
@@ -52,7 +51,7 @@ def read_load_trace(system: System, path: str | os.PathLike[str]) -> tuple[LoadS
             raise SpecError(f"{place}: more than {MAX_STEPS:,} times; give fewer")
     if len(steps) < 2:
         raise SpecError(f"{path}: at least two times are needed, this has {len(steps)}")
-    return tuple(LoadStep(when, planned_servers(system.servers, steps[when])) for when in sorted(steps))
+    return tuple(LoadStep(when, system.planned(steps[when])) for when in sorted(steps))
 
 
 def _column(name: str, names: list[str], system: System) -> str:

@@ -39,6 +39,7 @@ class Index:
     classes: dict[str, Entry]
     servers: dict[str, Entry]
     capacity: dict[str, Entry]
+    routes: dict[str, Entry]
     twice: list[Finding]
     """Duplicate names, and sections that must not occur twice."""
 
@@ -52,6 +53,7 @@ class Index:
             classes=_indexed(parts, "serviceClasses", lambda item: item.name, twice),
             servers=_indexed(parts, "servers", lambda item: item.name, twice),
             capacity=_indexed(parts, "count", lambda item: item.type, twice),
+            routes=_indexed(parts, "routes", lambda item: item.name, twice),
             twice=twice,
         )
         given = [part for part in parts if "optimizer" in part.spec.model_fields_set]

@@ -21,6 +21,7 @@ _EQUAL = (
     "min_num_replicas",
     "max_num_replicas",
     "keep_accelerator",
+    "place",
     "may_serve_from",
     "accelerators",
     "preferred",
@@ -153,7 +154,7 @@ def _queue(name: str, members: Sequence[Server]) -> SharedQueue:
 
 
 def stated_servers(servers: Mapping[str, Server]) -> Mapping[str, Server]:
-    """Return the servers as documents name them: members in place of their queues; sorted by name."""
+    """Return the servers with the members of shared queues in place of their queues, sorted by name."""
     if not any(isinstance(server, SharedQueue) for server in servers.values()):
         return servers
     stated: dict[str, Server] = {}
@@ -196,16 +197,20 @@ def _standing_alone(part: Server) -> Server:
 def as_served(
     servers: Mapping[str, Server], served_rpm: Mapping[str, Mapping[str, float]]
 ) -> Mapping[str, Server]:
-    """Return servers in which shared queues have only the members and rates that a plan serves.
+    """Return servers in which shared queues and routed servers have only what a plan serves.
 
     Args:
         servers: the planned servers.
-        served_rpm: arrival rates that queues serve, by queue and member [requests/min].
+        served_rpm: served arrival rates, by queue and member, or twice by routed server [requests/min].
     """
     changed = {
         name: server.only(served_rpm.get(name, {}))
-        for name, server in servers.items()
         if isinstance(server, SharedQueue)
+        else _with_load(
+            server, server.current.load.model_copy(update={"arrival_rate_rpm": served_rpm[name][name]})
+        )
+        for name, server in servers.items()
+        if isinstance(server, SharedQueue) or name in served_rpm
     }
     return MappingProxyType({**servers, **changed}) if changed else servers
 
@@ -296,9 +301,6 @@ def _unsupported(entry: Entry, index: Index, profiles: Collection[ModelProfile])
     if server.deadline is not None:
         text = "offline work waits for no queue; remove it, or sharedQueue"
         yield Finding(part, (*at, "deadline"), text)
-    if server.place is not None:
-        text = "the latencies of a shared queue do not include a network; remove it, or sharedQueue"
-        yield Finding(part, (*at, "place"), text)
     known = index.classes.get(server.service_class)
     if known is None:
         return

@@ -39,6 +39,7 @@ from optimizer.spec.offline import (
 from optimizer.spec.places import place_problems
 from optimizer.spec.positions import Location
 from optimizer.spec.robustness import check_options, option_problems, server_problems
+from optimizer.spec.routes import route_of, route_problems, with_routed_loads, without_routed_loads
 from optimizer.spec.schema import (
     Accelerator,
     Capacity,
@@ -46,16 +47,26 @@ from optimizer.spec.schema import (
     ModelProfile,
     ModelTarget,
     OptimizerOptions,
+    Route,
     Server,
     ServiceClass,
     SystemSpec,
 )
+from optimizer.spec.shared_cards import shared_card_problems
 from optimizer.spec.shared_queues import (
     members_of,
     planned_servers,
     queue_problems,
     stated_servers,
     with_shared_queues,
+)
+from optimizer.spec.versions import (
+    Version,
+    target_key,
+    target_of_version,
+    version_problems,
+    whole_servers,
+    with_versions,
 )
 
 
@@ -71,7 +82,8 @@ class System:
     targets: Mapping[tuple[str, str], ModelTarget]
     """By service class and model."""
     servers: Mapping[str, Server]
-    """As they are planned: servers that share a queue are one, under the queue's name."""
+    """As they are planned: servers that share a queue are one, under the queue's name; of a split server each
+    version is one."""
     capacity: Mapping[str, int]
     """Units by accelerator type."""
     options: OptimizerOptions
@@ -83,16 +95,23 @@ class System:
     documents."""
     not_rented: tuple[str, ...] = ()
     """Servers whose external services are left out. Not part of the documents."""
+    routes: Mapping[str, Route] = field(default_factory=lambda: MappingProxyType({}))
+    """By name. Their servers have the largest load that they can send."""
 
     @property
     def stated(self) -> Mapping[str, Server]:
-        """The servers as documents name them, with the members of shared queues, by name."""
+        """The servers as documents name them, so that versions of one server are one, by name."""
+        return whole_servers(self.members)
+
+    @property
+    def members(self) -> Mapping[str, Server]:
+        """The servers that are served or not: members of shared queues, versions and all others, by name."""
         return stated_servers(self.servers)
 
     @property
     def named(self) -> Mapping[str, Server]:
-        """All servers that an answer can name: planned ones and the members of shared queues, by name."""
-        return {**self.servers, **self.stated}
+        """All servers that a question can name, as they are planned and as documents name them, by name."""
+        return {**self.servers, **self.members, **self.stated}
 
     @property
     def currency(self) -> str | None:
@@ -131,12 +150,23 @@ class System:
             SpecError: a server does not exist.
         """
         known = self.named
-        for name, server in changed.items():
+        for name in changed:
             known_name(name, known, f"servers.{name}: server")
+        for name, server in with_versions(changed).items():
             for part in members_of(server):
                 check_variability(part.current.load, f"servers.{name}.load.", self.profiles_of(part.model))
-        planned = planned_servers(self.servers, changed)
-        return replace(self, servers=MappingProxyType({**self.servers, **planned}))
+        found = replace(self, servers=MappingProxyType({**self.servers, **self.planned(changed)}))
+        return found.with_routes({}) if self.routes else found
+
+    def with_routes(self, changed: Mapping[str, Route]) -> "System":
+        """Return a copy with replaced routes, by name, and the loads that follow from all."""
+        routes = MappingProxyType({**self.routes, **changed})
+        servers = with_routed_loads(self.servers, routes.values())
+        return replace(self, routes=routes, servers=servers)
+
+    def planned(self, changed: Mapping[str, Server]) -> dict[str, Server]:
+        """Return replaced servers as they are planned: queues for their members, versions for split ones."""
+        return planned_servers(self.servers, with_versions(changed))
 
     def with_load(self, server_name: str, **changes: float) -> "System":
         """Return a copy with a changed load of one server, by Python names (``arrival_rate_rpm``).
@@ -146,7 +176,17 @@ class System:
         """
         known = self.named
         known_name(server_name, known, f"servers.{server_name}: server")
-        server = with_changed_load(known[server_name], **changes)
+        found = known[server_name]
+        if isinstance(found, Version):
+            whole = found.whole.name
+            text = f"servers.{server_name}: its load is a share of that of {whole!r}; change that"
+            raise SpecError(text)
+        route = route_of(self.routes.values(), server_name)
+        if route is not None:
+            raise SpecError(
+                f"servers.{server_name}.load: it is that of route {route.name!r}; change the route"
+            )
+        server = with_changed_load(found, **changes)
         check_answers(server.current.load, f"servers.{server_name}.load.", self.profiles_of(server.model))
         return self.with_servers({server_name: server})
 
@@ -227,8 +267,12 @@ class System:
         """
         if server.deadline is not None:
             return ModelTarget(model=server.model)
-        target = self.targets.get((server.service_class, server.model))
-        return target and target_of_misses(target, server.cache_hit_rate)
+        target = self.targets.get(self.target_key(server))
+        return target and target_of_misses(target_of_version(target, server), server.cache_hit_rate)
+
+    def target_key(self, server: Server) -> tuple[str, str]:
+        """Return the service class and model whose targets hold for a server."""
+        return target_key(server, self.targets)
 
     def to_spec(self) -> SystemSpec:
         """Return the system as one document, with sections sorted by name."""
@@ -236,9 +280,10 @@ class System:
             accelerators=tuple(self.accelerators.values()),
             models=tuple(self.profiles.values()),
             service_classes=tuple(self.service_classes.values()),
-            servers=tuple(self.stated.values()),
+            servers=tuple(without_routed_loads(self.stated, self.routes.values()).values()),
             count=tuple(Capacity(type=kind, count=units) for kind, units in self.capacity.items()),
             optimizer=self.options,
+            routes=tuple(self.routes.values()),
         )
 
 
@@ -283,20 +328,23 @@ def join_parts(parts: Sequence[Part], *, idle_without_answers: bool = False) -> 
     }
     given = [part.spec.optimizer for part in parts if "optimizer" in part.spec.model_fields_set]
     classes = values(index.classes)
-    return System(
+    system = System(
         accelerators=values(index.accelerators),
         profiles=values(index.profiles),
         service_classes=classes,
         targets=MappingProxyType({key: targets[key] for key in sorted(targets)}),
         servers=with_shared_queues(
-            MappingProxyType(
-                {name: with_load_of_deadline(server) for name, server in values(index.servers).items()}
+            with_versions(
+                MappingProxyType(
+                    {name: with_load_of_deadline(server) for name, server in values(index.servers).items()}
+                )
             ),
             lambda server: classes[server.service_class].priority,
         ),
         capacity=MappingProxyType({kind: index.capacity[kind].item.count for kind in sorted(index.capacity)}),
         options=given[0] if given else OptimizerOptions(),
     )
+    return system.with_routes(values(index.routes)) if index.routes else system
 
 
 def contradictions(parts: Sequence[Part], incomplete: Collection[str]) -> list[Fault]:
@@ -352,6 +400,9 @@ def _contradictions(
         yield from _server_problems(entry, profiles, **known)
         yield from _load_problems(entry, profiles, idle_without_answers=idle_without_answers)
     yield from queue_problems(index, by_model)
+    yield from version_problems(index, by_model, known["accelerators"], known["models"])
+    yield from shared_card_problems(index, by_model)
+    yield from route_problems(index, by_model, Names("server", index.servers, "servers" in incomplete))
 
 
 def _caught(part: Part, at: Location, check: Callable[[Any, str], None], item: object) -> Iterator[Finding]:

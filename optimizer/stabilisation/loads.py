@@ -62,6 +62,17 @@ class LoadEstimate:
         return counting_deviation_rpm(self.mean_rpm, window_s * self.windows, variation)
 
 
+def scaled(estimate: LoadEstimate, factor: float) -> LoadEstimate:
+    """Return the estimate of a load that is a multiple of another."""
+    return replace(
+        estimate,
+        mean_rpm=estimate.mean_rpm * factor,
+        level_rpm=estimate.level_rpm * factor,
+        more=replace(estimate.more, total_rpm=estimate.more.total_rpm * factor),
+        less=replace(estimate.less, total_rpm=estimate.less.total_rpm * factor),
+    )
+
+
 def counting_deviation_rpm(rate_rpm: float, time_s: float, variation: float) -> float:
     """Return the standard deviation of a rate estimated by counting over a window [requests/min].
 

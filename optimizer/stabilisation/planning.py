@@ -11,6 +11,7 @@ from math import inf
 
 from optimizer.plan import Plan
 from optimizer.spec.caches import replica_load
+from optimizer.spec.routes import refuse_routes
 from optimizer.spec.system import System
 from optimizer.stabilisation.cards import FreeCards
 from optimizer.stabilisation.keeping import Kept, Planner, Runs, by_server, left_by, plan_keeping, share_out
@@ -30,8 +31,10 @@ def plan_running_fleet(system: System, running: Running, runs: Runs, planner: Pl
         planner: the solver; after its deadline nothing is solved again.
 
     Raises:
+        SpecError: the system has routes.
         SolverError: the solver failed.
     """
+    refuse_routes(system.routes, "a control loop plans")
     search = _Search(system, running, runs, planner)
     plan = search.plan()
     while planner.may_repeat:
@@ -185,7 +188,7 @@ def _serves_as_much(plan: Plan, other: Plan, system: System, lowest: float = inf
 def _unserved(plan: Plan, system: System) -> dict[int, float]:
     """Return the load of servers not fully served, plus a small constant for each, by priority."""
     found: dict[int, float] = {}
-    stated = system.stated
+    stated = system.members
     for item in plan.unserved:
         load_rpm = replica_load(stated[item.server]).arrival_rate_rpm
         found[item.priority] = found.get(item.priority, 0.0) + load_rpm + _TOLERANCE

@@ -12,10 +12,11 @@ from types import MappingProxyType
 
 from optimizer.plan import Plan
 from optimizer.spec.system import System
+from optimizer.spec.versions import share_of_load
 from optimizer.stabilisation.cards import FreeCards
 from optimizer.stabilisation.decisions import Decisions, Observation, ServerDecision
 from optimizer.stabilisation.keeping import Kept, Planner, by_server, left_by, share_out
-from optimizer.stabilisation.loads import LoadEstimate, with_load
+from optimizer.stabilisation.loads import LoadEstimate, scaled, with_load
 from optimizer.stabilisation.planning import plan_running_fleet
 from optimizer.stabilisation.pools import Recommendation, Ruled, as_planned, pending_since, remembered, ruled
 from optimizer.stabilisation.reasons import decided_targets
@@ -47,10 +48,11 @@ def denoise_loads(
         if name in seen.missing and before is not None:
             estimates[name] = before
         else:
-            window_s = rules.load_window_s
-            estimates[name] = with_load(
-                before, load.arrival_rate_rpm, seen.now_s, window_s, load.arrival_cv, rules.noise
-            )
+            share = share_of_load(server)  # versions are not counted, their server is
+            counted = None if before is None else scaled(before, 1 / share)
+            whole_rpm, cv, window_s = load.arrival_rate_rpm / share, load.arrival_cv, rules.load_window_s
+            found = with_load(counted, whole_rpm, seen.now_s, window_s, cv, rules.noise)
+            estimates[name] = scaled(found, share)
         level = load.model_copy(update={"arrival_rate_rpm": estimates[name].level_rpm})
         servers[name] = server.model_copy(
             update={"current": server.current.model_copy(update={"load": level})}

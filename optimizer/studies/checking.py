@@ -21,8 +21,8 @@ from optimizer.spec.faults import Fault, in_order
 from optimizer.spec.files import text_of
 from optimizer.spec.names import Finding, Index, located
 from optimizer.spec.schema import Accelerator
-from optimizer.spec.shared_queues import members_of
 from optimizer.spec.system import System, join_parts
+from optimizer.spec.versions import Version, stated_name
 from optimizer.studies.slips import Written, slips
 
 DOCUMENT = "document"
@@ -132,14 +132,14 @@ def _odd_prices(index: Index) -> Iterator[Finding]:
 
 def _unmeasured_lengths(system: System, index: Index) -> Iterator[Finding]:
     """Yield servers whose requests are outside what the token times of their model were measured on."""
-    for name, server in system.stated.items():
+    for server in system.members.values():
         load = server.current.load
         for profile in system.profiles_of(server.model):
             if profile.provenance is None or not load.arrival_rate_rpm:
                 continue
             missed = list(profile.provenance.domain.misses(load.in_tokens, load.out_tokens, 0.0))
             if missed:
-                part, at, _ = index.servers[name]
+                part, at, _ = index.servers[stated_name(server)]
                 text = f"outside what was measured of {server.model!r} on {profile.accelerator!r}: "
                 yield Finding(part, at, text + ", ".join(missed))
 
@@ -169,9 +169,10 @@ def _unservable(candidates: Candidates, index: Index) -> Iterator[Finding]:
     needed = (candidates.arrays.servers.load_rps > 0) | (candidates.arrays.servers.min_replicas > 0)
     for s in np.setdiff1d(np.flatnonzero(needed), served):
         planned = candidates.system.servers[candidates.arrays.server_names[s]]
-        part, at, _ = index.servers[members_of(planned)[0].name]
+        part, at, _ = index.servers[stated_name(planned)]
+        what = f"its version {planned.model!r}" if isinstance(planned, Version) else "it"
         reason, detail = nearest_miss(candidates, int(s))
-        yield Finding(part, at, f"no accelerator can serve it ({reason}): {detail}")
+        yield Finding(part, at, f"no accelerator can serve {what} ({reason}): {detail}")
 
 
 def _low_loads(candidates: Candidates, index: Index, written: Written) -> Iterator[Finding]:
@@ -181,7 +182,11 @@ def _low_loads(candidates: Candidates, index: Index, written: Written) -> Iterat
     np.maximum.at(share, table.server, table.load_rps / table.max_rate_rps)
     for s in np.flatnonzero((share > 0) & (share < IDLE_SHARE)):
         planned = candidates.system.servers[candidates.arrays.server_names[s]]
-        part, at, server = index.servers[members_of(planned)[0].name]
+        part, at, server = index.servers[stated_name(planned)]
+        if isinstance(planned, Version):
+            share[s] /= planned.weight
+            if not planned.is_main or share[s] >= IDLE_SHARE:
+                continue
         rate, place = server.current.load.arrival_rate_rpm, (*at, "currentAlloc", "load", "arrivalRate")
         if rate and written.is_plain(part, place):
             text = (

@@ -1,9 +1,12 @@
 """Changes of the loads of a system: all by one factor, or each at random from a seed."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from optimizer.spec.schema import Load
 from optimizer.spec.system import System, with_changed_load
+from optimizer.spec.versions import whole_servers
 
 RATE_FACTORS = (0.5, 1.5)
 """A random load multiplies each arrival rate by a factor that is uniform between these."""
@@ -17,12 +20,24 @@ def scale_loads(system: System, factor: float) -> System:
     Raises:
         SpecError: a rate is then out of range.
     """
-    return system.with_servers(
+    changed = system.with_servers(
         {
             name: with_changed_load(server, arrival_rate_rpm=server.current.load.arrival_rate_rpm * factor)
             for name, server in system.servers.items()
         }
     )
+    return _with_scaled_routes(changed, [factor] * len(system.routes))
+
+
+def _with_scaled_routes(system: System, factors: Sequence[float]) -> System:
+    """Return a system in which the arrival rate of each route is multiplied by its factor."""
+    if not system.routes:
+        return system
+    routes = {
+        name: route.model_copy(update={"arrival_rate_rpm": route.arrival_rate_rpm * factor})
+        for (name, route), factor in zip(system.routes.items(), factors, strict=True)
+    }
+    return system.with_routes(routes)
 
 
 def vary_loads(system: System, rng: np.random.Generator) -> System:
@@ -30,19 +45,22 @@ def vary_loads(system: System, rng: np.random.Generator) -> System:
 
     The factors are independent: uniform on [0.5, 1.5) for the rate, on [0.8, 1.2) for the input and for the
     output length, drawn in this order, server by server in the order of their names. An output stays at least
-    one token long.
+    one token long. The versions of a server vary together. Then each route has a factor of its rate, drawn in
+    the same way; its lengths stay.
 
     Raises:
         SpecError: a rate or length is then out of range.
     """
     low, high = np.array([RATE_FACTORS, TOKEN_FACTORS, TOKEN_FACTORS]).T
-    factors = rng.uniform(low, high, size=(len(system.servers), 3))
-    return system.with_servers(
+    servers = whole_servers(system.servers)
+    factors = rng.uniform(low, high, size=(len(servers), 3))
+    changed = system.with_servers(
         {
             name: with_changed_load(server, **_varied(server.current.load, *map(float, row)))
-            for (name, server), row in zip(system.servers.items(), factors, strict=True)
+            for (name, server), row in zip(servers.items(), factors, strict=True)
         }
     )
+    return _with_scaled_routes(changed, rng.uniform(low[0], high[0], size=len(system.routes)).tolist())
 
 
 def _varied(load: Load, rate: float, in_factor: float, out_factor: float) -> dict[str, float]:

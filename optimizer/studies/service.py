@@ -34,7 +34,7 @@ class PriorityService(Document):
 def service_by_priority(plan: Plan, system: System) -> tuple[PriorityService, ...]:
     """Return the service of each priority of a plan, the highest first."""
     fractions = {item.server: item.served_fraction for item in plan.unserved}
-    stated, names = replace(system, servers=system.stated), dict[int, list[str]]()
+    stated, names = replace(system, servers=system.members), dict[int, list[str]]()
     for name, server in stated.servers.items():
         names.setdefault(system.priority(server), []).append(name)
     load_rpm = dict(

@@ -95,8 +95,10 @@ def _unused(system: System, index: Index) -> Iterator[Finding]:
         if models and model not in models | seen:
             seen.add(model)
             yield Finding(entry.part, entry.at, f"no server uses the model {model!r}")
+    with_targets = {item.service_class for item in system.members.values() if item.deadline is None}
+    offline = {item.service_class for item in system.members.values()} - with_targets
     for name, entry in index.classes.items():
-        if not entry.item.model_targets:
+        if not entry.item.model_targets and name not in offline:
             yield Finding(
                 entry.part,
                 entry.at,
@@ -153,7 +155,8 @@ def _cards(count: int) -> str:
 
 
 def _server_slips(system: System, index: Index) -> Iterator[Finding]:
-    rated = {name for name, entry in index.servers.items() if _is_rated(entry)}
+    routed = {name for route in system.routes.values() for name in (route.small, route.large)}
+    rated = {name for name, entry in index.servers.items() if name in routed or _is_rated(entry)}
     known = Names("the server cannot stay on it: accelerator", system.accelerators, incomplete=False)
     for name, entry in index.servers.items():
         server, running = entry.item, entry.item.current.accelerator

@@ -38,21 +38,20 @@ def divide(fleet: Entities, plannable: Entities, planner: Planner) -> PlanWithRe
         plannable: those of them that make a system.
         planner: solves; when its time is over, nothing is planned again.
     """
+    fleet, names = replace(fleet, servers=fleet.planned), plannable.planned
     running = sorted(
         (name for name, item in fleet.servers.items() if item.current.num_replicas), key=_rank(fleet)
     )
     counted = {name: _pools(fleet, name) for name in running if _is_counted(fleet, plannable, name)}
     everything = fleet.loose_system()
     cards = FreeCards(everything, dict(fleet.capacity))
-    taken = share_out({name: counted[name] for name in counted if name not in plannable.servers}, cards)
-    kept = {
-        name: _left_with(fleet, name, counted, taken) for name in running if name not in plannable.servers
-    }
-    if not plannable.servers:
+    taken = share_out({name: counted[name] for name in counted if name not in names}, cards)
+    kept = {name: _left_with(fleet, name, counted, taken) for name in running if name not in names}
+    if not names:
         return PlanWithRetained(None, None, kept)
     system = replace(plannable, capacity={**plannable.capacity, **cards.free}).system()
-    plan = plan_keeping(system, {name: counted.get(name, {}) for name in plannable.servers}, planner)
-    waiting = [name for name in running if name in plannable.servers and name not in plan.allocations]
+    plan = plan_keeping(system, {name: counted.get(name, {}) for name in names}, planner)
+    waiting = [name for name in running if name in names and name not in plan.allocations]
     kept |= {name: _left_with(fleet, name, counted, plan.kept_replicas) for name in waiting}
     return PlanWithRetained(plan, system, kept)
 

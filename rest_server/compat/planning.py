@@ -16,6 +16,7 @@ from optimizer.errors import InferplanError
 from optimizer.plan import Plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.schema import AllocationData, OptimizerOptions, Server, SystemSpec
+from optimizer.spec.versions import planned_names
 from optimizer.stabilisation.keeping import Planner
 from rest_server.compat.bodies import read_options, read_system
 from rest_server.compat.keeping import PlanWithRetained, divide
@@ -81,7 +82,11 @@ def with_outcome(entities: Entities, outcome: PlanningResult) -> Arrival:
     if not outcome.plan:
         return entities.with_desired(outcome.kept), None
     plan = Plan.model_validate_json(outcome.plan)
-    served = {name: item for name, item in entities.servers.items() if name in plan.allocations}
+    served = {
+        name: item
+        for name, item in entities.servers.items()
+        if plan.allocations.keys() & {*planned_names(item)}
+    }
     return entities.with_desired(desired_allocations(plan, served) | dict(outcome.kept)), plan
 
 
@@ -133,7 +138,7 @@ def _divided(fleet: Entities, plannable: Entities, settings: Settings) -> PlanWi
 
 
 def _unserved(entities: Entities, plan: Plan | None) -> list[str]:
-    return sorted(name for name in entities.servers if plan is None or name not in plan.allocations)
+    return sorted(name for name in entities.planned if plan is None or name not in plan.allocations)
 
 
 def _losses(plan: Plan) -> Iterator[str]:
@@ -189,7 +194,8 @@ def plannable_part(entities: Entities) -> tuple[Entities, list[str]]:
             models[model] = kept
     servers = {}
     for name, server in entities.servers.items():
-        fitted = _fitted(server, entities) if server.model in models else None
+        known = all(share.model in models for share in server.split or ()) and server.model in models
+        fitted = _fitted(server, entities) if known else None
         if fitted is None:
             unplanned.append(_path("servers", name))
         else:
@@ -214,6 +220,14 @@ def _fitted(server: Server, entities: Entities) -> Server | None:
     if server.preferred is not None:
         preferred = tuple(name for name in server.preferred if name in known) or None
         server = server.model_copy(update={"preferred": preferred})
+    if server.split:
+        shares = tuple(
+            share.model_copy(update={"current": None})
+            if share.current is not None and share.current.accelerator not in known
+            else share
+            for share in server.split
+        )
+        server = server.model_copy(update={"split": shares})
     if not current.accelerator or current.accelerator in known:
         return server
     if server.keep_accelerator:

@@ -15,6 +15,7 @@ from starlette.datastructures import State
 from starlette.requests import Request
 from starlette.responses import Response
 
+from optimizer.spec.versions import desired_of, planned_names
 from rest_server.compat import classes, entities
 from rest_server.compat.answers import WireRoute, json_response, notice_headers
 from rest_server.compat.changes import Change, Changed, WireRefusalError, check_fleet
@@ -110,7 +111,13 @@ def _keep(held: FleetStore, planned: Entities, outcome: PlanningResult, revision
     """Store the plan, if any, and the desired replicas: planned or retained ones."""
     planned, plan = with_outcome(planned, outcome)
     if plan is not None:
-        desired = {name: planned.servers[name].desired for name in (*plan.allocations, *outcome.kept)}
+        names = {*plan.allocations, *outcome.kept}
+        desired = {
+            name: item
+            for server in planned.servers.values()
+            if names & {server.name, *planned_names(server)}
+            for name, item in desired_of(server).items()
+        }
         held.keep_plan(plan, desired, revision)
     elif outcome.kept:
         held.update(lambda now: now.with_desired(outcome.kept))

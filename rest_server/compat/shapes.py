@@ -113,7 +113,17 @@ def server_shape(item: Server) -> dict[str, Any]:
         "keepAccelerator": item.keep_accelerator,
         "minNumReplicas": item.min_num_replicas,
         "maxBatchSize": item.max_batch_size,
-        **_beyond(item, ("max_num_replicas", "max_queue_size", "accelerators", *ReserveFields.model_fields)),
+        **_beyond(
+            item,
+            (
+                "max_num_replicas",
+                "max_queue_size",
+                "accelerators",
+                "split",
+                "roll_back",
+                *ReserveFields.model_fields,
+            ),
+        ),
         "currentAlloc": allocation_shape(item.current),
         "desiredAlloc": allocation_shape(item.desired),
     }

@@ -5,7 +5,7 @@ that storing it gave, and kept with that revision.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, TypeVar
@@ -19,12 +19,13 @@ from optimizer.plan import Plan
 from optimizer.spec.assumptions import check_load, lacks_answers
 from optimizer.spec.messages import did_you_mean, path_text, validated
 from optimizer.spec.schema import AllocationData, Load, Server
+from optimizer.spec.versions import planned_name, planned_names, with_allocation
 from optimizer.stabilisation.decisions import Observation, ReplicaStatus
 from optimizer.stabilisation.loads import LoadEstimate
 from optimizer.stabilisation.stabilise import denoise_loads
 from rest_server.compat.answers import notice_headers
 from rest_server.errors import BodyError, field_path
-from rest_server.fleet import Entities, desired_allocations, planned_name
+from rest_server.fleet import Entities, desired_allocations
 from rest_server.state import FleetStore, PlanRecord, Reported
 from rest_server.v1.entities import Condition, held_fleet
 from rest_server.v1.examples import LOADS
@@ -113,23 +114,23 @@ class _Storing:
     def missing(self) -> list[str]:
         """Planned servers whose rates were not given, or cannot be planned for.
 
-        Of a shared queue, those of all its servers are needed.
+        Of a shared queue, those of all its servers are needed; of versions, that of their server.
         """
         names = [
             name
             for name in self.servers
             if name not in self.loads or self.loads[name].arrival_rate_rpm is None or name in self.unusable
         ]
-        return list(dict.fromkeys(planned_name(self.servers[name]) for name in names))
+        return list(dict.fromkeys(_planned_names(self.servers, names)))
 
     def _planned(self, names: Iterable[str]) -> frozenset[str]:
-        return frozenset(planned_name(self.servers[name]) for name in names)
+        return frozenset(_planned_names(self.servers, names))
 
     @property
     def replicas(self) -> dict[str, dict[str, ReplicaStatus]]:
         """Replicas that are there, by planned server and accelerator, as far as they were given."""
         return {
-            planned_name(self.servers[name]): {
+            planned_name(self.servers[name]) if name in self.servers else name: {
                 acc: ReplicaStatus(there.ready, there.pending) for acc, there in change.replicas.items()
             }
             for name, change in self.loads.items()
@@ -148,6 +149,10 @@ def with_loads(entities: Entities, loads: Mapping[str, LoadUpdate]) -> tuple[Ent
     servers: dict[str, Server] = dict(entities.servers)
     unusable: set[str] = set()
     for name, change in loads.items():
+        if name not in servers and (whole := _split_server(servers, name, change)):
+            allocation = _running(entities, name, entities.planned[name].current, change)
+            servers[whole] = with_allocation(servers[whole], name, allocation)
+            continue
         if name not in servers:
             hint = did_you_mean(name, servers) if len(servers) <= MAX_SUGGESTED else ""
             raise BodyError(_place(name), f"server {name!r} does not exist{hint}")
@@ -157,7 +162,7 @@ def with_loads(entities: Entities, loads: Mapping[str, LoadUpdate]) -> tuple[Ent
         if lacks_answers(load, entities.profiles_of(servers[name].model)):
             unusable.add(name)
             load = current.load
-        allocation = _running(entities, name, change).model_copy(update={"load": load})
+        allocation = _running(entities, name, current, change).model_copy(update={"load": load})
         servers[name] = servers[name].model_copy(update={"current": allocation})
         if change.replicas is not None and servers[name].shared_queue is not None:
             servers |= _sharing(servers, servers[name])
@@ -180,9 +185,26 @@ def _sharing(servers: Mapping[str, Server], one: Server) -> dict[str, Server]:
     }
 
 
-def _running(entities: Entities, name: str, change: LoadUpdate) -> AllocationData:
+def _planned_names(servers: Mapping[str, Server], names: Iterable[str]) -> Iterator[str]:
+    for name in names:
+        yield from planned_names(servers[name])
+
+
+def _split_server(servers: Mapping[str, Server], name: str, change: LoadUpdate) -> str | None:
+    """Return the server of which a name is a version, or None.
+
+    Raises:
+        BodyError: a load is given for the version.
+    """
+    whole = next((w for w, one in servers.items() if one.split and name in planned_names(one)), None)
+    if whole is not None and change.model_dump(exclude_none=True, exclude={"replicas"}):
+        raise BodyError(_place(name), f"its load is a share of that of {whole!r}; give that")
+    return whole
+
+
+def _running(entities: Entities, name: str, current: AllocationData, change: LoadUpdate) -> AllocationData:
     """Return the allocation of a server with the reported replicas."""
-    current, replicas = entities.servers[name].current, change.replicas
+    replicas = change.replicas
     if replicas is None:
         return current
     for accelerator in replicas:
@@ -240,7 +262,7 @@ def _keep(held: FleetStore, text: bytes, stored: _Storing) -> int:
         stored.revision,
         Reported(
             frozenset(stored.missing),
-            frozenset(planned_name(stored.servers[name]) for name in stored.unusable),
+            frozenset(_planned_names(stored.servers, stored.unusable)),
             stored.replicas,
             stored.estimates,
         ),
@@ -292,6 +314,10 @@ def apply_plan(request: Request, condition: Condition) -> Response:
 def applied(entities: Entities, plan: Plan) -> Entities:
     """Return entities whose servers run what a plan says, as far as it knows and serves them."""
     known = plan.allocations.keys() | {item.server for item in plan.unserved} | plan.queued_servers
-    planned = {name: server for name, server in entities.servers.items() if name in known}
+    planned = {
+        name: server
+        for name, server in entities.servers.items()
+        if name in known or known.intersection(planned_names(server))
+    }
     alone = replace(entities, servers=planned).with_desired(desired_allocations(plan, planned))
     return replace(entities, servers={**entities.servers, **alone.with_desired_applied().servers})

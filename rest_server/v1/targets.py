@@ -13,7 +13,9 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
+from optimizer.plan.shared_cards import SHARED_NAME
 from optimizer.spec.schema import Server
+from optimizer.spec.versions import versions_text
 from optimizer.stabilisation.decisions import ReplicaTarget, TargetReason
 from rest_server.fleet import Entities
 from rest_server.state import FleetStore, Snapshot
@@ -97,6 +99,16 @@ def readings(now: Snapshot) -> Iterator[TargetState]:
             found = reading(now, server, accelerator)
             if found is not None:
                 yield found
+    yield from shared_readings(now)
+
+
+def shared_readings(now: Snapshot) -> Iterator[TargetState]:
+    """Yield the targets of shared cards: the cards of the last plan, which no rule damps."""
+    for use in () if now.plan is None else now.plan.plan.shared_cards:
+        reported = now.replicas.get(use.name, {}).get(use.accelerator)
+        current = 0 if reported is None else reported.ready + reported.pending
+        target = ReplicaTarget(use.num_cards, TargetReason.replanned, cost_cents_per_h=use.cost_cents_per_h)
+        yield TargetState(use.name, use.accelerator, target, current)
 
 
 def _answer(found: TargetState, now: Snapshot) -> TargetAnswer:
@@ -139,10 +151,13 @@ async def read_target(request: Request, key: Annotated[Key, Depends(by_server)])
     now = await settled(held)
     server = now.entities.planned.get(name)
     if server is None and name in now.entities.servers:
-        queue = now.entities.servers[name].shared_queue
+        known = now.entities.servers[name]
+        if known.split:
+            raise HTTPException(404, f"server {name!r} is split; read the targets of {versions_text(known)}")
+        queue = known.shared_queue
         raise HTTPException(404, f"server {name!r} shares the replicas of {queue!r}; read the target of that")
     if server is None:
-        raise HTTPException(404, f"server {name!r} does not exist")
+        return _shared_cards(now, name, accelerator, request.app.state.settings.stale_after_s)
     if accelerator not in accelerators_of(now.entities, server, now):
         if accelerator not in now.entities.accelerators:
             raise HTTPException(404, f"accelerator {accelerator!r} does not exist")
@@ -156,6 +171,20 @@ async def read_target(request: Request, key: Annotated[Key, Depends(by_server)])
     if found is None:
         raise _refusal(f"the last plan does not know the server {name!r}; plan again")
     return Response(_answer(found, now).model_dump_json(by_alias=True), media_type=JSON)
+
+
+def _shared_cards(now: Snapshot, name: str, accelerator: str, stale_after_s: float) -> Response:
+    """Return the target of shared cards of the last plan; 0 if that has no cards of the name."""
+    unknown = unavailable_reason(now, stale_after_s)
+    sharing = any(server.shared_card for server in now.entities.planned.values())
+    if not sharing or not name.startswith(SHARED_NAME) or accelerator not in now.entities.accelerators:
+        raise HTTPException(404, f"server {name!r} does not exist")
+    if unknown is not None:
+        raise _refusal(unknown)
+    none = TargetState(name, accelerator, ReplicaTarget(0, TargetReason.not_chosen), 0)
+    key = name, accelerator
+    mine = (item for item in shared_readings(now) if (item.server, item.accelerator) == key)
+    return Response(_answer(next(mine, none), now).model_dump_json(by_alias=True), media_type=JSON)
 
 
 @router.get(

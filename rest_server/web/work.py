@@ -31,6 +31,7 @@ from optimizer.spec.files import document_files, read_parts, read_text
 from optimizer.spec.messages import validated
 from optimizer.spec.samples import PREFIX, sample_or_path
 from optimizer.spec.system import System, joined_document
+from optimizer.spec.versions import whole_servers
 from optimizer.spec.yaml_format import yaml_text
 from optimizer.studies.reports.overview import Overview, describe
 from rest_server.settings import Settings
@@ -125,7 +126,7 @@ def _controls(system: System, document: Mapping[str, Any]) -> Controls:
         if (limit := getattr(target, f"{latency}_ms"))
     )
     return Controls(
-        servers=tuple(system.servers),
+        servers=tuple(whole_servers(system.servers)),
         counts=tuple((kind, system.capacity.get(kind)) for kind in types),
         prices=tuple(prices),
         targets=tuple(targets),

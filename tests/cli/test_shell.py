@@ -24,13 +24,19 @@ def test_every_sample_has_a_name_and_is_read_by_it(capsys: pytest.CaptureFixture
     assert names == [
         "sample:batching-platform",
         "sample:chat",
+        "sample:everything",
         "sample:gpus",
         "sample:large",
         "sample:long-prompts",
+        "sample:multi-model-service",
         "sample:queue-servers",
         "sample:robust",
+        "sample:routes",
+        "sample:serving-fleet",
+        "sample:shared-cards",
         "sample:shared-queue",
         "sample:small",
+        "sample:versions",
     ]
     for name in names:
         assert load_system(name) == load_system(samples()[name.removeprefix("sample:")])

@@ -96,6 +96,44 @@ def queued() -> Json:
     return document(servers, [accelerator("A")], {"A": 4}, classes=classes, models=[law])
 
 
+def shared() -> Json:
+    """Return a system whose servers share cards in shares, in slices and in time; one is served alone."""
+    cards = [
+        accelerator("A", cost=30) | {"memSize": 16},
+        accelerator("B", cost=60) | {"memSize": 40},
+        accelerator("B-4", cost=0)
+        | {"type": "B", "memSize": 20, "slice": {"card": "B", "memory": 4, "compute": 3}},
+    ]
+    shares = [{"share": 0.25, "slowdown": 3.0}, {"share": 0.5, "slowdown": 1.8}]
+    models = [
+        {
+            "name": name,
+            "acc": acc,
+            "maxBatchSize": 8,
+            "memory": 4,
+            "batchParms": {"base": base, "slope": 2},
+            **more,
+        }
+        for name, acc, base, more in (
+            ("x", "A", 10, {"shares": shares}),
+            ("y", "A", 8, {"shares": shares}),
+            ("z", "A", 12, {}),
+            ("w", "A", 15, {}),
+            ("v", "B-4", 20, {}),
+        )
+    ] + [profile("m", "A")]
+    targets = [{"model": name, "latency": [{"percentile": 95, "ms": 200}]} for name in "xyzwv"]
+    classes = [service_class("gold", ttft=500), service_class("silver", 2)]
+    classes[0]["modelTargets"] += targets
+    rates = {"x": 3000, "y": 2400, "z": 1800, "w": 1500, "v": 6000}
+    servers = [{**server(name, rate), "model": name, "sharedCard": True} for name, rate in rates.items()] + [
+        server("alone", 60)
+    ]
+    for one in servers[:-1]:
+        one["currentAlloc"]["load"] = {"arrivalRate": rates[one["name"]]}
+    return document(servers, cards, {"A": 5, "B": 1}, classes=classes, models=models)
+
+
 SCENARIOS: dict[str, Json] = {
     "fleet": fleet(),
     "unlimited": fleet() | {"optimizer": {"unlimited": True}},
@@ -106,6 +144,7 @@ SCENARIOS: dict[str, Json] = {
     "tails": tails(),
     "collected": collected(),
     "queued": queued(),
+    "shared": shared(),
     "running": scarce(),
 }
 RUNS = {"first": {"A": 2}, "last": {"A": 1}}

@@ -30,11 +30,16 @@ from optimizer.plan.document import (
     CacheUse,
     DeadlineUse,
     LimitUse,
+    OneVersion,
     Rented,
     ReplicaPurposes,
     ReserveUse,
     RolloutUse,
+    RoutedKind,
+    RouteUse,
+    SplitUse,
     TierUse,
+    VersionUse,
 )
 
 # --- one field at a time -----------------------------------------------------------------------------------
@@ -50,6 +55,14 @@ USE = "sharedQueues", "q"
 def member(name: str = "a") -> Path:
     """Return the place of a member of the shared queue."""
     return (*USE, "members", name)
+
+
+CARDS = "sharedCards", 0
+
+
+def seat(field: str, use: int = 0) -> Path:
+    """Return the place of a field of the first server of shared cards."""
+    return "sharedCards", use, "servers", 0, field
 
 
 TABLE: list[tuple[str, str, Path, Lie, str]] = [
@@ -374,13 +387,140 @@ TABLE: list[tuple[str, str, Path, Lie, str]] = [
         times(1.1),
         "q: its maximum rate is",
     ),
+    ("Plan.shared_cards", "shared", ("sharedCards",), to([]), ".*v: .* requests/min"),
+    ("SharedCardUse.name", "shared", (*CARDS, "name"), to("shared-x"), ".*shared-x: its name is shared-v"),
+    (
+        "SharedCardUse.accelerator",
+        "shared",
+        (*CARDS, "accelerator"),
+        to("B-4"),
+        ".*B-4 is no card of the system",
+    ),
+    (
+        "SharedCardUse.accelerator",
+        "shared",
+        (*CARDS, "accelerator"),
+        to("A"),
+        ".*v is on B-4, which is no part",
+    ),
+    ("SharedCardUse.mode", "shared", (*CARDS, "mode"), to("whole"), ".*shared-v: 2 replicas on a whole card"),
+    ("SharedCardUse.num_cards", "shared", (*CARDS, "numCards"), to(2), ".*shared-v: cost is 120"),
+    ("SharedCardUse.cost_cents_per_h", "shared", (*CARDS, "cost"), plus(1), ".*shared-v: cost is 60"),
+    ("SharedCardUse.servers", "shared", (*CARDS, "servers"), to([]), ".*shared-v: 1 cards with 0 servers"),
+    ("SharedPool.server", "shared", seat("server"), to("alone"), ".*alone is no server that may share cards"),
+    ("SharedPool.accelerator", "shared", seat("accelerator"), to("B"), ".*no profile of v on B"),
+    (
+        "SharedPool.num_replicas",
+        "shared",
+        seat("numReplicas"),
+        plus(1),
+        ".*v: numReplicas is 2, the plan says 3",
+    ),
+    ("SharedPool.per_card", "shared", seat("perCard"), plus(1), ".*shared-v: 12 memory and 9 compute slices"),
+    ("SharedPool.memory_gb", "shared", seat("memory"), plus(1), ".*v: memory is 4, the plan says 5"),
+    ("SharedPool.memory_gb", "shared", seat("memory", 2), plus(9), ".*GB of memory, a card has 16 GB"),
+    (
+        "SharedPool.share",
+        "shared",
+        seat("share", 2),
+        to(0.5),
+        ".*(shares add up to|is no share of its profile)",
+    ),
+    (
+        "SharedPool.slowdown",
+        "shared",
+        seat("slowdown", 2),
+        to(1.0),
+        ".*x: 0.25 with slowdown 1.0 is no share",
+    ),
+    ("SharedPool.max_batch", "shared", seat("maxBatch"), to(7), ".*v: batch 7, the limit is 8"),
+    (
+        "SharedPool.cost_cents_per_h",
+        "shared",
+        seat("cost"),
+        plus(1),
+        ".*v costs 60 of it, the plan says 61",
+    ),
+    ("SharedPool.arrival_rate_rpm", "shared", seat("arrivalRate"), times(0.9), ".*v: a shared card carries"),
+    (
+        "SharedPool.max_arrival_rate_rpm",
+        "shared",
+        seat("maxArrivalRate"),
+        times(0.999),
+        ".*shared-v: a card carries .* requests/s, the plan says",
+    ),
+    (
+        "SharedPool.max_arrival_rate_rpm",
+        "shared",
+        seat("maxArrivalRate", 1),
+        times(1.5),
+        ".*(at its largest rate is .* the limit is|a queue grows without end)",
+    ),
+    ("SharedPool.itl_ms", "shared", seat("itlAverage"), plus(1), ".*v: itl_ms is 0.0, the plan says 1"),
+    ("SharedPool.ttft_ms", "shared", seat("ttftAverage", 1), times(0.9), ".*w: ttft_ms is"),
+    ("SharedPool.wait_ms", "shared", seat("waitAverage", 1), plus(1), ".*w: wait_ms is"),
+    ("SharedPool.utilization", "shared", seat("utilization", 1), plus(0.01), ".*w: utilization is"),
+    ("SharedPool.loss", "shared", seat("loss"), to(0.1), ".*v: loss is 0"),
+    (
+        "SharedPool.targets",
+        "shared",
+        seat("targets", 1),
+        to([]),
+        ".*w: its targets are p95 end-to-end latency",
+    ),
+    (
+        "SharedPool.estimated",
+        "shared",
+        seat("estimated"),
+        to("upper"),
+        ".*v: estimated, which no part of a card",
+    ),
+    (
+        "SharedPool.provenance",
+        "shared",
+        seat("provenance"),
+        to("guess"),
+        ".*v: the provenance differs from that",
+    ),
+    (
+        "SharedPool.outside",
+        "shared",
+        seat("outside"),
+        to(["long"]),
+        ".*v: 0 of its figures are outside what was",
+    ),
+    ("SharedPool.busy", "shared", seat("busy", 1), times(0.9), ".*w: busy is"),
+    ("SharedPool.mean_batch", "shared", seat("avgBatch", 1), times(0.9), ".*w: mean_batch is"),
+    ("SharedPool.batch_window_ms", "shared", seat("batchWindow", 1), to(5.0), ".*w: batch_window_ms is 0"),
+    ("SharedPool.binding", "shared", seat("binding", 1), to("server"), ".*w: binding is None"),
+    ("SharedPool.whole_cards", "shared", seat("wholeCards", 1), to(None), ".*other cards than wholeCards"),
+    (
+        "SharedPool.whole_cost_cents_per_h",
+        "shared",
+        seat("wholeCardsCost", 1),
+        plus(1),
+        ".*w: whole cards cost",
+    ),
     ("Unserved.server", "queued", ("unserved",), to([]), "c: not served in q, but not in unserved"),
     ("Pool.estimated", "fleet", pool("estimated"), to("upper"), "free: on A estimated is upper"),
 ]
 
 
-PARTS = ("reserves", "tiers", "rented", "not_rented", "deadlines", "caches", "rollouts")
+PARTS = (
+    "reserves",
+    "tiers",
+    "rented",
+    "not_rented",
+    "deadlines",
+    "caches",
+    "rollouts",
+    "versions",
+    "routes",
+)
 """Sections of a plan whose falsifications are tested elsewhere."""
+
+
+VERSIONS = (SplitUse, VersionUse, OneVersion)
 
 
 def fields_of(model: type[BaseModel]) -> Iterator[str]:
@@ -401,8 +541,10 @@ def fields_of(model: type[BaseModel]) -> Iterator[str]:
 def test_every_field_of_the_document_has_a_falsification() -> None:
     fields = set(fields_of(Plan))
     assert {"Plan.status", "Pool.loss", "Placement.num_replicas", "PlanLevel.bound"} <= fields
-    # See test_a_new_limit, test_robust_plans, test_deadlines, test_caches and test_rollouts.
+    # See test_a_new_limit, test_robust_plans, test_deadlines, test_caches, test_rollouts, test_versions and
+    # test_routes.
     others = (LimitUse, ReserveUse, TierUse, Rented, DeadlineUse, CacheUse, RolloutUse, ReplicaPurposes)
+    others = (*others, *VERSIONS, RouteUse, RoutedKind)
     elsewhere = {f"{model.__name__}.{name}" for model in others for name in model.model_fields}
     elsewhere |= {f"Plan.{name}" for name in PARTS}
     assert elsewhere < fields

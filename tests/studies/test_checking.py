@@ -245,6 +245,11 @@ def test_likely_slips_are_named_with_their_places(tmp_path: Path) -> None:
         assert str(warning).startswith(f"{path}:{said}")
 
 
+def test_servers_of_routes_need_no_rate() -> None:
+    found = check_documents(Path(__file__).parents[2] / "specs" / "routes.yaml")
+    assert (found.faults, found.warnings) == ((), ())
+
+
 @pytest.mark.parametrize(
     ("rate", "odd"),
     [
@@ -310,3 +315,13 @@ def test_cards_are_those_of_the_name(tmp_path: Path, name: str, multiplicity: in
     source = document([server("s")], [accelerator(name, "A", multiplicity=multiplicity)])
     found = [warning.partition(": ")[2] for warning in warnings(source, tmp_path)]
     assert found == ([] if said is None else [said])
+
+
+def test_a_class_of_offline_work_needs_no_targets(tmp_path: Path) -> None:
+    path, text = tmp_path / "offline.yaml", SLIPS.partition("servers:")
+    load = "currentAlloc: {load: {avgInTokens: 16, avgOutTokens: 64}}"
+    work = f"deadline: {{requests: 1000, hours: 8}}, {load}"
+    for given, is_said in ((load, True), (work, False)):
+        path.write_text(f"{text[0]}servers:\n  - {{name: b, class: silver, model: m, {given}}}\n")
+        said = [str(warning) for warning in check_documents(path).warnings]
+        assert any("the class 'silver' is empty" in line for line in said) == is_said

@@ -88,6 +88,15 @@ def test_options_that_are_set_are_not_tried_again() -> None:
     ]
 
 
+def test_no_policy_is_tried_for_routes() -> None:
+    """A route is served in full or not at all."""
+    root = Path(__file__).parents[2]
+    system = load_system(root / "specs" / "routes.yaml").with_capacity({"L40S": 16, "A100": 0, "H100": 1})
+    plan = solve(system)
+    assert [item.server for item in plan.unserved] == ["chat-70b"]
+    assert find_overload(system, plan) is None
+
+
 def test_repaired_plans_are_compared_at_the_same_rates() -> None:
     """Replicas that keep their targets at half of their rate serve half as much of chat."""
     system = load_system(fleet())

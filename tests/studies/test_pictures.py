@@ -266,3 +266,27 @@ def test_percentiles_and_shares_use_their_own_targets() -> None:
     *latencies, missed = panel.bars[0].values
     assert latencies == [None, None]
     assert missed == pytest.approx(100 * pool.targets[0].value / 0.03)
+
+
+def test_pictures_show_what_routes_send_to_their_servers() -> None:
+    system = load_system(ROOT / "specs" / "routes.yaml")
+    use = solve(system).routes["chat"]
+    found = {bar.group: bar.values[0] for bar in bars(make_figure(system, "servers")).bars}
+    assert found == {"llama-3.1-8b": use.small_rpm, "llama-3.1-70b": use.large_rpm}
+    cells = grid(make_figure(system, "load")).cells
+    assert [row[0].text.split("/")[0] for row in cells] == [f"{found[name]:,.4g}" for name in sorted(found)]
+
+
+def test_pictures_show_the_servers_of_shared_queues() -> None:
+    """Targets of specs/shared-queue.yaml: TTFT 100, 250 and 3,000 ms, ITL 40 ms."""
+    system = load_system(ROOT / "specs" / "shared-queue.yaml")
+    members = solve(system).shared_queues["chat"].members
+    found = {bar.name: bar.values[:2] for bar in bars(make_figure(system, "targets")).bars}
+    limits = {"premium": 100, "standard": 250, "free": 3000}
+    assert found.keys() == limits.keys()
+    for name, limit in limits.items():
+        expected = members[name].itl_ms / 40, members[name].ttft_ms / limit
+        assert found[name] == pytest.approx([100 * share for share in expected])
+    assert [bar.name for bar in bars(make_figure(system, "servers")).bars] == ["chat"]
+    (row,) = grid(make_figure(system, "assignment")).cells
+    assert [cell.text for cell in row] == ["3 × H100", "in chat", "in chat"]

@@ -18,7 +18,7 @@ from optimizer.quantities import quantity
 from optimizer.queueing.bulk.limits import line_problem, server_problem
 from optimizer.queueing.bulk.model import BatchingPolicy, BulkQueues
 from optimizer.queueing.performance import OwnArrays, QueueModel
-from optimizer.simulation.batches import TRIGGERS, BatchServer
+from optimizer.simulation.batches import OLDEST, TRIGGERS, BatchServer
 from optimizer.simulation.limits import UNLIMITED
 from optimizer.simulation.replicas import LineReplica
 from optimizer.simulation.tandem import ALL_JOBS, Tandem
@@ -117,6 +117,15 @@ class BatchServers(KindOf[BatchProfile, BatchServerFields]):
         chosen_ms: float | None = getattr(pool, "batch_window_ms", None)
         window_ms = server.batch_timeout_ms if chosen_ms is None else chosen_ms
         return LineReplica(line_of(server, profile, window_ms, max_batch))
+
+    def takes_turns(
+        self, server: BatchServerFields, profile: BatchProfile, max_batch: int
+    ) -> BatchServer | None:
+        """Return the batch server; None unless its window is that of the oldest request, without limits."""
+        line = line_of(server, profile, server.batch_timeout_ms, max_batch)
+        plain = line.server._replace(trigger=OLDEST, room=UNLIMITED, counts_system=False)
+        fits = line == Tandem(plain) and server.batch_window == "given"
+        return line.server if fits else None
 
     def pool_fields(
         self, server: BatchServerFields, profile: BatchProfile, max_batch: int, own: OwnArrays | None

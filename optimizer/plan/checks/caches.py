@@ -27,7 +27,7 @@ def _item(facts: Facts, item: CacheUse) -> Iterator[str]:
     ):
         if not close(true, shown):
             yield f"{field} of its cache is {precise(true)}, the plan says {precise(shown)}"
-    target = facts.system.targets.get((server.service_class, server.model))
+    target = facts.system.target_of(server)
     carried = sum(pool.arrival_rate_rpm for pool in facts.pools_of(item.server))
     few = facts.listed.get(item.server)
     served = misses * (1.0 if few is None else few.served_fraction)

@@ -17,7 +17,7 @@ from optimizer.limits.cards import CARDS
 from optimizer.limits.limit import Limit, PlacedReplicas, Stock
 from optimizer.limits.table import LIMITS
 from optimizer.plan.checks.prices import cost_with_tiers, rent
-from optimizer.plan.document import EXTERNAL, Plan, Pool, Rented, Unserved
+from optimizer.plan.document import EXTERNAL, SHARED, Plan, Pool, Rented, SharedPool, Unserved
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -77,9 +77,20 @@ class Facts:
     def cost_cents_per_h(self) -> dict[str, float]:
         """Cost of the pools of each server, by the prices of the system."""
         return {
-            name: math.fsum(self.cost_of(name, pool) for pool in self.pools_of(name)) + self.rent_of(name)
+            name: math.fsum(self.cost_of(name, pool) for pool in self.pools_of(name))
+            + self.rent_of(name)
+            + self.cards_cost(name)
             for name in self.system.servers
         }
+
+    @cached_property
+    def on_cards(self) -> dict[str, list[SharedPool]]:
+        """Replicas on shared cards, by server."""
+        return self.plan.on_shared_cards
+
+    def cards_cost(self, name: str) -> float:
+        """Return the part of shared cards that a server pays [cents/h]; `check_shared_cards` checks it."""
+        return math.fsum(item.cost_cents_per_h for item in self.on_cards.get(name, ()))
 
     @cached_property
     def rented(self) -> dict[str, Rented]:
@@ -127,6 +138,11 @@ class Facts:
             self.placed_as(name, pool.accelerator, pool.num_replicas, each)
             for (name, pool), each in zip(self.pools, self.pool_power_w, strict=True)
         ]
+        pools += [
+            PlacedReplicas(use.accelerator, one.type, use.num_cards, one.multiplicity, one.cost_cents_per_h)
+            for use in self.plan.shared_cards
+            for one in [self.system.accelerators[use.accelerator]]
+        ]
         beside = [*self.cost_beside.items(), *((name, self.rent_of(name)) for name in self.rented)]
         return pools + [PlacedReplicas(name, "", 1, 0, cost) for name, cost in beside]
 
@@ -142,6 +158,8 @@ class Facts:
         for name, pool in self.pools:
             count = self.system.profiles[self.system.servers[name].model, pool.accelerator].acc_count
             used[pool.accelerator] += count * pool.num_replicas
+        for use in self.plan.shared_cards:
+            used[use.accelerator] += use.num_cards
         return {
             name: (used[name], cost_with_tiers(item, used[name]))
             for name, item in self.system.accelerators.items()
@@ -198,7 +216,11 @@ class Facts:
     @property
     def is_shared(self) -> bool:
         """Whether servers share anything, so that not each chooses for itself."""
-        return self.is_limited or any(item.tiers for item in self.system.accelerators.values())
+        return (
+            self.is_limited
+            or any(item.tiers for item in self.system.accelerators.values())
+            or any(server.shared_card for server in self.system.servers.values())
+        )
 
     def placed_as(
         self, server: str, accelerator: str, replicas: int, power_w: float | None = None
@@ -221,7 +243,8 @@ class Facts:
                 if server.current.is_running
                 else (),
                 tuple((pool.accelerator, pool.num_replicas) for pool in self.pools_of(name))
-                + (((EXTERNAL, 1),) if name in self.rented else ()),
+                + (((EXTERNAL, 1),) if name in self.rented else ())
+                + (((SHARED, 1),) if name in self.on_cards else ()),
             )
             for name, server in self.system.servers.items()
         }
@@ -235,6 +258,11 @@ class Facts:
     def mixed(self) -> bool:
         """Whether a server can have several pools; the greedy heuristic never mixes."""
         return self.system.options.heterogeneous and self.system.options.milp_solver
+
+    @property
+    def counts_unchanged(self) -> bool:
+        """Whether the value counts unchanged servers too, at the difference to their stated cost."""
+        return self.mixed or any(route.arrival_rate_rpm for route in self.system.routes.values())
 
     @property
     def shares_leftover(self) -> bool:

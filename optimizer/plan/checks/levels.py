@@ -41,7 +41,7 @@ def check_levels(facts: Facts) -> list[str]:
 
 
 def _names(facts: Facts) -> list[str]:
-    priorities = sorted({facts.whole.priority(server) for server in facts.whole.stated.values()})
+    priorities = sorted({facts.whole.priority(server) for server in facts.whole.members.values()})
     service = [f"{priority_name(p)}: unserved {what}" for p in priorities for what in ("rate", "servers")]
     return [*service, *_goals(facts), VALUE, CHANGES]
 
@@ -99,12 +99,12 @@ def _value(facts: Facts) -> float:
     """Return the transition cost: cost changes, and a penalty on moves (eq. 31-33)."""
     penalty, total = facts.system.options.transition_penalty, []
     for name, server in facts.system.servers.items():
-        if name not in facts.changed and not facts.mixed:
+        if name not in facts.changed and not facts.counts_unchanged:
             continue  # regardless of the stated cost of an unchanged server
         old = current_cost_cents_per_h(facts.system, name)
         pools, here = facts.pools_of(name), server.current.accelerator
         moved = math.fsum(facts.cost_of(name, pool) for pool in pools if pool.accelerator != here)
-        moved += facts.rent_of(name)
+        moved += facts.rent_of(name) + facts.cards_cost(name)
         left = 0.0 if here and any(pool.accelerator == here for pool in pools) else old
         total.append(facts.cost_cents_per_h[name] - old + penalty * (moved + left))
     return math.fsum([*total, *facts.cost_beside.values()])

@@ -4,6 +4,7 @@ import math
 
 from optimizer.spec.schema import Accelerator, External, Load, Server
 from optimizer.spec.system import System
+from optimizer.spec.versions import Version
 
 MINUTES_PER_HOUR = 60
 MILLION = 1e6
@@ -42,10 +43,13 @@ def headroom_of(system: System, server: Server) -> float:
     """
     if server.deadline is not None:
         return server.headroom_share or 0.0
-    if server.headroom_share is not None:
-        return server.headroom_share
-    own = system.service_classes[server.service_class].headroom_share
-    return system.options.headroom_share if own is None else own
+    own = server.headroom_share
+    if own is None:
+        own = system.service_classes[server.service_class].headroom_share
+    share = system.options.headroom_share if own is None else own
+    if isinstance(server, Version) and server.roll_back and server.weight:
+        return (1 + share) / server.weight - 1  # its load is to be that of all versions
+    return share
 
 
 def enough_probability(count: int, needed: int, there: float) -> float:

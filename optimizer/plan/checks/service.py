@@ -94,6 +94,8 @@ def _loads(facts: Facts, server: Server) -> Iterator[str]:
     if server.name in facts.rented:
         yield from _rented(facts, server)
         return
+    if server.name in facts.on_cards:
+        return
     carried = sum(pool.arrival_rate_rpm for pool in pools)
     maximum = sum(pool.max_arrival_rate_rpm for pool in pools)
     item = facts.listed.get(server.name)
@@ -138,7 +140,7 @@ def _rented(facts: Facts, server: Server) -> Iterator[str]:
 
 def _listing(facts: Facts, server: Server) -> Iterator[str]:
     """Check that servers with too few replicas or too little capacity are listed as unserved."""
-    if server.name in facts.rented:
+    if server.name in facts.rented or server.name in facts.on_cards:
         return
     load, pools, minimum = facts.load_rpm[server.name], facts.pools_of(server.name), server.min_num_replicas
     maximum = sum(pool.max_arrival_rate_rpm for pool in pools)

@@ -22,6 +22,7 @@ from optimizer.plan.shared_queues import member_figures
 from optimizer.quantities import counted, precise
 from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
+from optimizer.spec.routes import with_undivided_lengths
 from optimizer.spec.schema import AllocationData, Server
 from optimizer.spec.shared_queues import SharedQueue, as_served
 from optimizer.spec.system import System
@@ -63,8 +64,9 @@ def check_queue_names(plan: Plan, system: System) -> list[str]:
 
 
 def as_planned(plan: Plan, system: System) -> System:
-    """Return a system in which shared queues have the members that a plan serves; the others are servers."""
-    servers = as_served(system.servers, plan.served_in_queues_rpm)
+    """Return a system with what a plan serves of shared queues and routes; other members are servers."""
+    servers = as_served(system.servers, plan.served_rpm)
+    servers = with_undivided_lengths(servers, system.routes.values())
     if servers is system.servers:
         return system
     alone = {

@@ -19,6 +19,7 @@ from optimizer.plan.checks.facts import Facts
 from optimizer.plan.document import Pool, Unserved
 from optimizer.plan.reasons import (
     NO_ACCELERATOR,
+    NO_SHARED_CARD,
     STOPPED_UNLIMITED,
     Need,
     nearest_need,
@@ -104,6 +105,8 @@ def _reason(facts: Facts, candidates: Candidates, s: int, item: Unserved) -> tup
         excluded = item.reason == "blocked" and any(kept.server == name for kept in facts.plan.kept)
         for_least = facts.load_rpm[item.server] == 0 or item.served_fraction == 1
         return shortage_reason(nearest_need(options), facts.stock, for_least=for_least, excluded=excluded)
+    if candidates.shared is not None and s in candidates.shared.servers:
+        return NO_SHARED_CARD
     rejected = list(candidates.rejections(s))
     return _nearest(rejected) if rejected else NO_ACCELERATOR
 

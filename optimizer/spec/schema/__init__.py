@@ -7,13 +7,16 @@ path.
 
 from optimizer.kinds.fields import DEFAULT_MAX_BATCH, LatencyTarget, Load
 from optimizer.spec.schema.accelerators import Accelerator, Capacity, Power
+from optimizer.spec.schema.allocations import AllocationData
 from optimizer.spec.schema.classes import ModelTarget, ServiceClass
 from optimizer.spec.schema.offline import OfflineWork
 from optimizer.spec.schema.options import AnyCasePolicy, OptimizerOptions, SaturationPolicy
 from optimizer.spec.schema.profiles import EstimateEnd, EstimateSettings, ModelProfile
 from optimizer.spec.schema.robustness import External, PriceTier
-from optimizer.spec.schema.servers import AllocationData, Server
+from optimizer.spec.schema.routes import RequestKind, Route
+from optimizer.spec.schema.servers import Server
 from optimizer.spec.schema.system import SystemSpec
+from optimizer.spec.schema.versions import VersionShare
 
 __all__ = [
     "DEFAULT_MAX_BATCH",
@@ -32,8 +35,11 @@ __all__ = [
     "OptimizerOptions",
     "Power",
     "PriceTier",
+    "RequestKind",
+    "Route",
     "SaturationPolicy",
     "Server",
     "ServiceClass",
     "SystemSpec",
+    "VersionShare",
 ]

@@ -17,6 +17,7 @@ from optimizer.documents import (
 )
 from optimizer.spec.schema.places import PlaceField
 from optimizer.spec.schema.robustness import PriceFields
+from optimizer.spec.schema.shared_cards import SliceField
 
 
 class Power(Document):
@@ -59,7 +60,7 @@ class _Slice(Document):
     """Price of the slice [cents/h]."""
 
 
-class Accelerator(PlaceField, PriceFields, _Slice):  # the fields of the last come first
+class Accelerator(SliceField, PlaceField, PriceFields, _Slice):  # the fields of the last come first
     """A purchasable slice: one or more cards of one type (``4xA100``)."""
 
 

@@ -11,6 +11,7 @@ from optimizer.kinds.laws import laws_given, laws_known
 from optimizer.kinds.queue_models import REFERENCE, QueueModelName, default_model, without_default
 from optimizer.kinds.table import LawFields
 from optimizer.spec.provenance import Provenance
+from optimizer.spec.schema.shared_cards import CardFields
 from optimizer.timing import PerfParms
 
 EstimateEnd = Literal["upper", "middle", "lower"]
@@ -79,7 +80,7 @@ def _or_the_word_estimate(schema: dict[str, Any]) -> None:
     schema["anyOf"].append({"const": "estimate"})
 
 
-class ModelProfile(LawFields, ReplicaProfile):
+class ModelProfile(CardFields, LawFields, ReplicaProfile):
     """A model on an accelerator: GPU groups per replica, batch limit and token times."""
 
     iteration: ProfileParms | None = Field(

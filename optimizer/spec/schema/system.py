@@ -2,15 +2,15 @@
 
 from pydantic import Field
 
-from optimizer.documents import Document
 from optimizer.spec.schema.accelerators import Accelerator, Capacity
 from optimizer.spec.schema.classes import ServiceClass
 from optimizer.spec.schema.options import OptimizerOptions
 from optimizer.spec.schema.profiles import ModelProfile
+from optimizer.spec.schema.routes import RoutesField
 from optimizer.spec.schema.servers import Server
 
 
-class SystemSpec(Document):
+class SystemSpec(RoutesField):
     """A complete system, or one file of a system in a directory."""
 
     accelerators: tuple[Accelerator, ...] = Field((), strict=False, fail_fast=True)

@@ -15,8 +15,9 @@ from optimizer.plan import Plan, Pool
 from optimizer.plan.document import EXTERNAL, Rented
 from optimizer.plan.tiers import difference_cents_per_h
 from optimizer.spec.caches import replica_load
-from optimizer.spec.schema import Load
-from optimizer.spec.shared_queues import queues_apart
+from optimizer.spec.routes import with_undivided_lengths
+from optimizer.spec.schema import Load, Server
+from optimizer.spec.shared_queues import as_served, queues_apart
 from optimizer.spec.system import System
 from optimizer.studies.comparison.document import (
     AcceleratorShare,
@@ -56,8 +57,17 @@ def case_of(plan: Plan, system: System | None) -> Case:
     shares = dict.fromkeys([*plan.allocations, *plan.queued_servers], 1.0)
     shares |= {item.server: item.served_fraction for item in plan.unserved}
     left_out = frozenset(item.server for item in plan.unserved)
-    apart = None if system is None else replace(system, servers=queues_apart(system.servers))
+    apart = None if system is None else replace(system, servers=_apart(plan, system))
     return Case(plan, apart, system, {name: shares[name] for name in sorted(shares)}, left_out)
+
+
+def _apart(plan: Plan, system: System) -> Mapping[str, Server]:
+    """Return servers with their own loads: members of queues apart, and what routes send to theirs."""
+    apart = queues_apart(system.servers)
+    if not plan.routes:
+        return apart
+    routed = as_served(apart, plan.routed_rpm)
+    return with_undivided_lengths(routed, system.routes.values())
 
 
 def serve_the_same(one: Case, two: Case) -> bool:
@@ -76,8 +86,10 @@ def server_rows(one: Case, two: Case) -> tuple[ServerRow, ...]:
     """Return a row for every server of either side, by name."""
     rows = []
     for name in sorted(one.shares.keys() | two.shares.keys()):
-        first = figures_of(one, [name] if name in one.shares else [])
-        second = figures_of(two, [name] if name in two.shares else [])
+        first, second = (
+            _in_queue(case, name, figures_of(case, [name] if name in case.shares else []))
+            for case in (one, two)
+        )
         rows.append(
             ServerRow(
                 **dict(row_of(first, second)),
@@ -88,6 +100,22 @@ def server_rows(one: Case, two: Case) -> tuple[ServerRow, ...]:
             )
         )
     return tuple(rows)
+
+
+def _in_queue(case: Case, name: str, found: SideMetrics | None) -> SideMetrics | None:
+    """Return figures of a server with what it carries and its latencies if it shares a queue.
+
+    Its replicas and their cost are those of the queue, which has a row of its own.
+    """
+    members = (use.members.get(name) for use in case.plan.shared_queues.values())
+    member = next((member for member in members if member is not None), None)
+    if found is None or member is None:
+        return found
+    loaded = member.arrival_rate_rpm > 0
+    latencies = {
+        field: getattr(member, field) if loaded else None for field in ("itl_ms", "ttft_ms", "wait_ms")
+    }
+    return found.model_copy(update={"carried_rate_rpm": member.arrival_rate_rpm, **latencies})
 
 
 def _server_change(first: SideMetrics | None, second: SideMetrics | None) -> ServerChange:
@@ -137,7 +165,7 @@ def priority_rows(one: Case, two: Case) -> tuple[PriorityRow, ...]:
         for case, system in ((one, one.whole), (two, two.whole))
     )
     places = [
-        {name: system.priority(server) for name, server in system.stated.items()}
+        {name: system.priority(server) for name, server in system.members.items()}
         for system in (one.whole, two.whole)
     ]
     differing = {
@@ -221,7 +249,7 @@ def _type_uses(case: Case, other: Case) -> dict[str, TypeUse]:
     """Return units and cost by accelerator type; a plan without a system borrows the other's catalogue."""
     system = case.system or other.system
     kinds = {} if system is None else {name: item.type for name, item in system.accelerators.items()}
-    pools = [pool for mine in case.plan.allocations.values() for pool in mine]
+    pools = [pool for name in case.plan.allocations for pool in case.plan.pools_of(name)]
     listed = {item.type for item in case.plan.capacity}
     known = all(kinds.get(pool.accelerator) in listed for pool in pools)
     return {
@@ -243,7 +271,7 @@ def figures_of(case: Case, names: Iterable[str]) -> SideMetrics | None:
     names = list(names)
     if not names:
         return None
-    pools = [pool for name in names for pool in case.plan.allocations.get(name, ())]
+    pools = [pool for name in names for pool in case.plan.pools_of(name)]
     rented = [item for item in case.plan.rented if item.server in set(names)]
     loads = [] if case.system is None else [replica_load(case.system.servers[name]) for name in names]
     servers = [name for name in names if name not in case.plan.shared_queues]
@@ -296,8 +324,8 @@ def alike(first: SideMetrics | None, second: SideMetrics | None) -> bool:
 
 def _by_accelerator(pools: Sequence[Pool]) -> tuple[AcceleratorShare, ...]:
     shares = []
-    for name in sorted({pool.accelerator for pool in pools}):
-        mine = [pool for pool in pools if pool.accelerator == name]
+    for name in sorted({pool.placed_on for pool in pools}):
+        mine = [pool for pool in pools if pool.placed_on == name]
         shares.append(
             AcceleratorShare(
                 accelerator=name,

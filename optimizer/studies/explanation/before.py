@@ -12,14 +12,15 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates
 from optimizer.plan import Plan, PlanLevel, make_plan
-from optimizer.plan.document import EXTERNAL
+from optimizer.plan.document import EXTERNAL, SHARED
 from optimizer.plan.proof import provable_levels
+from optimizer.plan.shared_cards import units_of
 from optimizer.plan.shared_queues import served_members
 from optimizer.solvers.bounds import trivial_bounds
 from optimizer.solvers.branch_and_price.duals import DualBounds, DualMultipliers
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import CHANGES, VALUE, changes_of, levels_of, served, value_of
-from optimizer.solvers.limit_rows import placed, placed_cost
+from optimizer.solvers.limit_rows import placed, placed_cards, placed_cost
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.related import RelatedSolution, differing, repaired
 from optimizer.solvers.saturation import share_leftover
@@ -51,6 +52,9 @@ class Before:
             placed(system, name, pool.accelerator, pool.num_replicas)
             for name, pools in self.plan.allocations.items()
             for pool in pools
+        ]
+        pools += [
+            placed_cards(system, use.accelerator, use.num_cards, use.name) for use in self.plan.shared_cards
         ]
         pools += [placed_cost(item.server, item.cost_cents_per_h) for item in self.plan.rented]
         pools += [placed_cost(use.accelerator, use.difference_cents_per_h) for use in self.plan.tiers]
@@ -84,9 +88,13 @@ class Before:
         rows = np.flatnonzero(problem.table.accelerator == len(accelerators)).tolist()
         counts = {names[problem.table.server[c]]: int(problem.table.num_replicas[c]) for c in rows}
         pools |= {(item.server, EXTERNAL): counts.get(item.server, 0) for item in self.plan.rented}
+        pools |= dict.fromkeys(((name, SHARED) for name in self.plan.on_shared_cards), 1)
         table = problem.table
         pairs = zip(table.server.tolist(), table.accelerator.tolist(), strict=True)
-        found = np.array([pools.get((names[s], (*accelerators, EXTERNAL)[a]), 0) for s, a in pairs], np.int64)
+        places = (*accelerators, EXTERNAL, SHARED)
+        found = np.array([pools.get(((*names, "")[s], places[a]), 0) for s, a in pairs], np.int64)
+        for pattern, count in units_of(self.candidates, self.plan).items():
+            found[table.pattern == pattern] = count
         found[~served_members(self.candidates, table, self.plan.shared_queues)] = 0
         for c in np.flatnonzero(problem.repeats & (found > 0)).tolist():
             found[c - 1 if found[c] == table.num_replicas[c] else c] = 0
@@ -94,7 +102,7 @@ class Before:
 
     def related(self, problem: Problem, *, restricts: bool, carries_more: bool) -> RelatedSolution | None:
         """Return a related solution for a problem that differs in one thing, None if a policy decides."""
-        if self._by_policy or problem.leaves_members:
+        if self._by_policy or problem.is_compact_only:
             return None
         return RelatedSolution(
             replicas=self.replicas(problem),
@@ -121,6 +129,8 @@ class Before:
         table = problem.table
         if len(table) != len(old.table) or differing(problem, old).any():
             return False
+        if problem.cards is not None or old.cards is not None:  # rates on shared cards may differ
+            return False
         ones = np.ones(len(table), np.int64)
         now, then = (each.limits.scaled(ones)[-1] for each in (problem, old))
         return bool((now == then).all())
@@ -131,7 +141,7 @@ class Before:
         Raises:
             SolverError: the solver failed.
         """
-        if self._multipliers or not len(self.problem.limits) or self.problem.leaves_members:
+        if self._multipliers or not len(self.problem.limits) or self.problem.is_compact_only:
             return
         reached = {level.name: level.value for level in self._levels}
         provable = DualBounds(self.problem, self._left_out, reached)
@@ -176,7 +186,7 @@ class Before:
     ) -> dict[str, float]:
         """Return the bounds of a problem from the plan's dual multipliers, up to the first open level."""
         floors: dict[str, float] = {}
-        if not len(problem.limits) or not len(problem.table) or problem.leaves_members:
+        if not len(problem.limits) or not len(problem.table) or problem.is_compact_only:
             return floors
         provable = DualBounds(problem, ~served(problem, replicas), _reached(problem, replicas))
         values = {level.name: level.value for level in reached}

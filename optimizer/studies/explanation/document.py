@@ -316,6 +316,19 @@ class WishCost(Document):
     """The plan without it, less the plan: a fall in cost is what the option costs."""
 
 
+class LossPrice(Document):
+    """Cost of the limit on the quality that a route loses: the plan with another limit, less the plan."""
+
+    route: str
+    """The route."""
+    max_loss: float = Field(alias="maxLoss")
+    """Its limit."""
+    other: float
+    """The other limit: none of the answers may be worse, twice as many, or all."""
+    effect: Effect
+    """The plan with it, less the plan."""
+
+
 class Explanation(Document):
     """Reasons for a plan, and changes that would alter it."""
 
@@ -333,6 +346,8 @@ class Explanation(Document):
     """Limits other than cards; absent if there are none."""
     wishes: tuple[WishCost, ...] = Field((), exclude_if=lambda wishes: not wishes, strict=False)
     """Costs of options: reserves, safety, limits, preferences, tiers and renting; absent without any."""
+    losses: tuple[LossPrice, ...] = Field((), exclude_if=lambda losses: not losses, strict=False)
+    """Costs of the limits on the quality that routes lose; absent without routes."""
     overload: Overload | None = Field(None, exclude_if=lambda overload: overload is None)
     """Options that serve more, if cards are left while load is not served; absent if there are none."""
     repair: RepairOptions | None = None

@@ -1,6 +1,7 @@
 """One plan, explained: why each server runs where it does, what units and targets are worth, what repairs."""
 
 from optimizer.candidates import Candidates, find_candidates
+from optimizer.errors import SpecError
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
 from optimizer.solvers.deadline import Deadline
@@ -8,11 +9,13 @@ from optimizer.spec.messages import known_name
 from optimizer.spec.schema import Server
 from optimizer.spec.shared_queues import members_of
 from optimizer.spec.system import System
+from optimizer.spec.versions import versions_text
 from optimizer.studies.explanation.answering import answered, expect_questions
 from optimizer.studies.explanation.before import Before
 from optimizer.studies.explanation.document import Explanation
 from optimizer.studies.explanation.repair import find_repair
 from optimizer.studies.explanation.resolving import Inquiry
+from optimizer.studies.explanation.routes import price_losses
 from optimizer.studies.explanation.servers import explain_servers, server_questions, settled
 from optimizer.studies.explanation.targets import price_targets, target_questions
 from optimizer.studies.explanation.units import explain_units, unit_questions
@@ -47,7 +50,7 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     system = system.with_options(**options)
     if server is not None:
         known_name(server, system.named, "server")
-        server = next(name for name, one in system.servers.items() if server in _names(one))
+        server = _planned_name(system, server)
     notes = _notes(system)
     system = system.with_options(milp_solver=True)
     inquiry = Inquiry(Deadline.after(system.options.time_limit_s))
@@ -69,6 +72,7 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     units = {key: answers[key] for key in of_units}
     types, limits = explain_units(before, units, inquiry) if server is None else ((), ())
     wishes = wish_costs(system, plan, inquiry) if server is None else ()
+    losses = price_losses(system, plan, inquiry) if server is None else ()
     repair = find_repair(candidates, plan, inquiry) if needs_repair else None
     return Explanation(
         plan=plan,
@@ -78,11 +82,23 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
         types=types,
         limits=limits,
         wishes=wishes,
+        losses=losses,
         overload=overload,
         repair=repair,
         targets=price_targets(before, {key: answers[key] for key in of_targets}),
         unanswered=tuple(inquiry.unanswered),
     )
+
+
+def _planned_name(system: System, server: str) -> str:
+    """Return the name under which a server is planned.
+
+    Raises:
+        SpecError: its versions are planned instead.
+    """
+    if server in system.servers or not system.named[server].split:
+        return next(name for name, one in system.servers.items() if server in _names(one))
+    raise SpecError(f"server {server!r} is split; name a version: {versions_text(system.named[server])}")
 
 
 def _names(server: Server) -> set[str]:

@@ -234,7 +234,7 @@ def carried_rpm(plan: Plan, server: str) -> float:
     """Return the load that a plan serves of a server."""
     rented = sum(item.arrival_rate_rpm for item in plan.rented if item.server == server)
     rented += sum(rates.get(server, 0.0) for rates in plan.served_in_queues_rpm.values())
-    return sum(pool.arrival_rate_rpm for pool in plan.allocations.get(server, ())) + rented
+    return sum(pool.arrival_rate_rpm for pool in plan.pools_of(server)) + rented
 
 
 def _without_reserve(plan: Plan, system: System) -> float:

@@ -136,9 +136,12 @@ def _explained(
     }
     pools = plan.allocations.get(name, ())
     fraction = next((item.served_fraction for item in plan.unserved if item.server == name), 1.0)
+    carried_rpm = sum(plan.served_rpm.get(name, {name: load_rpm}).values())
     if arrays.servers.is_queue[s]:
-        fraction = sum(plan.served_in_queues_rpm[name].values()) / load_rpm
-    headroom = _headroom_rpm(plan, name, load_rpm * (fraction if arrays.servers.is_queue[s] else 1.0))
+        fraction = carried_rpm / load_rpm
+    elif name in plan.served_rpm:
+        load_rpm = carried_rpm
+    headroom = _headroom_rpm(plan, name, carried_rpm)
     return ServerExplanation(
         server=name,
         service_class=server.service_class,
@@ -169,7 +172,7 @@ def _headroom_rpm(plan: Plan, server: str, load_rpm: float) -> float | None:
     """Return the load that a server's replicas can take beyond the one they have to carry (eq. 59)."""
     if load_rpm == 0 or any(item.server == server for item in plan.rented):
         return None
-    return sum(pool.max_arrival_rate_rpm for pool in plan.allocations.get(server, ())) - load_rpm
+    return sum(pool.max_arrival_rate_rpm for pool in plan.pools_of(server)) - load_rpm
 
 
 def _options(

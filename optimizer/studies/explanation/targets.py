@@ -27,7 +27,7 @@ def targets_of_servers(candidates: Candidates, servers: Sequence[int]) -> list[T
     planned = [system.servers[arrays.server_names[s]] for s in servers if arrays.servers.load_rps[s] > 0]
     loaded = [member for server in planned for member in members_of(server)]
     found: list[Target] = []
-    for key in sorted({(server.service_class, server.model) for server in loaded}):
+    for key in sorted({system.target_key(server) for server in loaded}):
         target = system.targets.get(key)
         if target is not None:
             found += [(*key, metric) for metric in LATENCIES if getattr(target, f"{metric}_ms")]
@@ -54,10 +54,7 @@ def relaxed(candidates: Candidates, values_ms: Mapping[Target, float]) -> Candid
         system = system.with_target(service_class, model, **changes)
     servers = system.servers.values()
     affected = np.array(
-        [
-            any((member.service_class, member.model) in changed for member in members_of(server))
-            for server in servers
-        ],
+        [any(system.target_key(member) in changed for member in members_of(server)) for server in servers],
         dtype=np.bool_,
     )
     return with_targets_of(candidates, system, affected)

@@ -106,7 +106,7 @@ def _prices(candidates: Candidates, plan: Plan, deadline: Deadline) -> FloatArra
     from optimizer.solvers.highs import HighsSession
 
     problem = build_problem(candidates)
-    if problem.leaves_members:
+    if problem.is_compact_only:
         return None  # a price is for serving all
     partly = {item.server for item in plan.unserved}
     served = np.array([name not in partly for name in candidates.arrays.server_names], dtype=np.bool_)

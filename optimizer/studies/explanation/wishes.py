@@ -40,6 +40,7 @@ def _without_headroom(system: System) -> System:
 
 WITHOUT: Mapping[str, Callable[[System], System]] = {
     "headroomShare": _without_headroom,
+    "rollBack": lambda system: _of_servers(system, roll_back=False),
     "spareReplicas": lambda system: _of_servers(system, spare_replicas=0),
     "availabilityTarget": lambda system: _of_servers(system, availability_target=None),
     "rollout": lambda system: _of_options(system, rollout=None),

@@ -4,17 +4,19 @@ Takes an `Overview`, and that of an earlier plan where before and after are to b
 Servers stand by model, then by priority: what is compared first stands side by side.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from optimizer.kinds.shown import Shown
 from optimizer.kinds.table import KINDS, kind_of_pool, kinds_of, shown_in
 from optimizer.money import cost_amount, cost_unit, in_cost_unit
 from optimizer.plan import TargetFigure
+from optimizer.plan.document import QueueMember
 from optimizer.quantities import counted, quantity, share_text
-from optimizer.queueing.measures import LATENCIES, METRICS
+from optimizer.queueing.measures import LATENCIES, MEANS, METRICS, TargetMeasure
 from optimizer.queueing.targets import target_share
 from optimizer.spec.caches import replica_load
+from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import (
     Bar,
@@ -24,7 +26,7 @@ from optimizer.studies.figures.document import (
     GridPanel,
     Values,
 )
-from optimizer.studies.reports.overview import Overview, PoolRow
+from optimizer.studies.reports.overview import Overview, PoolRow, is_about
 
 if TYPE_CHECKING:
     from optimizer.spec.schema import Server
@@ -62,12 +64,16 @@ def load_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tu
 def _loads(shown: PlannedSystem) -> dict[tuple[str, str], str]:
     """Return the load of each model and class in words; several servers of one pair are added up."""
     found: dict[tuple[str, str], list[Server]] = {}
-    for server in shown.system.stated.values():
-        found.setdefault((server.model, server.service_class), []).append(server)
+    rates: dict[tuple[str, str], float] = {}
+    routed = shown.overview.plan.routed_rpm
+    for name, server in shown.system.members.items():
+        key = server.model, server.service_class
+        found.setdefault(key, []).append(server)
+        rate = routed[name][name] if name in routed else server.current.load.arrival_rate_rpm
+        rates[key] = rates.get(key, 0.0) + rate
     words, kinds = {}, shown.system.model_kinds()
     for key, servers in found.items():
-        loads = [server.current.load for server in servers]
-        rate = sum(load.arrival_rate_rpm for load in loads)
+        loads, rate = [server.current.load for server in servers], rates[key]
         shapes = {f"{load.in_tokens:,.0f} → {load.out_tokens:,.0f}" for load in loads}
         tokens = f", {shapes.pop() if len(shapes) == 1 else 'several shapes'}"
         words[key] = f"{quantity(rate)}/min{tokens if kinds.get(key[0], KINDS[0]).lengths else ''}"
@@ -97,7 +103,7 @@ def _grids(
     """Return one field for each model (rows) and service class (columns), by priority; a few classes each."""
     system = shown.system
     classes = sorted(
-        {server.service_class for server in system.stated.values()},
+        {server.service_class for server in system.members.values()},
         key=lambda name: (system.service_classes[name].priority, name),
     )
     parts = [classes[i : i + CLASSES_BESIDE] for i in range(0, len(classes), CLASSES_BESIDE)] or [[]]
@@ -117,15 +123,24 @@ def _grids(
 def _placements(shown: PlannedSystem) -> dict[tuple[str, str], tuple[str, str]]:
     """Return for each model and class what it runs on in words, and the type of the largest pool."""
     pools: dict[tuple[str, str], list[PoolRow]] = {}
-    for row in shown.overview.pools:
+    on_shared_cards = {row.server for row in shown.overview.on_shared_cards}
+    for row in shown.overview.placed:
         pools.setdefault((row.model, row.service_class), []).append(row)
     lacks = _lacks(shown)
     words = {(row.model, row.service_class): "idle" for row in shown.overview.idle}
+    queues: dict[tuple[str, str], list[str]] = {}
+    for queue, use in shown.overview.plan.shared_queues.items():
+        for member in (shown.system.stated[name] for name in use.members):
+            queues.setdefault((member.model, member.service_class), []).append(queue)
+    words |= {
+        key: f"in {mine[0] if len(mine) == 1 else f'{len(mine)} queues'}" for key, mine in queues.items()
+    }
     found = {key: (text, "") for key, text in (words | dict.fromkeys(lacks, "not served")).items()}
     for key, rows in pools.items():
         count: dict[str, int] = {}
         for row in rows:
-            count[row.accelerator] = count.get(row.accelerator, 0) + row.num_replicas
+            place = f"{row.accelerator}, shared" if row.server in on_shared_cards else row.accelerator
+            count[place] = count.get(place, 0) + row.num_replicas
         text = " + ".join(f"{number:,} × {name}" for name, number in count.items())
         found[key] = text + lacks.get(key, ""), _type_of(rows)
     return found
@@ -136,7 +151,7 @@ def _served_shares(shown: PlannedSystem) -> dict[tuple[str, str], float]:
     missed = {item.server: 1 - item.served_fraction for item in shown.overview.plan.unserved}
     asked: dict[tuple[str, str], float] = {}
     lost: dict[tuple[str, str], float] = {}
-    for name, server in shown.system.stated.items():
+    for name, server in shown.system.members.items():
         key, rate = (server.model, server.service_class), replica_load(server).arrival_rate_rpm
         asked[key] = asked.get(key, 0.0) + rate
         lost[key] = lost.get(key, 0.0) + rate * missed.get(name, 0.0)
@@ -150,7 +165,7 @@ def _type_of(rows: Sequence[PoolRow]) -> str:
 
 def _lacks(shown: PlannedSystem) -> dict[tuple[str, str], str]:
     """Return for each model and class that is not served in full, in words, what it lacks."""
-    servers = shown.system.stated
+    servers = shown.system.members
     pairs = [(server.model, server.service_class) for server in servers.values()]
     missed: dict[tuple[str, str], list[float]] = {}
     for item in shown.overview.plan.unserved:
@@ -229,21 +244,23 @@ def _bar_name(shown: Shown) -> str:
 
 
 def _rows_of(shown: PlannedSystem, before: PlannedSystem | None) -> list[PoolRow]:
-    return [*shown.overview.pools, *(() if before is None else before.overview.pools)]
+    return [*shown.overview.placed, *(() if before is None else before.overview.placed)]
 
 
 def _server_bar(shown: PlannedSystem, name: str, values: Values, marks: Values, kind: str) -> Bar:
     server = shown.system.servers[name]
-    return Bar(name=server.service_class, group=server.model, values=values, marks=marks, type=kind)
+    name = name if isinstance(server, SharedQueue) else server.service_class
+    return Bar(name=name, group=server.model, values=values, marks=marks, type=kind)
 
 
 def _rate(shown: PlannedSystem, name: str) -> float:
-    return replica_load(shown.system.servers[name]).arrival_rate_rpm
+    routed = shown.overview.plan.routed_rpm
+    return routed[name][name] if name in routed else replica_load(shown.system.servers[name]).arrival_rate_rpm
 
 
 def _by_server(shown: PlannedSystem) -> dict[str, tuple[PoolRow, ...]]:
     found: dict[str, tuple[PoolRow, ...]] = {}
-    for row in shown.overview.pools:
+    for row in shown.overview.placed:
         found[row.server] = (*found.get(row.server, ()), row)
     return found
 
@@ -280,18 +297,22 @@ def targets_panels(shown: PlannedSystem, before: PlannedSystem | None = None) ->
     kinds = kinds_of(rows)
     # What most documents have targets for stands there in any case.
     shown_of = {found.metric: found for kind in kinds for found in kind.metrics}
+    queue_of = {
+        name: queue for queue, use in shown.overview.plan.shared_queues.items() for name in use.members
+    }
     metrics = [
         name
         for name in dict.fromkeys((*METRICS, *shown_of))
         if (name in shown_of and shown_of[name].target) or any(row.targets_on(name) for row in rows)
     ]
-    shares = {name: _shares(now.get(name, ()), metrics) for name in shown.system.servers}
+    shares = _target_shares(shown, now, metrics)
+    old = {} if before is None else _target_shares(before, then, metrics)
     bars = [
         Bar(
             name=name,
             values=shares[name],
-            marks=() if before is None else _shares(then.get(name, ()), metrics),
-            type=_type_of(now.get(name, ())),
+            marks=() if before is None else old.get(name, tuple(None for _ in metrics)),
+            type=_type_of(now.get(queue_of.get(name, name), ())),
         )
         for name in sorted(shares, key=lambda name: (-_tightness(shares[name]), name))[:MOST_ROWS]
     ]
@@ -304,6 +325,39 @@ def targets_panels(shown: PlannedSystem, before: PlannedSystem | None = None) ->
         line_name="target",
     )
     return (panel,)
+
+
+def _target_shares(
+    shown: PlannedSystem, pools: Mapping[str, Sequence[PoolRow]], metrics: Sequence[str]
+) -> dict[str, tuple[float | None, ...]]:
+    """Return the shares of targets by server [%]; members of shared queues have their own."""
+    queues, system = shown.overview.plan.shared_queues, shown.system
+    members = {name: member for use in queues.values() for name, member in use.members.items()}
+    shares = {}
+    for name, server in system.members.items():
+        if name in members:
+            target = system.target_of(server)
+            limits = {} if target is None else dict(target.latency_targets())
+            figures = _member_figures(members[name], limits)
+            shares[name] = tuple(
+                _largest_share([each for each in figures if is_about(each, metric)]) for metric in metrics
+            )
+        else:
+            shares[name] = _shares(pools.get(name, ()), metrics)
+    return shares
+
+
+def _member_figures(member: QueueMember, limits: Mapping[TargetMeasure, float]) -> list[TargetFigure]:
+    """Return the targets of a member of a shared queue with their values: its means, and all others."""
+    means = {"itl": member.itl_ms, "ttft": member.ttft_ms}
+    return [
+        *member.targets,
+        *(
+            TargetFigure(measure=measure.label, value=means[measure.metric], limit=limit)
+            for measure, limit in limits.items()
+            if measure in MEANS and measure.metric in means
+        ),
+    ]
 
 
 def _tightness(shares: Values) -> float:
@@ -334,7 +388,7 @@ def _largest_share(figures: Sequence[TargetFigure]) -> float | None:
 def _shown_servers(shown: PlannedSystem) -> list[str]:
     """Return the servers by model and priority; of very many, those that cost most."""
     servers, cost = shown.system.servers, dict.fromkeys(shown.system.servers, 0.0)
-    for row in shown.overview.pools:
+    for row in shown.overview.placed:
         cost[row.server] += row.cost_cents_per_h
     dearest = sorted(servers, key=lambda name: (-cost[name], name))[:MOST_ROWS]
     return sorted(dearest, key=lambda name: (servers[name].model, shown.system.priority(servers[name]), name))

@@ -13,6 +13,8 @@ from optimizer.parallel import as_done
 from optimizer.pipeline import solve
 from optimizer.plan import Placement, Plan
 from optimizer.spec.load_traces import LoadStep
+from optimizer.spec.routes import refuse_routes
+from optimizer.spec.shared_cards import check_no_shared_cards
 from optimizer.spec.system import System
 from optimizer.studies.horizon.document import Horizon, HourlyUse, HourPlan, Reservation
 from optimizer.studies.horizon.hours import Hour, alone, chained, from_nothing, hours_of, peak_of
@@ -41,8 +43,11 @@ def plan_horizon(system: System, steps: Sequence[LoadStep]) -> Horizon:
         steps: loads, each from its time until the next.
 
     Raises:
+        SpecError: the system has routes, or a server may share cards.
         SolverError: the solver failed.
     """
+    refuse_routes(system.routes, "horizon plans")
+    check_no_shared_cards(system.servers.values(), "a horizon")
     hours, offers = hours_of(system, steps), Offers.of(system)
     lowest = alone([at_lowest_prices(hour.system) for hour in hours])
     fewest = outcome_of(hours, alone([by_cards(hour.system) for hour in hours]), offers.none)

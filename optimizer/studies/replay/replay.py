@@ -15,7 +15,9 @@ from optimizer.plan import Plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.load_traces import LoadStep
 from optimizer.spec.offline import without_past_deadlines
+from optimizer.spec.routes import refuse_routes
 from optimizer.spec.schema import AllocationData, Server
+from optimizer.spec.shared_cards import check_no_shared_cards
 from optimizer.spec.system import System
 from optimizer.stabilisation.decisions import Decisions, Observation
 from optimizer.stabilisation.keeping import Kept, Planner
@@ -42,7 +44,12 @@ def replay(
         steps: the loads.
         variants: rules by the name under which they are shown.
         startup_s: time that a replica takes to start [s].
+
+    Raises:
+        SpecError: the system has routes, or a server may share cards.
     """
+    refuse_routes(system.routes, "replay plans")
+    check_no_shared_cards(system.servers.values(), "a replay")
     memo = SizingMemo(MEMO_ROWS)
     runs = [_Run(system, steps, rules, startup_s, memo).variant(name) for name, rules in variants.items()]
     constant = _Run(system, steps, Rules(), startup_s, memo, constant=True).variant(MEAN)

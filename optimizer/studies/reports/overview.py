@@ -79,12 +79,13 @@ class PoolRow(Pool, KindRowFields, _PoolTargets):
 
     def measured(self, metric: str) -> tuple[TargetFigure, ...]:
         """Return the figures of a metric that are no plain means: what its targets are about."""
-        label = label_of(metric)
-        return tuple(
-            figure
-            for figure in self.targets
-            if figure.measure == label or figure.measure.endswith(f" {label}")
-        )
+        return tuple(figure for figure in self.targets if is_about(figure, metric))
+
+
+def is_about(figure: TargetFigure, metric: str) -> bool:
+    """Return whether a target is about a metric: its mean or a percentile."""
+    label = label_of(metric)
+    return figure.measure == label or figure.measure.endswith(f" {label}")
 
 
 class TypeUsage(Document):
@@ -113,12 +114,22 @@ class Overview(Document):
     """The plan."""
     pools: tuple[PoolRow, ...] = Field(strict=False)
     """By priority, then by server."""
+    on_shared_cards: tuple[PoolRow, ...] = Field(
+        (), alias="onSharedCards", exclude_if=lambda rows: not rows, strict=False
+    )
+    """Replicas on shared cards, by priority, then by server; their units are 0, as the cards are of several
+    servers. Absent if there are none."""
     idle: tuple[EmptyRow, ...] = Field(strict=False)
     """Servers without load that need no replicas."""
     unplaced: tuple[EmptyRow, ...] = Field((), strict=False)
     """Servers that need replicas and have none."""
     types: tuple[TypeUsage, ...] = Field(strict=False)
     """In the order of the names."""
+
+    @property
+    def placed(self) -> tuple[PoolRow, ...]:
+        """Pools, and replicas on shared cards."""
+        return (*self.pools, *self.on_shared_cards)
 
     @property
     def token_costs(self) -> dict[str, float]:
@@ -141,19 +152,28 @@ class Overview(Document):
 def describe(system: System, plan: Plan) -> Overview:
     """Return a plan of a system with what it was asked for beside what it does."""
     order = sorted(plan.allocations, key=lambda name: (system.priority(system.servers[name]), name))
-    pools = _with_power(system, plan, [row for name in order for row in _pool_rows(system, plan, name)])
-    rented = {item.server for item in plan.rented}
+    pools = _with_power(
+        system, plan, [row for name in order for row in _pool_rows(system, name, plan.allocations[name])]
+    )
+    shared = plan.on_shared_cards
+    cards = tuple(
+        row for name in order for row in _pool_rows(system, name, shared.get(name, ()), on_card=True)
+    )
+    rented = {item.server for item in plan.rented} | plan.on_shared_cards.keys()
     return Overview(
         limited=not system.options.unlimited,
-        servers=len(system.stated),
+        servers=len(system.members),
         plan=plan,
         pools=pools,
+        on_shared_cards=cards,
         idle=_empty_rows(
             system, [name for name in order if not plan.allocations[name] and name not in rented]
         ),
         unplaced=_empty_rows(system, sorted(system.servers.keys() - plan.allocations.keys())),
         types=tuple(
-            _type_row(use.type, use.used, use.limit, [row for row in pools if row.type == use.type])
+            _type_row(
+                use.type, use.used, use.limit, [row for row in (*pools, *cards) if row.type == use.type]
+            )
             for use in plan.capacity
         ),
     )
@@ -178,16 +198,16 @@ def _empty_rows(system: System, names: Iterable[str]) -> tuple[EmptyRow, ...]:
     return tuple(sorted(rows, key=lambda row: (row.priority, row.server)))
 
 
-def _pool_rows(system: System, plan: Plan, name: str) -> list[PoolRow]:
+def _pool_rows(system: System, name: str, pools: Iterable[Pool], *, on_card: bool = False) -> list[PoolRow]:
     server = system.servers[name]
     target = None if isinstance(server, SharedQueue) else system.target_of(server)  # members have their own
     rows = []
-    for pool in plan.allocations[name]:
+    for pool in pools:
         kind, accelerator = kind_of_pool(pool), system.accelerators[pool.accelerator]
         units = system.profiles[server.model, pool.accelerator].acc_count * accelerator.multiplicity
         rows.append(
             PoolRow(
-                **dict(pool),
+                **{field: getattr(pool, field) for field in Pool.model_fields},
                 **_asked(kind, server, target),
                 server=name,
                 service_class=server.service_class,
@@ -196,7 +216,7 @@ def _pool_rows(system: System, plan: Plan, name: str) -> list[PoolRow]:
                 in_tokens=server.current.load.in_tokens,
                 out_tokens=server.current.load.out_tokens,
                 type=accelerator.type,
-                units=pool.num_replicas * units,
+                units=0 if on_card else pool.num_replicas * units,
             )
         )
     return rows
@@ -207,7 +227,7 @@ def _with_power(system: System, plan: Plan, rows: list[PoolRow]) -> tuple[PoolRo
     powers = [item.power for item in system.accelerators.values()]
     if not rows or not any(power.idle_w or power.full_w for power in powers):
         return tuple(rows)
-    arrays = tabulate_as_served(system, arrays_of(system), plan.served_in_queues_rpm)
+    arrays = tabulate_as_served(system, arrays_of(system), plan.served_rpm)
     server, accelerator, batch, count = np.array(
         [
             (

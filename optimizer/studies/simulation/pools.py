@@ -16,6 +16,7 @@ from optimizer.kinds.replicas import Percentiles
 from optimizer.kinds.simulated import open_load
 from optimizer.kinds.table import kind_of_pool, kind_of_profile
 from optimizer.plan import Plan, Pool
+from optimizer.plan.document import SharedCardUse, SharedPool
 from optimizer.queueing.measures import LOSS, MISSED, LatencyName, TargetMeasure
 from optimizer.queueing.targets import meets_target
 from optimizer.simulation.engine import SimulatedRun
@@ -44,6 +45,13 @@ from optimizer.studies.simulation.document import (
 )
 from optimizer.studies.simulation.offline import OfflineRun, offline_run
 from optimizer.studies.simulation.predictions import Prediction, member_predictions, predictions
+from optimizer.studies.simulation.shared_cards import (
+    CardInTurns,
+    card_in_turns,
+    items_with_load,
+    load_of_item,
+    replica_on_card,
+)
 from optimizer.units import SECONDS_PER_MINUTE
 
 
@@ -71,6 +79,10 @@ class PoolRun:
     """Place of the server's requests among those of the queue."""
     offline: OfflineRun | None = None
     """Its offline work; None if its requests arrive over time."""
+    card: CardInTurns | None = None
+    """The card that it shares in time; None: its replica has a part of its own."""
+    cards: str = ""
+    """Name of the shared cards that it is on."""
 
     @property
     def planned(self) -> str:
@@ -80,7 +92,7 @@ class PoolRun:
     @property
     def stream(self) -> int:
         """A number of its own, whatever else is in the plan: its chances stay when other pools change."""
-        return stream_of(self.planned, self.pool.accelerator)
+        return stream_of(self.cards or self.planned, self.pool.accelerator)
 
     @property
     def replica_rps(self) -> float:
@@ -132,6 +144,7 @@ def pool_runs(system: System, plan: Plan) -> list[PoolRun]:
     ]
     shared = [(name, pool) for name, pool in loaded if name in plan.shared_queues]
     runs += [run for name, pool in shared for run in _member_runs(system, plan, name, pool)]
+    runs += [_card_run(system, *item) for item in items_with_load(plan)]
     return sorted(runs, key=lambda run: run.planned)
 
 
@@ -190,6 +203,31 @@ def _pool_run(system: System, name: str, pool: Pool, prediction: Prediction) -> 
     )
 
 
+def _card_run(system: System, use: SharedCardUse, place: int, item: SharedPool) -> PoolRun:
+    """Return a server on shared cards."""
+    server = system.servers.get(item.server)
+    if server is None or (server.model, item.accelerator) not in system.profiles:
+        raise SpecError(
+            f"sharedCards.{use.name}: {item.server!r} cannot run there in this system; plan it again"
+        )
+    load, rate_rps = load_of_item(system, item)
+    target = system.target_of(server)
+    steps = max(server.current.load.out_tokens - 1, 0.0)
+    return PoolRun(
+        server=item.server,
+        pool=item,
+        load=load,
+        rate_rps=rate_rps,
+        prediction=Prediction(item.ttft_ms + steps * item.itl_ms, {}),
+        replica=replica_on_card(system, item),
+        targets=_targets(system, item.server),
+        network_ms=network_ms(system.options, server, system.accelerators[use.accelerator]),
+        request_limits={} if target is None else target.request_limits(),
+        card=card_in_turns(system, use, place),
+        cards=use.name,
+    )
+
+
 def _targets(system: System, name: str) -> tuple[tuple[TargetMeasure, float], ...]:
     """Return the targets of a server; the bound on lost requests where its queue is limited."""
     server = system.named[name]
@@ -241,6 +279,8 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
 
 def _simulated(run: PoolRun, effort: Effort) -> list[SimulatedRun]:
     """Return the runs of a replica, of a shared queue with the requests of one server only."""
+    if run.card is not None:
+        return run.card.run(effort, run.stream)
     if not isinstance(run.load, MergedLoad):
         return run_replica(run.load, run.replica, effort, run.stream)
     streams = run.load.streams

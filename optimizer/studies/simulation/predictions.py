@@ -66,7 +66,7 @@ def member_predictions(arrays: SystemArrays, name: str, pool: Pool) -> Iterator[
         classes = ClassRows.of(arrays, some)
         found = classes.analyze(rate_rps)
         for q, member in enumerate(classes.member.tolist()):
-            yield arrays.servers.members.names[member], _prediction(found, q, 0.0)
+            yield arrays.servers.members.names[member], _prediction(found, q, float(classes.network_ms[q]))
 
 
 def _prediction(performance: Performance, row: int, network_ms: float) -> Prediction:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from optimizer.errors import SpecError
 from optimizer.parallel import as_done
 from optimizer.plan import Plan
 from optimizer.queueing.roots import smallest_integer
@@ -63,6 +64,8 @@ def repair_plan(
         effort: how much to simulate, at least.
         progress: told of every pool that is done, plan by plan.
     """
+    if any(server.shared_card for server in system.servers.values()):
+        raise SpecError("repair: shared cards cannot be tightened; simulate the plan, or remove sharedCard")
     first = solve(system)
     state = _Progress(system, first)
     for round_number in range(MOST_ROUNDS):

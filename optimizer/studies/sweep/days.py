@@ -18,7 +18,9 @@ from optimizer.documents import Document
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
 from optimizer.spec.load_traces import LoadStep
+from optimizer.spec.routes import refuse_routes
 from optimizer.spec.system import System, with_changed_load
+from optimizer.spec.versions import whole_name, whole_servers
 from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, answered, digest_of, tell_nobody
 from optimizer.studies.sweep.document import SafeFleet, SampledDays
 
@@ -45,10 +47,12 @@ class FleetPlan(Document):
 def lognormal_days(system: System, samples: int, load_cv: float, seed: int) -> FloatArray:
     """Return loads on sampled days [requests/min], shape (D, S): the system's, each times its own factor.
 
-    Factors are independent and lognormal with mean 1 (eq. 160).
+    Factors are independent and lognormal with mean 1 (eq. 160). The versions of a server have the same.
     """
     spread = np.sqrt(np.log1p(load_cv**2))
-    normal = np.random.default_rng(seed).standard_normal((samples, len(system.servers)))
+    places = {name: s for s, name in enumerate(whole_servers(system.servers))}
+    normal = np.random.default_rng(seed).standard_normal((samples, len(places)))
+    normal = normal[:, [places[whole_name(server)] for server in system.servers.values()]]
     loads: FloatArray = _loads_rpm(system) * np.exp(spread * normal - spread**2 / 2)
     return loads
 
@@ -80,8 +84,7 @@ def most_by_server(plan: Plan, system: System) -> FloatArray:
     """Return the largest load that a plan takes of each server, with its cache [requests/min], shape (S,)."""
     return np.array(
         [
-            sum(pool.max_arrival_rate_rpm for pool in plan.allocations.get(name, ()))
-            / (1 - server.cache_hit_rate)
+            sum(pool.max_arrival_rate_rpm for pool in plan.pools_of(name)) / (1 - server.cache_hit_rate)
             for name, server in system.servers.items()
         ]
     )
@@ -107,8 +110,10 @@ def sampled_days(
         seed: random seed of the draw.
 
     Raises:
+        SpecError: the system has routes.
         SolverError: the solver failed.
     """
+    refuse_routes(system.routes, "a sweep over sampled days plans")
     anew = _planned(system, [tuple(day) for day in loads_rpm.tolist()], done, tell)
     costs = np.array([plan.total_cost_cents_per_h for plan in anew])
     fleets = _fleets(system, loads_rpm, done, tell)

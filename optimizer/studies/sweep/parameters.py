@@ -14,7 +14,7 @@ import numpy as np
 
 from optimizer.errors import SpecError
 from optimizer.spec.messages import known_name, validated
-from optimizer.spec.schema import Accelerator, OptimizerOptions
+from optimizer.spec.schema import Accelerator, OptimizerOptions, Route
 from optimizer.spec.system import System
 from optimizer.studies.load_changes import scale_loads
 
@@ -56,6 +56,11 @@ def _with_cost(system: System, name: str, cost: float) -> System:
     return replace(system, accelerators=MappingProxyType({**system.accelerators, name: changed}))
 
 
+def _with_max_loss(system: System, name: str, share: float) -> System:
+    values = system.routes[name].model_dump() | {"max_loss": share}
+    return system.with_routes({name: validated(Route, values, f"routes.{name}.")})
+
+
 PARAMETERS: Mapping[str, SweepParameter] = MappingProxyType(
     {
         "load": SweepParameter("", _with_load, lambda system: list(system.named)),
@@ -69,6 +74,7 @@ PARAMETERS: Mapping[str, SweepParameter] = MappingProxyType(
         "cost": SweepParameter(
             "cents/h", _with_cost, lambda system: list(system.accelerators), needs_item=True
         ),
+        "maxLoss": SweepParameter("", _with_max_loss, lambda system: list(system.routes), needs_item=True),
     }
 )
 """Parameters of a system; numeric options of the optimizer are parameters as well."""

@@ -1,0 +1,144 @@
+"""Servers that share a card in time: what each is to the queue model, and the rates at which all are on time.
+
+Equation numbers refer to ``docs/math.md``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from optimizer.arrays import FloatArray
+from optimizer.candidates.arrays import SystemArrays
+from optimizer.kinds.table import kind_of_profile
+from optimizer.queueing.measures import LOSS, TargetMeasure
+from optimizer.queueing.performance import MS_PER_S
+from optimizer.simulation.batches import BatchServer
+from optimizer.spec.system import System
+
+LOWER_RATES = (0.5, 0.2, 0.05, 0.01)
+"""Shares of a server's rate at which its targets must hold too where it waits for a window."""
+MARGIN = 1.25
+"""Factor on percentiles, whose error is larger than that of means."""
+MAX_KNOWN = 4096
+"""Combinations of servers whose rates are remembered."""
+SAFETY = 1e-6
+"""Part of the rates that is left, so that targets hold at them within all tolerances."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A server that shares a card in time."""
+
+    server: BatchServer
+    limits: Mapping[TargetMeasure, float]
+    """Limits on its latency without the network [ms]."""
+    network_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class TurnMetrics:
+    """Performance of a server that shares a card in time."""
+
+    latency_ms: float
+    wait_ms: float
+    busy: float
+    """Share of the time in which the card serves it."""
+    mean_batch: float
+    fill: float
+    """Arrivals in a cycle of full turns, as a share of the batch limit (eq. 206)."""
+    figures: Mapping[TargetMeasure, float]
+    """Values of the measures of its targets [ms], without margin."""
+
+
+def turn_of(system: System, arrays: SystemArrays, name: str, accelerator: int, max_batch: int) -> Turn | None:
+    """Return a server as it shares a card in time; None if it cannot.
+
+    Args:
+        system: the sized system.
+        arrays: the same as arrays.
+        name: the server.
+        accelerator: index of the card.
+        max_batch: batch limit.
+    """
+    server, s = system.servers[name], arrays.server_names.index(name)
+    profile = system.profiles[server.model, arrays.accelerator_names[accelerator]]
+    found = kind_of_profile(profile).takes_turns(server, profile, max_batch)
+    if found is None or server.current.load.arrival_cv != 1:
+        return None
+    network_ms = float(arrays.servers.network_ms[s, accelerator])
+    limits = arrays.servers.targets.take(np.array([s])).before(np.array([network_ms])).limits_of(0)
+    limits.pop(LOSS, None)
+    if any(measure.metric == "missed" for measure in limits):
+        return None
+    return Turn(found, limits, network_ms)
+
+
+def largest_rates_rps(turns: Sequence[Turn], mix: FloatArray) -> FloatArray | None:
+    """Return the largest rates in given proportions at which all targets hold; None if there are none.
+
+    They also hold at lower rates: where a server waits for a window, that is tried.
+
+    Args:
+        turns: the servers of a card.
+        mix: proportions of their rates, shape (S,).
+    """
+    limits = tuple(tuple(turn.limits.items()) for turn in turns)
+    found = _largest_rates_rps(tuple(turn.server for turn in turns), limits, tuple(mix.tolist()))
+    return None if found is None else np.array(found)
+
+
+@lru_cache(maxsize=MAX_KNOWN)
+def _largest_rates_rps(
+    servers: tuple[BatchServer, ...],
+    limits_of: tuple[tuple[tuple[TargetMeasure, float], ...], ...],
+    proportions: tuple[float, ...],
+) -> tuple[float, ...] | None:
+    """Return the same of plain values, which questions about a plan ask again and again."""
+    from optimizer.queueing.bulk.time_sharing import meeting_share, shared_steady_states
+
+    limits, mix = [dict(mine) for mine in limits_of], np.array(proportions)
+    share = meeting_share(servers, mix / mix.sum() / MS_PER_S, limits)
+    if share is None:
+        return None
+    rates: FloatArray = mix / mix.sum() * share * (1 - SAFETY)
+    for k, server in enumerate(servers):
+        for lower in LOWER_RATES if server.window_ms else ():
+            tried = rates / MS_PER_S
+            tried[k] *= lower
+            if shared_steady_states(servers, tried)[k].excess(limits[k]) > 0:
+                return None
+    return tuple(rates.tolist())
+
+
+def measure_turns(turns: Sequence[Turn], rates_rps: FloatArray) -> list[TurnMetrics]:
+    """Return the performance of servers that share a card in time, at their rates > 0, shape (S,).
+
+    Raises:
+        AnalysisError: a queue grows without end.
+    """
+    from optimizer.queueing.bulk.time_sharing import shared_steady_states
+
+    states = shared_steady_states([turn.server for turn in turns], rates_rps / MS_PER_S)
+    found = []
+    for turn, state, rate in zip(turns, states, rates_rps.tolist(), strict=True):
+        batch = state.alone.mean_batch
+        own_ms = turn.server.base_ms + turn.server.slope_ms * batch
+        values = {
+            measure: state.mean_ms
+            if measure.percentile is None
+            else state.quantile_ms(measure.percentile / 100)
+            for measure in turn.limits
+        }
+        found.append(
+            TurnMetrics(
+                state.mean_ms + turn.network_ms,
+                max(state.mean_ms - own_ms, 0.0),
+                rate / MS_PER_S * own_ms / batch,
+                batch,
+                state.fill,
+                {measure: value + turn.network_ms for measure, value in values.items()},
+            )
+        )
+    return found

@@ -1,0 +1,138 @@
+"""Routes in a plan: what each server gets, the quality that is lost, and what the small model saves."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from optimizer.candidates import Candidates
+from optimizer.plan.document import Pool, RoutedKind, RouteUse, traffic_rpm
+from optimizer.solvers.problem import Problem
+from optimizer.solvers.routing import Division
+from optimizer.solvers.solution import Solution
+from optimizer.spec.routes import flows_of, large_rpm, quality_lost, small_rpm
+from optimizer.spec.schema import Route
+from optimizer.spec.system import System
+
+Divisions = Mapping[str, Division | None]
+"""Division of each route by name; None if it is not served."""
+
+
+def divisions_of(system: System, problem: Problem, solution: Solution) -> Divisions:
+    """Return how a solution divides the requests of routes; those without load need no division."""
+    found: dict[str, Division | None] = {
+        name: Division(routed=False, shares=(0.0,) * len(route.kinds))
+        for name, route in system.routes.items()
+    }
+    if problem.routing is not None:
+        for route, division in problem.routing.divisions(problem.table, solution.replicas):
+            found[route.name] = division
+    return found
+
+
+def routed_loads_rpm(
+    system: System, divisions: Divisions, running: Collection[str]
+) -> dict[str, dict[str, float]]:
+    """Return the loads of routed servers, twice by name, as `as_served` takes them [requests/min].
+
+    A route that is not served leaves all its requests at its large server.
+
+    Args:
+        system: the planned system.
+        divisions: how the requests of routes are divided.
+        running: servers with replicas in the plan.
+    """
+    loads: dict[str, dict[str, float]] = {}
+    for name, division in divisions.items():
+        route = system.routes[name]
+        shares = (0.0,) * len(route.kinds) if division is None else division.shares
+        routed = division is not None and division.routed
+        both = small_rpm(route, shares), large_rpm(route, shares, routed=routed)
+        for server, rate in zip(_servers(route), both, strict=True):
+            loads[server] = {server: traffic_rpm(rate, idle=server not in running)}
+    return loads
+
+
+def route_uses(
+    candidates: Candidates, divisions: Divisions, pools: Mapping[str, Sequence[Pool]]
+) -> dict[str, RouteUse]:
+    """Return the routes of a plan.
+
+    Args:
+        candidates: candidates of the system.
+        divisions: how their requests are divided.
+        pools: pools by server.
+    """
+    system = candidates.system
+    names = candidates.arrays.server_names
+    return {
+        name: _use(
+            system.routes[name],
+            division,
+            [pool for server in _servers(system.routes[name]) for pool in pools.get(server, ())],
+            all_large_cents_per_h(candidates, names.index(system.routes[name].large)),
+        )
+        for name, division in divisions.items()
+    }
+
+
+def _servers(route: Route) -> tuple[str, str]:
+    return route.small, route.large
+
+
+def all_large_cents_per_h(candidates: Candidates, large: int) -> float | None:
+    """Return the least cost of serving all requests on one accelerator of the large server, whatever exists.
+
+    Args:
+        candidates: candidates with those of the large server.
+        large: its index.
+
+    Returns:
+        None if no accelerator can.
+    """
+    table, undivided = candidates.table, candidates.undivided
+    if undivided is not None and (undivided.server == large).any():
+        table = undivided
+    rows = np.flatnonzero(table.server == large)
+    return float(table.cost_cents_per_h[rows].min()) if len(rows) else None
+
+
+def _use(route: Route, division: Division | None, pools: Sequence[Pool], all_large: float | None) -> RouteUse:
+    served = division is not None
+    shares = (0.0,) * len(route.kinds) if division is None else division.shares
+    routed = division is not None and division.routed
+    cost = sum(pool.cost_cents_per_h for pool in pools)
+    large = large_rpm(route, shares, routed=routed) if served else 0.0
+    small = small_rpm(route, shares)
+    return RouteUse(
+        small=route.small,
+        large=route.large,
+        served=served,
+        routed=routed,
+        kinds=tuple(
+            RoutedKind(
+                name=kind.name or f"kind {i}",
+                arrival_rate_rpm=flow.rate_rpm,
+                small_share=share,
+                least_share=flow.lower,
+                most_share=flow.upper,
+                quality_lost=flow.quality * share,
+            )
+            for i, (kind, flow, share) in enumerate(zip(route.kinds, flows_of(route), shares, strict=True), 1)
+        ),
+        arrival_rate_rpm=route.arrival_rate_rpm,
+        small_rpm=small,
+        large_rpm=large,
+        rerun_rpm=small + large - route.arrival_rate_rpm if route.rerun and routed else 0.0,
+        small_token_share=small_token_share(route, shares),
+        quality_lost=quality_lost(route, shares),
+        max_loss=route.max_loss,
+        cost_cents_per_h=cost,
+        all_large_cents_per_h=all_large,
+        saving=1 - cost / all_large if served and all_large else None,
+    )
+
+
+def small_token_share(route: Route, shares: Sequence[float]) -> float:
+    """Return the share of tokens, in and out, of the requests at the small model (eq. 228)."""
+    tokens = [kind.share * (kind.in_tokens + kind.out_tokens) for kind in route.kinds]
+    return sum(share * each for share, each in zip(shares, tokens, strict=True)) / sum(tokens)

@@ -1,0 +1,256 @@
+"""Shared cards in a plan: units of each pattern, the servers on them, and their figures at the load.
+
+Equation numbers refer to ``docs/math.md``.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from optimizer.arrays import IntArray
+from optimizer.candidates import Candidates
+from optimizer.candidates.arrays import own_fields
+from optimizer.candidates.card_patterns import CardPattern, Seat, SharedCards
+from optimizer.candidates.measuring import measure_pairs
+from optimizer.candidates.table import ON_SHARED_CARDS
+from optimizer.candidates.turns import Turn, measure_turns, turn_of
+from optimizer.plan.document import Placement, Plan, SharedCardUse, SharedPool, TargetFigure
+from optimizer.queueing.measures import MEANS
+from optimizer.solvers.problem import Problem
+from optimizer.units import SECONDS_PER_MINUTE
+
+SHARED_NAME = "shared"
+"""Beginning of the names of shared cards; their servers follow."""
+
+
+def card_uses(candidates: Candidates, problem: Problem, replicas: IntArray) -> tuple[SharedCardUse, ...]:
+    """Return the shared cards of a solution, sorted by name.
+
+    Args:
+        candidates: the candidates.
+        problem: the planning problem.
+        replicas: the solution, shape (C,).
+    """
+    shared, table = candidates.shared, problem.table
+    if shared is None:
+        return ()
+    on_cards = np.flatnonzero((table.pattern == ON_SHARED_CARDS) & (replicas > 0))
+    servers = frozenset(table.server[on_cards].tolist())
+    units: Counter[CardPattern] = Counter()
+    for c in np.flatnonzero((table.pattern >= 0) & (replicas > 0)).tolist():
+        kept = shared.patterns[int(table.pattern[c])].only(servers)
+        if kept.seats:
+            units[kept] += int(replicas[c])
+    carried: dict[int, float] = {}
+    for pattern, count in units.items():
+        for (seat, _), rate in zip(pattern.seats, pattern.rates, strict=True):
+            carried[seat.server] = carried.get(seat.server, 0.0) + count * rate
+    loads = dict(zip(shared.servers.tolist(), shared.load_rps.tolist(), strict=True))
+    shares = {s: loads[s] / rate for s, rate in carried.items()}
+    uses, names = [], Counter[str]()
+    for pattern, count in sorted(units.items(), key=lambda item: _order(candidates, item[0])):
+        name = _name(candidates, pattern)
+        names[name] += 1
+        name += f"-{names[name]}" if names[name] > 1 else ""
+        uses.append(_use(candidates, shared, name, pattern, count, shares))
+    return tuple(sorted(uses, key=lambda use: use.name))
+
+
+def units_of(candidates: Candidates, plan: Plan) -> dict[int, int]:
+    """Return the units of each pattern of other candidates that a plan has, as far as these have it."""
+    shared, found = candidates.shared, dict[int, int]()
+    if shared is None:
+        return found
+    names = candidates.arrays.server_names
+    servers = frozenset(names.index(name) for name in plan.on_shared_cards if name in names)
+    kept = [one.only(servers) for one in shared.patterns]
+    for use in plan.shared_cards:
+        wanted = {(item.server, item.per_card, item.share, item.accelerator) for item in use.servers}
+        for p, one in enumerate(kept):
+            card = candidates.arrays.accelerator_names[one.accelerator]
+            if one.mode != use.mode or card != use.accelerator or p in found:
+                continue
+            mine = {
+                (
+                    names[seat.server],
+                    copies,
+                    seat.uses[1] if one.mode == "shares" else None,
+                    shared.arrays.accelerator_names[seat.place] if one.mode == "slices" else card,
+                )
+                for seat, copies in one.seats
+            }
+            if mine == wanted:
+                found[p] = use.num_cards
+                break
+    return found
+
+
+def _order(candidates: Candidates, pattern: CardPattern) -> tuple[object, ...]:
+    return _name(candidates, pattern), pattern.mode, pattern.seats, pattern.rates
+
+
+def _name(candidates: Candidates, pattern: CardPattern) -> str:
+    servers = dict.fromkeys(candidates.arrays.server_names[seat.server] for seat, _ in pattern.seats)
+    return "-".join([SHARED_NAME, *servers])
+
+
+def _use(
+    candidates: Candidates,
+    shared: SharedCards,
+    name: str,
+    pattern: CardPattern,
+    count: int,
+    shares: Mapping[int, float],
+) -> SharedCardUse:
+    """Return cards of a pattern.
+
+    Args:
+        candidates: the candidates.
+        shared: the patterns.
+        name: name of the cards.
+        pattern: who is on them.
+        count: number of cards.
+        shares: load of each server over the rate that all its shared cards can carry.
+    """
+    card = candidates.arrays.accelerator_names[pattern.accelerator]
+    cost = count * candidates.system.accelerators[card].cost_cents_per_h
+    weights = [part_of(pattern.mode, seat.uses[1], seat.uses[0], copies) for seat, copies in pattern.seats]
+    rates = [rate * shares[seat.server] for (seat, _), rate in zip(pattern.seats, pattern.rates, strict=True)]
+    figures = _figures(shared, pattern, rates)
+    servers = []
+    for i, (seat, copies) in enumerate(pattern.seats):
+        in_share = pattern.mode == "shares"
+        place = shared.arrays.accelerator_names[seat.place]
+        own, own_cost = cheapest_cards(candidates, seat.server)
+        model = candidates.system.servers[candidates.arrays.server_names[seat.server]].model
+        servers.append(
+            SharedPool(
+                server=candidates.arrays.server_names[seat.server],
+                accelerator=place if pattern.mode == "slices" else card,
+                num_replicas=copies * count,
+                per_card=copies,
+                max_batch=seat.max_batch,
+                memory_gb=shared.system.profiles[model, place].memory_gb,
+                share=seat.uses[1] if in_share else None,
+                slowdown=seat.slowdown if in_share else None,
+                cost_cents_per_h=cost * weights[i] / sum(weights),
+                arrival_rate_rpm=count * rates[i] * SECONDS_PER_MINUTE,
+                max_arrival_rate_rpm=count * pattern.rates[i] * SECONDS_PER_MINUTE,
+                whole_cards=own,
+                whole_cost_cents_per_h=own_cost,
+                **figures[i],
+                **_origin(candidates, seat, place, figures[i]),
+            )
+        )
+    return SharedCardUse(
+        name=name,
+        accelerator=card,
+        mode=pattern.mode,
+        num_cards=count,
+        cost_cents_per_h=cost,
+        servers=tuple(servers),
+    )
+
+
+def _origin(candidates: Candidates, seat: Seat, place: str, figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is said of measured times of a server on a part of a card."""
+    assert candidates.shared is not None
+    server = candidates.system.servers[candidates.arrays.server_names[seat.server]]
+    found = candidates.shared.system.profiles[server.model, place].provenance
+    if found is None:
+        return {}
+    load, in_flight = server.current.load, figures["utilization"] * seat.max_batch
+    part = place if seat.mode == "slices" else candidates.shared.card_of[place]
+    return {
+        "provenance": found.of_pair(server.model, part),
+        "outside": tuple(found.domain.misses(load.in_tokens, load.out_tokens, in_flight)),
+    }
+
+
+def part_of(mode: str, share: float, memory_slices: float, copies: int) -> float:
+    """Return what a server takes of a card for its part of the cost: its share, its slices, or one turn."""
+    return copies * {"shares": share, "slices": memory_slices}.get(mode, 1.0)
+
+
+def cheapest_cards(candidates: Candidates, s: int) -> tuple[Placement | None, float | None]:
+    """Return the cheapest cards of its own for a server, and their cost [cents/h]; None without any."""
+    table = candidates.table
+    rows = np.flatnonzero(table.server == s)
+    if not len(rows):
+        return None, None
+    best = rows[np.argmin(table.cost_cents_per_h[rows])]
+    accelerator = candidates.arrays.accelerator_names[table.accelerator[best]]
+    count = int(table.num_replicas[best])
+    own = Placement(accelerator=accelerator, num_replicas=count)
+    return own, float(table.cost_cents_per_h[best])
+
+
+# --- figures -------------------------------------------------------------------------------------------
+
+
+def _figures(shared: SharedCards, pattern: CardPattern, rates: Sequence[float]) -> list[dict[str, Any]]:
+    """Return the figures of each seat at the rates of one card [requests/s]."""
+    if pattern.mode == "time":
+        turns = [_turn(shared, seat) for seat, _ in pattern.seats]
+        return list(turn_figures(turns, rates))
+    servers = _sized_servers(shared, pattern)
+    columns = (
+        np.array(servers),
+        np.array([seat.place for seat, _ in pattern.seats]),
+        np.array([seat.max_batch for seat, _ in pattern.seats]),
+        np.array([rate / copies for rate, (_, copies) in zip(rates, pattern.seats, strict=True)]),
+    )
+    found, targets = measure_pairs(shared.arrays, *columns), shared.arrays.servers.targets
+    rows = []
+    for i, s in enumerate(servers):
+        own = own_fields(shared.arrays, shared.system, s, int(columns[1][i]), int(columns[2][i]))
+        kind = {name: float(values[i]) for name, values in found.own.items() if not np.isnan(values[i])}
+        means = ("itl_ms", "ttft_ms", "wait_ms", "utilization", "loss")
+        rows.append(
+            {name: float(getattr(found.performance, name)[i]) for name in means}
+            | {**own, **kind}
+            | {
+                "targets": tuple(
+                    TargetFigure(measure=m.label, value=float(found.targets[k, i]), limit=float(limit))
+                    for k, (m, limit) in enumerate(
+                        zip(targets.measures, targets.limits[:, s].tolist(), strict=True)
+                    )
+                    if m not in MEANS and np.isfinite(limit)
+                )
+            }
+        )
+    return rows
+
+
+def _sized_servers(shared: SharedCards, pattern: CardPattern) -> list[int]:
+    return [shared.arrays.server_names.index(shared.names[seat.server]) for seat, _ in pattern.seats]
+
+
+def _turn(shared: SharedCards, seat: Seat) -> Turn:
+    turn = turn_of(shared.system, shared.arrays, shared.names[seat.server], seat.place, seat.max_batch)
+    assert turn is not None
+    return turn
+
+
+def turn_figures(turns: Sequence[Turn], rates_rps: Sequence[float]) -> Iterator[dict[str, Any]]:
+    """Yield the figures of servers that share a card in time, at their rates on one card.
+
+    Percentiles are those of the model, without its margin.
+    """
+    for turn, found in zip(turns, measure_turns(turns, np.array(rates_rps)), strict=True):
+        yield {
+            "itl_ms": 0.0,
+            "ttft_ms": found.latency_ms,
+            "wait_ms": found.wait_ms,
+            "utilization": found.fill,
+            "loss": 0.0,
+            "busy": found.busy,
+            "mean_batch": found.mean_batch,
+            "batch_window_ms": turn.server.window_ms,
+            "targets": tuple(
+                TargetFigure(measure=measure.label, value=value, limit=turn.limits[measure] + turn.network_ms)
+                for measure, value in found.figures.items()
+            ),
+        }

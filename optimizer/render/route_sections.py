@@ -1,0 +1,77 @@
+"""Sections of routes: where the requests of each kind go, and what that costs and loses."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from optimizer.plan import Plan
+from optimizer.plan.document import RoutedKind
+from optimizer.quantities import quantity
+from optimizer.render.explanation_text import effect_value
+from optimizer.render.money import Money
+from optimizer.section import Column, Section, name, table, words
+from optimizer.studies.explanation.document import Explanation
+
+RPM = "req/min"
+
+
+class _KindRow(NamedTuple):
+    """A kind of requests of a route."""
+
+    route: str
+    kind: RoutedKind
+
+
+def route_sections(plan: Plan) -> Iterator[Section]:
+    """Yield the routes of a plan, and the kinds of their requests, if there are any."""
+    if not plan.routes:
+        return
+    rows = [_KindRow(route, kind) for route, use in plan.routes.items() for kind in use.kinds]
+    yield table("Routes", _route_columns(Money.of(plan)), list(plan.routes.items()), "routes")
+    yield table("Requests of routes", _kind_columns(), rows, "requests")
+
+
+def _range(kind: RoutedKind) -> str:
+    return f"{quantity(100 * kind.least_share)} to {quantity(100 * kind.most_share)} %"
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
+
+
+def _route_columns(money: Money) -> list[Column]:
+    return [
+        name("route", lambda row: row[0]),
+        words("router", lambda row: row[1].state),
+        Column("to small", lambda row: row[1].small_rpm, RPM, quantity),
+        Column("to large", lambda row: row[1].large_rpm, RPM, quantity),
+        Column("of it again", lambda row: row[1].rerun_rpm, RPM, quantity, rank=4),
+        Column("small tokens", lambda row: _percent(row[1].small_token_share), "%", ".1f", rank=3),
+        Column("worse", lambda row: _percent(row[1].quality_lost), "%", ".2f"),
+        Column("limit", lambda row: _percent(row[1].max_loss), "%", ".2f"),
+        money.column("cost", lambda row: row[1].cost_cents_per_h),
+        money.column("all large", lambda row: row[1].all_large_cents_per_h),
+        Column("saving", lambda row: _percent(row[1].saving), "%", ".1f"),
+    ]
+
+
+def _kind_columns() -> list[Column]:
+    return [
+        name("route", "route", rank=2),
+        name("kind", "kind.name"),
+        Column("load", "kind.arrival_rate_rpm", RPM, quantity),
+        Column("to small", lambda row: _percent(row.kind.small_share), "%", ".1f"),
+        words("router sends", lambda row: _range(row.kind), rank=1),
+        Column("worse", lambda row: _percent(row.kind.quality_lost), "%", ".2f"),
+    ]
+
+
+def loss_sections(explanation: Explanation, money: Money) -> Iterator[Section]:
+    """Yield the cost of the limits on quality, if there are routes."""
+    if explanation.losses:
+        columns = (
+            name("route", "route"),
+            Column("limit", lambda item: _percent(item.max_loss), "%", ".2f"),
+            Column("other limit", lambda item: _percent(item.other), "%", ".2f"),
+            Column("with it", lambda item: effect_value(item.effect, money), money.unit),
+        )
+        yield table("What limits on quality cost", columns, explanation.losses, "losses")

@@ -1,0 +1,73 @@
+"""Section of the versions of split servers: their replicas, and the cost of having more than one version."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from optimizer.plan import Plan
+from optimizer.plan.document import SplitUse, VersionUse
+from optimizer.quantities import counted, percent, quantity
+from optimizer.render.money import Money
+from optimizer.section import Column, FormattedValue, Section, name, table
+
+RPM = "req/min"
+
+
+class _Row(NamedTuple):
+    """A version; the name of its server is written once."""
+
+    server: str
+    version: VersionUse
+    is_first: bool
+
+
+def version_sections(plan: Plan) -> Iterator[Section]:
+    """Yield the versions of split servers, if there are any."""
+    if not plan.versions:
+        return
+    money = Money.of(plan)
+    columns = (
+        name("server", lambda row: FormattedValue(row.server if row.is_first else "", row.server)),
+        name("version", lambda row: row.version.model),
+        Column("weight", lambda row: row.version.weight, form=_weight),
+        Column("load", lambda row: row.version.arrival_rate_rpm, RPM, quantity, rank=1),
+        Column("replicas", lambda row: row.version.num_replicas, form=",d"),
+        Column("needs", lambda row: row.version.needed_replicas, form=",.2f"),
+        money.column("cost", lambda row: row.version.cost_cents_per_h),
+        money.column("unused", lambda row: row.version.unused_cost_cents_per_h),
+    )
+    rows = [
+        _Row(server, version, i == 0)
+        for server, use in plan.versions.items()
+        for i, version in enumerate(use.versions)
+    ]
+    notes = [note for server, use in plan.versions.items() for note in _notes(server, use, money)]
+    yield table("Versions", columns, rows, "versions", notes=notes)
+
+
+def _weight(share: float) -> str:
+    return f"{share:.0%}" if round(share, 2) == share else percent(share)
+
+
+def _notes(server: str, use: SplitUse, money: Money) -> Iterator[str]:
+    """Yield the cost of the split against one version, and whether it can be rolled back at once."""
+    one, extra = use.one_version, use.extra_cost_cents_per_h
+    if one is not None and extra is not None:
+        yield (
+            f"{server}: {counted(use.num_replicas, 'replica')} for {money.text(use.cost_cents_per_h)}; "
+            f"{use.model} alone would take {one.num_replicas:,} for {money.text(one.cost_cents_per_h)}. "
+            f"The split {_difference(use.num_replicas - one.num_replicas, extra, money)}."
+        )
+    if use.roll_back is not None:
+        can = "can" if use.roll_back else "cannot"
+        yield f"{server}: {use.model} {can} take all requests at once, for a roll-back."
+
+
+def _difference(replicas: int, cost_cents_per_h: float, money: Money) -> str:
+    """Return what a split takes beyond one version, in words: ``costs 1 replica (300.00 cents/h) more``."""
+    number = counted(abs(replicas), "replica")
+    cost = f"{money.distance(cost_cents_per_h)} {money.unit}" if cost_cents_per_h else "nothing"
+    compared = "less" if cost_cents_per_h < 0 else "more"
+    if replicas * cost_cents_per_h > 0:
+        return f"costs {number} ({cost}) {compared}"
+    takes = f"takes {number} {'more' if replicas > 0 else 'fewer'} and " if replicas else ""
+    return f"{takes}costs {cost} {compared}"

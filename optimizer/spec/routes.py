@@ -1,0 +1,348 @@
+"""Routes: requests that are divided between a small and a large model, and the loads that follow.
+
+The planned load of a routed server is the largest that the route can send to it, at the longest mean lengths
+of any division. Replicas sized for it keep their targets whatever the plan chooses, because the largest rate
+of the reference queue falls with both lengths; other queue models need kinds of one length. Equation numbers
+refer to ``docs/math.md``.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from optimizer.documents import MIN_RATE
+from optimizer.errors import SpecError
+from optimizer.kinds.queue_models import REFERENCE
+from optimizer.kinds.table import KINDS, kind_of_profile
+from optimizer.quantities import precise
+from optimizer.spec.files import Part
+from optimizer.spec.names import Entry, Finding, Index, Names
+from optimizer.spec.positions import Location
+from optimizer.spec.schema import Load, ModelProfile, OptimizerOptions, RequestKind, Route, Server
+from optimizer.timing import is_static
+
+SHARE_TOLERANCE = 1e-6
+"""Largest distance of the sum of shares from 1."""
+ROUNDING = 1e-8
+"""Part of a route's load that is rounding where a server gets nothing."""
+_UNSUPPORTED = {
+    "shared_queue": "requests of a route wait in a queue of their own",
+    "deadline": "offline work has no route",
+    "external": "a route has replicas on both sides",
+    "cache_hit_rate": "state the requests that miss as the route's arrivalRate",
+    "min_num_replicas": "the plan decides how many replicas a route needs",
+    "headroom_share": "reserves of routes are not planned; raise arrivalRate",
+    "spare_replicas": "reserves of routes are not planned; raise arrivalRate",
+    "availability_target": "reserves of routes are not planned; raise arrivalRate",
+    "surge": "rollouts of routes are not planned",
+    "preferred": "preferences of routes are not planned; list accelerators",
+}
+"""Fields of servers that a route cannot have, with the reason."""
+
+
+# --- flows of a route -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class KindFlow:
+    """Flow of one kind of requests as a function of φ, its share that is sent to the small model."""
+
+    rate_rpm: float
+    """Arrival rate [requests/min]."""
+    lower: float
+    """Least share that a router which is in use sends to the small model."""
+    upper: float
+    """Largest share."""
+    quality: float
+    """Part of all answers that is worse for each unit of φ."""
+    large_base: float
+    """Requests at the large model for each request of the kind, at φ = 0."""
+    large_slope: float
+    """Their change for each unit of φ."""
+
+    @classmethod
+    def of(cls, route: Route, kind: RequestKind) -> "KindFlow":
+        """Return the flow of a kind of a route (eq. 220, 221)."""
+        lower, upper = kind.wrong, 1 - kind.miss
+        # A share ψ of the kind is meant for the small model: φ = ψ upper + (1 − ψ) lower.
+        rerun_slope = lower / (upper - lower) if route.rerun and upper > lower else 0.0
+        rerun_base = rerun_slope * upper if upper > lower else lower * route.rerun
+        return cls(
+            rate_rpm=route.arrival_rate_rpm * kind.share,
+            lower=min(lower, upper),
+            upper=upper,
+            quality=kind.share * kind.loss,
+            large_base=1.0 + rerun_base,
+            large_slope=-1.0 - rerun_slope,
+        )
+
+    def large_rpm(self, share: float) -> float:
+        """Return the requests at the large model where the router is in use [requests/min]."""
+        return self.rate_rpm * (self.large_base + self.large_slope * share)
+
+
+def flows_of(route: Route) -> tuple[KindFlow, ...]:
+    """Return the flow of each kind of a route."""
+    return tuple(KindFlow.of(route, kind) for kind in route.kinds)
+
+
+def small_rpm(route: Route, shares: Iterable[float]) -> float:
+    """Return the load of the small server [requests/min] (eq. 222)."""
+    found = sum(flow.rate_rpm * share for flow, share in zip(flows_of(route), shares, strict=True))
+    return found if found > ROUNDING * route.arrival_rate_rpm else 0.0
+
+
+def large_rpm(route: Route, shares: Sequence[float], *, routed: bool) -> float:
+    """Return the load of the large server [requests/min]; without a router, all requests (eq. 223)."""
+    if not routed:
+        return route.arrival_rate_rpm
+    found = sum(flow.large_rpm(share) for flow, share in zip(flows_of(route), shares, strict=True))
+    return found if found > ROUNDING * route.arrival_rate_rpm else 0.0
+
+
+def quality_lost(route: Route, shares: Iterable[float]) -> float:
+    """Return the share of answers that are worse because the small model gave them (eq. 224)."""
+    return sum(flow.quality * share for flow, share in zip(flows_of(route), shares, strict=True))
+
+
+# --- loads of servers -------------------------------------------------------------------------------------
+
+
+def largest_mean(values: Sequence[float], least: Sequence[float], most: Sequence[float]) -> float:
+    """Return the largest weighted mean of values whose weights lie between bounds (eq. 226).
+
+    At the maximum, the weights of all values above some threshold are at their upper bounds, and the others
+    at their lower bounds.
+
+    Args:
+        values: the values.
+        least: lower bounds of the weights.
+        most: upper bounds of the weights.
+    """
+    order = sorted(range(len(values)), key=lambda i: -values[i])
+    best, weights = 0.0, list(least)
+    for i in order:
+        weights[i] = most[i]
+        total = sum(weights)
+        if total > 0:
+            best = max(best, sum(w * value for w, value in zip(weights, values, strict=True)) / total)
+    return best
+
+
+def with_routed_loads(servers: Mapping[str, Server], routes: Iterable[Route]) -> Mapping[str, Server]:
+    """Return servers of which those of routes have the largest load that their route can send.
+
+    Args:
+        servers: the servers, by name.
+        routes: the routes.
+    """
+    changed: dict[str, Server] = {}
+    for route in routes:
+        flows = flows_of(route)
+        least, most = [f.rate_rpm * f.lower for f in flows], [f.rate_rpm * f.upper for f in flows]
+        small, large = servers[route.small], servers[route.large]
+        changed[route.small] = _with_mix(small, route, least, most, sum(most))
+        least, most = [flow.large_rpm(flow.upper) for flow in flows], [flow.rate_rpm for flow in flows]
+        changed[route.large] = _with_mix(large, route, least, most, sum(most))
+    return MappingProxyType({**servers, **changed}) if changed else servers
+
+
+def _with_mix(
+    server: Server, route: Route, least: Sequence[float], most: Sequence[float], rate_rpm: float
+) -> Server:
+    """Return a server with a rate, at the longest mean lengths with weights of kinds between bounds."""
+    values = {
+        field: largest_mean([getattr(kind, field) for kind in route.kinds], least, most)
+        for field in ("in_tokens", "out_tokens")
+    }
+    values["arrival_rate_rpm"] = rate_rpm if rate_rpm >= MIN_RATE else 0.0
+    return _with_load(server, server.current.load.model_copy(update=values))
+
+
+def undivided_servers(servers: Mapping[str, Server], routes: Iterable[Route]) -> dict[str, Server]:
+    """Return the large servers with all requests of their routes, by name, if the lengths of kinds differ.
+
+    Args:
+        servers: the servers, by name.
+        routes: the routes.
+    """
+    found = {}
+    for route in routes:
+        if has_undivided(route) and route.large in servers:
+            weights = [flow.rate_rpm for flow in flows_of(route)]
+            found[route.large] = _with_mix(
+                servers[route.large], route, weights, weights, route.arrival_rate_rpm
+            )
+    return dict(sorted(found.items()))
+
+
+def has_undivided(route: Route) -> bool:
+    """Return whether a route needs other candidates where its router is off, as lengths of kinds differ."""
+    return not _is_alike(route) and route.arrival_rate_rpm > 0
+
+
+def _is_alike(route: Route) -> bool:
+    return len({(kind.in_tokens, kind.out_tokens) for kind in route.kinds}) == 1
+
+
+def with_undivided_lengths(servers: Mapping[str, Server], routes: Iterable[Route]) -> Mapping[str, Server]:
+    """Return served servers, of which large ones with all requests of their route have their mean request."""
+    changed = {
+        name: server
+        for name, server in undivided_servers(servers, routes).items()
+        if servers[name].current.load.arrival_rate_rpm
+        >= server.current.load.arrival_rate_rpm * (1 - ROUNDING)
+    }
+    return MappingProxyType({**servers, **changed}) if changed else servers
+
+
+def _with_load(server: Server, load: Load) -> Server:
+    return server.model_copy(update={"current": server.current.model_copy(update={"load": load})})
+
+
+def without_routed_loads(servers: Mapping[str, Server], routes: Iterable[Route]) -> Mapping[str, Server]:
+    """Return servers as documents state them: those of routes have no load of their own."""
+    names = [name for route in routes for name in (route.small, route.large) if name in servers]
+    if not names:
+        return servers
+    nothing = {"arrival_rate_rpm": 0.0, "in_tokens": 0.0, "out_tokens": 0.0}
+    idle = {
+        name: _with_load(servers[name], servers[name].current.load.model_copy(update=nothing))
+        for name in names
+    }
+    return MappingProxyType({**servers, **idle})
+
+
+def route_of(routes: Iterable[Route], server: str) -> Route | None:
+    """Return the route of a server; None if it has none."""
+    return next((route for route in routes if server in (route.small, route.large)), None)
+
+
+def check_routed_options(routes: Mapping[str, Route], options: OptimizerOptions) -> None:
+    """Check that the options of a system plan routes.
+
+    Raises:
+        SpecError: an option does not.
+    """
+    if not routes:
+        return
+    for option, given, advice in (
+        ("milpSolver", not options.milp_solver, "the greedy heuristic divides no route; remove it"),
+        ("saturationPolicy", options.saturation_policy != "None", "a route is served in full or not at all"),
+        ("batchSizing", options.batch_sizing == "optimal", "the best batch depends on the routed load"),
+        ("maxPower", options.max_power_w is not None, "power depends on the routed load"),
+        ("headroomShare", options.headroom_share > 0, "reserves of routes are not planned"),
+    ):
+        if given:
+            raise SpecError(f"optimizer.{option}: the system has routes; {advice}")
+
+
+def refuse_routes(routes: Mapping[str, Route], study: str) -> None:
+    """Refuse a system with routes where something plans loads of servers.
+
+    Args:
+        routes: the routes of the system.
+        study: subject and verb of the reason, which goes on with its loads.
+
+    Raises:
+        SpecError: the system has routes.
+    """
+    if routes:
+        raise SpecError(
+            f"routes: {study} loads server by server and divides no route; use solve, or remove them"
+        )
+
+
+# --- checks -----------------------------------------------------------------------------------------------
+
+
+def route_problems(
+    index: Index, profiles: Mapping[str, Sequence[ModelProfile]], names: Names
+) -> Iterator[Finding]:
+    """Yield the contradictions of routes.
+
+    Args:
+        index: the items of the documents.
+        profiles: the profiles of each model.
+        names: the names of servers.
+    """
+    owner: dict[str, str] = {}
+    for part, at, route in index.routes.values():
+        yield from _kind_problems(part, at, route)
+        if route.small == route.large:
+            yield Finding(part, (*at, "large"), f"{route.large!r} is also the small server; name another")
+            continue
+        for field in ("small", "large"):
+            server = getattr(route, field)
+            yield from names.missing(part, (*at, field), server)
+            if server in owner:
+                text = f"{server!r} is also in route {owner[server]!r}; a server has one route"
+                yield Finding(part, (*at, field), text)
+            owner[server] = route.name
+            if server in index.servers:
+                entry = index.servers[server]
+                yield from _server_problems(entry, route, index, profiles.get(entry.item.model, ()))
+        yield from _priority_problems(part, at, route, index)
+
+
+def _kind_problems(part: Part, at: Location, route: Route) -> Iterator[Finding]:
+    total = sum(kind.share for kind in route.kinds)
+    if abs(total - 1) > SHARE_TOLERANCE:
+        yield Finding(part, (*at, "kinds"), f"the shares add up to {precise(total)}; they must be 1 together")
+    for i, kind in enumerate(route.kinds):
+        if kind.wrong > 1 - kind.miss:
+            text = (
+                f"{precise(kind.wrong)} is more than 1 - miss, {precise(1 - kind.miss)}: such a router "
+                "is wrong more often than right; exchange its answers"
+            )
+            yield Finding(part, (*at, "kinds", i, "wrong"), text)
+
+
+def _server_problems(
+    entry: Entry, route: Route, index: Index, profiles: Sequence[ModelProfile]
+) -> Iterator[Finding]:
+    part, at, server = entry
+    if server.current.load.arrival_rate_rpm:
+        text = (
+            f"the load of {server.name!r} is that of route {route.name!r}; remove it, or give direct "
+            "requests a server of their own"
+        )
+        yield Finding(part, (*at, "currentAlloc", "load", "arrivalRate"), text)
+    for field, reason in _UNSUPPORTED.items():
+        if getattr(server, field) != Server.model_fields[field].get_default(call_default_factory=True):
+            alias = Server.model_fields[field].alias or field
+            yield Finding(part, (*at, alias), f"route {route.name!r}: {reason}; remove one of the two")
+    if any(kind_of_profile(profile) is not KINDS[0] or is_static(profile) for profile in profiles):
+        text = f"{server.model!r} is not batched continuously, which route {route.name!r} needs"
+        yield Finding(part, (*at, "model"), text)
+    others = {profile.queue_model for profile in profiles} - {REFERENCE}
+    if others and not _is_alike(route):
+        text = (
+            f"the kinds of route {route.name!r} have different lengths, and the largest rate of queueModel "
+            f"{min(others)} need not fall with them; give all kinds the same, or use {REFERENCE}"
+        )
+        yield Finding(part, (*at, "model"), text)
+    owner = index.classes.get(server.service_class)
+    if owner is None:
+        return
+    target = next((item for item in owner.item.model_targets if item.model == server.model), None)
+    if target is not None and target.tps:
+        text = f"class {server.service_class!r} has slo-tps for {server.model!r}; a route has a rate"
+        yield Finding(part, (*at, "class"), text)
+    if owner.item.headroom_share:
+        text = f"class {server.service_class!r} has headroomShare; {_UNSUPPORTED['headroom_share']}"
+        yield Finding(part, (*at, "class"), text)
+
+
+def _priority_problems(part: Part, at: Location, route: Route, index: Index) -> Iterator[Finding]:
+    """Yield a difference between the priorities of a route's servers: its requests have one."""
+    found = [index.servers[name].item for name in (route.small, route.large) if name in index.servers]
+    classes = [
+        index.classes[server.service_class].item for server in found if server.service_class in index.classes
+    ]
+    if len(classes) > 1 and classes[0].priority != classes[1].priority:
+        text = (
+            f"{route.large!r} has priority {classes[1].priority}, {route.small!r} {classes[0].priority}; "
+            "a route needs servers of one priority"
+        )
+        yield Finding(part, (*at, "large"), text)

@@ -1,0 +1,146 @@
+"""Checks of servers that share cards: what they cannot have, and figures that are missing."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from optimizer.errors import SpecError
+from optimizer.kinds.table import KINDS, kind_of_profile
+from optimizer.spec.names import Entry, Finding, Index
+from optimizer.spec.schema import ModelProfile, OptimizerOptions, Server
+
+MAX_SHARING = 8
+"""Most servers with `sharedCard`: their combinations are the patterns of a card."""
+_REFUSED = (
+    "shared_queue",
+    "deadline",
+    "keep_accelerator",
+    "preferred",
+    "min_num_replicas",
+    "max_num_replicas",
+    "headroom_share",
+    "spare_replicas",
+    "availability_target",
+    "surge",
+)
+"""Fields of a server that count replicas on cards of its own."""
+
+
+def shared_card_problems(index: Index, profiles: Mapping[str, Sequence[ModelProfile]]) -> Iterator[Finding]:
+    """Yield the contradictions of servers that share cards, and of slices.
+
+    Args:
+        index: the items of the documents.
+        profiles: the profiles of each model.
+    """
+    yield from _slices(index)
+    entries = [entry for entry in index.servers.values() if entry.item.shared_card]
+    for part, at, _ in entries[MAX_SHARING : MAX_SHARING + 1]:
+        text = f"{len(entries)} servers may share cards, at most {MAX_SHARING} can; remove it from some"
+        yield Finding(part, (*at, "sharedCard"), text)
+    for entry in entries:
+        yield from _unsupported(entry, index)
+        yield from _parts(entry, index, profiles.get(entry.item.model, ()))
+    if entries:
+        yield from _options(entries[0])
+
+
+def check_card_options(options: OptimizerOptions) -> None:
+    """Check that the options can plan shared cards.
+
+    Raises:
+        SpecError: they cannot.
+    """
+    for key, text in option_problems_of_cards(options):
+        raise SpecError(f"optimizer.{key}: {text}")
+
+
+def check_no_shared_cards(servers: Iterable[Server], what: str) -> None:
+    """Check that no server may share cards.
+
+    Args:
+        servers: the servers.
+        what: what cannot follow shared cards, for the message.
+
+    Raises:
+        SpecError: one may.
+    """
+    for server in servers:
+        if server.shared_card:
+            raise SpecError(f"servers.{server.name}.sharedCard: {what} counts cards of one server; remove it")
+
+
+def option_problems_of_cards(options: OptimizerOptions) -> Iterator[tuple[str, str]]:
+    """Yield the options that cannot plan shared cards, and why."""
+    if not options.milp_solver:
+        text = "the greedy solver places servers one by one and cannot share cards; remove it, or sharedCard"
+        yield "milpSolver", text
+    if options.saturation_policy != "None":
+        text = "a server on shared cards is served in full or not at all; remove it, or sharedCard"
+        yield "saturationPolicy", text
+    if options.max_power_w is not None:
+        yield "maxPower", "the power of shared cards is not known; remove it, or sharedCard"
+    if options.headroom_share:
+        yield "headroomShare", "shared cards have no reserve; remove it, or sharedCard"
+
+
+def _options(entry: Entry) -> Iterator[Finding]:
+    part = entry.part
+    given = part.spec.optimizer
+    for key, text in option_problems_of_cards(given):
+        yield Finding(part, ("optimizer", key), text)
+
+
+def _slices(index: Index) -> Iterator[Finding]:
+    for part, at, item in index.accelerators.values():
+        if item.slice is None:
+            continue
+        here = (*at, "slice", "card")
+        card = index.accelerators.get(item.slice.card)
+        if card is None or card.item.slice is not None:
+            yield Finding(part, here, f"{item.slice.card!r} is no whole card of the system; name one")
+        elif card.item.type != item.type or card.item.multiplicity != 1 or item.multiplicity != 1:
+            text = f"must be one card of type {item.type!r}; correct the type or the multiplicity"
+            yield Finding(part, here, text)
+
+
+def _unsupported(entry: Entry, index: Index) -> Iterator[Finding]:
+    part, at, server = entry
+    for name in _REFUSED:
+        field = Server.model_fields[name]
+        if getattr(server, name) != field.default:
+            text = "not supported for a server that may share cards; remove it, or sharedCard"
+            yield Finding(part, (*at, field.alias or name), text)
+    known = index.classes.get(server.service_class)
+    if known is not None and known.item.headroom_share:
+        text = f"class {server.service_class!r} has headroomShare, which shared cards cannot keep; remove it"
+        yield Finding(part, (*at, "class"), text)
+
+
+def _parts(entry: Entry, index: Index, profiles: Sequence[ModelProfile]) -> Iterator[Finding]:
+    """Yield figures that are missing, and a server that can share no card."""
+    part, at, server = entry
+    mine = [one for one in profiles if one.accelerator in index.accelerators]
+    here = (*at, "sharedCard")
+    with_memory = [one for one in mine if one.memory_gb and one.acc_count == 1]
+    if mine and not with_memory:
+        text = f"the memory of {server.model!r} on one card is not known; give its profiles memory [GB]"
+        yield Finding(part, here, text)
+        return
+    cards = [index.accelerators[one.accelerator].item for one in with_memory]
+    for one, card in zip(with_memory, cards, strict=True):
+        if not card.memory_gb:
+            text = f"the memory of {card.name} is not known; give it memSize [GB]"
+            yield Finding(part, here, text)
+            return
+        if not one.is_estimated or not one.shares:
+            continue
+        text = (
+            f"the token times of {server.model!r} on {card.name} are estimated; measure them to share cards"
+        )
+        yield Finding(part, here, text)
+    able = any(
+        one.shares or card.slice or kind_of_profile(one) is not KINDS[0]
+        for one, card in zip(with_memory, cards, strict=True)
+    )
+    if mine and not able:
+        text = f"{server.model!r} runs in no part of a card; give its profiles shares, or times on slices"
+        yield Finding(part, here, text)

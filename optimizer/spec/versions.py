@@ -1,0 +1,339 @@
+"""Versions: a server whose requests are split is planned as one server for each version (math.md section 30).
+
+What plans servers needs to know nothing of it. Documents, loads and the stateful service name the server as a
+whole; plans name its versions, ``chat (v2)``.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from math import fsum, isclose
+from types import MappingProxyType
+from typing import Any
+
+from optimizer.documents import MIN_RATE
+from optimizer.errors import SpecError
+from optimizer.spec.assumptions import check_answers, check_server, check_target, check_variability
+from optimizer.spec.caches import thinned
+from optimizer.spec.names import Entry, Finding, Index, Names
+from optimizer.spec.schema import AllocationData, Load, ModelProfile, ModelTarget, Server, VersionShare
+from optimizer.spec.shared_queues import members_of
+
+SUM_TOLERANCE = 1e-9
+"""Difference of a sum of weights from 1 that is rounding."""
+_SAME = 1e-9
+"""Relative difference of loads that is rounding."""
+_OF_EACH = ("name", "model", "split", "roll_back", "current", "desired")
+"""Fields in which a version and its server differ."""
+
+
+class Version(Server):
+    """A version of a server as a server, with its share of the load."""
+
+    whole: Server
+    """The server, with all its load."""
+    weight: float
+    """The version's share of the load."""
+
+    @property
+    def is_main(self) -> bool:
+        """Whether the version is that of the server's own model."""
+        return self.model == self.whole.model
+
+
+def version_name(server: Server, model: str) -> str:
+    """Return the name under which the version of a server is planned."""
+    return f"{server.name} ({model})"
+
+
+def versions_of(server: Server) -> tuple[Version, ...]:
+    """Return the versions of a server, in the order of its document; none if it is not split (eq. 212)."""
+    found = []
+    common = {field: getattr(server, field) for field in Server.model_fields if field not in _OF_EACH}
+    for share in server.split or ():
+        load = thinned(server.current.load, share.weight)
+        if load.arrival_rate_rpm < MIN_RATE:
+            load = load.model_copy(update={"arrival_rate_rpm": 0.0})
+        is_main = share.model == server.model
+        if is_main and server.roll_back:  # it is also to take all requests as they arrive
+            load = load.model_copy(
+                update={"arrival_cv": max(load.arrival_cv, server.current.load.arrival_cv)}
+            )
+        current = server.current if is_main else share.current or AllocationData()
+        own: dict[str, Any] = {
+            "name": version_name(server, share.model),
+            "model": share.model,
+            "split": None,
+            "roll_back": is_main and server.roll_back,
+            "current": current.model_copy(update={"load": load}),
+            "desired": AllocationData(),
+        }
+        found.append(Version.model_construct(**common, **own, whole=server, weight=share.weight))
+    return tuple(found)
+
+
+def with_versions(servers: Mapping[str, Server]) -> Mapping[str, Server]:
+    """Return servers by name in which versions replace each split server, sorted by name."""
+    if not any(server.split for server in servers.values()):
+        return servers
+    parts = {part.name: part for server in servers.values() for part in (versions_of(server) or (server,))}
+    return MappingProxyType({name: parts[name] for name in sorted(parts)})
+
+
+def whole_servers(servers: Mapping[str, Server]) -> Mapping[str, Server]:
+    """Return servers by name in which each split server replaces its versions, sorted by name."""
+    groups: dict[str, list[Version]] = {}
+    found: dict[str, Server] = {}
+    for name, server in servers.items():
+        if isinstance(server, Version):
+            groups.setdefault(server.whole.name, []).append(server)
+        else:
+            found[name] = server
+    if not groups:
+        return servers
+    found |= {name: _whole(versions) for name, versions in groups.items()}
+    return MappingProxyType({name: found[name] for name in sorted(found)})
+
+
+def _whole(versions: Sequence[Version]) -> Server:
+    """Return the server of versions whose loads, allocations or options may have changed."""
+    whole = versions[0].whole
+    by_model = {version.model: version for version in versions}
+    ordered = tuple(by_model[share.model] for share in whole.split or ())
+    if ordered == versions_of(whole):
+        return whole
+    main = by_model[whole.model]
+    rate = fsum(version.current.load.arrival_rate_rpm for version in ordered)
+    load = main.current.load.model_copy(
+        update={"arrival_rate_rpm": rate, "arrival_cv": whole.current.load.arrival_cv}
+    )
+    changes: dict[str, Any] = {
+        "split": _shares(ordered, rate),
+        "roll_back": main.roll_back,
+        "current": main.current.model_copy(update={"load": load}),
+    }
+    changes |= {field: getattr(main, field) for field in Server.model_fields if field not in _OF_EACH}
+    return whole.model_copy(
+        update={field: value for field, value in changes.items() if value != getattr(whole, field)}
+    )
+
+
+def _shares(versions: Sequence[Version], rate_rpm: float) -> tuple[VersionShare, ...]:
+    """Return the shares of versions with their own loads and allocations; together they have `rate_rpm`."""
+    loads = [version.current.load.arrival_rate_rpm for version in versions]
+    as_stated = all(
+        isclose(load, version.weight * rate_rpm, rel_tol=_SAME, abs_tol=MIN_RATE)
+        for load, version in zip(loads, versions, strict=True)
+    )
+    shares = []
+    for share, load, version in zip(versions[0].whole.split or (), loads, versions, strict=True):
+        current = version.current.model_copy(update={"load": Load()})
+        changes: dict[str, Any] = {} if as_stated else {"weight": load / rate_rpm}
+        if not version.is_main and current != (share.current or AllocationData()):
+            changes["current"] = current
+        shares.append(share.model_copy(update=changes) if changes else share)
+    return tuple(shares)
+
+
+def planned_names(server: Server) -> tuple[str, ...]:
+    """Return the names under which a server of a document is planned: its queue, its versions or its own."""
+    versions = tuple(version.name for version in versions_of(server))
+    return versions or (server.shared_queue or server.name,)
+
+
+def planned_name(server: Server) -> str:
+    """Return the name under which the server's own model is planned."""
+    return version_name(server, server.model) if server.split else server.shared_queue or server.name
+
+
+def whole_name(server: Server) -> str:
+    """Return the name of a planned server, or of the server of which it is a version."""
+    return server.whole.name if isinstance(server, Version) else server.name
+
+
+def stated_name(server: Server) -> str:
+    """Return the name that a document has for a planned server, or for the first that shares its queue."""
+    return whole_name(members_of(server)[0])
+
+
+def share_of_load(server: Server) -> float:
+    """Return the share of its server's load that a version has; 1 for other servers, and without a share."""
+    return server.weight or 1.0 if isinstance(server, Version) else 1.0
+
+
+def versions_text(server: Server) -> str:
+    """Return the names of a server's versions, for messages."""
+    return ", ".join(planned_names(server))
+
+
+def with_allocation(server: Server, name: str, allocation: AllocationData, field: str = "current") -> Server:
+    """Return a server with another allocation, which keeps its load.
+
+    Args:
+        server: a server of a document.
+        name: its name, or that of one of its versions.
+        allocation: the allocation.
+        field: ``current`` or ``desired``.
+    """
+    if name in {server.name, planned_name(server)} or not server.split:
+        load = server.current.load if field == "current" else allocation.load
+        return server.model_copy(update={field: allocation.model_copy(update={"load": load})})
+    own = allocation.model_copy(update={"load": Load()})
+    shares = tuple(
+        share.model_copy(update={field: own}) if version_name(server, share.model) == name else share
+        for share in server.split
+    )
+    return server.model_copy(update={"split": shares})
+
+
+def desired_of(server: Server) -> dict[str, AllocationData]:
+    """Return the desired allocations of a server, or of its versions as far as any are, by name."""
+    if not server.split:
+        return {server.name: server.desired}
+    others = {version_name(server, share.model): share.desired for share in server.split if share.desired}
+    return {planned_name(server): server.desired} | others
+
+
+def with_desired_applied(server: Server) -> Server:
+    """Return a server that runs its desired replicas, and so do its versions as far as any are desired."""
+    current = server.desired.model_copy(update={"load": server.current.load})
+    changes: dict[str, Any] = {"current": current}
+    if server.split:
+        changes["split"] = tuple(
+            share.model_copy(update={"current": share.desired}) if share.desired else share
+            for share in server.split
+        )
+    return server.model_copy(update=changes)
+
+
+def with_roll_back(server: Server, headroom_share: float) -> float:
+    """Return the headroom with which a version can take the load of all versions (eq. 213)."""
+    if isinstance(server, Version) and server.roll_back and server.weight:
+        return (1 + headroom_share) / server.weight - 1
+    return headroom_share
+
+
+def target_key(server: Server, targets: Mapping[tuple[str, str], ModelTarget]) -> tuple[str, str]:
+    """Return the service class and model whose targets hold for a server.
+
+    Those of the server's own model hold for a version whose model has none in the class.
+    """
+    own = server.service_class, server.model
+    return (
+        (server.service_class, server.whole.model)
+        if isinstance(server, Version) and own not in targets
+        else own
+    )
+
+
+def target_of_version(target: ModelTarget, server: Server) -> ModelTarget:
+    """Return the targets of a version: latencies are of each request, throughput is shared by weight."""
+    if not isinstance(server, Version):
+        return target
+    return target.model_copy(update={"model": server.model, "tps": target.tps * server.weight})
+
+
+# --- checks --------------------------------------------------------------------------------------------
+
+
+def version_problems(
+    index: Index, profiles: Mapping[str, Sequence[ModelProfile]], accelerators: Names, models: Names
+) -> Iterator[Finding]:
+    """Yield the contradictions of servers that are split.
+
+    Args:
+        index: the items of the documents.
+        profiles: the profiles of each model.
+        accelerators: the accelerators of the documents.
+        models: the models of the documents.
+    """
+    taken = {entry.item.shared_queue: "a shared queue" for entry in index.servers.values()}
+    taken |= dict.fromkeys(index.servers, "a server")
+    for entry in index.servers.values():
+        part, at, server = entry
+        for path, text in _faults(server):
+            yield Finding(part, (*at, *path), text)
+        for i, share in enumerate(server.split or ()):
+            here, name = (*at, "split", i), version_name(server, share.model)
+            if name in taken:
+                text = f"its version would be named {name!r}, which is {taken[name]}; rename that"
+                yield Finding(part, (*here, "model"), text)
+            yield from models.missing(part, (*here, "model"), share.model)
+            if share.current is not None and share.current.accelerator:
+                running = share.current.accelerator
+                yield from accelerators.missing(part, (*here, "currentAlloc", "accelerator"), running)
+            if share.model != server.model:
+                yield from _of_profiles(entry, i, share, index, profiles)
+        taken |= {version_name(server, share.model): "another version" for share in server.split or ()}
+
+
+def _of_profiles(
+    entry: Entry, i: int, share: VersionShare, index: Index, profiles: Mapping[str, Sequence[ModelProfile]]
+) -> Iterator[Finding]:
+    """Yield what the profiles of a version do not support of its server."""
+    part, at, server = entry
+    mine, one = profiles.get(share.model, ()), server.model_copy(update={"model": share.model})
+    load, place = server.current.load, "currentAlloc.load."
+    checks: list[Callable[[], None]] = [
+        partial(check_server, one, "", mine),
+        partial(check_variability, load, place, mine),
+        partial(check_answers, load, place, mine),
+    ]
+    known = index.classes.get(server.service_class)
+    targets = {target.model: target for target in known.item.model_targets} if known else {}
+    if server.model in targets and share.model not in targets:
+        here = f"the targets of {server.model!r} in class {server.service_class!r}"
+        checks.append(partial(check_target, targets[server.model], here, mine))
+    for check in checks:
+        try:
+            check()
+        except SpecError as error:
+            yield Finding(part, (*at, "split", i, "model"), str(error))
+
+
+def _faults(server: Server) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield the path and the text of what a split contradicts in its server."""
+    if not server.split:
+        if server.split is not None:
+            yield ("split",), "no version is given; give each a model and a weight, or remove it"
+        if server.roll_back:
+            yield ("rollBack",), "the server has no versions to roll back from; remove it, or add split"
+        return
+    for field, text in (
+        ("sharedQueue", "servers of a shared queue run one model"),
+        ("deadline", "offline work has no versions"),
+        ("external", "a service answers all requests of a server or none"),
+        ("maxNumReplicas", "a limit on all versions together cannot be kept"),
+    ):
+        if getattr(server, _PYTHON_NAMES[field]) is not None:
+            yield (field,), f"{text}; remove it, or split"
+    yield from _weight_faults(server, server.split)
+    for i, share in enumerate(server.split):
+        here = ("split", i, "currentAlloc")
+        if share.current is not None and share.model == server.model:
+            yield here, f"{share.model!r} is the server's own model; state it in the server's currentAlloc"
+        if share.current is not None and share.current.load != Load():
+            yield (*here, "load"), "a version has its weight of the server's load; remove it"
+
+
+_PYTHON_NAMES = {field.alias or name: name for name, field in Server.model_fields.items()}
+"""Fields of a server by the name in documents."""
+
+
+def _weight_faults(
+    server: Server, split: Sequence[VersionShare]
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    weights = {share.model: share.weight for share in split}
+    for i, share in enumerate(split):
+        if any(share.model == other.model for other in split[:i]):
+            yield ("split", i, "model"), f"{share.model!r} occurs twice; give it one weight"
+    total = fsum(share.weight for share in split)
+    if abs(total - 1) > SUM_TOLERANCE:
+        yield ("split",), f"the weights sum to {total:.12g}, not 1; change them"
+    if server.model not in weights:
+        text = (
+            f"{server.model!r}, the server's own model, is missing; add it, with weight 0 if it gets nothing"
+        )
+        yield ("split",), text
+    elif server.roll_back and not weights[server.model]:
+        text = f"{server.model!r} has weight 0 and so no replicas to add to; give it a weight above 0"
+        yield ("rollBack",), text

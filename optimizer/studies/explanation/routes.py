@@ -1,0 +1,40 @@
+"""Cost of the limit on the quality that a route loses: the plan with other limits, less the plan."""
+
+from optimizer.pipeline import solve
+from optimizer.plan import Plan
+from optimizer.spec.schema import Route
+from optimizer.spec.system import System
+from optimizer.studies.explanation.document import LossPrice
+from optimizer.studies.explanation.resolving import Inquiry, effect
+
+LEAST_LIMIT = 0.01
+"""Limit that is tried instead of twice the limit where that is 0."""
+
+
+def price_losses(system: System, plan: Plan, inquiry: Inquiry) -> tuple[LossPrice, ...]:
+    """Return what each route costs with another limit: no answer, twice as many or all, as time allows.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+    asked = {
+        (name, other): system.with_routes({name: route.model_copy(update={"max_loss": other})})
+        for name, route in system.routes.items()
+        for other in _others(route)
+    }
+    found = inquiry.ask(
+        lambda other, due: solve(other, deadline=due),
+        asked,
+        lambda key: f"the cost of route {key[0]} with maxLoss {key[1]:g}",
+    )
+    return tuple(
+        LossPrice(
+            route=name, max_loss=system.routes[name].max_loss, other=other, effect=effect(plan, after, system)
+        )
+        for (name, other), after in found.items()
+    )
+
+
+def _others(route: Route) -> list[float]:
+    limit = route.max_loss
+    return [other for other in sorted({0.0, min(2 * limit or LEAST_LIMIT, 1.0), 1.0}) if other != limit]

@@ -1,0 +1,374 @@
+"""Random systems with shared cards, and two independent ways to plan them.
+
+One enumerates the units of every pattern; the other is a mixed-integer program without patterns, which puts
+replicas on single cards, for another solver (CBC).
+"""
+
+import itertools
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pulp
+
+from optimizer.candidates import Candidates, find_candidates
+from optimizer.candidates.card_patterns import COMPUTE_SLICES, MEMORY_SLICES, Seat
+from optimizer.spec.system import System, load_system
+
+TOLERANCE = 2e-9
+SLICES = ((1, 1), (2, 2), (4, 3), (4, 4))
+
+
+def random_document(
+    rng: np.random.Generator, servers: int, *, cards: int, turns: bool = False
+) -> dict[str, Any]:
+    """Return a system of small models in shares of a card, in slices or in time, and one of whole cards."""
+    types = ["S", "B"][: int(rng.integers(1, 3))]
+    accelerators: list[dict[str, Any]] = [
+        {
+            "name": kind,
+            "type": kind,
+            "memSize": 16.0 if kind == "S" else 40.0,
+            "cost": float(rng.integers(20, 60)),
+        }
+        for kind in types
+    ]
+    accelerators[-1]["cost"] *= len(types)
+    sliced = bool(len(types) > 1 and rng.random() < 0.6)
+    if sliced:
+        accelerators += [
+            {
+                "name": f"B-{i}",
+                "type": "B",
+                "memSize": 5.0 * memory,
+                "slice": {"card": "B", "memory": memory, "compute": compute},
+            }
+            for i, (memory, compute) in enumerate(SLICES)
+            if rng.random() < 0.6
+        ]
+    models: list[dict[str, Any]] = []
+    targets, listed = [], []
+    for i in range(servers):
+        base, slope, memory = rng.uniform(5, 40), rng.uniform(0.5, 5), float(rng.choice([2.0, 3.5, 4.0, 6.0]))
+        shares = [
+            {"share": share, "slowdown": float(round(share ** -rng.uniform(0.6, 1.0), 2))}
+            for share in (0.25, 0.5)
+            if rng.random() < 0.6
+        ]
+        in_time = turns and rng.random() < 0.7
+        plain = i == servers - 1
+        for item in accelerators:
+            part = item.get("slice")
+            speed = 1.0 if item["type"] == "S" else 0.6
+            speed *= 7 / part["compute"] * 0.7 if part else 1.0
+            models.append(
+                {
+                    "name": f"m{i}",
+                    "acc": item["name"],
+                    "maxBatchSize": 8,
+                    "batchParms": {"base": round(base * speed, 3), "slope": round(slope * speed, 3)},
+                    **({} if plain else {"memory": memory}),
+                    **({"shares": shares} if shares and not part and not plain and not in_time else {}),
+                }
+            )
+        models = [m for m in models if not (plain and m["name"] == f"m{i}" and "-" in m["acc"])]
+        targets.append(
+            {"model": f"m{i}", "latency": [{"percentile": 95, "ms": float(rng.integers(250, 900))}]}
+        )
+        able = shares or sliced or in_time or (turns and not shares)
+        rate = float(rng.uniform(0.2, 2.0)) * 60 * 8000 / (base + 8 * slope) * 0.8
+        current = (
+            {"accelerator": types[0], "numReplicas": int(rng.integers(1, 3))} if rng.random() < 0.3 else {}
+        )
+        listed.append(
+            {
+                "name": f"s{i}",
+                "class": f"c{int(rng.integers(1, 3))}",
+                "model": f"m{i}",
+                **({"sharedCard": True} if able and not plain else {}),
+                **({} if turns else {"batchTrigger": "collect"}),  # takes no turns
+                "currentAlloc": {**current, "load": {"arrivalRate": round(rate, 2)}},
+            }
+        )
+    return {
+        "accelerators": accelerators,
+        "models": models,
+        "serviceClasses": [
+            {"name": f"c{priority}", "priority": priority, "modelTargets": targets} for priority in (1, 2)
+        ],
+        "servers": listed,
+        "count": [{"type": kind, "count": int(rng.integers(1, cards + 1))} for kind in types],
+        "optimizer": {"heterogeneous": bool(rng.random() < 0.3), "timeLimit": 60},
+    }
+
+
+def random_system(seed: int, servers: int, *, cards: int, turns: bool = False) -> System:
+    """Return such a system."""
+    return load_system(random_document(np.random.default_rng(seed), servers, cards=cards, turns=turns))
+
+
+# --- levels by plain arithmetic ------------------------------------------------------------------------
+
+
+class Choices:
+    """What servers can have, by plain arithmetic on candidates."""
+
+    def __init__(self, system: System) -> None:
+        self.system, self.candidates = system, find_candidates(system)
+        arrays = self.candidates.arrays
+        self.servers = list(system.servers.values())
+        self.loads = arrays.servers.load_rps.tolist()
+        self.priority = arrays.servers.priority.tolist()
+        self.penalty = system.options.transition_penalty
+        self.kinds = [*system.capacity]
+        self.cards = [system.capacity[kind] for kind in self.kinds]
+
+    def kind_of(self, accelerator: int) -> int:
+        name = self.candidates.arrays.accelerator_names[accelerator]
+        return self.kinds.index(self.system.accelerators[name].type)
+
+    def price(self, accelerator: int) -> float:
+        name = self.candidates.arrays.accelerator_names[accelerator]
+        return self.system.accelerators[name].cost_cents_per_h
+
+    def own(self, s: int) -> Iterator[dict[int, int]]:
+        """Yield the replicas by accelerator with which a server is served on its own cards."""
+        table = self.candidates.table
+        rows = np.flatnonzero(table.server == s).tolist()
+        if not self.system.options.heterogeneous:
+            yield from ({int(table.accelerator[c]): int(table.num_replicas[c])} for c in rows)
+            return
+        for counts in itertools.product(*(range(int(table.num_replicas[c]) + 1) for c in rows)):
+            rate = sum(n * float(table.max_rate_rps[c]) for n, c in zip(counts, rows, strict=True))
+            if rate >= self.loads[s] * (1 - TOLERANCE) and sum(counts):
+                yield {int(table.accelerator[c]): n for n, c in zip(counts, rows, strict=True) if n}
+
+    def value(self, s: int, pools: dict[int, int] | None) -> tuple[float, int]:
+        """Return what pools of a server add to value and changes; None: it is on shared cards."""
+        names, now = self.candidates.arrays.accelerator_names, self.servers[s].current
+        here = names.index(now.accelerator) if now.accelerator else -1
+        old = self.price(here) * now.num_replicas if here >= 0 else 0.0
+        if pools is None:
+            return -old + self.penalty * old, 1
+        same = pools == ({here: now.num_replicas} if here >= 0 else {})
+        if same and not self.system.options.heterogeneous:
+            return 0.0, 0
+        cost = {a: n * self.price(a) for a, n in pools.items()}
+        elsewhere = sum(c for a, c in cost.items() if a != here)
+        left = 0.0 if here in pools else old
+        return sum(cost.values()) - old + self.penalty * (elsewhere + left), 0 if same else 1
+
+
+def levels(choices: Choices, unserved: set[int], value: float, changes: float) -> tuple[float, ...]:
+    """Return the levels of an answer, in their order."""
+    found: list[float] = []
+    for p in sorted(set(choices.priority)):
+        mine = [s for s in unserved if choices.priority[s] == p]
+        found += [sum(choices.loads[s] for s in mine) * 60, float(len(mine))]
+    return (*found, value, changes)
+
+
+def is_less(mine: tuple[float, ...], best: tuple[float, ...] | None) -> bool:
+    """Return whether levels are better, with rounding."""
+    if best is None:
+        return True
+    for a, b in zip(mine, best, strict=True):
+        if abs(a - b) > 1e-6 * max(1.0, abs(b)):
+            return a < b
+    return False
+
+
+def best_by_enumeration(system: System) -> tuple[float, ...]:
+    """Return the levels of the best plan: every number of units of every pattern, every choice of servers."""
+    choices = Choices(system)
+    shared = choices.candidates.shared
+    assert shared is not None
+    best: tuple[float, ...] | None = None
+    options: list[list[tuple[dict[int, int] | None, tuple[int, ...], float, int]]] = []
+    for s in range(len(choices.servers)):
+        mine: list[tuple[dict[int, int] | None, tuple[int, ...], float, int]] = []
+        for pools in choices.own(s):
+            used = [0] * len(choices.kinds)
+            for a, n in pools.items():
+                used[choices.kind_of(a)] += n
+            mine.append((pools, tuple(used), *choices.value(s, pools)))
+        options.append(mine)
+    cheapest: dict[tuple[frozenset[int], tuple[int, ...]], float] = {}
+    for units in _units(choices, shared.rates_rps):
+        carried = shared.rates_rps @ np.array(units, np.float64) if units else np.zeros(0)
+        able = {
+            int(s)
+            for s, rate, load in zip(shared.servers, carried, shared.load_rps, strict=True)
+            if rate >= load * (1 - TOLERANCE)
+        }
+        left, cost = list(choices.cards), 0.0
+        for pattern, count in zip(shared.patterns, units, strict=True):
+            left[choices.kind_of(pattern.accelerator)] -= count
+            cost += count * choices.price(pattern.accelerator)
+        key = frozenset(able), tuple(left)
+        cheapest[key] = min(cost, cheapest.get(key, np.inf))
+    for (served, remaining), cost in cheapest.items():
+        best = _best(choices, options, set(served), list(remaining), cost * (1 + choices.penalty), best)
+    assert best is not None
+    return best
+
+
+def _units(choices: Choices, rates: np.ndarray) -> Iterator[tuple[int, ...]]:
+    """Yield all numbers of units of patterns that the cards allow, and of which none is useless."""
+    shared = choices.candidates.shared
+    assert shared is not None
+    kinds = [choices.kind_of(pattern.accelerator) for pattern in shared.patterns]
+    most = [
+        int(np.ceil((shared.load_rps[rates[:, p] > 0] / rates[rates[:, p] > 0, p]).max(initial=0) - 1e-9))
+        for p in range(len(kinds))
+    ]
+
+    def below(p: int, left: list[int]) -> Iterator[tuple[int, ...]]:
+        if p == len(kinds):
+            yield ()
+            return
+        for count in range(min(left[kinds[p]], most[p]) + 1):
+            rest = list(left)
+            rest[kinds[p]] -= count
+            for others in below(p + 1, rest):
+                yield (count, *others)
+
+    yield from below(0, list(choices.cards))
+
+
+def _best(
+    choices: Choices,
+    options: list[list[tuple[dict[int, int] | None, tuple[int, ...], float, int]]],
+    able: set[int],
+    left: list[int],
+    cost: float,
+    best: tuple[float, ...] | None,
+) -> tuple[float, ...] | None:
+    """Return the better of the best levels and those with these units of patterns."""
+
+    def place(s: int, left: tuple[int, ...], unserved: frozenset[int], value: float, changes: int) -> None:
+        nonlocal best
+        if s == len(options):
+            mine = levels(choices, set(unserved), value, float(changes))
+            if is_less(mine, best):
+                best = mine
+            return
+        for _, used, more, change in options[s]:
+            rest = tuple(a - b for a, b in zip(left, used, strict=True))
+            if min(rest) >= 0:
+                place(s + 1, rest, unserved, value + more, changes + change)
+        if s in able:
+            more, change = choices.value(s, None)
+            place(s + 1, left, unserved, value + more, changes + change)
+        more, change = choices.value(s, {})
+        place(s + 1, left, unserved | {s}, value + more, changes + change)
+
+    place(0, tuple(left), frozenset(), cost, 0)
+    return best
+
+
+# --- a program without patterns ------------------------------------------------------------------------
+
+
+def best_by_cards(system: System) -> tuple[float, ...]:
+    """Return the levels of the best plan by a program that puts replicas on single cards, solved by CBC.
+
+    For systems without time sharing and of one accelerator per server.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # PuLP 3 announces the names of PuLP 4
+        return _best_by_cards(system)
+
+
+def _best_by_cards(system: System) -> tuple[float, ...]:
+    """Return the same, with what PuLP says of its next version."""
+    choices = Choices(system)
+    shared = choices.candidates.shared
+    assert shared is not None
+    model = pulp.LpProblem("cards", pulp.LpMinimize)
+    used: dict[int, list[Any]] = {kind: [] for kind in range(len(choices.kinds))}
+    value, changes = [], []
+    unserved, on_cards = {}, {}
+    for s in range(len(choices.servers)):
+        u = unserved[s] = pulp.LpVariable(f"u{s}", cat="Binary")
+        more, change = choices.value(s, {})
+        value.append(more * u)
+        changes.append(change * u)
+        picks = [u]
+        for i, pools in enumerate(choices.own(s)):
+            x = pulp.LpVariable(f"x{s}_{i}", cat="Binary")
+            picks.append(x)
+            more, change = choices.value(s, pools)
+            value.append(more * x)
+            changes.append(change * x)
+            for a, n in pools.items():
+                used[choices.kind_of(a)].append(n * x)
+        if s in shared.servers:
+            z = on_cards[s] = pulp.LpVariable(f"z{s}", cat="Binary")
+            more, change = choices.value(s, None)
+            value.append(more * z)
+            changes.append(change * z)
+            picks.append(z)
+        model += pulp.lpSum(picks) == 1
+    carried: dict[int, list[Any]] = {s: [] for s in on_cards}
+    _single_cards(choices, model, used, value, carried)
+    for s, z in on_cards.items():
+        model += pulp.lpSum(carried[s]) >= choices.loads[s] * (1 - 1e-9) * z
+    for kind, items in used.items():
+        model += pulp.lpSum(items) <= choices.cards[kind]
+    reached: list[float] = []
+    goals: list[Any] = []
+    for p in sorted(set(choices.priority)):
+        mine = [s for s in unserved if choices.priority[s] == p]
+        goals.append((pulp.lpSum(choices.loads[s] * 60 * unserved[s] for s in mine), 1e-4))
+        goals.append((pulp.lpSum(unserved[s] for s in mine), 0.5))
+    goals += [(pulp.lpSum(value), 1e-6), (pulp.lpSum(changes), 0.5)]
+    solver = pulp.PULP_CBC_CMD(msg=False, gapRel=0, gapAbs=0)
+    for goal, slack in goals:
+        model.setObjective(goal)
+        assert model.solve(solver) == pulp.LpStatusOptimal
+        reached.append(float(pulp.value(goal) or 0.0))
+        model += goal <= reached[-1] + slack
+    return tuple(reached)
+
+
+def _single_cards(
+    choices: Choices,
+    model: pulp.LpProblem,
+    used: dict[int, list[Any]],
+    value: list[Any],
+    carried: dict[int, list[Any]],
+) -> None:
+    """Add every card that may be shared: used or not, how it is divided, and its replicas."""
+    seats = _seats(choices.candidates)
+    for a, by_mode in seats.items():
+        card = choices.system.accelerators[choices.candidates.arrays.accelerator_names[a]]
+        limits = {
+            "shares": (card.memory_gb, 1.0),
+            "slices": (MEMORY_SLICES, COMPUTE_SLICES),
+            "whole": (card.memory_gb, 1.0),
+        }
+        for k in range(choices.cards[choices.kind_of(a)]):
+            modes = {mode: pulp.LpVariable(f"m{a}_{k}_{mode}", cat="Binary") for mode in by_mode}
+            is_used = pulp.lpSum(modes.values())
+            model += is_used <= 1
+            used[choices.kind_of(a)].append(is_used)
+            value.append(choices.price(a) * (1 + choices.penalty) * is_used)
+            for mode, mine in by_mode.items():
+                counts = [pulp.LpVariable(f"n{a}_{k}_{mode}_{i}", 0, cat="Integer") for i in range(len(mine))]
+                for resource in (0, 1):
+                    uses = pulp.lpSum(n * seat.uses[resource] for n, seat in zip(counts, mine, strict=True))
+                    model += uses <= limits[mode][resource] * modes[mode]
+                for n, seat in zip(counts, mine, strict=True):
+                    carried[seat.server].append(n * seat.rate_rps)
+
+
+def _seats(candidates: Candidates) -> dict[int, dict[str, list[Seat]]]:
+    """Return the seats of each card by the way in which it is divided."""
+    assert candidates.shared is not None
+    found: dict[int, dict[str, dict[Seat, None]]] = {}
+    for pattern in candidates.shared.patterns:
+        for seat, _ in pattern.seats:
+            found.setdefault(pattern.accelerator, {}).setdefault(pattern.mode, {})[seat] = None
+    return {a: {mode: [*seats] for mode, seats in by_mode.items()} for a, by_mode in found.items()}

@@ -1,0 +1,580 @@
+"""Routes to a small and a large model: choice against two oracles, verification, refusals, studies."""
+
+import itertools
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from api_clients import client
+from builders import Json, accelerator, profile, service_class
+from route_oracles import best_levels, cbc_levels, random_routes
+from scipy.optimize import linprog
+
+from optimizer import (
+    AnalysisError,
+    LatencyTargets,
+    Plan,
+    Replica,
+    ReplicaSizing,
+    SpecError,
+    System,
+    compare,
+    explain,
+    load_system,
+    size_replicas,
+    solve,
+    verify,
+)
+from optimizer.candidates import find_candidates
+from optimizer.plan.document import RoutedKind, RouteUse
+from optimizer.plan.routes import small_token_share
+from optimizer.simulation.replicas import Effort
+from optimizer.solvers.routing import COMFORTABLE, RouteArrays
+from optimizer.spec.load_traces import LoadStep
+from optimizer.spec.routes import flows_of, largest_mean
+from optimizer.spec.schema import Route
+from optimizer.studies.horizon.horizon import plan_horizon
+from optimizer.studies.load_changes import scale_loads, vary_loads
+from optimizer.studies.replay.replay import replay
+from optimizer.studies.simulation.plans import simulate_plan
+from optimizer.studies.sweep.checkpoint import Checkpoint
+from optimizer.studies.sweep.days import sampled_days
+from optimizer.studies.sweep.parameters import read_variations
+from optimizer.studies.sweep.sweep import sweep
+
+
+def slow(values: range) -> Iterator[Any]:
+    """Yield parameters of slow tests."""
+    return (pytest.param(value, marks=pytest.mark.slow) for value in values)
+
+
+# --- the choice ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [*range(20), *slow(range(20, 220))])
+def test_choice_matches_exhaustive_search_at_every_level(seed: int) -> None:
+    mixed = seed % 4 == 0
+    made = random_routes(seed, others=0 if mixed else seed % 2)
+    system = load_system(made).with_options(heterogeneous=mixed, unlimited=seed % 7 == 6)
+    plan = solve(system)
+    assert plan.status == "optimal"
+    assert verify(plan, system) == []
+    reached = {level.name: pytest.approx(level.value, rel=1e-6, abs=1e-6) for level in plan.levels}
+    assert reached == best_levels(system)
+
+
+@pytest.mark.parametrize("seed", [*range(2), *slow(range(2, 50))])
+def test_choice_matches_another_formulation_in_cbc(seed: int) -> None:
+    pytest.importorskip("pulp")
+    system = load_system(random_routes(1000 + seed, routes=3, others=3, kinds=5))
+    plan = solve(system)
+    assert plan.status == "optimal"
+    reached = {level.name: pytest.approx(level.value, rel=1e-6, abs=1e-4) for level in plan.levels}
+    assert reached == cbc_levels(system)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_shares_lose_the_least_quality_within_comfort(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for _ in range(10):
+        route = _random_arrays(rng)
+        small, large = (float(x) for x in rng.uniform(0.1, 1.2, 2) * route.load_rps)
+        found = route.division(small, large, 0.0)
+        least = _least_loss(route, small * COMFORTABLE, large * COMFORTABLE)
+        if route.load_rps <= COMFORTABLE * large:
+            assert found is not None
+            assert not found.routed
+        elif least is not None and least <= route.max_loss:
+            assert found is not None
+            assert found.routed
+            assert float(route.quality @ found.shares) == pytest.approx(least, abs=1e-8)
+        elif found is None:
+            full = _least_loss(route, small, large)
+            assert full is None or full > route.max_loss - 1e-8
+
+
+def _random_arrays(rng: np.random.Generator) -> RouteArrays:
+    count = int(rng.integers(1, 5))
+    lower = rng.choice([0.0, 0.1], count)
+    again = lower / (1 - lower) * rng.integers(0, 2)
+    return RouteArrays(
+        name="r",
+        small=0,
+        large=1,
+        rate_rps=rng.uniform(1, 5, count),
+        lower=lower,
+        upper=rng.choice([0.8, 1.0], count),
+        quality=rng.uniform(0, 0.1, count) * rng.integers(0, 2, count),
+        large_base=1 + again,
+        large_slope=-1 - again,
+        max_loss=float(rng.choice([0.0, 0.02, 0.1])),
+        has_undivided=False,
+    )
+
+
+def _least_loss(route: RouteArrays, small_rps: float, large_rps: float) -> float | None:
+    """Return the least quality lost within two capacities, by SciPy; None if nothing fits."""
+    found = linprog(
+        route.quality,
+        A_ub=np.array([route.rate_rps, route.rate_rps * route.large_slope]),
+        b_ub=np.array([small_rps, large_rps - float(route.rate_rps @ route.large_base)]),
+        bounds=list(zip(route.lower, route.upper, strict=True)),
+    )
+    return None if found.status or found.fun is None else float(found.fun)
+
+
+def test_a_server_is_sized_for_the_most_demanding_mix() -> None:
+    rng = np.random.default_rng(5)
+    for _ in range(200):
+        count = int(rng.integers(1, 6))
+        values, least = rng.uniform(1, 9, count), rng.uniform(0, 1, count) * rng.integers(0, 2, count)
+        most = least + rng.uniform(0.01, 1, count)
+        corners = [np.array(each) for each in itertools.product(*zip(least, most, strict=True))]
+        best = max(float(w @ values / w.sum()) for w in corners if w.sum() > 0)
+        assert largest_mean(values.tolist(), least.tolist(), most.tolist()) == pytest.approx(best)
+
+
+def test_longer_requests_never_raise_the_largest_rate() -> None:
+    """So replicas that are sized for the longest mean lengths keep their targets at any division."""
+    rng = np.random.default_rng(7)
+    rows, targets, lengths = [], [], [(i, o) for i in (32, 200, 1000) for o in (2, 16, 100, 400)]
+    for _ in range(100):
+        parms = {
+            "decodeParms": {"alpha": rng.uniform(1, 40), "beta": rng.uniform(0, 2)},
+            "prefillParms": {"gamma": rng.uniform(0, 20), "delta": rng.uniform(0, 0.2)},
+        }
+        batch, ttft, itl = int(rng.integers(1, 128)), rng.choice([0, 200, 3000]), rng.choice([0, 20, 60, 200])
+        rows += [{"maxBatch": batch, "inTokens": i, "outTokens": o, **parms} for i, o in lengths]
+        targets += [LatencyTargets(ttft_ms=float(ttft), itl_ms=float(itl))] * len(lengths)
+    sized = size_replicas([Replica.model_validate(row) for row in rows], targets)
+    rates = np.array([_rate(each) for each in sized]).reshape(-1, 3, 4)
+    assert (np.diff(rates, axis=1) <= 1e-6 * rates[:, :-1]).all()
+    assert (np.diff(rates, axis=2) <= 1e-6 * rates[:, :, :-1]).all()
+
+
+def _rate(found: ReplicaSizing | AnalysisError) -> float:
+    return found.max_rate_rps if isinstance(found, ReplicaSizing) else 0.0
+
+
+# --- what routing saves ------------------------------------------------------------------------------------
+
+PRICES = 30.0, 2.0
+"""Prices of a million tokens of the large and the small model."""
+
+
+def two_kinds(simple: float, miss: float, wrong: float, length: float, *, rerun: bool) -> Route:
+    """Return a route of simple requests, which all are meant for the small model, and hard ones."""
+    kinds = [
+        {"share": simple, "inTokens": 150 * length, "outTokens": 50 * length, "miss": miss},
+        {"share": 1 - simple, "inTokens": 150, "outTokens": 50, "wrong": wrong},
+    ]
+    return Route.model_validate(
+        {"name": "r", "small": "s", "large": "l", "arrivalRate": 60, "rerun": rerun, "kinds": kinds}
+    )
+
+
+def saving(route: Route) -> float:
+    """Return the share of the price of all tokens at the large model that routing saves (eq. 228)."""
+    shares = [1 - route.kinds[0].miss, route.kinds[1].wrong]
+    tokens = [kind.in_tokens + kind.out_tokens for kind in route.kinds]
+    total = sum(kind.share * n for kind, n in zip(route.kinds, tokens, strict=True))
+    at_large = sum(
+        flow.large_rpm(share) / route.arrival_rate_rpm * n
+        for flow, share, n in zip(flows_of(route), shares, tokens, strict=True)
+    )
+    large, small = PRICES
+    return 100 * (1 - (small_token_share(route, shares) * small + at_large / total * large) / large)
+
+
+@pytest.mark.parametrize(
+    ("simple", "savings"),
+    [
+        (0.5, (46.7, 44.3, 41.8, 27.8, 24.4)),
+        (0.7, (65.3, 60.2, 58.7, 45.1, 39.9)),
+        (0.8, (74.7, 68.1, 67.1, 55.9, 49.6)),
+        (0.9, (84.0, 76.1, 75.6, 68.7, 61.0)),
+    ],
+)
+def test_savings_in_token_prices(simple: float, savings: tuple[float, ...]) -> None:
+    cases = [
+        two_kinds(simple, 0, 0, 1, rerun=False),
+        two_kinds(simple, 0.1, 0.05, 1, rerun=False),
+        two_kinds(simple, 0.1, 0.05, 1, rerun=True),
+        two_kinds(simple, 0.1, 0.05, 0.5, rerun=True),
+        two_kinds(simple, 0.2, 0.1, 0.5, rerun=True),
+    ]
+    assert [round(saving(case), 1) for case in cases] == list(savings)
+
+
+@pytest.mark.parametrize(
+    ("rate_rps", "limit", "percent"),
+    [(1, 0.005, 0.0), (10, 0.005, 65.0), (100, 0.005, 65.4), (100, 0.02, 69.8), (100, 0, 0.0)],
+)
+def test_savings_in_whole_replicas(rate_rps: float, limit: float, percent: float) -> None:
+    """Replicas of 222 tokens/s at $24/h and of 1,667 tokens/s at $12/h; requests of 200 tokens."""
+    system = load_system(
+        {
+            "accelerators": [accelerator("4xA100", cost=2400), accelerator("A100", cost=1200)],
+            "models": [profile("large", "4xA100", alpha=1.0), profile("small", "A100", alpha=1.0)],
+            "serviceClasses": [service_class("c", models=["small", "large"], itl=1000, ttft=100_000)],
+            "servers": [
+                {"name": "s", "class": "c", "model": "small"},
+                {"name": "l", "class": "c", "model": "large"},
+            ],
+            "routes": [
+                {
+                    "name": "r",
+                    "small": "s",
+                    "large": "l",
+                    "arrivalRate": 60 * rate_rps,
+                    "maxLoss": limit,
+                    "kinds": [
+                        {"share": 0.7, "inTokens": 150, "outTokens": 50, "loss": 0.005},
+                        {"share": 0.3, "inTokens": 150, "outTokens": 50, "loss": 0.3},
+                    ],
+                }
+            ],
+            "optimizer": {"unlimited": True},
+        }
+    )
+    wanted = {("l", "4xA100"): 222 / 200, ("s", "A100"): 1667 / 200}
+    candidates = find_candidates(system)
+    names = candidates.arrays.server_names, candidates.arrays.accelerator_names
+    rates = {
+        (names[0][s], names[1][a]): float(rate)
+        for s, a, rate in zip(
+            candidates.table.server, candidates.table.accelerator, candidates.table.max_rate_rps, strict=True
+        )
+    }
+    plan = solve(system.with_rate_factors({pair: rate / rates[pair] for pair, rate in wanted.items()}))
+    assert round(100 * (plan.routes["r"].saving or 0.0), 1) == percent
+
+
+# --- verification ------------------------------------------------------------------------------------------
+
+SPEC = Path(__file__).parent.parent / "specs" / "routes.yaml"
+USE = "routes", "chat"
+
+LIES: list[tuple[str, tuple[Any, ...], Any, str]] = [
+    ("RouteUse.small", ("small",), "chat-70b", "its servers are chat-8b and chat-70b"),
+    ("RouteUse.large", ("large",), "x", "its servers are chat-8b and chat-70b"),
+    ("RouteUse.served", ("served",), False, "is not served, but chat-70b is not in unserved"),
+    ("RouteUse.routed", ("routed",), False, "goes to chat-8b, the router sends 0 to 0"),
+    ("RouteUse.kinds", ("kinds",), [], "its kinds of requests are simple, hard"),
+    ("RouteUse.arrival_rate_rpm", ("arrivalRate",), 5000.0, "arrivalRate is 6000"),
+    ("RouteUse.small_rpm", ("smallRate",), 4000.0, "smallRate is 4099.6"),
+    ("RouteUse.large_rpm", ("largeRate",), 1900.0, "largeRate is 1945"),
+    ("RouteUse.rerun_rpm", ("rerunRate",), 0.0, "rerunRate is 45"),
+    ("RouteUse.small_token_share", ("smallTokens",), 0.7, "smallTokens is 0.63"),
+    ("RouteUse.quality_lost", ("qualityLost",), 0.01, "qualityLost is 0.0"),
+    ("RouteUse.max_loss", ("maxLoss",), 0.03, "maxLoss is 0.02"),
+    ("RouteUse.cost_cents_per_h", ("cost",), 7000.0, "cost is 7130"),
+    ("RouteUse.all_large_cents_per_h", ("costAllLarge",), 15000.0, "costAllLarge is 12600"),
+    ("RouteUse.all_large_cents_per_h", ("costAllLarge",), None, "costAllLarge is 12600"),
+    ("RouteUse.saving", ("saving",), 0.5, "saving is 0.43"),
+    ("RoutedKind.name", ("kinds", 0, "name"), "easy", "its kinds of requests are simple, hard"),
+    ("RoutedKind.arrival_rate_rpm", ("kinds", 0, "arrivalRate"), 4000.0, "arrivalRate of simple is 4,200"),
+    ("RoutedKind.small_share", ("kinds", 0, "toSmall"), 0.95, "0.95 of simple goes to chat-8b, the router"),
+    ("RoutedKind.small_share", ("kinds", 1, "toSmall"), 0.5, "% of answers are worse, the limit is 2 %"),
+    ("RoutedKind.small_share", ("kinds", 1, "toSmall"), 0.1, "smallRate is"),
+    ("RoutedKind.least_share", ("kinds", 1, "least"), 0.0, "least of hard is 0.03"),
+    ("RoutedKind.most_share", ("kinds", 0, "most"), 1.0, "most of simple is 0.9"),
+    ("RoutedKind.quality_lost", ("kinds", 1, "qualityLost"), 0.0, "qualityLost of hard is 0.01"),
+]
+
+
+@cache
+def sample() -> tuple[System, Plan]:
+    """Return the sample and its plan."""
+    system = load_system(SPEC)
+    return system, solve(system)
+
+
+@pytest.mark.parametrize(("field", "path", "lie", "expected"), LIES)
+def test_falsified_routes_are_found(field: str, path: tuple[Any, ...], lie: Any, expected: str) -> None:
+    system, plan = sample()
+    document = json.loads(plan.to_json())
+    place = document["routes"]["chat"]
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = lie
+    found = verify(Plan.model_validate(document), system)
+    assert any(expected in line for line in found), (field, found)
+
+
+def test_every_field_of_a_route_has_a_falsification() -> None:
+    fields = {f"{model.__name__}.{name}" for model in (RouteUse, RoutedKind) for name in model.model_fields}
+    assert {field for field, *_ in LIES} == fields
+
+
+def test_missing_and_unknown_routes_are_found() -> None:
+    system, plan = sample()
+    (use,) = plan.routes.values()
+    assert verify(plan.model_copy(update={"routes": {}}), system) == ["chat: not in routes"]
+    both = plan.model_copy(update={"routes": {"chat": use, "other": use}})
+    assert verify(both, system) == ["other: no route of the system"]
+
+
+def test_too_few_replicas_for_a_route_are_found() -> None:
+    system, plan = sample()
+    document = json.loads(plan.to_json())
+    (pool,) = document["allocations"]["chat-8b"]
+    pool |= {"numReplicas": 4, "maxArrivalRate": pool["maxArrivalRate"] * 0.8}
+    found = verify(Plan.model_validate(document), system)
+    assert any("sends 4,099.65 requests/min to chat-8b, which can take 3,515.63" in line for line in found), (
+        found
+    )
+
+
+# --- what is refused ---------------------------------------------------------------------------------------
+
+
+def edited(**changes: Any) -> Json:
+    """Return the sample document with changes of its route, by field, or of its servers, s and l."""
+    document: Json = yaml.safe_load(SPEC.read_text(encoding="utf-8"))
+    for name, value in changes.items():
+        if name in ("small", "large", "maxLoss", "kinds", "arrivalRate"):
+            document["routes"][0][name] = value
+        elif name == "routes":
+            document["routes"] += value
+        elif name == "optimizer":
+            document["optimizer"] = value
+        elif name == "classes":
+            document["serviceClasses"] += value
+        else:
+            place = {"s": 0, "l": 1}[name]
+            document["servers"][place] |= value
+    return document
+
+
+OTHER = {"name": "other", "small": "chat-8b", "large": "x", "arrivalRate": 1}
+ONE = {"share": 1, "inTokens": 1, "outTokens": 1}
+PLAIN = {"name": "other", "priority": 2, "modelTargets": [{"model": "llama-3.1-8b", "slo-itl": 40}]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"small": "chat-9b"}, r"routes\[0\].small: server 'chat-9b' does not exist; did you mean 'chat-8b'"),
+        ({"small": "chat-70b"}, r"routes\[0\].large: 'chat-70b' is also the small server"),
+        ({"kinds": [ONE | {"share": 0.9}]}, r"routes\[0\].kinds: the shares add up to 0.9; they must be 1"),
+        (
+            {"kinds": [ONE | {"miss": 0.5, "wrong": 0.6}]},
+            r"routes\[0\].kinds\[0\].wrong: 0.6 is more than 1 - miss, 0.5",
+        ),
+        ({"kinds": []}, r"routes\[0\].kinds"),
+        ({"maxLoss": 1.5}, r"routes\[0\].maxLoss"),
+        ({"routes": [OTHER | {"kinds": [ONE]}]}, r"routes\[1\].small: 'chat-8b' is also in route 'chat'"),
+        ({"routes": [OTHER | {"name": "chat", "kinds": [ONE]}]}, r"routes\[1\]: 'chat' occurs twice"),
+        (
+            {"s": {"currentAlloc": {"load": {"arrivalRate": 6, "avgInTokens": 1, "avgOutTokens": 1}}}},
+            r"servers\[0\].currentAlloc.load.arrivalRate: the load of 'chat-8b' is that of route 'chat'",
+        ),
+        ({"s": {"sharedQueue": "q"}}, r"servers\[0\].sharedQueue: route 'chat'"),
+        ({"l": {"external": {"ttft": 1}}}, r"servers\[1\].external: route 'chat'"),
+        ({"s": {"deadline": {"requests": 9, "hours": 1}}}, r"servers\[0\]"),
+        ({"l": {"spareReplicas": 1}}, r"servers\[1\].spareReplicas: route 'chat': reserves of routes"),
+        ({"l": {"minNumReplicas": 1}}, r"servers\[1\].minNumReplicas: route 'chat'"),
+        ({"l": {"surge": 0.5}}, r"servers\[1\].surge: route 'chat'"),
+        ({"l": {"cacheHitRate": 0.5}}, r"servers\[1\].cacheHitRate: route 'chat'"),
+        ({"l": {"preferred": ["2xH100"]}}, r"servers\[1\].preferred: route 'chat'"),
+        (
+            {"s": {"class": "other"}, "classes": [PLAIN]},
+            r"routes\[0\].large: 'chat-70b' has priority 1, 'chat-8b' 2",
+        ),
+        (
+            {
+                "s": {"class": "other"},
+                "classes": [
+                    {
+                        "name": "other",
+                        "priority": 1,
+                        "modelTargets": [{"model": "llama-3.1-8b", "slo-tps": 40}],
+                    }
+                ],
+            },
+            r"servers\[0\].class: class 'other' has slo-tps for 'llama-3.1-8b'",
+        ),
+        (
+            {"s": {"class": "other"}, "classes": [PLAIN | {"priority": 1, "headroomShare": 0.1}]},
+            r"servers\[0\].class: class 'other' has headroomShare",
+        ),
+    ],
+)
+def test_contradictions_of_routes_are_errors(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        load_system(edited(**changes))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"milp_solver": False}, "optimizer.milpSolver: the system has routes; the greedy heuristic"),
+        (
+            {"saturation_policy": "RoundRobin"},
+            "optimizer.saturationPolicy: the system has routes; a route is",
+        ),
+        ({"batch_sizing": "optimal"}, "optimizer.batchSizing: the system has routes"),
+        ({"headroom_share": 0.1}, "optimizer.headroomShare: the system has routes"),
+    ],
+)
+def test_options_that_divide_no_route_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        solve(load_system(SPEC), **options)
+
+
+def test_the_load_of_a_routed_server_is_that_of_its_route() -> None:
+    with pytest.raises(SpecError, match=r"servers\.chat-8b\.load: it is that of route 'chat'"):
+        load_system(SPEC).with_load("chat-8b", arrival_rate_rpm=3)
+
+
+def test_models_of_more_columns_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("optimizer.solvers.exact.GAP_FREE_COLUMNS", 3)
+    with pytest.raises(SpecError, match="routes: 7 columns, at most 3 can be solved with routes"):
+        solve(load_system(SPEC))
+
+
+# --- plans -------------------------------------------------------------------------------------------------
+
+
+def test_a_document_survives_a_round_trip() -> None:
+    system, plan = sample()
+    again = load_system(system.to_spec().model_dump(mode="json", by_alias=True))
+    assert again == system
+    assert solve(again).to_json() == plan.to_json()
+
+
+def test_any_backend_finds_the_same_cost() -> None:
+    pytest.importorskip("pulp")
+    system, plan = sample()
+    assert solve(system, backend="CBC").total_cost_cents_per_h == plan.total_cost_cents_per_h
+
+
+def test_a_written_model_names_the_variables_of_routes(tmp_path: Path) -> None:
+    solve(load_system(SPEC), write_model_to=tmp_path / "model.lp")
+    legend = (tmp_path / "model.lp.legend.csv").read_text(encoding="utf-8")
+    for line in ("on_0,the router of chat is in use", "phi_0_1,share of kind 2 of chat at the small model"):
+        assert line in legend
+    assert "phi_0_1" in (tmp_path / "model.lp").read_text(encoding="utf-8")
+
+
+def test_an_unserved_route_leaves_its_large_server_unserved() -> None:
+    system = load_system(SPEC).with_capacity({"A100": 1, "H100": 1, "L40S": 1})
+    plan = solve(system)
+    assert [item.server for item in plan.unserved] == ["chat-70b"]
+    assert plan.allocations == {"chat-8b": ()}
+    assert plan.routes["chat"].state == "not served"
+    assert plan.levels[0].value == pytest.approx(6000)
+    assert verify(plan, system) == []
+
+
+def test_a_route_without_requests_needs_nothing() -> None:
+    system = load_system(edited(arrivalRate=0))
+    plan = solve(system)
+    assert plan.complete
+    assert plan.allocations == {"chat-8b": (), "chat-70b": ()}
+    assert verify(plan, system) == []
+
+
+def test_easy_requests_need_no_large_model() -> None:
+    easy = {"share": 1, "inTokens": 300, "outTokens": 150}
+    system = load_system(edited(kinds=[easy]))
+    plan = solve(system)
+    assert plan.allocations["chat-70b"] == ()
+    assert plan.routes["chat"].kinds[0].small_share == 1
+    assert plan.complete
+    assert verify(plan, system) == []
+
+
+def test_a_router_that_saves_nothing_is_off() -> None:
+    system = load_system(edited(arrivalRate=30))
+    plan = solve(system)
+    use = plan.routes["chat"]
+    assert (use.state, use.saving, use.large_rpm) == ("off", 0.0, 30.0)
+    assert plan.allocations["chat-8b"] == ()
+
+
+def test_running_replicas_stay_where_moving_costs_more() -> None:
+    system, plan = sample()
+    applied = plan.applied_to(system)
+    again = solve(applied)
+    assert again.changes == ()
+    assert again.routes == plan.routes
+    assert verify(again, applied) == []
+
+
+# --- studies -----------------------------------------------------------------------------------------------
+
+
+def test_explain_prices_the_limit_on_quality() -> None:
+    system, plan = sample()
+    found = {item.other: item.effect.cost_change_cents_per_h for item in explain(system).losses}
+    for other, change in found.items():
+        route = system.routes["chat"].model_copy(update={"max_loss": other})
+        relaxed = solve(system.with_routes({"chat": route}))
+        assert relaxed.total_cost_cents_per_h - plan.total_cost_cents_per_h == pytest.approx(change)
+    assert list(found) == [0.0, 0.04, 1.0]
+    assert found[0.0] > 0 > found[0.04] >= found[1.0]
+
+
+def test_simulated_servers_keep_their_targets_at_routed_loads() -> None:
+    system, plan = sample()
+    study = simulate_plan(system, plan, Effort(requests=8000))
+    rates = {pool.server: pool.rate_rps * pool.num_replicas * 60 for pool in study.pools}
+    use = plan.routes["chat"]
+    assert rates == {
+        "chat-8b": pytest.approx(use.small_rpm),
+        "chat-70b": pytest.approx(use.large_rpm),
+    }
+    assert all(check.verdict != "missed" for pool in study.pools for check in pool.targets)
+
+
+def test_compare_shows_routed_loads() -> None:
+    system, plan = sample()
+    rows = {row.server: row for row in compare(system).servers}
+    assert rows["chat-8b"].first is not None
+    assert rows["chat-8b"].first.arrival_rate_rpm == pytest.approx(plan.routes["chat"].small_rpm)
+
+
+def test_scaled_loads_scale_routes() -> None:
+    system, _ = sample()
+    assert scale_loads(system, 0.5).routes["chat"].arrival_rate_rpm == 3000
+    assert scale_loads(system, 0.5).servers["chat-70b"].current.load.arrival_rate_rpm == 3000
+    varied = vary_loads(system, np.random.default_rng(3)).routes["chat"].arrival_rate_rpm
+    assert 3000 <= varied <= 9000
+    assert varied != 6000
+
+
+def test_sweeps_vary_the_limit_on_quality() -> None:
+    system = load_system(SPEC)
+    found = sweep(system, read_variations(system, ["maxLoss:chat=0,0.02,1"]), Checkpoint())
+    costs = [point.total_cost_cents_per_h for point in found.points]
+    assert costs == sorted(costs, reverse=True)
+    assert costs[1] == sample()[1].total_cost_cents_per_h
+
+
+def test_studies_of_loads_by_server_refuse_routes() -> None:
+    system, _ = sample()
+    step = LoadStep(0.0, dict(system.servers))
+    with pytest.raises(SpecError, match="routes: horizon plans loads server by server and divides no route"):
+        plan_horizon(system, [step, step])
+    with pytest.raises(SpecError, match="routes: replay plans loads server by server"):
+        replay(system, [step, step], {}, 60.0)
+    with pytest.raises(SpecError, match="routes: a sweep over sampled days plans loads server by server"):
+        sampled_days(system, np.ones((1, 2)), Checkpoint(), load_cv=0.1, seed=0)
+
+
+def test_the_service_plans_routes_and_stores_none() -> None:
+    document = edited()
+    with client(stateful=True) as service:
+        answer = service.post("/v1/plan", json=document)
+        assert answer.status_code == 200
+        assert answer.json() == json.loads(sample()[1].to_json())
+        refused = service.put("/v1/fleet", json=document)
+        assert refused.status_code == 422
+        assert "routes: a stored fleet has loads server by server" in refused.text

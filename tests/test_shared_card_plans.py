@@ -1,0 +1,432 @@
+"""Servers that share cards in shares, in slices and in time: patterns, plans, verification, simulation."""
+
+import json
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from shared_card_oracles import best_by_cards, best_by_enumeration, is_less, random_document, random_system
+
+from optimizer import Plan, SpecError, load_system, solve, verify
+from optimizer.candidates import find_candidates, shared_cards
+from optimizer.candidates.card_patterns import Seat, maximal
+from optimizer.jobs import SimulateRequest, simulate_plan
+from optimizer.pipeline import solve_in_full
+from optimizer.plan.document import SharedPool
+from optimizer.queueing.bulk.time_sharing import fills
+from optimizer.render.manifests import deployment_patch, variants
+from optimizer.simulation.batches import BatchServer
+from optimizer.spec.system import System
+
+Json = dict[str, Any]
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def model(name: str, acc: str = "T4", memory: float = 4.0, base: float = 10.0, **more: Any) -> Json:
+    return {
+        "name": name,
+        "acc": acc,
+        "maxBatchSize": 8,
+        "memory": memory,
+        "batchParms": {"base": base, "slope": 2.0},
+        **more,
+    }
+
+
+def sharing(name: str, rate_rps: float, **more: Any) -> Json:
+    load = {"arrivalRate": 60 * rate_rps}
+    return {
+        "name": name,
+        "model": name,
+        "class": "c",
+        "sharedCard": True,
+        "currentAlloc": {"load": load},
+    } | more
+
+
+def document(
+    models: list[Json], servers: list[Json], cards: int = 8, limit_ms: float = 200.0, **options: Any
+) -> Json:
+    names = sorted({one["name"] for one in models})
+    targets = [{"model": name, "latency": [{"percentile": 95, "ms": limit_ms}]} for name in names]
+    return {
+        "accelerators": [{"name": "T4", "type": "T4", "memSize": 16, "cost": 35}],
+        "models": models,
+        "serviceClasses": [{"name": "c", "priority": 1, "modelTargets": targets}],
+        "servers": servers,
+        "count": [{"type": "T4", "count": cards}],
+        "optimizer": options,
+    }
+
+
+QUARTER = [{"share": 0.25, "slowdown": 3.0}]
+EIGHTH = [{"share": 0.125, "slowdown": 5.0}]
+
+
+# --- patterns ------------------------------------------------------------------------------------------
+
+
+def seat(server: int, memory: float, share: float) -> Seat:
+    return Seat(server, server, "shares", 8, 1.0, (memory, share))
+
+
+def test_two_of_four_gb_and_four_of_two_gb_fill_sixteen_gb() -> None:
+    """The example of the note: a T4 of 16 GB takes 2 a + 4 b."""
+    seats = [seat(0, 4.0, 0.2), seat(1, 2.0, 0.15)]
+    assert (2, 4) in (maximal(seats, (16.0, 1.0), 100) or [])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_maximal_patterns_match_the_product_of_all_counts(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    seats = [
+        seat(s, float(rng.integers(1, 9)), float(rng.integers(1, 9)) / 8) for s in range(rng.integers(1, 5))
+    ]
+    limits = np.array([16.0, 1.0])
+    uses = np.array([one.uses for one in seats])
+    fits = [n for n in product(range(17), repeat=len(seats)) if (np.array(n) @ uses <= limits + 1e-9).all()]
+    known = set(fits)
+    full = {n for n in fits if all((*n[:i], n[i] + 1, *n[i + 1 :]) not in known for i in range(len(n)))}
+    found = maximal(seats, (16.0, 1.0), 10_000)
+    assert found is not None
+    assert set(found) == full
+    assert len(found) == len(full)
+
+
+def test_too_many_patterns_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert maximal([seat(s, 0.1, 0.01 + s / 100) for s in range(4)], (16.0, 1.0), 1000) is None
+    monkeypatch.setattr(shared_cards, "MAX_PATTERNS", 2)
+    models = [model(name, memory=1.0, shares=QUARTER) for name in "ab"]
+    text = document(models, [sharing(name, 10) for name in "ab"])
+    with pytest.raises(
+        SpecError, match=r"accelerators\.T4: more than 2 ways to share a card in shares; give fewer"
+    ):
+        solve(load_system(text))
+
+
+# --- plans ---------------------------------------------------------------------------------------------
+
+
+def in_shares() -> System:
+    """Return two servers in shares: one card takes both, and each would take a whole one."""
+    models = [model("a", shares=QUARTER), model("b", memory=2.0, shares=EIGHTH)]
+    return load_system(document(models, [sharing("a", 60), sharing("b", 40)]))
+
+
+def in_time(**more: Any) -> System:
+    models = [model("a"), model("b", memory=2.0, base=15.0), model("c", memory=9.0)]
+    return load_system(document(models, [sharing(name, 30, **more) for name in "abc"]))
+
+
+def test_servers_in_shares_take_one_card_for_two() -> None:
+    plan = solve(in_shares())
+    (use,) = plan.shared_cards
+    assert (use.name, use.mode, use.num_cards, plan.total_cost_cents_per_h) == (
+        "shared-a-b",
+        "shares",
+        1,
+        35.0,
+    )
+    assert sum(item.per_card * (item.share or 0) for item in use.servers) <= 1
+    assert sum(item.per_card * item.memory_gb for item in use.servers) <= 16
+    assert {item.server: item.whole_cost_cents_per_h for item in use.servers} == {"a": 35.0, "b": 35.0}
+    assert plan.allocations == {"a": (), "b": ()}
+    assert plan.complete
+
+
+def test_a_share_is_a_replica_with_longer_times() -> None:
+    """Its largest rate is that of a server whose batches take so much longer."""
+    found = find_candidates(in_shares()).shared
+    assert found is not None
+    (rate,) = {s.rate_rps for one in found.patterns for s, _ in one.seats if s.uses == (4.0, 0.25)}
+    slow = model("a", base=30.0)
+    slow["batchParms"]["slope"] = 6.0
+    alone = load_system(document([slow], [sharing("a", 60, sharedCard=False)]))
+    assert rate == pytest.approx(find_candidates(alone).table.max_rate_rps[0], rel=1e-9)
+
+
+def test_batch_servers_without_shares_take_turns() -> None:
+    plan = solve(in_time())
+    modes = {use.name: use.mode for use in plan.shared_cards}
+    assert modes == {"shared-a-b-c": "time"}
+    (use,) = plan.shared_cards
+    assert max(item.utilization for item in use.servers) < 1
+
+
+def test_memory_keeps_servers_from_one_card() -> None:
+    models = [model("a", memory=9.0), model("b", memory=9.0)]
+    plan = solve(load_system(document(models, [sharing("a", 20), sharing("b", 20)])))
+    assert plan.shared_cards == ()
+    assert plan.total_cost_cents_per_h == 70.0
+
+
+def test_unstable_turns_are_not_planned() -> None:
+    """The servers use a card to 78 %, but a cycle of turns brings more than a batch (eq. 206)."""
+    models = [model("a", base=20.0), model("b", base=37.5)]
+    models[0]["batchParms"]["slope"], models[1]["batchParms"]["slope"], models[1]["maxBatchSize"] = (
+        0.1,
+        2.5,
+        5,
+    )
+    servers = [BatchServer(8, 0.0, 20.0, 0.1), BatchServer(5, 0.0, 37.5, 2.5)]
+    rates = np.array([0.26, 0.01])
+    busy = [rate * one.spacing_ms / one.size for rate, one in zip(rates, servers, strict=True)]
+    assert sum(busy) < 0.8
+    assert fills(servers, rates).max() > 1
+    plan = solve(load_system(document(models, [sharing("a", 260), sharing("b", 10)], limit_ms=5000.0)))
+    assert plan.total_cost_cents_per_h == 70.0
+    for use in plan.shared_cards:
+        assert all(item.utilization <= 0.999 for item in use.servers)
+
+
+def test_slices_of_a_card_are_bounded_in_memory_and_compute() -> None:
+    """Seven slices of one compute unit fit, and no eighth; alone they cannot be rented."""
+    text = document([model("a", "A30", memory=4.0)], [sharing("a", 300)], cards=0)
+    text["accelerators"] = [
+        {"name": "A", "type": "A", "memSize": 40, "cost": 100},
+        {"name": "1g", "type": "A", "memSize": 5, "slice": {"card": "A", "memory": 1, "compute": 1}},
+    ]
+    text["models"] = [model("a", "1g", base=40.0)]
+    text["count"] = [{"type": "A", "count": 4}]
+    plan = solve(load_system(text))
+    (use,) = plan.shared_cards
+    assert (use.mode, use.servers[0].per_card, use.servers[0].accelerator) == ("slices", 7, "1g")
+    assert plan.total_cost_cents_per_h == 100.0 * use.num_cards
+
+
+def test_scarce_cards_go_to_the_higher_priority() -> None:
+    text = document(
+        [model("a", shares=QUARTER), model("b", shares=QUARTER)],
+        [sharing("a", 100), sharing("b", 700)],
+        cards=1,
+    )
+    text["serviceClasses"].append({**text["serviceClasses"][0], "name": "d", "priority": 2})
+    text["servers"][0]["class"] = "d"
+    plan = solve(load_system(text))
+    assert [item.server for item in plan.unserved] == ["b", "a"][: len(plan.unserved)] or plan.unserved
+    assert verify(plan, load_system(text)) == []
+
+
+def test_documents_without_shared_cards_have_no_patterns() -> None:
+    text = document([model("a", shares=QUARTER)], [sharing("a", 60, sharedCard=False)])
+    assert find_candidates(load_system(text)).shared is None
+    assert "sharedCards" not in json.loads(solve(load_system(text)).to_json())
+
+
+# --- what is refused -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"milpSolver": False}, "optimizer.milpSolver: the greedy solver places servers one by one"),
+        (
+            {"saturationPolicy": "RoundRobin"},
+            "optimizer.saturationPolicy: a server on shared cards is served",
+        ),
+        ({"headroomShare": 0.2}, "optimizer.headroomShare: shared cards have no reserve"),
+    ],
+)
+def test_options_that_cannot_share_cards_are_refused(change: Json, words: str) -> None:
+    models = [model("a", shares=QUARTER)]
+    with pytest.raises(SpecError, match=words):
+        load_system(document(models, [sharing("a", 60)], **change))
+    with pytest.raises(SpecError, match=words):
+        solve(load_system(document(models, [sharing("a", 60)])), **_python_names(change))
+
+
+def _python_names(change: Json) -> Json:
+    names = {
+        "milpSolver": "milp_solver",
+        "saturationPolicy": "saturation_policy",
+        "headroomShare": "headroom_share",
+    }
+    return {names[key]: value for key, value in change.items()}
+
+
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [
+        ({"surge": 0.5}, r"servers\[0\].surge: not supported for a server that may share cards"),
+        ({"spareReplicas": 1}, r"servers\[0\].spareReplicas: not supported"),
+        ({"minNumReplicas": 1}, r"servers\[0\].minNumReplicas: not supported"),
+        ({"keepAccelerator": True}, r"servers\[0\].keepAccelerator: not supported"),
+    ],
+)
+def test_fields_that_count_replicas_are_refused(server: Json, words: str) -> None:
+    with pytest.raises(SpecError, match=words):
+        load_system(document([model("a", shares=QUARTER)], [sharing("a", 60, **server)]))
+
+
+def test_missing_figures_are_named() -> None:
+    bare = model("a")
+    del bare["memory"]
+    with pytest.raises(SpecError, match="the memory of 'a' on one card is not known"):
+        load_system(document([bare], [sharing("a", 60)]))
+    text = document([model("a")], [sharing("a", 60)])
+    del text["accelerators"][0]["memSize"]
+    with pytest.raises(SpecError, match=r"the memory of T4 is not known; give it memSize \[GB\]"):
+        load_system(text)
+    tokens = {"name": "a", "acc": "T4", "memory": 4, "decodeParms": {"alpha": 10, "beta": 0.2}}
+    text = document([tokens], [sharing("a", 60)])
+    text["serviceClasses"][0]["modelTargets"] = [{"model": "a", "slo-itl": 50}]
+    text["servers"][0]["currentAlloc"]["load"] |= {"avgInTokens": 10, "avgOutTokens": 10}
+    with pytest.raises(
+        SpecError, match="'a' runs in no part of a card; give its profiles shares, or times on"
+    ):
+        load_system(text)
+
+
+def test_a_slice_needs_a_card_of_its_type() -> None:
+    text = document([model("a")], [sharing("a", 60)])
+    text["accelerators"].append(
+        {"name": "s", "type": "T4", "slice": {"card": "x", "memory": 1, "compute": 1}}
+    )
+    with pytest.raises(SpecError, match=r"accelerators\[1\].slice.card: 'x' is no whole card of the system"):
+        load_system(text)
+    text["accelerators"][1] |= {"type": "Q", "slice": {"card": "T4", "memory": 1, "compute": 1}}
+    with pytest.raises(SpecError, match="must be one card of type 'Q'"):
+        load_system(text)
+
+
+# --- against other computations ------------------------------------------------------------------------
+
+
+SLOW_SEEDS = (17, 20)
+"""Systems with so many units that their enumeration takes ten seconds and more."""
+
+
+def _as_good(plan: Plan, best: tuple[float, ...]) -> bool:
+    reached = tuple(level.value for level in plan.levels)
+    return plan.status == "optimal" and not is_less(best, reached) and not is_less(reached, best)
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        *(n for n in range(22) if n not in SLOW_SEEDS),
+        *(pytest.param(n, marks=pytest.mark.slow) for n in (*SLOW_SEEDS, *range(22, 162))),
+    ],
+)
+def test_random_plans_match_the_enumeration_of_all_units(seed: int) -> None:
+    system = random_system(seed, 3, cards=2)
+    if find_candidates(system).shared is not None:
+        assert _as_good(solve_in_full(system).plan, best_by_enumeration(system))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(200, 240))
+def test_random_plans_in_turns_match_the_enumeration(seed: int) -> None:
+    system = random_system(seed, 3, cards=2, turns=True)
+    if find_candidates(system).shared is not None:
+        assert _as_good(solve_in_full(system).plan, best_by_enumeration(system))
+
+
+def _larger(seed: int) -> System:
+    rng = np.random.default_rng(seed)
+    text = random_document(rng, int(rng.integers(5, 8)), cards=4)
+    text["optimizer"]["heterogeneous"] = False
+    return load_system(text)
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(1000, 1003), *(pytest.param(n, marks=pytest.mark.slow) for n in range(1003, 1050))]
+)
+def test_larger_plans_match_a_program_without_patterns(seed: int) -> None:
+    system = _larger(seed)
+    if find_candidates(system).shared is not None:
+        assert _as_good(solve_in_full(system).plan, best_by_cards(system))
+
+
+def _shared_pools(plan: Plan) -> Iterator[SharedPool]:
+    for use in plan.shared_cards:
+        yield from use.servers
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(300, 310))
+def test_simulated_fleets_keep_their_targets(seed: int) -> None:
+    """No target of a server on shared cards is missed by more than 10 % (20,000 requests, seed 1)."""
+    system = random_system(seed, 4, cards=3, turns=bool(seed % 2))
+    plan = solve(system)
+    found = simulate_plan(SimulateRequest(system, plan))
+    names = {item.server for item in _shared_pools(plan)}
+    for pool in found.pools:
+        if pool.server in names:
+            assert pool.overload is None
+            for target in pool.targets:
+                assert target.simulated.value <= target.limit * 1.1, (pool.server, target)
+
+
+def test_a_card_in_turns_is_simulated_as_a_card() -> None:
+    """The latencies of the model are within 15 % of the simulation: its error is up to 10 % in most cases."""
+    system = in_time()
+    plan = solve(system)
+    found = simulate_plan(SimulateRequest(system, plan))
+    assert {pool.server for pool in found.pools} == {"a", "b", "c"}
+    for pool in found.pools:
+        assert pool.ttft is not None
+        assert pool.ttft.mean.value == pytest.approx(pool.ttft.predicted_mean, rel=0.15)
+
+
+# --- manifests -----------------------------------------------------------------------------------------
+
+
+def test_a_pattern_is_one_deployment_with_its_replicas() -> None:
+    plan = solve(in_shares())
+    (use,) = plan.shared_cards
+    (variant,) = variants(plan)
+    assert (variant.name, variant.replicas) == ("shared-a-b-t4", use.num_cards)
+    patch = deployment_patch(variant, "serving", "vllm")
+    containers = patch["spec"]["template"]["spec"]["containers"]
+    assert len(containers) == sum(item.per_card for item in use.servers)
+    assert containers[0] == {
+        "name": "a",
+        "args": ["--max-num-seqs=8"],
+        "env": [
+            {"name": "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "value": "25"},
+            {"name": "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "value": "0=4000M"},
+        ],
+    }
+    assert len({one["name"] for one in containers}) == len(containers)
+
+
+# --- the page ------------------------------------------------------------------------------------------
+
+
+def _table() -> list[str]:
+    """Return the table of the sample with and without shared cards."""
+    system = load_system(ROOT / "specs" / "shared-cards.yaml")
+    alone = system.to_spec().model_dump(mode="json", by_alias=True)
+    for server in alone["servers"]:
+        server.pop("sharedCard")
+    whole, plan = solve(load_system(alone)), solve(system)
+    cards = {name: pools[0].num_replicas for name, pools in whole.allocations.items()}
+    rows = ["| | cards | cents/h |", "|---|---|---|"]
+    own = " + ".join(f"{count} × {name}" for name, count in cards.items())
+    rows.append(f"| whole cards | {own} | {whole.total_cost_cents_per_h:.0f} |")
+    shared = "; ".join(
+        f"{use.num_cards} × (" + ", ".join(f"{item.per_card} {item.server}" for item in use.servers) + ")"
+        for use in plan.shared_cards
+    )
+    rows.append(f"| shared cards | {shared} | {plan.total_cost_cents_per_h:.0f} |")
+    rows += ["", "| server | on each card | load | largest load | mean | p99 | limit |"]
+    rows.append("|---|---|---|---|---|---|---|")
+    for use in plan.shared_cards:
+        for item in use.servers:
+            share = f"{item.per_card} × {item.share:g}" if item.share else "one turn"
+            (late,) = [x for x in item.targets if x.measure.startswith("p99")]
+            rates = [item.arrival_rate_rpm / 60, item.max_arrival_rate_rpm / 60]
+            load, most = (f"{rate:,.0f}/s" for rate in rates)
+            times = f"{item.ttft_ms:.0f} ms | {late.value:.0f} ms | {late.limit:.0f} ms"
+            rows.append(f"| {item.server} | {share}, {item.memory_gb:g} GB | {load} | {most} | {times} |")
+    return rows
+
+
+def test_the_page_has_the_figures_of_the_sample() -> None:
+    page = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
+    _, _, rest = page.partition("<!-- shared cards: begin -->\n")
+    assert rest.partition("<!-- shared cards: end -->")[0].split("\n") == ["", *_table(), "", ""]
