@@ -18,7 +18,7 @@ from optimizer.pipeline import choose
 from optimizer.plan import Plan, make_plan, verify
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.problem import build_problem
-from optimizer.spec.schema import OptimizerOptions, SaturationPolicy
+from optimizer.spec.schema import SaturationPolicy
 from optimizer.spec.system import System
 from optimizer.studies.service import PriorityService, service_by_priority
 
@@ -88,7 +88,7 @@ def overload_of(candidates: Candidates, plan: Plan, deadline: Deadline) -> Overl
         return None
     now = service_by_priority(plan, candidates.system)
     found: list[OtherOptions] = []
-    for changes in _ways(candidates.system.options):
+    for changes in _ways(candidates.system):
         if found and _is_complete(found[-1].service):
             break
         item = _planned(candidates, changes, deadline)
@@ -103,9 +103,11 @@ def _cards_left(plan: Plan) -> dict[str, int]:
     return {name: count for name, count in left.items() if count > 0}
 
 
-def _ways(options: OptimizerOptions) -> Iterator[dict[str, Any]]:
-    """Yield options to try, by their Python names."""
-    policy = {"saturation_policy": POLICY} if options.saturation_policy == "None" else {}
+def _ways(system: System) -> Iterator[dict[str, Any]]:
+    """Yield options to try, by their Python names; routes have no partial service."""
+    options = system.options
+    none = options.saturation_policy == "None" and not system.routes
+    policy = {"saturation_policy": POLICY} if none else {}
     mixed = {} if options.heterogeneous else {"heterogeneous": True}
     yield from (way for way in (policy, mixed) if way)
     if policy and mixed:
