@@ -32,8 +32,10 @@ from optimizer import (
 )
 from optimizer.candidates import find_candidates
 from optimizer.plan.document import RoutedKind, RouteUse
+from optimizer.plan.proof import prove
 from optimizer.plan.routes import small_token_share
 from optimizer.simulation.replicas import Effort
+from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.routing import COMFORTABLE, RouteArrays
 from optimizer.spec.load_traces import LoadStep
 from optimizer.spec.routes import flows_of, largest_mean
@@ -592,3 +594,8 @@ def test_explain_repairs_an_unserved_route_with_its_router() -> None:
     fewer = enough.with_capacity({kind: enough.capacity[kind] - 1})
     assert not solve(fewer).complete
     assert found.repair.fewest.total_cost_cents_per_h == solve(enough).total_cost_cents_per_h
+
+
+def test_multipliers_of_patterns_prove_nothing_of_routes() -> None:
+    system, plan = sample()
+    assert prove(plan, find_candidates(system), Deadline.after(5)).levels == ()
