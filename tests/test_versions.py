@@ -439,3 +439,16 @@ def test_a_version_on_a_card_that_is_gone_is_planned_by_the_reference_s_wire() -
             200,
             ["chat (m)", "chat (n)", "other"],
         )
+
+
+def test_a_load_without_output_lengths_counts_as_missing_for_all_versions() -> None:
+    source = fleet()
+    source["servers"][0]["currentAlloc"] = {"load": {"arrivalRate": 3000, "avgInTokens": 16}}
+    with pytest.raises(SpecError, match=r"avgOutTokens: 0 or missing"):
+        load_system(source)
+    source["servers"][0]["currentAlloc"] = {}
+    with client(stateful=True) as service:
+        assert service.put("/v1/fleet", json=source).status_code == 200
+        answer = service.post("/v1/loads", json={"chat": {"arrivalRate": 3000}, "other": {"arrivalRate": 60}})
+        assert (answer.status_code, answer.headers["X-Inferplan-Missing"]) == (200, "chat")
+        assert answer.json()["allocations"]["chat (n)"] == []

@@ -381,7 +381,13 @@ def _contradictions(
         yield from _server_problems(entry, profiles, **known)
         yield from _load_problems(entry, profiles, idle_without_answers=idle_without_answers)
     yield from queue_problems(index, by_model)
-    yield from version_problems(index, by_model, known["accelerators"], known["models"])
+    yield from version_problems(
+        index,
+        by_model,
+        known["accelerators"],
+        known["models"],
+        idle_without_answers=idle_without_answers,
+    )
 
 
 def _caught(part: Part, at: Location, check: Callable[[Any, str], None], item: object) -> Iterator[Finding]:
