@@ -66,7 +66,7 @@ def browser() -> Iterator[Any]:
         driver.set_script_timeout(120)
         driver.set_window_size(1280, 900)
         yield driver
-        running.close()
+        next(running, None)
 
 
 @contextmanager
