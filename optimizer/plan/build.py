@@ -96,10 +96,14 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         changes=_changes(candidates, pools, rented),
         currency=candidates.system.currency,
         rate_factors=_rate_factors(candidates),
-        kept=tuple(
-            Kept(server=server, accelerator=accelerator, num_replicas=replicas)
-            for (server, accelerator), replicas in candidates.system.kept.items()
-        ),
+        kept=_kept(candidates),
+    )
+
+
+def _kept(candidates: Candidates) -> tuple[Kept, ...]:
+    return tuple(
+        Kept(server=server, accelerator=accelerator, num_replicas=replicas)
+        for (server, accelerator), replicas in candidates.system.kept.items()
     )
 
 
