@@ -25,7 +25,7 @@ from optimizer.section import FOR_PROGRAMS, Column, FormattedValue, Paragraph, S
 from optimizer.solvers.levels import VALUE
 from optimizer.spec.system import System
 from optimizer.studies.overload import Overload
-from optimizer.studies.reports.overview import PoolRow, describe, kinds_of_servers
+from optimizer.studies.reports.overview import PoolRow, describe, kinds_of_servers, queue_rows
 from optimizer.units import SECONDS_PER_MINUTE
 
 RPM = "req/min"
@@ -42,7 +42,7 @@ def plan_sections(plan: Plan, system: System, overload: Overload | None = None) 
     return [
         _headline(plan, system),
         _allocations(plan, system),
-        *shared_queue_sections(plan, system),
+        *shared_queue_sections([*queue_rows(system, plan)]),
         *route_sections(plan),
         _cards(plan),
         *_limits(plan),
