@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from builders import accelerator, profile, server, service_class, system
 
-from optimizer import Figure, System, compare, make_figure, make_report, scale_loads, solve
+from optimizer import Figure, System, compare, make_figure, make_report, render_report, scale_loads, solve
 from optimizer.generate import generate_document
 from optimizer.spec.system import load_system
 from optimizer.studies.figures.document import BarPanel, GridPanel
@@ -290,3 +290,15 @@ def test_pictures_show_the_servers_of_shared_queues() -> None:
     assert [bar.name for bar in bars(make_figure(system, "servers")).bars] == ["chat"]
     (row,) = grid(make_figure(system, "assignment")).cells
     assert [cell.text for cell in row] == ["3 × H100", "in chat", "in chat"]
+
+
+def test_reports_have_the_servers_of_shared_queues() -> None:
+    system = load_system(ROOT / "specs" / "shared-queue.yaml")
+    report = make_report(system)
+    members = report.plan.shared_queues["chat"].members
+    rows = report.overview.queues
+    assert {row.server: row.member for row in rows} == members
+    assert [(row.priority, row.ttft_target_ms) for row in rows] == [(1, 100), (2, 250), (3, 3000)]
+    page = render_report(report, system, "markdown")
+    assert "Shared queues" in page
+    assert all(f"{members[name].itl_ms:.1f}" in page for name in members)
