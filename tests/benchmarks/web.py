@@ -138,6 +138,7 @@ def ask(connection: http.client.HTTPConnection, method: str, path: str, body: ob
 
 def targets_ms(connection: http.client.HTTPConnection) -> float:
     """Return the median time of an answer [ms]."""
+    connection.close()  # the service closes it when it is idle; the next request opens it
     times = []
     for _ in range(REQUESTS):
         began = time.perf_counter()
