@@ -90,8 +90,8 @@ def prove(plan: Plan, candidates: Candidates, deadline: Deadline) -> Proof:
 def provable_levels(plan: Plan, candidates: Candidates) -> set[str]:
     """Return the names of the levels that multipliers can prove."""
     names = [level.name for level in plan.levels]
-    if (candidates.table.members != ALL_MEMBERS).any():
-        return set()  # multipliers are those of patterns, which have no members
+    if (candidates.table.members != ALL_MEMBERS).any() or candidates.system.routes:
+        return set()  # multipliers are those of patterns, which have no members and divide no routes
     partly = candidates.system.options.saturation_policy != "None" and not plan.complete
     if not partly:
         return set(names)

@@ -210,6 +210,10 @@ class Problem:
         """Members that candidates leave unserved, by level of service; shapes (C,)."""
         return tuple(level.on_columns for level in self.service if level.on_columns is not None)
 
+    def with_partners(self, chosen: BoolArray) -> BoolArray:
+        """Return chosen servers, shape (S,), with the small server of a route if its large one is chosen."""
+        return chosen if self.routing is None else self.routing.together(chosen)
+
     def of_servers(self, chosen: BoolArray) -> "Problem":
         """Return the problem with only the candidates of the chosen servers, and only these to be served."""
         rows = np.flatnonzero(chosen[self.table.server])
@@ -223,12 +227,20 @@ class Problem:
             current_replicas=np.where(chosen, self.current_replicas, 0),
             current_cost=np.where(chosen, self.current_cost, 0.0),
             none_changed=self.none_changed & chosen,
+            routing=None if self.routing is None else self.routing.of_servers(rows, chosen),
         )
 
     def serving_all_members(self) -> "Problem":
         """Return the problem with only the candidates that serve all members of their server."""
         rows = np.flatnonzero(self.table.members == ALL_MEMBERS)
-        return replace(self, table=self.table.take(rows), full=self.full[rows], limits=self.limits.take(rows))
+        every = np.ones(len(self.priority), np.bool_)
+        return replace(
+            self,
+            table=self.table.take(rows),
+            full=self.full[rows],
+            limits=self.limits.take(rows),
+            routing=None if self.routing is None else self.routing.of_servers(rows, every),
+        )
 
     def with_amounts(self, amount: FloatArray) -> "Problem":
         """Return the problem with other amounts of what is limited, shape (R,)."""

@@ -88,8 +88,13 @@ class Before:
         pairs = zip(table.server.tolist(), table.accelerator.tolist(), strict=True)
         found = np.array([pools.get((names[s], (*accelerators, EXTERNAL)[a]), 0) for s, a in pairs], np.int64)
         found[~served_members(self.candidates, table, self.plan.shared_queues)] = 0
+        for use in self.plan.routes.values() if problem.routing is not None else ():
+            apart, large = problem.apart[0], table.server == names.index(use.large)
+            if apart[large].any():
+                found[large & (apart == use.routed)] = 0
         for c in np.flatnonzero(problem.repeats & (found > 0)).tolist():
-            found[c - 1 if found[c] == table.num_replicas[c] else c] = 0
+            if found[c - 1]:
+                found[c - 1 if found[c] == table.num_replicas[c] else c] = 0
         return found
 
     def related(self, problem: Problem, *, restricts: bool, carries_more: bool) -> RelatedSolution | None:
@@ -131,7 +136,8 @@ class Before:
         Raises:
             SolverError: the solver failed.
         """
-        if self._multipliers or not len(self.problem.limits) or self.problem.leaves_members:
+        patterns = self.problem.routing is None and not self.problem.leaves_members
+        if self._multipliers or not len(self.problem.limits) or not patterns:
             return
         reached = {level.name: level.value for level in self._levels}
         provable = DualBounds(self.problem, self._left_out, reached)

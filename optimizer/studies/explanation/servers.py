@@ -169,7 +169,8 @@ def _loads(candidates: Candidates, plan: Plan, s: int) -> tuple[float, float, fl
     fraction = next((item.served_fraction for item in plan.unserved if item.server == name), 1.0)
     carried_rpm = sum(plan.served_rpm.get(name, {name: load_rpm}).values())
     if arrays.servers.is_queue[s]:
-        return load_rpm, carried_rpm, carried_rpm / load_rpm
+        fraction = carried_rpm / load_rpm
+        return load_rpm, load_rpm * fraction, fraction
     return carried_rpm, carried_rpm, fraction
 
 
