@@ -9,7 +9,7 @@ from builders import accelerator, profile, server, service_class, system
 from optimizer import Figure, System, compare, make_figure, make_report, render_report, scale_loads, solve
 from optimizer.generate import generate_document
 from optimizer.spec.system import load_system
-from optimizer.studies.figures.document import BarPanel, GridPanel
+from optimizer.studies.figures.document import BarPanel, CurvePanel, GridPanel
 from optimizer.studies.figures.kinds import KINDS, PLAN_KINDS
 from optimizer.studies.figures.plans import CLASSES_BESIDE, MOST_ROWS, WHOLE_PLAN
 from optimizer.studies.reports.overview import describe
@@ -302,3 +302,14 @@ def test_reports_have_the_servers_of_shared_queues() -> None:
     page = render_report(report, system, "markdown")
     assert "Shared queues" in page
     assert all(f"{members[name].itl_ms:.1f}" in page for name in members)
+
+
+def test_pictures_of_one_server_show_no_shared_queue() -> None:
+    system = load_system(ROOT / "specs" / "shared-queue.yaml")
+    for kind in ("latency", "occupancy", "batch", "distribution", "percentiles", "timing"):
+        figure = make_figure(system, kind, server="chat")
+        assert figure.panels == ()
+        assert "chat is a shared queue, whose servers have latencies of their own" in figure.note
+    (panel,) = make_figure(system, "cost", server="chat").panels
+    assert isinstance(panel, CurvePanel)
+    assert [series.name for series in panel.series] == ["A100", "H100"]
