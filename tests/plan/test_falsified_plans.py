@@ -514,6 +514,7 @@ PARTS = (
     "deadlines",
     "caches",
     "rollouts",
+    "replica_counts",
     "versions",
     "routes",
 )
