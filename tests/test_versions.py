@@ -138,7 +138,7 @@ def test_a_roll_back_has_the_replicas_for_all_requests() -> None:
     assert fewer.versions["chat"].one_version is None
 
 
-def test_a_version_has_the_targets_of_its_model_or_those_of_the_server() -> None:
+def test_a_version_has_targets_of_its_own_or_of_its_server() -> None:
     source = fleet()
     source["serviceClasses"] = [
         service_class("gold", ttft=300, tps=900),
@@ -263,7 +263,7 @@ def test_names_of_versions_are_taken_once(taken: str) -> None:
         load_system(source)
 
 
-def test_a_version_that_the_fields_of_its_server_do_not_fit_is_refused() -> None:
+def test_a_version_that_does_not_fit_its_server_is_refused() -> None:
     source = fleet()
     source["serviceClasses"][0]["modelTargets"][0]["percentile"] = 95
     source["models"][0] = {
@@ -384,7 +384,7 @@ def test_answers_of_the_reference_name_versions() -> None:
         assert left.headers["X-Inferplan-Unplanned"] == "servers/chat"
 
 
-def test_a_stateful_service_of_the_reference_keeps_what_versions_desire() -> None:
+def test_the_reference_s_wire_keeps_what_versions_desire() -> None:
     with client(stateful=True) as service:
         service.put("/v1/fleet", json=fleet(2000))
         assert service.post("/optimize", json={"unlimited": False}).status_code == 200
@@ -431,7 +431,7 @@ def test_versions_count_as_servers_for_the_size_of_a_system() -> None:
         assert (answer.status_code, "3 items are over the limit of 2" in answer.text) == (422, True)
 
 
-def test_a_version_on_a_card_that_is_gone_is_planned_by_the_reference_s_wire() -> None:
+def test_the_reference_s_wire_plans_versions_on_a_card_gone() -> None:
     split = [{"model": "m", "weight": 0.9}, {"model": "n", "weight": 0.1, "currentAlloc": running("Z", 1)}]
     with client() as service:
         answer = service.post("/optimizeOne", json=fleet(2000, split=split))
@@ -439,3 +439,16 @@ def test_a_version_on_a_card_that_is_gone_is_planned_by_the_reference_s_wire() -
             200,
             ["chat (m)", "chat (n)", "other"],
         )
+
+
+def test_a_load_without_output_lengths_counts_as_missing() -> None:
+    source = fleet()
+    source["servers"][0]["currentAlloc"] = {"load": {"arrivalRate": 3000, "avgInTokens": 16}}
+    with pytest.raises(SpecError, match=r"avgOutTokens: 0 or missing"):
+        load_system(source)
+    source["servers"][0]["currentAlloc"] = {}
+    with client(stateful=True) as service:
+        assert service.put("/v1/fleet", json=source).status_code == 200
+        answer = service.post("/v1/loads", json={"chat": {"arrivalRate": 3000}, "other": {"arrivalRate": 60}})
+        assert (answer.status_code, answer.headers["X-Inferplan-Missing"]) == (200, "chat")
+        assert answer.json()["allocations"]["chat (n)"] == []

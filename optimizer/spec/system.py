@@ -400,7 +400,13 @@ def _contradictions(
         yield from _server_problems(entry, profiles, **known)
         yield from _load_problems(entry, profiles, idle_without_answers=idle_without_answers)
     yield from queue_problems(index, by_model)
-    yield from version_problems(index, by_model, known["accelerators"], known["models"])
+    yield from version_problems(
+        index,
+        by_model,
+        known["accelerators"],
+        known["models"],
+        idle_without_answers=idle_without_answers,
+    )
     yield from shared_card_problems(index, by_model)
     yield from route_problems(index, by_model, Names("server", index.servers, "servers" in incomplete))
 

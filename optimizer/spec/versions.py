@@ -160,6 +160,16 @@ def share_of_load(server: Server) -> float:
     return server.weight or 1.0 if isinstance(server, Version) else 1.0
 
 
+def counted_load(server: Server) -> Load:
+    """Return the load that is counted for a server: of a version, that of all versions together."""
+    load = server.current.load
+    if not isinstance(server, Version):
+        return load
+    rate = load.arrival_rate_rpm / share_of_load(server)
+    cv = server.whole.current.load.arrival_cv
+    return load.model_copy(update={"arrival_rate_rpm": rate, "arrival_cv": cv})
+
+
 def versions_text(server: Server) -> str:
     """Return the names of a server's versions, for messages."""
     return ", ".join(planned_names(server))
@@ -236,7 +246,12 @@ def target_of_version(target: ModelTarget, server: Server) -> ModelTarget:
 
 
 def version_problems(
-    index: Index, profiles: Mapping[str, Sequence[ModelProfile]], accelerators: Names, models: Names
+    index: Index,
+    profiles: Mapping[str, Sequence[ModelProfile]],
+    accelerators: Names,
+    models: Names,
+    *,
+    idle_without_answers: bool,
 ) -> Iterator[Finding]:
     """Yield the contradictions of servers that are split.
 
@@ -245,6 +260,7 @@ def version_problems(
         profiles: the profiles of each model.
         accelerators: the accelerators of the documents.
         models: the models of the documents.
+        idle_without_answers: whether a version whose requests have no output length is idle.
     """
     taken = {entry.item.shared_queue: "a shared queue" for entry in index.servers.values()}
     taken |= dict.fromkeys(index.servers, "a server")
@@ -262,22 +278,27 @@ def version_problems(
                 running = share.current.accelerator
                 yield from accelerators.missing(part, (*here, "currentAlloc", "accelerator"), running)
             if share.model != server.model:
-                yield from _of_profiles(entry, i, share, index, profiles)
+                yield from _of_profiles(entry, i, index, profiles.get(share.model, ()), idle_without_answers)
         taken |= {version_name(server, share.model): "another version" for share in server.split or ()}
 
 
 def _of_profiles(
-    entry: Entry, i: int, share: VersionShare, index: Index, profiles: Mapping[str, Sequence[ModelProfile]]
+    entry: Entry,
+    i: int,
+    index: Index,
+    mine: Sequence[ModelProfile],
+    idle_without_answers: bool,  # noqa: FBT001  named by its caller
 ) -> Iterator[Finding]:
     """Yield what the profiles of a version do not support of its server."""
     part, at, server = entry
-    mine, one = profiles.get(share.model, ()), server.model_copy(update={"model": share.model})
+    share = server.split[i]
+    one = server.model_copy(update={"model": share.model})
     load, place = server.current.load, "currentAlloc.load."
     checks: list[Callable[[], None]] = [
         partial(check_server, one, "", mine),
         partial(check_variability, load, place, mine),
-        partial(check_answers, load, place, mine),
     ]
+    checks += [] if idle_without_answers else [partial(check_answers, load, place, mine)]
     known = index.classes.get(server.service_class)
     targets = {target.model: target for target in known.item.model_targets} if known else {}
     if server.model in targets and share.model not in targets:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from optimizer.plan import Plan
 from optimizer.spec.system import System
-from optimizer.spec.versions import share_of_load
+from optimizer.spec.versions import counted_load, share_of_load
 from optimizer.stabilisation.cards import FreeCards
 from optimizer.stabilisation.decisions import Decisions, Observation, ServerDecision
 from optimizer.stabilisation.keeping import Kept, Planner, by_server, left_by, share_out
@@ -50,8 +50,15 @@ def denoise_loads(
         else:
             share = share_of_load(server)  # versions are not counted, their server is
             counted = None if before is None else scaled(before, 1 / share)
-            whole_rpm, cv, window_s = load.arrival_rate_rpm / share, load.arrival_cv, rules.load_window_s
-            found = with_load(counted, whole_rpm, seen.now_s, window_s, cv, rules.noise)
+            all_of_it, window_s = counted_load(server), rules.load_window_s
+            found = with_load(
+                counted,
+                all_of_it.arrival_rate_rpm,
+                seen.now_s,
+                window_s,
+                all_of_it.arrival_cv,
+                rules.noise,
+            )
             estimates[name] = scaled(found, share)
         level = load.model_copy(update={"arrival_rate_rpm": estimates[name].level_rpm})
         servers[name] = server.model_copy(
