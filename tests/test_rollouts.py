@@ -54,7 +54,7 @@ def test_ten_servers_that_roll_out_match_a_second_solver(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(50))
 def test_a_fleet_that_rolls_out_matches_a_second_solver(seed: int) -> None:
-    compare_with_second(rolling_fleet(seed, 16), large=True)
+    compare_with_second(rolling_fleet(seed, 16))
 
 
 def two(cards: int, **options: Any) -> Any:

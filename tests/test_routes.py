@@ -32,8 +32,10 @@ from optimizer import (
 )
 from optimizer.candidates import find_candidates
 from optimizer.plan.document import RoutedKind, RouteUse
+from optimizer.plan.proof import prove
 from optimizer.plan.routes import small_token_share
 from optimizer.simulation.replicas import Effort
+from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.routing import COMFORTABLE, RouteArrays
 from optimizer.spec.load_traces import LoadStep
 from optimizer.spec.routes import flows_of, largest_mean
@@ -578,3 +580,22 @@ def test_the_service_plans_routes_and_stores_none() -> None:
         refused = service.put("/v1/fleet", json=document)
         assert refused.status_code == 422
         assert "routes: a stored fleet has loads server by server" in refused.text
+
+
+def test_explain_repairs_an_unserved_route_with_its_router() -> None:
+    system = load_system(SPEC).with_capacity({"A100": 8, "H100": 8, "L40S": 2})
+    found = explain(system)
+    assert found.repair is not None
+    assert found.repair.fewest is not None
+    added = found.repair.fewest.added
+    enough = system.with_capacity({name: system.capacity[name] + more for name, more in added.items()})
+    assert solve(enough).complete
+    (kind,) = added
+    fewer = enough.with_capacity({kind: enough.capacity[kind] - 1})
+    assert not solve(fewer).complete
+    assert found.repair.fewest.total_cost_cents_per_h == solve(enough).total_cost_cents_per_h
+
+
+def test_multipliers_of_patterns_prove_nothing_of_routes() -> None:
+    system, plan = sample()
+    assert prove(plan, find_candidates(system), Deadline.after(5)).levels == ()

@@ -102,8 +102,9 @@ def _check_has_multipliers(candidates: Candidates) -> None:
 def provable_levels(plan: Plan, candidates: Candidates) -> set[str]:
     """Return the names of the levels that multipliers can prove."""
     names = [level.name for level in plan.levels]
-    if (candidates.table.members != ALL_MEMBERS).any() or candidates.shared is not None:
-        return set()  # multipliers are those of patterns, which have no members
+    members = (candidates.table.members != ALL_MEMBERS).any()
+    if members or candidates.shared is not None or candidates.system.routes:
+        return set()  # multipliers are those of patterns, which have no members and divide no routes
     partly = candidates.system.options.saturation_policy != "None" and not plan.complete
     if not partly:
         return set(names)

@@ -221,7 +221,7 @@ class Problem:
     @property
     def is_compact_only(self) -> bool:
         """Whether only the compact model takes it: a column of branch and price serves one server in full."""
-        return self.leaves_members or self.cards is not None
+        return self.leaves_members or self.cards is not None or self.routing is not None
 
     @cached_property
     def unserved_parts(self) -> tuple[FloatArray, ...]:
@@ -230,6 +230,8 @@ class Problem:
 
     def of_servers(self, chosen: BoolArray) -> "Problem":
         """Return the problem with only the candidates of the chosen servers, and only these to be served."""
+        if self.routing is not None:
+            chosen = self.routing.together(chosen)
         rows = np.flatnonzero(chosen[self.table.server])
         return replace(
             self,
@@ -241,12 +243,20 @@ class Problem:
             current_replicas=np.where(chosen, self.current_replicas, 0),
             current_cost=np.where(chosen, self.current_cost, 0.0),
             none_changed=self.none_changed & chosen,
+            routing=None if self.routing is None else self.routing.of_servers(rows, chosen),
         )
 
     def serving_all_members(self) -> "Problem":
         """Return the problem with only the candidates that serve all members of their server."""
         rows = np.flatnonzero(self.table.members == ALL_MEMBERS)
-        return replace(self, table=self.table.take(rows), full=self.full[rows], limits=self.limits.take(rows))
+        every = np.ones(len(self.priority), np.bool_)
+        return replace(
+            self,
+            table=self.table.take(rows),
+            full=self.full[rows],
+            limits=self.limits.take(rows),
+            routing=None if self.routing is None else self.routing.of_servers(rows, every),
+        )
 
     def with_amounts(self, amount: FloatArray) -> "Problem":
         """Return the problem with other amounts of what is limited, shape (R,)."""

@@ -203,6 +203,18 @@ class Routing:
         """Return the routes of a problem with a server behind the last, which none of them has."""
         return replace(self, servers=with_server_behind(self.servers, 0))
 
+    def of_servers(self, rows: IntArray, chosen: BoolArray) -> "Routing":
+        """Return the routes whose large server is chosen, shape (S,), with some candidates."""
+        routes = tuple(route for route in self.routes if chosen[route.large])
+        return replace(self, routes=routes, undivided=self.undivided[rows])
+
+    def together(self, chosen: BoolArray) -> BoolArray:
+        """Return chosen servers, shape (S,), with the small server of a route if its large one is chosen."""
+        found = chosen.copy()
+        for route in self.routes:
+            found[route.small] = chosen[route.large]
+        return found
+
     def small(self) -> BoolArray:
         """Return a mask of the small servers, shape (S,)."""
         found = np.zeros(len(self.servers), np.bool_)

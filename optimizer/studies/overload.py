@@ -104,11 +104,10 @@ def _cards_left(plan: Plan) -> dict[str, int]:
 
 
 def _ways(system: System) -> Iterator[dict[str, Any]]:
-    """Yield options to try, by their Python names; a route is served in full or not at all."""
+    """Yield options to try, by their Python names; routes have no partial service."""
     options = system.options
-    policy = (
-        {"saturation_policy": POLICY} if options.saturation_policy == "None" and not system.routes else {}
-    )
+    none = options.saturation_policy == "None" and not system.routes
+    policy = {"saturation_policy": POLICY} if none else {}
     mixed = {} if options.heterogeneous else {"heterogeneous": True}
     yield from (way for way in (policy, mixed) if way)
     if policy and mixed:

@@ -96,8 +96,13 @@ class Before:
         for pattern, count in units_of(self.candidates, self.plan).items():
             found[table.pattern == pattern] = count
         found[~served_members(self.candidates, table, self.plan.shared_queues)] = 0
+        for use in self.plan.routes.values() if problem.routing is not None else ():
+            apart, large = problem.apart[0], table.server == names.index(use.large)
+            if apart[large].any():
+                found[large & (apart == use.routed)] = 0
         for c in np.flatnonzero(problem.repeats & (found > 0)).tolist():
-            found[c - 1 if found[c] == table.num_replicas[c] else c] = 0
+            if found[c - 1]:
+                found[c - 1 if found[c] == table.num_replicas[c] else c] = 0
         return found
 
     def related(self, problem: Problem, *, restricts: bool, carries_more: bool) -> RelatedSolution | None:

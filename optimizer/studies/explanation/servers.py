@@ -128,19 +128,13 @@ def _explained(
 ) -> ServerExplanation:
     arrays, name = candidates.arrays, candidates.arrays.server_names[s]
     server = candidates.system.servers[name]
-    load_rpm = float(arrays.servers.load_rps[s] * SECONDS_PER_MINUTE)
+    load_rpm, carried_rpm, fraction = _loads(candidates, plan, s)
     of_accelerator = {
         arrays.accelerator_names[table.accelerator[row]]: limits
         for row, limits in bindings.items()
         if table.server[row] == s
     }
     pools = plan.allocations.get(name, ())
-    fraction = next((item.served_fraction for item in plan.unserved if item.server == name), 1.0)
-    carried_rpm = sum(plan.served_rpm.get(name, {name: load_rpm}).values())
-    if arrays.servers.is_queue[s]:
-        fraction = carried_rpm / load_rpm
-    elif name in plan.served_rpm:
-        load_rpm = carried_rpm
     headroom = _headroom_rpm(plan, name, carried_rpm)
     return ServerExplanation(
         server=name,
@@ -166,6 +160,18 @@ def _explained(
         options=_options(candidates, s, of_accelerator, alternatives),
         rejections=tuple(sorted((_rejected(item) for item in candidates.rejections(s)), key=_miss)),
     )
+
+
+def _loads(candidates: Candidates, plan: Plan, s: int) -> tuple[float, float, float]:
+    """Return the load of a server, the load that its headroom is beyond, and the served share."""
+    arrays, name = candidates.arrays, candidates.arrays.server_names[s]
+    load_rpm = float(arrays.servers.load_rps[s] * SECONDS_PER_MINUTE)
+    fraction = next((item.served_fraction for item in plan.unserved if item.server == name), 1.0)
+    carried_rpm = sum(plan.served_rpm.get(name, {name: load_rpm}).values())
+    if arrays.servers.is_queue[s]:
+        fraction = carried_rpm / load_rpm
+        return load_rpm, load_rpm * fraction, fraction
+    return carried_rpm, carried_rpm, fraction
 
 
 def _headroom_rpm(plan: Plan, server: str, load_rpm: float) -> float | None:
