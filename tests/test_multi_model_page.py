@@ -1,5 +1,7 @@
 """The page about the multi-model service says what the program says, and what simple arithmetic says."""
 
+import csv
+import io
 import itertools
 from functools import cache
 from math import ceil
@@ -8,6 +10,7 @@ import pytest
 from multi_model_page import (
     PAGE,
     RATE_RPS,
+    SPEC,
     TARGETS,
     document,
     fleet,
@@ -21,6 +24,7 @@ from multi_model_page import (
 )
 
 from optimizer import Plan, load_system, solve, verify
+from optimizer.cli.main import main
 from optimizer.simulation.replicas import Effort
 from optimizer.studies.figures.plans import PlannedSystem, plan_figure
 from optimizer.studies.reports.overview import describe
@@ -169,6 +173,14 @@ def test_pictures_and_types_count_shared_cards() -> None:
     texts = {cell.text for row in assignment.cells for cell in row}
     assert {"3 × H100", "1 × T4, shared"} <= texts
     assert [bar.values[2] for bar in servers.bars if bar.group in {"moderation", "language-id"}] == [1, 1]
+
+
+def test_a_comparison_has_latencies_on_shared_cards(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", str(SPEC), "--table", "figures", "--csv"]) == 0
+    rows = {row["server"]: row for row in csv.DictReader(io.StringIO(capsys.readouterr().out))}
+    for name, (pool,) in planned()[1].on_shared_cards.items():
+        assert rows[name]["ITL limited [ms]"] == rows[name]["TTFT limited [ms]"] == ""
+        assert float(rows[name]["latency limited [ms]"]) == pool.ttft_ms
 
 
 @pytest.mark.parametrize("seed", SEEDS)
