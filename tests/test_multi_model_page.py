@@ -1,5 +1,7 @@
 """The page about the multi-model service says what the program says, and what simple arithmetic says."""
 
+import csv
+import io
 import itertools
 from functools import cache
 from math import ceil
@@ -8,6 +10,7 @@ import pytest
 from multi_model_page import (
     PAGE,
     RATE_RPS,
+    SPEC,
     TARGETS,
     document,
     fleet,
@@ -21,7 +24,10 @@ from multi_model_page import (
 )
 
 from optimizer import Plan, load_system, solve, verify
+from optimizer.cli.main import main
 from optimizer.simulation.replicas import Effort
+from optimizer.studies.figures.plans import PlannedSystem, plan_figure
+from optimizer.studies.reports.overview import describe
 from optimizer.studies.simulation.document import Simulation
 from optimizer.studies.simulation.plans import simulate_plan
 
@@ -155,6 +161,26 @@ def test_what_fits_in_the_memory_of_a_t4() -> None:
     assert full == {(0, 4), (2, 3), (4, 2), (6, 1), (8, 0)}
     memory = {model["name"]: model.get("memory") for model in document()["models"]}
     assert (memory["sentiment"], memory["embed"]) == ("2 GB", "4 GB")
+
+
+def test_pictures_and_types_count_shared_cards() -> None:
+    system, found = planned()
+    overview = describe(system, found)
+    assert sum(row.cost_cents_per_h for row in overview.types) == found.total_cost_cents_per_h
+    (t4s,) = [row for row in overview.types if row.type == "T4"]
+    assert (t4s.used, t4s.replicas) == (12, 4 + 4 + 3 + 2)
+    _, assignment, _, servers = plan_figure(PlannedSystem(system, overview)).panels
+    texts = {cell.text for row in assignment.cells for cell in row}
+    assert {"3 × H100", "1 × T4, shared"} <= texts
+    assert [bar.values[2] for bar in servers.bars if bar.group in {"moderation", "language-id"}] == [1, 1]
+
+
+def test_a_comparison_has_latencies_on_shared_cards(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", str(SPEC), "--table", "figures", "--csv"]) == 0
+    rows = {row["server"]: row for row in csv.DictReader(io.StringIO(capsys.readouterr().out))}
+    for name, (pool,) in planned()[1].on_shared_cards.items():
+        assert rows[name]["ITL limited [ms]"] == rows[name]["TTFT limited [ms]"] == ""
+        assert float(rows[name]["latency limited [ms]"]) == pool.ttft_ms
 
 
 @pytest.mark.parametrize("seed", SEEDS)

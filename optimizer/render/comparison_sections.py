@@ -232,8 +232,8 @@ def _kinds(found: Comparison) -> dict[str, Kind]:
     return {
         server: kind_of_pool(pools[0])
         for plan in (found.first.plan, found.second.plan)
-        for server, pools in plan.allocations.items()
-        if pools
+        for server in plan.allocations
+        if (pools := plan.pools_of(server))
     }
 
 

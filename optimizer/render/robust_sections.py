@@ -1,5 +1,6 @@
 """Sections of reserves, price tiers, rented services and the cost of tokens."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from optimizer.candidates.reserve import MAX_FOR_BOTH
@@ -120,6 +121,8 @@ def replica_text(server: str, item: ReplicaPurposes) -> Iterator[str]:
             yield f"{text}; both {target} and {wanted} hold from {both} on."
         elif item.full_utilization < WANTED_UTILIZATION:
             full = share_text(item.full_utilization)
+            if full == wanted:
+                full = f"{math.floor(1000 * item.full_utilization) / 10:.1f}%"
             yield f"{text}; {wanted} is out of reach, as a replica at its largest rate runs at {full}."
         else:
             yield f"{text}; no number of replicas up to {MAX_FOR_BOTH:,} reaches both {target} and {wanted}."

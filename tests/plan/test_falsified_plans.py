@@ -515,6 +515,7 @@ PARTS = (
     "deadlines",
     "caches",
     "rollouts",
+    "replica_counts",
     "versions",
     "routes",
 )
