@@ -199,8 +199,10 @@ def _check(arguments: argparse.Namespace) -> int:
     system = found.system
     if system is None:
         return 2
+    versions = sum(len(server.split or ()) for server in system.stated.values())
     counts = (
         (len(system.stated), "server"),
+        *([(versions, "version")] if versions else []),
         (len(system.service_classes), "service class", "service classes"),
         (len({model for model, _ in system.profiles}), "model"),
         (len(system.profiles), "profile"),

@@ -115,8 +115,10 @@ def _overview(explanation: Explanation, money: Money) -> Iterator[Section]:
 
 
 def _moves(alternative: Alternative | None) -> TypeGuard[Alternative]:
-    """Return whether there is an alternative that changes who is served."""
-    return alternative is not None and bool(alternative.effect.service)
+    """Return whether a known alternative, even that of no replicas, changes the service."""
+    if alternative is None or not (alternative.pools or alternative.effect.interval is None):
+        return False
+    return bool(alternative.effect.service)
 
 
 def _why_none(item: ServerExplanation) -> str:
@@ -131,7 +133,9 @@ def _runs_on(item: ServerExplanation, place: int) -> str:
 
 
 def _binding(item: ServerExplanation, place: int) -> str:
-    return binding_text(item.pools[place].binding) if place < len(item.pools) else ""
+    if place < len(item.pools):
+        return binding_text(item.pools[place].binding)
+    return "" if item.pools else "-"
 
 
 def _headroom(item: ServerExplanation) -> float | FormattedValue | None:

@@ -106,24 +106,25 @@ def replica_section(plan: Plan) -> Section:
 def replica_text(server: str, item: ReplicaPurposes) -> Iterator[str]:
     """Yield the replicas of a server by purpose, and its utilisation if it has an availability target."""
     target = "" if item.availability_target is None else f"{100 * item.availability_target:.8g}%"
-    purposes = {"for headroom": item.headroom, "spare": item.spares, f"for {target}": item.availability}
+    promise = f"{target} availability"
+    purposes = {"for headroom": item.headroom, "spare": item.spares, f"for {promise}": item.availability}
     parts = [f"{n:,} {what}" for what, n in purposes.items() if n]
     text = f"{server}: {counted(item.replicas, 'replica')}"
     if parts:
         text += f", of which {_listed(parts)}"
     yield f"{text}; {item.rollout:,} more while it rolls out." if item.rollout else f"{text}."
     if item.full_utilization is not None and item.utilization is not None:
-        runs = "replica runs" if item.replicas == 1 else f"{item.replicas:,} replicas run"
-        text = f"{server}: at {target} the {runs} at {share_text(item.utilization)}"
+        pool = "replica is" if item.replicas == 1 else f"{item.replicas:,} replicas are"
+        text = f"{server}: at {promise} the {pool} {share_text(item.utilization)} utilised"
         wanted = share_text(WANTED_UTILIZATION)
         if item.both_from is not None:
             both = counted(item.both_from, "replica")
-            yield f"{text}; both {target} and {wanted} hold from {both} on."
+            yield f"{text}; both {target} and {wanted} are met from {both} on."
         elif item.full_utilization < WANTED_UTILIZATION:
             full = share_text(item.full_utilization)
             if full == wanted:
                 full = f"{math.floor(1000 * item.full_utilization) / 10:.1f}%"
-            yield f"{text}; {wanted} is out of reach, as a replica at its largest rate runs at {full}."
+            yield f"{text}; {wanted} is out of reach, because a replica at its maximum rate is {full} utilised."
         else:
             yield f"{text}; no number of replicas up to {MAX_FOR_BOTH:,} reaches both {target} and {wanted}."
 

@@ -44,7 +44,7 @@ def _route_columns(money: Money) -> list[Column]:
         words("router", lambda row: row[1].state),
         Column("to small", lambda row: row[1].small_rpm, RPM, quantity),
         Column("to large", lambda row: row[1].large_rpm, RPM, quantity),
-        Column("of it again", lambda row: row[1].rerun_rpm, RPM, quantity, rank=4),
+        Column("rerun", lambda row: row[1].rerun_rpm, RPM, quantity, rank=4),
         Column("small tokens", lambda row: _percent(row[1].small_token_share), "%", ".1f", rank=3),
         Column("worse", lambda row: _percent(row[1].quality_lost), "%", ".2f"),
         Column("limit", lambda row: _percent(row[1].max_loss), "%", ".2f"),

@@ -76,14 +76,14 @@ def fleet(**fields: Any) -> System:
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"availabilityTarget": 0.999}, "4 replicas, of which 1 for 99.9%."),
+        ({"availabilityTarget": 0.999}, "4 replicas, of which 1 for 99.9% availability."),
         (
             {"availabilityTarget": 0.999, "surge": 0.5},
-            "4 replicas, of which 1 for 99.9%; 2 more while it rolls out.",
+            "4 replicas, of which 1 for 99.9% availability; 2 more while it rolls out.",
         ),
         (
             {"availabilityTarget": 0.999, "spareReplicas": 1, "headroomShare": 0.5},
-            "7 replicas, of which 2 for headroom, 1 spare and 1 for 99.9%.",
+            "7 replicas, of which 2 for headroom, 1 spare and 1 for 99.9% availability.",
         ),
         (
             {"spareReplicas": 2, "surge": 1.0},
