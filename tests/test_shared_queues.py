@@ -199,6 +199,9 @@ def test_a_comparison_has_the_figures_of_the_members(capsys: pytest.CaptureFixtu
     assert found.total.first.carried_rate_rpm == pytest.approx(840)
     assert main(["compare", str(path), "--scale", "1.5"]) == 0
     out = " ".join(capsys.readouterr().out.split())
+    assert " of 3 servers and 1 queue change" in out
+    assert "unchanged" not in out
+    assert "The cost of a shared queue counts in the class of its highest priority." in out
     assert "premium in chat in chat" in out
     assert "free in chat not served not in full" in out
 

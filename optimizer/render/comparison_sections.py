@@ -10,7 +10,14 @@ from optimizer.kinds.table import KINDS, in_order, kind_of_pool
 from optimizer.plan.document import EXTERNAL, Plan
 from optimizer.plan.tiers import difference_cents_per_h
 from optimizer.quantities import quantity, share_text
-from optimizer.render.comparison_text import anything_runs, changes_text, cost_of, headline, money_of
+from optimizer.render.comparison_text import (
+    anything_runs,
+    changes_text,
+    cost_of,
+    headline,
+    money_of,
+    queues_of,
+)
 from optimizer.render.estimates import estimates_note
 from optimizer.render.figures import columns_of
 from optimizer.render.money import Money, difference, signed
@@ -143,7 +150,7 @@ def _loads(view: _View) -> Section:
     )
     changed = [row for row in view.servers() if _load(row.first) != _load(row.second)]
     section = _table("Load", columns, changed, "load", view.found.total)
-    rest = len(view.found.servers) - len(changed)
+    rest = len({row.server for row in view.found.servers} - queues_of(view.found)) - len(changed)
     if rest:
         section.notes.append(f"… {rest:,} unchanged")
     return section
@@ -159,6 +166,8 @@ def _classes(view: _View) -> Section:
     )
     section = _table("Cost by service class", columns, view.found.classes, "classes", view.found.total)
     section.notes += _also_counted(view, "price tiers change", _tiers)
+    if queues_of(view.found):
+        section.notes.append("The cost of a shared queue counts in the class of its highest priority.")
     return section
 
 

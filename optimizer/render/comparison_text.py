@@ -94,7 +94,19 @@ def changes_text(found: Comparison) -> str:
     ]
     verb = "changes" if len(changed) == 1 else "change"
     how = f": {', '.join(counts)}" if counts else ""
-    return f"{len(changed):,} of {counted(len(found.servers), 'server')} {verb}{how}."
+    queues = len(queues_of(found))
+    of = counted(len(found.servers) - queues, "server") + (
+        f" and {counted(queues, 'queue')}" if queues else ""
+    )
+    return f"{len(changed):,} of {of} {verb}{how}."
+
+
+def queues_of(found: Comparison) -> frozenset[str]:
+    """Return the names of shared queues of either side, which have rows next to those of their servers."""
+    plans = (found.first.plan, found.second.plan)
+    return frozenset(
+        row.server for row in found.servers for plan in plans if row.server in plan.shared_queues
+    )
 
 
 def anything_runs(found: Comparison) -> bool:
