@@ -124,7 +124,8 @@ def replica_text(server: str, item: ReplicaPurposes) -> Iterator[str]:
             full = share_text(item.full_utilization)
             if full == wanted:
                 full = f"{math.floor(1000 * item.full_utilization) / 10:.1f}%"
-            yield f"{text}; {wanted} is out of reach, because a replica at its maximum rate is {full} utilised."
+            why = f"a replica at its maximum rate is {full} utilised"
+            yield f"{text}; {wanted} is out of reach, because {why}."
         else:
             yield f"{text}; no number of replicas up to {MAX_FOR_BOTH:,} reaches both {target} and {wanted}."
 

@@ -41,6 +41,14 @@ def test_the_whole_picture_has_every_panel(large: System) -> None:
     assert figure.note == "26,300.50 cents/h; 27 of 27 servers served in full"
 
 
+def test_servers_of_one_model_and_class_are_named_and_other_costs_stated() -> None:
+    figure = make_figure(load_system(ROOT / "specs" / "robust.yaml"), "plan")
+    assert figure.note.endswith("; the total includes price tiers (-1,440.00) and rented services (72.58)")
+    costs = [bar.values[1] for bar in bars(figure, 3).bars]
+    assert [bar.name for bar in bars(figure, 3).bars] == ["chat", "search", "writing", "nightly", "summaries"]
+    assert sum(cost or 0.0 for cost in costs) - 1440 + 72.58 == pytest.approx(3792.58, abs=0.01)
+
+
 def test_the_bars_of_the_servers_are_the_plans(large: System) -> None:
     plan = solve(large)
     panel = bars(make_figure(large, "servers"))

@@ -4,6 +4,7 @@ Takes an `Overview`, and that of an earlier plan where before and after are to b
 Servers stand by model, then by priority: what is compared first stands side by side.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,7 +12,8 @@ from optimizer.kinds.shown import Shown
 from optimizer.kinds.table import KINDS, kind_of_pool, kinds_of, shown_in
 from optimizer.money import cost_amount, cost_unit, in_cost_unit
 from optimizer.plan import TargetFigure
-from optimizer.plan.document import QueueMember
+from optimizer.plan.document import Plan, QueueMember
+from optimizer.plan.tiers import difference_cents_per_h
 from optimizer.quantities import counted, quantity, share_text
 from optimizer.queueing.measures import LATENCIES, MEANS, METRICS, TargetMeasure
 from optimizer.queueing.targets import target_share
@@ -249,7 +251,10 @@ def _rows_of(shown: PlannedSystem, before: PlannedSystem | None) -> list[PoolRow
 
 def _server_bar(shown: PlannedSystem, name: str, values: Values, marks: Values, kind: str) -> Bar:
     server = shown.system.servers[name]
-    name = name if isinstance(server, SharedQueue) else server.service_class
+    pair = server.model, server.service_class
+    alike = [one for one in shown.system.servers.values() if (one.model, one.service_class) == pair]
+    is_named = isinstance(server, SharedQueue) or len(alike) > 1
+    name = name if is_named else server.service_class
     return Bar(name=name, group=server.model, values=values, marks=marks, type=kind)
 
 
@@ -421,12 +426,25 @@ def plan_figure(
     estimated = overview.plan.estimated_pools
     if estimated:
         note += f"; token times are estimated in {estimated:,} of {counted(len(overview.pools), 'pool')}"
+    parts = (note, _other_costs(overview.plan), left_out(shown, panels))
     return Figure(
         title=f"{mode} plan" + ("" if before is None else " after a load change"),
-        note="; ".join(part for part in (note, left_out(shown, panels)) if part),
+        note="; ".join(part for part in parts if part),
         panels=tuple(panel for name in panels for panel in PANELS[name](shown, before)),
         types=shown.types,
     )
+
+
+def _other_costs(plan: Plan) -> str:
+    """Return the parts of the total cost that the costs of types and servers do not contain."""
+    tiers = difference_cents_per_h(plan.tiers)
+    rents = math.fsum(item.cost_cents_per_h for item in plan.rented)
+    parts = [
+        f"{what} ({cost_amount(cost, plan.currency)})"
+        for what, cost in (("price tiers", tiers), ("rented services", rents))
+        if cost
+    ]
+    return f"the total includes {' and '.join(parts)}" if parts else ""
 
 
 def left_out(shown: PlannedSystem, panels: Sequence[str]) -> str:
