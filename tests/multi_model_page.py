@@ -110,7 +110,7 @@ VARIANTS: dict[str, Callable[[Document], None]] = {
     "without 99.9 % availability": without("availabilityTarget"),
     "without cards for updates": without("surge"),
     "one version of the chat": without("split"),
-    "cards of their own for the small models": without("sharedCard"),
+    "separate cards for the small models": without("sharedCard"),
     "without offline work": without_offline_work,
     "without caches": without("cacheHitRate"),
     "without batches": without_batches,

@@ -85,7 +85,7 @@ def test_quantised_weights_and_caches(config: Path) -> None:
     (item,) = found.devices
     assert item.least_requests is not None
     assert f"({found.weights_gb:.1f} GB)" in TEXT
-    assert f"{item.least_cards} cards are the least, and hold {item.least_requests.paged} requests" in TEXT
+    assert f"{item.least_cards} cards are enough, and hold {item.least_requests.paged} requests" in TEXT
 
 
 def test_requests_with_a_shared_prefix_fill_the_memory(config: Path) -> None:

@@ -364,10 +364,10 @@ PLAIN = {"name": "other", "priority": 2, "modelTargets": [{"model": "llama-3.1-8
     [
         ({"small": "chat-9b"}, r"routes\[0\].small: server 'chat-9b' does not exist; did you mean 'chat-8b'"),
         ({"small": "chat-70b"}, r"routes\[0\].large: 'chat-70b' is also the small server"),
-        ({"kinds": [ONE | {"share": 0.9}]}, r"routes\[0\].kinds: the shares add up to 0.9; they must be 1"),
+        ({"kinds": [ONE | {"share": 0.9}]}, r"routes\[0\].kinds: the shares add up to 0.9, not 1"),
         (
             {"kinds": [ONE | {"miss": 0.5, "wrong": 0.6}]},
-            r"routes\[0\].kinds\[0\].wrong: 0.6 is more than 1 - miss, 0.5",
+            r"routes\[0\].kinds\[0\].wrong: 0.6 exceeds 1 - miss, 0.5",
         ),
         ({"kinds": []}, r"routes\[0\].kinds"),
         ({"maxLoss": 1.5}, r"routes\[0\].maxLoss"),
@@ -375,7 +375,7 @@ PLAIN = {"name": "other", "priority": 2, "modelTargets": [{"model": "llama-3.1-8
         ({"routes": [OTHER | {"name": "chat", "kinds": [ONE]}]}, r"routes\[1\]: 'chat' occurs twice"),
         (
             {"s": {"currentAlloc": {"load": {"arrivalRate": 6, "avgInTokens": 1, "avgOutTokens": 1}}}},
-            r"servers\[0\].currentAlloc.load.arrivalRate: the load of 'chat-8b' is that of route 'chat'",
+            r"servers\[0\].currentAlloc.load.arrivalRate: 'chat-8b' gets its load from route 'chat'",
         ),
         ({"s": {"sharedQueue": "q"}}, r"servers\[0\].sharedQueue: route 'chat'"),
         ({"l": {"external": {"ttft": 1}}}, r"servers\[1\].external: route 'chat'"),
@@ -416,7 +416,7 @@ def test_contradictions_of_routes_are_errors(changes: dict[str, Any], message: s
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"milp_solver": False}, "optimizer.milpSolver: the system has routes; the greedy heuristic"),
+        ({"milp_solver": False}, "optimizer.milpSolver: the system has routes; the greedy solver"),
         (
             {"saturation_policy": "RoundRobin"},
             "optimizer.saturationPolicy: the system has routes; a route is",
@@ -563,7 +563,7 @@ def test_sweeps_vary_the_limit_on_quality() -> None:
 def test_studies_of_loads_by_server_refuse_routes() -> None:
     system, _ = sample()
     step = LoadStep(0.0, dict(system.servers))
-    with pytest.raises(SpecError, match="routes: horizon plans loads server by server and divides no route"):
+    with pytest.raises(SpecError, match="horizon plans loads server by server and cannot plan routes"):
         plan_horizon(system, [step, step])
     with pytest.raises(SpecError, match="routes: replay plans loads server by server"):
         replay(system, [step, step], {}, 60.0)

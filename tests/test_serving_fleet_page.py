@@ -219,7 +219,7 @@ def test_the_saving_in_whole_replicas() -> None:
     assert f"add up to {100 * simple.share * (1 - simple.miss) * simple.loss:.2f} %" in TEXT
     tight = routed(100, 0.005).routes["us-assistant"].saving
     assert (
-        f"limit of 0.5 % in place of 1 %, the route saves {100 * (tight or 0):.1f} % at 100 requests/s"
+        f"limit of 0.5 % instead of 1 %, the route saves only {100 * (tight or 0):.1f} % at 100 requests/s"
         in TEXT
     )
 
@@ -296,11 +296,11 @@ def batching() -> Iterator[list[str]]:
 
 def test_the_longest_output_of_a_batch() -> None:
     assert list(batching()) == table(PAGE, "output lengths")
-    assert "gains 1.5 times" in TEXT
+    assert "gains a factor of 1.5" in TEXT
     assert 150 / np.mean([50, 100, 150]) == 1.5
     harmonic = {batch: sum(1 / i for i in range(1, batch + 1)) for batch in range(1, 20)}
     assert [batch for batch, each in harmonic.items() if 2 <= each <= 3] == list(range(4, 11))
-    assert "gain 2 to 3 times in batches of 4 to 10, and uniform ones never" in TEXT
+    assert "gain a factor of 2 to 3 in batches of 4 to 10; uniform ones never do" in TEXT
 
 
 def static_rows() -> Iterator[list[str]]:
@@ -340,7 +340,7 @@ def test_speculation_and_starting_pods() -> None:
     assert f"= {tokens:.2f} tokens per pass" in TEXT
     assert f"decoding is {tokens / (1 + 5 * 2 / 30):.1f} times as fast" in TEXT
     assert 2 * 150 / 15 == 20
-    assert "20 pods are ordered before the first is ready" in TEXT
+    assert "20 pods are added before the first is ready" in TEXT
 
 
 # --- simulation --------------------------------------------------------------------------------------------

@@ -222,7 +222,7 @@ def test_documents_without_shared_cards_have_no_patterns() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"milpSolver": False}, "optimizer.milpSolver: the greedy solver places servers one by one"),
+        ({"milpSolver": False}, "optimizer.milpSolver: the greedy solver cannot plan shared cards"),
         (
             {"saturationPolicy": "RoundRobin"},
             "optimizer.saturationPolicy: a server on shared cards is served",
@@ -250,7 +250,7 @@ def _python_names(change: Json) -> Json:
 @pytest.mark.parametrize(
     ("server", "words"),
     [
-        ({"surge": 0.5}, r"servers\[0\].surge: not supported for a server that may share cards"),
+        ({"surge": 0.5}, r"servers\[0\].surge: not supported together with sharedCard"),
         ({"spareReplicas": 1}, r"servers\[0\].spareReplicas: not supported"),
         ({"minNumReplicas": 1}, r"servers\[0\].minNumReplicas: not supported"),
         ({"keepAccelerator": True}, r"servers\[0\].keepAccelerator: not supported"),
@@ -264,19 +264,17 @@ def test_fields_that_count_replicas_are_refused(server: Json, words: str) -> Non
 def test_missing_figures_are_named() -> None:
     bare = model("a")
     del bare["memory"]
-    with pytest.raises(SpecError, match="the memory of 'a' on one card is not known"):
+    with pytest.raises(SpecError, match="the memory of 'a' on one card is unknown"):
         load_system(document([bare], [sharing("a", 60)]))
     text = document([model("a")], [sharing("a", 60)])
     del text["accelerators"][0]["memSize"]
-    with pytest.raises(SpecError, match=r"the memory of T4 is not known; give it memSize \[GB\]"):
+    with pytest.raises(SpecError, match=r"the memory of T4 is unknown; add memSize \[GB\] to it"):
         load_system(text)
     tokens = {"name": "a", "acc": "T4", "memory": 4, "decodeParms": {"alpha": 10, "beta": 0.2}}
     text = document([tokens], [sharing("a", 60)])
     text["serviceClasses"][0]["modelTargets"] = [{"model": "a", "slo-itl": 50}]
     text["servers"][0]["currentAlloc"]["load"] |= {"avgInTokens": 10, "avgOutTokens": 10}
-    with pytest.raises(
-        SpecError, match="'a' runs in no part of a card; give its profiles shares, or times on"
-    ):
+    with pytest.raises(SpecError, match="'a' cannot run on a part of a card; give its profiles shares, or"):
         load_system(text)
 
 
@@ -285,7 +283,7 @@ def test_a_slice_needs_a_card_of_its_type() -> None:
     text["accelerators"].append(
         {"name": "s", "type": "T4", "slice": {"card": "x", "memory": 1, "compute": 1}}
     )
-    with pytest.raises(SpecError, match=r"accelerators\[1\].slice.card: 'x' is no whole card of the system"):
+    with pytest.raises(SpecError, match=r"accelerators\[1\].slice.card: 'x' is not a complete card"):
         load_system(text)
     text["accelerators"][1] |= {"type": "Q", "slice": {"card": "T4", "memory": 1, "compute": 1}}
     with pytest.raises(SpecError, match="must be one card of type 'Q'"):

@@ -212,27 +212,30 @@ def weights(*shares: tuple[str, Any]) -> Json:
     [
         (weights(("m", 0.9), ("n", 0.09)), "servers[0].split: the weights sum to 0.99, not 1; change them"),
         (weights(("m", -0.1), ("n", 1.1)), "servers[0].split[0].weight: "),
-        (weights(("m", 0.5), ("m", 0.5)), "servers[0].split[1].model: 'm' occurs twice; give it one weight"),
+        (
+            weights(("m", 0.5), ("m", 0.5)),
+            "servers[0].split[1].model: 'm' occurs twice; list it once",
+        ),
         (weights(("m", 0.5), ("x", 0.5)), "servers[0].split[1].model: model 'x' does not exist"),
         (weights(("n", 1.0)), "servers[0].split: 'm', the server's own model, is missing; add it"),
         (
             {"split": []},
-            "servers[0].split: no version is given; give each a model and a weight, or remove it",
+            "servers[0].split: the list is empty; give each version a model and a weight, or remove it",
         ),
         ({"split": None, "rollBack": True}, "servers[0].rollBack: the server has no versions to roll back"),
         (
             weights(("m", 0), ("n", 1)) | {"rollBack": True},
-            "servers[0].rollBack: 'm' has weight 0 and so no replicas to add to; give it a weight above 0",
+            "servers[0].rollBack: 'm' has weight 0 and no replicas; give it a weight above 0",
         ),
         ({"sharedQueue": "q"}, "servers[0].sharedQueue: servers of a shared queue run one model; remove it"),
         (
             {"deadline": {"requests": 60, "hours": 1}},
             "servers[0].deadline: offline work has no versions; remove it, or split",
         ),
-        ({"external": {"ttft": 1}}, "servers[0].external: a service answers all requests of a server"),
+        ({"external": {"ttft": 1}}, "servers[0].external: an external service takes all requests of a server"),
         (
             {"maxNumReplicas": 9},
-            "servers[0].maxNumReplicas: a limit on all versions together cannot be kept; remove it, or split",
+            "servers[0].maxNumReplicas: a limit on all versions is not supported; remove it, or split",
         ),
         (
             {"split": [TWO[0] | {"currentAlloc": running("A", 1)}, TWO[1]]},
@@ -240,7 +243,7 @@ def weights(*shares: tuple[str, Any]) -> Json:
         ),
         (
             {"split": [TWO[0], TWO[1] | {"currentAlloc": {"load": {"arrivalRate": 5}}}]},
-            "servers[0].split[1].currentAlloc.load: a version has its weight of the server's load; remove it",
+            "servers[0].split[1].currentAlloc.load: the load of a version follows from its weight; remove it",
         ),
         (
             {"split": [TWO[0], TWO[1] | {"currentAlloc": running("Z", 1)}]},

@@ -28,9 +28,9 @@ ROUNDING = 1e-8
 _UNSUPPORTED = {
     "shared_queue": "requests of a route wait in a queue of their own",
     "deadline": "offline work has no route",
-    "external": "a route has replicas on both sides",
+    "external": "both servers of a route run on replicas",
     "cache_hit_rate": "state the requests that miss as the route's arrivalRate",
-    "min_num_replicas": "the plan decides how many replicas a route needs",
+    "min_num_replicas": "the plan chooses the number of replicas of a route",
     "headroom_share": "reserves of routes are not planned; raise arrivalRate",
     "spare_replicas": "reserves of routes are not planned; raise arrivalRate",
     "availability_target": "reserves of routes are not planned; raise arrivalRate",
@@ -227,7 +227,7 @@ def check_routed_options(routes: Mapping[str, Route], options: OptimizerOptions)
     if not routes:
         return
     for option, given, advice in (
-        ("milpSolver", not options.milp_solver, "the greedy heuristic divides no route; remove it"),
+        ("milpSolver", not options.milp_solver, "the greedy solver cannot plan routes; remove it"),
         ("saturationPolicy", options.saturation_policy != "None", "a route is served in full or not at all"),
         ("batchSizing", options.batch_sizing == "optimal", "the best batch depends on the routed load"),
         ("maxPower", options.max_power_w is not None, "power depends on the routed load"),
@@ -249,7 +249,7 @@ def refuse_routes(routes: Mapping[str, Route], study: str) -> None:
     """
     if routes:
         raise SpecError(
-            f"routes: {study} loads server by server and divides no route; use solve, or remove them"
+            f"routes: {study} loads server by server and cannot plan routes; use solve, or remove them"
         )
 
 
@@ -276,7 +276,7 @@ def route_problems(
             server = getattr(route, field)
             yield from names.missing(part, (*at, field), server)
             if server in owner:
-                text = f"{server!r} is also in route {owner[server]!r}; a server has one route"
+                text = f"{server!r} is also in route {owner[server]!r}; use a server in one route only"
                 yield Finding(part, (*at, field), text)
             owner[server] = route.name
             if server in index.servers:
@@ -288,12 +288,12 @@ def route_problems(
 def _kind_problems(part: Part, at: Location, route: Route) -> Iterator[Finding]:
     total = sum(kind.share for kind in route.kinds)
     if abs(total - 1) > SHARE_TOLERANCE:
-        yield Finding(part, (*at, "kinds"), f"the shares add up to {precise(total)}; they must be 1 together")
+        yield Finding(part, (*at, "kinds"), f"the shares add up to {precise(total)}, not 1; change them")
     for i, kind in enumerate(route.kinds):
         if kind.wrong > 1 - kind.miss:
             text = (
-                f"{precise(kind.wrong)} is more than 1 - miss, {precise(1 - kind.miss)}: such a router "
-                "is wrong more often than right; exchange its answers"
+                f"{precise(kind.wrong)} exceeds 1 - miss, {precise(1 - kind.miss)}: this router is wrong "
+                "more often than right; swap its two decisions"
             )
             yield Finding(part, (*at, "kinds", i, "wrong"), text)
 
@@ -304,8 +304,8 @@ def _server_problems(
     part, at, server = entry
     if server.current.load.arrival_rate_rpm:
         text = (
-            f"the load of {server.name!r} is that of route {route.name!r}; remove it, or give direct "
-            "requests a server of their own"
+            f"{server.name!r} gets its load from route {route.name!r}; remove it, or add another server "
+            "for direct requests"
         )
         yield Finding(part, (*at, "currentAlloc", "load", "arrivalRate"), text)
     for field, reason in _UNSUPPORTED.items():
@@ -318,8 +318,8 @@ def _server_problems(
     others = {profile.queue_model for profile in profiles} - {REFERENCE}
     if others and not _is_alike(route):
         text = (
-            f"the kinds of route {route.name!r} have different lengths, and the largest rate of queueModel "
-            f"{min(others)} need not fall with them; give all kinds the same, or use {REFERENCE}"
+            f"the kinds of route {route.name!r} have different lengths, but the maximum rate of queueModel "
+            f"{min(others)} might not fall with them; give all kinds the same lengths, or use {REFERENCE}"
         )
         yield Finding(part, (*at, "model"), text)
     owner = index.classes.get(server.service_class)
@@ -327,7 +327,7 @@ def _server_problems(
         return
     target = next((item for item in owner.item.model_targets if item.model == server.model), None)
     if target is not None and target.tps:
-        text = f"class {server.service_class!r} has slo-tps for {server.model!r}; a route has a rate"
+        text = f"class {server.service_class!r} has slo-tps for {server.model!r}; routes have none, remove it"
         yield Finding(part, (*at, "class"), text)
     if owner.item.headroom_share:
         text = f"class {server.service_class!r} has headroomShare; {_UNSUPPORTED['headroom_share']}"
@@ -343,6 +343,6 @@ def _priority_problems(part: Part, at: Location, route: Route, index: Index) -> 
     if len(classes) > 1 and classes[0].priority != classes[1].priority:
         text = (
             f"{route.large!r} has priority {classes[1].priority}, {route.small!r} {classes[0].priority}; "
-            "a route needs servers of one priority"
+            "give both servers of a route the same priority"
         )
         yield Finding(part, (*at, "large"), text)

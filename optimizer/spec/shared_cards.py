@@ -34,7 +34,7 @@ def shared_card_problems(index: Index, profiles: Mapping[str, Sequence[ModelProf
     yield from _slices(index)
     entries = [entry for entry in index.servers.values() if entry.item.shared_card]
     for part, at, _ in entries[MAX_SHARING : MAX_SHARING + 1]:
-        text = f"{len(entries)} servers may share cards, at most {MAX_SHARING} can; remove it from some"
+        text = f"{len(entries)} servers have sharedCard, at most {MAX_SHARING} can; remove it from some"
         yield Finding(part, (*at, "sharedCard"), text)
     for entry in entries:
         yield from _unsupported(entry, index)
@@ -65,19 +65,19 @@ def check_no_shared_cards(servers: Iterable[Server], what: str) -> None:
     """
     for server in servers:
         if server.shared_card:
-            raise SpecError(f"servers.{server.name}.sharedCard: {what} counts cards of one server; remove it")
+            raise SpecError(f"servers.{server.name}.sharedCard: {what} cannot plan shared cards; remove it")
 
 
 def option_problems_of_cards(options: OptimizerOptions) -> Iterator[tuple[str, str]]:
     """Yield the options that cannot plan shared cards, and why."""
     if not options.milp_solver:
-        text = "the greedy solver places servers one by one and cannot share cards; remove it, or sharedCard"
+        text = "the greedy solver cannot plan shared cards; remove it, or sharedCard"
         yield "milpSolver", text
     if options.saturation_policy != "None":
         text = "a server on shared cards is served in full or not at all; remove it, or sharedCard"
         yield "saturationPolicy", text
     if options.max_power_w is not None:
-        yield "maxPower", "the power of shared cards is not known; remove it, or sharedCard"
+        yield "maxPower", "the power of shared cards is unknown; remove it, or sharedCard"
     if options.headroom_share:
         yield "headroomShare", "shared cards have no reserve; remove it, or sharedCard"
 
@@ -96,7 +96,7 @@ def _slices(index: Index) -> Iterator[Finding]:
         here = (*at, "slice", "card")
         card = index.accelerators.get(item.slice.card)
         if card is None or card.item.slice is not None:
-            yield Finding(part, here, f"{item.slice.card!r} is no whole card of the system; name one")
+            yield Finding(part, here, f"{item.slice.card!r} is not a complete card of the system; name one")
         elif card.item.type != item.type or card.item.multiplicity != 1 or item.multiplicity != 1:
             text = f"must be one card of type {item.type!r}; correct the type or the multiplicity"
             yield Finding(part, here, text)
@@ -107,11 +107,11 @@ def _unsupported(entry: Entry, index: Index) -> Iterator[Finding]:
     for name in _REFUSED:
         field = Server.model_fields[name]
         if getattr(server, name) != field.default:
-            text = "not supported for a server that may share cards; remove it, or sharedCard"
+            text = "not supported together with sharedCard; remove one of the two"
             yield Finding(part, (*at, field.alias or name), text)
     known = index.classes.get(server.service_class)
     if known is not None and known.item.headroom_share:
-        text = f"class {server.service_class!r} has headroomShare, which shared cards cannot keep; remove it"
+        text = f"class {server.service_class!r} has headroomShare; shared cards have no reserve, remove it"
         yield Finding(part, (*at, "class"), text)
 
 
@@ -122,13 +122,13 @@ def _parts(entry: Entry, index: Index, profiles: Sequence[ModelProfile]) -> Iter
     here = (*at, "sharedCard")
     with_memory = [one for one in mine if one.memory_gb and one.acc_count == 1]
     if mine and not with_memory:
-        text = f"the memory of {server.model!r} on one card is not known; give its profiles memory [GB]"
+        text = f"the memory of {server.model!r} on one card is unknown; add memory [GB] to its profiles"
         yield Finding(part, here, text)
         return
     cards = [index.accelerators[one.accelerator].item for one in with_memory]
     for one, card in zip(with_memory, cards, strict=True):
         if not card.memory_gb:
-            text = f"the memory of {card.name} is not known; give it memSize [GB]"
+            text = f"the memory of {card.name} is unknown; add memSize [GB] to it"
             yield Finding(part, here, text)
             return
         if not one.is_estimated or not one.shares:
@@ -142,5 +142,7 @@ def _parts(entry: Entry, index: Index, profiles: Sequence[ModelProfile]) -> Iter
         for one, card in zip(with_memory, cards, strict=True)
     )
     if mine and not able:
-        text = f"{server.model!r} runs in no part of a card; give its profiles shares, or times on slices"
+        text = (
+            f"{server.model!r} cannot run on a part of a card; give its profiles shares, or times on slices"
+        )
         yield Finding(part, here, text)

@@ -315,15 +315,15 @@ def _faults(server: Server) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """Yield the path and the text of what a split contradicts in its server."""
     if not server.split:
         if server.split is not None:
-            yield ("split",), "no version is given; give each a model and a weight, or remove it"
+            yield ("split",), "the list is empty; give each version a model and a weight, or remove it"
         if server.roll_back:
             yield ("rollBack",), "the server has no versions to roll back from; remove it, or add split"
         return
     for field, text in (
         ("sharedQueue", "servers of a shared queue run one model"),
         ("deadline", "offline work has no versions"),
-        ("external", "a service answers all requests of a server or none"),
-        ("maxNumReplicas", "a limit on all versions together cannot be kept"),
+        ("external", "an external service takes all requests of a server or none"),
+        ("maxNumReplicas", "a limit on all versions is not supported"),
     ):
         if getattr(server, _PYTHON_NAMES[field]) is not None:
             yield (field,), f"{text}; remove it, or split"
@@ -333,7 +333,7 @@ def _faults(server: Server) -> Iterator[tuple[tuple[str | int, ...], str]]:
         if share.current is not None and share.model == server.model:
             yield here, f"{share.model!r} is the server's own model; state it in the server's currentAlloc"
         if share.current is not None and share.current.load != Load():
-            yield (*here, "load"), "a version has its weight of the server's load; remove it"
+            yield (*here, "load"), "the load of a version follows from its weight; remove it"
 
 
 _PYTHON_NAMES = {field.alias or name: name for name, field in Server.model_fields.items()}
@@ -346,7 +346,7 @@ def _weight_faults(
     weights = {share.model: share.weight for share in split}
     for i, share in enumerate(split):
         if any(share.model == other.model for other in split[:i]):
-            yield ("split", i, "model"), f"{share.model!r} occurs twice; give it one weight"
+            yield ("split", i, "model"), f"{share.model!r} occurs twice; list it once"
     total = fsum(share.weight for share in split)
     if abs(total - 1) > SUM_TOLERANCE:
         yield ("split",), f"the weights sum to {total:.12g}, not 1; change them"
@@ -356,5 +356,5 @@ def _weight_faults(
         )
         yield ("split",), text
     elif server.roll_back and not weights[server.model]:
-        text = f"{server.model!r} has weight 0 and so no replicas to add to; give it a weight above 0"
+        text = f"{server.model!r} has weight 0 and no replicas; give it a weight above 0"
         yield ("rollBack",), text
