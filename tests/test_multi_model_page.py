@@ -26,7 +26,7 @@ from multi_model_page import (
 from optimizer import Plan, load_system, solve, verify
 from optimizer.cli.main import main
 from optimizer.simulation.replicas import Effort
-from optimizer.studies.figures.plans import PlannedSystem, plan_figure
+from optimizer.studies.figures.plans import PlannedSystem, assignment_panels, servers_panels
 from optimizer.studies.reports.overview import describe
 from optimizer.studies.simulation.document import Simulation
 from optimizer.studies.simulation.plans import simulate_plan
@@ -169,7 +169,8 @@ def test_pictures_and_types_count_shared_cards() -> None:
     assert sum(row.cost_cents_per_h for row in overview.types) == found.total_cost_cents_per_h
     (t4s,) = [row for row in overview.types if row.type == "T4"]
     assert (t4s.used, t4s.replicas) == (12, 4 + 4 + 3 + 2)
-    _, assignment, _, servers = plan_figure(PlannedSystem(system, overview)).panels
+    shown = PlannedSystem(system, overview)
+    (assignment,), (servers,) = assignment_panels(shown), servers_panels(shown)
     texts = {cell.text for row in assignment.cells for cell in row}
     assert {"3 × H100", "1 × T4, shared"} <= texts
     assert [bar.values[2] for bar in servers.bars if bar.group in {"moderation", "language-id"}] == [1, 1]
