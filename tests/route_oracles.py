@@ -408,6 +408,9 @@ class _Cbc:
             objective = lp.lpSum(parts)
             self.model.setObjective(objective)
             status = self.model.solve(lp.PULP_CBC_CMD(msg=False, gapRel=0))
+            if lp.LpStatus[status] != "Optimal":  # CBC's preprocessing calls some feasible levels infeasible
+                plain = lp.PULP_CBC_CMD(msg=False, gapRel=0, presolve=False, options=["preprocess off"])
+                status = self.model.solve(plain)
             assert lp.LpStatus[status] == "Optimal", level
             found[level] = float(lp.value(objective) or 0.0)
             self.model += objective <= found[level] + 1e-4 * max(1.0, abs(found[level]))

@@ -384,7 +384,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("compat.routes", "v1.routes", "client.errors", "client.calls"),
         ("client.sending", "client.methods"),
         ("client.clients",),
-        ("web", "web.access", "web.changes", "web.shown", "web.theme"),
+        ("web", "web.access", "web.changes", "web.progress", "web.shown", "web.theme"),
         ("web.work", "web.widgets", "web.charts"),
         ("web.desk",),
         ("web.what_if", "web.document_tab", "web.fleet_tab"),

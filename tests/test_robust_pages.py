@@ -57,7 +57,7 @@ def test_the_numbers_in_the_text() -> None:
     assert without.not_rented == ("summaries",)
 
 
-def test_a_comparison_says_what_its_totals_count_beside_their_rows(
+def test_totals_of_a_comparison_say_what_else_they_count(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     main(["compare", str(ROOT / "specs" / "robust.yaml"), "--wide"])

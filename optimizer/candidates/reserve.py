@@ -59,7 +59,7 @@ def _least_available(needed: int, availability: float, target: float) -> float:
 def replicas_for_both(
     availability: float, target: float, full_utilization: float, wanted_utilization: float
 ) -> int | None:
-    """Return the replicas from which on an availability and a utilisation hold together (eq. 212, 213).
+    """Return the replicas from which on an availability and a utilisation hold together (eq. 235, 236).
 
     If k replicas carry the load at the largest rate of each, and m run so that k of them are there often
     enough, their utilisation is that at the largest rate times k/m. It is high enough if k are there often

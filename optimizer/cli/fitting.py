@@ -23,11 +23,7 @@ def _count(text: str) -> int:
     return value
 
 
-def _add_fit(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = f"Reports of: {FORMATS}."
-    parser.add_argument("files", metavar="FILE", nargs="+", help="reports of one model on one accelerator")
-    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write the profile, YAML or JSON")
-    server = parser.add_argument_group("the server, which no report describes")
+def _add_server(server: argparse._ArgumentGroup) -> None:
     server.add_argument(
         "--kv-capacity", metavar="TOKENS", type=_count, help="tokens that fit in the KV cache (no limit)"
     )
@@ -47,6 +43,13 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
         default="chunked",
         help="how prompts are computed (chunked)",
     )
+
+
+def _add_fit(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = f"Reports of: {FORMATS}."
+    parser.add_argument("files", metavar="FILE", nargs="+", help="reports of one model on one accelerator")
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write the profile, YAML or JSON")
+    _add_server(parser.add_argument_group("the server, which no report describes"))
     client = parser.add_argument_group("the client")
     client.add_argument(
         "--max-in-flight",

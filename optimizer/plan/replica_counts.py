@@ -1,4 +1,4 @@
-"""Replicas of servers by purpose: load, headroom, spares, availability and roll-out (math.md section 30)."""
+"""Replicas of servers by purpose: load, headroom, spares, availability and roll-out (math.md section 33)."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -26,7 +26,7 @@ from optimizer.section import FOR_PROGRAMS, Column, FormattedValue, Paragraph, S
 from optimizer.solvers.levels import VALUE
 from optimizer.spec.system import System
 from optimizer.studies.overload import Overload
-from optimizer.studies.reports.overview import PoolRow, describe, kinds_of_servers
+from optimizer.studies.reports.overview import PoolRow, describe, kinds_of_servers, queue_rows
 from optimizer.units import SECONDS_PER_MINUTE
 
 RPM = "req/min"
@@ -43,7 +43,7 @@ def plan_sections(plan: Plan, system: System, overload: Overload | None = None) 
     return [
         _headline(plan, system),
         _allocations(plan, system),
-        *shared_queue_sections(plan, system),
+        *shared_queue_sections([*queue_rows(system, plan)]),
         *shared_card_sections(plan, system),
         *route_sections(plan),
         _cards(plan),

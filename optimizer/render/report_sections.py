@@ -20,6 +20,7 @@ from optimizer.render.plan_text import figures_text, is_service, proved
 from optimizer.render.robust_sections import robust_sections
 from optimizer.render.route_sections import route_sections
 from optimizer.render.shared_card_sections import shared_card_sections
+from optimizer.render.shared_queue_sections import shared_queue_sections
 from optimizer.render.simulation_sections import simulation_sections
 from optimizer.section import Column, Fact, Paragraph, Section, name, table
 from optimizer.studies.reports.overview import EmptyRow, Overview, PoolRow
@@ -44,6 +45,7 @@ def report_sections(report: Report) -> list[Section]:
         *([] if plan.complete else unserved),
         _assignment(overview),
         _types(overview),
+        *shared_queue_sections(overview.queues),
         *shared_card_sections(plan),
         *route_sections(plan),
         *_robust(overview),

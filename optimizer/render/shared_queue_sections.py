@@ -1,40 +1,23 @@
 """Sections of shared queues: the load, waits and latencies of their servers against the targets."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
-from optimizer.plan import Plan
-from optimizer.plan.document import QueueMember, TargetFigure
 from optimizer.quantities import precise, quantity
 from optimizer.section import Column, FormattedValue, Section, name, table, words
-from optimizer.spec.system import System
+from optimizer.studies.reports.overview import QueueRow
 
 RPM = "req/min"
 
 
-class _MemberRow(NamedTuple):
-    """A server of a shared queue; one that is not served has no figures."""
-
-    queue: str
-    server: str
-    priority: int
-    member: QueueMember | None
-    ttft_limit_ms: float | None
-
-    @property
-    def targets(self) -> tuple[TargetFigure, ...]:
-        return () if self.member is None else self.member.targets
-
-
-def shared_queue_sections(plan: Plan, system: System) -> Iterator[Section]:
+def shared_queue_sections(rows: Sequence[QueueRow]) -> Iterator[Section]:
     """Yield the servers of shared queues, if there are any, from the highest priority down."""
-    if plan.shared_queues:
-        yield table("Shared queues", _columns(), _rows(plan, system), "queues", may_be_empty=True)
+    if rows:
+        yield table("Shared queues", _columns(), rows, "queues", may_be_empty=True)
 
 
 def _columns() -> list[Column]:
     def figure(heading: str, field: str, unit: str = "ms", form: str = ",.0f") -> Column:
-        def value(row: _MemberRow) -> float | None:
+        def value(row: QueueRow) -> float | None:
             found: float | None = getattr(row.member, field, None)
             return found
 
@@ -43,7 +26,7 @@ def _columns() -> list[Column]:
     def target(heading: str, field: str, form: str) -> Column:
         """Return a column of a mean or, where the target is a percentile, of that and its limit."""
 
-        def value(row: _MemberRow) -> float | FormattedValue | None:
+        def value(row: QueueRow) -> float | FormattedValue | None:
             mean: float | None = getattr(row.member, field, None)
             for each in row.targets:
                 statistic, _, metric = each.measure.partition(" ")
@@ -63,28 +46,12 @@ def _columns() -> list[Column]:
         figure("p95 wait", "wait_p95_ms")._replace(rank=4),
         target("ITL", "itl_ms", ",.1f"),
         target("TTFT", "ttft_ms", ",.0f"),
-        Column("TTFT target", "ttft_limit_ms", "ms", ",.0f", rank=1, none=""),
+        Column("TTFT target", "ttft_target_ms", "ms", ",.0f", rank=1, none=""),
         words("targets", _other_targets, rank=5, none=""),
     ]
 
 
-def _other_targets(row: _MemberRow) -> str:
+def _other_targets(row: QueueRow) -> str:
     """Return the targets that have no column."""
     shown = ("ITL", "TTFT")
     return "; ".join(each.text for each in row.targets if each.measure.partition(" ")[2] not in shown)
-
-
-def _rows(plan: Plan, system: System) -> Iterator[_MemberRow]:
-    stated = system.members
-    for queue, use in plan.shared_queues.items():
-        for server in (*use.members, *use.unserved):
-            owner = stated[server]
-            target = system.target_of(owner)
-            mean = target is not None and target.percentile is None and target.goodput_share is None
-            yield _MemberRow(
-                queue,
-                server,
-                system.priority(owner),
-                use.members.get(server),
-                (target.ttft_ms or None) if target is not None and mean else None,
-            )

@@ -12,7 +12,7 @@ from optimizer.section import Column, FormattedValue, Section, name, table
 RPM = "req/min"
 
 
-class _Row(NamedTuple):
+class _VersionRow(NamedTuple):
     """A version; the name of its server is written once."""
 
     server: str
@@ -36,7 +36,7 @@ def version_sections(plan: Plan) -> Iterator[Section]:
         money.column("unused", lambda row: row.version.unused_cost_cents_per_h),
     )
     rows = [
-        _Row(server, version, i == 0)
+        _VersionRow(server, version, i == 0)
         for server, use in plan.versions.items()
         for i, version in enumerate(use.versions)
     ]

@@ -228,10 +228,12 @@ class Problem:
         """Members that candidates leave unserved, by level of service; shapes (C,)."""
         return tuple(level.on_columns for level in self.service if level.on_columns is not None)
 
+    def with_partners(self, chosen: BoolArray) -> BoolArray:
+        """Return chosen servers, shape (S,), with the small server of a route if its large one is chosen."""
+        return chosen if self.routing is None else self.routing.together(chosen)
+
     def of_servers(self, chosen: BoolArray) -> "Problem":
         """Return the problem with only the candidates of the chosen servers, and only these to be served."""
-        if self.routing is not None:
-            chosen = self.routing.together(chosen)
         rows = np.flatnonzero(chosen[self.table.server])
         return replace(
             self,

@@ -97,6 +97,10 @@ class Steps:
         """Return the steps after another one; the same changes are no step."""
         return self if changes == self.now else Steps(changes, (*self.before, self.now)[-MOST_STEPS:])
 
+    def corrected(self, changes: Changes) -> "Steps":
+        """Return the steps with other present changes, as part of the last step."""
+        return replace(self, now=changes)
+
     def undone(self) -> "Steps":
         """Return the steps without the last."""
         return replace(self, now=self.before[-1], before=self.before[:-1]) if self.before else self

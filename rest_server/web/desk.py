@@ -5,6 +5,7 @@ up when a newer request of the same kind comes, and when the page closes. Nothin
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
@@ -36,6 +37,8 @@ FILE = "file"
 UPLOAD = "own"
 """Name in an address of a document that is its visitor's alone."""
 EMPTY = Opened("")
+SAME_STEP_S = 1.0
+"""Time between two changes of one key up to which they are one step [s]."""
 
 
 class Desk:
@@ -55,6 +58,7 @@ class Desk:
         self.opened = EMPTY
         self.source = ""
         self.steps = Steps()
+        self._last_key, self._last_s = "", 0.0
         self.plan: PlanView | None = None
         self.pinned: PlanView | None = None
 
@@ -171,20 +175,27 @@ class Desk:
         if found is None:
             return False
         self.opened, self.source, self.steps = found, source, Steps(changes or Changes())
+        self._last_key = ""
         self.plan = self.pinned = None
         return True
 
     def change(self, key: str, value: str | None) -> None:
-        """Change something of the document; None takes a change back."""
-        self.steps = self.steps.then(self.changes.with_change(key, value))
+        """Change something of the document; None takes a change back.
+
+        Changes of one key in quick succession, as while a slider moves, are one step.
+        """
+        changes, now_s = self.changes.with_change(key, value), time.monotonic()
+        goes_on = key == self._last_key and now_s - self._last_s < SAME_STEP_S
+        self.steps = self.steps.corrected(changes) if goes_on else self.steps.then(changes)
+        self._last_key, self._last_s = key, now_s
 
     def undo(self) -> None:
-        """Take the last change back."""
-        self.steps = self.steps.undone()
+        """Take the last step back."""
+        self.steps, self._last_key = self.steps.undone(), ""
 
     def reset(self) -> None:
         """Take all changes back; an undo returns to them."""
-        self.steps = self.steps.then(Changes())
+        self.steps, self._last_key = self.steps.then(Changes()), ""
 
     def pin(self) -> None:
         """Pin the present plan, against which later ones are shown."""

@@ -17,7 +17,7 @@ from rest_server.web.study_tab import StudyTab
 from rest_server.web.theme import PRIMARY, STYLE
 from rest_server.web.widgets import complain
 
-DEBOUNCE_S = 0.1
+DEBOUNCE_S = 0.05
 """Time without a change after which a plan is made [s]."""
 
 
@@ -78,8 +78,9 @@ class VisitorPage:
                 with ui.tab_panel(self._fleet).style("padding: 0"):
                     FleetTab(self._desk, service)
 
-    def _toggle(self) -> None:
-        self._dark.set_value(not self._dark.value)
+    async def _toggle(self) -> None:
+        """Change from light to dark or back; at first the browser's settings decide."""
+        self._dark.set_value(not await ui.run_javascript("Quasar.Dark.isActive"))
 
     async def guarded(self, work: Callable[[], Awaitable[Any]]) -> Any:
         """Await work while the page shows that it waits; show what went wrong, and return None."""

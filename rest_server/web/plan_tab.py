@@ -9,7 +9,7 @@ from nicegui import ui
 from rest_server.web.charts import TypeCharts
 from rest_server.web.desk import Desk
 from rest_server.web.what_if import WhatIf
-from rest_server.web.widgets import Facts, Tables, heading, scroll_to, show_tables
+from rest_server.web.widgets import FactBar, Tables, heading, scroll_to, show_tables
 
 FACTS = 4
 """Number of figures above a plan."""
@@ -29,7 +29,7 @@ class PlanTab:
         """
         self._desk, self._guarded, self._changed = desk, guarded, changed
         with ui.element("div").classes("results summary"):
-            self._facts = Facts(FACTS)
+            self._facts = FactBar(FACTS)
             with ui.column().classes("panel"):
                 self._status = ui.label(" ").props("role=status").classes("tip status")
         with ui.element("div").classes("split"):

@@ -205,7 +205,7 @@ def _row(
     return row | {f"v{i}": cell.value for i, cell in enumerate(cells)}
 
 
-class Facts:
+class FactBar:
     """Figures as cards, each with its change against the pinned plan."""
 
     def __init__(self, number: int) -> None:

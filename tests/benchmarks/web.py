@@ -2,7 +2,7 @@
 
 - ``open``: from opening ``specs/large`` to the first visible plan
 - ``slider``: from a move of the slider to the changed cost, on ``specs/small`` and ``specs/large``
-- ``targets``: answers of ``/v1/targets`` beside 20 open pages against without, in turns
+- ``targets``: answers of ``/v1/targets`` of a service with 20 open pages against one without, in turns
 - ``memory``: resident memory of the service over 1,000 plans of one page
 
 Times are medians of five. Needs Debian's ``chromium`` and ``chromium-driver``.
@@ -66,7 +66,7 @@ def browser() -> Iterator[Any]:
         driver.set_script_timeout(120)
         driver.set_window_size(1280, 900)
         yield driver
-        running.close()
+        next(running, None)
 
 
 @contextmanager
@@ -104,29 +104,28 @@ def measure_slider() -> None:
 
 
 def measure_targets() -> None:
-    """Measure the answers of a fleet's targets with and without open pages, in turns."""
-    system = load_system("specs/large")
-    with service("serve", "--stateful", "--web") as address, browser() as driver:
-        connection = http.client.HTTPConnection(address.removeprefix("http://"))
-        fleet = system.to_spec().model_dump(mode="json", by_alias=True, exclude_unset=True)
-        ask(connection, "PUT", "/v1/fleet", fleet)
-        ask(connection, "POST", "/v1/loads", {})
-        ratios, alone = [], []
-        home = driver.current_window_handle
-        for _ in range(RUNS):
-            alone.append(targets_ms(connection))
-            for _ in range(PAGES):
-                driver.switch_to.new_window("tab")
-                opened(driver, f"{address}/web/?open=sample:small")
-            time.sleep(2)
-            ratios.append(targets_ms(connection) / alone[-1])
-            for handle in set(driver.window_handles) - {home}:
-                driver.switch_to.window(handle)
-                driver.close()
-            driver.switch_to.window(home)
-            time.sleep(5)
-    shown = ", ".join(f"{ratio:.2f}" for ratio in ratios)
-    print(f"targets: {median(alone):.2f} ms without pages, ratio with {PAGES} {median(ratios):.2f} ({shown})")
+    """Measure the targets of two services in turns, of which one has open pages."""
+    options = ("serve", "--stateful", "--web")
+    with service(*options) as alone, service(*options) as beside, browser() as driver:
+        connections = [with_fleet(address) for address in (alone, beside)]
+        driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": VISIBLE})
+        for _ in range(PAGES):
+            driver.switch_to.new_window("tab")
+            driver.get(f"{beside}/web/?open=sample:small")
+        time.sleep(10)
+        pairs = [[targets_ms(connection) for connection in connections] for _ in range(RUNS)]
+    ratios = [second / first for first, second in pairs]
+    times, shown = median(first for first, _ in pairs), ", ".join(f"{ratio:.2f}" for ratio in ratios)
+    print(f"targets: {times:.2f} ms without pages, ratio with {PAGES} {median(ratios):.2f} ({shown})")
+
+
+def with_fleet(address: str) -> http.client.HTTPConnection:
+    """Give a service a fleet and a plan; return a connection to it."""
+    connection = http.client.HTTPConnection(address.removeprefix("http://"))
+    fleet = load_system("specs/large").to_spec().model_dump(mode="json", by_alias=True, exclude_unset=True)
+    ask(connection, "PUT", "/v1/fleet", fleet)
+    ask(connection, "POST", "/v1/loads", {})
+    return connection
 
 
 def ask(connection: http.client.HTTPConnection, method: str, path: str, body: object = None) -> None:
@@ -139,6 +138,7 @@ def ask(connection: http.client.HTTPConnection, method: str, path: str, body: ob
 
 def targets_ms(connection: http.client.HTTPConnection) -> float:
     """Return the median time of an answer [ms]."""
+    connection.close()  # the service closes it when it is idle; the next request opens it
     times = []
     for _ in range(REQUESTS):
         began = time.perf_counter()

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from builders import accelerator, profile, server, service_class, system
 
-from optimizer import Figure, System, compare, make_figure, make_report, scale_loads, solve
+from optimizer import Figure, System, compare, make_figure, make_report, render_report, scale_loads, solve
 from optimizer.generate import generate_document
 from optimizer.spec.system import load_system
-from optimizer.studies.figures.document import BarPanel, GridPanel
+from optimizer.studies.figures.document import BarPanel, CurvePanel, GridPanel
 from optimizer.studies.figures.kinds import KINDS, PLAN_KINDS
 from optimizer.studies.figures.plans import CLASSES_BESIDE, MOST_ROWS, WHOLE_PLAN
 from optimizer.studies.reports.overview import describe
@@ -290,3 +290,26 @@ def test_pictures_show_the_servers_of_shared_queues() -> None:
     assert [bar.name for bar in bars(make_figure(system, "servers")).bars] == ["chat"]
     (row,) = grid(make_figure(system, "assignment")).cells
     assert [cell.text for cell in row] == ["3 × H100", "in chat", "in chat"]
+
+
+def test_reports_have_the_servers_of_shared_queues() -> None:
+    system = load_system(ROOT / "specs" / "shared-queue.yaml")
+    report = make_report(system)
+    members = report.plan.shared_queues["chat"].members
+    rows = report.overview.queues
+    assert {row.server: row.member for row in rows} == members
+    assert [(row.priority, row.ttft_target_ms) for row in rows] == [(1, 100), (2, 250), (3, 3000)]
+    page = render_report(report, system, "markdown")
+    assert "Shared queues" in page
+    assert all(f"{members[name].itl_ms:.1f}" in page for name in members)
+
+
+def test_pictures_of_one_server_show_no_shared_queue() -> None:
+    system = load_system(ROOT / "specs" / "shared-queue.yaml")
+    for kind in ("latency", "occupancy", "batch", "distribution", "percentiles", "timing"):
+        figure = make_figure(system, kind, server="chat")
+        assert figure.panels == ()
+        assert "chat is a shared queue, whose servers have latencies of their own" in figure.note
+    (panel,) = make_figure(system, "cost", server="chat").panels
+    assert isinstance(panel, CurvePanel)
+    assert [series.name for series in panel.series] == ["A100", "H100"]

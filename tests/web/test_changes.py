@@ -5,12 +5,14 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from hypothesis import given
 from hypothesis import strategies as st
 
 from optimizer import load_system
 from optimizer.errors import SpecError
 from rest_server.web.changes import Changes, Steps, read_query
+from rest_server.web.desk import Desk
 from rest_server.web.shown import Table, TableCell, differences
 
 KEYS = st.sampled_from(["load", "load:a&b=c", "count:H100", "cost:4x A100", "ttft:Premium/m 1", "policy"])
@@ -40,6 +42,19 @@ def test_undo_returns_to_every_earlier_step(path: list[Changes]) -> None:
         assert steps.now == expected
         steps = steps.undone()
     assert steps == Steps()
+
+
+def test_quick_changes_of_one_key_are_one_step() -> None:
+    desk = Desk(FastAPI(), None, None)
+    for key, value in (("load", "1.1"), ("count:G2", "4"), ("count:G2", "40"), ("count:G2", "400")):
+        desk.change(key, value)
+    desk.undo()
+    assert desk.changes.given == {"load": "1.1"}
+    desk.change("count:G2", "5")
+    desk.undo()
+    assert desk.changes.given == {"load": "1.1"}
+    desk.undo()
+    assert desk.changes.given == {}
 
 
 def test_changes_are_those_of_the_document(small: dict[str, Any]) -> None:

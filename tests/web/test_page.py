@@ -4,7 +4,7 @@ Needs Debian's ``chromium`` and ``chromium-driver``; skipped, with the reason, w
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +127,7 @@ def test_value_of_8_more_h100_at_50_percent_more_load(journey: Journey, specs: P
     """The steps of README.md; the first of them started the page."""
     journey.open("/?open=sample:gpus", ".fact")
     journey.wait(lambda: journey.fact("total cost"))
-    actions = [
+    actions: list[Callable[[], None]] = [
         lambda: journey.drag("Load of all servers", 10),
         lambda: journey.press("Pin"),
         lambda: journey.type("H100 [cards]", f"{SELECT_ALL}24"),

@@ -52,7 +52,7 @@ def find_repair(candidates: Candidates, plan: Plan, inquiry: Inquiry | None = No
     servers = candidates.system.servers.values()
     short = np.array([any(m.name in unserved for m in members_of(one)) for one in servers], dtype=np.bool_)
     servable = problem.to_serve & _servable(problem)
-    by_units = problem.of_servers(servable)
+    by_units = problem.of_servers(problem.with_partners(servable))
     before = len(inquiry.unanswered)
     by_time = inquiry.part(0.5)
     units = _of_units(candidates, plan, by_units, by_time) if (short & servable).any() else {}

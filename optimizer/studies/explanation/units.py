@@ -110,4 +110,4 @@ def _prices(candidates: Candidates, plan: Plan, deadline: Deadline) -> FloatArra
         return None  # a price is for serving all
     partly = {item.server for item in plan.unserved}
     served = np.array([name not in partly for name in candidates.arrays.server_names], dtype=np.bool_)
-    return unit_prices(problem.of_servers(served), HighsSession, deadline)
+    return unit_prices(problem.of_servers(problem.with_partners(served)), HighsSession, deadline)

@@ -11,7 +11,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import CandidateTable, find_candidates
-from optimizer.candidates.arrays import SystemArrays, tabulate
+from optimizer.candidates.arrays import ALL_MEMBERS, SystemArrays, tabulate
 from optimizer.candidates.measuring import analyze_pairs, performances
 from optimizer.candidates.pairs import (
     Pairs,
@@ -35,6 +35,7 @@ from optimizer.queueing.measures import LATENCIES, LatencyName, TargetMeasure
 from optimizer.queueing.performance import Performance, QueueModel
 from optimizer.queueing.reference import ReplicaQueues
 from optimizer.spec.messages import known_name
+from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, SeriesStyle
 from optimizer.timing import Law
@@ -204,6 +205,7 @@ def place_unsized(system: System, server: str, accelerator: str | None, backend:
         SpecError: the accelerator does not exist.
         NothingToShow: the server has no load, or cannot be looked at there.
     """
+    _check_one_class(system, server)
     model = system.servers[server].model
     known = [name for name in system.accelerators if (model, name) in system.profiles]
     if accelerator is None and len(known) != 1:
@@ -240,10 +242,24 @@ def place(system: System, server: str, accelerator: str | None, backend: str = "
         SpecError: the accelerator does not exist.
         NothingToShow: the server has no load, or cannot be looked at there.
     """
+    _check_one_class(system, server)
     if accelerator is not None:
         known_name(accelerator, system.accelerators, "accelerator")
         return _as_candidate(system, server, accelerator)
     return _as_planned(system, server, solve(system, backend=backend))
+
+
+def _check_one_class(system: System, server: str) -> None:
+    """Check that a server is no shared queue, whose classes have different latencies.
+
+    Raises:
+        NothingToShow: it is one.
+    """
+    if isinstance(system.servers[server], SharedQueue):
+        raise NothingToShow(
+            f"{server} is a shared queue, whose servers have latencies of their own; plot 'targets', or see "
+            "the table of shared queues"
+        )
 
 
 def loaded(system: System, server: str) -> Candidates:
@@ -286,8 +302,12 @@ def of_statistic(title: str, measure: TargetMeasure) -> str:
 
 
 def joined_candidates(candidates: Candidates) -> CandidateTable:
-    """Return the candidates, with those that need more replicas than the server may have."""
-    return CandidateTable.joined([candidates.table, candidates.over_limit])
+    """Return the candidates, with those that need more replicas than the server may have.
+
+    Those of shared queues serve all their servers.
+    """
+    table = CandidateTable.joined([candidates.table, candidates.over_limit])
+    return table.take(table.members == ALL_MEMBERS)
 
 
 def rejection(candidates: Candidates, accelerator: str) -> str:

@@ -1,6 +1,6 @@
 """A horizon as a picture: load, reserved and rented cards, and cost over the hours."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import counted, percent
@@ -62,7 +62,7 @@ def _panel(
     found: Horizon,
     title: str,
     label: str,
-    values: dict[str, Callable[[HourPlan], float]],
+    values: Mapping[str, Callable[[HourPlan], float]],
     guides: tuple[Guide, ...] = (),
     areas: tuple[str, ...] = (),
 ) -> CurvePanel:

@@ -3,7 +3,7 @@
 Takes a `System` and its `Plan`; gives an `Overview`, from which reports and pictures are made.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from optimizer.documents import Document, is_none
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.table import KindRowFields, in_order, kind_of_pool
 from optimizer.plan import Plan, Pool, TargetFigure
+from optimizer.plan.document import QueueMember
 from optimizer.plan.token_costs import cost_per_million
 from optimizer.queueing.measures import MISSED, label_of
 from optimizer.spec.schema import ModelTarget, Server
@@ -88,6 +89,22 @@ def is_about(figure: TargetFigure, metric: str) -> bool:
     return figure.measure == label or figure.measure.endswith(f" {label}")
 
 
+class QueueRow(EmptyRow):
+    """A server of a shared queue."""
+
+    queue: str
+    """The queue."""
+    ttft_target_ms: float | None = Field(None, alias="ttftTarget")
+    """Target of its mean time to first token [ms]; none: no such target."""
+    member: QueueMember | None = None
+    """Its load and latencies; none if it is not served."""
+
+    @property
+    def targets(self) -> tuple[TargetFigure, ...]:
+        """Its targets other than means, with their values."""
+        return () if self.member is None else self.member.targets
+
+
 class TypeUsage(Document):
     """Use of one accelerator type."""
 
@@ -125,6 +142,8 @@ class Overview(Document):
     """Servers that need replicas and have none."""
     types: tuple[TypeUsage, ...] = Field(strict=False)
     """In the order of the names."""
+    queues: tuple[QueueRow, ...] = Field((), strict=False, exclude_if=lambda queues: not queues)
+    """Servers of shared queues, from the highest priority down; absent if there are none."""
 
     @property
     def placed(self) -> tuple[PoolRow, ...]:
@@ -176,7 +195,26 @@ def describe(system: System, plan: Plan) -> Overview:
             )
             for use in plan.capacity
         ),
+        queues=tuple(queue_rows(system, plan)),
     )
+
+
+def queue_rows(system: System, plan: Plan) -> Iterator[QueueRow]:
+    """Yield the servers of shared queues, queue by queue, from the highest priority down."""
+    for queue, use in plan.shared_queues.items():
+        for name in (*use.members, *use.unserved):
+            server = system.stated[name]
+            target = system.target_of(server)
+            mean = target is not None and target.percentile is None and target.goodput_share is None
+            yield QueueRow(
+                server=name,
+                service_class=server.service_class,
+                model=server.model,
+                priority=system.priority(server),
+                queue=queue,
+                ttft_target_ms=(target.ttft_ms or None) if target is not None and mean else None,
+                member=use.members.get(name),
+            )
 
 
 def kinds_of_servers(system: System) -> list[Kind]:
