@@ -70,7 +70,10 @@ def test_the_overview_has_every_server() -> None:
 def test_the_report_names_every_server() -> None:
     system = load_system(EVERYTHING)
     page = render_report(make_report(system), system, "html")
-    assert [name for name in planned()[0].members if name not in page] == []
+    plan = planned()[1]
+    names = (set(system.members) - plan.queued_servers) | set(plan.shared_queues)
+    assert len(names) > 25
+    assert [name for name in names if name not in page] == []
 
 
 @pytest.mark.slow
@@ -91,5 +94,5 @@ def test_no_target_is_missed_by_more_than_a_tenth_in_simulation(seed: int) -> No
 def test_the_explanation_proves_every_number() -> None:
     system = load_system(EVERYTHING).with_options(time_limit_s=500)
     found = explain(system)
-    assert len(found.servers) == len(found.plan.allocations)
+    assert len(found.servers) == len(found.plan.allocations) > 30
     assert found.unanswered == ()

@@ -26,7 +26,7 @@ from multi_model_page import (
 from optimizer import Plan, load_system, solve, verify
 from optimizer.cli.main import main
 from optimizer.simulation.replicas import Effort
-from optimizer.studies.figures.plans import PlannedSystem, plan_figure
+from optimizer.studies.figures.plans import PlannedSystem, assignment_panels, servers_panels
 from optimizer.studies.reports.overview import describe
 from optimizer.studies.simulation.document import Simulation
 from optimizer.studies.simulation.plans import simulate_plan
@@ -112,7 +112,7 @@ def test_the_fleets_that_are_utilised_and_available() -> None:
     for availability, most, others in ((0.99, 22, (15, 16, 17)), (0.995, 15, (8,))):
         good = [needed for needed in range(1, 200) if share(needed, availability) > 0.8]
         assert good == [*others, *range(most, 200)]
-    assert (fleet(11, 0.99), f"{share(11, 0.99):.0%}") == (13, "77%")
+    assert (fleet(11, 0.99), f"{share(11, 0.99):.0%}", fleet(22, 0.99)) == (13, "77%", 25)
     assert sum(0.99**n * 0.01 ** (3 - n) * (3 if n == 2 else 1) for n in (2, 3)) >= 0.999  # 2 of 3
     assert 0.99**2 < 0.999
     shares = [steady(rate).busy for rate in (30, 40)]
@@ -130,6 +130,8 @@ def test_updates_versions_shared_cards_and_offline_work() -> None:
     (second,) = found.allocations["chat (chat-2)"]
     assert (second.num_replicas, second.accelerator, second.cost_cents_per_h) == (4, "A10G", 404)
     assert found.versions["chat"].extra_cost_cents_per_h == pytest.approx(14)
+    (instead,) = solve(planned()[0].with_capacity({"A10G": 0})).allocations["chat (chat-2)"]
+    assert (instead.num_replicas, instead.accelerator, instead.cost_cents_per_h) == (2, "H100", 780)
     (done,) = found.deadlines
     assert (f"{done.finishes_h:.1f}", done.in_time) == ("5.6", True)
 
@@ -169,7 +171,8 @@ def test_pictures_and_types_count_shared_cards() -> None:
     assert sum(row.cost_cents_per_h for row in overview.types) == found.total_cost_cents_per_h
     (t4s,) = [row for row in overview.types if row.type == "T4"]
     assert (t4s.used, t4s.replicas) == (12, 4 + 4 + 3 + 2)
-    _, assignment, _, servers = plan_figure(PlannedSystem(system, overview)).panels
+    shown = PlannedSystem(system, overview)
+    (assignment,), (servers,) = assignment_panels(shown), servers_panels(shown)
     texts = {cell.text for row in assignment.cells for cell in row}
     assert {"3 × H100", "1 × T4, shared"} <= texts
     assert [bar.values[2] for bar in servers.bars if bar.group in {"moderation", "language-id"}] == [1, 1]

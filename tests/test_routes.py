@@ -378,7 +378,10 @@ PLAIN = {"name": "other", "priority": 2, "modelTargets": [{"model": "llama-3.1-8
             r"servers\[0\].currentAlloc.load.arrivalRate: 'chat-8b' gets its load from route 'chat'",
         ),
         ({"s": {"sharedQueue": "q"}}, r"servers\[0\].sharedQueue: route 'chat'"),
-        ({"l": {"external": {"ttft": 1}}}, r"servers\[1\].external: route 'chat'"),
+        (
+            {"l": {"external": {"inPerMillion": 1, "outPerMillion": 1, "ttft": 1, "itl": 1}}},
+            r"servers\[1\].external: route 'chat'",
+        ),
         ({"s": {"deadline": {"requests": 9, "hours": 1}}}, r"servers\[0\]"),
         ({"l": {"spareReplicas": 1}}, r"servers\[1\].spareReplicas: route 'chat': reserves of routes"),
         ({"l": {"minNumReplicas": 1}}, r"servers\[1\].minNumReplicas: route 'chat'"),
@@ -437,7 +440,7 @@ def test_the_load_of_a_routed_server_is_that_of_its_route() -> None:
 
 def test_models_of_more_columns_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("optimizer.solvers.exact.GAP_FREE_COLUMNS", 3)
-    with pytest.raises(SpecError, match="routes: 7 columns, at most 3 can be solved with routes"):
+    with pytest.raises(SpecError, match="routes: 7 columns; a plan with routes can have at most 3"):
         solve(load_system(SPEC))
 
 

@@ -92,7 +92,7 @@ def _loaded(system: System, loads: Sequence[str]) -> list[Mapping[str, Server]]:
                 f"{len(hours)}, as many as the first" if len(parts) != len(hours) else f"at most {MOST_HOURS}"
             )
             raise RequestError("loads", f"server {name!r} has {len(parts)} rates; give {wanted}")
-        if system.servers[name].deadline is not None:
+        if system.stated[name].deadline is not None:
             raise RequestError("loads", f"server {name!r} has a deadline, which is its load; leave it out")
         if name in hours[0]:
             raise RequestError("loads", f"server {name!r} is given twice; give it once")

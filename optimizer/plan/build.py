@@ -82,20 +82,12 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     used_now = _with_load_use(candidates, _limit_uses(candidates, items), pools)
     left = _left(candidates.system, problem, solution.replicas, used_now)
     unserved = _unserved(candidates, problem, solution.replicas, left, items, fraction, queues)
-    value = solution.level(VALUE)
     full = served_in_full(problem, solution.replicas)[: len(names)]
     reserves = reserve_uses(candidates, problem, solution, pools, full)
     rollouts = rollout_uses(candidates.system, pools)
     return Plan(
-        status=solution.status.value,
-        solver=solution.solver,
+        **_proof_of(solution),
         complete=not unserved,
-        objective=value.value,
-        bound=value.bound,
-        gap=value.gap,
-        levels=tuple(
-            PlanLevel(name=x.name, value=x.value, bound=x.bound, gap=x.gap) for x in solution.levels
-        ),
         total_cost_cents_per_h=_total_cost(pools, rented, tiers, cards),
         allocations={name: pools[name] for name in names if name in pools},
         shared_queues=queue_uses(candidates.system, arrays, pools, queues),
@@ -118,6 +110,21 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         rate_factors=_rate_factors(candidates),
         kept=_kept(candidates.system),
     )
+
+
+def _proof_of(solution: Solution) -> dict[str, Any]:
+    """Return the fields of a plan that say how well each objective is solved."""
+    value = solution.level(VALUE)
+    return {
+        "status": solution.status.value,
+        "solver": solution.solver,
+        "objective": value.value,
+        "bound": value.bound,
+        "gap": value.gap,
+        "levels": tuple(
+            PlanLevel(name=x.name, value=x.value, bound=x.bound, gap=x.gap) for x in solution.levels
+        ),
+    }
 
 
 def _kept(system: System) -> tuple[Kept, ...]:

@@ -121,7 +121,6 @@ def _use(
     figures = _figures(shared, pattern, rates)
     servers = []
     for i, (seat, copies) in enumerate(pattern.seats):
-        in_share = pattern.mode == "shares"
         place = shared.arrays.accelerator_names[seat.place]
         own, own_cost = cheapest_cards(candidates, seat.server)
         model = candidates.system.servers[candidates.arrays.server_names[seat.server]].model
@@ -133,8 +132,8 @@ def _use(
                 per_card=copies,
                 max_batch=seat.max_batch,
                 memory_gb=shared.system.profiles[model, place].memory_gb,
-                share=seat.uses[1] if in_share else None,
-                slowdown=seat.slowdown if in_share else None,
+                share=seat.uses[1] if pattern.mode == "shares" else None,
+                slowdown=seat.slowdown if pattern.mode == "shares" else None,
                 cost_cents_per_h=cost * weights[i] / sum(weights),
                 arrival_rate_rpm=count * rates[i] * SECONDS_PER_MINUTE,
                 max_arrival_rate_rpm=count * pattern.rates[i] * SECONDS_PER_MINUTE,

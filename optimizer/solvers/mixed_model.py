@@ -44,15 +44,11 @@ def mixed_model(problem: Problem) -> Formulation:
 
     ones, steps = np.ones(r + len(reserving) - n), tiers.size[tiers.later]
     ones[k + len(exact) - n : r - n] = routes.upper
-    last = n + len(ones)
-    count = last + len(steps)
+    last, count = n + len(ones), n + len(ones) + len(steps)
     cost = (problem.replica_value[columns] - problem.discount[columns]) * each
     staying = (n + m, -problem.leaving_value[servers[model.row[here]]])
-    none_changed = problem.none_changed[servers].astype(np.float64)
-    counted = (
-        np.ones(m) if problem.cards is None else (servers < len(problem.priority) - 1).astype(np.float64)
-    )
-    changed = _filled(count, (n, none_changed - counted), (k, -np.ones(len(exact))))
+    counted = _counted(problem, servers)
+    changed = _filled(count, (n, problem.none_changed[servers] - counted), (k, -np.ones(len(exact))))
     return Formulation(
         model=rows.model(np.concatenate([model.most, ones, steps]), k + len(exact) + routes.continuous),
         columns=columns,
@@ -72,6 +68,12 @@ def mixed_model(problem: Problem) -> Formulation:
         off_preferred=problem.off_preferred_rpm[columns] * each,
         routes=routes,
     )
+
+
+def _counted(problem: Problem, servers: IntArray) -> FloatArray:
+    """Return the weights of servers in the number of changes: the one that holds shared cards has none."""
+    last = len(problem.priority) - 1
+    return np.ones(len(servers)) if problem.cards is None else (servers < last).astype(np.float64)
 
 
 def _filled(count: int, *parts: tuple[int, FloatArray]) -> FloatArray:

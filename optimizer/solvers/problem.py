@@ -328,9 +328,7 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
     servers, arrays = candidates.arrays.servers, candidates.arrays
     options = candidates.system.options
     shared = candidates.shared
-    tables = [candidates.table, candidates.over_limit, candidates.with_reserve, candidates.external]
-    tables += [] if shared is None else card_rows(candidates, shared)
-    table, undivided = with_undivided(candidates, CandidateTable.joined(tables))
+    table, undivided = with_undivided(candidates, _all_rows(candidates))
     left_out = frozenset(s for s, name in enumerate(arrays.server_names) if name in excluded)
     if left_out:
         kept = ~np.isin(table.server, list(left_out))
@@ -371,6 +369,13 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
         excluded=left_out,
     )
     return problem if shared is None else with_cards(problem, CardColumns.of(shared))
+
+
+def _all_rows(candidates: Candidates) -> CandidateTable:
+    """Return the candidates of all sorts, those on shared cards last."""
+    tables = [candidates.table, candidates.over_limit, candidates.with_reserve, candidates.external]
+    shared = candidates.shared
+    return CandidateTable.joined([*tables, *([] if shared is None else card_rows(candidates, shared))])
 
 
 def with_cards(problem: Problem, cards: CardColumns) -> Problem:

@@ -26,7 +26,6 @@ from falsified import (
 from pydantic import BaseModel
 
 from optimizer import Plan
-from optimizer.documents import Document
 from optimizer.plan.document import (
     CacheUse,
     DeadlineUse,
@@ -545,7 +544,7 @@ def test_every_field_of_the_document_has_a_falsification() -> None:
     assert {"Plan.status", "Pool.loss", "Placement.num_replicas", "PlanLevel.bound"} <= fields
     # See test_a_new_limit, test_robust_plans, test_deadlines, test_caches, test_rollouts, test_versions and
     # test_routes.
-    others: tuple[type[Document], ...] = (LimitUse, ReserveUse, TierUse, Rented, DeadlineUse, CacheUse)
+    others: tuple[type[BaseModel], ...] = (LimitUse, ReserveUse, TierUse, Rented, DeadlineUse, CacheUse)
     others = (*others, RolloutUse, ReplicaPurposes, *VERSIONS, RouteUse, RoutedKind)
     elsewhere = {f"{model.__name__}.{name}" for model in others for name in model.model_fields}
     elsewhere |= {f"Plan.{name}" for name in PARTS}
