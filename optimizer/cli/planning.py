@@ -200,7 +200,7 @@ def _check(arguments: argparse.Namespace) -> int:
     if system is None:
         return 2
     versions = sum(len(server.split or ()) for server in system.stated.values())
-    counts = (
+    counts: tuple[tuple[int, str] | tuple[int, str, str], ...] = (
         (len(system.stated), "server"),
         *([(versions, "version")] if versions else []),
         (len(system.service_classes), "service class", "service classes"),

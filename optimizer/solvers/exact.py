@@ -80,8 +80,8 @@ def check_columns(problem: Problem) -> None:
         count = 0 if given is None else len(mixed_columns(problem)[0])
         if count > GAP_FREE_COLUMNS:
             raise SpecError(
-                f"{place}: {count:,} columns; a plan with {what} can have at most {GAP_FREE_COLUMNS:,}, because "
-                f"branch and price does not support them; {advice}"
+                f"{place}: {count:,} columns; a plan with {what} can have at most {GAP_FREE_COLUMNS:,}, as "
+                f"branch and price does not support it; {advice}"
             )
 
 
