@@ -446,7 +446,7 @@ def test_the_schema_knows_every_key_of_the_samples(run: Run, specs: Path) -> Non
     schema = answer.json
     assert schema["type"] == "object"
     assert set(schema["properties"]) == {
-        "accelerators", "models", "serviceClasses", "servers", "count", "optimizer",
+        "accelerators", "models", "serviceClasses", "servers", "count", "optimizer", "routes",
     }  # fmt: skip
     for name in ("small", "large"):
         spec = load_system(specs / name).to_spec().model_dump(mode="json", by_alias=True, exclude_unset=True)
