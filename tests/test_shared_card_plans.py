@@ -405,22 +405,23 @@ def _table() -> list[str]:
     cards = {name: pools[0].num_replicas for name, pools in whole.allocations.items()}
     rows = ["| | cards | cents/h |", "|---|---|---|"]
     own = " + ".join(f"{count} × {name}" for name, count in cards.items())
-    rows.append(f"| whole cards | {own} | {whole.total_cost_cents_per_h:.0f} |")
+    rows.append(f"| separate cards | {own} | {whole.total_cost_cents_per_h:.0f} |")
     shared = "; ".join(
         f"{use.num_cards} × (" + ", ".join(f"{item.per_card} {item.server}" for item in use.servers) + ")"
         for use in plan.shared_cards
     )
     rows.append(f"| shared cards | {shared} | {plan.total_cost_cents_per_h:.0f} |")
-    rows += ["", "| server | on each card | load | largest load | mean | p99 | limit |"]
+    rows += ["", "| server | on each card | load on all | maximum load | mean | p99 | limit |"]
     rows.append("|---|---|---|---|---|---|---|")
     for use in plan.shared_cards:
         for item in use.servers:
-            share = f"{item.per_card} × {item.share:g}" if item.share else "one turn"
+            share = f"{item.share:g}, {item.memory_gb:g} GB" if item.share else f"{item.memory_gb:g} GB"
+            part = f"{item.per_card} × ({share})" if item.share else f"one turn, {share}"
             (late,) = [x for x in item.targets if x.measure.startswith("p99")]
             rates = [item.arrival_rate_rpm / 60, item.max_arrival_rate_rpm / 60]
             load, most = (f"{rate:,.0f}/s" for rate in rates)
             times = f"{item.ttft_ms:.0f} ms | {late.value:.0f} ms | {late.limit:.0f} ms"
-            rows.append(f"| {item.server} | {share}, {item.memory_gb:g} GB | {load} | {most} | {times} |")
+            rows.append(f"| {item.server} | {part} | {load} | {most} | {times} |")
     return rows
 
 
