@@ -14,7 +14,7 @@ from optimizer.limits.cards import Cards
 from optimizer.render.explanation_sections import explanation_sections
 from optimizer.render.explanation_text import factor_text
 from optimizer.render.terminal import Output, show
-from optimizer.studies.explanation.document import LimitExplanation
+from optimizer.studies.explanation.document import EffectRange, LimitExplanation
 
 SPECS = Path(__file__).resolve().parents[2] / "specs"
 
@@ -154,6 +154,23 @@ def test_alternatives_serving_more_are_explained_by_the_policy() -> None:
     assert "A next-best alternative can serve more: capacity that the fully served servers leave" in text
     assert "idle" not in text
     assert "can serve more" not in text_of(explain(two_servers()))
+
+
+def test_unknown_alternatives_change_no_service() -> None:
+    """No other accelerator exists: a change of service if it is proved, otherwise only the search result."""
+    source = document([server("a", 60.0)], [accelerator("A")], {"A": 9})
+    found = explain(load_system(source))
+    (item,) = found.servers
+    assert item.next_best is not None
+    assert (item.next_best.pools, item.next_best.effect.interval) == ((), None)
+    assert "Changes of service with the next-best alternative" in text_of(found)
+    interval = EffectRange(level="value", low=-1.0, high=0.0)
+    effect = item.next_best.effect.model_copy(update={"interval": interval})
+    alternative = item.next_best.model_copy(update={"effect": effect})
+    unproved = item.model_copy(update={"next_best": alternative})
+    text = text_of(found.model_copy(update={"servers": (unproved,)}))
+    assert "none found" in text
+    assert "Changes of service" not in text
 
 
 def test_replicas_completing_a_server_count_as_more_service() -> None:
