@@ -41,7 +41,7 @@ def test_the_whole_picture_has_every_panel(large: System) -> None:
     assert figure.note == "26,300.50 cents/h; 27 of 27 servers served in full"
 
 
-def test_servers_of_one_model_and_class_are_named_and_other_costs_stated() -> None:
+def test_servers_alike_are_named_and_other_costs_stated() -> None:
     figure = make_figure(load_system(ROOT / "specs" / "robust.yaml"), "plan")
     assert figure.note.endswith("; the total includes price tiers (-1,440.00) and rented services (72.58)")
     costs = [bar.values[1] for bar in bars(figure, 3).bars]
