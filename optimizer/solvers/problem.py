@@ -229,7 +229,13 @@ class Problem:
         return tuple(level.on_columns for level in self.service if level.on_columns is not None)
 
     def with_partners(self, chosen: BoolArray) -> BoolArray:
-        """Return chosen servers, shape (S,), with the small server of a route if its large one is chosen."""
+        """Return chosen servers, shape (S,), with what serves them besides their own candidates.
+
+        This is the small server of a route if its large one is chosen, and the units of shared cards.
+        """
+        if self.cards is not None:
+            chosen = chosen.copy()
+            chosen[-1] = True
         return chosen if self.routing is None else self.routing.together(chosen)
 
     def of_servers(self, chosen: BoolArray) -> "Problem":
