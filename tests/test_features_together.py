@@ -1,9 +1,12 @@
 """Features of one document together: small systems that once failed, and random ones of several features."""
 
 import json
+import math
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from feature_fleets import random_features
 
 from optimizer import System, explain, load_system, make_report, render_report, solve, verify
@@ -12,6 +15,7 @@ from optimizer.render.explanation_sections import explanation_sections
 from optimizer.render.manifests import deployment_patch, manifests_text, variants
 
 Json = dict[str, Any]
+ROOT = Path(__file__).resolve().parent.parent
 POWER = {"idle": 40, "full": 150, "midPower": 100, "midUtil": 0.5}
 
 
@@ -143,6 +147,31 @@ def test_cards_without_a_price_are_not_used_for_nothing() -> None:
     }
     free = load_system(made).with_options(unlimited=True, heterogeneous=True)
     assert verify(solve(free), free) == []
+
+
+def test_a_route_leaves_shared_cards_as_they_are() -> None:
+    """A plan with a route counts replicas; that does not limit the units of a pattern."""
+    made = yaml.safe_load((ROOT / "specs/shared-cards.yaml").read_text(encoding="utf-8"))
+    alone = solve(load_system(made))
+    assert max(use.num_cards for use in alone.shared_cards) > 1
+    made["accelerators"].append({"name": "A", "type": "A", "cost": 100})
+    made["count"].append({"type": "A", "count": 10})
+    made["models"] += [chat(), chat() | {"name": "large"}]
+    targets = [{"model": name, "slo-itl": 40, "slo-ttft": 500} for name in ("chat", "large")]
+    made["serviceClasses"][0]["modelTargets"] += targets
+    made["servers"] += [{"name": name, "class": "online", "model": name} for name in ("chat", "large")]
+    kinds = [{"share": 1, "inTokens": 300, "outTokens": 200}]
+    made["routes"] = [{"name": "r", "small": "chat", "large": "large", "arrivalRate": 60, "kinds": kinds}]
+    beside = solve(load_system(made))
+    costs = (math.fsum(use.cost_cents_per_h for use in plan.shared_cards) for plan in (alone, beside))
+    assert next(costs) == next(costs)
+
+
+def test_offline_work_alone_is_reported() -> None:
+    """A picture of latencies against targets has no columns."""
+    work = {"name": "s", "model": "embed", "deadline": {"requests": 100, "hours": 1}}
+    made = system([embed()], [work], EMBED, 1)
+    assert "against targets" not in render_report(make_report(made), made, "html")
 
 
 def test_a_cache_in_front_of_shared_cards_is_verified() -> None:

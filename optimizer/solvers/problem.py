@@ -171,7 +171,7 @@ class Problem:
         one_pool = self.reserve.one_pool | self.is_queue
         if self.routing is not None and not self.options.heterogeneous:
             one_pool = one_pool | ~self.routed
-        one_pool = one_pool[self.table.server]
+        one_pool = one_pool[self.table.server] & (self.table.pattern < 0)  # patterns have any number of units
         return frozen(self.table.meets_targets_below_max_rate & ~one_pool)
 
     @cached_property
