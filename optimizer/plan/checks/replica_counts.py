@@ -6,6 +6,7 @@ around it.
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -80,11 +81,13 @@ def _purposes(facts: Facts, name: str, pool: Pool, item: ReplicaPurposes) -> Rep
     available, target = 0, server.availability_target
     if target is not None:
         there = _there(facts, name, pool)
-        beyond = range(max(pool.num_replicas - grown - spares, 0))
-        surely, perhaps = (
-            next((n for n in beyond if _enough(grown + spares + n, grown, there, target, sign)), len(beyond))
-            for sign in (1, -1)
-        )
+        most = max(pool.num_replicas - grown - spares, 0)
+
+        def least(sign: int) -> int:
+            holds = partial(_enough, needed=grown, there=there, target=target, sign=sign)
+            return smallest_integer(lambda more: holds(grown + spares + more), -1, most)
+
+        surely, perhaps = least(1), least(-1)
         available = min(max(item.availability, perhaps), surely)
     load_alone = pool.num_replicas - headroom - spares - available
     return ReplicaPurposes(
