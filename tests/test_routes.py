@@ -378,7 +378,10 @@ PLAIN = {"name": "other", "priority": 2, "modelTargets": [{"model": "llama-3.1-8
             r"servers\[0\].currentAlloc.load.arrivalRate: the load of 'chat-8b' is that of route 'chat'",
         ),
         ({"s": {"sharedQueue": "q"}}, r"servers\[0\].sharedQueue: route 'chat'"),
-        ({"l": {"external": {"ttft": 1}}}, r"servers\[1\].external: route 'chat'"),
+        (
+            {"l": {"external": {"inPerMillion": 1, "outPerMillion": 1, "ttft": 1, "itl": 1}}},
+            r"servers\[1\].external: route 'chat'",
+        ),
         ({"s": {"deadline": {"requests": 9, "hours": 1}}}, r"servers\[0\]"),
         ({"l": {"spareReplicas": 1}}, r"servers\[1\].spareReplicas: route 'chat': reserves of routes"),
         ({"l": {"minNumReplicas": 1}}, r"servers\[1\].minNumReplicas: route 'chat'"),
