@@ -229,7 +229,10 @@ def weights(*shares: tuple[str, Any]) -> Json:
             {"deadline": {"requests": 60, "hours": 1}},
             "servers[0].deadline: offline work has no versions; remove it, or split",
         ),
-        ({"external": {"ttft": 1}}, "servers[0].external: a service answers all requests of a server"),
+        (
+            {"external": {"inPerMillion": 1, "outPerMillion": 1, "ttft": 1, "itl": 1}},
+            "servers[0].external: a service answers all requests of a server",
+        ),
         (
             {"maxNumReplicas": 9},
             "servers[0].maxNumReplicas: a limit on all versions together cannot be kept; remove it, or split",
