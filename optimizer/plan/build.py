@@ -79,7 +79,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     fraction = _served_fraction(problem, solution.replicas, _carried_rps(names, pools, rented, cards))
     tiers = tier_uses(candidates.system, pools, cards)
     items = _items(candidates, problem, solution.replicas, tiers, rented.values(), cards)
-    used_now = _with_load_use(candidates, _limit_uses(candidates, items), pools)
+    used_now = _with_load_use(candidates.system, arrays, _limit_uses(candidates, items), pools)
     left = _left(candidates.system, problem, solution.replicas, used_now)
     unserved = _unserved(candidates, problem, solution.replicas, left, items, fraction, queues)
     full = served_in_full(problem, solution.replicas)[: len(names)]
@@ -103,7 +103,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         caches=cache_uses(candidates.system),
         versions=split_uses(candidates, problem, pools, unserved, reserves),
         rollouts=rollouts,
-        replica_counts=replica_counts(candidates, pools, reserves, rollouts),
+        replica_counts=replica_counts(arrays, pools, reserves, rollouts),
         deadlines=deadline_uses(candidates.system, pools, rented),
         changes=_changes(candidates, pools, rented, cards),
         currency=candidates.system.currency,
@@ -226,14 +226,12 @@ def _capacity(candidates: Candidates, problem: Problem, replicas: IntArray) -> t
 
 
 def _with_load_use(
-    candidates: Candidates, uses: tuple[LimitUse, ...], pools: Mapping[str, Iterable[Pool]]
+    system: System, arrays: SystemArrays, uses: tuple[LimitUse, ...], pools: Mapping[str, Iterable[Pool]]
 ) -> tuple[LimitUse, ...]:
-    """Return the use of limits with the power at the load, where power is limited."""
+    """Return the use of limits with the power at the served load, where power is limited."""
     placed_pools = [(name, pool) for name, mine in pools.items() for pool in mine]
     return tuple(
-        use.model_copy(
-            update={"used_at_load": power_at_load_w(candidates.system, candidates.arrays, placed_pools)}
-        )
+        use.model_copy(update={"used_at_load": power_at_load_w(system, arrays, placed_pools)})
         if use.limit == POWER
         else use
         for use in uses

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from optimizer.candidates import Candidates
+from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.measuring import COUNT_TOLERANCE, measure_pairs
 from optimizer.candidates.reserve import least_available, replicas_for_both
 from optimizer.plan.document import Pool, ReplicaPurposes, ReserveUse, RolloutUse
@@ -16,17 +16,24 @@ WANTED_UTILIZATION = 0.8
 
 
 def replica_counts(
-    candidates: Candidates,
+    arrays: SystemArrays,
     pools: Mapping[str, Sequence[Pool]],
     reserves: Sequence[ReserveUse],
     rollouts: Mapping[str, RolloutUse],
 ) -> dict[str, ReplicaPurposes]:
-    """Return the replicas of each served server with an availability target or extra replicas, by purpose."""
-    return dict(_counts(candidates, pools, reserves, rollouts))
+    """Return the replicas of each served server with an availability target or extra replicas, by purpose.
+
+    Args:
+        arrays: the system, with what the plan serves of shared queues.
+        pools: pools by server.
+        reserves: reserves of servers that are served in full.
+        rollouts: extra replicas by server.
+    """
+    return dict(_counts(arrays, pools, reserves, rollouts))
 
 
 def _counts(
-    candidates: Candidates,
+    arrays: SystemArrays,
     pools: Mapping[str, Sequence[Pool]],
     reserves: Sequence[ReserveUse],
     rollouts: Mapping[str, RolloutUse],
@@ -42,12 +49,11 @@ def _counts(
         if len(mine) > 1 or reserve is None:
             yield name, ReplicaPurposes(replicas=replicas, load=replicas, rollout=extra)
         else:
-            yield name, _count(candidates, name, mine[0], reserve, extra)
+            yield name, _count(arrays, name, mine[0], reserve, extra)
 
 
-def _count(candidates: Candidates, name: str, pool: Pool, reserve: ReserveUse, extra: int) -> ReplicaPurposes:
+def _count(arrays: SystemArrays, name: str, pool: Pool, reserve: ReserveUse, extra: int) -> ReplicaPurposes:
     """Return the replicas of a server with one pool and a reserve to have."""
-    arrays = candidates.arrays
     s, a = arrays.server_names.index(name), arrays.accelerator_names.index(pool.accelerator)
     load_rps = float(arrays.servers.load_rps[s])
     each_rps = pool.max_arrival_rate_rpm / pool.num_replicas / SECONDS_PER_MINUTE

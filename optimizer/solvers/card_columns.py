@@ -66,6 +66,17 @@ class CardColumns:
         lacking[self.servers[self.carried(table, replicas)]] = False
         return lacking
 
+    def without_idle_units(self, table: CandidateTable, replicas: IntArray) -> IntArray:
+        """Return an answer without the units of patterns that carry no server on shared cards.
+
+        A solver may leave such units in an answer if they cost nothing.
+        """
+        on_cards = np.isin(self.servers, table.server[(replicas > 0) & (table.pattern == ON_SHARED_CARDS)])
+        carries = (self.rates_rps[on_cards] > 0).any(axis=0)
+        is_unit = table.pattern >= 0
+        idle = is_unit & ~np.append(carries, False)[np.where(is_unit, table.pattern, -1)]
+        return np.where(idle, 0, replicas)
+
 
 def with_server_behind(values: Any, last: float) -> Any:
     """Return values by server, shape (S,), with that of a server behind the last."""

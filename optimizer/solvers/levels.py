@@ -132,18 +132,22 @@ def bounded_levels(
 ) -> tuple[SolvedLevel, ...]:
     """Return every level at the value that an answer has there, with its bound.
 
+    A goal whose value counts as the same as its bound is proved: solvers see no smaller difference.
+
     Args:
         problem: what was chosen from.
         replicas: the answer, shape (C,).
         bounds: by the name of the level, those of service in steps; infinity: the value is proved.
     """
     left, taken = ~served(problem, replicas), replicas > 0
-    service = {level.name: level for level in problem.service}
+    service, goals = {level.name: level for level in problem.service}, {goal.name for goal in problem.goals}
     levels = []
     for reached in levels_of(problem, replicas, proved=True):
         level, bound = service.get(reached.name), bounds[reached.name]
         if level is not None:
             bound = level.reported(min(bound, level.steps(left, taken)), left, taken)
+        elif reached.name in goals and reached.value - bound <= value_slack(reached.value):
+            bound = reached.value
         levels.append(SolvedLevel(reached.name, reached.value, min(bound, reached.value)))
     return tuple(levels)
 

@@ -171,7 +171,7 @@ class Problem:
         one_pool = self.reserve.one_pool | self.is_queue
         if self.routing is not None and not self.options.heterogeneous:
             one_pool = one_pool | ~self.routed
-        one_pool = one_pool[self.table.server]
+        one_pool = one_pool[self.table.server] & (self.table.pattern < 0)  # patterns have any number of units
         return frozen(self.table.meets_targets_below_max_rate & ~one_pool)
 
     @cached_property
@@ -229,7 +229,13 @@ class Problem:
         return tuple(level.on_columns for level in self.service if level.on_columns is not None)
 
     def with_partners(self, chosen: BoolArray) -> BoolArray:
-        """Return chosen servers, shape (S,), with the small server of a route if its large one is chosen."""
+        """Return chosen servers, shape (S,), with what serves them besides their own candidates.
+
+        This is the small server of a route if its large one is chosen, and the units of shared cards.
+        """
+        if self.cards is not None:
+            chosen = chosen.copy()
+            chosen[-1] = True
         return chosen if self.routing is None else self.routing.together(chosen)
 
     def of_servers(self, chosen: BoolArray) -> "Problem":

@@ -104,9 +104,10 @@ def _cards_left(plan: Plan) -> dict[str, int]:
 
 
 def _ways(system: System) -> Iterator[dict[str, Any]]:
-    """Yield options to try, by their Python names; routes have no partial service."""
+    """Yield options to try, by their Python names; routes and shared cards have no partial service."""
     options = system.options
-    none = options.saturation_policy == "None" and not system.routes
+    in_full = bool(system.routes) or any(server.shared_card for server in system.servers.values())
+    none = options.saturation_policy == "None" and not in_full
     policy = {"saturation_policy": POLICY} if none else {}
     mixed = {} if options.heterogeneous else {"heterogeneous": True}
     yield from (way for way in (policy, mixed) if way)

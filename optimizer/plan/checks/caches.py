@@ -28,7 +28,8 @@ def _item(facts: Facts, item: CacheUse) -> Iterator[str]:
         if not close(true, shown):
             yield f"{field} of its cache is {precise(true)}, the plan says {precise(shown)}"
     target = facts.system.target_of(server)
-    carried = sum(pool.arrival_rate_rpm for pool in facts.pools_of(item.server))
+    pools = [*facts.pools_of(item.server), *facts.on_cards.get(item.server, ())]
+    carried = sum(pool.arrival_rate_rpm for pool in pools)
     few = facts.listed.get(item.server)
     served = misses * (1.0 if few is None else few.served_fraction)
     if item.server not in facts.rented and not (target and target.tps) and not close(carried, served):

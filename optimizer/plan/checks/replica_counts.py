@@ -6,6 +6,7 @@ around it.
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -53,7 +54,7 @@ def _item(
     if not purposes or len(pools) > 1:
         true = ReplicaPurposes(replicas=replicas, load=replicas, rollout=extra)
     else:
-        true = _purposes(facts, name, pools[0], extra)
+        true = _purposes(facts, name, pools[0], item)
         yield from _both(facts, name, pools[0], item)
     for field in ("load", "headroom", "spares", "availability", "availability_target"):
         if getattr(true, field) != getattr(item, field):
@@ -66,8 +67,11 @@ def _needed(facts: Facts, name: str, pool: Pool, load_rpm: float) -> int:
     return max(math.ceil(load_rpm / each * (1 - RELATIVE_TOLERANCE)), least, 1)
 
 
-def _purposes(facts: Facts, name: str, pool: Pool, extra: int) -> ReplicaPurposes:
-    """Return the replicas by purpose: the load first, then headroom, spares and availability."""
+def _purposes(facts: Facts, name: str, pool: Pool, item: ReplicaPurposes) -> ReplicaPurposes:
+    """Return the replicas by purpose: the load first, then headroom, spares and availability.
+
+    Those for the availability are as stated where rounding decides.
+    """
     server, load = facts.system.servers[name], facts.load_rpm[name]
     alone = _needed(facts, name, pool, load)
     grown = _needed(facts, name, pool, load * (1 + headroom_of(facts.system, server)))
@@ -77,10 +81,14 @@ def _purposes(facts: Facts, name: str, pool: Pool, extra: int) -> ReplicaPurpose
     available, target = 0, server.availability_target
     if target is not None:
         there = _there(facts, name, pool)
-        while grown + spares + available < pool.num_replicas and (
-            enough_probability(grown + spares + available, grown, there) < target * (1 - RELATIVE_TOLERANCE)
-        ):
-            available += 1
+        most = max(pool.num_replicas - grown - spares, 0)
+
+        def least(sign: int) -> int:
+            holds = partial(_enough, needed=grown, there=there, target=target, sign=sign)
+            return smallest_integer(lambda more: holds(grown + spares + more), -1, most)
+
+        surely, perhaps = least(1), least(-1)
+        available = min(max(item.availability, perhaps), surely)
     load_alone = pool.num_replicas - headroom - spares - available
     return ReplicaPurposes(
         replicas=pool.num_replicas,
@@ -88,7 +96,7 @@ def _purposes(facts: Facts, name: str, pool: Pool, extra: int) -> ReplicaPurpose
         headroom=headroom,
         spares=spares,
         availability=available,
-        rollout=extra,
+        rollout=item.rollout,
         availability_target=target,
     )
 

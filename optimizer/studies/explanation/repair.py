@@ -50,7 +50,8 @@ def find_repair(candidates: Candidates, plan: Plan, inquiry: Inquiry | None = No
     problem = build_problem(candidates).serving_all_members()
     unserved = {item.server for item in plan.unserved}
     servers = candidates.system.servers.values()
-    short = np.array([any(m.name in unserved for m in members_of(one)) for one in servers], dtype=np.bool_)
+    short = np.zeros(len(problem.priority), np.bool_)  # shared cards are behind the last server
+    short[: len(servers)] = [any(m.name in unserved for m in members_of(one)) for one in servers]
     servable = problem.to_serve & _servable(problem)
     by_units = problem.of_servers(problem.with_partners(servable))
     before = len(inquiry.unanswered)

@@ -320,6 +320,7 @@ def targets_panels(shown: PlannedSystem, before: PlannedSystem | None = None) ->
             type=_type_of(now.get(queue_of.get(name, name), ())),
         )
         for name in sorted(shares, key=lambda name: (-_tightness(shares[name]), name))[:MOST_ROWS]
+        if metrics  # offline work has no targets
     ]
     panel = BarPanel(
         title="Latencies against targets, the tightest first",
