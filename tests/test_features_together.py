@@ -69,13 +69,13 @@ def queue(**more: Any) -> list[Json]:
     ]
 
 
-def test_replicas_by_purpose_of_a_queue_are_those_of_the_members_it_serves() -> None:
+def test_replicas_by_purpose_are_those_of_served_members() -> None:
     found = solve(system([chat()], queue(availabilityTarget=0.99, headroomShare=1), CHAT, 5))
     assert [item.server for item in found.unserved] == ["long"]
     assert found.replica_counts["q"].load == 1
 
 
-def test_the_power_at_the_load_of_a_queue_is_that_of_the_members_it_serves() -> None:
+def test_power_at_the_load_is_that_of_served_members() -> None:
     both = system([chat()], queue(), CHAT, 1, optimizer={"maxPower": 500})
     found = solve(both)
     alone = solve(system([chat()], queue()[:1], CHAT, 1, optimizer={"maxPower": 500}))

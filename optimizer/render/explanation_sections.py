@@ -133,9 +133,7 @@ def _runs_on(item: ServerExplanation, place: int) -> str:
 
 
 def _binding(item: ServerExplanation, place: int) -> str:
-    if place < len(item.pools):
-        return binding_text(item.pools[place].binding)
-    return "" if item.pools else "-"
+    return binding_text(item.pools[place].binding) if place < len(item.pools) else ""
 
 
 def _headroom(item: ServerExplanation) -> float | FormattedValue | None:
