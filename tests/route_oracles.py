@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from builders import Json, accelerator, running
+from document_case import DocumentCase
 from scipy.optimize import linprog
 
 from optimizer import Replica, System, analyze_replicas
@@ -169,25 +170,14 @@ class Choice(NamedTuple):
     unserved: tuple[str, ...]
 
 
-class Case:
+class Case(DocumentCase):
     """A document, by name."""
 
     def __init__(self, system: System) -> None:
-        spec: Json = system.to_spec().model_dump(mode="json", by_alias=True)
-        self.servers = {item["name"]: item for item in spec["servers"]}
-        self.accelerators = {item["name"]: item for item in spec["accelerators"]}
-        self.profiles = {(item["name"], item["acc"]): item for item in spec["models"]}
-        classes = {item["name"]: item for item in spec["serviceClasses"]}
-        self.priority = {name: classes[item["class"]]["priority"] for name, item in self.servers.items()}
-        self.target = {
-            name: next(t for t in classes[item["class"]]["modelTargets"] if t["model"] == item["model"])
-            for name, item in self.servers.items()
-        }
-        self.units = {item["type"]: item["count"] for item in spec["count"]}
+        super().__init__(system)
         self.unlimited = system.options.unlimited
-        self.penalty = spec["optimizer"]["transitionPenalty"]
         self.mixed = system.options.heterogeneous
-        self.routes = [RouteCase(route) for route in spec["routes"]]
+        self.routes = [RouteCase(route) for route in self.spec["routes"]]
         self.load = {n: item["currentAlloc"]["load"]["arrivalRate"] / 60 for n, item in self.servers.items()}
         self.shape = {
             n: (item["currentAlloc"]["load"]["avgInTokens"], item["currentAlloc"]["load"]["avgOutTokens"])

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from builders import Json, accelerator, running
+from document_case import DocumentCase
 
 from optimizer import Replica, System, analyze_replicas
 
@@ -83,23 +84,12 @@ def _server(rng: random.Random, name: str, service: str, model: str, now: Json) 
     return {"name": name, "class": service, "model": model, "currentAlloc": {**now, "load": load}}
 
 
-class Case:
+class Case(DocumentCase):
     """A document, by name."""
 
     def __init__(self, system: System) -> None:
-        spec: Json = system.to_spec().model_dump(mode="json", by_alias=True)
-        self.servers = {item["name"]: item for item in spec["servers"]}
-        self.accelerators = {item["name"]: item for item in spec["accelerators"]}
-        self.profiles = {(item["name"], item["acc"]): item for item in spec["models"]}
-        classes = {item["name"]: item for item in spec["serviceClasses"]}
-        self.priority = {name: classes[item["class"]]["priority"] for name, item in self.servers.items()}
-        self.target = {
-            name: next(t for t in classes[item["class"]]["modelTargets"] if t["model"] == item["model"])
-            for name, item in self.servers.items()
-        }
+        super().__init__(system)
         self.rate = {n: item["currentAlloc"]["load"]["arrivalRate"] / 60 for n, item in self.servers.items()}
-        self.units = {item["type"]: item["count"] for item in spec["count"]}
-        self.penalty = spec["optimizer"]["transitionPenalty"]
         self.planned: dict[str, list[str]] = {}
         for name, item in self.servers.items():
             self.planned.setdefault(item.get("sharedQueue") or name, []).append(name)

@@ -200,8 +200,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("finder",),
     ),
     "optimizer.solvers": (
-        ("tiers", "goals", "deadline", "dominance", "solution", "service_levels", "card_columns", "model"),
-        ("limit_rows", "highs"),
+        ("tiers", "goals", "deadline", "dominance", "solution", "service_levels", "model"),
+        ("card_columns", "limit_rows", "highs"),
         ("routing",),
         ("problem",),
         ("levels", "open_queues", "spare_capacity", "subset_sums"),

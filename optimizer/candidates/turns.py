@@ -6,6 +6,7 @@ Equation numbers refer to ``docs/math.md``.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -50,6 +51,19 @@ class TurnMetrics:
     """Arrivals in a cycle of full turns, as a share of the batch limit (eq. 206)."""
     figures: Mapping[TargetMeasure, float]
     """Values of the measures of its targets [ms], without margin."""
+
+    def pool_figures(self, turn: Turn) -> dict[str, Any]:
+        """Return the figures of a pool, by their Python names; requests have no tokens."""
+        return {
+            "itl_ms": 0.0,
+            "ttft_ms": self.latency_ms,
+            "wait_ms": self.wait_ms,
+            "utilization": self.fill,
+            "loss": 0.0,
+            "busy": self.busy,
+            "mean_batch": self.mean_batch,
+            "batch_window_ms": turn.server.window_ms,
+        }
 
 
 def turn_of(system: System, arrays: SystemArrays, name: str, accelerator: int, max_batch: int) -> Turn | None:

@@ -61,9 +61,7 @@ class Rollout(Limit):
     def used(self, placed: Iterable[PlacedReplicas]) -> Uses:
         """Return the cards of each type during a roll-out."""
         placed = list(placed)
-        extra, cards = _extra_cards(placed), Counter[str]()
-        for item in placed:
-            cards[item.type] += item.replicas * item.cards
+        extra, cards = _extra_cards(placed), _cards(placed)
         return {kind: float(n + self._together(extra.get(kind, {}))) for kind, n in cards.items() if kind}
 
     @staticmethod
@@ -122,12 +120,10 @@ class RolloutOfOne(Rollout):
 
         def added(placed: Iterable[PlacedReplicas]) -> Uses:
             placed = list(placed)
-            extra, plain = _extra_cards(placed), Counter[str]()
-            for item in placed:
-                plain[item.type] += item.replicas * item.cards
+            extra = _extra_cards(placed)
             return {
                 kind: float(n + max(self._together(extra.get(kind, {})) - largest.get(kind, 0), 0))
-                for kind, n in plain.items()
+                for kind, n in _cards(placed).items()
             }
 
         return added
@@ -135,6 +131,14 @@ class RolloutOfOne(Rollout):
     @staticmethod
     def _together(extra: Mapping[str, int]) -> int:
         return max(extra.values(), default=0)
+
+
+def _cards(placed: Iterable[PlacedReplicas]) -> Counter[str]:
+    """Return the cards by type, without extra replicas."""
+    cards = Counter[str]()
+    for item in placed:
+        cards[item.type] += item.replicas * item.cards
+    return cards
 
 
 def _extra_cards(placed: Iterable[PlacedReplicas]) -> ExtraCards:

@@ -175,10 +175,8 @@ def _placed(
     """Return the pools of servers, none for those that need none, and what servers rent, by their names."""
     replicas = np.where(problem.table.pattern == NO_PATTERN, replicas, 0)
     own = problem.table.accelerator < len(candidates.arrays.accelerator_names)
-    pools, full = (
-        _pools(candidates, arrays, problem, np.where(own, replicas, 0)),
-        served_in_full(problem, replicas),
-    )
+    pools = _pools(candidates, arrays, problem, np.where(own, replicas, 0))
+    full = served_in_full(problem, replicas)
     rented = {item.server: item for item in _rented(candidates, problem, np.where(own, 0, replicas))}
     for s, name in enumerate(candidates.arrays.server_names):
         needs = problem.to_serve[s] and not (problem.routed[s] and full[s])

@@ -1,5 +1,6 @@
 """The plan as a document, common to the library, the command line and REST."""
 
+import math
 from collections.abc import Sized
 from typing import Annotated, Any, Literal
 
@@ -711,6 +712,11 @@ class Plan(Document):
     def pools_of(self, server: str) -> tuple[Pool, ...]:
         """Return the pools of a server, those on shared cards too."""
         return *self.allocations.get(server, ()), *self.on_shared_cards.get(server, ())
+
+    @property
+    def rented_cents_per_h(self) -> float:
+        """Cost of all external services [cents/h]."""
+        return math.fsum(item.cost_cents_per_h for item in self.rented)
 
     @property
     def on_shared_cards(self) -> dict[str, list[SharedPool]]:

@@ -240,14 +240,7 @@ def turn_figures(turns: Sequence[Turn], rates_rps: Sequence[float]) -> Iterator[
     """
     for turn, found in zip(turns, measure_turns(turns, np.array(rates_rps)), strict=True):
         yield {
-            "itl_ms": 0.0,
-            "ttft_ms": found.latency_ms,
-            "wait_ms": found.wait_ms,
-            "utilization": found.fill,
-            "loss": 0.0,
-            "busy": found.busy,
-            "mean_batch": found.mean_batch,
-            "batch_window_ms": turn.server.window_ms,
+            **found.pool_figures(turn),
             "targets": tuple(
                 TargetFigure(measure=measure.label, value=value, limit=turn.limits[measure] + turn.network_ms)
                 for measure, value in found.figures.items()

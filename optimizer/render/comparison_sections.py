@@ -1,6 +1,5 @@
 """Sections of a comparison: the outcome, then classes, servers, metrics, cards and unserved load."""
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -282,7 +281,7 @@ def _tiers(plan: Plan) -> float:
 
 
 def _rents(plan: Plan) -> float:
-    return math.fsum(item.cost_cents_per_h for item in plan.rented)
+    return plan.rented_cents_per_h
 
 
 def _also_counted(view: _View, what: str, of: Callable[[Plan], float]) -> Iterator[str]:

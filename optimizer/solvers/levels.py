@@ -11,6 +11,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.solvers.goals import Goal
+from optimizer.solvers.model import COVER_TOLERANCE
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import SolvedLevel
 
@@ -18,8 +19,6 @@ VALUE_TOLERANCE = 5e-9
 """Relative slack at which the value counts as the same while the changes are minimised."""
 LEAST_TOLERANCE = 5e-6
 """Least slack of a value [cents/h]."""
-COVER_TOLERANCE = 1e-9
-"""Relative shortfall of rate that counts as rounding, as in the number of replicas of a candidate."""
 RESERVE_TOLERANCE = 2e-9
 """Relative shortfall of a rate with headroom that counts as rounding."""
 VALUE = "value"

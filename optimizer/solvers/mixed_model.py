@@ -9,8 +9,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.solvers.formulation import Formulation
-from optimizer.solvers.levels import COVER_TOLERANCE
-from optimizer.solvers.model import COVER_SCALE
+from optimizer.solvers.model import COVER_SCALE, COVER_TOLERANCE
 from optimizer.solvers.model_columns import keepable, mixed_columns
 from optimizer.solvers.model_rows import ModelRows, add_cards, add_limits
 from optimizer.solvers.problem import Problem

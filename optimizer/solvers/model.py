@@ -10,6 +10,8 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 
 ROW_TOLERANCE = 1e-6
 """Feasibility tolerance of a row, as in the solvers."""
+COVER_TOLERANCE = 1e-9
+"""Relative shortfall of rate that counts as rounding, as in the number of replicas of a candidate."""
 COVER_SCALE = 1e3
 """Rows of load are in thousandths: the solver's absolute tolerance of 1e-6 is then 1e-9 of the load."""
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.solvers.dominance import nondominated
-from optimizer.solvers.levels import COVER_TOLERANCE
+from optimizer.solvers.model import COVER_TOLERANCE
 from optimizer.solvers.problem import Problem
 
 

@@ -9,9 +9,8 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates.table import ON_SHARED_CARDS
-from optimizer.solvers.card_columns import COVER_TOLERANCE
 from optimizer.solvers.formulation import SharedRows
-from optimizer.solvers.model import COVER_SCALE, MilpModel
+from optimizer.solvers.model import COVER_SCALE, COVER_TOLERANCE, MilpModel
 from optimizer.solvers.problem import Problem
 
 

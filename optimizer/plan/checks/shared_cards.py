@@ -365,19 +365,9 @@ def _measure_turns(system: System, use: SharedCardUse, rates_rps: Sequence[float
         turns.append(turn)
     rows = list[_Measured]()
     for turn, found in zip(turns, measure_turns(turns, np.array(rates_rps)), strict=True):
-        figures: dict[str, object] = {
-            "itl_ms": 0.0,
-            "ttft_ms": found.latency_ms,
-            "wait_ms": found.wait_ms,
-            "utilization": found.fill,
-            "loss": 0.0,
-            "busy": found.busy,
-            "mean_batch": found.mean_batch,
-            "batch_window_ms": turn.server.window_ms,
-        }
         targets = [
             (m.label, value, turn.limits[m] + turn.network_ms, 1.0 if m.percentile is None else MARGIN)
             for m, value in found.figures.items()
         ]
-        rows.append((figures, targets))
+        rows.append((found.pool_figures(turn), targets))
     return rows

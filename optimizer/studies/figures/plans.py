@@ -4,7 +4,6 @@ Takes an `Overview`, and that of an earlier plan where before and after are to b
 Servers stand by model, then by priority: what is compared first stands side by side.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -439,10 +438,9 @@ def plan_figure(
 def _other_costs(plan: Plan) -> str:
     """Return the parts of the total cost that the costs of types and servers do not contain."""
     tiers = difference_cents_per_h(plan.tiers)
-    rents = math.fsum(item.cost_cents_per_h for item in plan.rented)
     parts = [
         f"{what} ({cost_amount(cost, plan.currency)})"
-        for what, cost in (("price tiers", tiers), ("rented services", rents))
+        for what, cost in (("price tiers", tiers), ("rented services", plan.rented_cents_per_h))
         if cost
     ]
     return f"the total includes {' and '.join(parts)}" if parts else ""
