@@ -238,6 +238,12 @@ class Problem:
             chosen[-1] = True
         return chosen if self.routing is None else self.routing.together(chosen)
 
+    def without_idle(self, replicas: IntArray) -> IntArray:
+        """Return an answer without replicas of routes that serve no request, shapes (C,)."""
+        if self.routing is None:
+            return replicas
+        return self.routing.without_idle(self.table, replicas, self.on_current)
+
     def of_servers(self, chosen: BoolArray) -> "Problem":
         """Return the problem with only the candidates of the chosen servers, and only these to be served."""
         rows = np.flatnonzero(chosen[self.table.server])

@@ -91,7 +91,7 @@ def repaired(problem: Problem, replicas: IntArray) -> IntArray:
     """
     if problem.cards is not None:
         if not (problem.left_by(replicas) < 0).any() and not _short(problem, replicas).any():
-            return replicas
+            return problem.without_idle(replicas)
         problem = problem.without_sharing
         replicas = np.where(problem.table.pattern == NO_PATTERN, replicas, 0)
     table = problem.table
@@ -112,8 +112,10 @@ def repaired(problem: Problem, replicas: IntArray) -> IntArray:
 
 
 def _short(problem: Problem, replicas: IntArray) -> BoolArray:
-    """Return the servers that lack some of their pools, shape (S,)."""
-    return served(problem, replicas) & ~served_in_full(problem, replicas)
+    """Return the servers that lack some of their pools, with both of a route, shape (S,)."""
+    has = np.bincount(problem.table.server, replicas, len(problem.priority)) > 0
+    full = served_in_full(problem, replicas)
+    return has & ~(full if problem.routing is None else problem.routing.together(full))
 
 
 def completed(problem: Problem, replicas: IntArray, settled: BoolArray) -> IntArray:
@@ -125,8 +127,7 @@ def completed(problem: Problem, replicas: IntArray, settled: BoolArray) -> IntAr
         settled: servers that keep what they have, or do not have.
     """
     answer = np.where(settled[problem.table.server], replicas, 0)
-    if settled.all():
-        return answer
-    others = problem.at_list_price.after(answer).of_servers(~settled)
-    answer[~settled[problem.table.server]] = greedy_replicas(others)
-    return answer
+    if not settled.all():
+        others = problem.at_list_price.after(answer).of_servers(~settled)
+        answer[~settled[problem.table.server]] = greedy_replicas(others)
+    return problem.without_idle(answer)

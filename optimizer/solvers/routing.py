@@ -247,6 +247,22 @@ class Routing:
             found[route.large] = division is not None
         return found
 
+    def without_idle(self, table: CandidateTable, replicas: IntArray, running: BoolArray) -> IntArray:
+        """Return a solution without the replicas of unserved routes, and of small servers without a router.
+
+        Args:
+            table: the candidates.
+            replicas: the solution, shape (C,).
+            running: candidates that small servers may keep, as giving up what runs has a price; shape (C,).
+        """
+        found = replicas.copy()
+        for route, division in self.divisions(table, replicas):
+            if division is None:
+                found[(table.server == route.small) | (table.server == route.large)] = 0
+            elif not division.routed:
+                found[(table.server == route.small) & ~running] = 0
+        return found
+
 
 def with_undivided(candidates: Candidates, table: CandidateTable) -> tuple[CandidateTable, BoolArray]:
     """Return a table with candidates for routers that are off, and a mask of these, shape (C,)."""
