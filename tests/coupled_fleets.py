@@ -20,7 +20,7 @@ def random_coupled(seed: int) -> Json:
 
 
 def _joined(routed: Json, shared: Json, *, same_cards: bool) -> Json:
-    """Return one document of both; on the same cards, those that are shared are of the types of the others."""
+    """Return one document of both, with the same types of cards or types of their own."""
     renamed = {"S": "A", "B": "B"} if same_cards else {}
     accelerators = [
         one | {"name": f"card-{one['name']}", "type": renamed.get(one["type"], f"card-{one['type']}")}

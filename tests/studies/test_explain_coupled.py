@@ -28,4 +28,10 @@ def test_no_incumbent_serves_a_part_of_a_route(seed: int) -> None:
     plan = solve(system)
     before = Before(find_candidates(system), plan)
     for question in server_questions(before, range(len(system.servers)), in_depth=False).values():
-        assert_routes_are_whole(before.draft(question.change(), restricts=True), system)
+        draft = before.draft(question.change(), restricts=True)
+        assert not [share for share in draft.served_fraction.values() if 0 < share < 1]
+        for route in system.routes.values():
+            assert (
+                route.large not in draft.served_fraction
+                or not {route.small, route.large} & draft.pools.keys()
+            )

@@ -20,7 +20,8 @@ from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.solution import Status
 from optimizer.spec.shared_queues import members_of
 from optimizer.studies.explanation.document import Beyond, Relaxation, RepairOptions, UnitRepair
-from optimizer.studies.explanation.resolving import Inquiry, effect, plan_of, with_more
+from optimizer.studies.explanation.outcome import PlanOutcome
+from optimizer.studies.explanation.resolving import Inquiry, effect, solved, with_more
 from optimizer.studies.explanation.targets import (
     Target,
     relaxed,
@@ -176,29 +177,29 @@ def _unit_repair(
     if found is None:
         return None
     items = problem.limits.items
-    repaired = plan_of(with_more(candidates, items, found.added), deadline)
-    if repaired.status == "optimal" and not _serves(repaired, candidates, problem):
+    repaired = solved(with_more(candidates, items, found.added), deadline)
+    if repaired.status is Status.optimal and not _serves(repaired, candidates, problem):
         ahead = _taken_ahead(candidates, problem, addable, deadline)
         found = ask(problem.with_amounts(problem.limits.amount - ahead), deadline)
         if found is None:
             return None
         found = replace(found, proved=False)
-        repaired = plan_of(with_more(candidates, items, found.added), deadline)
+        repaired = solved(with_more(candidates, items, found.added), deadline)
         if not _serves(repaired, candidates, problem):
             return None
     return UnitRepair(
         added={items[place].item: int(found.added[place]) for place in np.flatnonzero(found.added)},
         units=int(found.added.sum()),
         total_cost_cents_per_h=repaired.total_cost_cents_per_h,
-        effect=effect(plan, repaired, candidates.system),
+        effect=effect(PlanOutcome.of_plan(plan), repaired, candidates.system),
         proved=found.proved,
     )
 
 
-def _serves(plan: Plan, candidates: Candidates, problem: Problem) -> bool:
+def _serves(outcome: PlanOutcome, candidates: Candidates, problem: Problem) -> bool:
     """Return whether a plan serves every server of a problem in full."""
-    unserved = {item.server for item in plan.unserved}
-    return all(candidates.arrays.server_names[s] not in unserved for s in np.flatnonzero(problem.to_serve))
+    names = candidates.arrays.server_names
+    return all(names[s] not in outcome.served_fraction for s in np.flatnonzero(problem.to_serve))
 
 
 def _taken_ahead(
@@ -224,6 +225,7 @@ def _relaxations(
     candidates: Candidates, plan: Plan, targets: Sequence[Target], inquiry: Inquiry
 ) -> tuple[Relaxation, ...]:
     """Return the targets of which one alone, relaxed, serves everything."""
+    before = PlanOutcome.of_plan(plan)
 
     def relaxation(target: Target, deadline: Deadline) -> Relaxation | None:
         value = _needed_ms(candidates, target, deadline)
@@ -235,7 +237,7 @@ def _relaxations(
             metric=target[2],
             target_ms=target_ms(candidates, target),
             needed_ms=value,
-            effect=effect(plan, plan_of(relaxed(candidates, {target: value}), deadline), candidates.system),
+            effect=effect(before, solved(relaxed(candidates, {target: value}), deadline), candidates.system),
         )
 
     questions = {target: target for target in targets}

@@ -16,7 +16,6 @@ from optimizer.studies.explanation.document import (
     Alternative,
     Binding,
     ChosenPool,
-    ForcedPool,
     Option,
     RejectedAccelerator,
     ServerExplanation,
@@ -94,27 +93,18 @@ def settled(
     if before.candidates.system.options.saturation_policy == "None":
         return dict(answers)
     for (s, only), answer in answers.items():
-        pools = {pool.accelerator for pool in answer.plan.allocations.get(arrays.server_names[s], ())}
-        if only is None and pools and not answer.plan.complete:
+        pools = {pool.accelerator for pool in answer.outcome.pools.get(arrays.server_names[s], ())}
+        if only is None and pools and not answer.outcome.complete:
             allowed = [a for a, name in enumerate(arrays.accelerator_names) if name in pools]
             again[s, only] = _kept(before.candidates, s, allowed)
     found = answered(before, again, inquiry)
     return dict(answers) | {
-        key: answer
-        for key, answer in found.items()
-        if answer.plan.allocations.get(arrays.server_names[key[0]])
+        key: answer for key, answer in found.items() if answer.outcome.pools.get(arrays.server_names[key[0]])
     }
 
 
 def _alternative(before: Before, answer: Answer, s: int) -> Alternative:
-    pools = tuple(
-        ForcedPool(
-            accelerator=pool.accelerator,
-            num_replicas=pool.num_replicas,
-            cost_cents_per_h=pool.cost_cents_per_h,
-        )
-        for pool in answer.plan.allocations.get(before.candidates.arrays.server_names[s], ())
-    )
+    pools = answer.outcome.pools.get(before.candidates.arrays.server_names[s], ())
     return Alternative(pools=pools, effect=effect_of(before, answer))
 
 
