@@ -211,7 +211,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("mixed_model",),
         ("compact_model",),
         ("merging", "related", "level_solver", "separable"),
-        ("staged", "backends", "lexicographic", "warm_starts", "branch_and_price.candidates"),
+        ("blocks", "staged", "backends", "lexicographic", "warm_starts", "branch_and_price.candidates"),
         ("compact", "branch_and_price.columns"),
         ("expansion", "branch_and_price.master", "branch_and_price.pricing"),
         ("branch_and_price.pool", "branch_and_price.bounds"),

@@ -78,6 +78,7 @@ def _of_server(problem: Problem, server: int) -> list[list[float]]:
         problem.full,
         table.reserved,
         table.members,
+        table.pattern,
     )
     return [each[rows].tolist() for each in properties]
 

@@ -9,11 +9,13 @@ from typing import TypeVar
 from optimizer.candidates import Candidates
 from optimizer.parallel import in_processes, may_start_processes, start_processes, wake_processes
 from optimizer.pipeline import choose
+from optimizer.solvers.blocks import solve_in_blocks
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.merging import merged_bounds
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.solution import Solution, Status
+from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.system import System
 from optimizer.studies.explanation.before import SAME, Before
 from optimizer.studies.explanation.document import Effect, EffectRange
@@ -21,6 +23,8 @@ from optimizer.studies.explanation.intervals import Direction, interval_of
 from optimizer.studies.explanation.outcome import PlanOutcome
 from optimizer.studies.explanation.resolving import Inquiry, effect, no_worse, share_of
 
+BLOCKS_SHARE = 0.2
+"""Part of the time left for the blocks of a plan, which questions about other blocks keep."""
 FIRST_SHARE = 0.05
 """Part of the time left of a first round of solves, which proves what is easy, where no processes wait."""
 ROUNDS = ((0.8, 0.12), (1.0, 0.5))
@@ -80,13 +84,19 @@ def answered(before: Before, questions: Mapping[_Key, Question], inquiry: Inquir
         SolverError: the solver failed.
     """
     asked = {key: _OpenQuestion(before, question) for key, question in questions.items()}
+    before.find_blocks(_choose, inquiry.deadline.share(BLOCKS_SHARE))
     started = len(asked) >= MANY_LEFT and _expects_many(before.candidates.system) and may_start_processes()
     if not started:
         _time_beside_intervals(inquiry, len(asked)).part(FIRST_SHARE).attempt(_OpenQuestion.solve, asked)
     for share, least in ROUNDS:
         left = _unproved(asked)
         solving = _time_beside_intervals(inquiry, len(left))
-        if not started and len(left) >= MANY_LEFT and solving.deadline.left_s >= STARTING_S:
+        if (
+            not started
+            and before.blocks is None
+            and len(left) >= MANY_LEFT
+            and solving.deadline.left_s >= STARTING_S
+        ):
             started = may_start_processes()
         if started:
             wake_processes(_wake)
@@ -122,8 +132,19 @@ def expect_questions(system: System) -> None:
 def _expects_many(system: System) -> bool:
     """Return whether a fleet has many questions that are not answered at once."""
     options = system.options
-    scarce = options.heterogeneous and not options.unlimited
+    scarce = options.heterogeneous and not options.unlimited and not _in_blocks(system)
     return scarce and len(system.servers) >= MANY_SERVERS and options.time_limit_s >= MUCH_TIME_S
+
+
+def _in_blocks(system: System) -> bool:
+    """Return whether questions about a system are solved in blocks."""
+    servers = system.servers.values()
+    shares = any(server.shared_card or isinstance(server, SharedQueue) for server in servers)
+    return shares or bool(system.routes)
+
+
+def _choose(problem: Problem, deadline: Deadline) -> Solution:
+    return choose(problem, deadline=deadline)
 
 
 def _wake(_: int) -> None:
@@ -243,9 +264,14 @@ class _OpenQuestion:
     def solve(self, deadline: Deadline) -> None:
         """Solve by a deadline, and take over what is better."""
         if not self.is_the_plan():
-            solution = self.task(deadline, deadline.left_s).solve()
+            solution = self._solution(deadline)
             if solution is not None:
                 self.take(solution)
+
+    def _solution(self, deadline: Deadline) -> Solution | None:
+        if self.before.blocks is None or deadline.passed:
+            return self.task(deadline, deadline.left_s).solve()
+        return solve_in_blocks(build_problem(self.candidates), _choose, deadline, self.before.blocks).solution
 
     def is_the_plan(self) -> bool:
         """Return whether the plan is the answer, as the question changes nothing that can be chosen."""

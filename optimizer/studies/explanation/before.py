@@ -13,9 +13,10 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates
 from optimizer.plan import Plan
 from optimizer.plan.document import EXTERNAL, SHARED
-from optimizer.plan.proof import provable_levels
+from optimizer.plan.proof import ordered_levels
 from optimizer.plan.shared_cards import units_of
 from optimizer.plan.shared_queues import served_members
+from optimizer.solvers.blocks import Solve, SolvedBlocks, solve_in_blocks
 from optimizer.solvers.bounds import trivial_bounds
 from optimizer.solvers.branch_and_price.duals import DualBounds, DualMultipliers
 from optimizer.solvers.deadline import Deadline
@@ -36,8 +37,10 @@ class Before:
 
     def __init__(self, candidates: Candidates, plan: Plan) -> None:
         self.candidates, self.plan, self.outcome = candidates, plan, PlanOutcome.of_plan(plan)
-        self.ordered = provable_levels(plan, candidates)
+        self.ordered = ordered_levels(plan, candidates)
         """Levels of which the optimum can only be worse where something is taken away."""
+        self.blocks: SolvedBlocks | None = None
+        """Blocks of the problem that questions keep if they concern others; None if not solved in blocks."""
         self._multipliers: dict[str, DualMultipliers] = {}
 
     @cached_property
@@ -101,6 +104,16 @@ class Before:
             if found[c - 1]:
                 found[c - 1 if found[c] == table.num_replicas[c] else c] = 0
         return found
+
+    def find_blocks(self, solve: Solve, deadline: Deadline) -> None:
+        """Solve the problem in blocks if it has no dual values, from which questions are solved otherwise.
+
+        Raises:
+            SolverError: the solver failed.
+        """
+        in_full = self.candidates.system.options.saturation_policy == "None"
+        if self.blocks is None and in_full and self.problem.is_compact_only:
+            self.blocks = solve_in_blocks(self.problem, solve, deadline)
 
     def related(self, problem: Problem, *, restricts: bool, carries_more: bool) -> RelatedSolution | None:
         """Return a related solution for a problem that differs in one thing, None if a policy decides."""
