@@ -33,6 +33,8 @@ from optimizer.studies.explanation.units import one_of
 
 LEAST_SEARCHED = 1e-6
 """Start of the search for a looser target if the target is lower [ms]."""
+LEAST_SAVING = 1e-6
+"""Smaller differences of two costs are rounding [cents/h]."""
 MAX_DOUBLINGS = 70
 """Doublings of a target after which it is effectively none."""
 
@@ -149,11 +151,17 @@ def _cheapest(problem: Problem, units: Mapping[str, UnitRepair], inquiry: Inquir
     """Return the repair of least total cost, then of the fewest units.
 
     Where moving counts, the plan with the units of least cost may stay where it is and cost more than it
-    could. So the least of all repairs is taken; it is proved where it reaches what no plan can undercut.
+    could, and with reserves it may use units for these. So the least of all repairs is taken; it is proved
+    where it reaches what no plan can undercut.
     """
-    if not _moves_cost(problem) or not units:
-        return units.get("least value")
+    if not units:
+        return None
     cheapest = min(units.values(), key=lambda item: (round(item.total_cost_cents_per_h, 9), item.units))
+    if not _moves_cost(problem):
+        found = units.get("least value")
+        if found is None or found.total_cost_cents_per_h <= cheapest.total_cost_cents_per_h + LEAST_SAVING:
+            return found
+        return cheapest.model_copy(update={"proved": False})
     best = choose(_endless(problem.from_nothing()), deadline=inquiry.deadline)
     least = float((best.replicas * problem.table.cost_per_replica).sum())
     reached = best.status is Status.optimal and cheapest.total_cost_cents_per_h <= least * (1 + 1e-9)

@@ -13,6 +13,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates import Candidates, CandidateTable, find_candidates
+from optimizer.candidates.shared_cards import find_patterns
 from optimizer.parallel import in_threads, thread_count
 from optimizer.pipeline import choose
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
@@ -120,13 +121,33 @@ def solved(candidates: Candidates, deadline: Deadline) -> PlanOutcome:
 # --- changed questions -----------------------------------------------------------------------------------
 
 
-def on_accelerators(candidates: Candidates, server: int, accelerators: Sequence[int]) -> Candidates:
-    """Return the candidates with those of one server only on the given accelerators."""
+def on_accelerators(
+    candidates: Candidates, server: int, accelerators: Sequence[int], *, shared: bool = True
+) -> Candidates:
+    """Return the candidates with those of one server only on the given accelerators.
+
+    Args:
+        candidates: of the plan.
+        server: index of the server.
+        accelerators: indices of the accelerators.
+        shared: whether it may also share cards.
+    """
 
     def kept(table: CandidateTable) -> CandidateTable:
         return table.take((table.server != server) | np.isin(table.accelerator, accelerators))
 
-    return candidates.with_tables(kept)
+    found = candidates.with_tables(kept)
+    if shared or found.shared is None:
+        return found
+    others = found.shared.servers != server
+    return replace(
+        found,
+        shared=replace(
+            found.shared,
+            servers=frozen(found.shared.servers[others]),
+            load_rps=frozen(found.shared.load_rps[others]),
+        ),
+    )
 
 
 def with_more(candidates: Candidates, items: Sequence[LimitItem], added: FloatArray | IntArray) -> Candidates:
@@ -153,6 +174,8 @@ def with_targets_of(candidates: Candidates, system: System, servers: BoolArray) 
     names = [candidates.arrays.server_names[s] for s in index]
     few = MappingProxyType({name: system.servers[name] for name in names})
     fresh = find_candidates(replace(system, servers=few))
+    if candidates.shared is not None and servers[candidates.shared.servers].any():
+        candidates = replace(candidates, shared=find_patterns(system, find_candidates))
 
     def joined(old: CandidateTable, new: CandidateTable) -> CandidateTable:
         renamed = replace(new, server=frozen(index[new.server]))

@@ -73,11 +73,15 @@ def server_questions(
         if in_depth:
             for a in candidates.table.accelerator[candidates.table.server == s].tolist():
                 kept[s, arrays.accelerator_names[a]] = [a]
-    return {key: _kept(candidates, key[0], allowed) for key, allowed in kept.items()}
+    return {
+        (s, only): _kept(candidates, s, allowed, shared=only is None) for (s, only), allowed in kept.items()
+    }
 
 
-def _kept(candidates: Candidates, server: int, accelerators: Sequence[int]) -> Question:
-    return Question(partial(on_accelerators, candidates, server, accelerators), "worse")
+def _kept(
+    candidates: Candidates, server: int, accelerators: Sequence[int], *, shared: bool = True
+) -> Question:
+    return Question(partial(on_accelerators, candidates, server, accelerators, shared=shared), "worse")
 
 
 def settled(
