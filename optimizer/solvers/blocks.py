@@ -1,7 +1,8 @@
 """Block decomposition: servers that no exceeded limit couples are solved apart, and kept for questions.
 
 A partition of the servers relaxes a problem: each block has all of every limit to itself. If the solutions of
-the blocks keep to the limits together, they are the solution of the problem (math.md, eq. 237).
+the blocks keep to the limits together, they are the solution of the problem (eq. 237). Equation numbers refer
+to ``docs/math.md``.
 """
 
 from collections.abc import Callable
