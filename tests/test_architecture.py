@@ -461,9 +461,9 @@ JOBS = {
 """What computes for users; the shells have it from `optimizer.jobs`."""
 
 FUNCTIONS = ast.FunctionDef, ast.AsyncFunctionDef
-LONGEST_FUNCTION = 45
+MAX_FUNCTION_LINES = 45
 """Lines of a function without its docstring, comments and blanks."""
-LONGEST_TEST_NAME = 60
+MAX_TEST_NAME_LENGTH = 60
 """Characters."""
 
 PROCESS_BOUNDARIES = {"rest_server.solver_processes"}
@@ -625,9 +625,9 @@ def test_names_of_tests_are_short() -> None:
         for path in (ROOT / "tests").rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, FUNCTIONS) and node.name.startswith("test_")
-        if len(node.name) > LONGEST_TEST_NAME
+        if len(node.name) > MAX_TEST_NAME_LENGTH
     ]
-    assert not too_long, f"names of more than {LONGEST_TEST_NAME} characters: {too_long}"
+    assert not too_long, f"names of more than {MAX_TEST_NAME_LENGTH} characters: {too_long}"
 
 
 # --- the size of functions ------------------------------------------------------------------------------
@@ -649,7 +649,7 @@ def test_no_function_is_long() -> None:
         for node in every:
             count = len(code & set(range(node.lineno, (node.end_lineno or 0) + 1)))
             name = f"{module}.{node.name}"
-            limit = LONGEST_FUNCTION
+            limit = MAX_FUNCTION_LINES
             assert count <= limit, f"{name} has {count} lines, more than {limit}; split it by meaning"
 
 

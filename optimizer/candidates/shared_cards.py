@@ -33,7 +33,7 @@ MAX_PATTERNS = 1000
 """Most patterns of an accelerator."""
 MAX_TURNS = 4
 """Most servers that share a card in time; the accuracy of the model was measured with 2 to 4."""
-LEAST_PART = 0.01
+MIN_LOAD_PART = 0.01
 """Smallest rest of a load, as a part of it, that is a proportion of its own."""
 
 
@@ -254,4 +254,4 @@ def _turns(
 def _mix(seat: Seat, load_rps: float, *, whole: bool) -> float:
     """Return a load, or what is left of it beside as many whole cards as it fills."""
     left = load_rps - np.floor(load_rps / seat.rate_rps) * seat.rate_rps if whole else load_rps
-    return float(left if left > LEAST_PART * load_rps else load_rps)
+    return float(left if left > MIN_LOAD_PART * load_rps else load_rps)

@@ -15,7 +15,7 @@ from optimizer.spec.writing import write_bytes
 from optimizer.studies.replay.figure import replay_figure
 from optimizer.units import SECONDS
 
-MOST_S = 1e6
+MAX_S = 1e6
 
 
 def _add_replay(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,7 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--startup",
         metavar="S",
-        type=number(0, MOST_S, "the time", scale=SECONDS),
+        type=number(0, MAX_S, "the time", scale=SECONDS),
         default=180.0,
         help="time that a replica takes to start (180 s)",
     )

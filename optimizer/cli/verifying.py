@@ -11,7 +11,7 @@ from optimizer.plan.proof import load_proof
 
 NOT_HELD = 4
 """Exit status where a plan or its proof does not hold, as for an answer that does not pass verification."""
-MOST_SHOWN = 10
+MAX_SHOWN = 10
 """Mistakes shown one by one."""
 
 
@@ -34,10 +34,10 @@ def _verify(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"holds": not found.wrong, "wrong": found.wrong, "open": found.open_points})
         return NOT_HELD if found.wrong else 0
-    for line in found.wrong[:MOST_SHOWN]:
+    for line in found.wrong[:MAX_SHOWN]:
         print_stderr(f"inferplan: error: {line}")
-    if len(found.wrong) > MOST_SHOWN:
-        print_stderr(f"inferplan: error: {len(found.wrong) - MOST_SHOWN} more; --json shows all")
+    if len(found.wrong) > MAX_SHOWN:
+        print_stderr(f"inferplan: error: {len(found.wrong) - MAX_SHOWN} more; --json shows all")
     if any(len(pools) > 1 for pools in plan.allocations.values()) and not system.options.heterogeneous:
         print_stderr(
             "inferplan: note: this is a mixed plan; if it was solved with --mixed, verify it with --mixed"

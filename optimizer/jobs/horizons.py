@@ -22,10 +22,10 @@ from optimizer.studies.load_changes import scale_loads
 if TYPE_CHECKING:
     from optimizer.section import Section
 
-MOST_HOURS = 1_000
-"""Most hours whose loads can be given as factors: six weeks."""
-MOST_SERVERS = 1_000
-"""Most servers whose loads can be given by the hour."""
+MAX_HOURS = 1_000
+"""Maximum number of hours whose loads can be given as factors: six weeks."""
+MAX_SERVERS = 1_000
+"""Maximum number of servers whose loads can be given by the hour."""
 SECONDS_PER_H = 3600.0
 Factor = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
@@ -33,9 +33,9 @@ Factor = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 class HorizonOptions(ExactOptions):
     """Loads by the hour, and options that override the document's."""
 
-    factors: tuple[Factor, ...] = Field((), max_length=MOST_HOURS)
+    factors: tuple[Factor, ...] = Field((), max_length=MAX_HOURS)
     """Factors on all loads of the system, one for each hour; offline work keeps its requests."""
-    loads: tuple[Annotated[str, Field(max_length=20_000)], ...] = Field((), max_length=MOST_SERVERS)
+    loads: tuple[Annotated[str, Field(max_length=20_000)], ...] = Field((), max_length=MAX_SERVERS)
     """In place of factors, loads of single servers: NAME=RATE,RATE,… [requests/min], one rate for each hour.
     Servers that are not named keep their load."""
     format: AnswerFormat = "json"
@@ -87,9 +87,9 @@ def _loaded(system: System, loads: Sequence[str]) -> list[Mapping[str, Server]]:
                 "loads", f"{text[:40]!r}: server {name!r} does not exist; give NAME=RATE,RATE,…"
             )
         hours = hours or [{} for _ in parts]
-        if len(parts) != len(hours) or len(parts) > MOST_HOURS:
+        if len(parts) != len(hours) or len(parts) > MAX_HOURS:
             wanted = (
-                f"{len(hours)}, as many as the first" if len(parts) != len(hours) else f"at most {MOST_HOURS}"
+                f"{len(hours)}, as many as the first" if len(parts) != len(hours) else f"at most {MAX_HOURS}"
             )
             raise RequestError("loads", f"server {name!r} has {len(parts)} rates; give {wanted}")
         if system.stated[name].deadline is not None:

@@ -23,7 +23,7 @@ from optimizer.studies.sweep.sweep import sweep
 if TYPE_CHECKING:
     from optimizer.section import Section
 
-MOST_SAMPLES = 10_000
+MAX_SAMPLES = 10_000
 
 
 class SweepOptions(ExactOptions):
@@ -32,7 +32,7 @@ class SweepOptions(ExactOptions):
     vary: tuple[str, ...] = ()
     """Parameters with their values: load=0.5..3, count:H100=0..64, cost:A100=100,200 or a number of the
     optimizer; several for all combinations."""
-    samples: Annotated[int | None, Flag("N")] = Field(None, ge=1, le=MOST_SAMPLES)
+    samples: Annotated[int | None, Flag("N")] = Field(None, ge=1, le=MAX_SAMPLES)
     """Number of days to sample for the cost of being safe; default: none."""
     load_cv: Annotated[float | None, Flag("CV")] = Field(None, ge=0, le=10)
     """Coefficient of variation of each server's load from day to day, with `samples`."""
@@ -97,8 +97,8 @@ def _check(request: SweepRequest) -> None:
             if getattr(request, name) is not None:
                 raise RequestError(name, "is for sampled days; give {samples}, or remove it")
         return
-    if not 1 <= request.samples <= MOST_SAMPLES:
-        raise RequestError("samples", f"is {request.samples:,}; give 1 to {MOST_SAMPLES:,} days")
+    if not 1 <= request.samples <= MAX_SAMPLES:
+        raise RequestError("samples", f"is {request.samples:,}; give 1 to {MAX_SAMPLES:,} days")
     if (request.load_cv is None) == (request.trace is None):
         raise RequestError("samples", "give either {load_cv} or {trace}, which say how loads vary")
     if request.load_cv is not None and not 0 <= request.load_cv <= 10:

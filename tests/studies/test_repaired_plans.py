@@ -17,7 +17,7 @@ from optimizer.simulation.replicas import Effort
 from optimizer.spec.system import System, load_system
 from optimizer.studies.simulation.document import RepairedPlan
 from optimizer.studies.simulation.pools import pool_runs, simulate_pool
-from optimizer.studies.simulation.repair import MOST_LENGTHENED, judged_pool
+from optimizer.studies.simulation.repair import MAX_LENGTHENING, judged_pool
 
 SHORT = 2_000
 
@@ -183,7 +183,7 @@ def test_a_figure_too_close_to_its_limit_is_simulated_for_longer() -> None:
     targets = ((measure, check.simulated.value),)
     longer = judged_pool(replace(run, targets=targets), Effort(SHORT))
     assert longer.requests is not None
-    assert longer.requests <= SHORT * MOST_LENGTHENED
+    assert longer.requests <= SHORT * MAX_LENGTHENING
     clear = judged_pool(replace(run, targets=((measure, 1e9),)), Effort(SHORT))
     assert clear.requests is None
 

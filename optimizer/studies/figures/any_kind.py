@@ -15,14 +15,14 @@ from optimizer.units import SECONDS_PER_MINUTE
 
 POINTS = 33
 """Loads, or batch limits, that are looked at."""
-LARGEST_LOAD = 0.95
+MAX_LOAD = 0.95
 """The largest load, as a share of the largest stable one."""
 
 
 def figures_by_load(placed: Placed) -> Figure:
     """Return the figures of a replica against its load."""
     least, stable = placed.rate_range_rps()
-    rate_rps = np.linspace(least, LARGEST_LOAD * stable, POINTS)
+    rate_rps = np.linspace(least, MAX_LOAD * stable, POINTS)
     found = placed.analyze(np.full(POINTS, placed.max_batch), rate_rps)
     load_rpm, label = placed.rate_rps * SECONDS_PER_MINUTE, "load of one replica [requests/min]"
     guides = (Guide(name="load", value=load_rpm, axis="x"),) if load_rpm else ()

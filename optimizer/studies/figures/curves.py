@@ -27,10 +27,10 @@ POINTS = 240
 LARGE_BATCH = 2**14
 """Above this batch limit a queue takes a while, and a curve has few points."""
 FEW_POINTS = 48
-MOST_BATCHES = 256
+MAX_EVERY_BATCH = 256
 """Up to this ceiling every batch is looked at, above it so few as next, in geometric steps."""
 FEW_BATCHES = 64
-MOST_STATES = 2000
+MAX_STATES = 2000
 """States of a queue that are given; with more, every second, third … of them."""
 TARGET_VIEW = 2.0
 """Latencies are shown up to this multiple of their target."""
@@ -204,7 +204,7 @@ def _occupancy(placed: Placed) -> tuple[IntArray, FloatArray]:
     if log_load < 0:  # and falls by the same factor from state to state
         waiting = min(waiting, 1 + int(np.log(RARE / above) / log_load))
     last = batch + waiting
-    states = np.arange(0, last + 1, -(-(last + 1) // MOST_STATES))
+    states = np.arange(0, last + 1, -(-(last + 1) // MAX_STATES))
     log_probability = log_in_batch[np.minimum(states, batch)] + np.maximum(states - batch, 0) * log_load
     probability: FloatArray = np.exp(log_probability)
     return states, probability
@@ -212,7 +212,7 @@ def _occupancy(placed: Placed) -> tuple[IntArray, FloatArray]:
 
 def _batches(ceiling: int) -> IntArray:
     """Return the batches to look at up to a ceiling, ascending."""
-    if ceiling <= MOST_BATCHES:
+    if ceiling <= MAX_EVERY_BATCH:
         return np.arange(1, ceiling + 1)
     return np.unique(np.round(np.geomspace(1, ceiling, FEW_BATCHES))).astype(np.int64)
 

@@ -32,7 +32,7 @@ from optimizer.studies.reports.overview import Overview, PoolRow, is_about
 if TYPE_CHECKING:
     from optimizer.spec.schema import Server
 
-MOST_ROWS = 40
+MAX_ROWS = 40
 """Servers, or models, that fit on a page."""
 WHOLE = 100.0
 """A latency that is all of its target [%]."""
@@ -108,7 +108,7 @@ def _grids(
         key=lambda name: (system.service_classes[name].priority, name),
     )
     parts = [classes[i : i + CLASSES_BESIDE] for i in range(0, len(classes), CLASSES_BESIDE)] or [[]]
-    models = sorted({server.model for server in system.servers.values()})[:MOST_ROWS]
+    models = sorted({server.model for server in system.servers.values()})[:MAX_ROWS]
     return tuple(
         GridPanel(
             title=title if part is parts[0] else f"{title}, continued",
@@ -318,7 +318,7 @@ def targets_panels(shown: PlannedSystem, before: PlannedSystem | None = None) ->
             marks=() if before is None else old.get(name, tuple(None for _ in metrics)),
             type=_type_of(now.get(queue_of.get(name, name), ())),
         )
-        for name in sorted(shares, key=lambda name: (-_tightness(shares[name]), name))[:MOST_ROWS]
+        for name in sorted(shares, key=lambda name: (-_tightness(shares[name]), name))[:MAX_ROWS]
         if metrics  # offline work has no targets
     ]
     panel = BarPanel(
@@ -395,7 +395,7 @@ def _shown_servers(shown: PlannedSystem) -> list[str]:
     servers, cost = shown.system.servers, dict.fromkeys(shown.system.servers, 0.0)
     for row in shown.overview.placed:
         cost[row.server] += row.cost_cents_per_h
-    dearest = sorted(servers, key=lambda name: (-cost[name], name))[:MOST_ROWS]
+    dearest = sorted(servers, key=lambda name: (-cost[name], name))[:MAX_ROWS]
     return sorted(dearest, key=lambda name: (servers[name].model, shown.system.priority(servers[name]), name))
 
 
@@ -451,12 +451,12 @@ def left_out(shown: PlannedSystem, panels: Sequence[str]) -> str:
     servers = shown.system.servers.values()
     models = {server.model for server in servers}
     parts = [
-        f"the {what.format(MOST_ROWS)} of {number:,} {noun}"
+        f"the {what.format(MAX_ROWS)} of {number:,} {noun}"
         for what, number, noun, concerned in (
             ("{} most expensive", len(servers), "servers", "servers" in panels),
             ("{} tightest", len(servers), "servers", "targets" in panels),
             ("first {}", len(models), "models", not {"load", "assignment"}.isdisjoint(panels)),
         )
-        if concerned and number > MOST_ROWS
+        if concerned and number > MAX_ROWS
     ]
     return f"as many as fit on a page: {', '.join(parts)}" if parts else ""

@@ -43,7 +43,7 @@ class _Latency(NamedTuple):
     """The other one, whose target is held where there is one."""
 
 
-MOST_CURVES = 6
+MAX_CURVES = 6
 """Accelerators that one panel can tell apart."""
 LOAD_VIEW = 2.0
 """Costs are shown up to this multiple of the load."""
@@ -69,7 +69,7 @@ def cost_figure(system: System, server: str, accelerator: str | None) -> Figure:
     candidates, table = _candidates_of(system, server, accelerator)
     load = float(candidates.arrays.servers.load_rps[0])
     at_load = _costs(candidates, table, np.array([load]))[:, 0]
-    rows = np.argsort(at_load, kind="stable")[:MOST_CURVES]
+    rows = np.argsort(at_load, kind="stable")[:MAX_CURVES]
     drawn = [_steps(candidates, table.take(rows[i : i + 1]), load) for i in range(len(rows))]
     series, y_most, dear = _within_sight(drawn, at_load[rows])
     within = " within its targets" if has_targets(candidates.arrays) else ""
@@ -258,7 +258,7 @@ def _worth_showing(held: Mapping[_Shown, _Configurations]) -> list[int]:
     for name, ways in held.items():
         on_a_front += ways.accelerator[front(ways.cost, ways.latency_ms(name))].tolist()
         by_cost += list(zip(ways.cost.tolist(), ways.accelerator.tolist(), strict=True))
-    return list(dict.fromkeys([*on_a_front, *(a for _, a in sorted(by_cost))]))[:MOST_CURVES]
+    return list(dict.fromkeys([*on_a_front, *(a for _, a in sorted(by_cost))]))[:MAX_CURVES]
 
 
 def _front_panel(

@@ -15,7 +15,7 @@ from optimizer.studies.figures.placed import Placed
 
 POINTS = 33
 """Loads that are looked at."""
-LEAST, MOST, MOST_STABLE = 0.02, 1.5, 0.97
+MIN_LOAD, MAX_LOAD, MAX_STABLE_LOAD = 0.02, 1.5, 0.97
 """Least and largest of them, over what a replica can answer; a queue without a limit must be stable."""
 PERCENT = 100.0
 
@@ -46,8 +46,12 @@ def loads_rps(placed: Placed) -> FloatArray:
     """Return the loads of one replica that are looked at."""
     server = placed.batch_servers()
     full = float(server.full_rate_rps[0])
-    most = min(MOST * full, float(server.longest_rate_rps[0])) if _has_room(placed) else MOST_STABLE * full
-    return np.linspace(LEAST * full, most, POINTS)
+    most = (
+        min(MAX_LOAD * full, float(server.longest_rate_rps[0]))
+        if _has_room(placed)
+        else MAX_STABLE_LOAD * full
+    )
+    return np.linspace(MIN_LOAD * full, most, POINTS)
 
 
 def latency_panel(placed: Placed, rate_rps: FloatArray) -> CurvePanel:

@@ -36,7 +36,7 @@ POINTS = 60
 """Points of a curve over loads."""
 RUNS = 8
 """Loads that are simulated."""
-LEAST_LOAD, LARGEST_LOAD = 0.1, 0.95
+MIN_LOAD, MAX_LOAD = 0.1, 0.95
 """The least and the largest of them, as shares of the largest stable load."""
 VIEW = 2.0
 """A target farther out than this factor is left out, and latencies are shown up to this multiple of one."""
@@ -96,14 +96,14 @@ def _distribution(placed: Placed, panels: Sequence[CurvePanel | None]) -> Figure
 def percentiles_figure(placed: Placed) -> Figure:
     """Return means and percentiles of latencies against load, in closed form and simulated (eq. 84-87)."""
     least, stable = placed.rate_range_rps()
-    loads = np.linspace(max(least / stable, LEAST_LOAD / 2), LARGEST_LOAD, POINTS)
-    simulated = np.linspace(LEAST_LOAD, LARGEST_LOAD, RUNS)
+    loads = np.linspace(max(least / stable, MIN_LOAD / 2), MAX_LOAD, POINTS)
+    simulated = np.linspace(MIN_LOAD, MAX_LOAD, RUNS)
     runs = [_run(placed, float(load * stable)) for load in simulated]
     panels = (
         _against_load(placed, (loads, simulated), stable, (metric, title, _distributions(runs, metric)))
         for metric, title in SHOWN
     )
-    note = f"{placed.remark}; up to {LARGEST_LOAD:.0%} of the stable load; {_said(placed)}"
+    note = f"{placed.remark}; up to {MAX_LOAD:.0%} of the stable load; {_said(placed)}"
     return placed.figure("Percentiles against load", note, panels)
 
 

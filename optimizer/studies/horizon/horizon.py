@@ -29,7 +29,7 @@ from optimizer.studies.horizon.reservations import (
     with_reservations,
 )
 
-MOST_ROUNDS = 20
+MAX_ROUNDS = 20
 """Most times that hours are planned for reservations and these chosen anew, from one start."""
 PLANNED, PEAK = "reserve and rent", "one plan for the peak"
 ON_DEMAND, AUTOSCALER = "hour by hour on demand", "perfect autoscaler"
@@ -72,7 +72,7 @@ def _alternate(hours: tuple[Hour, ...], offers: Offers, taken: Taken) -> tuple[O
     """Return the plans for given reservations, and the best that alternating comes to from there."""
     plans = chained([with_reservations(hour.system, taken) for hour in hours])
     first, best = outcome_of(hours, plans, taken), _reserved(hours, offers, plans)
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         if best.taken == taken:
             break
         taken = best.taken

@@ -8,7 +8,7 @@ from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series
 from optimizer.studies.replay.document import Replay, ReplayPolicy, ReplayStep
 
 SECONDS_PER_MIN = 60.0
-MOST_POINTS = 1_500
+MAX_POINTS = 1_500
 """Times that a curve shows; of more, as many at equal distances."""
 
 
@@ -50,7 +50,7 @@ def _times(item: ReplayPolicy) -> list[float]:
 
 
 def _thinned(values: list[float]) -> tuple[float, ...]:
-    step = -(-len(values) // MOST_POINTS)
+    step = -(-len(values) // MAX_POINTS)
     return tuple(values[::step])
 
 
