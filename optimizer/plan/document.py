@@ -1,7 +1,7 @@
 """The plan as a document, common to the library, the command line and REST."""
 
 import math
-from collections.abc import Sized
+from operator import not_
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -19,11 +19,6 @@ from optimizer.solvers.solution import SolverName
 from optimizer.spec.schema import AllocationData, EstimateEnd, Load, Server
 from optimizer.spec.system import System
 from optimizer.spec.versions import planned_name
-
-
-def _is_empty(value: Sized) -> bool:
-    return not len(value)
-
 
 SHARED = "shared cards"
 """Accelerator name in changes of a server on shared cards."""
@@ -79,13 +74,13 @@ class _PoolMetrics(Document):
 class _PoolBasis(Document):
     """Targets of a pool, and the sources of its metrics."""
 
-    targets: tuple[TargetFigure, ...] = Field((), exclude_if=_is_empty, strict=False)
+    targets: tuple[TargetFigure, ...] = Field((), exclude_if=not_, strict=False)
     """Targets other than means, with their values; absent if there are none."""
     estimated: EstimateEnd | None = Field(None, exclude_if=is_none)
     """End of the interval of estimated token times; absent if they are not estimated."""
     provenance: str | None = Field(None, exclude_if=is_none)
     """Provenance of token times fitted to benchmarks; else absent."""
-    outside: tuple[str, ...] = Field((), exclude_if=_is_empty, strict=False)
+    outside: tuple[str, ...] = Field((), exclude_if=not_, strict=False)
     """Quantities of its load outside the range of those benchmarks; absent if there are none."""
 
 
@@ -203,7 +198,7 @@ class QueueMember(Document):
     """Mean queueing time, part of the time to first token [ms]."""
     wait_p95_ms: float = Field(0.0, alias="waitP95")
     """95th percentile of the queueing time over all its requests [ms]."""
-    targets: tuple[TargetFigure, ...] = Field((), exclude_if=_is_empty, strict=False)
+    targets: tuple[TargetFigure, ...] = Field((), exclude_if=not_, strict=False)
     """Targets other than means, with their values; absent if there are none."""
 
 
@@ -212,7 +207,7 @@ class SharedQueueUse(Document):
 
     members: dict[str, QueueMember]
     """Servers that it serves, from the highest priority down."""
-    unserved: tuple[str, ...] = Field((), exclude_if=_is_empty, strict=False)
+    unserved: tuple[str, ...] = Field((), exclude_if=not_, strict=False)
     """Servers that it does not serve at all, listed in `unserved` of the plan; absent if none."""
 
 
@@ -518,39 +513,37 @@ class Plan(Document):
     allocations: dict[str, Annotated[tuple[Pool, ...], Field(strict=False)]] = Field(strict=False)
     """Pools by server, or by shared queue; empty if it needs no replicas, or if none of a queue is served."""
     shared_queues: dict[str, SharedQueueUse] = Field(
-        default_factory=dict, alias="sharedQueues", exclude_if=_is_empty
+        default_factory=dict, alias="sharedQueues", exclude_if=not_
     )
     """Servers of shared queues, by queue; absent if there are none."""
-    routes: dict[str, RouteUse] = Field(default_factory=dict, exclude_if=_is_empty)
+    routes: dict[str, RouteUse] = Field(default_factory=dict, exclude_if=not_)
     """Routes, by name; absent if there are none."""
     unserved: tuple[Unserved, ...] = Field(strict=False)
     """Servers that are not fully served."""
     capacity: tuple[CapacityUse, ...] = Field(strict=False)
     """Use of every accelerator type."""
-    limits: tuple[LimitUse, ...] = Field((), exclude_if=_is_empty, strict=False)
+    limits: tuple[LimitUse, ...] = Field((), exclude_if=not_, strict=False)
     """Use of limits other than cards; absent if there are none."""
-    shared_cards: tuple[SharedCardUse, ...] = Field(
-        (), alias="sharedCards", exclude_if=_is_empty, strict=False
-    )
+    shared_cards: tuple[SharedCardUse, ...] = Field((), alias="sharedCards", exclude_if=not_, strict=False)
     """Cards that servers share; these servers have no pools. Absent without any."""
-    rented: tuple[Rented, ...] = Field((), exclude_if=_is_empty, strict=False)
+    rented: tuple[Rented, ...] = Field((), exclude_if=not_, strict=False)
     """Servers whose requests external services answer; they have no pools. Absent without any."""
-    not_rented: tuple[str, ...] = Field((), alias="notRented", exclude_if=_is_empty, strict=False)
+    not_rented: tuple[str, ...] = Field((), alias="notRented", exclude_if=not_, strict=False)
     """Servers whose external services the plan leaves out, as a service that plans for a running fleet does.
     Absent without any."""
-    reserves: tuple[ReserveUse, ...] = Field((), exclude_if=_is_empty, strict=False)
+    reserves: tuple[ReserveUse, ...] = Field((), exclude_if=not_, strict=False)
     """Reserves of servers; absent if none is required."""
-    rollouts: dict[str, RolloutUse] = Field({}, exclude_if=_is_empty)
+    rollouts: dict[str, RolloutUse] = Field({}, exclude_if=not_)
     """Extra replicas and cards of servers while they roll out; absent without any."""
-    replica_counts: dict[str, ReplicaPurposes] = Field({}, alias="replicaCounts", exclude_if=_is_empty)
+    replica_counts: dict[str, ReplicaPurposes] = Field({}, alias="replicaCounts", exclude_if=not_)
     """Replicas by purpose of served servers with an availability target or a roll-out; absent without any."""
-    deadlines: tuple[DeadlineUse, ...] = Field((), exclude_if=_is_empty, strict=False)
+    deadlines: tuple[DeadlineUse, ...] = Field((), exclude_if=not_, strict=False)
     """Offline work, and when it is done; absent if there is none."""
-    caches: tuple[CacheUse, ...] = Field((), exclude_if=_is_empty, strict=False)
+    caches: tuple[CacheUse, ...] = Field((), exclude_if=not_, strict=False)
     """Servers with a cache; their pools, `unserved` and levels count misses only. Absent without any."""
-    versions: dict[str, SplitUse] = Field({}, exclude_if=_is_empty)
+    versions: dict[str, SplitUse] = Field({}, exclude_if=not_)
     """Versions of split servers, by server; absent without any."""
-    tiers: tuple[TierUse, ...] = Field((), exclude_if=_is_empty, strict=False)
+    tiers: tuple[TierUse, ...] = Field((), exclude_if=not_, strict=False)
     """Costs of accelerators with tiers; absent if there are none."""
     changes: tuple[Change, ...] = Field(strict=False)
     """Servers whose allocation changes."""
@@ -558,18 +551,14 @@ class Plan(Document):
     """Currency of the system's prices; costs are hundredths of it. Absent if prices state none."""
 
     rate_factors: dict[str, dict[str, float]] = Field(
-        default_factory=dict, alias="rateFactors", exclude_if=_is_empty
+        default_factory=dict, alias="rateFactors", exclude_if=not_
     )
     """Usable fraction of a replica's maximum rate, by server and accelerator, if a simulation showed that it
     misses its targets above; 0: unusable. Absent if there are none."""
 
-    kept: tuple[Kept, ...] = Field((), exclude_if=_is_empty, strict=False)
+    kept: tuple[Kept, ...] = Field((), exclude_if=not_, strict=False)
     """Replicas that keep their cards in addition to the plan, from a service that plans for a running fleet;
     not included in `used` of `capacity`. Absent if there are none."""
-
-    def to_json(self) -> str:
-        """Return the plan as JSON text; equal plans give equal bytes."""
-        return self.model_dump_json(by_alias=True, indent=2)
 
     @property
     def factor_of_pair(self) -> dict[tuple[str, str], float]:

@@ -306,7 +306,7 @@ def apply_plan(request: Request, condition: Condition) -> Response:
     unserved = [quote(item.server, safe="") for item in plan.unserved if item.server not in served]
     revision, entities = condition.update(held, lambda now: applied(now, plan), "applied")
     servers = ServerList.model_construct(servers=tuple(entities.servers.values()))
-    text = servers.model_dump_json(by_alias=True, indent=2)
+    text = servers.to_json()
     headers = {"ETag": held.etag(revision)} | notice_headers((), unserved=unserved)
     return Response(text, media_type=JSON, headers=headers)
 

@@ -223,7 +223,7 @@ def _answered(rows: Row | list[Row], answer: Callable[[Row], Document]) -> bytes
 
 
 def _json(document: Document) -> bytes:
-    return document.model_dump_json(by_alias=True, indent=2).encode()
+    return document.to_json().encode()
 
 
 def _has_items(value: Mapping[str, Any]) -> bool:

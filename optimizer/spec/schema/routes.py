@@ -1,5 +1,6 @@
 """Documents of routes: requests that a router sends to a small or a large model."""
 
+from operator import not_
 from typing import Annotated
 
 from pydantic import Field
@@ -53,5 +54,5 @@ class Route(Document):
 class RoutesField(Document):
     """Routes of a system."""
 
-    routes: tuple[Route, ...] = Field((), strict=False, fail_fast=True, exclude_if=lambda routes: not routes)
+    routes: tuple[Route, ...] = Field((), strict=False, fail_fast=True, exclude_if=not_)
     """Routes, each with a small and a large server; absent: none."""

@@ -5,6 +5,7 @@ service class, per accelerator type and for the fleet; the cost differences of e
 to that of the fleet. Equation numbers refer to ``docs/math.md``.
 """
 
+from operator import not_
 from typing import Literal
 
 from pydantic import Field
@@ -75,7 +76,7 @@ class SideMetrics(Document):
     """Mean time to first token [ms]."""
     wait_ms: float | None = Field(None, alias="waitAverage")
     """Mean wait before the batch [ms]."""
-    own: dict[str, float] = Field(default_factory=dict, exclude_if=lambda own: not own)
+    own: dict[str, float] = Field(default_factory=dict, exclude_if=not_)
     """Means of what only some kinds of replicas have, by field; absent without any."""
 
     @property
@@ -106,7 +107,7 @@ class Difference(Document):
     """Mean time to first token [ms]."""
     wait_ms: float | None = Field(None, alias="waitAverage")
     """Mean wait before the batch [ms]."""
-    own: dict[str, float] = Field(default_factory=dict, exclude_if=lambda own: not own)
+    own: dict[str, float] = Field(default_factory=dict, exclude_if=not_)
     """Means of what only some kinds of replicas have, by field; absent without any on both sides."""
 
 
@@ -228,10 +229,6 @@ class Comparison(Document):
     """By accelerator type."""
     notes: tuple[str, ...] = Field(strict=False)
     """Notes on the numbers."""
-
-    def to_json(self) -> str:
-        """Return the comparison as JSON text, the same bytes for the same comparison."""
-        return self.model_dump_json(by_alias=True, indent=2)
 
     def changed(self, *changes: ServerChange) -> tuple[ServerRow, ...]:
         """Return the servers with one of the given changes; without any, all that change."""

@@ -143,10 +143,6 @@ class Figure(Document):
     types: tuple[str, ...] = Field((), strict=False)
     """All accelerator types of the system; the position of a type sets its colour in every picture."""
 
-    def to_json(self) -> str:
-        """Return the figure as JSON text, the same bytes for the same figure."""
-        return self.model_dump_json(by_alias=True, indent=2)
-
 
 def target_line(target_ms: float) -> tuple[Guide, ...]:
     """Return the line of a latency target [ms], none where there is no target."""

@@ -4,6 +4,7 @@ Takes a `System` and its `Plan`; gives an `Overview`, from which reports and pic
 """
 
 from collections.abc import Iterable, Iterator
+from operator import not_
 from typing import Any
 
 import numpy as np
@@ -131,9 +132,7 @@ class Overview(Document):
     """The plan."""
     pools: tuple[PoolRow, ...] = Field(strict=False)
     """By priority, then by server."""
-    on_shared_cards: tuple[PoolRow, ...] = Field(
-        (), alias="onSharedCards", exclude_if=lambda rows: not rows, strict=False
-    )
+    on_shared_cards: tuple[PoolRow, ...] = Field((), alias="onSharedCards", exclude_if=not_, strict=False)
     """Replicas on shared cards, by priority, then by server; their units are 0, as the cards are of several
     servers. Absent if there are none."""
     idle: tuple[EmptyRow, ...] = Field(strict=False)
@@ -142,7 +141,7 @@ class Overview(Document):
     """Servers that need replicas and have none."""
     types: tuple[TypeUsage, ...] = Field(strict=False)
     """In the order of the names."""
-    queues: tuple[QueueRow, ...] = Field((), strict=False, exclude_if=lambda queues: not queues)
+    queues: tuple[QueueRow, ...] = Field((), strict=False, exclude_if=not_)
     """Servers of shared queues, from the highest priority down; absent if there are none."""
 
     @property
@@ -162,10 +161,6 @@ class Overview(Document):
             each = cost_per_million(cost, carried, mine[0].in_tokens, mine[0].out_tokens)
             found |= {} if each is None else {name: each}
         return dict(sorted(found.items()))
-
-    def to_json(self) -> str:
-        """Return the overview as JSON text, the same bytes for the same overview."""
-        return self.model_dump_json(by_alias=True, indent=2)
 
 
 def describe(system: System, plan: Plan) -> Overview:
