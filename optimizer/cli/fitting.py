@@ -7,7 +7,7 @@ from optimizer.cli.command import Command, add_output, print_stderr, show_answer
 from optimizer.errors import SpecError
 from optimizer.fitting.fit import FitOptions, MeasuredSetup
 from optimizer.fitting.server import ServerSettings
-from optimizer.jobs import add_profile, fit_reports, predict_points
+from optimizer.jobs.fitting import add_profile, fit_reports, predict_points
 from optimizer.render.fit_sections import fit_sections, prediction_sections
 from optimizer.render.progress import telling, working
 from optimizer.spec.samples import PREFIX

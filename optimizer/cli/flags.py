@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from optimizer.errors import SpecError
-from optimizer.jobs.flag import Flag
+from optimizer.jobs.flag import Flag, details_of
 from optimizer.jobs.requests import Request, RequestError
 from optimizer.spec.messages import validated
 from optimizer.units import Scale
@@ -26,20 +26,27 @@ def add_request(
     Args:
         parser: the parser of the command, or a group of it.
         model: the model; the description of a field is the help of its flag.
-        skipped: fields that the command line does not have.
+        skipped: fields without a flag here, in addition to those that only routes have.
     """
     for name, field in model.model_fields.items():
-        if name not in skipped:
+        if name not in skipped and (details_of(field) or Flag()).only != "route":
             _add_field(parser, name, field)
 
 
 def _add_field(parser: argparse._ActionsContainer, name: str, field: FieldInfo) -> None:
     details = details_of(field) or Flag()
     text = (details.help or " ".join((field.description or "").split())).rstrip(".")
-    text = (text[:1].lower() + text[1:]).replace("%", "%%")
+    text = text.replace("%", "%%") if text[1:2].isupper() else text[:1].lower() + text[1:].replace("%", "%%")
     kind = _plain(field.annotation)
     names = [*([details.short] if details.short else []), f"--{(details.name or name).replace('_', '-')}"]
     given: dict[str, Any] = {"dest": name, "help": text}
+    if details.positional:
+        parser.add_argument(name, metavar=details.metavar, help=text)
+        return
+    if get_origin(kind) is tuple and details.separated:
+        item = _reader(_plain(get_args(kind)[0]), field, None)
+        parser.add_argument(*names, **given, metavar=details.metavar, type=_separated(item))
+        return
     if get_origin(kind) is tuple:
         kind, given["action"] = _plain(get_args(kind)[0]), "append"
     if details.const is not None:
@@ -59,11 +66,6 @@ def _add_field(parser: argparse._ActionsContainer, name: str, field: FieldInfo) 
         parser.add_argument(*names, type=_reader(kind, field, details.scale), **given)
 
 
-def details_of(field: FieldInfo) -> Flag | None:
-    """Return the command-line details of a field; None if it states none."""
-    return next((item for item in field.metadata if isinstance(item, Flag)), None)
-
-
 def _plain(annotation: Any) -> Any:
     """Return a type without `None` and without annotations."""
     while True:
@@ -73,6 +75,18 @@ def _plain(annotation: Any) -> Any:
             annotation = next(part for part in get_args(annotation) if part is not type(None))
         else:
             return annotation
+
+
+def _separated(item: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
+    """Return a reader of values with commas between them."""
+
+    def read(text: str) -> tuple[Any, ...]:
+        try:
+            return tuple(item(part) for part in text.split(","))
+        except (ValueError, argparse.ArgumentTypeError):
+            raise argparse.ArgumentTypeError(f"{text!r}: must be numbers with commas between them") from None
+
+    return read
 
 
 def _spelling(choices: Iterable[str]) -> Callable[[str], str]:
@@ -145,6 +159,6 @@ def in_flags(error: RequestError, arguments: argparse.Namespace, **names: str) -
     def flag(field: str) -> str:
         if field == "unlimited" and arguments.unlimited is False:
             return "--limited"
-        return names.get(field) or "--" + {"csv": "load"}.get(field, field).replace("_", "-")
+        return names.get(field) or "--" + field.replace("_", "-")
 
     return SpecError(error.said(flag))

@@ -4,6 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from optimizer.candidates import find_candidates
 from optimizer.cli.command import (
     Command,
     add_output,
@@ -18,27 +19,15 @@ from optimizer.cli.flags import add_request, request_of
 from optimizer.cli.solving import (
     add_effort,
     add_load,
-    add_solving_flags,
     announced_for,
     check_simulates,
     read_system,
-    repaired,
-    simulated,
-    solving_options,
+    simulating,
 )
 from optimizer.errors import SpecError
-from optimizer.jobs import (
-    Effort,
-    RepairRequest,
-    SimulateRequest,
-    Timings,
-    check_documents,
-    find_candidates,
-    find_overload,
-    solve,
-)
-from optimizer.jobs.requests import SizingOptions
-from optimizer.jobs.simulating import EffortOptions
+from optimizer.jobs.requests import PlanOptions, SizingOptions
+from optimizer.jobs.simulating import EffortOptions, SimulateOptions, repair_plan, simulate_plan
+from optimizer.pipeline import Timings, solve
 from optimizer.plan import Plan
 from optimizer.quantities import counted
 from optimizer.render.plan_sections import candidate_sections, plan_sections
@@ -46,13 +35,14 @@ from optimizer.render.progress import working
 from optimizer.render.simulation_sections import repair_sections, simulation_sections
 from optimizer.spec.system import System
 from optimizer.spec.writing import write_text
-from optimizer.studies.overload import Overload
+from optimizer.studies.checking import check_documents
+from optimizer.studies.overload import Overload, find_overload
 from optimizer.studies.simulation.document import RepairedPlan, Simulation
 
 
 def _add_solve(parser: argparse.ArgumentParser) -> None:
     add_path(parser)
-    add_solving_flags(parser)
+    add_request(parser, PlanOptions)
     add_load(parser)
     add_output(parser, "allocations", "cards", "unserved", "overload", "objectives")
     parser.add_argument(
@@ -90,44 +80,37 @@ def _solve(arguments: argparse.Namespace) -> None:
     if arguments.simulate and arguments.csv:
         raise SpecError("--csv: holds one table; take --json, or 'inferplan simulate --csv' for the pools")
     check_simulates(arguments)
-    effort = request_of(EffortOptions, arguments).effort
+    options = request_of(EffortOptions, arguments)
     timings = Timings()
     if arguments.repair:
-        _solve_and_repair(arguments, effort, timings)
+        _solve_and_repair(arguments, options, timings)
         return
     with working("solving"):
         with timings.stage("read"):
-            system = read_system(arguments, solving_options(arguments))
+            system = read_system(arguments, options.given())
         with announced_for(system):
             plan = solve(
                 system,
-                backend=arguments.backend,
+                backend=options.backend,
                 write_model_to=arguments.write_model,
                 write_proof_to=arguments.proof,
                 timings=timings,
             )
     if arguments.output is not None:
         write_text(plan.to_json() + "\n", arguments.output)
-    request = SimulateRequest(system, plan, requests=effort.requests, seed=effort.seed)
-    found = simulated(request, arguments) if arguments.simulate else None
+    found = None
+    if arguments.simulate:
+        with simulating(arguments) as progress:
+            found = simulate_plan(system, SimulateOptions(**dict(options)), plan, progress)
     _print_plan(plan, found, system, arguments)
     _finish(plan, arguments, timings)
 
 
-def _solve_and_repair(arguments: argparse.Namespace, effort: Effort, timings: Timings) -> None:
+def _solve_and_repair(arguments: argparse.Namespace, options: EffortOptions, timings: Timings) -> None:
     with timings.stage("read"):
-        system = read_system(arguments, solving_options(arguments))
-    found = repaired(
-        RepairRequest(
-            system,
-            requests=effort.requests,
-            seed=effort.seed,
-            backend=arguments.backend,
-            write_model_to=arguments.write_model,
-            timings=timings,
-        ),
-        arguments,
-    )
+        system = read_system(arguments, options.given())
+    with simulating(arguments) as progress:
+        found = repair_plan(system, options, progress, write_model_to=arguments.write_model, timings=timings)
     if arguments.output is not None:
         write_text(found.plan.to_json() + "\n", arguments.output)
     if arguments.json:
@@ -226,7 +209,7 @@ def _add_candidates(parser: argparse.ArgumentParser) -> None:
 
 def _candidates(arguments: argparse.Namespace) -> None:
     with working("sizing"):
-        system = read_system(arguments, solving_options(arguments, SizingOptions))
+        system = read_system(arguments, request_of(SizingOptions, arguments).given())
         with announced_for(system):
             candidates = find_candidates(system)
     show_answer(arguments, candidates.to_wire, lambda: candidate_sections(candidates))

@@ -10,12 +10,11 @@ from optimizer.cli.command import add_output, quantity
 from optimizer.cli.deployment_flags import DEPLOYMENT, add_deployment, deployment_given
 from optimizer.cli.flags import add_request
 from optimizer.errors import SpecError
-from optimizer.jobs import estimate_replica
 from optimizer.jobs.requests import SizingOptions
 from optimizer.kinds.replicas import Replica
 from optimizer.kinds.token_batching import LENGTHS_NEEDED
 from optimizer.profiles import Deployment
-from optimizer.profiles.replicas import EstimatedReplica
+from optimizer.profiles.replicas import EstimatedReplica, estimate_replica
 from optimizer.spec.messages import validated
 from optimizer.units import (
     MILLISECONDS,

@@ -12,10 +12,10 @@ from optimizer.compat.queue_service import read_problems
 from optimizer.compat.row_types import kind_of_row
 from optimizer.documents import Document
 from optimizer.errors import AnalysisError, SpecError
-from optimizer.jobs import analyze_replicas, simulate_replica, size_replicas
 from optimizer.kinds.batch_servers.rows import BatchAnswer
-from optimizer.kinds.replicas import LatencyTargets, Replica
+from optimizer.kinds.replicas import LatencyTargets, Replica, analyze_replicas, size_replicas
 from optimizer.kinds.rows import Row
+from optimizer.kinds.simulated import simulate_replica
 from optimizer.profiles.replicas import EstimatedReplica
 from optimizer.quantities import precise
 from optimizer.render.replica_sections import batch_sections, performance_sections, sizing_sections

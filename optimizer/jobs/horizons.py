@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
+from optimizer.jobs.flag import Flag
 from optimizer.jobs.pictures import PICTURE_TYPES, AnswerFormat, drawn
 from optimizer.jobs.requests import ExactOptions, RequestError
 from optimizer.jobs.study import Study
@@ -33,9 +34,13 @@ Factor = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 class HorizonOptions(ExactOptions):
     """Loads by the hour, and options that override the document's."""
 
-    factors: tuple[Factor, ...] = Field((), max_length=MAX_HOURS)
+    trace: Annotated[str | Path | None, Flag("FILE", only="command")] = None
+    """CSV file of loads by the hour."""
+    factors: Annotated[tuple[Factor, ...], Flag("F,F,…", separated=True)] = Field((), max_length=MAX_HOURS)
     """Factors on all loads of the system, one for each hour; offline work keeps its requests."""
-    loads: tuple[Annotated[str, Field(max_length=20_000)], ...] = Field((), max_length=MAX_SERVERS)
+    loads: Annotated[tuple[Annotated[str, Field(max_length=20_000)], ...], Flag(only="route")] = Field(
+        (), max_length=MAX_SERVERS
+    )
     """In place of factors, loads of single servers: NAME=RATE,RATE,… [requests/min], one rate for each hour.
     Servers that are not named keep their load."""
     format: AnswerFormat = "json"
@@ -106,10 +111,9 @@ def _horizon(system: System, options: HorizonOptions) -> Horizon:
 
     A committed tier of an accelerator is an offer of 0 to `units` accelerators. The answer has a lower bound
     of the cost, and simple policies beside the plan. Loads are factors on all of them, or rates of single
-    servers. A long trace can need more time than the service allows
-    a request.
+    servers. A long trace can need more time than the service allows a request.
     """
-    return horizon_of(system, factors=options.factors, loads=options.loads)
+    return horizon_of(system, options.trace, options.factors, options.loads)
 
 
 def _sections(found: Horizon) -> "list[Section]":
@@ -127,4 +131,10 @@ STUDY = Study(
     table_names=("policies", "reservations", "hours"),
     media_types=PICTURE_TYPES,
     page=drawn(horizon_figure),
+    working="planning hours",
+    epilog=(
+        "The trace has the columns of replay: time, server and arrivalRate, or time and a column of rates "
+        "for each server; loads hold from their time until the next. Committed tiers of accelerators are "
+        "offers of 0 to their units for the whole time."
+    ),
 )

@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 from pydantic_core import to_json
 
+from optimizer.candidates import find_candidates
 from optimizer.compat.row_types import is_row, kind_of_row
 from optimizer.documents import Document
 from optimizer.errors import AnalysisError, SpecError
-from optimizer.jobs import Timings, analyze_replicas, find_candidates, size_replicas, solve
 from optimizer.jobs.memory import MemoryQuestion, memory_of
-from optimizer.kinds.replicas import ReplicaPerformance, ReplicaSizing
+from optimizer.kinds.replicas import ReplicaPerformance, ReplicaSizing, analyze_replicas, size_replicas
 from optimizer.kinds.rows import Row
+from optimizer.pipeline import Timings, solve
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.files import Part, json_value, spec_from_value
 from optimizer.spec.messages import kind_of, validated

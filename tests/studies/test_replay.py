@@ -12,7 +12,7 @@ from builders import accelerator, document, server, service_class
 from optimizer import load_system, solve
 from optimizer.cli.main import main
 from optimizer.errors import SpecError
-from optimizer.jobs import ReplayRequest, replay_loads
+from optimizer.jobs.replaying import ReplayOptions, replay_loads
 from optimizer.spec.load_traces import read_load_trace
 from optimizer.spec.system import System
 from optimizer.stabilisation.rules import RECOMMENDED, Rules
@@ -43,7 +43,7 @@ def trace(path: Path, load: Callable[[int], float], minutes: int) -> Path:
 
 
 def replayed(system: System, loads: Path, **given: Any) -> Replay:
-    return replay_loads(ReplayRequest(system, loads, **given))
+    return replay_loads(system, ReplayOptions(loads=loads, **given))
 
 
 @pytest.mark.parametrize("mean_rpm", [20.0, 200.0])
