@@ -12,6 +12,8 @@ from decimal import Decimal, InvalidOperation
 from math import isfinite
 
 SECONDS_PER_MINUTE = 60.0
+MINUTES_PER_HOUR = 60.0
+SECONDS_PER_HOUR = 3600.0
 MAX_CHARACTERS = 60
 """Maximum length of text that is read."""
 NUMBER = r"[0-9]{1,15}(\.[0-9]{1,15})?"

@@ -226,7 +226,8 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
     "optimizer.plan": (
         ("tabular", "notebook", "reasons", "checks"),
         ("document",),
-        ("reserves", "caches", "rollouts", "tiers", "token_costs", "deadlines", "power", "checks.prices"),
+        ("rows", "reserves", "caches", "rollouts", "tiers", "token_costs", "deadlines", "checks.prices"),
+        ("power",),
         ("replica_counts",),
         ("checks.facts", "shortages"),
         ("shared_queues", "versions", "shared_cards", "routes"),

@@ -13,9 +13,8 @@ from optimizer.kinds.fields import Load
 from optimizer.queueing.targets import meets_target
 from optimizer.spec.schema import External, ModelTarget, Server
 from optimizer.spec.system import System
-from optimizer.units import SECONDS_PER_MINUTE
+from optimizer.units import MINUTES_PER_HOUR, SECONDS_PER_MINUTE
 
-MINUTES_PER_HOUR = 60
 MILLION = 1e6
 
 

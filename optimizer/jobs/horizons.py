@@ -19,6 +19,7 @@ from optimizer.studies.horizon.document import Horizon
 from optimizer.studies.horizon.figure import horizon_figure
 from optimizer.studies.horizon.horizon import plan_horizon
 from optimizer.studies.load_changes import scale_loads
+from optimizer.units import SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     from optimizer.section import Section
@@ -27,7 +28,6 @@ MAX_HOURS = 1_000
 """Maximum number of hours whose loads can be given as factors: six weeks."""
 MAX_SERVERS = 1_000
 """Maximum number of servers whose loads can be given by the hour."""
-SECONDS_PER_H = 3600.0
 Factor = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
 
@@ -72,7 +72,7 @@ def horizon_of(
     steps = _scaled(system, factors) if factors else _loaded(system, loads)
     if len(steps) < 2:
         raise RequestError(given[0], "at least two hours are needed, this has 1")
-    return plan_horizon(system, [LoadStep(h * SECONDS_PER_H, servers) for h, servers in enumerate(steps)])
+    return plan_horizon(system, [LoadStep(h * SECONDS_PER_HOUR, servers) for h, servers in enumerate(steps)])
 
 
 def _scaled(system: System, factors: Sequence[float]) -> list[Mapping[str, Server]]:

@@ -17,7 +17,7 @@ from optimizer.candidates.measuring import measure_pairs
 from optimizer.candidates.table import ON_SHARED_CARDS
 from optimizer.candidates.turns import Turn, measure_turns, turn_of
 from optimizer.plan.document import Placement, Plan, SharedCardUse, SharedPool, TargetFigure
-from optimizer.queueing.measures import MEANS
+from optimizer.plan.rows import target_figures
 from optimizer.solvers.problem import Problem
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -210,15 +210,7 @@ def _figures(shared: SharedCards, pattern: CardPattern, rates: Sequence[float]) 
         rows.append(
             {name: float(getattr(found.performance, name)[i]) for name in means}
             | {**own, **kind}
-            | {
-                "targets": tuple(
-                    TargetFigure(measure=m.label, value=float(found.targets[k, i]), limit=float(limit))
-                    for k, (m, limit) in enumerate(
-                        zip(targets.measures, targets.limits[:, s].tolist(), strict=True)
-                    )
-                    if m not in MEANS and np.isfinite(limit)
-                )
-            }
+            | {"targets": target_figures(targets.measures, found.targets[:, i], targets.limits[:, s])}
         )
     return rows
 

@@ -2,8 +2,7 @@
 
 from optimizer.plan.document import Plan, Pool, Rented
 from optimizer.spec.system import System
-
-MINUTES_PER_HOUR = 60
+from optimizer.units import MINUTES_PER_HOUR
 
 
 def cost_per_million(

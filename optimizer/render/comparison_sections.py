@@ -21,7 +21,7 @@ from optimizer.render.estimates import estimates_note
 from optimizer.render.figures import columns_of
 from optimizer.render.money import Money, difference, signed
 from optimizer.render.names import shortened
-from optimizer.section import NOTHING, Column, Paragraph, Section, SidePair, name, table, words
+from optimizer.section import NOTHING, RPM, Column, Paragraph, Section, SidePair, name, table, words
 from optimizer.studies.comparison.document import (
     Comparison,
     ComparisonRow,
@@ -32,7 +32,6 @@ from optimizer.studies.comparison.document import (
 
 LABEL_WIDTH = 18
 """Longer labels are shortened in headings."""
-RPM = "req/min"
 
 
 def comparison_sections(found: Comparison) -> list[Section]:

@@ -7,10 +7,9 @@ from optimizer.plan import Plan
 from optimizer.plan.document import SharedCardUse, SharedPool
 from optimizer.quantities import counted, percent, quantity
 from optimizer.render.money import Money
-from optimizer.section import Column, FormattedValue, Section, name, table, words
+from optimizer.section import RPM, Column, FormattedValue, Section, name, table, words
 from optimizer.spec.system import System
 
-RPM = "req/min"
 _MODES = {"whole": "whole card", "shares": "in shares", "slices": "in slices", "time": "in time"}
 
 

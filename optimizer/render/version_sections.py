@@ -7,9 +7,7 @@ from optimizer.plan import Plan
 from optimizer.plan.document import SplitUse, VersionUse
 from optimizer.quantities import counted, percent, quantity
 from optimizer.render.money import Money
-from optimizer.section import Column, FormattedValue, Section, name, table
-
-RPM = "req/min"
+from optimizer.section import RPM, Column, FormattedValue, Section, name, table
 
 
 class _VersionRow(NamedTuple):

@@ -74,10 +74,7 @@ class SharedQueue(Server):
     def only(self, loads_rpm: Mapping[str, float]) -> "SharedQueue":
         """Return the queue with some of its members, at other arrival rates [requests/min]."""
         kept = [
-            _with_load(
-                part,
-                part.current.load.model_copy(update={"arrival_rate_rpm": loads_rpm[part.name]}),
-            )
+            part.with_load(part.current.load.model_copy(update={"arrival_rate_rpm": loads_rpm[part.name]}))
             for part in self.parts
             if part.name in loads_rpm
         ]
@@ -97,10 +94,6 @@ class SharedQueue(Server):
 
 def _idle(server: Server) -> AllocationData:
     return server.current.model_copy(update={"load": Load()})
-
-
-def _with_load(server: Server, load: Load) -> Server:
-    return server.model_copy(update={"current": server.current.model_copy(update={"load": load})})
 
 
 def _mixed(loads: Sequence[Load]) -> Load:
@@ -206,8 +199,8 @@ def as_served(
     changed = {
         name: server.only(served_rpm.get(name, {}))
         if isinstance(server, SharedQueue)
-        else _with_load(
-            server, server.current.load.model_copy(update={"arrival_rate_rpm": served_rpm[name][name]})
+        else server.with_load(
+            server.current.load.model_copy(update={"arrival_rate_rpm": served_rpm[name][name]})
         )
         for name, server in servers.items()
         if isinstance(server, SharedQueue) or name in served_rpm

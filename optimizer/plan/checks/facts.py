@@ -18,6 +18,7 @@ from optimizer.limits.limit import Limit, PlacedReplicas, Stock
 from optimizer.limits.table import LIMITS
 from optimizer.plan.checks.prices import cost_with_tiers, rent
 from optimizer.plan.document import EXTERNAL, SHARED, Plan, Pool, Rented, SharedPool, Unserved
+from optimizer.plan.rows import pool_rows
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -184,20 +185,10 @@ class Facts:
         """Power of one replica of each pool at its largest rate [W]; None where no limit asks for it."""
         if not self.needs_power or any(pool.num_replicas < 1 for _, pool in self.pools):
             return [None] * len(self.pools)
-        places = self.arrays.server_names, self.arrays.accelerator_names
-        rows = [
-            (
-                places[0].index(name),
-                places[1].index(pool.accelerator),
-                pool.max_batch,
-                pool.max_arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas,
-            )
-            for name, pool in self.pools
-        ]
-        columns = np.array(rows, np.float64).reshape(len(rows), 4).T
-        server, accelerator, batch = columns[:3].astype(np.int64)
+        most = [pool.max_arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas for _, pool in self.pools]
+        rows = pool_rows(self.arrays, self.pools)._replace(rate_rps=np.array(most))
         powers = [item.power for item in self.system.accelerators.values()]
-        return [*largest_power_w(self.arrays, powers, server, accelerator, batch, columns[3]).tolist()]
+        return [*largest_power_w(self.arrays, powers, *rows).tolist()]
 
     @cached_property
     def kept_use(self) -> dict[Limit, Mapping[str, float]]:

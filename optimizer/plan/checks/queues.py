@@ -18,6 +18,7 @@ from optimizer.parallel import in_threads
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, SHARE_TOLERANCE, Facts, close
 from optimizer.plan.checks.service import batch_limit, is_well_formed
 from optimizer.plan.document import Pool
+from optimizer.plan.rows import pool_rows
 from optimizer.quantities import precise
 from optimizer.queueing.measures import MEANS
 from optimizer.queueing.performance import QueueModel
@@ -72,11 +73,7 @@ def check_queues(facts: Facts) -> list[str]:
 def _pairs(facts: Facts, rows: list[tuple[str, Pool]]) -> Pairs:
     """Return the pools as pairs of server and accelerator."""
     arrays = facts.arrays
-    servers = {name: i for i, name in enumerate(arrays.server_names)}
-    accelerators = {name: i for i, name in enumerate(arrays.accelerator_names)}
-    server = np.array([servers[name] for name, _ in rows])
-    accelerator = np.array([accelerators[pool.accelerator] for _, pool in rows])
-    batch = np.array([pool.max_batch for _, pool in rows])
+    server, accelerator, batch, _ = pool_rows(arrays, rows)
     limits = [batch_limit(facts, facts.system.servers[name], pool.accelerator) for name, pool in rows]
     return Pairs(
         server=server,

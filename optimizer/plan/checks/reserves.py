@@ -13,6 +13,7 @@ from optimizer.candidates.measuring import measure_pairs, targets_hold
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, close
 from optimizer.plan.checks.prices import enough_probability, headroom_of
 from optimizer.plan.document import Pool, ReserveUse
+from optimizer.plan.rows import pool_rows
 from optimizer.quantities import counted, precise
 from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
 from optimizer.spec.schema import Server
@@ -127,9 +128,7 @@ def _missed(facts: Facts, server: Server, load_rpm: float, gone: int) -> Iterato
     most = sum(pool.max_arrival_rate_rpm for pool in pools)
     count = np.array([pool.num_replicas for pool in pools])
     rate = np.array([load_rpm * pool.max_arrival_rate_rpm / most for pool in pools])
-    s = np.full(len(pools), arrays.server_names.index(server.name))
-    a = np.array([arrays.accelerator_names.index(pool.accelerator) for pool in pools])
-    batch = np.array([pool.max_batch for pool in pools])
+    s, a, batch, _ = pool_rows(arrays, ((server.name, pool) for pool in pools))
     each = rate / SECONDS_PER_MINUTE / np.maximum(count - gone, 1)
     if arrays.servers.is_queue[s[0]]:
         if not targets_hold(arrays, s, a, batch, each).all():

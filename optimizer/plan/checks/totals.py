@@ -98,7 +98,7 @@ def _at_load(facts: Facts, use: LimitUse) -> Iterator[str]:
     """Check the power at the load; no other limit depends on it."""
     true = None
     if use.limit == POWER and all(pool.num_replicas >= 1 for _, pool in facts.pools):
-        true = power_at_load_w(facts.system, facts.arrays, facts.pools)
+        true = float(power_at_load_w(facts.system, facts.arrays, facts.pools).sum())
     stated = use.used_at_load
     if (true is None) != (stated is None) or (
         true is not None and stated is not None and not close(true, stated)

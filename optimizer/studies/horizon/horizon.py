@@ -18,7 +18,7 @@ from optimizer.spec.shared_cards import check_no_shared_cards
 from optimizer.spec.system import System
 from optimizer.studies.horizon.document import Horizon, HourlyUse, HourPlan, Reservation
 from optimizer.studies.horizon.hours import Hour, alone, chained, from_nothing, hours_of, peak_of
-from optimizer.studies.horizon.outcomes import MINUTES_PER_H, Outcome, outcome_of, same_plan_for, started
+from optimizer.studies.horizon.outcomes import Outcome, outcome_of, same_plan_for, started
 from optimizer.studies.horizon.reservations import (
     Offers,
     Taken,
@@ -28,6 +28,7 @@ from optimizer.studies.horizon.reservations import (
     used_by,
     with_reservations,
 )
+from optimizer.units import MINUTES_PER_HOUR
 
 MAX_ROUNDS = 20
 """Most times that hours are planned for reservations and these chosen anew, from one start."""
@@ -163,7 +164,7 @@ def _hour_plan(chosen: Outcome, h: int) -> HourPlan:
         time_s=hour.time_s,
         hours=hour.hours,
         load_rpm=load,
-        served_rpm=max(load - sum(one.unserved) / MINUTES_PER_H / hour.hours, 0.0),
+        served_rpm=max(load - sum(one.unserved) / MINUTES_PER_HOUR / hour.hours, 0.0),
         cost_cents_per_h=one.cost / hour.hours,
         started=started(chosen.plans[h - 1], plan) if h else 0,
         use=tuple(use),

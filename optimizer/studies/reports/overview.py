@@ -7,23 +7,21 @@ from collections.abc import Iterable, Iterator
 from operator import not_
 from typing import Any
 
-import numpy as np
 from pydantic import Field
 
 from optimizer.candidates.arrays import tabulate_as_served
 from optimizer.candidates.choices import arrays_of
-from optimizer.candidates.power import power_at_rates_w
 from optimizer.documents import Document, is_none
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.table import KindRowFields, in_order, kind_of_pool
 from optimizer.plan import Plan, Pool, TargetFigure
 from optimizer.plan.document import QueueMember
+from optimizer.plan.power import power_at_load_w
 from optimizer.plan.token_costs import cost_per_million
 from optimizer.queueing.measures import MISSED, label_of
 from optimizer.spec.schema import ModelTarget, Server
 from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.system import System
-from optimizer.units import SECONDS_PER_MINUTE
 
 
 class EmptyRow(Document):
@@ -261,22 +259,9 @@ def _with_power(system: System, plan: Plan, rows: list[PoolRow]) -> tuple[PoolRo
     if not rows or not any(power.idle_w or power.full_w for power in powers):
         return tuple(rows)
     arrays = tabulate_as_served(system, arrays_of(system), plan.served_rpm)
-    server, accelerator, batch, count = np.array(
-        [
-            (
-                arrays.server_names.index(row.server),
-                arrays.accelerator_names.index(row.accelerator),
-                row.max_batch,
-                row.num_replicas,
-            )
-            for row in rows
-        ]
-    ).T
-    rates = np.array([row.arrival_rate_rpm for row in rows]) / SECONDS_PER_MINUTE / count
-    each_w = power_at_rates_w(arrays, powers, server, accelerator, batch, rates) * count
+    each_w = power_at_load_w(system, arrays, [(row.server, row) for row in rows]).tolist()
     return tuple(
-        row.model_copy(update={"power_w": power_w})
-        for row, power_w in zip(rows, each_w.tolist(), strict=True)
+        row.model_copy(update={"power_w": power_w}) for row, power_w in zip(rows, each_w, strict=True)
     )
 
 
