@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 
 from optimizer.errors import SpecError
 from optimizer.jobs.flag import Flag, details_of
+from optimizer.jobs.memory import MemoryQuestion
 from optimizer.jobs.requests import Request, RequestError
 from optimizer.spec.messages import validated
 from optimizer.units import Scale
@@ -19,7 +20,10 @@ _Request = TypeVar("_Request", bound=Request)
 
 
 def add_request(
-    parser: argparse._ActionsContainer, model: type[BaseModel], skipped: Collection[str] = ()
+    parser: argparse._ActionsContainer,
+    model: type[BaseModel],
+    skipped: Collection[str] = (),
+    fields: Collection[str] | None = None,
 ) -> None:
     """Add a flag for each field of a model.
 
@@ -27,10 +31,28 @@ def add_request(
         parser: the parser of the command, or a group of it.
         model: the model; the description of a field is the help of its flag.
         skipped: fields without a flag here, in addition to those that only routes have.
+        fields: the only fields to add; None: all.
     """
     for name, field in model.model_fields.items():
-        if name not in skipped and (details_of(field) or Flag()).only != "route":
+        is_wanted = name not in skipped if fields is None else name in fields
+        if is_wanted and (details_of(field) or Flag()).only != "route":
             _add_field(parser, name, field)
+
+
+def add_deployment(parser: argparse._ActionsContainer, fields: Collection[str]) -> None:
+    """Add the flags of the deployment of a model: fields of a memory question, and ``--eager``."""
+    add_request(parser, MemoryQuestion, fields=fields)
+    parser.add_argument(
+        "--eager",
+        action="store_const",
+        const=True,
+        help="the engine runs without CUDA graphs: the host starts every kernel",
+    )
+
+
+def given_values(arguments: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
+    """Return the values of the flags that are given, by name."""
+    return {name: value for name in names if (value := getattr(arguments, name)) is not None}
 
 
 def _add_field(parser: argparse._ActionsContainer, name: str, field: FieldInfo) -> None:
@@ -62,7 +84,7 @@ def _add_field(parser: argparse._ActionsContainer, name: str, field: FieldInfo) 
         given |= {"metavar": details.metavar, "choices": choices}
         parser.add_argument(*names, type=_spelling(choices), **given)
     else:
-        given["metavar"] = details.metavar or name.upper()
+        given |= {"metavar": details.metavar or name.upper(), "required": field.is_required()}
         parser.add_argument(*names, type=_reader(kind, field, details.scale), **given)
 
 

@@ -3,6 +3,7 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import Annotated
 
 from optimizer.candidates import find_candidates
 from optimizer.cli.command import (
@@ -17,7 +18,7 @@ from optimizer.cli.command import (
 )
 from optimizer.cli.flags import add_request, request_of
 from optimizer.cli.solving import (
-    add_effort,
+    add_cluster,
     add_load,
     announced_for,
     check_simulates,
@@ -25,7 +26,8 @@ from optimizer.cli.solving import (
     simulating,
 )
 from optimizer.errors import SpecError
-from optimizer.jobs.requests import PlanOptions, SizingOptions
+from optimizer.jobs.flag import Flag
+from optimizer.jobs.requests import SizingOptions
 from optimizer.jobs.simulating import EffortOptions, SimulateOptions, repair_plan, simulate_plan
 from optimizer.pipeline import Timings, solve
 from optimizer.plan import Plan
@@ -40,36 +42,31 @@ from optimizer.studies.overload import Overload, find_overload
 from optimizer.studies.simulation.document import RepairedPlan, Simulation
 
 
+class SolveFlags(EffortOptions):
+    """Flags of `solve` beyond the options of a plan."""
+
+    output: Annotated[Path | None, Flag("FILE", short="-o")] = None
+    """Write the plan as JSON to FILE as well."""
+    write_model: Annotated[Path | None, Flag("FILE")] = None
+    """Write the model to FILE.lp or FILE.mps."""
+    proof: Annotated[Path | None, Flag("FILE")] = None
+    """Write the multipliers that prove the bounds to FILE."""
+    require_complete: bool = False
+    """Exit with 3 unless every server is served in full."""
+    simulate: bool = False
+    """Simulate the pools of the plan request by request, as `simulate` does."""
+    repair: bool = False
+    """With --simulate: replan until all pools meet their targets."""
+    timings: bool = False
+    """Write the time of each stage to stderr."""
+
+
 def _add_solve(parser: argparse.ArgumentParser) -> None:
     add_path(parser)
-    add_request(parser, PlanOptions)
     add_load(parser)
+    add_request(parser, SolveFlags)
+    add_cluster(parser)
     add_output(parser, "allocations", "cards", "unserved", "overload", "objectives")
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", type=Path, help="write the plan as JSON to FILE as well"
-    )
-    parser.add_argument(
-        "--write-model",
-        metavar="FILE",
-        type=Path,
-        help="write the model to FILE.lp or FILE.mps",
-    )
-    parser.add_argument(
-        "--proof", metavar="FILE", type=Path, help="write the multipliers that prove the bounds to FILE"
-    )
-    parser.add_argument(
-        "--require-complete", action="store_true", help="exit with 3 unless every server is served in full"
-    )
-    parser.add_argument(
-        "--simulate",
-        action="store_true",
-        help="simulate the pools of the plan request by request, as `simulate` does",
-    )
-    parser.add_argument(
-        "--repair", action="store_true", help="with --simulate: replan until all pools meet their targets"
-    )
-    add_effort(parser)
-    parser.add_argument("--timings", action="store_true", help="write the time of each stage to stderr")
 
 
 def _solve(arguments: argparse.Namespace) -> None:
@@ -80,7 +77,7 @@ def _solve(arguments: argparse.Namespace) -> None:
     if arguments.simulate and arguments.csv:
         raise SpecError("--csv: holds one table; take --json, or 'inferplan simulate --csv' for the pools")
     check_simulates(arguments)
-    options = request_of(EffortOptions, arguments)
+    options = request_of(SolveFlags, arguments)
     timings = Timings()
     if arguments.repair:
         _solve_and_repair(arguments, options, timings)
@@ -101,7 +98,8 @@ def _solve(arguments: argparse.Namespace) -> None:
     found = None
     if arguments.simulate:
         with simulating(arguments) as progress:
-            found = simulate_plan(system, SimulateOptions(**dict(options)), plan, progress)
+            effort = options.model_dump(include=set(EffortOptions.model_fields))
+            found = simulate_plan(system, SimulateOptions(**effort), plan, progress)
     _print_plan(plan, found, system, arguments)
     _finish(plan, arguments, timings)
 

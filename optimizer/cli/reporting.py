@@ -6,7 +6,7 @@ import sys
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from optimizer.cli.command import Command, add_path, picture_format
 from optimizer.cli.flags import add_request, in_flags, request_of
@@ -21,6 +21,7 @@ from optimizer.cli.solving import (
 from optimizer.errors import SpecError
 from optimizer.jobs.figures import FigureOptions, show_figure
 from optimizer.jobs.fitting import show_fit
+from optimizer.jobs.flag import Flag
 from optimizer.jobs.reporting import ReportOptions, report_plan
 from optimizer.jobs.requests import RequestError
 from optimizer.render.progress import working
@@ -57,24 +58,25 @@ SIMULATED = {"distribution", "percentiles"}
 """Kinds of figures that need a simulation."""
 
 
+class ReportFlags(ReportOptions):
+    """Files of a report, and its options."""
+
+    output: Annotated[Path | None, Flag("FILE", short="-o")] = None
+    """Write one HTML file, pictures inside."""
+    markdown: Annotated[Path | None, Flag("FILE")] = None
+    """Write the same as Markdown, without pictures."""
+    csv: Annotated[Path | None, Flag("FILE")] = None
+    """Write a row for each pool, and each server without any."""
+    date: Annotated[str | None, Flag("TEXT")] = None
+    """Day to write on the page (SOURCE_DATE_EPOCH's, else none)."""
+
+
 def _add_report(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Without a file to write, the Markdown page goes to stdout."
     add_path(parser)
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", type=Path, help="write one HTML file, pictures inside"
-    )
-    parser.add_argument(
-        "--markdown", metavar="FILE", type=Path, help="write the same as Markdown, without pictures"
-    )
-    parser.add_argument(
-        "--csv", metavar="FILE", type=Path, help="write a row for each pool, and each server without any"
-    )
     add_load(parser)
-    add_request(parser, ReportOptions)
+    add_request(parser, ReportFlags)
     add_cluster(parser)
-    parser.add_argument(
-        "--date", metavar="TEXT", help="the day to write on the page (SOURCE_DATE_EPOCH's, else none)"
-    )
     parser.add_argument("--json", action="store_true", help="write the report as JSON to stdout")
 
 
@@ -92,7 +94,7 @@ def _origin(arguments: argparse.Namespace) -> "Origin":
 def _report(arguments: argparse.Namespace) -> None:
     from optimizer.render.pages import PageFormat, render_report
 
-    options = request_of(ReportOptions, arguments)
+    options = request_of(ReportFlags, arguments)
     system = read_system(arguments, options.given())
     files: dict[PageFormat, Path | None] = {
         "html": arguments.output, "markdown": arguments.markdown, "csv": arguments.csv

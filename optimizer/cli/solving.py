@@ -5,22 +5,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from optimizer.cli.command import print_stderr
-from optimizer.cli.flags import add_request
 from optimizer.cluster import on_cluster
 from optimizer.errors import SpecError
-from optimizer.jobs.requests import PlanOptions
-from optimizer.jobs.simulating import EffortOptions
 from optimizer.render.progress import counting
 from optimizer.simulation.engine import announcing_compilation
 from optimizer.spec.loads import with_loads
 from optimizer.spec.system import System, load_system
 from optimizer.studies.simulation.plans import Progress
-
-
-def add_effort(parser: argparse.ArgumentParser) -> None:
-    """Add the length and the seed of simulations, and the cluster."""
-    add_request(parser, EffortOptions, skipped=PlanOptions.model_fields)
-    add_cluster(parser)
 
 
 def add_cluster(parser: argparse.ArgumentParser, work: str = "simulate") -> None:
