@@ -75,7 +75,7 @@ def test_a_step_is_followed_at_once(tmp_path: Path, before: float, step: float) 
 def test_requests_missed_during_startup_are_counted(tmp_path: Path) -> None:
     system = fleet(20.0)
     loads = trace(tmp_path / "loads.csv", lambda i: 20.0 if i < 10 else 80.0, 30)
-    late, soon = (replayed(system, loads, startup_s=startup_s).variants[0] for startup_s in (300.0, 0.0))
+    late, soon = (replayed(system, loads, startup=startup_s).variants[0] for startup_s in (300.0, 0.0))
     takes = late.points[0].capacity_rpm
     assert late.offered == soon.offered == 9 * 20.0 + 21 * 80.0
     assert soon.missed == pytest.approx(80.0 - takes)  # the minute in which nobody knows yet
