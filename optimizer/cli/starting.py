@@ -8,8 +8,9 @@ from typing import Any
 
 from optimizer.cli.asking import Prompter
 from optimizer.cli.command import Command, add_output, print_stderr, show_answer
+from optimizer.cli.flags import add_request
 from optimizer.cli.start_flags import (
-    add_flags,
+    StartFlags,
     add_price_flags,
     demands_of,
     model_given,
@@ -43,7 +44,7 @@ def _add_init(parser: argparse.ArgumentParser) -> None:
         "path", metavar="FILE", nargs="?", type=Path, default=Path("system.yaml"),
         help="the document to write (system.yaml); - for stdout",
     )  # fmt: skip
-    add_flags(parser)
+    add_request(parser, StartFlags)
     add_price_flags(parser)
     parser.add_argument(
         "--prices",

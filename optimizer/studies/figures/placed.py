@@ -6,6 +6,7 @@ Without an accelerator's name it is the one that the plan chooses, which takes a
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Literal
 
 import numpy as np
 
@@ -40,6 +41,12 @@ from optimizer.spec.system import System
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, SeriesStyle
 from optimizer.timing import Law
 from optimizer.units import SECONDS_PER_MINUTE
+
+LATENCY_TITLES: dict[Literal["itl", "ttft"], str] = {
+    "itl": "Inter-token latency",
+    "ttft": "Time to first token",
+}
+"""Latencies in separate panels, with their titles."""
 
 
 class NothingToShow(Exception):  # noqa: N818  it is no error: its text is the answer

@@ -5,7 +5,7 @@ Equation numbers refer to ``docs/math.md``.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, target_line
 from optimizer.studies.figures.placed import (
+    LATENCY_TITLES,
     NothingToShow,
     has_targets,
     joined_candidates,
@@ -35,14 +36,6 @@ from optimizer.units import SECONDS_PER_MINUTE
 _Shown = Literal["itl", "ttft"]
 
 
-class _Latency(NamedTuple):
-    """One of the two latencies that are shown."""
-
-    title: str
-    other: _Shown
-    """The other one, whose target is held where there is one."""
-
-
 MAX_CURVES = 6
 """Accelerators that one panel can tell apart."""
 LOAD_VIEW = 2.0
@@ -55,11 +48,8 @@ COUNTS = 64
 """Numbers of replicas that are looked at for a pair and batch, in geometric steps."""
 WIDE = 8.0
 """An axis of fronts is logarithmic where the largest value is more than this multiple of the least."""
-LATENCIES: dict[_Shown, _Latency] = {
-    "itl": _Latency("Inter-token latency", "ttft"),
-    "ttft": _Latency("Time to first token", "itl"),
-}
-"""Latencies that costs are compared with, in separate panels."""
+_OTHER: dict[_Shown, _Shown] = {"itl": "ttft", "ttft": "itl"}
+"""The other latency, whose target must be met."""
 LOST = 1e-3
 """Ways that lose a larger share of the requests than this are left out, unless the candidate itself does."""
 
@@ -108,10 +98,10 @@ def pareto_figure(system: System, server: str, accelerator: str | None, plan: Pl
     """Return the cheapest cost of each latency, over accelerators, batches and replicas."""
     candidates, table = _candidates_of(system, server, accelerator)
     ways = _ways(candidates, table)
-    held = {name: _held(candidates, ways, name) for name in LATENCIES}
+    held = {name: _held(candidates, ways, name) for name in LATENCY_TITLES}
     shown = _worth_showing(held)
     pools = plan.allocations.get(server, ())
-    panels = tuple(_front_panel(candidates, held[name], name, shown, pools) for name in LATENCIES)
+    panels = tuple(_front_panel(candidates, held[name], name, shown, pools) for name in LATENCY_TITLES)
     note = (
         "each point is a batch limit (the candidate's, a half, a quarter … of it) and a number of replicas "
         "(half to three times the candidate's); shown are those that no other on the same accelerator beats "
@@ -228,7 +218,7 @@ def _ways(candidates: Candidates, table: CandidateTable) -> _Configurations:
     )
     found = measured.performance
     known = dict(zip(servers.targets.measures, measured.targets, strict=True))
-    itl, ttft = (target_of(candidates.arrays, name)[0] for name in LATENCIES)
+    itl, ttft = (target_of(candidates.arrays, name)[0] for name in LATENCY_TITLES)
     ways = _Configurations(
         table.accelerator[rows],
         table.cost_per_replica[rows] * replicas,
@@ -247,7 +237,7 @@ def _counts(replicas: int) -> IntArray:
 
 def _held(candidates: Candidates, ways: _Configurations, name: _Shown) -> _Configurations:
     """Return the ways that hold the target of the other latency."""
-    other = LATENCIES[name].other
+    other = _OTHER[name]
     _, limit = target_of(candidates.arrays, other)
     return ways.take(meets_target(ways.latency_ms(other), limit, 0.0))
 
@@ -287,7 +277,7 @@ def _front_panel(
     if len(pools) == 1:
         series.append(_chosen(pools[0], name, candidates))
     measure, limit = target_of(candidates.arrays, name)
-    title, other = of_statistic(LATENCIES[name].title, measure), LATENCIES[name].other
+    title, other = of_statistic(LATENCY_TITLES[name], measure), _OTHER[name]
     if np.isfinite(target_of(candidates.arrays, other)[1]):
         title += f", with the {other.upper()} target held"
     return CurvePanel(
