@@ -5,7 +5,7 @@ Everything is derived from the documents, and nothing from the solver or its inp
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,6 +19,7 @@ from optimizer.limits.table import LIMITS
 from optimizer.plan.checks.prices import cost_with_tiers, rent
 from optimizer.plan.document import EXTERNAL, SHARED, Plan, Pool, Rented, SharedPool, Unserved
 from optimizer.plan.rows import pool_rows
+from optimizer.quantities import precise
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -34,6 +35,14 @@ PoolCounts = tuple[tuple[str, int], ...]
 def close(a: float, b: float, absolute: float = RELATIVE_TOLERANCE) -> bool:
     """Return whether two values differ only by rounding."""
     return math.isclose(a, b, rel_tol=RELATIVE_TOLERANCE, abs_tol=absolute)
+
+
+def differing(
+    what: str, true: float, stated: float, unit: str = "", absolute: float = RELATIVE_TOLERANCE
+) -> Iterator[str]:
+    """Yield an error if a value of the plan differs from the true one: ``cost is`` 3, the plan says 4."""
+    if not close(true, stated, absolute):
+        yield f"{what} {precise(true)}{unit}, the plan says {precise(stated)}{unit}"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from optimizer.candidates.measuring import measure_pairs, targets_hold
-from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, close
+from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, differing
 from optimizer.plan.checks.prices import enough_probability, headroom_of
 from optimizer.plan.document import Pool, ReserveUse
 from optimizer.plan.rows import pool_rows
@@ -61,8 +61,7 @@ def _item(facts: Facts, server: Server, item: ReserveUse) -> Iterator[str]:
         if said != true:
             yield f"{field} is {true}, the plan says {said}"
     cost = _cost(facts, server, pools, load)
-    if not close(cost, item.cost_cents_per_h):
-        yield f"its reserve costs {precise(cost)}, the plan says {precise(item.cost_cents_per_h)}"
+    yield from differing("its reserve costs", cost, item.cost_cents_per_h)
     if (server.spare_replicas or server.availability_target) and len(pools) > 1:
         yield f"{len(pools)} pools, a server with spares or an availability has one"
         return
