@@ -30,9 +30,9 @@ from optimizer.spec.schema import Accelerator, AllocationData, ModelProfile, Ser
 from optimizer.spec.system import System
 
 MAX_PATTERNS = 1000
-"""Most patterns of an accelerator."""
+"""Maximum number of patterns of an accelerator."""
 MAX_TURNS = 4
-"""Most servers that share a card in time; the accuracy of the model was measured with 2 to 4."""
+"""Maximum number of servers that share a card in time; the model was measured with 2 to 4."""
 MIN_LOAD_PART = 0.01
 """Smallest rest of a load, as a part of it, that is a proportion of its own."""
 

@@ -29,7 +29,7 @@ _Name = Annotated[str | None, Flag("NAME")]
 
 
 class FitFlags(Request):
-    """What a fit needs to know that reports do not contain."""
+    """Facts about the server, the client and the model that reports do not contain."""
 
     kv_capacity: _Tokens = Field(None, ge=1)
     """Tokens that fit in the KV cache (no limit)."""
@@ -38,7 +38,7 @@ class FitFlags(Request):
     max_num_tokens: Annotated[int, Flag("TOKENS")] = Field(DEFAULT_MAX_NUM_TOKENS, ge=1)
     """Maximum tokens in one iteration (8192)."""
     scheduler: SchedulerName = "chunked"
-    """How prompts are computed (chunked)."""
+    """Prefill schedule (chunked)."""
     max_in_flight: _Count = Field(None, ge=1)
     """Maximum requests that the client keeps in flight (the report's)."""
     model: _Name = None

@@ -26,7 +26,7 @@ SERVICE_URL = "http://inferplan.inferplan.svc:8080"
 
 
 class ManifestOptions(Request):
-    """What the manifests of a plan contain."""
+    """Options of the manifests of a plan."""
 
     system: Annotated[str | None, Flag("PATH")] = None
     """Its system; accelerators that are not chosen then get manifests, too, with no replicas."""

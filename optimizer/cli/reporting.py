@@ -165,7 +165,7 @@ def _figure(arguments: argparse.Namespace) -> Figure:
 
 
 def _picture_format(arguments: argparse.Namespace) -> "Format | None":
-    """Return the format that the name of the output file asks for; none where only JSON is wanted."""
+    """Return the format of the output file, by its suffix; None if only JSON is requested."""
     if arguments.output is not None:
         return picture_format(arguments.output)
     if arguments.json:

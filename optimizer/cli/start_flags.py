@@ -25,7 +25,7 @@ class StartFlags(Request):
     """Facts of a first document."""
 
     template: Template | None = None
-    """What to start from (by what is given)."""
+    """Template of the document (chosen by the other flags)."""
     model: Annotated[_Texts, Flag("NAME")] = ()
     """A model of the catalogue, or a config.json; may be given several times."""
     accelerator: Annotated[_Texts, Flag("NAME[:COUNT][:PRICE]")] = ()

@@ -54,7 +54,7 @@ class Study(Generic[Options, Answer]):
     operations: tuple[str, str] | None = None
     """Names of the two routes' operations in OpenAPI; None: derived from the study's name."""
     working: str = ""
-    """What the command does meanwhile: ``sweeping``. With it the work can be done on a cluster."""
+    """Word for the progress display: ``sweeping``. If given, the work can run on a cluster."""
     simulates: bool = False
     """Whether it simulates replicas."""
     has_load: bool = True

@@ -1,4 +1,4 @@
-"""When the offline work of a plan is done (math.md section 28)."""
+"""End of the offline work of a plan (math.md section 28)."""
 
 from collections.abc import Mapping, Sequence
 

@@ -89,7 +89,7 @@ class Pool(_PoolBasis, KindPoolFields, _PoolMetrics):  # pydantic orders fields 
 
     @property
     def placed_on(self) -> str:
-        """Where the replicas are, in tables: the accelerator."""
+        """Location of the replicas in tables: the accelerator."""
         return self.accelerator
 
 
@@ -122,7 +122,7 @@ class SharedPool(Pool):
 
     @property
     def placed_on(self) -> str:
-        """Where the replicas are, in tables: a part of the accelerator."""
+        """Location of the replicas in tables: a part of the accelerator."""
         return f"{self.accelerator}, shared"
 
 
@@ -134,7 +134,7 @@ class SharedCardUse(Document):
     accelerator: str
     """The card."""
     mode: SharingMode
-    """How servers share a card: not at all, in shares of its compute, in slices, or in time."""
+    """Sharing mode of a card: none, shares of its compute, slices, or time."""
     num_cards: int = Field(alias="numCards")
     """Cards."""
     cost_cents_per_h: float = Field(alias="cost")
@@ -229,7 +229,7 @@ class RoutedKind(Document):
     small_share: float = Field(alias="toSmall")
     """Share of its requests that go to the small model."""
     least_share: float = Field(alias="least")
-    """Least share that the router can send there, by its errors."""
+    """Minimum share that the router can send there, by its errors."""
     most_share: float = Field(alias="most")
     """Largest share that it can send there."""
     quality_lost: float = Field(alias="qualityLost")
@@ -237,7 +237,7 @@ class RoutedKind(Document):
 
 
 class RouteUse(Document):
-    """How the requests of a route are divided, and what that costs and loses."""
+    """Division of the requests of a route, with its cost and quality loss."""
 
     small: str
     """Server of the small model."""
@@ -266,7 +266,7 @@ class RouteUse(Document):
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of the pools of both servers [cents/h]."""
     all_large_cents_per_h: float | None = Field(None, alias="costAllLarge")
-    """Least cost of all requests on one accelerator of the large model, whatever exists [cents/h]; None if no
+    """Cost of all requests on one accelerator of the large model, without limits [cents/h]; None if no
     accelerator meets its targets."""
     saving: float | None = None
     """Share of that cost that the plan saves; None if the route is not served."""
@@ -297,7 +297,7 @@ class ReserveUse(Document):
     spare_replicas: int = Field(0, alias="spareReplicas")
     """Replicas that are to be dispensable."""
     availability_target: float | None = Field(None, alias="availabilityTarget", exclude_if=is_none)
-    """Least probability that enough replicas are there; absent: none is asked for."""
+    """Minimum probability that enough replicas are there; absent if none is required."""
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of the replicas that its load alone does not need [cents/h]."""
 
@@ -327,7 +327,7 @@ class ReplicaPurposes(Document):
     rollout: int = 0
     """Extra replicas while it rolls out."""
     availability_target: float | None = Field(None, alias="availabilityTarget", exclude_if=is_none)
-    """Least probability that enough replicas are there; absent: none is asked for, and none of the rest."""
+    """Minimum probability that enough replicas are there; absent if none is required, as the next three."""
     utilization: float | None = Field(None, exclude_if=is_none)
     """Utilisation of the replicas at their load."""
     full_utilization: float | None = Field(None, alias="fullUtilization", exclude_if=is_none)
@@ -347,7 +347,7 @@ class Rented(Document):
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of the service at the load [cents/h]."""
     cost_per_million: float = Field(alias="costPerMillion")
-    """The same for a million input and output tokens [cents]."""
+    """Cost of the service for a million input and output tokens [cents]."""
     itl_ms: float = Field(alias="itlAverage")
     """Mean inter-token latency [ms]."""
     ttft_ms: float = Field(alias="ttftAverage")
@@ -383,7 +383,7 @@ class TierUse(Document):
     cost_cents_per_h: float = Field(alias="cost")
     """Cost, unused commitments included [cents/h]."""
     difference_cents_per_h: float = Field(alias="difference")
-    """That less their list price, at which pools stand [cents/h]."""
+    """Cost minus the list price, which the pools state [cents/h]."""
 
 
 class CacheUse(Document):
@@ -718,7 +718,7 @@ class Plan(Document):
 
     @property
     def cost_on_shared_cards(self) -> dict[str, float]:
-        """What servers pay of the shared cards that they are on [cents/h], by server."""
+        """Part of the cost of shared cards that each server pays [cents/h], by server."""
         return {
             name: sum(item.cost_cents_per_h for item in items) for name, items in self.on_shared_cards.items()
         }

@@ -154,7 +154,7 @@ def _use(
 
 
 def _origin(candidates: Candidates, seat: Seat, place: str, figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is said of measured times of a server on a part of a card."""
+    """Return the provenance of measured times of a server on a part of a card."""
     assert candidates.shared is not None
     server = candidates.system.servers[candidates.arrays.server_names[seat.server]]
     found = candidates.shared.system.profiles[server.model, place].provenance
@@ -169,7 +169,7 @@ def _origin(candidates: Candidates, seat: Seat, place: str, figures: Mapping[str
 
 
 def part_of(mode: str, share: float, memory_slices: float, copies: int) -> float:
-    """Return what a server takes of a card for its part of the cost: its share, its slices, or one turn."""
+    """Return the weight of a server in the cost of a card: its shares, its memory slices, or one turn."""
     return copies * {"shares": share, "slices": memory_slices}.get(mode, 1.0)
 
 

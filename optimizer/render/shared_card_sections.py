@@ -82,7 +82,7 @@ def _rows(plan: Plan, system: System | None) -> Iterator[_Row]:
 
 
 def _saving(plan: Plan, money: Money) -> list[str]:
-    """Say what sharing saves against whole cards for the same servers."""
+    """Describe the saving of sharing compared with full cards for the same servers."""
     servers = {item.server: item for use in plan.shared_cards for item in use.servers}
     whole = [item.whole_cost_cents_per_h for item in servers.values()]
     if any(cost is None for cost in whole):

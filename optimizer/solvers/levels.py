@@ -18,7 +18,7 @@ from optimizer.solvers.solution import SolvedLevel
 VALUE_TOLERANCE = 5e-9
 """Relative slack at which the value counts as the same while the changes are minimised."""
 MIN_TOLERANCE_CENTS_PER_H = 5e-6
-"""Least slack of a value [cents/h]."""
+"""Minimum slack of a value [cents/h]."""
 RESERVE_TOLERANCE = 2e-9
 """Relative shortfall of a rate with headroom that counts as rounding."""
 VALUE = "value"

@@ -50,7 +50,7 @@ class KindFlow:
     rate_rpm: float
     """Arrival rate [requests/min]."""
     lower: float
-    """Least share that a router which is in use sends to the small model."""
+    """Minimum share that a router in use sends to the small model."""
     upper: float
     """Largest share."""
     quality: float

@@ -14,7 +14,7 @@ from optimizer.spec.schema import AllocationData, Load, ModelProfile, Server
 from optimizer.timing import is_static
 
 MAX_MEMBERS = 6
-"""Most servers of a queue: each subset of them is a choice."""
+"""Maximum number of servers of a queue: each subset of them is a choice."""
 _LENGTHS = (("in_tokens", "in_tokens_cv"), ("out_tokens", "out_tokens_cv"))
 _EQUAL = (
     "max_batch_size",
@@ -280,7 +280,7 @@ def _headroom(server: Server, index: Index) -> float | None:
 
 
 def _unsupported(entry: Entry, index: Index, profiles: Collection[ModelProfile]) -> Iterator[Finding]:
-    """Yield what the priority queue of a server cannot have."""
+    """Yield settings of a server that its priority queue does not support."""
     part, at, server = entry
     if any(kind_of_profile(profile) is not KINDS[0] or is_static(profile) for profile in profiles):
         text = f"{server.model!r} is not batched continuously, which a shared queue needs; remove it"

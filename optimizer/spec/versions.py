@@ -289,7 +289,7 @@ def _of_profiles(
     mine: Sequence[ModelProfile],
     idle_without_answers: bool,  # noqa: FBT001  named by its caller
 ) -> Iterator[Finding]:
-    """Yield what the profiles of a version do not support of its server."""
+    """Yield settings of a server that the profiles of a version do not support."""
     part, at, server = entry
     share = server.split[i]
     one = server.model_copy(update={"model": share.model})

@@ -36,7 +36,7 @@ from rest_server.v1.requests import JSON, JsonOf, Precondition, RawRoute
 from rest_server.v1.work import RunningFleet, plan_fleet, value_of
 
 MAX_SUGGESTED = 10_000
-"""Most servers among whose names one is looked for that is meant."""
+"""Maximum number of servers for which a similar name is suggested."""
 _Answer = TypeVar("_Answer")
 
 router = APIRouter(route_class=RawRoute, tags=["control loop"])

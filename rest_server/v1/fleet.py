@@ -24,7 +24,7 @@ from rest_server.v1.work import value_of
 
 _FIELDS = {field.alias or name: name for name, field in SystemSpec.model_fields.items()}
 MAX_SHOWN = 1_000
-"""Most events in one answer."""
+"""Maximum number of events in one response."""
 
 router = APIRouter(route_class=RawRoute, tags=["fleet"])
 

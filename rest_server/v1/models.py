@@ -27,7 +27,7 @@ from optimizer.spec.schema import (
 )
 
 MAX_ITEMS = 1_000
-"""Most replicas in one request to analyse or to size."""
+"""Maximum number of replicas in one request to analyse or to size."""
 
 
 class WrappedSystem(Document):

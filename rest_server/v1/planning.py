@@ -124,7 +124,7 @@ async def size(
 @router.get(
     "/memory",
     response_model=MemoryAnswer,
-    summary="Say how many requests fit in memory",
+    summary="Compute how many requests fit in memory",
     responses=problems(*REFUSALS),
 )
 async def memory(

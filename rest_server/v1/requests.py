@@ -90,7 +90,7 @@ class Precondition:
     """Precondition of a write (``If-Match``)."""
 
     tags: frozenset[str] | None = None
-    """Entity tags, without quotes, for one of which the write is meant; none: any."""
+    """Entity tags, without quotes, one of which must match; None: any revision."""
     must_exist: bool = False
     """Whether what is written must be there already (``If-Match: *``)."""
 

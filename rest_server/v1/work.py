@@ -46,7 +46,7 @@ from rest_server.v1.models import (
 BODY = "body"
 """Stands for the body in messages about its text as a whole."""
 MAX_BATCHES_AT_ONCE = 1_000_000
-"""Most batch sizes of replicas that are analysed together; each takes a few table entries."""
+"""Maximum sum of the batch sizes of replicas that are analysed together, which bounds the memory."""
 _Item = TypeVar("_Item", Analysis, SizingProblem)
 _Items = TypeVar("_Items", Analyses, SizingProblems)
 _Answer = TypeVar("_Answer")

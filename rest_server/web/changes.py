@@ -215,4 +215,4 @@ _KINDS: Mapping[str, Callable[[dict[str, Any], str, str, str], None]] = {
     "percentile": _percentile,
     **dict.fromkeys(LATENCIES, _target),
 }
-"""What carries out a change, by the first word of its key."""
+"""Functions that apply a change, by the first word of its key."""

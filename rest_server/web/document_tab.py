@@ -27,7 +27,7 @@ _NAME_EDITOR = """
 """
 """Names the editor for screen readers once it is there; its library has no property for this."""
 MAX_FINDINGS = 200
-"""Most findings that are listed."""
+"""Maximum number of findings that are listed."""
 Handler = Callable[[UploadEventArguments], Awaitable[None] | None]
 Opens = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
 

@@ -24,7 +24,7 @@ REFRESH_S = 2.0
 """Interval of the look at the fleet [s]."""
 MAX_EVENTS = 100
 MAX_NAMES = 3
-"""Most changed items that are named; of more their number is shown."""
+"""Maximum number of changed items that are named; otherwise their number is shown."""
 
 
 class FleetTab:

@@ -18,7 +18,7 @@ _TITLES = {
     "cards": "Cards",
 }
 MAX_FIELDS = 30
-"""Most fields of a kind; of more quantities one is chosen by its name."""
+"""Maximum number of fields of a kind; with more, one is chosen by name."""
 PERCENTILES = ("mean", "50", "90", "95", "99")
 
 

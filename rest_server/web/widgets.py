@@ -109,7 +109,7 @@ def _panels(tables: Sequence[Table]) -> Iterator[list[Table]]:
 
 
 def _shape(table: Table) -> tuple[object, ...]:
-    """Return what the elements of a table depend on; tables of the same shape differ in texts and rows."""
+    """Return the shape of a table; tables of the same shape differ in texts and rows only."""
     size = len(table.rows)
     return (
         *(table.name, table.title, table.headings, table.numeric, table.alert),

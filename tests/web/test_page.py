@@ -17,7 +17,7 @@ from optimizer.render.money import Money
 from rest_server.web.changes import Changes
 
 MAX_ACTIONS = 8
-"""Most actions from README.md to the value of more cards."""
+"""Maximum number of actions from README.md to the value of more cards."""
 BROKEN = """\
 accelerators:
   - {name: H100, type: H100, cost: 300}

@@ -274,7 +274,7 @@ class Facts:
         return self.plan.allocations.get(name, ())
 
     def is_preferred(self, name: str, accelerator: str) -> bool:
-        """Say whether a server prefers an accelerator, or has no preference."""
+        """Return whether a server prefers an accelerator, or has no preference."""
         preferred = self.system.servers[name].preferred
         return preferred is None or accelerator in preferred
 

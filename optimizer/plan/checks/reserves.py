@@ -41,12 +41,12 @@ def check_reserves(facts: Facts) -> list[str]:
 
 
 def asks_for_reserve(facts: Facts, name: str) -> bool:
-    """Say whether a server is to have a reserve."""
+    """Return whether a server requires a reserve."""
     return has_reserve_to_have(facts.system, facts.system.servers[name], facts.load_rpm[name])
 
 
 def has_reserve_to_have(system: System, server: Server, load_rpm: float) -> bool:
-    """Say whether a server of a system is to have a reserve at a load."""
+    """Return whether a server of a system requires a reserve at a load."""
     spares = server.spare_replicas or server.availability_target is not None
     return bool(load_rpm and (spares or headroom_of(system, server)))
 

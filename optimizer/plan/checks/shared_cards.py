@@ -32,7 +32,7 @@ from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
 MEMORY_SLICES, COMPUTE_SLICES, ALL_SHARES = 8, 7, 1.0
-"""What a card has of each."""
+"""Amount of each on one card."""
 MAX_TURNS = 4
 """Servers that share a card in time at most."""
 FIGURES = ("itl_ms", "ttft_ms", "wait_ms", "utilization", "loss", "busy", "mean_batch")
@@ -112,7 +112,7 @@ def _sizes(facts: Facts, candidates: Candidates) -> Iterator[str]:
 
 
 def _place(shared: SharedCards, seat: Seat) -> tuple[object, ...]:
-    """Return where a seat is, as plans state it: accelerator, share, slowdown and batch limit."""
+    """Return accelerator, share, slowdown and batch limit of a seat, as plans state them."""
     name = shared.arrays.accelerator_names[seat.place]
     if seat.mode != "shares":
         return name, None, None, seat.max_batch
@@ -145,7 +145,7 @@ def _costs(facts: Facts, use: SharedCardUse) -> Iterator[str]:
 
 
 def _part(facts: Facts, use: SharedCardUse, item: SharedPool) -> float:
-    """Return what a server takes of a card: its shares, its memory slices, or one turn."""
+    """Return the use of a card by a server: its shares, its memory slices, or one turn."""
     if use.mode == "shares":
         return item.per_card * (item.share or 0.0)
     if use.mode == "slices":

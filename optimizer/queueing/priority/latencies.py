@@ -48,7 +48,7 @@ class ClassLatencies(Latencies):
 
 @dataclass(frozen=True, slots=True)
 class ServedClassLatencies(ClassLatencies):
-    """The same for requests whose service takes a known mean time."""
+    """Latencies of requests with a known mean service time."""
 
     @property
     def _life(self) -> Gamma:

@@ -22,16 +22,16 @@ from optimizer.studies.figures.document import Bar, BarPanel
 
 ROW_MM = 3.7
 GROUP_MM, NAME_MM = (25.0, 34.0), (17.0, 21.0)
-"""Least and most space for the names of groups, and of rows within them."""
+"""Minimum and maximum space for the names of groups, and of rows within them."""
 NAME_ALONE_MM = (21.0, 62.0)
 """Room for the names of rows without groups."""
 NUMBER_PT = SMALL_PT - 0.5
 MIN_SHOWN_VALUE = 0.01
-"""Smaller ones, such as waits that hardly ever happen, are said to be smaller."""
+"""Smaller values are shown as less than this."""
 LONG_NUMBER = 10_000_000
 """From here on not all digits fit."""
 MIN_SCALE = 0.1
-"""Bars of smaller numbers stay short: a full one would say much of what is next to nothing."""
+"""Bars of smaller maxima stay short, because a full bar would exaggerate them."""
 SPACIOUS_COLUMNS = 3
 """Up to so many columns of bars the number of a mark fits beside that of its bar."""
 

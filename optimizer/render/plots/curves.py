@@ -30,7 +30,7 @@ LEFT_MM = 17.0
 LABEL_MM = 7.5
 """… of which the label, the ticks and the gaps between them take so much."""
 NAMES_MM = (22.0, 44.0)
-"""Least and most space for the names of the series, beside the axes …"""
+"""Minimum and maximum space for the names of the series, next to the axes …"""
 SIGN_MM = 6.0
 """… of which the sign before a name takes so much, with the gaps."""
 AREA_ALPHA = 0.35

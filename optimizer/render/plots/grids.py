@@ -21,7 +21,7 @@ from optimizer.studies.figures.document import GridPanel
 
 FIELD_MM, LINE_MM = 6.0, 3.2
 HEADING_MM = (24.0, 46.0)
-"""Least and most space for the headings of the rows."""
+"""Minimum and maximum space for the headings of the rows."""
 MAX_LINES = 3
 """Into which one line of a field's text may be broken."""
 TINT = 0.28

@@ -55,7 +55,7 @@ class ReserveFields(HeadroomField):
     availability_target: AvailabilityTarget | None = Field(
         None, alias="availabilityTarget", exclude_if=is_none
     )
-    """Least probability that as many replicas as it needs are there; the server then has one pool."""
+    """Minimum probability that as many replicas as it needs are there; the server then has one pool."""
     preferred: tuple[Name, ...] | None = Field(None, strict=False, fail_fast=True, exclude_if=is_none)
     """Accelerators that it should run on whatever they cost; absent: all alike."""
     external: External | None = Field(None, exclude_if=is_none)

@@ -8,7 +8,7 @@ from pydantic import Field
 from optimizer.documents import Document, Name, RequestsPerMinute, Share, Tokens, is_none
 
 MAX_REQUEST_KINDS = 12
-"""Most kinds of requests of a route."""
+"""Maximum number of kinds of requests of a route."""
 
 Lengths = Annotated[Tokens, Field(gt=0)]
 

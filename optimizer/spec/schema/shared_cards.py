@@ -22,7 +22,7 @@ class CardShare(Document):
 
 
 class CardFields(Document):
-    """What a model takes of a shared card."""
+    """Use of a shared card by a model."""
 
     memory_gb: Gigabytes = Field(0.0, alias="memory", exclude_if=not_)
     """Memory of one replica [GB]; required on cards that servers share."""

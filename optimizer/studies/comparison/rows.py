@@ -363,7 +363,7 @@ def _mean_pool(pools: Sequence[Pool], figure: Callable[[Pool], float]) -> float 
 
 
 def _mean(weighted: Sequence[tuple[float, float]]) -> float | None:
-    """Return the mean of values by their weights (eq. 55); none where nothing has weight."""
+    """Return the weighted mean of values (eq. 55); None if all weights are 0."""
     weighted = [(value, weight) for value, weight in weighted if weight > 0]
     if len({value for value, _ in weighted}) <= 1:
         return weighted[0][0] if weighted else None  # not a digit lost

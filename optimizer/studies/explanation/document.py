@@ -208,9 +208,9 @@ class _CardUse(Document):
     type: str
     """The accelerator type."""
     limit: int | None = None
-    """Units that exist; none: not limited."""
+    """Available cards; None if unlimited."""
     used: int
-    """Units that the plan uses."""
+    """Cards that the plan uses."""
     left: int | None = None
     """Units that it leaves."""
 

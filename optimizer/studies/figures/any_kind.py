@@ -14,9 +14,9 @@ from optimizer.studies.figures.placed import Placed
 from optimizer.units import SECONDS_PER_MINUTE
 
 POINTS = 33
-"""Loads, or batch limits, that are looked at."""
+"""Number of loads, or batch limits, that are evaluated."""
 MAX_LOAD = 0.95
-"""The largest load, as a share of the largest stable one."""
+"""Maximum load, as a share of the maximum stable load."""
 
 
 def figures_by_load(placed: Placed) -> Figure:
@@ -51,7 +51,7 @@ def _figure(
 def _panel(
     shown: Shown, placed: Placed, found: Performance, label: str, x: FloatArray, guides: tuple[Guide, ...]
 ) -> CurvePanel | None:
-    """Return a figure as a curve; none where the queue model does not tell it."""
+    """Return a metric as a curve; None if the queue model does not compute it."""
     known = next((known for name, known in METRICS.items() if name == shown.metric), None)
     field = shown.simulated or (shown.field if known is None else known.figure)
     values: FloatArray | None = getattr(found, field, None)

@@ -23,9 +23,9 @@ from optimizer.studies.figures.placed import NothingToShow, Placed
 from optimizer.units import SECONDS_PER_MINUTE
 
 WINDOWS = 9
-"""Windows that are looked at, from none to twice the given one."""
+"""Number of windows that are evaluated, from none to twice the given one."""
 BATCHES = 9
-"""Batch limits that are looked at, in geometric steps."""
+"""Number of batch limits that are evaluated, in geometric steps."""
 MAX_PERCENTILES = 2
 """More curves of one colour could not be told apart."""
 USUAL_PERCENTILE = 99.0
@@ -33,7 +33,7 @@ USUAL_PERCENTILE = 99.0
 PRECISION = 1e-4
 """Relative precision of percentiles."""
 MIN_SHARE = 1e-12
-"""Smaller ones of requests count as this."""
+"""Smaller shares of requests count as this."""
 WIDE = 8.0
 """Numbers of replicas that differ by more than this factor are shown over equal factors."""
 

@@ -29,7 +29,7 @@ LARGE_BATCH = 2**14
 """Above this batch limit a queue takes a while, and a curve has few points."""
 FEW_POINTS = 48
 MAX_EVERY_BATCH = 256
-"""Up to this ceiling every batch is looked at, above it so few as next, in geometric steps."""
+"""Up to this ceiling every batch is evaluated, above it `FEW_BATCHES`, in geometric steps."""
 FEW_BATCHES = 64
 MAX_STATES = 2000
 """States of a queue that are given; with more, every second, third … of them."""
@@ -199,7 +199,7 @@ def _occupancy(placed: Placed) -> tuple[IntArray, FloatArray]:
 
 
 def _batches(ceiling: int) -> IntArray:
-    """Return the batches to look at up to a ceiling, ascending."""
+    """Return the batches to evaluate up to a ceiling, ascending."""
     if ceiling <= MAX_EVERY_BATCH:
         return np.arange(1, ceiling + 1)
     return np.unique(np.round(np.geomspace(1, ceiling, FEW_BATCHES))).astype(np.int64)

@@ -45,7 +45,7 @@ SIGHT = 3.0
 POINTS = 400
 """Points of a curve with more steps than can be seen."""
 COUNTS = 64
-"""Numbers of replicas that are looked at for a pair and batch, in geometric steps."""
+"""Numbers of replicas that are evaluated for a pair and batch, in geometric steps."""
 WIDE = 8.0
 """An axis of fronts is logarithmic where the largest value is more than this multiple of the least."""
 _OTHER: dict[_Shown, _Shown] = {"itl": "ttft", "ttft": "itl"}

@@ -35,9 +35,9 @@ BATCH_POINTS = 80
 POINTS = 60
 """Points of a curve over loads."""
 RUNS = 8
-"""Loads that are simulated."""
+"""Number of loads that are simulated."""
 MIN_LOAD, MAX_LOAD = 0.1, 0.95
-"""The least and the largest of them, as shares of the largest stable load."""
+"""Minimum and maximum load, as shares of the maximum stable load."""
 VIEW = 2.0
 """A target farther out than this factor is left out, and latencies are shown up to this multiple of one."""
 USUAL_LOAD = 0.8
@@ -108,7 +108,7 @@ def percentiles_figure(placed: Placed) -> Figure:
 
 
 def _spread(placed: Placed, run: SimulatedRun, metric: LatencyName, title: str) -> CurvePanel | None:
-    """Return the distribution of one latency, none where no request has it."""
+    """Return the distribution of one latency; None if no request has it."""
     values: FloatArray = getattr(run, f"{metric}_ms")[counted_rows(run)]
     values = values[~np.isnan(values)]
     if not len(values):
@@ -153,13 +153,13 @@ def _against_load(
     stable_rps: float,
     shown: tuple[LatencyName, str, Sequence[Distribution | None]],
 ) -> CurvePanel | None:
-    """Return one latency over loads, none where no request has it.
+    """Return one latency over loads; None if no request has it.
 
     Args:
         placed: the server.
         loads: shares of the stable load, of the curves and of the runs.
         stable_rps: the stable load.
-        shown: the latency, what it is called, and what the runs say of it; none: no steady state.
+        shown: the latency, its title, and its distribution in each run; None without a steady state.
     """
     metric, title, found = shown
     if all(one is None for one in found):

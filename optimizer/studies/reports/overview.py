@@ -49,9 +49,9 @@ class _PoolTargets(EmptyRow):
     units: int
     """Units of the type that the pool takes."""
     itl_target_ms: float | None = Field(None, alias="itlTarget")
-    """Target of the mean inter-token latency [ms]; none: no target."""
+    """Target of the mean inter-token latency [ms]; None without a target."""
     ttft_target_ms: float | None = Field(None, alias="ttftTarget")
-    """Target of the mean time to first token [ms]; none: no target."""
+    """Target of the mean time to first token [ms]; None without a target."""
     power_w: float | None = Field(None, alias="power", exclude_if=is_none)
     """Power of the pool at its load [W]; absent if no accelerator has a power curve."""
 
@@ -94,7 +94,7 @@ class QueueRow(EmptyRow):
     queue: str
     """The queue."""
     ttft_target_ms: float | None = Field(None, alias="ttftTarget")
-    """Target of its mean time to first token [ms]; none: no such target."""
+    """Target of its mean time to first token [ms]; None without a target."""
     member: QueueMember | None = None
     """Its load and latencies; none if it is not served."""
 
@@ -110,9 +110,9 @@ class TypeUsage(Document):
     type: str
     """The accelerator type."""
     used: int
-    """Units that the plan uses."""
+    """Cards that the plan uses."""
     limit: int | None = None
-    """Units that exist; none: not limited."""
+    """Available cards; None if unlimited."""
     replicas: int
     """Replicas that run on accelerators of the type."""
     cost_cents_per_h: float = Field(alias="cost")

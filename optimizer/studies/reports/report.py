@@ -47,7 +47,7 @@ def make_report(
 
     Args:
         system: what to plan.
-        effort: how much to simulate of the plan; none: nothing.
+        effort: length and seed of the simulation; None: no simulation.
         progress: told of every pool that is simulated.
         backend: what solves a MILP: ``highs``, or the name of a solver that PuLP knows (``CBC``).
         options: optimizer options by their Python names (``unlimited=True``), in place of the document's.

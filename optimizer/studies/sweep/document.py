@@ -35,7 +35,7 @@ class UnitsUsed(Document):
     type: str
     """The accelerator type."""
     used: int
-    """Units that the plan uses."""
+    """Cards that the plan uses."""
 
 
 class SweepBinding(Document):
