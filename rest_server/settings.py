@@ -101,7 +101,7 @@ class Settings(BaseSettings):
     solver_processes: int = Field(default_factory=_workers, ge=0, le=1024)
     """Processes that solve for each worker, so that the worker itself stays free to answer; 0: threads."""
     max_studies: int = Field(default_factory=_study_workers, ge=1, le=1024)
-    """Explanations, reports, comparisons and figures at once, in each worker, in processes of their own."""
+    """Explanations, reports, comparisons and figures at once, in each worker, in separate processes."""
     sizing_memo_rows: int = Field(2**15, ge=0, le=10_000_000)
     """Replicas whose sizing each process remembers, of some 400 bytes each; 0: none."""
     max_waiting: int = Field(128, ge=0, le=1_000_000)

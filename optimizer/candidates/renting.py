@@ -1,4 +1,4 @@
-"""Services that answer requests in place of replicas: a candidate without units where a server may rent.
+"""External services instead of replicas: a candidate without cards for servers that can rent.
 
 Takes a system, gives rows of a candidate table whose accelerator is the one behind the last. Only the means
 of such a service are known, so that it meets no target on a percentile or a share of requests.
@@ -32,7 +32,7 @@ def rented_per_million(external: External, load: Load) -> float:
 
 
 def missed_target(server: Server, target: ModelTarget | None) -> str | None:
-    """Say which target of a server its external service misses; none if it meets all."""
+    """Describe the target of a server that its external service misses; None if it meets all."""
     external = server.external
     assert external is not None
     if target is None:

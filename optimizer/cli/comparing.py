@@ -1,4 +1,4 @@
-"""The sub-command compare: two plans beside each other."""
+"""The sub-command compare: two plans side by side."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ from optimizer.spec.schema import OptimizerOptions
 from optimizer.studies.comparison.document import Comparison
 
 _EPILOG = """\
-Without --with, --with-options and a change of the load: the unlimited plan beside the limited one.
+Without --with, --with-options and a change of the load: the unlimited and the limited plan.
 Differences are the second side minus the first."""
 
 

@@ -33,7 +33,7 @@ _TARGET_FLAGS: dict[str, object] = {
     "percentile": None,
     "throughput_target": False,
 }
-"""The flags of targets, and what stands where they are not given."""
+"""Flags of targets, with their defaults."""
 
 
 def _add_analyze(parser: argparse.ArgumentParser) -> None:
@@ -172,7 +172,7 @@ def _size(arguments: argparse.Namespace) -> int | None:
 
 
 def _refuse_beside_batch(arguments: argparse.Namespace, own: dict[str, object]) -> None:
-    """Refuse flags that describe a replica beside ``--batch``, whose lines describe theirs."""
+    """Reject flags that describe a replica if ``--batch`` is given, whose lines describe the replicas."""
     defaults = dict.fromkeys((*replica_flags.TOKEN_FLAGS, *batch_servers.OWN_FLAGS)) | own
     given = [name for name, default in defaults.items() if getattr(arguments, name) != default]
     if given:

@@ -41,7 +41,7 @@ class HorizonOptions(ExactOptions):
     loads: Annotated[tuple[Annotated[str, Field(max_length=20_000)], ...], Flag(only="route")] = Field(
         (), max_length=MAX_SERVERS
     )
-    """In place of factors, loads of single servers: NAME=RATE,RATE,… [requests/min], one rate for each hour.
+    """Instead of factors, loads of single servers: NAME=RATE,RATE,… [requests/min], one rate for each hour.
     Servers that are not named keep their load."""
     format: AnswerFormat = "json"
     """The numbers as JSON, or a picture."""
@@ -55,8 +55,8 @@ def horizon_of(
     Args:
         system: the fleet; committed tiers of its accelerators are offers of reserved ones.
         trace: a CSV file of loads over time, each from its time until the next.
-        factors: in place of a trace, factors on all loads, one for each hour.
-        loads: in place of both, the rates of single servers by the hour, as ``NAME=RATE,RATE,…``.
+        factors: instead of a trace, factors on all loads, one for each hour.
+        loads: instead of both, the rates of single servers by the hour, as ``NAME=RATE,RATE,…``.
 
     Raises:
         SpecError: the file cannot be read, or its loads are not of the system.
@@ -110,7 +110,7 @@ def _horizon(system: System, options: HorizonOptions) -> Horizon:
     """Plan loads by the hour: what to reserve for the whole time, and what to rent in each hour.
 
     A committed tier of an accelerator is an offer of 0 to `units` accelerators. The answer has a lower bound
-    of the cost, and simple policies beside the plan. Loads are factors on all of them, or rates of single
+    of the cost, and simple policies for comparison. Loads are factors on all of them, or rates of single
     servers. A long trace can need more time than the service allows a request.
     """
     return horizon_of(system, options.trace, options.factors, options.loads)

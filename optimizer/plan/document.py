@@ -116,7 +116,7 @@ class SharedPool(Pool):
     slowdown: float | None = Field(None, exclude_if=is_none)
     """Factor on its times in that share; absent without shares."""
     whole_cards: Placement | None = Field(None, alias="wholeCards", exclude_if=is_none)
-    """The cheapest cards of its own that would carry all its load; absent if there are none."""
+    """Cheapest unshared cards that would carry all its load; absent if there are none."""
     whole_cost_cents_per_h: float | None = Field(None, alias="wholeCardsCost", exclude_if=is_none)
     """Their cost [cents/h]."""
 
@@ -303,7 +303,7 @@ class ReserveUse(Document):
 
 
 class RolloutUse(Document):
-    """Replicas that start beside those of a server while it rolls out."""
+    """Extra replicas of a server while it rolls out."""
 
     replicas: int
     """Extra replicas."""

@@ -59,7 +59,7 @@ def card_uses(candidates: Candidates, problem: Problem, replicas: IntArray) -> t
 
 
 def units_of(candidates: Candidates, plan: Plan) -> dict[int, int]:
-    """Return the units of each pattern of other candidates that a plan has, as far as these have it."""
+    """Return the number of cards in a plan of each pattern that other candidates also have."""
     shared, found = candidates.shared, dict[int, int]()
     if shared is None:
         return found

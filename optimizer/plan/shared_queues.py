@@ -28,7 +28,7 @@ def is_shared(system: System, name: str) -> bool:
 
 
 def queues_as_served(candidates: Candidates, problem: Problem, solution: Solution) -> Served:
-    """Return the served members of each shared queue in a solution; none of one without replicas."""
+    """Return the served members of each shared queue in a solution; empty without replicas."""
     served: dict[str, dict[str, float]] = {}
     members, table = problem.members, problem.table
     for s, name in enumerate(candidates.arrays.server_names):

@@ -284,7 +284,7 @@ def _rents(plan: Plan) -> float:
 
 
 def _also_counted(view: _View, what: str, of: Callable[[Plan], float]) -> Iterator[str]:
-    """Yield a note on what a total counts beside the rows of its table."""
+    """Yield a note on costs that a total contains in addition to the rows of its table."""
     costs = [of(side.plan) for side in (view.found.first, view.found.second)]
     if any(costs):
         texts = [signed(view.money.number(cost) or 0.0, ",.2f") for cost in costs]

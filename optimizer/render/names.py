@@ -97,7 +97,7 @@ def _by_parts(name: str, common: Counter[str], limit: float, size: Size) -> str:
 
 
 def _around(name: str, place: int, limit: float, size: Size) -> str:
-    """Return the begin, the end, and what stands at a place of a name, as much as fits of each."""
+    """Return the start, the end and a part of a name, as far as they fit."""
     for most in range(len(name), 0, -1):
         third = most // 3
         middle = range(max(place - third // 4, 0), min(place - third // 4 + third, len(name)))

@@ -157,7 +157,7 @@ def _rented(plan: Plan) -> Section:
 
 
 def _tokens(plan: Plan, costs: Mapping[str, float]) -> Section:
-    """Return the cost of tokens; shown without request beside reserves, limits, tiers and rents."""
+    """Return the cost of tokens; shown by default with reserves, limits, tiers or rented services."""
     money, rented = Money.of(plan), {item.server for item in plan.rented}
 
     def placed(server: str) -> str:

@@ -46,7 +46,7 @@ def shared_card_sections(plan: Plan, system: System | None = None) -> Iterator[S
 
 
 def _columns(money: Money, *, tokens: bool) -> list[Column]:
-    """Return the columns; with ITL, and TTFT in place of the latency, if servers have tokens."""
+    """Return the columns; if servers have tokens, with ITL, and TTFT instead of the latency."""
 
     def of_item(heading: str, field: str, unit: str = "", form: object = ",.0f", **more: object) -> Column:
         return Column(heading, lambda row: getattr(row.item, field), unit, form, **more)  # type: ignore[arg-type]

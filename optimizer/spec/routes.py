@@ -197,7 +197,7 @@ def with_undivided_lengths(servers: Mapping[str, Server], routes: Iterable[Route
 
 
 def without_routed_loads(servers: Mapping[str, Server], routes: Iterable[Route]) -> Mapping[str, Server]:
-    """Return servers as documents state them: those of routes have no load of their own."""
+    """Return servers as documents state them: servers of routes have no load."""
     names = [name for route in routes for name in (route.small, route.large) if name in servers]
     if not names:
         return servers

@@ -21,7 +21,7 @@ _REFUSED = (
     "availability_target",
     "surge",
 )
-"""Fields of a server that count replicas on cards of its own."""
+"""Fields of a server that count replicas on unshared cards."""
 
 
 def shared_card_problems(index: Index, profiles: Mapping[str, Sequence[ModelProfile]]) -> Iterator[Finding]:

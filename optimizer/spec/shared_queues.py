@@ -147,7 +147,7 @@ def _queue(name: str, members: Sequence[Server]) -> SharedQueue:
 
 
 def stated_servers(servers: Mapping[str, Server]) -> Mapping[str, Server]:
-    """Return the servers with the members of shared queues in place of their queues, sorted by name."""
+    """Return the servers with the members of shared queues instead of the queues, sorted by name."""
     if not any(isinstance(server, SharedQueue) for server in servers.values()):
         return servers
     stated: dict[str, Server] = {}
@@ -209,7 +209,7 @@ def as_served(
 
 
 def members_of(server: Server) -> tuple[Server, ...]:
-    """Return the servers that a planned server stands for, with their loads: itself, or those of a queue."""
+    """Return the servers of a planned server with their loads: itself, or the members of a queue."""
     return server.parts if isinstance(server, SharedQueue) else (server,)
 
 

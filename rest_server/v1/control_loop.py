@@ -128,7 +128,7 @@ class _Storing:
 
     @property
     def replicas(self) -> dict[str, dict[str, ReplicaStatus]]:
-        """Replicas that are there, by planned server and accelerator, as far as they were given."""
+        """Reported replicas, by planned server and accelerator."""
         return {
             planned_name(self.servers[name]) if name in self.servers else name: {
                 acc: ReplicaStatus(there.ready, there.pending) for acc, there in change.replicas.items()
@@ -312,7 +312,7 @@ def apply_plan(request: Request, condition: Condition) -> Response:
 
 
 def applied(entities: Entities, plan: Plan) -> Entities:
-    """Return entities whose servers run what a plan says, as far as it knows and serves them."""
+    """Return entities with a plan as the current allocation of the servers that it serves."""
     known = plan.allocations.keys() | {item.server for item in plan.unserved} | plan.queued_servers
     planned = {
         name: server

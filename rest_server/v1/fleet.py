@@ -60,7 +60,7 @@ def import_fleet(
     body: Annotated[bytes, JsonOf(SystemSpec | WrappedSystem), Body(openapi_examples=SYSTEMS)],
     condition: Condition,
 ) -> Response:
-    """Put the system of a document in place of the whole fleet, in one step, and return it.
+    """Replace the entire fleet with the system of a document, in one step, and return it.
 
     As where items are written one by one, names may refer to nothing until a plan is made. The last plan
     stays until another is made.

@@ -54,7 +54,7 @@ async def plan_system(
 ) -> Response:
     """Return the best plan of the system in the body, the same bytes as the library and the command line.
 
-    Servers that cannot be served are no error: they stand in `unserved` with the reason. Nothing is kept.
+    Servers that cannot be served are no error: `unserved` lists them with the reason. Nothing is stored.
     """
     text, stages_s = await computed(request, plan_body, body, options)
     return Response(text, media_type=JSON, headers=server_timing(stages_s))

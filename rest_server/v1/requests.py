@@ -29,7 +29,7 @@ class JsonOf:
     def __get_pydantic_json_schema__(
         self, _schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Return the JSON schema of the content in place of that of bytes."""
+        """Return the JSON schema of the content instead of that of bytes."""
         return handler(TypeAdapter(self.content).core_schema)
 
 

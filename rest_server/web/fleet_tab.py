@@ -1,4 +1,4 @@
-"""The live fleet of a stateful service: desired and current replicas, what is held and why, its history."""
+"""The live fleet of a stateful service: desired and current replicas, overrides with reasons, history."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -184,7 +184,7 @@ def _columns(table: Table) -> list[dict[str, Any]]:
 
 
 def _plain(text: str) -> str:
-    """Return text for a property that is read as markup of its own."""
+    """Return text for a property that is parsed as markup."""
     return "".join(c if c.isalnum() or c in " ,.-()" else " " for c in text)
 
 

@@ -175,7 +175,7 @@ def _ratio(load: FloatArray, loads: Shares) -> FloatArray:
 def _ranked(
     everyone: Latencies, loads: Shares, ratio: FloatArray, kind: type[ClassLatencies]
 ) -> ClassLatencies:
-    """Return the latencies with the queueing time of a class in place of that of everyone."""
+    """Return the latencies with the queueing time of a class instead of that of all requests."""
     chance, wait = everyone.place_chance, everyone.place_wait_ms
     delays = PriorityDelays(wait * ratio, *loads)
     values = {field.name: getattr(everyone, field.name) for field in fields(Latencies)}

@@ -90,13 +90,13 @@ def _draw_panel(
 
 
 def _types(figure: Figure) -> tuple[str, ...]:
-    """Return the types that a figure's panels name, where it does not say all that there are."""
+    """Return the types that the panels of a figure name, if the figure does not list all types."""
     named = [group for panel in figure.panels if isinstance(panel, GridPanel) for group in panel.groups]
     return tuple(dict.fromkeys([*named, *_coloured(figure)]))
 
 
 def _coloured(figure: Figure) -> list[str]:
-    """Return the types whose colours fields and bars have that are not named beside them."""
+    """Return the types whose colours are used by fields and bars without their names."""
     found = list[str]()
     for panel in figure.panels:
         if isinstance(panel, GridPanel):

@@ -1,4 +1,4 @@
-"""Draws panels of bars: rows of things, quantities side by side, each number beside its bar."""
+"""Draws panels of bars: one row for each name, quantities side by side, each number next to its bar."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ LONG_NUMBER = 10_000_000
 MIN_SCALE = 0.1
 """Bars of smaller maxima stay short, because a full bar would exaggerate them."""
 SPACIOUS_COLUMNS = 3
-"""Up to so many columns of bars the number of a mark fits beside that of its bar."""
+"""Maximum number of columns in which the number of a mark fits next to that of its bar."""
 
 
 def bars_height_mm(panel: BarPanel) -> float:

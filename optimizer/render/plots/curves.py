@@ -40,11 +40,11 @@ MAX_NAME_MM = 60.0
 LEVEL_GAP_MM = 4.0
 """Space between the names of two levels that are close to each other."""
 MIN_LABEL_STEP = 0.075
-"""Distance of labels beside curves, as a share of the panel's height."""
+"""Minimum distance of the labels of curves, as a share of the panel's height."""
 FAR = 2.5
 """A level that is more than this factor away from all curves is said in words instead of drawn."""
 MIN_PLAIN_NUMBER = 1e-4
-"""Smaller numbers beside an axis have a power of ten."""
+"""Smaller numbers on an axis have a power of ten."""
 NUMBERED = ((10, (1, 2, 3, 4, 6)), (1000, (1, 2, 5)), (float("inf"), (1,)))
 """Multiples of powers of ten that have numbers on a logarithmic axis, by the factor that it goes over."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -119,7 +119,7 @@ def _set_ends(axes: Axes, panel: CurvePanel, near: Sequence[Guide]) -> None:
 
 
 def _on_axis(value: float) -> str:
-    """Return a number beside an axis; one that is small has a power of ten, as it has no room for zeros."""
+    """Return a number of an axis as text; a small one has a power of ten instead of many zeros."""
     return precise(value) if abs(value) >= MIN_PLAIN_NUMBER else f"{value:g}"
 
 
@@ -234,7 +234,7 @@ def _apart(places: Sequence[float], sizes: Sequence[float]) -> list[float]:
 
 
 def _draw_levels(axes: Axes, guides: Sequence[Guide]) -> None:
-    """Draw levels with their names on them; the name of one close above another stands beside that one's."""
+    """Draw levels with their names; the name of a level close above another is next to the other name."""
     names = {guide: fitted(guide.name, MAX_NAME_MM) for guide in guides}
     begin_mm, below = dict[Guide, float](), None
     for guide in sorted(guides, key=lambda guide: guide.value):

@@ -25,7 +25,7 @@ HEADING_MM = (24.0, 46.0)
 MAX_LINES = 3
 """Into which one line of a field's text may be broken."""
 TINT = 0.28
-"""Strength of a group's colour behind text; a stripe of the full colour stands before it."""
+"""Strength of a group's colour behind text, which follows a stripe in the full colour."""
 STRIPE_MM = 1.2
 COUNTED = re.compile(r"([\d,]+ × )(\S+)")
 """A number of replicas, and of what."""

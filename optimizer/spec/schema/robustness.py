@@ -35,7 +35,7 @@ class HeadroomField(Document):
 
 
 class External(Document):
-    """A service that answers a server's requests in place of replicas."""
+    """A service that answers a server's requests instead of replicas."""
 
     in_per_million: MoneyPerMillion = Field(alias="inPerMillion")
     """Price of input tokens [cents per million]."""
@@ -63,7 +63,7 @@ class ReserveFields(HeadroomField):
 
 
 class PriceTier(Document):
-    """A number of accelerators at a price of their own."""
+    """A number of accelerators at a separate price."""
 
     units: PositiveCount
     """Accelerators of the name."""

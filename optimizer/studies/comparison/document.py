@@ -81,7 +81,7 @@ class SideMetrics(Document):
 
     @property
     def cost_per_million(self) -> float | None:
-        """Cost of a million input and output tokens [cents]; none without tokens."""
+        """Cost of a million input and output tokens [cents]; None without tokens."""
         lengths = self.in_tokens or 0.0, self.out_tokens or 0.0
         return cost_per_million(self.cost_cents_per_h, self.carried_rate_rpm, *lengths)
 

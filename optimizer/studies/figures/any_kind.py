@@ -1,6 +1,6 @@
 """A replica against its load, or its batch limit: the figures that tables show of its kind.
 
-Takes a `Placed` server, gives a `Figure`: the pictures of kinds of replicas that have none of their own.
+Takes a `Placed` server, gives a `Figure`: the pictures of kinds of replicas without specific pictures.
 """
 
 import numpy as np

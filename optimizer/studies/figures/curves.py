@@ -181,7 +181,7 @@ def timing_figure(placed: Placed) -> Figure:
 
 
 def _occupancy(placed: Placed) -> tuple[IntArray, FloatArray]:
-    """Return states 0 … N+Q, as far as they are worth showing, with their probabilities (eq. 10, 12)."""
+    """Return the states 0 … N+Q that are not negligible, with their probabilities (eq. 10, 12)."""
     queue, batch = placed.queue(), placed.max_batch
     log_rate = np.log(placed.rate_rps / MS_PER_S)
     log_load = float(log_rate - queue.log_full_rate[0])

@@ -39,7 +39,7 @@ class Guide(Document):
     """A straight line across a panel: a target, a limit, a load."""
 
     name: str
-    """The label beside it."""
+    """Label of the line."""
     value: float
     """Value at which it crosses its axis."""
     axis: Literal["x", "y"]

@@ -1,4 +1,4 @@
-"""The figure of a fit: measured beside predicted, run by run."""
+"""The figure of a fit: measured and predicted times, run by run."""
 
 from collections.abc import Sequence
 

@@ -210,7 +210,7 @@ def place_unsized(system: System, server: str, accelerator: str | None, backend:
 
     Raises:
         SpecError: the accelerator does not exist.
-        NothingToShow: the server has no load, or cannot be looked at there.
+        NothingToShow: the server has no load, or cannot run there.
     """
     _check_one_class(system, server)
     model = system.servers[server].model
@@ -247,7 +247,7 @@ def place(system: System, server: str, accelerator: str | None, backend: str = "
 
     Raises:
         SpecError: the accelerator does not exist.
-        NothingToShow: the server has no load, or cannot be looked at there.
+        NothingToShow: the server has no load, or cannot run there.
     """
     _check_one_class(system, server)
     if accelerator is not None:

@@ -1,7 +1,7 @@
 """The pictures of a plan: load, assignment, accelerator types, and every server in bars.
 
 Takes an `Overview`, and that of an earlier plan where before and after are to be seen; gives a `Figure`.
-Servers stand by model, then by priority: what is compared first stands side by side.
+Servers are sorted by model, then by priority, so that servers to compare are adjacent.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +37,7 @@ MAX_ROWS = 40
 WHOLE = 100.0
 """A latency that is all of its target [%]."""
 CLASSES_BESIDE = 5
-"""Service classes that fit beside each other; more stand below, in a panel of their own."""
+"""Maximum number of service classes side by side; the others follow in further panels."""
 
 
 class PlannedSystem(NamedTuple):
@@ -299,7 +299,7 @@ def targets_panels(shown: PlannedSystem, before: PlannedSystem | None = None) ->
     now, then = _by_server(shown), {} if before is None else _by_server(before)
     rows = _rows_of(shown, before)
     kinds = kinds_of(rows)
-    # What most documents have targets for stands there in any case.
+    # Metrics that most documents have targets for are always shown.
     shown_of = {found.metric: found for kind in kinds for found in kind.metrics}
     queue_of = {
         name: queue for queue, use in shown.overview.plan.shared_queues.items() for name in use.members

@@ -41,7 +41,7 @@ MAX_CURVES = 6
 LOAD_VIEW = 2.0
 """Costs are shown up to this multiple of the load."""
 SIGHT = 3.0
-"""An axis of costs ends at this multiple of the cheapest curve's end where another goes on further."""
+"""Maximum of a cost axis, as a multiple of the end of the cheapest curve."""
 POINTS = 400
 """Points of a curve with more steps than can be seen."""
 COUNTS = 64

@@ -1,4 +1,4 @@
-"""One server on one accelerator, in closed form beside simulated: how its latencies spread, and over loads.
+"""One server on one accelerator, in closed form and simulated: latency distributions, percentiles by load.
 
 Takes a `Placed` server, gives a `Figure`. The replica is run as `inferplan simulate` runs it, so that both
 show the same figures at the same load. Equation numbers refer to ``docs/math.md``.
@@ -41,7 +41,7 @@ MIN_LOAD, MAX_LOAD = 0.1, 0.95
 VIEW = 2.0
 """A target farther out than this factor is left out, and latencies are shown up to this multiple of one."""
 USUAL_LOAD = 0.8
-"""Share of the stable load that counts where a replica has none of its own."""
+"""Share of the stable load that is used for a replica without load."""
 WIDE = 10.0
 """Beyond this factor from the median a distribution is shown over equal factors of time."""
 
@@ -205,7 +205,7 @@ def _value(found: Distribution | None, measure: TargetMeasure) -> float:
 
 
 def _distributions(runs: Sequence[SimulatedRun], metric: LatencyName) -> list[Distribution | None]:
-    """Return a latency of each run; none without a steady state, or where no request has it."""
+    """Return a latency of each run; None without a steady state, or if no request has it."""
     summaries = [summarise([run]) for run in runs]
     found = [getattr(one, metric) if one.overload is None else None for one in summaries]
     return [None if one is None or np.isnan(one.mean.value) else one for one in found]

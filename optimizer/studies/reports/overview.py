@@ -1,4 +1,4 @@
-"""A plan with everything that a reader of it asks for: targets beside latencies, sums by type.
+"""A plan with the facts of a report: latencies with their targets, and sums by type.
 
 Takes a `System` and its `Plan`; gives an `Overview`, from which reports and pictures are made.
 """
@@ -73,7 +73,7 @@ class PoolRow(Pool, KindRowFields, _PoolTargets):
         return TargetFigure(measure=label_of(metric), value=getattr(self, shown.field), limit=limit)
 
     def targets_on(self, metric: str) -> tuple[TargetFigure, ...]:
-        """Return all that targets on a metric are about, several percentiles say, beside their limits."""
+        """Return the measured values of all targets on a metric, such as several percentiles, with limits."""
         one = self.target_on(metric)
         return self.measured(metric) or (() if one is None else (one,))
 
@@ -96,7 +96,7 @@ class QueueRow(EmptyRow):
     ttft_target_ms: float | None = Field(None, alias="ttftTarget")
     """Target of its mean time to first token [ms]; None without a target."""
     member: QueueMember | None = None
-    """Its load and latencies; none if it is not served."""
+    """Its load and latencies; None if it is not served."""
 
     @property
     def targets(self) -> tuple[TargetFigure, ...]:
@@ -162,7 +162,7 @@ class Overview(Document):
 
 
 def describe(system: System, plan: Plan) -> Overview:
-    """Return a plan of a system with what it was asked for beside what it does."""
+    """Return a plan of a system with its targets and its performance."""
     order = sorted(plan.allocations, key=lambda name: (system.priority(system.servers[name]), name))
     pools = _with_power(
         system, plan, [row for name in order for row in _pool_rows(system, name, plan.allocations[name])]

@@ -23,7 +23,7 @@ class Report(Document):
     overview: Overview
     """The plan, pool by pool and type by type."""
     comparison: Comparison
-    """The unlimited plan beside the limited one; the plan is one of the two."""
+    """The unlimited and the limited plan; the reported plan is one of the two."""
     overload: Overload | None = Field(None, exclude_if=is_none)
     """Options that serve more, if cards are left while load is not served; absent if there are none."""
     simulation: Simulation | None = Field(None, exclude_if=is_none)
@@ -50,7 +50,7 @@ def make_report(
         effort: length and seed of the simulation; None: no simulation.
         progress: told of every pool that is simulated.
         backend: what solves a MILP: ``highs``, or the name of a solver that PuLP knows (``CBC``).
-        options: optimizer options by their Python names (``unlimited=True``), in place of the document's.
+        options: optimizer options by their Python names (``unlimited=True``), which override the document's.
 
     Raises:
         SpecError: an option does not exist or its value is out of range.
