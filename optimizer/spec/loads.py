@@ -71,5 +71,5 @@ def loaded_server(system: System, name: str, fields: Mapping[str, str], place: s
     load = validated(Load, before | values, f"{place}: ")
     check_load(load, f"{place}: ")
     check_answers(load, f"{place}: ", system.profiles_of(server.model))
-    changed = server.model_copy(update={"current": server.current.model_copy(update={"load": load})})
+    changed = server.with_load(load)
     return with_deadline_of_load(changed)
