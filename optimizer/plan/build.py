@@ -46,7 +46,7 @@ from optimizer.plan.shortages import unserved_with_reason
 from optimizer.plan.tiers import difference_cents_per_h, tier_uses
 from optimizer.plan.versions import split_uses
 from optimizer.queueing.measures import MEANS
-from optimizer.solvers.levels import VALUE, served_in_full
+from optimizer.solvers.levels import served_in_full
 from optimizer.solvers.limit_rows import (
     kept_replicas,
     needs_power,
@@ -55,6 +55,7 @@ from optimizer.solvers.limit_rows import (
     placed_cost,
     stock_of,
 )
+from optimizer.solvers.objectives import VALUE
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution
 from optimizer.spec.schema import AllocationData

@@ -23,7 +23,7 @@ from optimizer.render.route_sections import route_sections
 from optimizer.render.shared_card_sections import shared_card_sections
 from optimizer.render.shared_queue_sections import shared_queue_sections
 from optimizer.section import FOR_PROGRAMS, Column, FormattedValue, Paragraph, Section, name, table, words
-from optimizer.solvers.levels import VALUE
+from optimizer.solvers.objectives import VALUE
 from optimizer.spec.system import System
 from optimizer.studies.overload import Overload
 from optimizer.studies.reports.overview import PoolRow, describe, kinds_of_servers, queue_rows

@@ -19,6 +19,7 @@ from optimizer.solvers.compact_model import formulate
 from optimizer.solvers.formulation import Formulation
 from optimizer.solvers.levels import served_in_full
 from optimizer.solvers.model import MilpModel, RunResult, RunStatus, Session
+from optimizer.solvers.objectives import INTEGER_SLACK
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution
 from optimizer.spec.writing import write_text
@@ -172,12 +173,13 @@ def _value_level(
 
     Neither file format keeps a constant in the objective: it stands beside a last variable that is one.
     """
-    model, left = formulation.model, ~served_in_full(problem, solution.replicas)
+    model, full = formulation.model, served_in_full(problem, solution.replicas)
+    taken = (solution.replicas > 0) & full[problem.table.server]
+    left = ~full & np.isin(np.arange(len(full)), formulation.servers)
     for level in problem.service:
-        pinned = formulation.on_servers(level.weight)
+        pinned, reached = formulation.coefficients(level), level.steps(left, taken)
         if pinned.any():
-            reached = float(level.weight[formulation.servers][left[formulation.servers]].sum())
-            model = model.with_limit(pinned, reached + 0.5)
+            model = model.with_limit(pinned, reached + INTEGER_SLACK)
     outside = ~np.isin(np.arange(len(problem.priority)), formulation.servers)
     offset = formulation.value_offset + float(problem.none_value[outside].sum())
     if not offset:

@@ -6,7 +6,7 @@ Equation numbers refer to ``docs/math.md``.
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
-from optimizer.solvers.levels import CHANGES, VALUE
+from optimizer.solvers.objectives import VALUE
 from optimizer.solvers.problem import Problem
 
 ROUNDING = 1e-8
@@ -16,9 +16,8 @@ ROUNDING = 1e-8
 def trivial_bounds(problem: Problem) -> dict[str, float]:
     """Return the bounds of all levels that hold for any answer, those of service in steps."""
     every = np.arange(len(problem.table))
-    bounds = dict.fromkeys((level.name for level in problem.service), 0.0)
-    bounds |= dict.fromkeys((goal.name for goal in problem.goals), 0.0)
-    return bounds | {VALUE: least_value(problem, every, all_served=False), CHANGES: 0.0}
+    bounds = dict.fromkeys((each.name for each in problem.objectives), 0.0)
+    return bounds | {VALUE: least_value(problem, every, all_served=False)}
 
 
 def least_value(problem: Problem, rows: IntArray, *, all_served: bool) -> float:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.solvers.goals import Goal
 from optimizer.solvers.levels import served, unchanged, without_reserve
 from optimizer.solvers.model import MilpModel
+from optimizer.solvers.objectives import LevelObjective
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.routing import RouteVariables
 
@@ -66,21 +66,23 @@ class Formulation:
         """Indices of the variables u."""
         return np.arange(len(self.columns), len(self.columns) + len(self.servers))
 
-    def on_servers(self, weight: FloatArray) -> FloatArray:
-        """Return coefficients that give each u its server's weight (shape (S,)), by variable."""
-        coefficients = np.zeros(len(self.value))
-        coefficients[self.unserved] = weight[self.servers]
-        return coefficients
+    def coefficients(self, objective: LevelObjective) -> FloatArray:
+        """Return the coefficients of a level, by variable."""
+        found, n = objective.on_value * self.value + objective.on_changes * self.changed, len(self.columns)
+        found[self.unserved] += objective.on_unserved[self.servers]
+        found[:n] += objective.on_off_preferred * self.off_preferred
+        if objective.on_columns is not None:
+            found[:n] += objective.on_columns[self.columns]
+        if objective.on_unreserved is not None:
+            found[:n] += np.where(self.unreserved_columns, objective.on_unreserved[self.column_servers], 0.0)
+            place = len(found) - self.steps - len(self.unreserved_servers)
+            found[place : len(found) - self.steps] = objective.on_unreserved[self.unreserved_servers]
+        return found
 
-    def on_goal(self, goal: Goal) -> FloatArray:
-        """Return the coefficients of a goal, by variable."""
-        coefficients, n = np.zeros(len(self.value)), len(self.columns)
-        without = np.where(self.unreserved_columns, goal.on_unreserved[self.column_servers], 0.0)
-        coefficients[:n] = without + goal.on_off_preferred * self.off_preferred
-        count = len(self.unreserved_servers)
-        place = len(coefficients) - self.steps - count + np.arange(count)
-        coefficients[place] = goal.on_unreserved[self.unreserved_servers]
-        return coefficients
+    def constant(self, objective: LevelObjective) -> float:
+        """Return the part of a level that no variable changes."""
+        changes = objective.on_changes * self.changed_offset
+        return objective.outside + objective.on_value * self.value_offset + changes
 
     def point(self, problem: Problem, replicas: IntArray) -> FloatArray:
         """Return the point of the model that stands for an answer in the columns of the model."""

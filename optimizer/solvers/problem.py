@@ -19,10 +19,9 @@ from optimizer.candidates.queue_parts import QueueParts
 from optimizer.candidates.table import NO_PATTERN
 from optimizer.documents import MAX_COUNT
 from optimizer.solvers.card_columns import CardColumns, with_server_behind
-from optimizer.solvers.goals import Goal, goals_of
 from optimizer.solvers.limit_rows import LimitRows, limit_rows, needs_power
+from optimizer.solvers.objectives import LevelObjective, later_objectives, service_objectives
 from optimizer.solvers.routing import Routing, with_undivided
-from optimizer.solvers.service_levels import ServiceLevel, service_levels
 from optimizer.solvers.tiers import Tiers, tiers_of
 from optimizer.spec.schema import OptimizerOptions
 from optimizer.units import SECONDS_PER_MINUTE
@@ -204,14 +203,18 @@ class Problem:
         return frozen(np.append(False, (pair[1:] == pair[:-1]).all(axis=1))[: len(pair)])
 
     @cached_property
-    def goals(self) -> tuple[Goal, ...]:
-        """The levels between service and value, in their order."""
-        return goals_of(self.priority, self.load_rps, self.reserve.wanted, preference=self.preference)
+    def objectives(self) -> tuple[LevelObjective, ...]:
+        """All levels, in their order."""
+        wanted = self.reserve.wanted
+        return (
+            *service_objectives(self.members, self.table, self.to_serve, self.min_replicas, self.priority),
+            *later_objectives(self.priority, self.load_rps, wanted, preference=self.preference),
+        )
 
-    @cached_property
-    def service(self) -> tuple[ServiceLevel, ...]:
+    @property
+    def service(self) -> tuple[LevelObjective, ...]:
         """The levels of service, in their order (eq. 34, 35)."""
-        return service_levels(self.members, self.table, self.to_serve, self.min_replicas)
+        return tuple(each for each in self.objectives if each.is_service)
 
     @cached_property
     def leaves_members(self) -> bool:

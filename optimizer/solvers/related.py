@@ -11,7 +11,8 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates.table import NO_PATTERN
 from optimizer.solvers.greedy import greedy_replicas
-from optimizer.solvers.levels import VALUE, served, served_in_full
+from optimizer.solvers.levels import served, served_in_full
+from optimizer.solvers.objectives import VALUE
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import SolvedLevel
 

@@ -24,8 +24,9 @@ from optimizer import Explanation, System, Timings, explain, find_candidates, lo
 from optimizer.generate import generate_document, generate_system
 from optimizer.solvers.compact import solve_milp
 from optimizer.solvers.highs import HighsSession
-from optimizer.solvers.levels import VALUE, levels_of
+from optimizer.solvers.levels import levels_of
 from optimizer.solvers.model import MilpModel, RunResult, Session
+from optimizer.solvers.objectives import VALUE
 from optimizer.solvers.problem import build_problem
 from optimizer.solvers.saturation import share_leftover
 from optimizer.solvers.warm_starts import best_initial_solution

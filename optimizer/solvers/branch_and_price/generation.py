@@ -134,9 +134,10 @@ class RestrictedMaster:
                 continue
             least, gained = self._price(duals, reduced)
             bound = lagrangian_bound(self.master, duals, least[self.servers])
-            done = not gained or result.bound - bound <= self.tolerance
+            value = result.bound + self.master.objective.outside
+            done = not gained or value - bound <= self.tolerance
             if best is None or bound > best.bound or done:
-                best = self._solution(duals, bound, result.x, result.bound, finished=done)
+                best = self._solution(duals, bound, result.x, value, finished=done)
             if not done:
                 continue
             if best.feasible or best.bound >= cutoff or self.penalty == len(ARTIFICIAL_COSTS) - 1:

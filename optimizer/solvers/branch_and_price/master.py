@@ -85,7 +85,7 @@ class MasterProblem:
     @property
     def limits(self) -> FloatArray:
         """Right-hand sides of the rows that servers share: units, then held levels, then cuts."""
-        held, amount = [each.most for each in self.held], self.candidates.amount
+        held, amount = [each.most - each.objective.outside for each in self.held], self.candidates.amount
         first = self.candidates.first_sizes
         return np.concatenate([first, held, [cut.most(amount) for cut in self.cuts]])
 

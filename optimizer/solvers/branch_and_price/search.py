@@ -266,7 +266,7 @@ class LevelSearch:
         keys = [mine.use, ~mine.served[:, None]]
         keys += [mine.value[:, None]] if any(each.on_value for each in objectives) else []
         keys += [mine.changed[:, None]] if any(each.on_changes for each in objectives) else []
-        keys += mine.keys() if any(each.goal for each in objectives) else []
+        keys += mine.keys() if any(each.is_goal for each in objectives) else []
         return columns[nondominated(mine.server, np.hstack(keys))]
 
     def _solve(self, columns: IntArray, time_s: float) -> RunResult:
@@ -279,7 +279,9 @@ class LevelSearch:
             start = np.concatenate([np.isin(columns, own).astype(np.float64), steps])
         mine = self.pool.columns.take(columns)
         model = replace(self.master, cuts=self.nodes[0].master.cuts).model(mine)
-        tolerance = self.tolerance / abs(self.value) if self.feasible and self.value else self.solver.gap
+        outside = self.master.objective.outside
+        value = self.value - outside if self.feasible else 0.0
+        tolerance = self.tolerance / abs(value) if value else self.solver.gap
         result = HighsSession(model, lean=self.small).minimise(
             np.concatenate([mine.weights(self.master.objective), self.master.step_weights]),
             start,
@@ -288,7 +290,7 @@ class LevelSearch:
             presolve=len(columns) <= PRESOLVED_EACH * len(self.master.servers),
         )
         self.solved = columns
-        self.solved_bound = np.inf if result.outcome is RunStatus.infeasible else result.bound
+        self.solved_bound = np.inf if result.outcome is RunStatus.infeasible else result.bound + outside
         if result.x is not None:
             self._offer(columns[result.x[: len(columns)] > 0.5])
         return result

@@ -78,7 +78,7 @@ class ColumnGeneration(LevelSolver):
     def can_serve_all(self, objective: LevelObjective, deadline: Deadline) -> bool:
         """Return whether the relaxation of a level of service is 0."""
         relaxed = self._relaxed(objective, deadline)
-        least = ROUNDING * float(objective.on_unserved.sum())
+        least = objective.outside + ROUNDING * float(objective.on_unserved.sum())
         return relaxed is not None and relaxed.finished and relaxed.bound <= least
 
     def minimise(self, objective: LevelObjective, known: KnownBounds, deadline: Deadline) -> LevelResult:

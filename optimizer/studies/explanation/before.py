@@ -19,8 +19,9 @@ from optimizer.plan.shared_queues import served_members
 from optimizer.solvers.bounds import trivial_bounds
 from optimizer.solvers.branch_and_price.duals import DualBounds, DualMultipliers
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.levels import CHANGES, VALUE, changes_of, levels_of, served, value_of
+from optimizer.solvers.levels import changes_of, levels_of, served, value_of
 from optimizer.solvers.limit_rows import placed, placed_cards, placed_cost
+from optimizer.solvers.objectives import CHANGES, VALUE
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.related import RelatedSolution, differing, repaired
 from optimizer.solvers.saturation import share_leftover
