@@ -12,7 +12,7 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates import CandidateTable
 from optimizer.candidates.card_patterns import SharedCards
 from optimizer.candidates.table import ON_SHARED_CARDS
-from optimizer.solvers.model import COVER_TOLERANCE
+from optimizer.milp.model import COVER_TOLERANCE
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,11 @@ from collections.abc import Callable
 import numpy as np
 
 from optimizer.arrays import IntArray
+from optimizer.milp.model import MilpModel, RunStatus, Session
 from optimizer.solvers.compact_model import formulate
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.level_solver import Incumbent, KnownBounds, LevelResult, LevelSolver
 from optimizer.solvers.lexicographic import LexicographicSolve
-from optimizer.solvers.model import MilpModel, RunStatus, Session
 from optimizer.solvers.objectives import LevelObjective
 from optimizer.solvers.problem import Problem, gap_target
 from optimizer.solvers.related import RelatedSolution, repaired

@@ -91,7 +91,7 @@ def _solve_mixed(problem: Problem, deadline: Deadline, related: RelatedSolution 
     That plan always gets some time, after the deadline if there is none before. A solution that begins from a
     related one of the same kind needs no other.
     """
-    from optimizer.solvers.highs import HighsSession
+    from optimizer.milp.highs import HighsSession
 
     limit_s = deadline.left_s
     if related is not None:
@@ -107,8 +107,8 @@ def _solve_mixed(problem: Problem, deadline: Deadline, related: RelatedSolution 
 
 def _by_either(problem: Problem, deadline: Deadline, related: RelatedSolution | None) -> Solution:
     """Choose mixtures by branch and price and, for few servers, by the compact model after it."""
+    from optimizer.milp.highs import HighsSession
     from optimizer.solvers.branch_and_price.solve import solve_patterns
-    from optimizer.solvers.highs import HighsSession
 
     if problem.leaves_members:  # patterns have no members
         return solve_milp(problem, partial(HighsSession, lean=True), deadline, related=related)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.milp.model import MilpModel
 from optimizer.solvers.levels import served, unchanged, without_reserve
-from optimizer.solvers.model import MilpModel
 from optimizer.solvers.objectives import LevelObjective
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.routing import RouteVariables

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.solvers.model import COVER_TOLERANCE
+from optimizer.milp.model import COVER_TOLERANCE
 from optimizer.solvers.objectives import LevelObjective, value_slack
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import SolvedLevel

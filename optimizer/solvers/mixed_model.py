@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
+from optimizer.milp.model import COVER_SCALE, COVER_TOLERANCE
 from optimizer.solvers.formulation import Formulation
-from optimizer.solvers.model import COVER_SCALE, COVER_TOLERANCE
 from optimizer.solvers.model_columns import keepable, mixed_columns
 from optimizer.solvers.model_rows import ModelRows, add_cards, add_limits
 from optimizer.solvers.problem import Problem

@@ -6,8 +6,8 @@ Equation numbers and sections refer to ``docs/math.md``.
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.milp.model import COVER_TOLERANCE
 from optimizer.solvers.dominance import nondominated
-from optimizer.solvers.model import COVER_TOLERANCE
 from optimizer.solvers.problem import Problem
 
 

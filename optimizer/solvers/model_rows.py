@@ -9,8 +9,8 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates.table import ON_SHARED_CARDS
+from optimizer.milp.model import COVER_SCALE, COVER_TOLERANCE, MilpModel
 from optimizer.solvers.formulation import SharedRows
-from optimizer.solvers.model import COVER_SCALE, COVER_TOLERANCE, MilpModel
 from optimizer.solvers.problem import Problem
 
 

@@ -6,7 +6,7 @@ Equation numbers refer to ``docs/math.md``.
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.solvers.model import COVER_SCALE, COVER_TOLERANCE
+from optimizer.milp.model import COVER_SCALE, COVER_TOLERANCE
 from optimizer.solvers.model_rows import ModelRows
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.routing import RouteArrays, RouteVariables

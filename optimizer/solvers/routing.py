@@ -13,8 +13,8 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import MemberArrays
+from optimizer.milp.model import COVER_SCALE, MilpModel
 from optimizer.solvers.card_columns import with_server_behind
-from optimizer.solvers.model import COVER_SCALE, MilpModel
 from optimizer.spec.routes import check_routed_options, flows_of, has_undivided
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -110,7 +110,7 @@ class RouteArrays:
             most: upper bounds of both.
             on_loss: whether the lost quality is minimised.
         """
-        from optimizer.solvers.highs import HighsSession
+        from optimizer.milp.highs import HighsSession
 
         n, scale = len(self.rate_rps) + 1, COVER_SCALE / self.load_rps
         loads = np.array([self.rate_rps, self.rate_rps * self.large_slope]) * scale

@@ -10,6 +10,8 @@ from mixed_oracles import mixed_brute_force, random_mixed_document
 from optimizer import find_candidates, load_system, solve
 from optimizer.arrays import FloatArray
 from optimizer.generate import generate_system
+from optimizer.milp.highs import HighsSession
+from optimizer.milp.model import RunResult
 from optimizer.pipeline import choose
 from optimizer.solvers.branch_and_price.bounds import lagrangian_bound
 from optimizer.solvers.branch_and_price.candidates import PatternCandidates, candidates_of
@@ -21,9 +23,7 @@ from optimizer.solvers.branch_and_price.solve import solve_patterns
 from optimizer.solvers.compact import solve_milp
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.exact import solve_exactly
-from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.levels import is_better, served, value_of
-from optimizer.solvers.model import RunResult
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.solution import Solution, Status

@@ -9,13 +9,13 @@ import pytest
 from optimizer import find_candidates
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.generate import generate_system
+from optimizer.milp.highs import HighsSession
+from optimizer.milp.model import RunStatus
 from optimizer.solvers.branch_and_price.generation import RestrictedMaster
 from optimizer.solvers.branch_and_price.master import MasterProblem
 from optimizer.solvers.branch_and_price.nodes import BranchTree, Node, _fractional_server, unserved_fractions
 from optimizer.solvers.branch_and_price.pool import ColumnPool
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.highs import HighsSession
-from optimizer.solvers.model import RunStatus
 from optimizer.solvers.objectives import LevelConstraint, LevelObjective
 from optimizer.solvers.problem import build_problem
 

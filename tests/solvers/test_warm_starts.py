@@ -18,13 +18,13 @@ from mixed_oracles import random_mixed_document
 from optimizer import Plan, SolverError, System, find_candidates, load_system, solve, verify
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.generate import generate_system
+from optimizer.milp.highs import HighsSession
+from optimizer.milp.model import MilpModel, RunResult, RunStatus
 from optimizer.solvers.compact import solve_milp
 from optimizer.solvers.compact_model import formulate
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.greedy import solve_greedy
-from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.levels import is_better, levels_of, served_in_full
-from optimizer.solvers.model import MilpModel, RunResult, RunStatus
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.solution import Solution, Status
 from optimizer.solvers.warm_starts import best_initial_solution, in_columns

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
+from optimizer.milp.highs import MasterLp
+from optimizer.milp.model import RunStatus
 from optimizer.solvers.branch_and_price.bounds import lagrangian_bound
 from optimizer.solvers.branch_and_price.master import MasterProblem
 from optimizer.solvers.branch_and_price.pool import ColumnPool, priced, reduced_costs
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.highs import MasterLp
-from optimizer.solvers.model import RunStatus
 from optimizer.solvers.tiers import ENDLESS
 
 EACH_ROUND = 3

@@ -10,9 +10,9 @@ from functools import cached_property
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.milp.model import MilpModel
 from optimizer.solvers.branch_and_price.candidates import PatternCandidates
 from optimizer.solvers.branch_and_price.columns import PatternColumns
-from optimizer.solvers.model import MilpModel
 from optimizer.solvers.objectives import LevelConstraint, LevelObjective
 from optimizer.solvers.tiers import ENDLESS
 

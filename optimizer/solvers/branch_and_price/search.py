@@ -10,6 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 from optimizer.arrays import BoolArray, IntArray
+from optimizer.milp.highs import HighsSession
+from optimizer.milp.model import RunResult, RunStatus
 from optimizer.solvers.branch_and_price.cuts import with_cuts
 from optimizer.solvers.branch_and_price.generation import MasterSolution
 from optimizer.solvers.branch_and_price.master import MasterProblem
@@ -18,9 +20,7 @@ from optimizer.solvers.branch_and_price.pool import ColumnPool
 from optimizer.solvers.branch_and_price.pricing import MAX_FOUND
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.dominance import nondominated
-from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.level_solver import LevelSolver
-from optimizer.solvers.model import RunResult, RunStatus
 from optimizer.solvers.related import completed
 
 CORE_COLUMNS, CORE_EACH = 2_000, 10

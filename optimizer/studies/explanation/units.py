@@ -103,7 +103,7 @@ def one_of(place: int, items: int) -> FloatArray:
 
 def _prices(candidates: Candidates, plan: Plan, deadline: Deadline) -> FloatArray | None:
     """Return the shadow prices of units for the servers that a plan serves in full."""
-    from optimizer.solvers.highs import HighsSession
+    from optimizer.milp.highs import HighsSession
 
     problem = build_problem(candidates)
     if problem.is_compact_only:
