@@ -45,8 +45,6 @@ def least_values(problem: Problem, rows: IntArray, *, all_served: bool) -> Float
     else:
         np.minimum.at(served, server, problem.model_value[rows])
     least = served if all_served else np.minimum(served, problem.none_value)
-    if problem.cards is not None:
-        least[-1] = 0.0
     has_candidate = np.isin(np.arange(len(problem.priority)), server)
     return np.where(has_candidate, least, 0.0)
 
@@ -72,7 +70,7 @@ def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:
     np.minimum.at(counting, server, each)
     counting[problem.min_replicas == 0] = 0.0
     cost = np.maximum(carrying, counting * problem.min_replicas) * (1 - ROUNDING)
-    cost = np.where(problem.routed, 0.0, cost)
+    cost = np.where(problem.joint_load, 0.0, cost)
     stays = np.zeros(len(problem.priority), np.bool_)
     stays[server[problem.on_current[rows]]] = True
     # What replicas elsewhere cost more is part of the cost here.

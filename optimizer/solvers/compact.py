@@ -45,7 +45,7 @@ def solve_milp(
     """
     deadline = deadline or Deadline.after(problem.options.time_limit_s)
     starts = [best_initial_solution(problem)]
-    starts += [] if related is None or problem.cards else [repaired(problem, related.replicas)]
+    starts += [] if related is None else [repaired(problem, related.replicas)]
     solver = CompactModel(problem, session, starts)
     return LexicographicSolve(solver, deadline, related, deadline if to_prove else None).solve()
 
@@ -87,7 +87,7 @@ class CompactModel(LevelSolver):
     def minimise(self, objective: LevelObjective, known: KnownBounds, deadline: Deadline) -> LevelResult:
         """Minimise one level; without a start, in half of the time."""
         formulation, floor = self.formulation, known.all_answers
-        start = formulation.point(self.problem, self.incumbent.replicas) if self.is_feasible else None
+        start = formulation.point(self.incumbent.replicas) if self.is_feasible else None
         if start is not None and not formulation.model.holds(start):
             start = None
         time_s = deadline.left_s * (0.5 if start is None else 1.0)

@@ -22,7 +22,9 @@ def served(problem: Problem, replicas: IntArray) -> BoolArray:
     """Return a mask of the servers with an allocation, shape (S,)."""
     has = np.zeros(len(problem.priority), np.bool_)
     has[problem.table.server[replicas > 0]] = True
-    return has if problem.routing is None else problem.routing.served(problem.table, replicas, has)
+    for topology in problem.topologies:
+        has = topology.served(problem.table, replicas, has)
+    return has
 
 
 def served_in_full(problem: Problem, replicas: IntArray) -> BoolArray:
@@ -37,15 +39,13 @@ def served_in_full(problem: Problem, replicas: IntArray) -> BoolArray:
         load[taken.server] = taken.load_rps
     rate = np.bincount(problem.table.server, replicas * problem.table.max_rate_rps, minlength=count)
     pools = np.bincount(problem.table.server, replicas, minlength=count)
-    if problem.cards is not None:
-        rate[problem.cards.lacks(problem.table, replicas, count)] = 0.0
     full: BoolArray = (
         (rate >= load * (1 - 2 * COVER_TOLERANCE))
         & (pools >= problem.min_replicas)
         & ((pools > 0) | ~problem.to_serve)
     )
-    if problem.routing is not None:
-        full = np.where(problem.routed, problem.routing.small() | served(problem, replicas), full)
+    for topology in problem.topologies:
+        full = topology.in_full(problem.table, replicas, full)
     return full
 
 
@@ -62,8 +62,6 @@ def unchanged(problem: Problem, replicas: IntArray) -> BoolArray:
     pools = _by_server(problem, taken)
     kept = _by_server(problem, stays) > 0
     same: BoolArray = (kept & (pools == 1)) | ((pools == 0) & ~problem.none_changed)
-    if problem.cards is not None:
-        same[-1] = True  # the servers on shared cards change
     return same
 
 
@@ -89,8 +87,6 @@ def value_of(problem: Problem, replicas: IntArray) -> float:
     stays = _by_server(problem, np.where(problem.on_current, replicas, 0)) > 0
     every = np.arange(len(problem.priority))
     same = unchanged(problem, replicas)
-    if problem.cards is not None:
-        same[-1] = False  # shared cards cost what they cost
     value = float(problem.transition_value(every, cost, elsewhere, stays, same).sum())
     return value + (
         problem.tiers.difference(problem.limits.used(replicas)) if len(problem.tiers.row) else 0.0
@@ -99,7 +95,7 @@ def value_of(problem: Problem, replicas: IntArray) -> float:
 
 def changes_of(problem: Problem, replicas: IntArray) -> int:
     """Return the number of servers that a solution changes."""
-    return int((~unchanged(problem, replicas)).sum())
+    return int((~unchanged(problem, replicas) * problem.counted).sum())
 
 
 class Reached:

@@ -162,22 +162,22 @@ class LexicographicSolve:
         stays = np.zeros(len(problem.priority), np.bool_)
         stays[problem.table.server[unchanged]] = True
         stays &= ~(fixed.forced_unserved | self.without)
-        changes = problem.none_changed | (fixed.forced_served & ~problem.routed)
+        changes = problem.none_changed | (fixed.forced_served & ~problem.joint_load)
         return float((~stays & changes).sum())
 
     def _solution(self) -> Solution:
         """Return the incumbent with its levels, counted again in integers."""
         problem = self.problem
         replicas = with_more_spare_capacity(problem, self.incumbent.replicas)
-        if problem.cards is not None:
-            replicas = problem.cards.without_idle_units(problem.table, replicas)
+        for topology in problem.topologies:
+            replicas = topology.tidied(problem.table, replicas)
         over = bool((problem.left_by(replicas) < 0).any())
         if over or (served(problem, replicas) & ~served_in_full(problem, replicas)).any():
             raise SolverError("the solver's answer breaks a limit; please report this with the input")
         levels = bounded_levels(problem, replicas, self.bounds)
         proved = self.proved or all(level.is_proved(self.solver.gap) for level in levels)
         solver: SolverName = "separable"
-        if len(problem.limits) or problem.cards is not None:
+        if len(problem.limits) or any(each.extra_servers for each in problem.topologies):
             solver = "milp"
         return Solution(replicas, Status.optimal if proved else Status.feasible, solver, levels)
 

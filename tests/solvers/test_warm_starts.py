@@ -120,7 +120,7 @@ def test_a_seed_is_a_point_of_the_model_with_the_same_levels(
     problem = problem_of(in_operation(seed, mixed=mixed, tightness=tightness))
     formulation, replicas = formulate(problem), best_initial_solution(problem)
     answer = in_columns(formulation.columns, problem, replicas)
-    point = formulation.point(problem, answer)
+    point = formulation.point(answer)
     assert formulation.model.holds(point)
     assert not is_better(problem, replicas, answer)
     assert (formulation.replicas(point, len(problem.table)) == answer).all()
@@ -141,7 +141,7 @@ def test_seeds_of_small_mixed_systems_are_points_of_their_models(seed: int) -> N
     formulation = formulate(problem)
     if len(formulation.columns):
         answer = in_columns(formulation.columns, problem, best_initial_solution(problem))
-        assert formulation.model.holds(formulation.point(problem, answer))
+        assert formulation.model.holds(formulation.point(answer))
 
 
 def test_a_point_that_breaks_a_row_bound_or_integrality_fails() -> None:
@@ -318,7 +318,7 @@ class Fixed(HighsSession):
 
 
 def answering(problem: Problem, replicas: IntArray) -> Callable[[MilpModel], HighsSession]:
-    point = formulate(problem).point(problem, replicas)
+    point = formulate(problem).point(replicas)
 
     def session(model: MilpModel) -> HighsSession:
         loaded = Fixed(model)

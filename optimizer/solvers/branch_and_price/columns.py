@@ -73,11 +73,6 @@ class PatternColumns:
             return weights
         return weights + np.where(self.unreserved, objective.on_unreserved[self.server], 0.0)
 
-    def keys(self, *, reserve: bool = True, preference: bool = True) -> list[FloatArray]:
-        """Return the goals' coefficients that make a column worse, each of shape (P, 1)."""
-        found = [self.unreserved.astype(np.float64)] * reserve + [self.off_preferred] * preference
-        return [key[:, None] for key in found if key.any()]
-
     def replicas(self, chosen: IntArray, candidates: PatternCandidates, rows: int) -> IntArray:
         """Return the replicas of each row of the candidate table if some columns are taken."""
         replicas = np.zeros(rows, np.int64)

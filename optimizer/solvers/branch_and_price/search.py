@@ -263,10 +263,7 @@ class LevelSearch:
         """
         mine = self.pool.columns.take(columns)
         objectives = [self.master.objective, *(each.objective for each in self.master.held)]
-        keys = [mine.use, ~mine.served[:, None]]
-        keys += [mine.value[:, None]] if any(each.on_value for each in objectives) else []
-        keys += [mine.changed[:, None]] if any(each.on_changes for each in objectives) else []
-        keys += mine.keys() if any(each.is_goal for each in objectives) else []
+        keys = [mine.use, ~mine.served[:, None], *(mine.weights(each)[:, None] for each in objectives)]
         return columns[nondominated(mine.server, np.hstack(keys))]
 
     def _solve(self, columns: IntArray, time_s: float) -> RunResult:
