@@ -5,8 +5,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -230,15 +228,6 @@ def test_of_several_workers_none_shows_what_it_alone_has_planned() -> None:
             assert answer.status == status
             assert ("servers" in answer.json) == (workers == 1)
             assert here.app.state.held.read()[0] == (1 if workers == 1 else 0)
-
-
-def test_help_does_not_load_the_web_framework() -> None:
-    code = (
-        "import sys; from optimizer.cli.main import main\n"
-        "try: main(['serve', '--help'])\n"
-        "finally: assert not {'fastapi', 'uvicorn', 'starlette'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=ROOT)
 
 
 def test_a_signal_while_it_starts_ends_it_well() -> None:
