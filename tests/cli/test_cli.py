@@ -573,7 +573,7 @@ def test_standard_input_has_a_name_in_messages(run: Run, path: Path) -> None:
     ],
 )
 def test_a_reader_that_goes_away_is_no_error(specs: Path, arguments: str, *, buffered: bool) -> None:
-    words = arguments.format(specs / "large").split()
+    words = arguments.format(specs / "small").split()
     unbuffered = {} if buffered else {"PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
         [sys.executable, "-m", "optimizer", *words],

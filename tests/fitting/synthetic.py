@@ -44,8 +44,8 @@ def sweep(
     seed: int = 5,
 ) -> list[BenchmarkRun]:
     """Measure one request at a time and three rates of each shape, with errors of a relative size."""
-    planned = [run(shape, None, 10.0, users=1) for shape in shapes]
-    planned += [run(shape, share * RATES[shape], 10.0) for shape in shapes for share in (0.3, 0.7, 1.0)]
+    planned = [run(shape, None, 20.0, users=1) for shape in shapes]
+    planned += [run(shape, share * RATES[shape], 20.0) for shape in shapes for share in (0.3, 0.7, 1.0)]
     rng = np.random.default_rng(seed)
     return [measured(one, law, rng, noise) for one in planned]
 
