@@ -280,6 +280,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "simulation.predictions",
             "replay.document",
             "replay.pods",
+            "replay.routes",
             "horizon.document",
             "horizon.hours",
             "horizon.reservations",

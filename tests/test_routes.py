@@ -42,7 +42,6 @@ from optimizer.spec.routes import flows_of, largest_mean
 from optimizer.spec.schema import Route
 from optimizer.studies.horizon.horizon import plan_horizon
 from optimizer.studies.load_changes import scale_loads, vary_loads
-from optimizer.studies.replay.replay import replay
 from optimizer.studies.simulation.plans import simulate_plan
 from optimizer.studies.sweep.checkpoint import Checkpoint
 from optimizer.studies.sweep.days import sampled_days
@@ -568,8 +567,6 @@ def test_studies_of_loads_by_server_refuse_routes() -> None:
     step = LoadStep(0.0, dict(system.servers))
     with pytest.raises(SpecError, match="horizon plans loads server by server and cannot plan routes"):
         plan_horizon(system, [step, step])
-    with pytest.raises(SpecError, match="routes: replay plans loads server by server"):
-        replay(system, [step, step], {}, 60.0)
     with pytest.raises(SpecError, match="routes: a sweep over sampled days plans loads server by server"):
         sampled_days(system, np.ones((1, 2)), Checkpoint(), load_cv=0.1, seed=0)
 

@@ -43,7 +43,7 @@ def _add_replay(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="FILE", type=Path, help="draw FILE.svg, FILE.png or FILE.pdf"
     )
     add_request(parser, ExactOptions)
-    add_output(parser, "ways", "servers")
+    add_output(parser, "ways", "servers", "routes")
 
 
 def _replay(arguments: argparse.Namespace) -> None:

@@ -159,6 +159,13 @@ def _with_mix(
     return _with_load(server, server.current.load.model_copy(update=values))
 
 
+def largest_shares(route: Route) -> dict[str, float]:
+    """Return the planned load of each server of a route over the rate of the route, by server."""
+    flows = flows_of(route.model_copy(update={"arrival_rate_rpm": 1.0}))
+    most = sum(flow.rate_rpm * flow.upper for flow in flows)
+    return {route.small: most, route.large: sum(flow.rate_rpm for flow in flows)}
+
+
 def undivided_servers(servers: Mapping[str, Server], routes: Iterable[Route]) -> dict[str, Server]:
     """Return the large servers with all requests of their routes, by name, if the lengths of kinds differ.
 
@@ -216,6 +223,19 @@ def without_routed_loads(servers: Mapping[str, Server], routes: Iterable[Route])
 def route_of(routes: Iterable[Route], server: str) -> Route | None:
     """Return the route of a server; None if it has none."""
     return next((route for route in routes if server in (route.small, route.large)), None)
+
+
+def with_partners(routes: Iterable[Route], servers: Iterable[str]) -> list[str]:
+    """Return servers, and of those of a route the other one too, as a route is served in full or not at all.
+
+    Args:
+        routes: the routes.
+        servers: names of servers; those of the answer begin with them, in their order.
+    """
+    routes, names = tuple(routes), dict.fromkeys(servers)
+    for route in [found for name in names if (found := route_of(routes, name)) is not None]:
+        names |= {route.small: None, route.large: None}
+    return list(names)
 
 
 def check_routed_options(routes: Mapping[str, Route], options: OptimizerOptions) -> None:

@@ -4,7 +4,7 @@ At each time the plan is made of the loads that were counted until then; what co
 what was counted there. So no plan knows the load that it has to serve, as in a control loop.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -13,18 +13,25 @@ from optimizer.candidates import SizingMemo
 from optimizer.pipeline import Solved, solve, solve_in_full
 from optimizer.plan import Plan
 from optimizer.solvers.deadline import Deadline
-from optimizer.spec.load_traces import LoadStep
+from optimizer.spec.load_traces import LoadStep, with_step
 from optimizer.spec.offline import without_past_deadlines
-from optimizer.spec.routes import refuse_routes
-from optimizer.spec.schema import AllocationData, Server
+from optimizer.spec.routes import route_of
+from optimizer.spec.schema import AllocationData, Route, Server
 from optimizer.spec.shared_cards import check_no_shared_cards
 from optimizer.spec.system import System
 from optimizer.stabilisation.decisions import Decisions, Observation
 from optimizer.stabilisation.keeping import Kept, Planner
 from optimizer.stabilisation.rules import Rules
 from optimizer.stabilisation.stabilise import denoise_loads, plan_next, stabilise
-from optimizer.studies.replay.document import Replay, ReplayedServer, ReplayPolicy, ReplayStep
+from optimizer.studies.replay.document import (
+    Replay,
+    ReplayedRoute,
+    ReplayedServer,
+    ReplayPolicy,
+    ReplayStep,
+)
 from optimizer.studies.replay.pods import Pods, largest, targets_of
+from optimizer.studies.replay.routes import RoutedLoad, routed_loads
 
 if TYPE_CHECKING:
     from optimizer.stabilisation.loads import LoadEstimate
@@ -46,9 +53,8 @@ def replay(
         startup_s: time that a replica takes to start [s].
 
     Raises:
-        SpecError: the system has routes, or a server may share cards.
+        SpecError: a server may share cards.
     """
-    refuse_routes(system.routes, "replay plans")
     check_no_shared_cards(system.servers.values(), "a replay")
     memo = SizingMemo(MEMO_ROWS)
     runs = [_Run(system, steps, rules, startup_s, memo).variant(name) for name, rules in variants.items()]
@@ -64,6 +70,22 @@ def replay(
 
 MEMO_ROWS = 2**15
 """Sizings that are remembered: loads change, profiles do not."""
+
+
+@dataclass(slots=True)
+class _RouteTally:
+    """Requests of one route so far."""
+
+    offered: float = 0.0
+    rerun: float = 0.0
+    missed: float = 0.0
+    worse: float = 0.0
+
+    def add(self, load: RoutedLoad, span_min: float) -> None:
+        """Count the requests of a time [min]."""
+        self.offered += load.offered_rpm * span_min
+        self.rerun += load.rerun_rpm * span_min
+        self.worse += load.quality_lost * load.offered_rpm * span_min
 
 
 @dataclass(slots=True)
@@ -93,7 +115,7 @@ class _RememberingPlanner(Planner):
         """Return the solution of the last time if it was for the same system."""
         key = frozenset(kept.items()), frozenset(excluded)
         last = self.known.get(key)
-        if last is None or last[0].servers != system.servers:
+        if last is None or (last[0].servers, last[0].routes) != (system.servers, system.routes):
             solved = solve_in_full(
                 system.with_kept(kept), deadline=self.deadline, memo=self.memo, excluded=key[1]
             )
@@ -119,16 +141,18 @@ class _Run:
     known: "_Known" = field(default_factory=dict)
     """The last solves."""
     tallies: dict[str, _Tally] = field(default_factory=dict)
+    routes: dict[str, _RouteTally] = field(default_factory=dict)
     points: list[ReplayStep] = field(default_factory=list)
 
     def variant(self, name: str) -> ReplayPolicy:
         """Return the outcome for the fleet."""
         self.tallies = {server: _Tally() for server in self.system.servers}
+        self.routes = {name: _RouteTally() for name in self.system.routes}
         system, pods = self.system, Pods(self.startup_s)
         decisions: Decisions | None = None
         plan = solve(self._mean(), memo=self.memo) if self.constant else None
         for step, following in zip(self.steps, self.steps[1:], strict=False):
-            missing = frozenset(server for server in system.servers if server not in step.servers)
+            missing = frozenset(_unreported(system, step))
             there = pods.seen(step.time_s) if decisions else {server: {} for server in system.servers}
             seen = Observation(step.time_s, missing, there)
             estimates: Mapping[str, LoadEstimate] = {}
@@ -162,7 +186,21 @@ class _Run:
                 mean = sum(load.arrival_rate_rpm * span_s for load, span_s in counted) / time_s
                 load = counted[-1][0].model_copy(update={"arrival_rate_rpm": mean})
                 changed[name] = _with_current(server, load=load)
-        return self.system.with_servers(changed)
+        return self.system.with_servers(changed).with_routes(self._mean_routes())
+
+    def _mean_routes(self) -> dict[str, Route]:
+        """Return the routes at their mean rates over the time."""
+        changed = {}
+        for name, route in self.system.routes.items():
+            counted = [
+                (step.routes[name].arrival_rate_rpm, step.time_s - before.time_s)
+                for before, step in pairwise(self.steps)
+                if name in step.routes
+            ]
+            if counted:
+                mean = sum(rate * span_s for rate, span_s in counted) / sum(span_s for _, span_s in counted)
+                changed[name] = route.model_copy(update={"arrival_rate_rpm": mean})
+        return changed
 
     def _count(
         self, system: System, plan: Plan, decisions: Decisions, pods: Pods, now_s: float, following: LoadStep
@@ -172,6 +210,8 @@ class _Run:
             name: following.servers.get(name, server).current.load.arrival_rate_rpm
             for name, server in system.servers.items()
         }
+        routed = routed_loads(system, plan, following)
+        loads |= {name: rate for load in routed for name, rate in load.by_server.items()}
         targets = dict(targets_of(decisions))
         span_s = following.time_s - now_s
         capacity_s: dict[str, float] = dict.fromkeys(loads, 0.0)
@@ -179,10 +219,16 @@ class _Run:
             takes = dict.fromkeys(loads, 0.0)
             for (server, accelerator), number in ready.items():
                 takes[server] += number * targets[server, accelerator].rate_rpm
-            for server, load in loads.items():
+            missed = {server: max(0.0, load - takes[server]) for server, load in loads.items()}
+            for each in routed:
+                here = each.missed_rpm(takes)
+                self.routes[each.route].missed += sum(here.values()) * length_s / SECONDS_PER_MIN
+                missed |= here
+            for server, number_rpm in missed.items():
                 capacity_s[server] += takes[server] * length_s
-                missed = max(0.0, load - takes[server]) * length_s / SECONDS_PER_MIN
-                self.tallies[server].missed += missed
+                self.tallies[server].missed += number_rpm * length_s / SECONDS_PER_MIN
+        for each in routed:
+            self.routes[each.route].add(each, span_s / SECONDS_PER_MIN)
         for server, load in loads.items():
             self.tallies[server].offered += load * span_s / SECONDS_PER_MIN
             self._count_server(server, decisions, span_s)
@@ -190,7 +236,7 @@ class _Run:
         self.points.append(
             ReplayStep(
                 time_s=now_s,
-                load_rpm=sum(loads.values()),
+                load_rpm=sum(loads.values()) - sum(each.rerun_rpm for each in routed),
                 capacity_rpm=sum(capacity_s.values()) / span_s,
                 planned=sum(pool.num_replicas for pools in plan.allocations.values() for pool in pools),
                 desired=sum(target.replicas for _, target in there),
@@ -231,34 +277,50 @@ class _Run:
                     most_replicas=tally.most,
                 )
             )
+        routes = self.system.routes.values()
+        alone = [item for item in servers if route_of(routes, item.server) is None]
+        counted: list[ReplayedServer | _RouteTally] = [*alone, *self.routes.values()]
         changes = sum(item.changes for item in servers)
         return ReplayPolicy(
             name=name,
             rules=self.rules,
             cost=sum(item.cost for item in servers),
-            offered=sum(item.offered for item in servers),
-            missed=sum(item.missed for item in servers),
+            offered=sum(item.offered for item in counted),
+            missed=sum(item.missed for item in counted),
             changes=changes,
             changes_per_h=changes / hours,
             switches=sum(item.switches for item in servers),
             servers=tuple(servers),
+            routes=tuple(
+                ReplayedRoute(
+                    route=route,
+                    offered=tally.offered,
+                    rerun=tally.rerun,
+                    missed=tally.missed,
+                    quality_lost=tally.worse / tally.offered if tally.offered else 0.0,
+                )
+                for route, tally in self.routes.items()
+            ),
             points=tuple(self.points),
         )
 
 
+def _unreported(system: System, step: LoadStep) -> Iterator[str]:
+    """Yield the servers whose load, or that of their route, a step does not report."""
+    for name in system.servers:
+        route = route_of(system.routes.values(), name)
+        if name not in step.servers if route is None else route.name not in step.routes:
+            yield name
+
+
 def _at(system: System, step: LoadStep, pods: Pods) -> System:
     """Return the system as it is at a time: with the loads reported, and with what runs."""
-    seen = pods.seen(step.time_s)
-    changed = {}
-    for name, server in system.servers.items():
-        load = step.servers[name].current.load if name in step.servers else server.current.load
-        running = _with_current(server, load=load)
-        if pods.ready_at_s:
-            accelerator, number = largest(seen.get(name, {}))
-            batch = server.current.max_batch
-            current = AllocationData(accelerator=accelerator, num_replicas=number, max_batch=batch, load=load)
-            running = server.model_copy(update={"current": current})
-        changed[name] = running
+    seen, system, changed = pods.seen(step.time_s), with_step(system, step), {}
+    for name, server in system.servers.items() if pods.ready_at_s else ():
+        accelerator, number = largest(seen.get(name, {}))
+        batch, load = server.current.max_batch, server.current.load
+        current = AllocationData(accelerator=accelerator, num_replicas=number, max_batch=batch, load=load)
+        changed[name] = server.model_copy(update={"current": current})
     return system.with_servers(changed)
 
 
