@@ -571,15 +571,12 @@ def test_studies_of_loads_by_server_refuse_routes() -> None:
         sampled_days(system, np.ones((1, 2)), Checkpoint(), load_cv=0.1, seed=0)
 
 
-def test_the_service_plans_routes_and_stores_none() -> None:
+def test_the_service_plans_routes() -> None:
     document = edited()
     with client(stateful=True) as service:
         answer = service.post("/v1/plan", json=document)
         assert answer.status_code == 200
         assert answer.json() == json.loads(sample()[1].to_json())
-        refused = service.put("/v1/fleet", json=document)
-        assert refused.status_code == 422
-        assert "routes: a stored fleet has loads server by server" in refused.text
 
 
 def test_explain_repairs_an_unserved_route_with_its_router() -> None:

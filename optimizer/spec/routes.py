@@ -288,7 +288,8 @@ def route_problems(
     """
     owner: dict[str, str] = {}
     for part, at, route in index.routes.values():
-        yield from _kind_problems(part, at, route)
+        for below, text in kind_problems(route):
+            yield Finding(part, (*at, *below), text)
         if route.small == route.large:
             yield Finding(part, (*at, "large"), f"{route.large!r} is also the small server; name another")
             continue
@@ -305,17 +306,18 @@ def route_problems(
         yield from _priority_problems(part, at, route, index)
 
 
-def _kind_problems(part: Part, at: Location, route: Route) -> Iterator[Finding]:
+def kind_problems(route: Route) -> Iterator[tuple[Location, str]]:
+    """Yield the contradictions within the kinds of a route, with their places in it."""
     total = sum(kind.share for kind in route.kinds)
     if abs(total - 1) > SHARE_TOLERANCE:
-        yield Finding(part, (*at, "kinds"), f"the shares add up to {precise(total)}, not 1; change them")
+        yield ("kinds",), f"the shares add up to {precise(total)}, not 1; change them"
     for i, kind in enumerate(route.kinds):
         if kind.wrong > 1 - kind.miss:
             text = (
                 f"{precise(kind.wrong)} exceeds 1 - miss, {precise(1 - kind.miss)}: this router is wrong "
                 "more often than right; swap its two decisions"
             )
-            yield Finding(part, (*at, "kinds", i, "wrong"), text)
+            yield ("kinds", i, "wrong"), text
 
 
 def _server_problems(
