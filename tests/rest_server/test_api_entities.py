@@ -162,8 +162,10 @@ def test_a_write_for_another_revision_is_refused_without_effect(service: TestCli
         (b"[]", "body"),
         (b"{", "body:1"),
         (
-            b'{"type": "t", "model": "m", "count": 1, "colour": 1, "small": "s", "large": "t",'
-            b' "kinds": [{"share": 1, "inTokens": 1, "outTokens": 1}]}',
+            (
+                b'{"type": "t", "model": "m", "count": 1, "colour": 1, "small": "s", "large": "t",'
+                b' "kinds": [{"share": 1, "inTokens": 1, "outTokens": 1}]}'
+            ),
             "unknown key",
         ),
         (b'{"colour": 1, "colour": 2}', "colour"),
