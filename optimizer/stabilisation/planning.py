@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from optimizer.candidates import find_candidates
 from optimizer.plan import Plan
+from optimizer.plan.routes import with_savings
 from optimizer.spec.caches import replica_load
 from optimizer.spec.routes import with_partners
 from optimizer.spec.system import System
@@ -43,6 +45,8 @@ def plan_running_fleet(system: System, running: Running, runs: Runs, planner: Pl
     while planner.may_repeat and not (transition := search.transition(plan)).is_reachable:
         runs_now = [name for name in transition.blocked if runs.get(name)]
         plan = search.elsewhere(runs_now[-1], plan)
+    if plan.routes and search.allowed:
+        return with_savings(plan, find_candidates(system, planner.memo))
     return plan
 
 

@@ -80,7 +80,7 @@ def test_any_sequence_is_safe_and_settles(seed: int) -> None:
 def test_any_sequence_of_routes_is_safe_and_settles(seed: int) -> None:
     rng = random.Random(seed)
     system = load_system(random_routes(seed, routes=1 + seed % 2, others=seed % 3))
-    system = system.with_options(heterogeneous=seed % 5 == 4, transition_penalty=0.1 * (seed % 2))
+    system = system.with_options(heterogeneous=seed == 4, transition_penalty=0.1 * (seed % 2))
     _run(Loop(system, list(RULES.values())[seed % len(RULES)]), rng)
 
 
