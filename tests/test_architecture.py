@@ -292,6 +292,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
             "comparison.rows",
             "horizon.figure",
             "horizon.outcomes",
+            "replay.shared_cards",
             "sweep.binding",
             "sweep.days",
             "sweep.figure",

@@ -94,11 +94,16 @@ def left_by(system: System, plan: Plan, kept: Kept, lowest: int | None = None) -
         kept: kept replicas.
         lowest: lowest priority whose allocations count; None: all.
     """
-    cards = FreeCards.of(system)
+
+    def counts(name: str) -> bool:
+        return lowest is None or system.priority(system.servers[name]) <= lowest
+
+    shared = [use for use in plan.shared_cards if any(counts(item.server) for item in use.servers)]
+    cards = FreeCards.beside(system, shared)
     for (name, accelerator), replicas in kept.items():
         cards.take(name, accelerator, replicas)
     for name, pools in plan.allocations.items():
-        if lowest is None or system.priority(system.servers[name]) <= lowest:
+        if counts(name):
             for pool in pools:
                 cards.take(name, pool.accelerator, pool.num_replicas)
     return cards

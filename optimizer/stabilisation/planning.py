@@ -134,7 +134,8 @@ class _Search:
         return with_partners(self.system.routes.values(), names)
 
     def transition(self, plan: Plan) -> Transition:
-        return Transition(goals_of(plan, self.system), self.running, FreeCards.of(self.system))
+        cards = FreeCards.beside(self.system, plan.shared_cards)
+        return Transition(goals_of(plan, self.system), self.running, cards)
 
     def _priority(self, name: str) -> int:
         return self.system.priority(self.system.servers[name])

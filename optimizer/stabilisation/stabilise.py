@@ -149,7 +149,8 @@ def stabilise(
     servers = fleet.unknown(steps)
     for name, item in wanted.items():
         decision = _decision(item, goals[name], steps[name], fleet)
-        servers[name] = replace(decision, load=loads.get(name, decision.load))
+        since_s = fleet.shared_since_s(name)
+        servers[name] = replace(decision, load=loads.get(name, decision.load), shared_since_s=since_s)
     return Decisions(seen.now_s, servers)
 
 
@@ -200,7 +201,7 @@ class _PlannedFleet:
 
     def unknown(self, steps: Mapping[str, Mapping[str, int]]) -> dict[str, ServerDecision]:
         """Return the previous decisions for servers that are not in the plan, within the remaining cards."""
-        cards, found = FreeCards.of(self.system), {}
+        cards, found = self.cards(), {}
         for name, replicas in steps.items():
             cards.take_all(name, replicas)
         for name in sorted(self.before.keys() - steps.keys(), key=self.rank):
@@ -225,13 +226,15 @@ class _PlannedFleet:
         """
         cost = self.plan.total_cost_cents_per_h
         moving = {name for name, _ in self.plan.kept_replicas}  # they move to release cards
+        moving |= self.plan.on_shared_cards.keys()
+        moving |= {name for name, last in self.before.items() if last.shared_since_s is not None}
         found = {
             name: as_planned(item)
             if name in moving
             else ruled(item, self.rules, self.before.get(name), self.seen, self.running.get(name, {}), cost)
             for name, item in wanted.items()
         }
-        cards, beyond = FreeCards.of(self.system), {n: _beyond(found[n], item) for n, item in wanted.items()}
+        cards, beyond = self.cards(), {n: _beyond(found[n], item) for n, item in wanted.items()}
         for name, item in found.items():
             cards.take_all(name, item.replicas)
         for name in sorted(wanted, key=self.rank, reverse=True):
@@ -255,10 +258,33 @@ class _PlannedFleet:
                 rates_rpm={on: target.rate_rpm for on, target in ways[name].targets.items()},
                 load_rpm=item.load_rpm,
                 waits=item.unserved is None,
+                starting_elsewhere=self._starts_on_shared_cards(name),
             )
             for name, item in wanted.items()
         ]
-        return Transition(goals, self.running, FreeCards.of(self.system))
+        return Transition(goals, self.running, self.cards())
+
+    def cards(self) -> FreeCards:
+        """Return the cards that are not shared; those that are shared follow the plan, and go first."""
+        return FreeCards.beside(self.system, self.plan.shared_cards)
+
+    def shared_since_s(self, name: str) -> float | None:
+        """Return since when plans put a server on shared cards [s since the epoch]; None if this does not."""
+        if name not in self.plan.on_shared_cards:
+            return None
+        last = self.before.get(name)
+        known = None if last is None else last.shared_since_s
+        return self.seen.now_s if known is None else known
+
+    def _starts_on_shared_cards(self, name: str) -> bool:
+        """Return whether shared cards of a server are not ready: as reported, or else too new."""
+        since_s, reported = self.shared_since_s(name), self.seen.replicas
+        if since_s is None:
+            return False
+        mine = [use for use in self.plan.shared_cards if any(item.server == name for item in use.servers)]
+        if all(use.accelerator in reported.get(use.name, {}) for use in mine):
+            return any(reported[use.name][use.accelerator].ready < use.num_cards for use in mine)
+        return self.seen.now_s - since_s < self.rules.startup_s
 
 
 def _beyond(way: Ruled, wanted: Recommendation) -> list[str]:

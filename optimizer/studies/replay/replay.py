@@ -5,7 +5,7 @@ what was counted there. So no plan knows the load that it has to serve, as in a 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,6 @@ from optimizer.spec.load_traces import LoadStep, with_step
 from optimizer.spec.offline import without_past_deadlines
 from optimizer.spec.routes import route_of
 from optimizer.spec.schema import AllocationData, Route, Server
-from optimizer.spec.shared_cards import check_no_shared_cards
 from optimizer.spec.system import System
 from optimizer.stabilisation.decisions import Decisions, Observation
 from optimizer.stabilisation.keeping import Kept, Planner
@@ -30,8 +29,9 @@ from optimizer.studies.replay.document import (
     ReplayPolicy,
     ReplayStep,
 )
-from optimizer.studies.replay.pods import Pods, largest, targets_of
+from optimizer.studies.replay.pods import Place, Pods, largest, targets_of
 from optimizer.studies.replay.routes import RoutedLoad, routed_loads
+from optimizer.studies.replay.shared_cards import ReplayedCards, seen_cards
 
 if TYPE_CHECKING:
     from optimizer.stabilisation.loads import LoadEstimate
@@ -50,12 +50,8 @@ def replay(
         system: the fleet; a server without a reported load keeps its last one, or the document's.
         steps: the loads.
         variants: rules by the name under which they are shown.
-        startup_s: time that a replica takes to start [s].
-
-    Raises:
-        SpecError: a server may share cards.
+        startup_s: time that a replica or a shared card takes to start [s].
     """
-    check_no_shared_cards(system.servers.values(), "a replay")
     memo = SizingMemo(MEMO_ROWS)
     runs = [_Run(system, steps, rules, startup_s, memo).variant(name) for name, rules in variants.items()]
     constant = _Run(system, steps, Rules(), startup_s, memo, constant=True).variant(MEAN)
@@ -99,6 +95,17 @@ class _Tally:
     held: int = 0
     most: int = 0
     places: frozenset[str] = frozenset()
+    on_cards: Mapping[Place, int] | None = None
+    """Replicas on shared cards, by place; None before the first plan."""
+    card_changes: int = 0
+
+    def count_cards(self, now: Mapping[Place, int]) -> None:
+        """Count the changes of replicas on shared cards."""
+        if self.on_cards is not None:
+            before = self.on_cards
+            places = now.keys() | before.keys()
+            self.card_changes += sum(now.get(place, 0) != before.get(place, 0) for place in places)
+        self.on_cards = now
 
 
 _Known = dict[tuple[frozenset[tuple[tuple[str, str], int]], frozenset[str]], tuple[System, Solved]]
@@ -142,6 +149,7 @@ class _Run:
     """The last solves."""
     tallies: dict[str, _Tally] = field(default_factory=dict)
     routes: dict[str, _RouteTally] = field(default_factory=dict)
+    cards: ReplayedCards = field(default_factory=ReplayedCards)
     points: list[ReplayStep] = field(default_factory=list)
 
     def variant(self, name: str) -> ReplayPolicy:
@@ -166,8 +174,11 @@ class _Run:
             assert plan is not None
             if decisions is None or not self.constant:
                 first = decisions is None
+                seen = replace(seen, replicas={**there, **seen_cards(plan, pods, step.time_s)})
                 decisions = stabilise(plan, system, self.rules, decisions, seen, estimates)
-                pods.follow(decisions, step.time_s, at_once=first)
+                own = {place: target.replicas for place, target in targets_of(decisions)}
+                self.cards.follow(plan, system, own, pods, step.time_s)
+                pods.follow(own | self.cards.there, step.time_s, at_once=first)
             self._count(system, plan, decisions, pods, step.time_s, following)
         assert decisions is not None
         return self._result(name, decisions)
@@ -212,13 +223,60 @@ class _Run:
         }
         routed = routed_loads(system, plan, following)
         loads |= {name: rate for load in routed for name, rate in load.by_server.items()}
-        targets = dict(targets_of(decisions))
-        span_s = following.time_s - now_s
+        span_s, targets = following.time_s - now_s, dict(targets_of(decisions))
+        rates = {place: {place[0]: target.rate_rpm} for place, target in targets.items()}
+        rates |= self.cards.rates_rpm()
+        capacity_rpm = self._serve(loads, routed, rates, pods, (now_s, following.time_s))
+        for each in routed:
+            self.routes[each.route].add(each, span_s / SECONDS_PER_MIN)
+        for server, load in loads.items():
+            self.tallies[server].offered += load * span_s / SECONDS_PER_MIN
+            self.tallies[server].count_cards(self.cards.replicas(server))
+            self.tallies[server].cost += self.cards.cost_cents_per_h(server) * span_s / SECONDS_PER_H
+            self._count_server(server, decisions, span_s)
+        cards = self.cards
+        ready = pods.ready(following.time_s)
+        self.points.append(
+            ReplayStep(
+                time_s=now_s,
+                load_rpm=sum(loads.values()) - sum(each.rerun_rpm for each in routed),
+                capacity_rpm=capacity_rpm,
+                planned=sum(pool.num_replicas for pools in plan.allocations.values() for pool in pools)
+                + sum(number * cards.replicas_on(place) for place, number in cards.planned.items()),
+                desired=sum(target.replicas for target in targets.values())
+                + sum(number * cards.replicas_on(place) for place, number in cards.there.items()),
+                ready=sum(
+                    number * (cards.replicas_on(place) if place in cards.there else 1)
+                    for place, number in ready.items()
+                ),
+                cost_per_h=sum(target.replicas * target.cost_cents_per_h for target in targets.values())
+                + sum(cards.cost_cents_per_h(server) for server in loads),
+            )
+        )
+
+    def _serve(
+        self,
+        loads: Mapping[str, float],
+        routed: Sequence[RoutedLoad],
+        rates: Mapping[Place, Mapping[str, float]],
+        pods: Pods,
+        times_s: tuple[float, float],
+    ) -> float:
+        """Count what ready replicas miss between two times; return their mean maximum rate [requests/min].
+
+        Args:
+            loads: requests that come, by server [requests/min].
+            routed: those of routes.
+            rates: maximum rates of one replica or shared card, by place and server [requests/min].
+            pods: the replicas.
+            times_s: both times.
+        """
         capacity_s: dict[str, float] = dict.fromkeys(loads, 0.0)
-        for length_s, ready in pods.spans(now_s, following.time_s):
+        for length_s, ready in pods.spans(*times_s):
             takes = dict.fromkeys(loads, 0.0)
-            for (server, accelerator), number in ready.items():
-                takes[server] += number * targets[server, accelerator].rate_rpm
+            for place, number in ready.items():
+                for server, rate_rpm in rates[place].items():
+                    takes[server] += number * rate_rpm
             missed = {server: max(0.0, load - takes[server]) for server, load in loads.items()}
             for each in routed:
                 here = each.missed_rpm(takes)
@@ -227,25 +285,7 @@ class _Run:
             for server, number_rpm in missed.items():
                 capacity_s[server] += takes[server] * length_s
                 self.tallies[server].missed += number_rpm * length_s / SECONDS_PER_MIN
-        for each in routed:
-            self.routes[each.route].add(each, span_s / SECONDS_PER_MIN)
-        for server, load in loads.items():
-            self.tallies[server].offered += load * span_s / SECONDS_PER_MIN
-            self._count_server(server, decisions, span_s)
-        there = list(targets.items())
-        self.points.append(
-            ReplayStep(
-                time_s=now_s,
-                load_rpm=sum(loads.values()) - sum(each.rerun_rpm for each in routed),
-                capacity_rpm=sum(capacity_s.values()) / span_s,
-                planned=sum(pool.num_replicas for pools in plan.allocations.values() for pool in pools),
-                desired=sum(target.replicas for _, target in there),
-                ready=sum(
-                    item.ready for found in pods.seen(following.time_s).values() for item in found.values()
-                ),
-                cost_per_h=sum(target.replicas * target.cost_cents_per_h for _, target in there),
-            )
-        )
+        return sum(capacity_s.values()) / (times_s[1] - times_s[0])
 
     def _count_server(self, server: str, decisions: Decisions, span_s: float) -> None:
         tally, decision = self.tallies[server], decisions.servers.get(server)
@@ -255,10 +295,10 @@ class _Run:
         tally.held += any(target.held for target in decision.targets.values())
         places = frozenset(
             name for name, target in decision.targets.items() if target.replicas and not target.leaving
-        )
+        ) | frozenset(map(repr, tally.on_cards or ()))
         tally.switches += bool(places and tally.places and not places & tally.places)
         tally.places = places or tally.places
-        tally.most = max(tally.most, sum(decision.replicas.values()))
+        tally.most = max(tally.most, sum(decision.replicas.values()) + sum((tally.on_cards or {}).values()))
 
     def _result(self, name: str, decisions: Decisions) -> ReplayPolicy:
         hours = (self.steps[-1].time_s - self.steps[0].time_s) / SECONDS_PER_H
@@ -271,7 +311,7 @@ class _Run:
                     offered=tally.offered,
                     missed=tally.missed,
                     cost=tally.cost,
-                    changes=0 if decision is None else decision.ups + decision.downs,
+                    changes=tally.card_changes + (0 if decision is None else decision.ups + decision.downs),
                     switches=tally.switches,
                     held=tally.held,
                     most_replicas=tally.most,
