@@ -29,7 +29,7 @@ def address(request: pytest.FixtureRequest) -> Iterator[str]:
     with (
         pytest.MonkeyPatch.context() as patched,
         distributed.LocalCluster(
-            n_workers=request.param, threads_per_worker=1, processes=True, dashboard_address=":0"
+            n_workers=request.param, threads_per_worker=2, processes=True, dashboard_address=":0"
         ) as cluster,
     ):
         patched.setattr("optimizer.cluster.PATIENCE_S", PATIENCE_S)
