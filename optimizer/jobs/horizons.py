@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
@@ -11,6 +11,7 @@ from optimizer.jobs.flag import Flag
 from optimizer.jobs.pictures import PICTURE_TYPES, AnswerFormat, drawn
 from optimizer.jobs.requests import ExactOptions, RequestError
 from optimizer.jobs.study import Study
+from optimizer.render.horizon_sections import horizon_sections
 from optimizer.spec.load_traces import LoadStep, read_load_trace
 from optimizer.spec.loads import loaded_server
 from optimizer.spec.schema import Server
@@ -20,9 +21,6 @@ from optimizer.studies.horizon.figure import horizon_figure
 from optimizer.studies.horizon.horizon import plan_horizon
 from optimizer.studies.load_changes import scale_loads
 from optimizer.units import SECONDS_PER_HOUR
-
-if TYPE_CHECKING:
-    from optimizer.section import Section
 
 MAX_HOURS = 1_000
 """Maximum number of hours whose loads can be given as factors: six weeks."""
@@ -116,18 +114,12 @@ def _horizon(system: System, options: HorizonOptions) -> Horizon:
     return horizon_of(system, options.trace, options.factors, options.loads)
 
 
-def _sections(found: Horizon) -> "list[Section]":
-    from optimizer.render.horizon_sections import horizon_sections
-
-    return horizon_sections(found)
-
-
 STUDY = Study(
     title="Plan loads by the hour",
     options=HorizonOptions,
     answer=Horizon,
     run=_horizon,
-    sections=_sections,
+    sections=horizon_sections,
     table_names=("policies", "reservations", "hours"),
     media_types=PICTURE_TYPES,
     page=drawn(horizon_figure),
