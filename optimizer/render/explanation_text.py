@@ -7,7 +7,7 @@ from optimizer.plan import Plan
 from optimizer.quantities import quantity, share_text
 from optimizer.render.money import Money
 from optimizer.section import FormattedValue
-from optimizer.solvers.levels import VALUE
+from optimizer.solvers.objectives import VALUE
 from optimizer.studies.explanation.document import Binding, Effect, EffectRange, ServiceChange
 
 UNSETTLED = "not settled in time"

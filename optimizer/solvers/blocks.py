@@ -87,12 +87,9 @@ def solve_in_blocks(
 def _first_blocks(problem: Problem) -> IntArray:
     """Return the servers that only a solve together can serve: those of routes, and all on shared cards."""
     block = np.arange(len(problem.priority))
-    if problem.cards is not None:
-        together = [*problem.cards.servers.tolist(), len(block) - 1]
-        block[together] = min(together)
-    for route in problem.routing.routes if problem.routing is not None else ():
-        both = np.isin(block, block[[route.small, route.large]])
-        block[both] = np.flatnonzero(both)[0]
+    for group in (group for each in problem.topologies for group in each.groups()):
+        together = np.isin(block, block[list(group)])
+        block[together] = np.flatnonzero(together)[0]
     return block
 
 
@@ -117,8 +114,9 @@ def _differing(problem: Problem, other: Problem) -> BoolArray:
     differ = differing(problem, other)
     mine, theirs = _limits_of_servers(problem), _limits_of_servers(other)
     differ |= np.array([one != another for one, another in zip(mine, theirs, strict=True)])
-    if problem.cards is not None and other.cards is not None:
-        differ[problem.cards.servers] |= not np.array_equal(problem.cards.rates_rps, other.cards.rates_rps)
+    for each, another in zip(problem.topologies, other.topologies, strict=True):
+        for group in each.groups() if each.differs(another) else ():
+            differ[list(group)] = True
     return differ
 
 

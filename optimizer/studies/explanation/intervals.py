@@ -6,7 +6,7 @@ Equation numbers refer to ``docs/math.md``.
 from collections.abc import Set as AbstractSet
 from typing import Literal
 
-from optimizer.solvers.levels import CHANGES
+from optimizer.solvers.objectives import CHANGES
 from optimizer.solvers.solution import SolvedLevel
 from optimizer.studies.explanation.document import EffectRange
 from optimizer.studies.explanation.outcome import PlanOutcome

@@ -15,7 +15,8 @@ from optimizer.plan import Plan
 from optimizer.plan.build import served_fraction
 from optimizer.plan.routes import divisions_of, routed_loads_rpm
 from optimizer.plan.shared_queues import queues_as_served, short_members
-from optimizer.solvers.levels import VALUE, served_in_full, without_reserve
+from optimizer.solvers.levels import served_in_full, without_reserve
+from optimizer.solvers.objectives import VALUE
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution, SolvedLevel, Status
 from optimizer.studies.explanation.document import ForcedPool

@@ -7,7 +7,7 @@ from optimizer.studies.explanation.document import LossPrice
 from optimizer.studies.explanation.outcome import PlanOutcome
 from optimizer.studies.explanation.resolving import Inquiry, effect, solved
 
-LEAST_LIMIT = 0.01
+MIN_LIMIT = 0.01
 """Limit that is tried instead of twice the limit where that is 0."""
 
 
@@ -42,4 +42,4 @@ def price_losses(
 
 def _others(route: Route) -> list[float]:
     limit = route.max_loss
-    return [other for other in sorted({0.0, min(2 * limit or LEAST_LIMIT, 1.0), 1.0}) if other != limit]
+    return [other for other in sorted({0.0, min(2 * limit or MIN_LIMIT, 1.0), 1.0}) if other != limit]
