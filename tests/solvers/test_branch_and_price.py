@@ -11,6 +11,8 @@ from slow_cases import mostly_slow
 from optimizer import find_candidates, load_system, solve
 from optimizer.arrays import FloatArray
 from optimizer.generate import generate_system
+from optimizer.milp.highs import HighsSession
+from optimizer.milp.model import RunResult
 from optimizer.pipeline import choose
 from optimizer.solvers.branch_and_price.bounds import lagrangian_bound
 from optimizer.solvers.branch_and_price.candidates import PatternCandidates, candidates_of
@@ -22,10 +24,7 @@ from optimizer.solvers.branch_and_price.solve import solve_patterns
 from optimizer.solvers.compact import solve_milp
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.exact import solve_exactly
-from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.levels import is_better, served, value_of
-from optimizer.solvers.model import RunResult
-from optimizer.solvers.objectives import value_objective
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.solution import Solution, Status
@@ -196,7 +195,7 @@ def test_the_bound_lies_between_compact_relaxation_and_optimum(
     problem = scarce_problem(40, 1.0, mixed=mixed)
     pool = ColumnPool.of(problem)
     everyone = np.ones(len(problem.priority), np.bool_)
-    master = MasterProblem(pool.candidates, value_objective(problem), (), everyone, ~everyone)
+    master = MasterProblem(pool.candidates, problem.objectives[-2], (), everyone, ~everyone)
     relaxed = generate_columns(master, pool, np.flatnonzero(pool.columns.served), Deadline.after(3600))
     best = solve_milp(problem, HighsSession)
     assert best.levels[0].value == 0
@@ -210,7 +209,7 @@ def test_bounds_hold_if_a_server_has_no_column() -> None:
     problem = scarce_problem(6, 1.0, mixed=True)
     everyone = np.ones(len(problem.priority), np.bool_)
     pool = ColumnPool.of(problem)
-    master = MasterProblem(pool.candidates, value_objective(problem), (), everyone, ~everyone)
+    master = MasterProblem(pool.candidates, problem.objectives[-2], (), everyone, ~everyone)
     relaxed = generate_columns(master, pool, np.flatnonzero(pool.columns.served), Deadline.after(3600))
     assert relaxed is not None
     assert lagrangian_bound(master, relaxed.duals, np.array([*[1.0] * 5, np.inf])) == np.inf

@@ -21,7 +21,6 @@ from optimizer.solvers.branch_and_price.pricing import MAX_FOUND
 from optimizer.solvers.branch_and_price.search import MAX_KNOWN, LevelSearch
 from optimizer.solvers.branch_and_price.solve import ColumnGeneration
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.objectives import value_objective
 from optimizer.solvers.problem import build_problem
 from optimizer.solvers.warm_starts import best_initial_solution
 
@@ -142,7 +141,7 @@ def scarce_search(gap: float = 1e-4) -> LevelSearch:
     system = generate_system(20, 12, 12, 12, 1.6).with_options(heterogeneous=True, gap=gap)
     problem = build_problem(find_candidates(system))
     solver = ColumnGeneration(problem, NO_LIMIT, [best_initial_solution(problem)])
-    objective = value_objective(problem)
+    objective = problem.objectives[-2]
     master = MasterProblem(
         solver.pool.candidates, objective, (), solver.forced_served, solver.forced_unserved
     )

@@ -9,7 +9,7 @@ from random_fleets import BATCHED, random_fleet_document
 from optimizer import Plan, System, find_candidates, load_system, solve
 from optimizer.plan.proof import check_proof, prove
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.levels import VALUE
+from optimizer.solvers.objectives import VALUE
 
 FAILED_ONCE = (0, 8, 27, 220, 295)
 """Seeds of which a bound was rounded and its value was not, or the number of servers was left unproved."""

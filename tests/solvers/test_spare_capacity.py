@@ -10,11 +10,12 @@ from builders import Json, accelerator, document, profile, running, server, syst
 from slow_cases import mostly_slow
 
 from optimizer import System, explain, find_candidates, load_system, solve
+from optimizer.arrays import IntArray
 from optimizer.pipeline import choose
 from optimizer.solvers.levels import is_better, levels_of
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.solution import Solution
-from optimizer.solvers.spare_capacity import spare_capacity_of, with_more_spare_capacity
+from optimizer.solvers.spare_capacity import with_more_spare_capacity
 
 
 def tied(rng: random.Random, **options: Any) -> Json:
@@ -33,6 +34,16 @@ def tied(rng: random.Random, **options: Any) -> Json:
     ]
     units = {"T": rng.randint(1, 8), "U": rng.randint(1, 8)}
     return document(servers, slices, units, models=models, **options)
+
+
+def spare_capacity_of(problem: Problem, replicas: IntArray) -> float:
+    """Return the capacity to spare of an answer: over its servers' loads, in sum (eq. 89)."""
+    table = problem.table
+    served = np.unique(table.server[replicas > 0])
+    load = problem.load_rps[served]
+    capacity = np.bincount(table.server, replicas * table.max_rate_rps, len(problem.priority))[served]
+    loaded = load > 0
+    return float((capacity[loaded] / load[loaded] - 1).sum())
 
 
 def all_answers(problem: Problem) -> list[np.ndarray[tuple[int], np.dtype[np.int64]]]:

@@ -19,13 +19,13 @@ from slow_cases import mostly_slow
 from optimizer import Plan, SolverError, System, find_candidates, load_system, solve, verify
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.generate import generate_system
+from optimizer.milp.highs import HighsSession
+from optimizer.milp.model import MilpModel, RunResult, RunStatus
 from optimizer.solvers.compact import solve_milp
 from optimizer.solvers.compact_model import formulate
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.greedy import solve_greedy
-from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.levels import is_better, levels_of, served_in_full
-from optimizer.solvers.model import MilpModel, RunResult, RunStatus
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.solution import Solution, Status
 from optimizer.solvers.warm_starts import best_initial_solution, in_columns
@@ -121,7 +121,7 @@ def test_a_seed_is_a_point_of_the_model_with_the_same_levels(
     problem = problem_of(in_operation(seed, mixed=mixed, tightness=tightness))
     formulation, replicas = formulate(problem), best_initial_solution(problem)
     answer = in_columns(formulation.columns, problem, replicas)
-    point = formulation.point(problem, answer)
+    point = formulation.point(answer)
     assert formulation.model.holds(point)
     assert not is_better(problem, replicas, answer)
     assert (formulation.replicas(point, len(problem.table)) == answer).all()
@@ -142,7 +142,7 @@ def test_seeds_of_small_mixed_systems_are_points_of_their_models(seed: int) -> N
     formulation = formulate(problem)
     if len(formulation.columns):
         answer = in_columns(formulation.columns, problem, best_initial_solution(problem))
-        assert formulation.model.holds(formulation.point(problem, answer))
+        assert formulation.model.holds(formulation.point(answer))
 
 
 def test_a_point_that_breaks_a_row_bound_or_integrality_fails() -> None:
@@ -319,7 +319,7 @@ class Fixed(HighsSession):
 
 
 def answering(problem: Problem, replicas: IntArray) -> Callable[[MilpModel], HighsSession]:
-    point = formulate(problem).point(problem, replicas)
+    point = formulate(problem).point(replicas)
 
     def session(model: MilpModel) -> HighsSession:
         loaded = Fixed(model)
