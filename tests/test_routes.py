@@ -36,7 +36,6 @@ from optimizer.plan.proof import prove
 from optimizer.plan.routes import small_token_share
 from optimizer.simulation.replicas import Effort
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.routing import COMFORTABLE, RouteArrays
 from optimizer.spec.load_traces import LoadStep
 from optimizer.spec.routes import flows_of, largest_mean
 from optimizer.spec.schema import Route
@@ -47,6 +46,7 @@ from optimizer.studies.sweep.checkpoint import Checkpoint
 from optimizer.studies.sweep.days import sampled_days
 from optimizer.studies.sweep.parameters import read_variations
 from optimizer.studies.sweep.sweep import sweep
+from optimizer.topologies.divisions import COMFORTABLE, RouteArrays
 
 
 def slow(values: range) -> Iterator[Any]:

@@ -64,9 +64,7 @@ def denoise_loads(
             )
             estimates[name] = scaled(found, share)
         level = load.model_copy(update={"arrival_rate_rpm": estimates[name].level_rpm})
-        servers[name] = server.model_copy(
-            update={"current": server.current.model_copy(update={"load": level})}
-        )
+        servers[name] = server.with_load(level)
     changed = replace(system, servers=MappingProxyType({**system.servers, **servers}))
     routed = _denoised_routes(changed, rules, last, seen, estimates) if system.routes else changed
     return routed, estimates

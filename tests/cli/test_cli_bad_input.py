@@ -331,7 +331,10 @@ def rubbish(tmp_path: Path) -> Iterator[Callable[[str, str, int], Path]]:
 
 @pytest.mark.parametrize(
     ("kind", "suffix"),
-    [("random bytes", ".yaml"), ("random bytes", "")]  # refused by their size alone, whatever is in them
+    [
+        ("random bytes", ".yaml"),  # refused by its size alone, whatever is in it
+        pytest.param("random bytes", "", marks=pytest.mark.slow),
+    ]
     + [
         pytest.param(kind, ".json", marks=[] if kind in QUICK else [pytest.mark.slow])
         for kind in RUBBISH
@@ -352,7 +355,10 @@ def test_50_mb_of_rubbish_on_standard_input_are_refused_at_once(
         is_refusal(bounded("-", 20, stdin=stream), "standard input")
 
 
-@pytest.mark.parametrize("kind", ["open brackets", "dashes", "open objects"])
+@pytest.mark.parametrize(
+    "kind",
+    ["open brackets", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("dashes", "open objects"))],
+)
 def test_deep_nesting_just_under_the_limit_of_yaml_is_refused(
     rubbish: Callable[[str, str, int], Path], kind: str
 ) -> None:
@@ -373,8 +379,6 @@ def test_a_source_without_end_is_refused() -> None:
     if not Path("/dev/zero").exists():
         pytest.skip("this system has no /dev/zero")
     is_refusal(bounded("/dev/zero", 10), "/dev/zero")
-    with Path("/dev/zero").open("rb") as stream:
-        is_refusal(bounded("-", 10, stdin=stream), "standard input")
 
 
 def test_standard_input_that_is_closed_is_refused() -> None:

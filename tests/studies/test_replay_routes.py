@@ -10,7 +10,7 @@ from builders import Json, accelerator, profile, service_class
 
 from optimizer import Plan, System, load_system, solve
 from optimizer.cli.main import main
-from optimizer.jobs import ReplayRequest, replay_loads
+from optimizer.jobs.replaying import ReplayOptions, replay_loads
 from optimizer.spec.load_traces import LoadStep
 from optimizer.spec.schema import Route
 from optimizer.stabilisation.rules import RECOMMENDED, Rules
@@ -187,5 +187,5 @@ def test_the_command_replays_routes(specs: Path, tmp_path: Path, capsys: pytest.
     assert "Routes" in capsys.readouterr().out
     assert main(["replay", str(loads), str(specs / "routes.yaml"), "--json"]) == 0
     shown = Replay.model_validate_json(capsys.readouterr().out)
-    assert shown == replay_loads(ReplayRequest(load_system(specs / "routes.yaml"), loads))
+    assert shown == replay_loads(load_system(specs / "routes.yaml"), ReplayOptions(loads=loads))
     assert shown.variants[0].routes[0].offered == 11_500
