@@ -81,7 +81,7 @@ def test_own_replicas_stay_until_shared_cards_are_ready(reported: str) -> None:
     assert desired(loop.decisions) == {}
 
 
-def test_own_replicas_give_way_to_shared_cards_without_another_card() -> None:
+def test_own_replicas_give_way_if_no_other_card_is_free() -> None:
     loop = Loop(pair(1), Rules(startup_s=100.0))
     loop.cluster.starting = {("a", "T4"): [0]}
     decisions = loop.snapshot()
