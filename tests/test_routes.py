@@ -144,7 +144,7 @@ def test_longer_requests_never_raise_the_largest_rate() -> None:
     """So replicas that are sized for the longest mean lengths keep their targets at any division."""
     rng = np.random.default_rng(7)
     rows, targets, lengths = [], [], [(i, o) for i in (32, 200, 1000) for o in (2, 16, 100, 400)]
-    for _ in range(100):
+    for _ in range(40):
         parms = {
             "decodeParms": {"alpha": rng.uniform(1, 40), "beta": rng.uniform(0, 2)},
             "prefillParms": {"gamma": rng.uniform(0, 20), "delta": rng.uniform(0, 0.2)},

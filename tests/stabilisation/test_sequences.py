@@ -15,8 +15,8 @@ from optimizer.stabilisation.rules import Rules
 SNAPSHOTS = 20
 RATES_RPM = [0.0, 300.0, 900.0, 2000.0, 4000.0]
 UNFINISHED = {TargetReason.waits_for_new_pool, TargetReason.units}
-ROUTED_SEEDS = [*range(9), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(9, 500))]
-SEEDS = [*range(18), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(18, 1000))]
+ROUTED_SEEDS = [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 500))]
+SEEDS = [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 1000))]
 
 
 def served(loop: Loop, name: str) -> bool:
