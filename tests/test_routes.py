@@ -36,18 +36,17 @@ from optimizer.plan.proof import prove
 from optimizer.plan.routes import small_token_share
 from optimizer.simulation.replicas import Effort
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.routing import COMFORTABLE, RouteArrays
 from optimizer.spec.load_traces import LoadStep
 from optimizer.spec.routes import flows_of, largest_mean
 from optimizer.spec.schema import Route
 from optimizer.studies.horizon.horizon import plan_horizon
 from optimizer.studies.load_changes import scale_loads, vary_loads
-from optimizer.studies.replay.replay import replay
 from optimizer.studies.simulation.plans import simulate_plan
 from optimizer.studies.sweep.checkpoint import Checkpoint
 from optimizer.studies.sweep.days import sampled_days
 from optimizer.studies.sweep.parameters import read_variations
 from optimizer.studies.sweep.sweep import sweep
+from optimizer.topologies.divisions import COMFORTABLE, RouteArrays
 
 
 def slow(values: range) -> Iterator[Any]:
@@ -568,21 +567,16 @@ def test_studies_of_loads_by_server_refuse_routes() -> None:
     step = LoadStep(0.0, dict(system.servers))
     with pytest.raises(SpecError, match="horizon plans loads server by server and cannot plan routes"):
         plan_horizon(system, [step, step])
-    with pytest.raises(SpecError, match="routes: replay plans loads server by server"):
-        replay(system, [step, step], {}, 60.0)
     with pytest.raises(SpecError, match="routes: a sweep over sampled days plans loads server by server"):
         sampled_days(system, np.ones((1, 2)), Checkpoint(), load_cv=0.1, seed=0)
 
 
-def test_the_service_plans_routes_and_stores_none() -> None:
+def test_the_service_plans_routes() -> None:
     document = edited()
     with client(stateful=True) as service:
         answer = service.post("/v1/plan", json=document)
         assert answer.status_code == 200
         assert answer.json() == json.loads(sample()[1].to_json())
-        refused = service.put("/v1/fleet", json=document)
-        assert refused.status_code == 422
-        assert "routes: a stored fleet has loads server by server" in refused.text
 
 
 def test_explain_repairs_an_unserved_route_with_its_router() -> None:
