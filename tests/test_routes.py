@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from api_clients import client
 from builders import Json, accelerator, profile, service_class
 from route_oracles import best_levels, cbc_levels, random_routes
 from scipy.optimize import linprog
+from slow_cases import mostly_slow
 
 from optimizer import (
     AnalysisError,
@@ -48,16 +48,10 @@ from optimizer.studies.sweep.parameters import read_variations
 from optimizer.studies.sweep.sweep import sweep
 from optimizer.topologies.divisions import COMFORTABLE, RouteArrays
 
-
-def slow(values: range) -> Iterator[Any]:
-    """Yield parameters of slow tests."""
-    return (pytest.param(value, marks=pytest.mark.slow) for value in values)
-
-
 # --- the choice ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [*range(20), *slow(range(20, 220))])
+@pytest.mark.parametrize("seed", mostly_slow(range(220), 20))
 def test_choice_matches_exhaustive_search_at_every_level(seed: int) -> None:
     mixed = seed % 4 == 0
     made = random_routes(seed, others=0 if mixed else seed % 2)
@@ -69,7 +63,7 @@ def test_choice_matches_exhaustive_search_at_every_level(seed: int) -> None:
     assert reached == best_levels(system)
 
 
-@pytest.mark.parametrize("seed", [*range(2), *slow(range(2, 50))])
+@pytest.mark.parametrize("seed", mostly_slow(range(50), 2))
 def test_choice_matches_another_formulation_in_cbc(seed: int) -> None:
     pytest.importorskip("pulp")
     system = load_system(random_routes(1000 + seed, routes=3, others=3, kinds=5))
