@@ -55,12 +55,13 @@ STUDY = Study(
     answer=Replay,
     run=replay_loads,
     sections=replay_sections,
-    table_names=("ways", "servers"),
+    table_names=("ways", "servers", "routes"),
     page=drawn(replay_figure),
     has_load=False,
     epilog=(
         "LOADS.csv has the columns time, server and arrivalRate, and optionally avgInTokens and "
-        "avgOutTokens; or time and a column of rates for each server. A row holds the load measured in the "
+        "avgOutTokens; or time and a column of rates for each server. A route is named like a server, in "
+        "place of its two servers, and has a rate only. A row holds the load measured in the "
         "interval that ends at its time, in seconds or as a date. Each plan knows the loads up to its time, "
         "and is judged by those of the next interval."
     ),

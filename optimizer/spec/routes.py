@@ -159,6 +159,13 @@ def _with_mix(
     return server.with_load(server.current.load.model_copy(update=values))
 
 
+def largest_shares(route: Route) -> dict[str, float]:
+    """Return the planned load of each server of a route over the rate of the route, by server."""
+    flows = flows_of(route.model_copy(update={"arrival_rate_rpm": 1.0}))
+    most = sum(flow.rate_rpm * flow.upper for flow in flows)
+    return {route.small: most, route.large: sum(flow.rate_rpm for flow in flows)}
+
+
 def undivided_servers(servers: Mapping[str, Server], routes: Iterable[Route]) -> dict[str, Server]:
     """Return the large servers with all requests of their routes, by name, if the lengths of kinds differ.
 
@@ -213,6 +220,19 @@ def route_of(routes: Iterable[Route], server: str) -> Route | None:
     return next((route for route in routes if server in (route.small, route.large)), None)
 
 
+def with_partners(routes: Iterable[Route], servers: Iterable[str]) -> list[str]:
+    """Return servers, and of those of a route the other one too, as a route is served in full or not at all.
+
+    Args:
+        routes: the routes.
+        servers: names of servers; those of the answer begin with them, in their order.
+    """
+    routes, names = tuple(routes), dict.fromkeys(servers)
+    for route in [found for name in names if (found := route_of(routes, name)) is not None]:
+        names |= {route.small: None, route.large: None}
+    return list(names)
+
+
 def check_routed_options(routes: Mapping[str, Route], options: OptimizerOptions) -> None:
     """Check that the options of a system plan routes.
 
@@ -263,7 +283,8 @@ def route_problems(
     """
     owner: dict[str, str] = {}
     for part, at, route in index.routes.values():
-        yield from _kind_problems(part, at, route)
+        for below, text in kind_problems(route):
+            yield Finding(part, (*at, *below), text)
         if route.small == route.large:
             yield Finding(part, (*at, "large"), f"{route.large!r} is also the small server; name another")
             continue
@@ -280,17 +301,18 @@ def route_problems(
         yield from _priority_problems(part, at, route, index)
 
 
-def _kind_problems(part: Part, at: Location, route: Route) -> Iterator[Finding]:
+def kind_problems(route: Route) -> Iterator[tuple[Location, str]]:
+    """Yield the contradictions within the kinds of a route, with their places in it."""
     total = sum(kind.share for kind in route.kinds)
     if abs(total - 1) > SHARE_TOLERANCE:
-        yield Finding(part, (*at, "kinds"), f"the shares add up to {precise(total)}, not 1; change them")
+        yield ("kinds",), f"the shares add up to {precise(total)}, not 1; change them"
     for i, kind in enumerate(route.kinds):
         if kind.wrong > 1 - kind.miss:
             text = (
                 f"{precise(kind.wrong)} exceeds 1 - miss, {precise(1 - kind.miss)}: this router is wrong "
                 "more often than right; swap its two decisions"
             )
-            yield Finding(part, (*at, "kinds", i, "wrong"), text)
+            yield ("kinds", i, "wrong"), text
 
 
 def _server_problems(
