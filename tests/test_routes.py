@@ -497,6 +497,19 @@ def test_a_router_that_saves_nothing_is_off() -> None:
     assert plan.allocations["chat-8b"] == ()
 
 
+def test_a_server_with_a_pool_added_counts_as_changed() -> None:
+    """A mixed model keeps a server only if no other column of it is used, routed or not."""
+    for on, replicas in (("2xH100", 2), ("2xH100", 5), ("4xA100", 2)):
+        running = {"accelerator": on, "numReplicas": replicas}
+        document = edited(l={"currentAlloc": running}, optimizer={"heterogeneous": True})
+        document["count"][2]["count"] = 2 * replicas
+        system = load_system(document)
+        plan = solve(system)
+        assert verify(plan, system) == []
+        assert plan.status == "optimal"
+        assert [pool.num_replicas for pool in plan.allocations["chat-70b"] if pool.accelerator != on]
+
+
 def test_running_replicas_stay_where_moving_costs_more() -> None:
     system, plan = sample()
     applied = plan.applied_to(system)

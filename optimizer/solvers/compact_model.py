@@ -226,8 +226,8 @@ class _Blocks:
         now = problem.current_replicas[found.column_servers[exact]] / found.replicas_each[exact]
         found.rows.add(0 * one, endless, (every, exact, one), (every, k, -now))
         found.rows.add(-endless, most, (every, exact, one), (every, k, most - now))
-        block, mine = self._block_of(self.row[exact])
-        others = mine[~np.isin(mine, exact)]
-        row = block[self.row[others]]
+        others_of = self.row[:, None] == self.row[exact]
+        others_of[exact, every] = False
+        others, row = np.nonzero(others_of)
         total = np.bincount(row, found.most[others], minlength=count).astype(np.float64)
         found.rows.add(-endless, total, (row, others, np.ones(len(others))), (every, k, total))
