@@ -35,9 +35,15 @@ class BatchServerFlags(Request):
 
 OWN_FLAGS = tuple(BatchServerFlags.model_fields)
 """Flags that only batch servers have, as arguments are named."""
-_FIELDS = dict(
-    zip(OWN_FLAGS, ("base", "slope", "trigger", "window", "queueCounts", "jobs", "stages"), strict=True)
-)
+_FIELDS = {
+    "service_base": "base",
+    "service_slope": "slope",
+    "trigger": "trigger",
+    "window": "window",
+    "queue_counts": "queueCounts",
+    "jobs": "jobs",
+    "stage": "stages",
+}
 """The fields of the document that they give."""
 _SHARED_FLAGS = {"max_batch": "maxBatchSize", "max_queue": "maxQueueSize", "arrival_cv": "arrivalCV"}
 """Flags that batch servers share with others, and the fields that they give."""
