@@ -9,7 +9,7 @@ from optimizer.spec.schema import Capacity
 from rest_server.fleet import Entities
 
 Key = tuple[str, ...]
-"""The names of an item: one, or model and accelerator of a profile; none for the options."""
+"""The names of an item: one, or model and accelerator of a profile; empty for the options."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,7 @@ def sections(before: Entities, after: Entities) -> Iterator[SectionDiff]:
         ("serviceClasses", "service_classes"),
         ("servers", "servers"),
         ("count", "capacity"),
+        ("routes", "routes"),
     ):
         old, new = getattr(before, field), getattr(after, field)
         if old is not new:

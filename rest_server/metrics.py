@@ -76,7 +76,7 @@ class ServiceMetrics:
 
 
 def _route(scope: Mapping[str, Any]) -> str:
-    """Return the path of the route that a request has found, with names in braces in place of values."""
+    """Return the path of the route of a request, with names in braces instead of values."""
     path: str = getattr(scope.get("route"), "path_format", "other")
     prefix = next((prefix for prefix in PREFIXES if scope["path"].startswith(f"{prefix}/")), "")
     return path if path == "other" or path.startswith(f"{prefix}/") else prefix + path
@@ -170,9 +170,11 @@ def _plan(now: Snapshot) -> Iterator[Metric]:
         "inferplan_unserved_requests_per_minute", "Unserved load.", labels=("server", "reason")
     )
     planned = now.entities.planned
+    routed = {use.large: use.arrival_rate_rpm for use in plan.routes.values()}
     for item in plan.unserved:
         server = now.entities.servers.get(item.server) or planned.get(item.server)
         load = 0.0 if server is None else server.current.load.arrival_rate_rpm
+        load = routed.get(item.server, load)
         unserved.add_metric((item.server, item.reason), load * (1 - item.served_fraction))
     yield unserved
     yield _gauge("inferplan_unserved_servers", "Servers that are not served in full.", len(plan.unserved))

@@ -1,13 +1,15 @@
-"""The sub-command compare: two plans beside each other."""
+"""The sub-command compare: two plans side by side."""
 
 import argparse
 import json
+from typing import Annotated
 
 from optimizer.cli.command import Command, add_output, show_answer
 from optimizer.cli.flags import add_request, in_flags, request_of
-from optimizer.cli.solving import add_backend, add_load
 from optimizer.errors import SpecError
-from optimizer.jobs import CompareOptions, CompareRequest, RequestError, compare_plans
+from optimizer.jobs.comparing import CompareOptions, compare_plans
+from optimizer.jobs.flag import Flag
+from optimizer.jobs.requests import RequestError
 from optimizer.plan import load_system_or_plan
 from optimizer.render.comparison_sections import comparison_sections
 from optimizer.render.progress import working
@@ -16,8 +18,17 @@ from optimizer.spec.schema import OptimizerOptions
 from optimizer.studies.comparison.document import Comparison
 
 _EPILOG = """\
-Without --with, --with-options and a change of the load: the unlimited plan beside the limited one.
+Without --with, --with-options and a change of the load: the unlimited and the limited plan.
 Differences are the second side minus the first."""
+
+
+class CompareFlags(CompareOptions):
+    """The second side, a change of the load, and options that override the document's."""
+
+    other: Annotated[str | None, Flag("OTHER", name="with")] = None
+    """The second side: another system, or a saved plan."""
+    with_options: Annotated[str | None, Flag("NAME=VALUE,…")] = None
+    """Options for the second side only, named as in documents: heterogeneous=true."""
 
 
 def _add_compare(parser: argparse.ArgumentParser) -> None:
@@ -27,17 +38,7 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="system (a YAML or JSON file, a directory, or - for stdin), or a saved plan",
     )
-    parser.add_argument(
-        "--with", dest="other", metavar="OTHER", help="the second side: another system, or a saved plan"
-    )
-    parser.add_argument(
-        "--with-options",
-        metavar="NAME=VALUE,…",
-        help="options for the second side only, named as in documents: heterogeneous=true",
-    )
-    add_load(parser)
-    add_request(parser, CompareOptions)
-    add_backend(parser)
+    add_request(parser, CompareFlags)
     add_output(parser, "load", "classes", "replicas", "figures", "cards", "costs", "unserved")
 
 
@@ -50,20 +51,15 @@ def _compare(arguments: argparse.Namespace) -> None:
 def _comparison(arguments: argparse.Namespace) -> Comparison:
     if arguments.path == arguments.other == "-":
         raise SpecError("--with: standard input can be read once only; give one side as a file")
-    options = request_of(CompareOptions, arguments)
-    load = options.scenario(arguments.load)
+    options = request_of(CompareFlags, arguments)
     second_options = None if arguments.with_options is None else _options(arguments.with_options)
     try:
         return compare_plans(
-            CompareRequest(
-                first=load_system_or_plan(arguments.path),
-                second=None if arguments.other is None else load_system_or_plan(arguments.other),
-                load=load,
-                second_options=second_options,
-                labels=_labels(arguments, changed=load.field is not None),
-                solve=options,
-                backend=arguments.backend,
-            )
+            load_system_or_plan(arguments.path),
+            None if arguments.other is None else load_system_or_plan(arguments.other),
+            options,
+            second_options=second_options,
+            labels=_labels(arguments, changed=bool(options.load_changes)),
         )
     except RequestError as error:
         names = {

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from optimizer.candidates import Candidates
-from optimizer.plan.document import Pool, RoutedKind, RouteUse, traffic_rpm
+from optimizer.plan.document import Plan, Pool, RoutedKind, RouteUse, traffic_rpm
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution
 from optimizer.spec.routes import flows_of, large_rpm, quality_lost, small_rpm
@@ -19,7 +19,7 @@ Divisions = Mapping[str, Division | None]
 
 
 def divisions_of(system: System, problem: Problem, solution: Solution) -> Divisions:
-    """Return how a solution divides the requests of routes; those without load need no division."""
+    """Return the division of the requests of each route in a solution; none without load."""
     found: dict[str, Division | None] = {
         name: Division(routed=False, shares=(0.0,) * len(route.kinds))
         for name, route in system.routes.items()
@@ -75,6 +75,21 @@ def route_uses(
         )
         for name, division in divisions.items()
     }
+
+
+def with_savings(plan: Plan, candidates: Candidates) -> Plan:
+    """Return a plan whose savings are relative to all candidates, if it was made with some of them.
+
+    Args:
+        plan: the plan.
+        candidates: all candidates of the system.
+    """
+    names, routes = candidates.arrays.server_names, {}
+    for name, use in plan.routes.items():
+        all_large = all_large_cents_per_h(candidates, names.index(use.large))
+        saving = 1 - use.cost_cents_per_h / all_large if use.served and all_large else None
+        routes[name] = use.model_copy(update={"all_large_cents_per_h": all_large, "saving": saving})
+    return plan.model_copy(update={"routes": routes})
 
 
 def _servers(route: Route) -> tuple[str, str]:

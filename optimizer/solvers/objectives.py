@@ -25,7 +25,7 @@ MAX_WHOLE_RATE = 1e9
 """Largest integer that a load may become; a coarser unit is taken where one would exceed it."""
 VALUE_TOLERANCE = 5e-9
 """Relative slack at which the value counts as the same while the changes are minimised."""
-LEAST_TOLERANCE = 5e-6
+MIN_TOLERANCE_CENTS_PER_H = 5e-6
 """Least slack of a value [cents/h]."""
 INTEGER_SLACK = 0.5
 """Slack of the constraint that holds an integer level: half a step, far above a solver's tolerance."""
@@ -42,7 +42,7 @@ def reserve_level(priority: int) -> str:
 
 def value_slack(value: float) -> float:
     """Return the difference up to which two values count as the same [cents/h]."""
-    return max(VALUE_TOLERANCE * abs(value), LEAST_TOLERANCE)
+    return max(VALUE_TOLERANCE * abs(value), MIN_TOLERANCE_CENTS_PER_H)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,7 +18,7 @@ from optimizer.quantities import precise
 from optimizer.spec.files import Part
 from optimizer.spec.names import Entry, Finding, Index, Names
 from optimizer.spec.positions import Location
-from optimizer.spec.schema import Load, ModelProfile, OptimizerOptions, RequestKind, Route, Server
+from optimizer.spec.schema import ModelProfile, OptimizerOptions, RequestKind, Route, Server
 from optimizer.timing import is_static
 
 SHARE_TOLERANCE = 1e-6
@@ -50,7 +50,7 @@ class KindFlow:
     rate_rpm: float
     """Arrival rate [requests/min]."""
     lower: float
-    """Least share that a router which is in use sends to the small model."""
+    """Minimum share that a router in use sends to the small model."""
     upper: float
     """Largest share."""
     quality: float
@@ -156,7 +156,14 @@ def _with_mix(
         for field in ("in_tokens", "out_tokens")
     }
     values["arrival_rate_rpm"] = rate_rpm if rate_rpm >= MIN_RATE else 0.0
-    return _with_load(server, server.current.load.model_copy(update=values))
+    return server.with_load(server.current.load.model_copy(update=values))
+
+
+def largest_shares(route: Route) -> dict[str, float]:
+    """Return the planned load of each server of a route over the rate of the route, by server."""
+    flows = flows_of(route.model_copy(update={"arrival_rate_rpm": 1.0}))
+    most = sum(flow.rate_rpm * flow.upper for flow in flows)
+    return {route.small: most, route.large: sum(flow.rate_rpm for flow in flows)}
 
 
 def undivided_servers(servers: Mapping[str, Server], routes: Iterable[Route]) -> dict[str, Server]:
@@ -196,19 +203,14 @@ def with_undivided_lengths(servers: Mapping[str, Server], routes: Iterable[Route
     return MappingProxyType({**servers, **changed}) if changed else servers
 
 
-def _with_load(server: Server, load: Load) -> Server:
-    return server.model_copy(update={"current": server.current.model_copy(update={"load": load})})
-
-
 def without_routed_loads(servers: Mapping[str, Server], routes: Iterable[Route]) -> Mapping[str, Server]:
-    """Return servers as documents state them: those of routes have no load of their own."""
+    """Return servers as documents state them: servers of routes have no load."""
     names = [name for route in routes for name in (route.small, route.large) if name in servers]
     if not names:
         return servers
     nothing = {"arrival_rate_rpm": 0.0, "in_tokens": 0.0, "out_tokens": 0.0}
     idle = {
-        name: _with_load(servers[name], servers[name].current.load.model_copy(update=nothing))
-        for name in names
+        name: servers[name].with_load(servers[name].current.load.model_copy(update=nothing)) for name in names
     }
     return MappingProxyType({**servers, **idle})
 
@@ -216,6 +218,19 @@ def without_routed_loads(servers: Mapping[str, Server], routes: Iterable[Route])
 def route_of(routes: Iterable[Route], server: str) -> Route | None:
     """Return the route of a server; None if it has none."""
     return next((route for route in routes if server in (route.small, route.large)), None)
+
+
+def with_partners(routes: Iterable[Route], servers: Iterable[str]) -> list[str]:
+    """Return servers, and of those of a route the other one too, as a route is served in full or not at all.
+
+    Args:
+        routes: the routes.
+        servers: names of servers; those of the answer begin with them, in their order.
+    """
+    routes, names = tuple(routes), dict.fromkeys(servers)
+    for route in [found for name in names if (found := route_of(routes, name)) is not None]:
+        names |= {route.small: None, route.large: None}
+    return list(names)
 
 
 def check_routed_options(routes: Mapping[str, Route], options: OptimizerOptions) -> None:
@@ -268,7 +283,8 @@ def route_problems(
     """
     owner: dict[str, str] = {}
     for part, at, route in index.routes.values():
-        yield from _kind_problems(part, at, route)
+        for below, text in kind_problems(route):
+            yield Finding(part, (*at, *below), text)
         if route.small == route.large:
             yield Finding(part, (*at, "large"), f"{route.large!r} is also the small server; name another")
             continue
@@ -285,17 +301,18 @@ def route_problems(
         yield from _priority_problems(part, at, route, index)
 
 
-def _kind_problems(part: Part, at: Location, route: Route) -> Iterator[Finding]:
+def kind_problems(route: Route) -> Iterator[tuple[Location, str]]:
+    """Yield the contradictions within the kinds of a route, with their places in it."""
     total = sum(kind.share for kind in route.kinds)
     if abs(total - 1) > SHARE_TOLERANCE:
-        yield Finding(part, (*at, "kinds"), f"the shares add up to {precise(total)}, not 1; change them")
+        yield ("kinds",), f"the shares add up to {precise(total)}, not 1; change them"
     for i, kind in enumerate(route.kinds):
         if kind.wrong > 1 - kind.miss:
             text = (
                 f"{precise(kind.wrong)} exceeds 1 - miss, {precise(1 - kind.miss)}: this router is wrong "
                 "more often than right; swap its two decisions"
             )
-            yield Finding(part, (*at, "kinds", i, "wrong"), text)
+            yield ("kinds", i, "wrong"), text
 
 
 def _server_problems(

@@ -8,7 +8,7 @@ from optimizer.spec.names import Entry, Finding, Index
 from optimizer.spec.schema import ModelProfile, OptimizerOptions, Server
 
 MAX_SHARING = 8
-"""Most servers with `sharedCard`: their combinations are the patterns of a card."""
+"""Maximum number of servers with `sharedCard`: their combinations are the patterns of a card."""
 _REFUSED = (
     "shared_queue",
     "deadline",
@@ -21,7 +21,7 @@ _REFUSED = (
     "availability_target",
     "surge",
 )
-"""Fields of a server that count replicas on cards of its own."""
+"""Fields of a server that count replicas on unshared cards."""
 
 
 def shared_card_problems(index: Index, profiles: Mapping[str, Sequence[ModelProfile]]) -> Iterator[Finding]:

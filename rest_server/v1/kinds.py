@@ -11,13 +11,16 @@ from starlette.convertors import PathConvertor, register_url_convertor
 from optimizer.documents import Document
 from optimizer.errors import SpecError
 from optimizer.spec.assumptions import check_answers, check_load
+from optimizer.spec.messages import path_text
 from optimizer.spec.offline import offline_faults
-from optimizer.spec.schema import Accelerator, Capacity, ModelProfile, Server, ServiceClass
+from optimizer.spec.routes import kind_problems
+from optimizer.spec.schema import Accelerator, Capacity, ModelProfile, Route, Server, ServiceClass
 from rest_server.fleet import Entities
 from rest_server.v1.models import (
     AcceleratorList,
     CapacityList,
     ModelList,
+    RouteList,
     ServerList,
     ServiceClassList,
 )
@@ -38,7 +41,7 @@ NameInPath = Annotated[str, Path(min_length=1, max_length=253)]
 
 @dataclass(frozen=True, slots=True)
 class EntityKind:
-    """One kind of entity: where it stands in the API, in the documents and in the state."""
+    """One kind of entity: its place in the API, in the documents and in the state."""
 
     noun: str
     """Noun for one entity, as in messages."""
@@ -79,7 +82,7 @@ def by_model(request: Request, model: NameInPath, accelerator: NameInPath) -> Ke
     return (path.removesuffix(f"/{last}"), last) if path.endswith(f"/{last}") else (model, accelerator)
 
 
-def _own_name(document: Accelerator | ServiceClass | Server) -> Key:
+def _own_name(document: Accelerator | ServiceClass | Server | Route) -> Key:
     return (document.name,)
 
 
@@ -92,7 +95,7 @@ def _own_type(capacity: Capacity) -> Key:
 
 
 def check_alone(document: Document) -> None:
-    """Check what a document says beyond its schema, as far as that needs no other document.
+    """Check rules beyond the schema of a document that need no other document.
 
     Raises:
         SpecError: a load or a target that no plan can use; the text has its path.
@@ -101,6 +104,9 @@ def check_alone(document: Document) -> None:
         check_load(document.current.load, "currentAlloc.load.")
         for path, text in offline_faults(document):
             raise SpecError(f"{'.'.join(path)}: {text}")
+    if isinstance(document, Route):
+        for location, text in kind_problems(document):
+            raise SpecError(f"{path_text(location)}: {text}")
     if isinstance(document, ServiceClass):
         seen = set()
         for i, target in enumerate(document.model_targets):
@@ -110,7 +116,7 @@ def check_alone(document: Document) -> None:
 
 
 def check_beside(document: Document, entities: Entities) -> None:
-    """Check what a document says against those others of the fleet that are there.
+    """Check a document against other documents of the fleet.
 
     Raises:
         SpecError: the requests of a server have no output length; the text has its path.
@@ -182,6 +188,10 @@ KINDS = (
     EntityKind(
         "capacity", "/capacity", "/capacity/{type:any_text}", "count",
         Capacity, CapacityList, ("type",), _own_type, by_type, _capacities, _with_capacity,
+    ),
+    EntityKind(
+        "route", "/routes", "/routes/{name:any_text}", "routes",
+        Route, RouteList, ("name",), _own_name, by_name, *_named("routes"),
     ),
 )  # fmt: skip
 """Every kind of entity with a name."""

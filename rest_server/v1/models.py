@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import AwareDatetime, Field, RootModel
 
-from optimizer.documents import Count, Document, RequestsPerMinute, RequestsPerSecond, Tokens
+from optimizer.documents import Count, Document, RequestsPerMinute, RequestsPerSecond, Tokens, is_none
 from optimizer.jobs.comparing import CompareOptions as CompareOptions
 from optimizer.jobs.explaining import ExplainOptions as ExplainOptions
 from optimizer.jobs.figures import FigureOptions as FigureOptions
@@ -22,12 +22,13 @@ from optimizer.spec.schema import (
     EstimateEnd,
     ModelProfile,
     OptimizerOptions,
+    Route,
     Server,
     ServiceClass,
 )
 
 MAX_ITEMS = 1_000
-"""Most replicas in one request to analyse or to size."""
+"""Maximum number of replicas in one request to analyse or to size."""
 
 
 class WrappedSystem(Document):
@@ -139,7 +140,7 @@ class CandidateColumn(Document):
     """Units of the type."""
     cost_cents_per_h: float = Field(alias="cost")
     """Cost [cents/h]."""
-    estimated: EstimateEnd | None = Field(None, exclude_if=lambda end: end is None)
+    estimated: EstimateEnd | None = Field(None, exclude_if=is_none)
     """The end of the interval that its figures rest on, where token times are estimated; else absent."""
 
 
@@ -179,7 +180,7 @@ class ReplicaCount(Document):
 
 
 class LoadUpdate(Document):
-    """The load of a server, and its replicas; omitted values stay as they are."""
+    """The load of a server, and its replicas, or the rate of a route; omitted values stay as they are."""
 
     arrival_rate_rpm: RequestsPerMinute | None = Field(None, alias="arrivalRate")
     """Arrival rate [requests/min]; below 1e-12 it is read as 0."""
@@ -199,7 +200,7 @@ LoadChange = LoadUpdate
 
 
 class LoadSnapshot(RootModel[dict[str, LoadUpdate]]):
-    """Loads by server."""
+    """Loads by server and by route; servers of a route have no load of their own."""
 
 
 class LastPlan(Plan):
@@ -299,6 +300,13 @@ class ServerList(Document):
     """All servers."""
 
     servers: tuple[Server, ...] = Field(strict=False)
+    """In the order in which they came."""
+
+
+class RouteList(Document):
+    """All routes of requests between a small and a large model."""
+
+    routes: tuple[Route, ...] = Field(strict=False)
     """In the order in which they came."""
 
 

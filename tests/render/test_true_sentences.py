@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 from builders import Json, accelerator, document, running, server, service_class
+from slow_cases import mostly_slow
 
 from optimizer import Comparison, Plan, compare, explain, load_system, make_report, scale_loads
-from optimizer.jobs import ReplayRequest, replay_loads
+from optimizer.jobs.replaying import ReplayOptions, replay_loads
 from optimizer.render.comparison_sections import comparison_sections
 from optimizer.render.comparison_text import changes_text, headline
 from optimizer.render.explanation_sections import explanation_sections
@@ -369,7 +370,7 @@ def check_comparisons(seed: int) -> None:
             assert not re.search("saves|costs", headline(from_files))
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", mostly_slow(range(25), 12))
 def test_sentences_of_comparisons_are_true(seed: int) -> None:
     check_comparisons(seed)
 
@@ -536,7 +537,7 @@ def _current_cost(system: System, name: str) -> float:
     return system.accelerators[current.accelerator].cost_cents_per_h * current.num_replicas
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", mostly_slow(range(15), 8))
 def test_sentences_of_reports_are_true(seed: int) -> None:
     check_report(seed)
 
@@ -557,7 +558,7 @@ def check_replay(seed: int, path: Path) -> None:
     loads = {name: [rng.choice([0.0, 60.0, 900.0]) for _ in times] for name in system.servers}
     rows = [[f"{time}", *(f"{loads[name][i]}" for name in loads)] for i, time in enumerate(times)]
     path.write_text("\n".join(",".join(row) for row in [["time", *loads], *rows]))
-    found = replay_loads(ReplayRequest(system, path, startup_s=rng.choice([0.0, 1.0, 180.0])))
+    found = replay_loads(system, ReplayOptions(loads=path, startup=rng.choice([0.0, 1.0, 180.0])))
     spans_min = [(b - a) / 60 for a, b in pairwise(times)]
     offered = sum(x * span for mine in loads.values() for x, span in zip(mine[1:], spans_min, strict=True))
     text, note = shown(replay_sections(found)), replay_figure(found).note
@@ -583,7 +584,7 @@ def check_replay(seed: int, path: Path) -> None:
     assert ways == ["every plan", "recommended rules", "one plan for the mean load"]
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", mostly_slow(range(10), 5))
 def test_sentences_of_replays_are_true(seed: int, tmp_path: Path) -> None:
     check_replay(seed, tmp_path / "loads.csv")
 

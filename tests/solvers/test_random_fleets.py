@@ -50,7 +50,7 @@ def assert_is_best(system: System, plan: Plan) -> None:
             assert level.value == pytest.approx(float(best[level.name]), rel=slack, abs=5e-6), level.name
 
 
-@pytest.mark.parametrize("seed", [*FAILED_ONCE, *range(1005, 1013)])
+@pytest.mark.parametrize("seed", [*FAILED_ONCE, *range(1005, 1008)])
 def test_a_random_fleet_has_a_plan_that_holds(seed: int) -> None:
     planned(seed)
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from builders import accelerator, profile, running, server, system
 from mixed_oracles import random_mixed_document
+from slow_cases import mostly_slow
 
 from optimizer import Plan, SolverError, System, find_candidates, load_system, solve, verify
 from optimizer.arrays import FloatArray, IntArray
@@ -82,10 +83,10 @@ def assert_no_worse(found: Sequence[float], than: Sequence[float]) -> None:
             return
 
 
-@pytest.mark.parametrize("limit_s", [1e-6, 0.01, 0.05])
+@pytest.mark.parametrize("limit_s", mostly_slow([1e-6, 0.05, 0.01], 2))
 @pytest.mark.parametrize("tightness", [1.0, 2.0])
 @pytest.mark.parametrize("mixed", [False, True])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", mostly_slow(range(4), 2))
 def test_a_stopped_plan_is_no_worse_than_current_or_greedy(
     seed: int, tightness: float, limit_s: float, *, mixed: bool
 ) -> None:
@@ -134,7 +135,7 @@ def test_a_seed_is_a_point_of_the_model_with_the_same_levels(
     assert changes == pytest.approx(reached["changes"])
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", mostly_slow(range(60), 30))
 def test_seeds_of_small_mixed_systems_are_points_of_their_models(seed: int) -> None:
     """These have limits on replicas, stated costs of their own, and types without units."""
     problem = problem_of(load_system(random_mixed_document(seed)))
@@ -418,7 +419,7 @@ def test_what_runs_is_kept_under_saturation_policies_too(seed: int, policy: str,
     assert_no_worse(found, what_runs(source)[: len(found)])
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", mostly_slow(range(40), 15))
 def test_bounds_of_plain_arithmetic_are_below_what_is_reached(seed: int) -> None:
     """Unlimited mixed plans without any time, against those with all of it."""
     rng = random.Random(seed)
