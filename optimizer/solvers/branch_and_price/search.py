@@ -129,7 +129,7 @@ class LevelSearch:
 
     def solve_core(self, deadline: Deadline) -> None:
         """Solve over the columns that the relaxation uses, and those of least reduced cost."""
-        if self.proved or deadline.passed:
+        if self.proved or deadline.passed or self._window_is_small():
             return
         self._enumerate_nearest()
         core = np.zeros(len(self.reduced), np.bool_)
@@ -151,6 +151,11 @@ class LevelSearch:
             if self._enumerate(window, MAX_KNOWN):
                 return
             window /= 16.0
+
+    def _window_is_small(self) -> bool:
+        """Return whether the columns below the cutoff are known, and no more than the core has."""
+        known = self.feasible and self.enumerated >= self.floor + self.window
+        return known and int((self.reduced <= self.window).sum()) <= CORE_COLUMNS
 
     def _thrift_ranks(self) -> IntArray:
         """Return the place of each column among those of its server, by the share of all limits that it uses.
