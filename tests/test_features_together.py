@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from feature_fleets import random_features
+from slow_cases import mostly_slow
 
 from optimizer import System, explain, load_system, make_report, render_report, solve, verify
 from optimizer.plan.files import plan_from_value
@@ -193,9 +194,7 @@ def test_an_availability_near_one_is_counted_without_tolerance() -> None:
     assert solve(made).replica_counts["s"].availability == 20
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(12), *(pytest.param(n, marks=pytest.mark.slow) for n in range(12, 300))]
-)
+@pytest.mark.parametrize("seed", mostly_slow(range(300), 12))
 def test_random_systems_of_several_features_hold(seed: int) -> None:
     found = load_system(random_features(seed))
     plan = solve(found)

@@ -151,7 +151,7 @@ def scarce_faults(seed: int) -> list[str]:
 
 
 def test_partial_service_of_mixed_plans_is_verified() -> None:
-    assert [line for seed in range(100) for line in scarce_faults(seed)] == []
+    assert [line for seed in range(40) for line in scarce_faults(seed)] == []
 
 
 @pytest.mark.slow

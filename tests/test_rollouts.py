@@ -25,7 +25,7 @@ WITH: tuple[tuple[str, ...], ...] = (
 @pytest.mark.parametrize("mode", MODES)
 def test_plans_that_roll_out_are_those_of_brute_force(mode: str) -> None:
     found = [faults(seed, (mode, *other), mixed=seed % 2 > 0) for seed, other in enumerate(WITH)]
-    found += [faults(seed, (mode,), mixed=mixed) for seed in range(1, 6) for mixed in (False, True)]
+    found += [faults(seed, (mode,), mixed=mixed) for seed in range(1, 3) for mixed in (False, True)]
     assert [*chain(*found)] == []
 
 
@@ -181,7 +181,7 @@ def repair_faults(seed: int) -> list[str]:
 
 
 def test_repairs_of_roll_outs_serve_when_solved_again() -> None:
-    assert [line for seed in range(10) for line in repair_faults(seed)] == []
+    assert [line for seed in range(6) for line in repair_faults(seed)] == []
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from api_clients import client
 from builders import Json, accelerator, profile, service_class
 from route_oracles import best_levels, cbc_levels, random_routes
 from scipy.optimize import linprog
+from slow_cases import mostly_slow
 
 from optimizer import (
     AnalysisError,
@@ -48,16 +48,10 @@ from optimizer.studies.sweep.parameters import read_variations
 from optimizer.studies.sweep.sweep import sweep
 from optimizer.topologies.divisions import COMFORTABLE, RouteArrays
 
-
-def slow(values: range) -> Iterator[Any]:
-    """Yield parameters of slow tests."""
-    return (pytest.param(value, marks=pytest.mark.slow) for value in values)
-
-
 # --- the choice ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [*range(20), *slow(range(20, 220))])
+@pytest.mark.parametrize("seed", mostly_slow(range(220), 20))
 def test_choice_matches_exhaustive_search_at_every_level(seed: int) -> None:
     mixed = seed % 4 == 0
     made = random_routes(seed, others=0 if mixed else seed % 2)
@@ -69,7 +63,7 @@ def test_choice_matches_exhaustive_search_at_every_level(seed: int) -> None:
     assert reached == best_levels(system)
 
 
-@pytest.mark.parametrize("seed", [*range(2), *slow(range(2, 50))])
+@pytest.mark.parametrize("seed", mostly_slow(range(50), 2))
 def test_choice_matches_another_formulation_in_cbc(seed: int) -> None:
     pytest.importorskip("pulp")
     system = load_system(random_routes(1000 + seed, routes=3, others=3, kinds=5))
@@ -501,6 +495,19 @@ def test_a_router_that_saves_nothing_is_off() -> None:
     use = plan.routes["chat"]
     assert (use.state, use.saving, use.large_rpm) == ("off", 0.0, 30.0)
     assert plan.allocations["chat-8b"] == ()
+
+
+def test_a_server_with_a_pool_added_counts_as_changed() -> None:
+    """A mixed model keeps a server only if no other column of it is used, routed or not."""
+    for on, replicas in (("2xH100", 2), ("2xH100", 5), ("4xA100", 2)):
+        running = {"accelerator": on, "numReplicas": replicas}
+        document = edited(l={"currentAlloc": running}, optimizer={"heterogeneous": True})
+        document["count"][2]["count"] = 2 * replicas
+        system = load_system(document)
+        plan = solve(system)
+        assert verify(plan, system) == []
+        assert plan.status == "optimal"
+        assert [pool.num_replicas for pool in plan.allocations["chat-70b"] if pool.accelerator != on]
 
 
 def test_running_replicas_stay_where_moving_costs_more() -> None:

@@ -1,6 +1,5 @@
 """Servers that share a queue: choice against two oracles, verification, refusals, simulation, the service."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ import yaml
 from api_clients import client
 from builders import Json, accelerator, document, running, server, service_class
 from shared_queue_oracles import best_levels, cbc_levels, random_queues
+from slow_cases import mostly_slow
 
 from optimizer import SpecError, System, compare, explain, load_system, solve, verify
 from optimizer.cli.main import main
@@ -17,16 +17,10 @@ from optimizer.simulation.replicas import Effort
 from optimizer.spec.shared_queues import SharedQueue, members_of
 from optimizer.studies.simulation.plans import simulate_plan
 
-
-def slow(values: range) -> Iterator[Any]:
-    """Yield parameters of slow tests."""
-    return (pytest.param(value, marks=pytest.mark.slow) for value in values)
-
-
 # --- the choice ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [*range(20), *slow(range(20, 220))])
+@pytest.mark.parametrize("seed", mostly_slow(range(220), 20))
 def test_choice_matches_exhaustive_search_at_every_level(seed: int) -> None:
     mixed = seed % 3 == 0
     made = random_queues(seed, queues=1 + seed % 2, others=0 if mixed else 1)
@@ -40,7 +34,7 @@ def test_choice_matches_exhaustive_search_at_every_level(seed: int) -> None:
     assert in_plan >= system.stated.keys()
 
 
-@pytest.mark.parametrize("seed", [*range(2), *slow(range(2, 50))])
+@pytest.mark.parametrize("seed", mostly_slow(range(50), 2))
 def test_choice_matches_a_formulation_by_member_in_cbc(seed: int) -> None:
     pytest.importorskip("pulp")
     system = load_system(random_queues(1000 + seed, queues=4, most=4, others=5))
@@ -50,7 +44,7 @@ def test_choice_matches_a_formulation_by_member_in_cbc(seed: int) -> None:
     assert reached == cbc_levels(system)
 
 
-@pytest.mark.parametrize("seed", [*range(4), *slow(range(4, 40))])
+@pytest.mark.parametrize("seed", mostly_slow(range(40), 4))
 def test_greedy_plans_hold_and_serve_no_more(seed: int) -> None:
     system = load_system(random_queues(seed))
     greedy, exact = solve(system, milp_solver=False), solve(system)
@@ -60,7 +54,7 @@ def test_greedy_plans_hold_and_serve_no_more(seed: int) -> None:
 
 
 @pytest.mark.parametrize("policy", ["PriorityExhaustive", "PriorityRoundRobin", "RoundRobin"])
-@pytest.mark.parametrize("seed", [2, 5, *slow(range(6, 40))])
+@pytest.mark.parametrize("seed", mostly_slow((2, 5, *range(6, 40)), 2))
 def test_a_policy_serves_the_next_member_up_to_its_targets(seed: int, policy: str) -> None:
     system = load_system(random_queues(seed)).with_options(saturation_policy=policy)
     plan, full = solve(system), solve(system, saturation_policy="None")
@@ -218,7 +212,7 @@ def simulated_fleet(seed: int) -> System:
     return load_system(made).with_options(unlimited=True)
 
 
-@pytest.mark.parametrize("seed", [*range(2), *slow(range(2, 20))])
+@pytest.mark.parametrize("seed", mostly_slow(range(20), 2))
 def test_no_simulated_class_misses_a_target_by_a_tenth(seed: int) -> None:
     system = simulated_fleet(seed)
     plan = solve(system)

@@ -1,7 +1,6 @@
 """Versions of split servers: the choice against two oracles, loads, verification, refusals, the service."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import yaml
 from api_clients import client
 from builders import Json, accelerator, document, profile, running, server, service_class
 from robust_oracles import best_levels
+from slow_cases import mostly_slow
 from version_oracles import STEP, cbc_levels, random_larger_splits, random_splits, spelled_out
 
 from optimizer import SpecError, compare, explain, load_system, scale_loads, solve, vary_loads, verify
@@ -28,11 +28,6 @@ from optimizer.studies.sweep.days import lognormal_days
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def slow(values: range) -> Iterator[Any]:
-    """Yield parameters of slow tests."""
-    return (pytest.param(value, marks=pytest.mark.slow) for value in values)
-
-
 def fleet(rate: float = 6000, units: int = 60, **more: Any) -> Json:
     """Return a system with a split server, nine tenths of whose requests go to the model ``m``."""
     split = [{"model": "m", "weight": 0.9}, {"model": "n", "weight": 0.1}]
@@ -45,7 +40,7 @@ def fleet(rate: float = 6000, units: int = 60, **more: Any) -> Json:
 # --- the choice ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [*range(20), *slow(range(20, 200))])
+@pytest.mark.parametrize("seed", mostly_slow(range(200), 20))
 def test_choice_matches_exhaustive_search_at_every_level(seed: int) -> None:
     """The oracle searches the versions as servers of their own, spelled out by plain arithmetic."""
     source = random_splits(seed, mixed=seed % 2 == 1)
@@ -62,7 +57,7 @@ def test_choice_matches_exhaustive_search_at_every_level(seed: int) -> None:
     assert again.total_cost_cents_per_h == pytest.approx(plan.total_cost_cents_per_h)
 
 
-@pytest.mark.parametrize("seed", [*range(1), *slow(range(1, 50))])
+@pytest.mark.parametrize("seed", mostly_slow(range(50), 1))
 def test_choice_matches_a_formulation_by_replica_in_cbc(seed: int) -> None:
     pytest.importorskip("pulp")
     source = random_larger_splits(seed)

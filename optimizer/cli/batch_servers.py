@@ -2,44 +2,57 @@
 
 import argparse
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated
 
-from optimizer.cli.command import quantity
+from optimizer.cli.flags import add_request, given_values
 from optimizer.errors import AnalysisError, SpecError
+from optimizer.jobs.flag import Flag
+from optimizer.jobs.requests import Request
 from optimizer.kinds.batch_servers.rows import BatchAnswer, BatchRow
 from optimizer.kinds.rows import NoSteadyState
 from optimizer.spec.messages import validated
 from optimizer.units import MILLISECONDS, MILLISECONDS_PER_REQUEST
 
-_OWN_FLAGS = (
-    ("--service-base", "base", "MS", "time of any batch"),
-    ("--service-slope", "slope", "MS/REQUEST", "more for each request in it"),
-    ("--trigger", "trigger", "NAME", "what starts a batch: oldest, collect, gap, interval, clock (oldest)"),
-    ("--window", "window", "MS", "how long a batch is collected (0)"),
-    ("--queue-counts", "queueCounts", "NAME", "scope of --max-queue: waiting, system (waiting)"),
-    ("--jobs", "jobs", "N", "maximum requests in the server and its stages; others wait (unlimited)"),
-    (
-        "--stage",
-        "stages",
-        "NAME,WHERE,MS[,CV[,WORKERS]]",
-        "a stage before or after the batch, with its mean time (CV 1, 1 worker); may be given again",
-    ),
-)
-"""Flags that only batch servers have, and the fields that they give."""
+
+class BatchServerFlags(Request):
+    """Flags that only batch servers have."""
+
+    service_base: Annotated[float | None, Flag("MS", MILLISECONDS)] = None
+    """Time of any batch."""
+    service_slope: Annotated[float | None, Flag("MS/REQUEST", MILLISECONDS_PER_REQUEST)] = None
+    """Additional time for each request in it."""
+    trigger: Annotated[str | None, Flag("NAME")] = None
+    """Start of a batch: oldest, collect, gap, interval, clock (oldest)."""
+    window: Annotated[float | None, Flag("MS", MILLISECONDS)] = None
+    """Batching window (0)."""
+    queue_counts: Annotated[str | None, Flag("NAME")] = None
+    """Scope of --max-queue: waiting, system (waiting)."""
+    jobs: Annotated[int | None, Flag("N")] = None
+    """Maximum requests in the server and its stages; others wait (unlimited)."""
+    stage: Annotated[tuple[str, ...], Flag("NAME,WHERE,MS[,CV[,WORKERS]]")] = ()
+    """A stage before or after the batch, with its mean time (CV 1, 1 worker); may be given again."""
+
+
+OWN_FLAGS = tuple(BatchServerFlags.model_fields)
+"""Flags that only batch servers have, as arguments are named."""
+_FIELDS = {
+    "service_base": "base",
+    "service_slope": "slope",
+    "trigger": "trigger",
+    "window": "window",
+    "queue_counts": "queueCounts",
+    "jobs": "jobs",
+    "stage": "stages",
+}
+"""The fields of the document that they give."""
 _SHARED_FLAGS = {"max_batch": "maxBatchSize", "max_queue": "maxQueueSize", "arrival_cv": "arrivalCV"}
 """Flags that batch servers share with others, and the fields that they give."""
-_SCALES = {"MS": MILLISECONDS, "MS/REQUEST": MILLISECONDS_PER_REQUEST}
-OWN_FLAGS = tuple(flag[2:].replace("-", "_") for flag, *_ in _OWN_FLAGS)
-"""Flags that only batch servers have, as arguments are named."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that only batch servers have."""
     group = parser.add_argument_group("batch server, which answers requests without tokens together")
-    for flag, _, metavar, text in _OWN_FLAGS:
-        kind: Any = quantity(_SCALES[metavar]) if metavar in _SCALES else {"N": int}.get(metavar, str)
-        more: Any = {"action": "append"} if flag == "--stage" else {}
-        group.add_argument(flag, metavar=metavar, type=kind, help=text, **more)
+    add_request(group, BatchServerFlags)
 
 
 def row_of(
@@ -56,8 +69,7 @@ def row_of(
     Raises:
         SpecError: a flag is wrong, or of no use for a batch server.
     """
-    own = {name: getattr(arguments, flag) for flag, (_, name, *_) in zip(OWN_FLAGS, _OWN_FLAGS, strict=True)}
-    given: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
+    given = {_FIELDS[flag]: value for flag, value in given_values(arguments, OWN_FLAGS).items()}
     if not given:
         return None
 
@@ -74,8 +86,7 @@ def row_of(
         return validated(BatchRow, given | {"RPS": rate_rps, "batchParms": parms} | targets)
     except SpecError as error:
         path, _, problem = str(error).partition(": ")
-        names = {name: flag for flag, name, *_ in _OWN_FLAGS}
-        names |= {name: _flag(flag) for flag, name in _SHARED_FLAGS.items()}
+        names = {name: _flag(flag) for flag, name in (_FIELDS | _SHARED_FLAGS).items()}
         said = problem.replace("this key is required", "this flag is required")
         raise SpecError(f"{names.get(path.rpartition('.')[2], path)}: {said}") from None
 

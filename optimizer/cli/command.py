@@ -93,29 +93,6 @@ def quantity(scale: Scale) -> Callable[[str], float]:
     return parse
 
 
-def number(
-    least: float, most: float, what: str, *, open_end: bool = False, scale: Scale | None = None
-) -> Callable[[str], float]:
-    """Return a parser of numbers from `least` (itself excluded with `open_end`) to `most`.
-
-    With a scale they may have a unit.
-    """
-
-    def parse(text: str) -> float:
-        try:
-            value = float(text) if scale is None else scale.read(text)
-        except ValueError:
-            value = float("nan")
-        if not (least < value if open_end else least <= value) or value > most:
-            sign = "more than" if open_end else "at least"
-            raise argparse.ArgumentTypeError(
-                f"{text!r}: {what} must be {sign} {least:g} and at most {most:g}"
-            )
-        return value
-
-    return parse
-
-
 def print_stderr(text: str) -> None:
     """Write a line to stderr, after what was written to stdout before it, where both are one stream."""
     if sys.stdout is not None:

@@ -117,6 +117,17 @@ def _predict(arguments: argparse.Namespace) -> None:
     )
 
 
+class ProfileFlags(Request):
+    """Place of a fitted profile in a system."""
+
+    output: Annotated[Path | None, Flag("FILE", short="-o")] = None
+    """Write the entire system there (SYSTEM: the file that has the entry)."""
+    model: _Name = None
+    """Name of the model in the system (the profile's)."""
+    acc: _Name = None
+    """Name of the accelerator in the system (the profile's)."""
+
+
 def _add_profiles(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(metavar="ACTION", required=True)
     add = commands.add_parser(
@@ -124,15 +135,7 @@ def _add_profiles(parser: argparse.ArgumentParser) -> None:
     )
     add.add_argument("profile", metavar="PROFILE", help="a profile written by fit")
     add.add_argument("path", metavar="SYSTEM", help="the system: a file, a directory, - for stdin")
-    add.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        type=Path,
-        help="write the whole system there (SYSTEM: the file that has the entry)",
-    )
-    add.add_argument("--model", metavar="NAME", help="name of the model in the system (the profile's)")
-    add.add_argument("--acc", metavar="NAME", help="name of the accelerator in the system (the profile's)")
+    add_request(add, ProfileFlags)
 
 
 def _profiles(arguments: argparse.Namespace) -> None:

@@ -220,17 +220,20 @@ def _price_lists(arguments: argparse.Namespace) -> list[PriceList]:
     found = []
     for text in arguments.prices or ():
         place, _, path = text.rpartition("=")
-        listed = read_prices(path, region=arguments.region, spot=arguments.spot)
+        listed = read_prices(path, region=arguments.region, spot=bool(arguments.spot))
         if place:
             listed = replace(listed, offers=tuple(replace(offer, place=place) for offer in listed.offers))
         found.append(listed)
     return found
 
 
-def add_price_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags for reading a price file."""
-    parser.add_argument("--region", metavar="NAME", help="prices of one region of the file (the cheapest)")
-    parser.add_argument("--spot", action="store_true", help="spot prices of a SkyPilot file")
+class PriceFlags(Request):
+    """Options for reading a price file."""
+
+    region: Annotated[str | None, Flag("NAME")] = None
+    """Prices of one region of the file (the cheapest)."""
+    spot: bool = False
+    """Spot prices of a SkyPilot file."""
 
 
 def model_given(text: str) -> str:

@@ -4,14 +4,14 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from optimizer.cli.asking import Prompter
 from optimizer.cli.command import Command, add_output, print_stderr, show_answer
 from optimizer.cli.flags import add_request
 from optimizer.cli.start_flags import (
+    PriceFlags,
     StartFlags,
-    add_price_flags,
     demands_of,
     model_given,
     offers_of,
@@ -19,6 +19,8 @@ from optimizer.cli.start_flags import (
 )
 from optimizer.cli.start_questions import ask_demands, ask_models, ask_offers, ask_price, ask_template
 from optimizer.errors import SpecError
+from optimizer.jobs.flag import Flag
+from optimizer.jobs.requests import Request
 from optimizer.render.starter_sections import price_sections, use_case_sections
 from optimizer.spec.writing import write_text
 from optimizer.starters.document import document_of, notes_of
@@ -37,6 +39,17 @@ several models and classes on them; clouds, what clouds offer, without limits. U
 """
 
 
+class InitFlags(Request):
+    """Files of `init`, and its other actions."""
+
+    prices: Annotated[tuple[str, ...], Flag("[PLACE=]FILE")] = ()
+    """Prices from a CSV file, see 'inferplan prices'."""
+    use_cases: bool = False
+    """List the use cases and exit."""
+    force: bool = False
+    """Overwrite an existing file."""
+
+
 def _add_init(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
@@ -45,15 +58,8 @@ def _add_init(parser: argparse.ArgumentParser) -> None:
         help="the document to write (system.yaml); - for stdout",
     )  # fmt: skip
     add_request(parser, StartFlags)
-    add_price_flags(parser)
-    parser.add_argument(
-        "--prices",
-        metavar="[PLACE=]FILE",
-        action="append",
-        help="prices from a CSV file, see 'inferplan prices'",
-    )
-    parser.add_argument("--use-cases", action="store_true", help="list the use cases and exit")
-    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
+    add_request(parser, PriceFlags)
+    add_request(parser, InitFlags)
 
 
 def _init(arguments: argparse.Namespace) -> None:
@@ -148,12 +154,12 @@ def _add_prices(parser: argparse.ArgumentParser) -> None:
         "there a price names its currency: 2.50 EUR/h."
     )
     parser.add_argument("file", metavar="FILE", help="prices as CSV; - for stdin")
-    add_price_flags(parser)
+    add_request(parser, PriceFlags)
     add_output(parser, "offers")
 
 
 def _prices(arguments: argparse.Namespace) -> None:
-    found = read_prices(arguments.file, region=arguments.region, spot=arguments.spot)
+    found = read_prices(arguments.file, region=arguments.region, spot=bool(arguments.spot))
     show_answer(arguments, found.document, lambda: price_sections(found))
     if found.unknown and not arguments.json:
         print_stderr(f"inferplan: note: not in the catalogue, left out: {', '.join(found.unknown)}")

@@ -4,22 +4,28 @@ import argparse
 import threading
 import webbrowser
 from functools import partial
+from typing import Annotated
 
 from optimizer.cli.command import Command
+from optimizer.cli.flags import add_request, request_of
+from optimizer.jobs.flag import Flag
+from optimizer.jobs.requests import Request
 
 DEFAULT_PORT = 8080
 
 
+class PageFlags(Request):
+    """Address of the page."""
+
+    port: Annotated[int, Flag("P")] = DEFAULT_PORT
+    """Port to listen on; 0 takes a free one (8080)."""
+    no_browser: bool = False
+    """Only print the address, open no browser."""
+
+
 def _add_web(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", metavar="PATH", nargs="?", help="the system to open first; default: none")
-    parser.add_argument(
-        "--port",
-        metavar="P",
-        type=int,
-        default=DEFAULT_PORT,
-        help=f"port to listen on; 0 takes a free one ({DEFAULT_PORT})",
-    )
-    parser.add_argument("--no-browser", action="store_true", help="only print the address, open no browser")
+    add_request(parser, PageFlags)
 
 
 def _web(arguments: argparse.Namespace) -> int:
@@ -30,7 +36,8 @@ def _web(arguments: argparse.Namespace) -> int:
         if not arguments.no_browser:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-    settings = load_settings(host="127.0.0.1", port=arguments.port)
+    port = request_of(PageFlags, arguments).port
+    settings = load_settings(host="127.0.0.1", port=port)
     return serve(settings, partial(create_page, path=arguments.path), announce)
 
 

@@ -10,7 +10,6 @@ from math import log2, sqrt
 from typing import NamedTuple
 
 from optimizer.simulation.lengths import LengthDistributionKind, Lengths
-from optimizer.simulation.limits import UNLIMITED
 
 NEARLY_FIXED = 0.005
 """A coefficient of variation below which lengths count as fixed."""
@@ -125,11 +124,6 @@ class BenchmarkRun:
     def is_alone(self) -> bool:
         """Whether only one request is in flight at a time."""
         return self.max_in_flight == 1
-
-    @property
-    def in_flight_limit(self) -> int:
-        """Maximum requests in flight for the simulator."""
-        return UNLIMITED if self.max_in_flight is None else self.max_in_flight
 
 
 def shape_name(shape: tuple[int, int]) -> str:

@@ -4,7 +4,7 @@ Takes a `Problem` with or without capacities, gives a `Formulation`: the model a
 variables mean. Equation numbers refer to ``docs/math.md``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -82,7 +82,7 @@ def _mixed(problem: Problem) -> Formulation:
         Variables(
             np.ones(len(mine)),
             lambda replicas: without_reserve(problem, replicas)[mine],
-            [(f"r_{server}", "is served without its reserve", server, -1) for server in mine.tolist()],
+            _labels("r", "is served without its reserve", mine),
         )
     )
     steps = found.add_steps()
@@ -103,7 +103,7 @@ def _add_columns(found: Formulation, value: FloatArray, changes: Values | float 
         Variables(
             found.most.astype(np.float64),
             lambda replicas: replicas[found.columns] // found.replicas_each,
-            list(_column_labels(found)),
+            lambda: _column_labels(found),
             value,
             changes,
         )
@@ -121,9 +121,14 @@ def _column_labels(found: Formulation) -> Iterator[Label]:
         yield label, meaning, server, accelerator
 
 
+def _labels(letter: str, meaning: str, servers: IntArray) -> Callable[[], Iterator[Label]]:
+    """Return a function that yields the labels of a variable for each of some servers."""
+    return lambda: ((f"{letter}_{server}", meaning, server, -1) for server in servers.tolist())
+
+
 def _add_unserved(found: Formulation, value: FloatArray | float, changes: Values) -> IntArray:
     problem, servers = found.problem, found.servers
-    labels = [(f"u_{server}", "is unserved", server, -1) for server in servers.tolist()]
+    labels = _labels("u", "is unserved", servers)
     return found.add(
         Variables(np.ones(len(servers)), lambda x: ~served(problem, x)[servers], labels, value, changes)
     )
@@ -139,7 +144,7 @@ def _add_states(
         Variables(
             np.ones(len(stays)),
             lambda replicas: replicas[columns[staying]] > 0,
-            [(f"s_{server}", "keeps a pool where it runs now", server, -1) for server in stays.tolist()],
+            _labels("s", "keeps a pool where it runs now", stays),
             value=-problem.leaving_value[stays],
         )
     )
@@ -147,7 +152,7 @@ def _add_states(
         Variables(
             np.ones(len(keeps)),
             lambda replicas: unchanged(problem, replicas)[keeps],
-            [(f"k_{server}", "keeps exactly what it has", server, -1) for server in keeps.tolist()],
+            _labels("k", "keeps exactly what it has", keeps),
             changes=-1.0,
         )
     )
@@ -226,8 +231,8 @@ class _Blocks:
         now = problem.current_replicas[found.column_servers[exact]] / found.replicas_each[exact]
         found.rows.add(0 * one, endless, (every, exact, one), (every, k, -now))
         found.rows.add(-endless, most, (every, exact, one), (every, k, most - now))
-        block, mine = self._block_of(self.row[exact])
-        others = mine[~np.isin(mine, exact)]
-        row = block[self.row[others]]
+        others_of = self.row[:, None] == self.row[exact]
+        others_of[exact, every] = False
+        others, row = np.nonzero(others_of)
         total = np.bincount(row, found.most[others], minlength=count).astype(np.float64)
         found.rows.add(-endless, total, (row, others, np.ones(len(others))), (every, k, total))

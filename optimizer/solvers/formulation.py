@@ -81,10 +81,7 @@ class Formulation:
             Variables(
                 tiers.size[tiers.later],
                 lambda replicas: tiers.steps(limits.used(replicas))[tiers.later],
-                [
-                    (f"t_{step}", "accelerators in a later price step", -1, -1)
-                    for step in tiers.later.tolist()
-                ],
+                lambda: [(f"t_{t}", "accelerators at a later price", -1, -1) for t in tiers.later.tolist()],
                 value=tiers.more,
             )
         )
@@ -151,7 +148,7 @@ class Formulation:
     def labels(self) -> list[Label]:
         """What each variable stands for; of several with one name, later ones are numbered."""
         found, seen = list[Label](), Counter[str]()
-        for name, meaning, server, accelerator in (label for each in self.blocks for label in each.labels):
+        for name, meaning, server, accelerator in (label for each in self.blocks for label in each.labels()):
             seen[name] += 1
             unique = f"{name}_{seen[name]}" if seen[name] > 1 else name
             found.append((unique, meaning, server, accelerator))

@@ -69,16 +69,29 @@ def _placed(problem: Problem, choices: Mapping[int, Sequence[int]], left: Remain
 
 def _choices(problem: Problem, among: BoolArray) -> dict[int, list[int]]:
     """Return some of the candidates by server, the best first."""
-    table, rows = problem.table, np.flatnonzero(among)
+    order = best_first(problem, np.flatnonzero(among))
+    return {
+        int(problem.table.server[order[a]]): order[a:b].tolist() for a, b in runs(problem.table.server[order])
+    }
+
+
+def best_first(problem: Problem, rows: IntArray, *goals: BoolArray) -> IntArray:
+    """Return some of the candidates by server, those that are better in the order of all levels first.
+
+    Args:
+        problem: what to choose from.
+        rows: the candidates, shape (N,).
+        goals: what counts next after the members that they serve; shapes (C,).
+    """
     keys = (
-        -problem.room[rows],
-        problem.changed[rows],
-        problem.value[rows],
-        problem.off_preferred_total[rows],
-        *(part[rows] for part in problem.unserved_parts[::-1]),
+        *problem.unserved_parts,
+        *goals,
+        problem.off_preferred_total,
+        problem.value,
+        problem.changed,
+        -problem.room,
     )
-    order = rows[np.lexsort((*keys, table.server[rows]))]
-    return {int(table.server[order[a]]): order[a:b].tolist() for a, b in runs(table.server[order])}
+    return rows[np.lexsort((*(key[rows] for key in keys[::-1]), problem.table.server[rows]))]
 
 
 def _give_reserves(problem: Problem, chosen: list[int], left: Remaining) -> list[int]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, IntArray
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.levels import Reached, is_better, served, with_outside
+from optimizer.solvers.levels import Reached, with_outside
 from optimizer.solvers.objectives import LevelConstraint, LevelObjective
 from optimizer.solvers.problem import Problem
 
@@ -43,22 +43,23 @@ class Incumbent:
 
     def __init__(self, problem: Problem, starts: Iterable[IntArray]) -> None:
         self.problem = problem
-        self.replicas = np.zeros(len(problem.table), np.int64)
-        """Replicas of each candidate, shape (C,)."""
+        self.reached = Reached(problem, np.zeros(len(problem.table), np.int64))
+        """The answer with what it has of each level."""
         for start in starts:
             self.offer(start)
 
+    @property
+    def replicas(self) -> IntArray:
+        """Replicas of each candidate, shape (C,)."""
+        return self.reached.replicas
+
     def offer(self, replicas: IntArray) -> bool:
         """Take over an answer if it is better; return whether it is."""
-        better = is_better(self.problem, replicas, self.replicas)
+        found = Reached(self.problem, replicas)
+        better = found.is_better(self.reached)
         if better:
-            self.replicas = replicas
+            self.reached = found
         return better
-
-    @property
-    def served(self) -> BoolArray:
-        """Mask of the servers that have an allocation, shape (S,)."""
-        return served(self.problem, self.replicas)
 
 
 class LevelSolver(ABC):
@@ -87,14 +88,14 @@ class LevelSolver(ABC):
     @property
     def is_feasible(self) -> bool:
         """Whether the incumbent keeps all that is held."""
-        is_served = self.incumbent.served
+        is_served = ~self.incumbent.reached.left
         if (self.forced_served & ~is_served).any() or (self.forced_unserved & is_served).any():
             return False
         return all(self.value_of(each.objective) <= each.most for each in self.held)
 
     def value_of(self, objective: LevelObjective) -> float:
         """Return the incumbent's value of a level."""
-        return Reached(self.problem, self.incumbent.replicas).of(objective)
+        return self.incumbent.reached.of(objective)
 
     @abstractmethod
     def can_serve_all(self, objective: LevelObjective, deadline: Deadline) -> bool:

@@ -104,9 +104,15 @@ class Reached:
     def __init__(self, problem: Problem, replicas: IntArray) -> None:
         self.problem, self.replicas = problem, replicas
         self.left, self.taken = ~served(problem, replicas), replicas > 0
+        self._known: dict[str, float] = {}
 
     def of(self, objective: LevelObjective) -> float:
         """Return the objective's value; that of a level of service is in whole steps."""
+        if objective.name not in self._known:
+            self._known[objective.name] = self._of(objective)
+        return self._known[objective.name]
+
+    def _of(self, objective: LevelObjective) -> float:
         problem, replicas = self.problem, self.replicas
         total = objective.steps(self.left, self.taken)
         if objective.on_unreserved is not None:
@@ -129,6 +135,10 @@ class Reached:
             least = than.of(objective)
             more = self.of(objective) - least
             yield more if objective.step or abs(more) > value_slack(least) else 0.0
+
+    def is_better(self, than: "Reached") -> bool:
+        """Return whether the solution is better than another in the order of all levels."""
+        return next((more < 0 for more in self.differences(than) if more), False)
 
 
 def levels_of(problem: Problem, replicas: IntArray, *, proved: bool) -> tuple[SolvedLevel, ...]:
@@ -172,5 +182,4 @@ def with_outside(problem: Problem, without: BoolArray) -> list[LevelObjective]:
 
 def is_better(problem: Problem, replicas: IntArray, than: IntArray) -> bool:
     """Return whether an answer is better than another in the order of all levels."""
-    differences = Reached(problem, replicas).differences(Reached(problem, than))
-    return next((more < 0 for more in differences if more), False)
+    return Reached(problem, replicas).is_better(Reached(problem, than))

@@ -63,24 +63,23 @@ class RelatedSolution:
 
 def differing(problem: Problem, other: Problem) -> BoolArray:
     """Return the servers whose candidates are not the same in two problems, shape (S,)."""
+    one, two = (_properties(each) for each in (problem, other))
     servers = range(len(problem.priority))
-    return np.array([_of_server(problem, s) != _of_server(other, s) for s in servers], np.bool_)
+    return np.array([not np.array_equal(one[one[:, 0] == s], two[two[:, 0] == s]) for s in servers], np.bool_)
 
 
-def _of_server(problem: Problem, server: int) -> list[list[float]]:
-    """Return the candidates of a server, one list for each property."""
-    table, rows = problem.table, np.flatnonzero(problem.table.server == server)
-    properties = (
+def _properties(problem: Problem) -> FloatArray:
+    """Return the server of each candidate and what tells candidates apart, shape (C, properties)."""
+    table = problem.table
+    choice = (
+        table.server,
         table.accelerator,
         table.num_replicas,
-        table.max_rate_rps,
-        table.meets_targets_below_max_rate,
-        problem.full,
-        table.reserved,
         table.members,
+        table.reserved,
         table.pattern,
     )
-    return [each[rows].tolist() for each in properties]
+    return np.column_stack([*choice, table.max_rate_rps, table.meets_targets_below_max_rate, problem.full])
 
 
 def repaired(problem: Problem, replicas: IntArray) -> IntArray:

@@ -43,10 +43,9 @@ class LoadStep:
 
 def with_step(system: System, step: LoadStep) -> System:
     """Return a system with the loads of a step; servers and routes without one keep theirs."""
-    changed = {}
-    for name, server in step.servers.items():
-        current = system.servers[name].current.model_copy(update={"load": server.current.load})
-        changed[name] = system.servers[name].model_copy(update={"current": current})
+    changed = {
+        name: system.servers[name].with_load(server.current.load) for name, server in step.servers.items()
+    }
     return system.with_servers(changed).with_routes(step.routes)
 
 

@@ -43,7 +43,7 @@ class SharedQueue(Server):
         """The members, with the shares that they have of the queue's load."""
         if not self.members:
             return ()
-        mixed, now = _mixed([member.current.load for member in self.members]), self.current.load
+        mixed, now = mixed_load([member.current.load for member in self.members]), self.current.load
         if mixed == now:
             return tuple(self._part(member, member.current.load) for member in self.members)
         factors = {
@@ -87,7 +87,7 @@ class SharedQueue(Server):
         return self._of([changed.get(part.name, part) for part in self.parts])
 
     def _of(self, members: Sequence[Server]) -> "SharedQueue":
-        load = _mixed([member.current.load for member in members])
+        load = mixed_load([member.current.load for member in members])
         current = self.current.model_copy(update={"load": load})
         return self.model_copy(update={"members": tuple(members), "current": current})
 
@@ -96,8 +96,8 @@ def _idle(server: Server) -> AllocationData:
     return server.current.model_copy(update={"load": Load()})
 
 
-def _mixed(loads: Sequence[Load]) -> Load:
-    """Return the load of a mix: rates add up, lengths and their squares are means over requests (eq. 175)."""
+def mixed_load(loads: Sequence[Load]) -> Load:
+    """Return the load of a mix: the sum of rates, and means of lengths over requests (eq. 174, 175)."""
     rate = sum(load.arrival_rate_rpm for load in loads)
     weights = [load.arrival_rate_rpm / rate if rate else 1 / len(loads) for load in loads]
     if len(loads) == 1:
@@ -139,7 +139,7 @@ def _queue(name: str, members: Sequence[Server]) -> SharedQueue:
     """Return a queue with the options of its first member, and what any member says it runs on."""
     first = members[0]
     running = [member.current for member in members if member.current.accelerator]
-    load = _mixed([member.current.load for member in members])
+    load = mixed_load([member.current.load for member in members])
     current = (running[0] if running else AllocationData()).model_copy(update={"load": load})
     values = {field: getattr(first, field) for field in Server.model_fields}
     values |= {"name": name, "shared_queue": None, "current": current, "desired": AllocationData()}

@@ -161,7 +161,7 @@ class Routing(Topology):
         block = Variables(
             upper=np.append(upper, ones),
             point=point,
-            labels=list(_labels(routes, one_of, server)),
+            labels=lambda: _labels(routes, one_of, server),
             changes=np.append(changes, 0 * ones),
             integer=np.append(integer, ones > 0).astype(np.bool_),
         )

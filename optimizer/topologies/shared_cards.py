@@ -110,7 +110,7 @@ class CardUnits(Topology):
             (server, column, COVER_SCALE * shares[server, column]),
             (place[table.server[columns.rows[on_cards]]], on_cards, np.full(len(on_cards), -COVER_SCALE)),
         )
-        return Variables(np.zeros(0), lambda _: np.zeros(0), ()), rows
+        return Variables(np.zeros(0), lambda _: np.zeros(0), tuple), rows
 
     def tidied(self, table: CandidateTable, replicas: IntArray) -> IntArray:
         """Return an answer without the units of patterns that carry no server on shared cards.

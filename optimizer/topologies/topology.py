@@ -52,7 +52,8 @@ class Variables:
     """Upper bounds, shape (v,), as are all coefficients."""
     point: Callable[[IntArray], Values]
     """Computes their values in a solution, shape (C,)."""
-    labels: Iterable[Label]
+    labels: Callable[[], Iterable[Label]]
+    """Computes what they stand for."""
     value: Values | float = 0.0
     """Coefficients of the value [cents/h]."""
     changes: Values | float = 0.0

@@ -24,6 +24,7 @@ from rest_server.compat.planning import PlanningResult, plan_document, plan_stat
 from rest_server.fleet import Entities
 from rest_server.settings import Settings
 from rest_server.state import FleetStore
+from rest_server.v1.requests import held_fleet
 
 _READERS: dict[str, Callable[..., Any]] = {
     "/getAccelerators": entities.accelerators,
@@ -123,11 +124,6 @@ def _keep(held: FleetStore, planned: Entities, outcome: PlanningResult, revision
         held.update(lambda now: now.with_desired(outcome.kept))
 
 
-def _fleet(request: Request) -> FleetStore:
-    held: FleetStore = request.app.state.held
-    return held
-
-
 def _reading(reader: Callable[..., Any]) -> Callable[[Request], Response]:
     """Return a handler that answers from a snapshot; of several workers none has what another has planned."""
 
@@ -137,7 +133,7 @@ def _reading(reader: Callable[..., Any]) -> Callable[[Request], Response]:
                 HTTPStatus.NOT_IMPLEMENTED,
                 "not available with several workers, which share no plans; run one",
             )
-        _, now = _fleet(request).read()
+        _, now = held_fleet(request).read()
         return json_response(reader(now, **request.path_params))
 
     return handler
@@ -148,7 +144,7 @@ def _changing(change: Callable[..., Changed]) -> Callable[[Request], Response]:
 
     def handler(request: Request) -> Response:
         step = partial(change, **request.path_params)
-        return json_response(_carried_out(_fleet(request), step, request.app.state.settings))
+        return json_response(_carried_out(held_fleet(request), step, request.app.state.settings))
 
     return handler
 

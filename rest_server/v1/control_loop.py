@@ -28,12 +28,12 @@ from rest_server.compat.answers import notice_headers
 from rest_server.errors import BodyError, field_path
 from rest_server.fleet import Entities, desired_allocations
 from rest_server.state import FleetStore, PlanRecord, Reported
-from rest_server.v1.entities import Condition, held_fleet
+from rest_server.v1.entities import Condition
 from rest_server.v1.examples import LOADS
 from rest_server.v1.models import LastPlan, LoadSnapshot, LoadUpdate, ServerList
 from rest_server.v1.planning import server_timing
 from rest_server.v1.problems import problems
-from rest_server.v1.requests import JSON, JsonOf, Precondition, RawRoute
+from rest_server.v1.requests import JSON, JsonOf, Precondition, RawRoute, held_fleet
 from rest_server.v1.work import RunningFleet, plan_fleet, value_of
 
 MAX_SUGGESTED = 10_000

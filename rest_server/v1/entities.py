@@ -16,11 +16,10 @@ from optimizer.spec.messages import validated
 from optimizer.spec.schema import OptimizerOptions
 from rest_server.fleet import Entities
 from rest_server.limits import check_size
-from rest_server.state import FleetStore
 from rest_server.v1.examples import ENTITIES
 from rest_server.v1.kinds import KINDS, EntityKind, Key, check_alone, check_beside
 from rest_server.v1.problems import problems
-from rest_server.v1.requests import JSON, JsonOf, Precondition, RawRoute, precondition
+from rest_server.v1.requests import JSON, JsonOf, Precondition, RawRoute, held_fleet, precondition
 from rest_server.v1.work import value_of
 
 Condition = Annotated[Precondition, Depends(precondition)]
@@ -34,12 +33,6 @@ def entities_router() -> APIRouter:
         _add_writes(router, kind)
     _add_options(router)
     return router
-
-
-def held_fleet(request: Request) -> FleetStore:
-    """Return the fleet that the service holds."""
-    held: FleetStore = request.app.state.held
-    return held
 
 
 def _add_reads(router: APIRouter, kind: EntityKind) -> None:

@@ -14,12 +14,12 @@ from optimizer.spec.schema import SystemSpec
 from rest_server.fleet import Entities
 from rest_server.history import Event
 from rest_server.limits import check_size
-from rest_server.v1.entities import Condition, held_fleet
+from rest_server.v1.entities import Condition
 from rest_server.v1.examples import SYSTEMS
 from rest_server.v1.kinds import KINDS, check_alone, check_beside
 from rest_server.v1.models import FleetEvent, FleetHistory, WrappedSystem
 from rest_server.v1.problems import problems
-from rest_server.v1.requests import JSON, JsonOf, RawRoute
+from rest_server.v1.requests import JSON, JsonOf, RawRoute, held_fleet
 from rest_server.v1.work import value_of
 
 _FIELDS = {field.alias or name: name for name, field in SystemSpec.model_fields.items()}

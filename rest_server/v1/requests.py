@@ -75,6 +75,12 @@ def from_query(model: Any) -> Any:
     return Depends(read)
 
 
+def held_fleet(request: Request) -> FleetStore:
+    """Return the fleet that the service holds."""
+    held: FleetStore = request.app.state.held
+    return held
+
+
 async def computed(
     request: Request, work: Callable[..., _Answer], *arguments: object, study: bool = False
 ) -> _Answer:

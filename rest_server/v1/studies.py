@@ -12,12 +12,11 @@ from optimizer.jobs.study import Study
 from optimizer.jobs.table import STUDIES
 from optimizer.spec.schema import SystemSpec
 from optimizer.studies.comparison.document import Comparison
-from rest_server.v1.entities import held_fleet
 from rest_server.v1.examples import COMPARISONS, OTHER_SIDES
 from rest_server.v1.models import CompareOptions, OtherSide, TwoSides, WrappedSystem
 from rest_server.v1.planning import REFUSALS, SystemBody
 from rest_server.v1.problems import problems
-from rest_server.v1.requests import JSON, JsonOf, RawRoute, computed, from_query
+from rest_server.v1.requests import JSON, JsonOf, RawRoute, computed, from_query, held_fleet
 from rest_server.v1.study_work import compare_body, compare_fleet, study_body
 
 PAGE_HEADERS = {

@@ -19,11 +19,10 @@ from optimizer.spec.versions import versions_text
 from optimizer.stabilisation.decisions import ReplicaTarget, TargetReason
 from rest_server.fleet import Entities
 from rest_server.state import FleetStore, Snapshot
-from rest_server.v1.entities import held_fleet
 from rest_server.v1.kinds import Key, NameInPath, by_model
 from rest_server.v1.models import TargetAnswer, TargetList
 from rest_server.v1.problems import problems
-from rest_server.v1.requests import JSON, RawRoute
+from rest_server.v1.requests import JSON, RawRoute, held_fleet
 
 RETRY_S = 15
 """Time to the next attempt if there is no number; about the polling interval of autoscalers [s]."""

@@ -10,6 +10,7 @@ from builders import accelerator, document, random_document, running, server, se
 from falsified import SCENARIOS, Path, falsified, found_in, plan_of, system_of, to, wire
 from mixed_oracles import random_mixed_document
 from pydantic import ValidationError
+from slow_cases import mostly_slow
 
 from optimizer import Plan, System, find_candidates, load_system, solve, verify
 
@@ -69,9 +70,7 @@ def test_no_single_value_of_a_plan_can_be_changed(scenario: str, *, every: bool)
     assert believed(plan_of(scenario), system_of(scenario), every=every) == []
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(4), *(pytest.param(n, marks=pytest.mark.slow) for n in range(4, 12))]
-)
+@pytest.mark.parametrize("seed", mostly_slow(range(12), 4))
 def test_no_single_value_of_a_random_plan_can_be_changed(seed: int) -> None:
     rng = random.Random(seed)
     source = random_document(rng) if seed % 2 else random_mixed_document(seed)

@@ -26,11 +26,12 @@ from optimizer.queueing.priority.model import (
     ClassMix,
     ClassPerformance,
     PriorityQueues,
-    pooled_lengths,
 )
 from optimizer.queueing.reference import ReplicaQueues
 from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.targets import Targets
+from optimizer.spec.schema import Load
+from optimizer.spec.shared_queues import mixed_load
 from optimizer.timing import IterationLaw, LinearLaw, RequestShapes
 
 POINTS = json.loads((Path(__file__).parents[1] / "data" / "priority_waits.json").read_text("utf-8"))["points"]
@@ -198,10 +199,15 @@ def test_percentiles_of_all_requests_are_a_mixture() -> None:
     assert found.figure(P95)[0] < at < found.figure(P95)[2]
 
 
-def test_pooled_lengths_are_those_of_the_merged_requests() -> None:
-    mean, cv = pooled_lengths(np.array([1.0, 3.0]), np.array([100.0, 20.0]), np.array([0.0, 1.0]))
-    assert mean == pytest.approx(40)
-    assert cv**2 == pytest.approx((0.25 * 100**2 + 0.75 * 2 * 20**2) / 40**2 - 1)
+def test_lengths_of_a_mix_are_those_of_the_merged_requests() -> None:
+    rates, means, cvs = (1.0, 3.0), (100.0, 20.0), (0.0, 1.0)
+    loads = [
+        Load(arrival_rate_rpm=rate, out_tokens=mean, out_tokens_cv=cv)
+        for rate, mean, cv in zip(rates, means, cvs, strict=True)
+    ]
+    found = mixed_load(loads)
+    assert found.out_tokens == pytest.approx(40)
+    assert found.out_tokens_cv**2 == pytest.approx((0.25 * 100**2 + 0.75 * 2 * 20**2) / 40**2 - 1)
 
 
 def test_largest_rate_keeps_the_mix_and_meets_every_class() -> None:

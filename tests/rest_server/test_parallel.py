@@ -75,7 +75,7 @@ def test_clients_of_optimize_one_get_answers_of_their_own(stateless: Server) -> 
 
 
 def test_questions_of_every_kind_do_not_disturb_one_another(stateless: Server) -> None:
-    sources = different(16)
+    sources = different(CLIENTS // 4)
     asked = ["/v1/plan", "/v1/candidates", "/optimizeOne", "/v1/plan?unlimited=true"]
     alone = [[stateless.request("POST", path, source).body for path in asked] for source in sources]
     answers = at_once(lambda i: stateless.request("POST", asked[i % 4], sources[i // 4]))

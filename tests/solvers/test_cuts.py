@@ -1,7 +1,6 @@
 """Cuts of scarce levels: they hold for every answer, and leave the best one with what it needs."""
 
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from optimizer.solvers.branch_and_price.cuts import with_cuts
 from optimizer.solvers.branch_and_price.generation import generate_columns
 from optimizer.solvers.branch_and_price.master import ChvatalGomoryCut, MasterProblem
 from optimizer.solvers.branch_and_price.nodes import BranchTree, reduced_cost_slack
-from optimizer.solvers.branch_and_price.pool import ColumnPool, PricingResult
+from optimizer.solvers.branch_and_price.pool import ColumnPool
 from optimizer.solvers.branch_and_price.pricing import MAX_FOUND
 from optimizer.solvers.branch_and_price.search import MAX_KNOWN, LevelSearch
 from optimizer.solvers.branch_and_price.solve import ColumnGeneration
@@ -160,26 +159,6 @@ def test_every_window_is_enumerated_by_itself() -> None:
         search.pool.add(again.columns)
         assert len(search.pool.columns) == known[-1]
     assert known[-1] > known[0]
-
-
-def test_an_oversized_window_is_enumerated_again_only_for_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    search, calls = scarce_search(), []
-    price_columns = search.pool.price_columns
-
-    def counted(*arguments: Any) -> PricingResult:
-        calls.append(arguments)
-        return price_columns(*arguments)
-
-    monkeypatch.setattr(search.pool, "price_columns", counted)
-    assert not search._enumerate(400.0, 50)
-    assert not search._enumerate(400.0, 50)
-    assert not search._enumerate(500.0, 20)
-    assert len(calls) == 1
-    assert search._enumerate(30.0, 50)
-    assert search._enumerate(400.0)
-    assert len(calls) == 3
 
 
 @pytest.mark.parametrize("few", [True, False])

@@ -115,6 +115,8 @@ class Loop:
     decisions: Decisions | None = None
     plan: Plan | None = None
     now_s: float = 1_000_000.0
+    reported: dict[str, dict[str, ReplicaStatus]] = field(default_factory=dict)
+    """Ready shared cards, by name and accelerator."""
     memo: SizingMemo = field(default_factory=lambda: SizingMemo(2**12))
 
     def snapshot(
@@ -124,7 +126,7 @@ class Loop:
         reports = {
             name: self.cluster.seen(name) for name in self.system.servers if name not in missing | silent
         }
-        seen = Observation(self.now_s, missing, reports)
+        seen = Observation(self.now_s, missing, reports | self.reported)
         to_plan, estimates = denoise_loads(self.system, self.rules, self.decisions, seen)
         self.plan = plan_next(
             to_plan, self.rules, self.decisions, seen, Planner(Deadline.after(60.0), self.memo)

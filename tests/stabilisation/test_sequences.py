@@ -5,6 +5,7 @@ import random
 import pytest
 from fleets import RULES, Loop, Place, desired, loaded, random_loop, units
 from route_oracles import random_routes
+from slow_cases import mostly_slow
 
 from optimizer import load_system
 from optimizer.plan import verify
@@ -15,8 +16,8 @@ from optimizer.stabilisation.rules import Rules
 SNAPSHOTS = 20
 RATES_RPM = [0.0, 300.0, 900.0, 2000.0, 4000.0]
 UNFINISHED = {TargetReason.waits_for_new_pool, TargetReason.units}
-ROUTED_SEEDS = [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 500))]
-SEEDS = [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 1000))]
+ROUTED_SEEDS = mostly_slow(range(500), 6)
+SEEDS = mostly_slow(range(1000), 12)
 
 
 def served(loop: Loop, name: str) -> bool:

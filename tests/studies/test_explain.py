@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from builders import accelerator, document, random_document, running, server, service_class, system
+from slow_cases import mostly_slow
 
 from optimizer import Explanation, Plan, SpecError, System, explain, find_candidates, load_system, solve
 from optimizer.candidates import SizingMemo
@@ -22,7 +23,7 @@ from optimizer.studies.explanation.repair import find_repair
 from optimizer.studies.explanation.resolving import Inquiry, no_worse
 
 SPECS = Path(__file__).resolve().parents[2] / "specs"
-SEEDS = [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 12))]
+SEEDS = mostly_slow(range(12), 4)
 POLICIES = ("None", "RoundRobin", "PriorityExhaustive")
 
 

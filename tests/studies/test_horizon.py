@@ -2,11 +2,11 @@
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pytest
 from builders import accelerator, document, profile, server, service_class
+from slow_cases import mostly_slow
 
 from optimizer import System, load_system, solve
 from optimizer.generate import generate_document
@@ -44,16 +44,11 @@ def total(policy: Policy) -> float:
     return policy.total_cost + policy.transition_cost
 
 
-def slow(*values: float) -> Iterator[Any]:
-    """Yield parameters of slow tests."""
-    return (pytest.param(value, marks=pytest.mark.slow) for value in values)
-
-
 DAY = (1, 1, 2, 4, 6, 6, 5, 3)
 
 
 @pytest.mark.parametrize("units", [1, 3, 99])
-@pytest.mark.parametrize("share", [0.3, 0.76, 1.0, *slow(0.1, 0.5)])
+@pytest.mark.parametrize("share", mostly_slow((0.3, 0.76, 1.0, 0.1, 0.5), 3))
 def test_one_accelerator_is_reserved_up_to_where_it_pays(units: int, share: float) -> None:
     system = one_type(units, 10 * share)
     found = plan_horizon(system, trace(system, *[(load,) for load in DAY]))
@@ -128,7 +123,7 @@ def tiered_fleet(seed: int, hours: int, penalty: float) -> tuple[System, list[Lo
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.1])
-@pytest.mark.parametrize("seed", [0, 1, *slow(2, 3)])
+@pytest.mark.parametrize("seed", mostly_slow(range(4), 2))
 def test_the_plan_is_never_worse_than_a_simple_policy(seed: int, penalty: float) -> None:
     found = plan_horizon(*tiered_fleet(seed, 6, penalty))
     first, *others = found.policies

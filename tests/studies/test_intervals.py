@@ -105,7 +105,7 @@ def assert_every_interval_holds(source: System) -> None:
 
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("make", [scarce_system, odd_system])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(1))
 def test_the_difference_of_two_optima_is_in_every_interval(seed: int, make: Make, *, mixed: bool) -> None:
     assert_every_interval_holds(make(seed, mixed=mixed))
 
@@ -178,7 +178,7 @@ def test_questions_whose_service_is_settled_come_first() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("make", [scarce_system, odd_system])
-@pytest.mark.parametrize("seed", range(2, 60))
+@pytest.mark.parametrize("seed", range(1, 60))
 def test_intervals_contain_the_difference_of_two_optima(seed: int, make: Make, *, mixed: bool) -> None:
     assert_every_interval_holds(make(seed, mixed=mixed))
 

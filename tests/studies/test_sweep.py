@@ -256,9 +256,9 @@ def test_lognormal_days_have_mean_one_and_the_variation() -> None:
 
 def test_the_cost_of_safety_of_one_server_counts_days() -> None:
     system = one_server()
-    found = swept(system, samples=300, load_cv=0.5, seed=3).days
+    found = swept(system, samples=150, load_cv=0.5, seed=3).days
     assert found is not None
-    loads = lognormal_days(system, 300, 0.5, 3)[:, 0]
+    loads = lognormal_days(system, 150, 0.5, 3)[:, 0]
     rate = solve(system).allocations["chat"][0]
     each = rate.max_arrival_rate_rpm / rate.num_replicas
     for fleet in found.fleets:
@@ -269,13 +269,13 @@ def test_the_cost_of_safety_of_one_server_counts_days() -> None:
         assert fleet.safe_days_share == fleet.safe_server_days_share
         assert fleet.safe_days_share == (loads <= replicas * each * (1 + 1e-9)).mean()
         needed = np.sort(np.ceil(loads / each))
-        assert fleet.replanned_cents_per_h == 10 * needed[math.ceil(fleet.days_share * 300) - 1]
+        assert fleet.replanned_cents_per_h == 10 * needed[math.ceil(fleet.days_share * 150) - 1]
     assert found.days_in_full_share == 1.0
 
 
 def test_a_fleet_beyond_the_cards_is_not_offered_as_safe() -> None:
     system = two_types(transitionPenalty=0).with_capacity({"L4": 5})
-    found = swept(system, samples=200, load_cv=0.4).days
+    found = swept(system, samples=100, load_cv=0.4).days
     assert found is not None
     missing = [fleet for fleet in found.fleets if fleet.total_cost_cents_per_h is None]
     assert missing

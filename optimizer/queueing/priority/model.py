@@ -59,20 +59,6 @@ class ClassMix(NamedTuple):
         return cls(rate / rate.sum(), above[place], upto[place])
 
 
-def pooled_lengths(rates: FloatArray, means: FloatArray, cvs: FloatArray) -> tuple[float, float]:
-    """Return mean and coefficient of variation of a length over the requests of all classes (eq. 174).
-
-    Args:
-        rates: arrival rates, shape (K,).
-        means: mean length of each class, shape (K,).
-        cvs: its coefficient of variation, shape (K,).
-    """
-    share = rates / rates.sum()
-    mean = float(share @ means)
-    square = float(share @ (means**2 * (1 + cvs**2)))
-    return mean, float(np.sqrt(max(square / mean**2 - 1, 0.0))) if mean else 0.0
-
-
 @dataclass(frozen=True, slots=True)
 class ClassPerformance(ContinuousPerformance):
     """Long-run means of R classes, with their latency distributions."""

@@ -57,8 +57,7 @@ def _bound_with(search: LevelSearch, new: IntArray, deadline: Deadline) -> float
         among = LevelSearch(search.solver, search.master, search.pool, relaxed)
         among.branch(deadline)
         among.solve_window(deadline, only_complete=False)
-    # Too many for the answers that take one of these are too many for all.
-    search.take_over(too_many=among.too_many)
+    search.take_over()
     return among.bound
 
 

@@ -74,8 +74,6 @@ class LevelSearch:
         """Columns of the last model, and the bound of all answers that take no others."""
         self.enumerated = -np.inf
         """Value up to which the columns of all answers are known."""
-        self.too_many = (np.inf, 0)
-        """Value from which on the columns were more than so many."""
         self.own = pool.rows_of(solver.incumbent.replicas)
         """The incumbent's columns."""
         self._update()
@@ -180,7 +178,7 @@ class LevelSearch:
             return
         self.bound = max(self.bound, tree.bound)
         if 0 < len(tree.nodes) <= MAX_NODES and tree.nodes != self.nodes:
-            self.nodes, self.too_many = tree.nodes, (np.inf, 0)
+            self.nodes = tree.nodes
         self._update()
 
     def _tree(self, deadline: Deadline) -> BranchTree | None:
@@ -228,9 +226,8 @@ class LevelSearch:
         if complete:
             self.bound = max(self.bound, min(self.solved_bound, self.floor + window, self.value))
 
-    def take_over(self, too_many: tuple[float, int]) -> None:
-        """Take note of an incumbent that another search found, and of what it found to be too many."""
-        self.too_many = too_many
+    def take_over(self) -> None:
+        """Take note of an incumbent that another search found."""
         self.own = self.pool.rows_of(self.solver.incumbent.replicas)
         self._update()
 
@@ -239,8 +236,6 @@ class LevelSearch:
         value = self.floor + window
         if not len(self.pool.subproblems.server) or value <= self.enumerated:
             return True
-        if value >= self.too_many[0] and most <= self.too_many[1]:
-            return False
         for node in self.nodes:
             if node.columns is not None:
                 continue
@@ -249,7 +244,6 @@ class LevelSearch:
             limit = limit if of is None else np.where(of, limit, -np.inf)
             found = self.pool.price_columns(node.master, node.relaxed.duals, limit, most)
             if not found.complete:
-                self.too_many = self.too_many if of is not None else (value, most)
                 return False
             self.pool.add(found.columns)
         self.enumerated = self.enumerated if of is not None else value

@@ -1,5 +1,7 @@
 """A replay of loads as a document."""
 
+from operator import not_
+
 from pydantic import Field
 
 from optimizer.documents import Document, is_none
@@ -82,7 +84,7 @@ class ReplayPolicy(Document):
     """Number of moves of a server to another accelerator."""
     servers: tuple[ReplayedServer, ...] = Field(strict=False)
     """Every server."""
-    routes: tuple[ReplayedRoute, ...] = Field((), strict=False, exclude_if=lambda routes: not routes)
+    routes: tuple[ReplayedRoute, ...] = Field((), strict=False, exclude_if=not_)
     """Every route; absent if there are none."""
     points: tuple[ReplayStep, ...] = Field(strict=False)
     """The fleet over the time."""

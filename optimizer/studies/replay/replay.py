@@ -16,7 +16,7 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.spec.load_traces import LoadStep, with_step
 from optimizer.spec.offline import without_past_deadlines
 from optimizer.spec.routes import route_of
-from optimizer.spec.schema import AllocationData, Route, Server
+from optimizer.spec.schema import AllocationData, Route
 from optimizer.spec.system import System
 from optimizer.stabilisation.decisions import Decisions, Observation
 from optimizer.stabilisation.keeping import Kept, Planner
@@ -196,7 +196,7 @@ class _Run:
                 time_s = sum(span_s for _, span_s in counted)
                 mean = sum(load.arrival_rate_rpm * span_s for load, span_s in counted) / time_s
                 load = counted[-1][0].model_copy(update={"arrival_rate_rpm": mean})
-                changed[name] = _with_current(server, load=load)
+                changed[name] = server.with_load(load)
         return self.system.with_servers(changed).with_routes(self._mean_routes())
 
     def _mean_routes(self) -> dict[str, Route]:
@@ -362,10 +362,6 @@ def _at(system: System, step: LoadStep, pods: Pods) -> System:
         current = AllocationData(accelerator=accelerator, num_replicas=number, max_batch=batch, load=load)
         changed[name] = server.model_copy(update={"current": current})
     return system.with_servers(changed)
-
-
-def _with_current(server: Server, **changes: object) -> Server:
-    return server.model_copy(update={"current": server.current.model_copy(update=changes)})
 
 
 def each_alone(rules: Rules) -> dict[str, Rules]:

@@ -70,7 +70,7 @@ class ReplayedCards:
             server
             for place, number in {**own, **self.planned}.items()
             for server in self.servers.get(place, (place[0],))
-            if ready.get(place, 0) < number
+            if ready.get(place, 0) < number and pods.startup_s
         }
         free = FreeCards.beside(system, plan.shared_cards)
         for (server, accelerator), number in own.items():

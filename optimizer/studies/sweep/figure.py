@@ -8,9 +8,6 @@ from optimizer.spec.offline import priority_name
 from optimizer.studies.figures.document import Cell, CurvePanel, Figure, GridPanel, Series
 from optimizer.studies.sweep.document import Axis, SampledDays, Sweep, SweepPoint
 
-MAP_NOTE = (
-    "colour: the type that limits most servers; %: least served share of a priority, if not all is served"
-)
 MAX_COLUMNS, MAX_ROWS = 9, 21
 """Fields of a map; of more, as many at equal distances."""
 

@@ -1,0 +1,90 @@
+"""Shared cards under a control loop: they follow the plan, and own replicas wait until they are ready."""
+
+import random
+
+import pytest
+from fleets import RULES, Loop, desired, units
+from shared_card_oracles import random_system
+
+from optimizer import load_system, verify
+from optimizer.spec.system import System
+from optimizer.stabilisation.decisions import ReplicaStatus
+from optimizer.stabilisation.rules import Rules
+
+SEEDS = [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 120))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_cards_suffice_in_every_sequence(seed: int) -> None:
+    rng = random.Random(seed)
+    loop = Loop(random_system(seed, 3, cards=5), list(RULES.values())[seed % len(RULES)])
+    rates = {name: item.current.load.arrival_rate_rpm for name, item in loop.system.servers.items()}
+    for _ in range(8):
+        loads = {name: rate * rng.choice([0.0, 0.5, 1.0, 2.0]) for name, rate in rates.items()}
+        cards = {kind: rng.randint(1, 6) for kind in loop.system.capacity if rng.random() < 0.2}
+        loop.change(loads, cards)
+        loop.snapshot()
+        assert loop.plan is not None
+        assert loop.decisions is not None
+        if loop.rules.noise is None:
+            assert verify(loop.plan, loop.system) == []
+        taken = units(loop.system, desired(loop.decisions))
+        for use in loop.plan.shared_cards:
+            kind = loop.system.accelerators[use.accelerator].type
+            taken[kind] = taken.get(kind, 0) + use.num_cards
+        assert all(number <= loop.system.capacity[kind] for kind, number in taken.items())
+        loop.cluster.follow(desired(loop.decisions), rng, slowest=2)
+        loop.now_s += rng.choice([60.0, 400.0])
+        loop.cluster.pass_time()
+
+
+def pair(cards: int) -> System:
+    """Return two text models that take turns on one T4, the first of which runs on a card of its own."""
+    models = [
+        {"name": name, "acc": "T4", "maxBatchSize": 8, "memory": 2, "batchParms": {"base": 20, "slope": 2}}
+        for name in ("a", "b")
+    ]
+    targets = [{"model": name, "latency": [{"percentile": 99, "ms": 300}]} for name in ("a", "b")]
+    load = {"load": {"arrivalRate": 600}}
+    servers = [
+        {"name": name, "class": "gold", "model": name, "sharedCard": True, "currentAlloc": load | running}
+        for name, running in (("a", {"accelerator": "T4", "numReplicas": 1}), ("b", {}))
+    ]
+    return load_system(
+        {
+            "accelerators": [{"name": "T4", "type": "T4", "memSize": 16, "cost": 35}],
+            "models": models,
+            "serviceClasses": [{"name": "gold", "priority": 1, "modelTargets": targets}],
+            "servers": servers,
+            "count": [{"type": "T4", "count": cards}],
+        }
+    )
+
+
+@pytest.mark.parametrize("reported", ["by time", "by report"])
+def test_own_replicas_stay_until_shared_cards_are_ready(reported: str) -> None:
+    loop = Loop(pair(2), Rules(startup_s=100.0))
+    loop.cluster.starting = {("a", "T4"): [0]}
+    loop.snapshot()
+    assert loop.plan is not None
+    (use,) = loop.plan.shared_cards
+    assert loop.decisions is not None
+    assert desired(loop.decisions) == {("a", "T4"): 1}
+    assert loop.decisions.servers["a"].targets["T4"].held
+    loop.now_s += 99.0
+    shared = {use.name: {"T4": ReplicaStatus(1)}} if reported == "by report" else {}
+    loop.reported = shared
+    loop.snapshot()
+    assert (desired(loop.decisions) == {}) is bool(shared)
+    loop.now_s += 1.0
+    loop.snapshot()
+    assert desired(loop.decisions) == {}
+
+
+def test_own_replicas_give_way_if_no_other_card_is_free() -> None:
+    loop = Loop(pair(1), Rules(startup_s=100.0))
+    loop.cluster.starting = {("a", "T4"): [0]}
+    decisions = loop.snapshot()
+    assert loop.plan is not None
+    assert len(loop.plan.shared_cards) == 1
+    assert desired(decisions) == {}
