@@ -70,7 +70,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     arrays = _arrays_as_served(candidates, problem, solution, queues, divisions)
     cards = card_uses(candidates, problem, solution.replicas)
     pools, rented = _placed(candidates, arrays, problem, solution.replicas, cards)
-    fraction = _served_fraction(problem, solution.replicas, _carried_rps(names, pools, rented, cards))
+    fraction = served_fraction(problem, solution.replicas, _carried_rps(names, pools, rented, cards))
     tiers = tier_uses(candidates.system, pools, cards)
     items = _items(candidates, problem, solution.replicas, tiers, rented.values(), cards)
     used_now = _with_load_use(candidates.system, arrays, _limit_uses(candidates, items), pools)
@@ -288,7 +288,7 @@ def _rate_factors(candidates: Candidates) -> dict[str, dict[str, float]]:
     return factors
 
 
-def _served_fraction(problem: Problem, replicas: IntArray, carried_rps: FloatArray) -> FloatArray:
+def served_fraction(problem: Problem, replicas: IntArray, carried_rps: FloatArray) -> FloatArray:
     """Return the served fraction of each server's load, or of its minimum replicas if it is idle."""
     count = np.bincount(problem.table.server, replicas, minlength=len(problem.priority))
     loaded = problem.load_rps > 0

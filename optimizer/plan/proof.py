@@ -98,18 +98,27 @@ def _check_has_multipliers(candidates: Candidates) -> None:
 
 def provable_levels(plan: Plan, candidates: Candidates) -> set[str]:
     """Return the names of the levels that multipliers can prove."""
-    names = [level.name for level in plan.levels]
-    members = (candidates.table.members != ALL_MEMBERS).any()
-    if members or candidates.shared is not None or candidates.system.routes:
+    if _leaves_members(candidates) or candidates.shared is not None or candidates.system.routes:
         return set()  # multipliers are those of patterns, which have no members and divide no routes
-    partly = candidates.system.options.saturation_policy != "None" and not plan.complete
-    if not partly:
-        return set(names)
+    return ordered_levels(plan, candidates)
+
+
+def ordered_levels(plan: Plan, candidates: Candidates) -> set[str]:
+    """Return the names of the levels whose optimum can only be worse if something is taken away."""
+    options = candidates.system.options
+    if options.saturation_policy == "None" or plan.complete:
+        return {level.name for level in plan.levels}
+    if _leaves_members(candidates):
+        return set()
     service = [level for level in plan.levels if level.name.startswith("priority ")]
     short = next((i for i, level in enumerate(service) if level.value > 0), len(service))
-    if candidates.system.options.delayed_best_effort:
+    if options.delayed_best_effort:
         short = len(service)
     return {level.name for level in service[: short - short % 2 + 2]}
+
+
+def _leaves_members(candidates: Candidates) -> bool:
+    return bool((candidates.table.members != ALL_MEMBERS).any())
 
 
 def check_proof(plan: Plan, system: System, proof: Proof) -> tuple[list[str], list[str]]:

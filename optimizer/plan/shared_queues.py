@@ -126,6 +126,25 @@ def _figures(arrays: SystemArrays, found: MemberMetrics) -> dict[str, object]:
 # --- members that are not served -----------------------------------------------------------------------
 
 
+def short_members(
+    candidates: Candidates, problem: Problem, served: Served
+) -> Iterator[tuple[int, int, float]]:
+    """Yield the members of shared queues that are not served in full: queue, member and served share.
+
+    Args:
+        candidates: the candidates.
+        problem: the planning problem.
+        served: what each queue serves.
+    """
+    members = problem.members
+    for s, name in enumerate(candidates.arrays.server_names):
+        for m in np.flatnonzero(members.server == s).tolist() if name in served else ():
+            load = float(members.load_rps[m]) * SECONDS_PER_MINUTE
+            rate = served[name].get(members.names[m])
+            if rate is None or rate < load:
+                yield s, m, 0.0 if rate is None else rate / load
+
+
 def unserved_members(
     candidates: Candidates,
     problem: Problem,
@@ -145,28 +164,24 @@ def unserved_members(
         served: what each queue serves.
     """
     members = problem.members
-    for s, name in enumerate(candidates.arrays.server_names):
-        for m in np.flatnonzero(members.server == s).tolist() if name in served else ():
-            member, load = members.names[m], float(members.load_rps[m]) * SECONDS_PER_MINUTE
-            rate = served[name].get(member)
-            if rate is not None and rate >= load:
-                continue
-            own = left + problem.limits.used(np.where(problem.table.server == s, replicas, 0))
-            place = {members.names[i]: int(members.place[i]) for i in np.flatnonzero(members.server == s)}
-            together = [other for other in served[name] if other != member]
-            rows, reason = rows_of_member(candidates.table, s, place, member, together)
-            if len(rows):
-                others = [item for item in items if item.server != name]
-                reason = shortage(candidates, problem, rows, own, others, for_least=load == 0)
-            elif not (candidates.table.server == s).any():
-                reason = nearest_miss(candidates, s)
-            yield Unserved(
-                server=member,
-                priority=int(members.priority[m]),
-                reason=reason[0],
-                detail=reason[1],
-                served_fraction=0.0 if rate is None else rate / load,
-            )
+    for s, m, share in short_members(candidates, problem, served):
+        name, member = candidates.arrays.server_names[s], members.names[m]
+        own = left + problem.limits.used(np.where(problem.table.server == s, replicas, 0))
+        place = {members.names[i]: int(members.place[i]) for i in np.flatnonzero(members.server == s)}
+        together = [other for other in served[name] if other != member]
+        rows, reason = rows_of_member(candidates.table, s, place, member, together)
+        if len(rows):
+            others = [item for item in items if item.server != name]
+            reason = shortage(candidates, problem, rows, own, others, for_least=not members.load_rps[m])
+        elif not (candidates.table.server == s).any():
+            reason = nearest_miss(candidates, s)
+        yield Unserved(
+            server=member,
+            priority=int(members.priority[m]),
+            reason=reason[0],
+            detail=reason[1],
+            served_fraction=share,
+        )
 
 
 def rows_of_member(

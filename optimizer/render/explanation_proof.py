@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from optimizer.render.explanation_text import interval_text
+from optimizer.render.explanation_text import interval_text, is_unsettled
 from optimizer.render.money import Money
 from optimizer.section import Section, sentence, titled_list
 from optimizer.studies.explanation.document import Effect, Explanation
@@ -13,9 +13,13 @@ MAX_QUESTIONS = 10
 
 def proof_sections(explanation: Explanation, money: Money) -> Iterator[Section]:
     """Yield unproved numbers with their intervals, unanswered questions, and the accuracy of the rest."""
-    effects = list(_effects(explanation))
-    lines = [f"{what}: {interval_text(one.interval, money)}" for what, one in effects if one.interval]
-    yield from titled_list("Not proved; the change between two optima lies in", _first(lines))
+    effects, plan = list(_effects(explanation)), explanation.plan
+    open_questions = [(what, one.interval) for what, one in effects if one.interval]
+    known = [(what, one) for what, one in open_questions if not is_unsettled(one, plan)]
+    lines = [f"{what}: {interval_text(one, money, plan)}" for what, one in known]
+    yield from titled_list("Not proved; bounds of the change", _first(lines))
+    unsettled = [what for what, one in open_questions if is_unsettled(one, plan)]
+    yield from titled_list("Not settled within the time limit", _first(unsettled))
     yield from titled_list("Not answered within the time limit", _first(explanation.unanswered))
     found = [one.open_cents_per_h for _, one in effects]
     if not found:

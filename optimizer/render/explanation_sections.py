@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 from optimizer.limits.table import limit_named
 from optimizer.plan import Plan
-from optimizer.plan.document import EXTERNAL, SHARED
+from optimizer.plan.document import EXTERNAL, SHARED, Unserved
 from optimizer.quantities import counted, precise, quantity, share_text, significant
 from optimizer.render.estimates import estimates_note
 from optimizer.render.explanation_proof import proof_sections
@@ -13,6 +13,7 @@ from optimizer.render.explanation_text import (
     binding_text,
     changes,
     effect_value,
+    is_unsettled,
     money_text,
     more_text,
     service_text,
@@ -57,7 +58,7 @@ def explanation_sections(explanation: Explanation) -> list[Section]:
         parts += [*server_sections(explanation.servers[0], explanation), overload]
     if explanation.repair is not None:
         parts += _repair(explanation.repair, money, all_answered=not explanation.unanswered)
-    return [*parts, *_targets(explanation.targets, money), *proof_sections(explanation, money)]
+    return [*parts, *_targets(explanation.targets, money, plan), *proof_sections(explanation, money)]
 
 
 def _headline(explanation: Explanation) -> Section:
@@ -91,19 +92,27 @@ def _overview(explanation: Explanation, money: Money) -> Iterator[Section]:
     order = sorted(explanation.servers, key=lambda item: (item.priority, item.server))
     elsewhere = dict.fromkeys(explanation.plan.on_shared_cards, SHARED)
     elsewhere |= {item.server: EXTERNAL for item in explanation.plan.rented}
+
+    def alternative(item: ServerExplanation) -> list[str]:
+        return _alternative(item, explanation.plan)
+
+    def price(item: ServerExplanation) -> FormattedValue | None:
+        known = item.next_best
+        return None if known is None else effect_value(known.effect, money, explanation.plan)
+
     columns = (
         name("server", lambda line: FormattedValue(line.item.server * (line.place == 0), line.item.server)),
         name("runs on", lambda line: elsewhere.get(line.item.server) or _runs_on(*line)),
         words("binding constraint", lambda line: _binding(*line), rank=2),
         Column("headroom", lambda line: line.once(_headroom), RPM, quantity, 3),
         Column("headroom share", lambda line: line.once(_headroom_share), form=".1%", rank=5),
-        name("next-best alternative", lambda line: "".join(_alternative(line.item)[line.place :][:1])),
-        Column("would cost", lambda line: line.once(lambda item: _price(item.next_best, money)), money.unit),
+        name("next-best alternative", lambda line: "".join(alternative(line.item)[line.place :][:1])),
+        Column("would cost", lambda line: line.once(price), money.unit),
     )
     lines = (
         _Line(item, place)
         for item in order
-        for place in range(max(len(item.pools), len(_alternative(item)), 1))
+        for place in range(max(len(item.pools), len(alternative(item)), 1))
     )
     yield table("Why this accelerator", columns, lines, "overview")
     yield from titled_list(
@@ -147,16 +156,26 @@ def _headroom_share(item: ServerExplanation) -> float | None:
     return None if item.served_fraction < 1 else item.headroom_share
 
 
-def _alternative(item: ServerExplanation) -> list[str]:
-    """Return the pools of the next-best alternative."""
-    if item.next_best is None:
+def _alternative(item: ServerExplanation, plan: Plan) -> list[str]:
+    """Return the pools of the next-best alternative, or what serves the server without any."""
+    found = item.next_best
+    if found is None:
         return ["not answered" if item.pools else "-"]
-    none = "none" if item.next_best.effect.interval is None else "none found"
-    return [f"{pool.num_replicas:,} x {pool.accelerator}" for pool in item.next_best.pools] or [none]
+    pools = [f"{pool.num_replicas:,} x {pool.accelerator}" for pool in found.pools]
+    if found.effect.interval is not None:
+        return pools or ["none found"]
+    queue = plan.shared_queues.get(item.server)
+    names = {item.server} if queue is None else {*queue.members}
+    lost = any(change.server in names and not change.in_full_after for change in found.effect.service)
+    return pools or ["none" if lost else _without_pools(item.server, plan)]
 
 
-def _price(alternative: Alternative | None, money: Money) -> FormattedValue | None:
-    return None if alternative is None else effect_value(alternative.effect, money)
+def _without_pools(server: str, plan: Plan) -> str:
+    """Return what serves a server that has no replicas of its own."""
+    for use in plan.routes.values():
+        if server in (use.small, use.large):
+            return "large model alone" if server == use.small else "small model alone"
+    return SHARED
 
 
 # --- accelerator types -----------------------------------------------------------------------------------
@@ -171,7 +190,7 @@ def _types(explanation: Explanation, money: Money) -> Iterator[Section]:
         *used,
         Column("exist", lambda item: item.limit or 0, form=",d", rank=1),
         Column("left", lambda item: item.left or 0, form=",d"),
-        *_worth(money, lambda item: item.limit == 0),
+        *_worth(money, explanation.plan, lambda item: item.limit == 0),
     )
     yield table("What a card is worth", columns, explanation.types, "cards")
     priced = [item for item in explanation.types if item.shadow_price_cents_per_h]
@@ -196,16 +215,16 @@ def _limits(explanation: Explanation, money: Money) -> Iterator[Section]:
         columns = (
             *limit_columns(lambda item: item.left, money),
             *([step] if set(steps.values()) != {1.0} else []),
-            *_worth(money, lambda item: item.amount < steps[item.limit]),
+            *_worth(money, explanation.plan, lambda item: item.amount < steps[item.limit]),
         )
         yield table("What other limits are worth", columns, explanation.limits, "limits")
 
 
-def _worth(money: Money, is_none: Callable[[Any], bool]) -> tuple[Column, ...]:
+def _worth(money: Money, plan: Plan, is_none: Callable[[Any], bool]) -> tuple[Column, ...]:
     """Return the columns of the value of one more and one fewer."""
 
     def value(effect: Effect | None) -> FormattedValue:
-        return FormattedValue("not answered", None) if effect is None else effect_value(effect, money)
+        return FormattedValue("not answered", None) if effect is None else effect_value(effect, money, plan)
 
     def fewer(item: Any) -> FormattedValue:
         return FormattedValue("none to take", "none to take") if is_none(item) else value(item.one_fewer)
@@ -247,9 +266,18 @@ def _shares_leftover(effects: Iterable[Effect]) -> bool:
 
 
 def _unserved(explanation: Explanation) -> Iterator[Section]:
-    order = sorted(explanation.plan.unserved, key=lambda item: (item.priority, item.server))
-    lines = (f"{item.server} ({share_text(item.served_fraction)} served): {item.detail}" for item in order)
-    yield from titled_list("Not served in full", lines)
+    plan = explanation.plan
+    routes = {use.large: name for name, use in plan.routes.items()}
+    order = sorted(plan.unserved, key=lambda item: (item.priority, item.server))
+
+    def line(item: Unserved) -> str:
+        short = item.server in routes and item.reason == "capacity"
+        alone = (
+            f"too few cards for route {routes[item.server]} with its router; without it, " if short else ""
+        )
+        return f"{item.server} ({share_text(item.served_fraction)} served): {alone}{item.detail}"
+
+    yield from titled_list("Not served in full", (line(item) for item in order))
 
 
 # --- repair ----------------------------------------------------------------------------------------------
@@ -287,8 +315,9 @@ def _units(repair: UnitRepair, money: Money) -> str:
 # --- targets ---------------------------------------------------------------------------------------------
 
 
-def _targets(targets: Sequence[TargetPrice], money: Money) -> Iterator[Section]:
-    changing = [item for item in targets if changes(item.effect)]
+def _targets(targets: Sequence[TargetPrice], money: Money, plan: Plan) -> Iterator[Section]:
+    settled = [item for item in targets if not is_unsettled(item.effect.interval, plan)]
+    changing = [item for item in settled if changes(item.effect)]
     if changing:
         columns = (
             name("class", "service_class"),
@@ -296,12 +325,14 @@ def _targets(targets: Sequence[TargetPrice], money: Money) -> Iterator[Section]:
             name("target", lambda item: item.metric.upper()),
             Column("limit", "target_ms", "ms", significant(6)),
             Column("relaxed", "relaxed_ms", "ms", significant(6), rank=1),
-            Column("cost", lambda item: effect_value(item.effect, money), money.unit),
+            Column("cost", lambda item: effect_value(item.effect, money, plan), money.unit),
         )
         yield table("What relaxing a target by 10 % changes", columns, changing, "targets")
-    rest = len(targets) - len(changing)
+    rest, unsettled = len(settled) - len(changing), len(targets) - len(settled)
     if rest:
-        yield sentence(_rest(rest, more=bool(changing)))
+        yield sentence(_rest(rest, more=bool(changing) or bool(unsettled)))
+    if unsettled:
+        yield sentence(f"Not settled in time: relaxing {counted(unsettled, 'latency target')} by 10 %.")
 
 
 def _rest(count: int, *, more: bool) -> str:

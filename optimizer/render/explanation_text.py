@@ -1,13 +1,18 @@
 """Explanations in sentences: prices, shares, service and binding constraints."""
 
 from collections.abc import Sequence
+from functools import partial
 
+from optimizer.plan import Plan
 from optimizer.quantities import quantity, share_text
 from optimizer.render.money import Money
 from optimizer.section import FormattedValue
 from optimizer.solvers.objectives import VALUE
 from optimizer.studies.explanation.document import Binding, Effect, EffectRange, ServiceChange
 
+UNSETTLED = "not settled in time"
+ALMOST_ALL = 0.9
+"""Part of a cost, or of what is unserved, from which on "no more than that falls" says nothing."""
 MANY = 1e6
 """Larger factors are written with a power of ten."""
 
@@ -61,13 +66,14 @@ def part_text(part: str) -> str:
     return words.get(kind, f"the stage {name}")
 
 
-def cost_text(effect: Effect, money: Money) -> str:
+def cost_text(effect: Effect, money: Money, plan: Plan) -> str:
     """Return the cost of an effect; the change of service if there is one, because no price covers that.
 
-    An unproved cost is its interval.
+    An unproved cost is what its interval says of it.
     """
     if effect.interval is not None:
-        return range_text(effect.interval, money) if effect.interval.level == VALUE else "not proved"
+        known = effect.interval.level == VALUE
+        return range_text(effect.interval, money, plan) if known else UNSETTLED
     if effect.service:
         return f"serves {served_word(effect)}"
     return price_text(effect, money)
@@ -80,28 +86,53 @@ def served_word(effect: Effect) -> str:
     return "as much" if all(item.is_idle for item in effect.service) else "others"
 
 
-def effect_value(effect: Effect, money: Money) -> FormattedValue:
+def effect_value(effect: Effect, money: Money, plan: Plan) -> FormattedValue:
     """Return the cost of an effect as a value of a table; programs read the change of the cost."""
     priced = not effect.service and effect.interval is None
     return FormattedValue(
-        cost_text(effect, money), money.number(effect.cost_change_cents_per_h) if priced else None
+        cost_text(effect, money, plan), money.number(effect.cost_change_cents_per_h) if priced else None
     )
 
 
-def range_text(interval: EffectRange, money: Money) -> str:
-    """Return the ends of an interval, as money if it is one of the value."""
-    low, high = interval.low, interval.high
+def is_unsettled(interval: EffectRange | None, plan: Plan) -> bool:
+    """Return whether an interval says nothing: no more than bounds that hold for any change."""
+    return interval is not None and interval.high == 0 and _is_trivial(interval, plan)
+
+
+def _is_trivial(interval: EffectRange, plan: Plan) -> bool:
+    """Return whether the lower end is only that cost, or what is unserved, cannot fall below nothing."""
     if interval.level == VALUE:
-        return f"{money_text(low, money)} to {money_text(high, money)}"
-    return f"{_signed(low)} to {_signed(high)}"
+        return interval.low <= -ALMOST_ALL * plan.total_cost_cents_per_h
+    return interval.low <= -ALMOST_ALL * next(x.value for x in plan.levels if x.name == interval.level)
 
 
-def interval_text(interval: EffectRange, money: Money) -> str:
-    """Return the interval of the change of a level."""
-    unit = money.unit
-    if interval.level != VALUE:
-        unit = "requests/min" if interval.level.endswith("rate") else "servers"
-    return f"{interval.level} {range_text(interval, money)} {unit}"
+def range_text(interval: EffectRange, money: Money, plan: Plan) -> str:
+    """Return an interval in words, as money if it is one of the value; ends that say nothing are left out."""
+    value = interval.level == VALUE
+    up, down = ("costs", "saves") if value else ("rises by", "falls by")
+    amount, end = (money.distance, partial(money_text, money=money)) if value else (_amount, _signed)
+    if is_unsettled(interval, plan):
+        return UNSETTLED
+    if interval.low == 0 or (interval.high > 0 and _is_trivial(interval, plan)):
+        return f"{up} at most {amount(interval.high)}"
+    if interval.high == 0:
+        return f"{down} at most {amount(interval.low)}"
+    if _is_trivial(interval, plan):
+        return f"{down} at least {amount(interval.high)}"
+    return f"{end(interval.low)} to {end(interval.high)}"
+
+
+def interval_text(interval: EffectRange, money: Money, plan: Plan) -> str:
+    """Return the interval of the change of a level, with its unit."""
+    text = range_text(interval, money, plan)
+    level = "" if interval.level == VALUE else f"{interval.level} "
+    unit = money.unit if interval.level == VALUE else "requests/min"
+    unit = "servers" if interval.level.endswith("servers") else unit
+    return f"{level}{text}" if text == UNSETTLED else f"{level}{text} {unit}"
+
+
+def _amount(number: float) -> str:
+    return quantity(abs(number))
 
 
 def _signed(number: float) -> str:

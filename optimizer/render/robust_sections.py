@@ -179,7 +179,9 @@ def wish_sections(explanation: Explanation, money: Money) -> Iterator[Section]:
     if explanation.wishes:
         columns = (
             name("option", "option"),
-            Column("without it", lambda item: effect_value(item.without, money), money.unit),
+            Column(
+                "without it", lambda item: effect_value(item.without, money, explanation.plan), money.unit
+            ),
             Column(
                 "gets its reserve",
                 lambda item: -item.without.without_reserve_change_rpm or None,

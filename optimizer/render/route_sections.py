@@ -70,6 +70,6 @@ def loss_sections(explanation: Explanation, money: Money) -> Iterator[Section]:
             name("route", "route"),
             Column("limit", lambda item: _percent(item.max_loss), "%", ".2f"),
             Column("other limit", lambda item: _percent(item.other), "%", ".2f"),
-            Column("with it", lambda item: effect_value(item.effect, money), money.unit),
+            Column("with it", lambda item: effect_value(item.effect, money, explanation.plan), money.unit),
         )
         yield table("What limits on quality cost", columns, explanation.losses, "losses")

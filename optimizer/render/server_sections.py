@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from optimizer.plan import Plan
 from optimizer.quantities import precise, quantity, share_text
 from optimizer.render.explanation_text import (
     binding_text,
@@ -35,7 +36,10 @@ def server_sections(item: ServerExplanation, explanation: Explanation) -> Iterat
     )
     yield from (sentence(text) for text in _verdict(item, explanation))
     if item.options:
-        yield _candidates(item, Money.of(explanation.plan))
+        yield _candidates(item, Money.of(explanation.plan), explanation.plan)
+        for route, use in explanation.plan.routes.items():
+            if item.server in (use.small, use.large):
+                yield sentence(f"Replicas are for the largest load that route {route} can send it.")
     if item.rejections:
         yield _rejections(item)
 
@@ -43,7 +47,7 @@ def server_sections(item: ServerExplanation, explanation: Explanation) -> Iterat
 def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]:
     money = Money.of(explanation.plan)
     if not item.pools and item.served_fraction == 1:
-        yield "It is idle and needs no replicas."
+        yield _elsewhere(item.server, explanation.plan, money)
         return
     for unserved in explanation.plan.unserved:
         if unserved.server == item.server:
@@ -66,7 +70,7 @@ def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]
             "before another replica is needed."
         )
     if item.next_best is not None:
-        yield _next_best(item.next_best, money)
+        yield _next_best(item.next_best, money, explanation.plan)
 
 
 def _unbound(item: ServerExplanation) -> str:
@@ -100,23 +104,40 @@ def _gains(limits: Sequence[Binding]) -> str:
     )
 
 
-def _next_best(alternative: Alternative, money: Money) -> str:
+def _elsewhere(server: str, plan: Plan, money: Money) -> str:
+    """Return what serves a server that has no cards of its own."""
+    shared = plan.on_shared_cards.get(server, ())
+    if shared:
+        uses = [use for use in plan.shared_cards if any(one.server == server for one in use.servers)]
+        cards = ", ".join(f"{use.num_cards:,} x {use.accelerator} {use.name}" for use in uses)
+        cost = money.text(sum(pool.cost_cents_per_h for pool in shared))
+        return f"It runs on shared cards ({cards}); its part of their cost is {cost}."
+    for rented in plan.rented:
+        if rented.server == server:
+            return f"Its external service answers its requests for {money.text(rented.cost_cents_per_h)}."
+    for route, use in plan.routes.items():
+        if server == use.small:
+            return f"Route {route} sends it no requests."
+    return "It is idle and needs no replicas."
+
+
+def _next_best(alternative: Alternative, money: Money, plan: Plan) -> str:
     effect = alternative.effect
     where = ", ".join(f"{pool.num_replicas:,} x {pool.accelerator}" for pool in alternative.pools)
     start = (
         f"Next-best alternative: {where}; the plan"
         if where
-        else "Without its accelerators it has no replicas; the plan"
+        else "Without its accelerators it has no cards of its own; the plan"
     )
     if effect.interval is not None:
         found = where or "none"
-        return f"Best alternative found: {found}; not proved: {interval_text(effect.interval, money)}."
+        return f"Best alternative found: {found}; not proved: {interval_text(effect.interval, money, plan)}."
     if effect.service:
         return f"{start} would serve {served_word(effect)}: {service_text(effect)}."
     return f"{start} would cost {more_text(effect, money)}."
 
 
-def _candidates(item: ServerExplanation, money: Money) -> Section:
+def _candidates(item: ServerExplanation, money: Money, plan: Plan) -> Section:
     chosen = {pool.accelerator for pool in item.pools}
 
     def accelerator(option: Option) -> FormattedValue:
@@ -131,17 +152,17 @@ def _candidates(item: ServerExplanation, money: Money) -> Section:
         Column("batch", "max_batch", form="d", rank=2),
         money.column("own cost", lambda option: option.cost_cents_per_h, rank=1),
         words("binding constraint", lambda option: binding_text(option.binding)),
-        Column("plan cost", lambda option: _forced(option, money), money.unit),
+        Column("plan cost", lambda option: _forced(option, money, plan), money.unit),
     )
     title = "Where it can run, and what more the plan would then cost (* runs there)"
     return table(title, columns, item.options, "candidates")
 
 
-def _forced(option: Option, money: Money) -> FormattedValue | str | None:
+def _forced(option: Option, money: Money, plan: Plan) -> FormattedValue | str | None:
     if option.forced is None:
         return None
     found = option.forced.pools or option.forced.effect.interval is not None
-    return effect_value(option.forced.effect, money) if found else "not served there"
+    return effect_value(option.forced.effect, money, plan) if found else "not served there"
 
 
 def _miss(pair: RejectedAccelerator) -> FormattedValue | None:

@@ -253,6 +253,12 @@ class Problem:
             chosen = each.together(chosen)
         return chosen
 
+    def without_idle(self, replicas: IntArray) -> IntArray:
+        """Return an answer without replicas that serve no request, but for what runs now; shapes (C,)."""
+        for each in self.topologies:
+            replicas = each.without_idle(self.table, replicas, self.on_current)
+        return replicas
+
     def take(self, rows: IntArray, chosen: BoolArray | None = None) -> "Problem":
         """Return the problem with some of the candidates, and if servers are chosen for these alone."""
         return replace(

@@ -71,7 +71,14 @@ def differing(problem: Problem, other: Problem) -> BoolArray:
 def _properties(problem: Problem) -> FloatArray:
     """Return the server of each candidate and what tells candidates apart, shape (C, properties)."""
     table = problem.table
-    choice = (table.server, table.accelerator, table.num_replicas, table.members, table.reserved)
+    choice = (
+        table.server,
+        table.accelerator,
+        table.num_replicas,
+        table.members,
+        table.pattern,
+        table.reserved,
+    )
     return np.column_stack([*choice, table.max_rate_rps, table.meets_targets_below_max_rate, problem.full])
 
 
@@ -84,7 +91,7 @@ def repaired(problem: Problem, replicas: IntArray) -> IntArray:
     """
     if not problem.own.all():
         if not (problem.left_by(replicas) < 0).any() and not _short(problem, replicas).any():
-            return replicas
+            return problem.without_idle(replicas)
         problem = problem.without_sharing
         replicas = np.where(problem.own, replicas, 0)
     table = problem.table
@@ -105,8 +112,9 @@ def repaired(problem: Problem, replicas: IntArray) -> IntArray:
 
 
 def _short(problem: Problem, replicas: IntArray) -> BoolArray:
-    """Return the servers that lack some of their pools, shape (S,)."""
-    return served(problem, replicas) & ~served_in_full(problem, replicas)
+    """Return the servers that lack some of their pools, with both of a route, shape (S,)."""
+    has = np.bincount(problem.table.server, replicas, len(problem.priority)) > 0
+    return has & ~problem.with_partners(served_in_full(problem, replicas))
 
 
 def completed(problem: Problem, replicas: IntArray, settled: BoolArray) -> IntArray:
@@ -118,8 +126,7 @@ def completed(problem: Problem, replicas: IntArray, settled: BoolArray) -> IntAr
         settled: servers that keep what they have, or do not have.
     """
     answer = np.where(settled[problem.table.server], replicas, 0)
-    if settled.all():
-        return answer
-    others = problem.at_list_price.after(answer).of_servers(~settled)
-    answer[~settled[problem.table.server]] = greedy_replicas(others)
-    return answer
+    if not settled.all():
+        others = problem.at_list_price.after(answer).of_servers(~settled)
+        answer[~settled[problem.table.server]] = greedy_replicas(others)
+    return problem.without_idle(answer)

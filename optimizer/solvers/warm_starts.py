@@ -21,7 +21,7 @@ def best_initial_solution(problem: Problem) -> IntArray:
         Replicas of each candidate, shape (C,).
     """
     problem = problem.without_sharing
-    greedy, staying = greedy_replicas(problem), _staying(problem)
+    greedy, staying = problem.without_idle(greedy_replicas(problem)), _staying(problem)
     return staying if is_better(problem, staying, greedy) else greedy
 
 

@@ -68,6 +68,21 @@ class Routing(Topology):
             found[route.small] = chosen[route.large]
         return found
 
+    def groups(self) -> Iterator[Sequence[int]]:
+        """Yield both servers of each route."""
+        for route in self.routes:
+            yield route.small, route.large
+
+    def without_idle(self, table: CandidateTable, replicas: IntArray, running: BoolArray) -> IntArray:
+        """Return a solution without replicas of unserved routes, and of small servers without a router."""
+        found = replicas.copy()
+        for route, division in self.divisions(table, replicas):
+            if division is None:
+                found[(table.server == route.small) | (table.server == route.large)] = 0
+            elif not division.routed:
+                found[(table.server == route.small) & ~running] = 0
+        return found
+
     def apart(self) -> tuple[BoolArray, ...]:
         """Return keys by which candidates with and without a router never dominate each other."""
         return self.undivided, ~self.undivided

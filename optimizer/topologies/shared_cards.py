@@ -4,7 +4,7 @@ The units are replicas of a server behind the last; a candidate "on shared cards
 and needs units that carry its load. Equation numbers refer to ``docs/math.md``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -55,6 +55,14 @@ class CardUnits(Topology):
     def together(self, chosen: BoolArray) -> BoolArray:
         """Return chosen servers with the one that holds the units."""
         return np.append(chosen[:-1], True)
+
+    def groups(self) -> Iterator[Sequence[int]]:
+        """Yield the servers that can share cards, with the one that holds the units."""
+        yield *self.servers.tolist(), len(self.idle) - 1
+
+    def differs(self, other: Topology) -> bool:
+        """Return whether the rates of the patterns are others."""
+        return not (isinstance(other, CardUnits) and np.array_equal(self.rates_rps, other.rates_rps))
 
     def shares(self, pattern: IntArray) -> FloatArray:
         """Return the part of each server's load that a unit of each row carries, at most 1; shape (K, R).

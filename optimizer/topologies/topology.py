@@ -134,6 +134,29 @@ class Topology(ABC):
         """Return the servers that a solution serves in full, from those whose own replicas do."""
         return full
 
+    def groups(self) -> Iterable[Sequence[int]]:
+        """Return the servers that only a solve together can serve, group by group."""
+        return ()
+
+    def differs(self, other: "Topology") -> bool:  # noqa: ARG002
+        """Return whether a problem with the same candidates but the other topology is another one."""
+        return False
+
+    def without_idle(
+        self,
+        table: CandidateTable,  # noqa: ARG002
+        replicas: IntArray,
+        running: BoolArray,  # noqa: ARG002
+    ) -> IntArray:
+        """Return a solution without replicas that serve no request.
+
+        Args:
+            table: the candidates.
+            replicas: the solution, shape (C,).
+            running: candidates that may be kept, as giving up what runs has a price; shape (C,).
+        """
+        return replicas
+
     def tidied(self, table: CandidateTable, replicas: IntArray) -> IntArray:  # noqa: ARG002
         """Return a solution without replicas that are of no use."""
         return replicas

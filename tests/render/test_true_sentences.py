@@ -420,7 +420,7 @@ def check_effect(effect: Effect, facts: Facts) -> None:
 
 
 def check_effect_text(effect: Effect, facts: Facts, money: Money) -> None:
-    cell = cost_text(effect, money)
+    cell = cost_text(effect, money, facts.plan)
     if effect.interval is None and effect.service:
         word = cell.removeprefix("serves ")
         idle = all(not facts.load(item.server) for item in effect.service)

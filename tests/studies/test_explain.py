@@ -3,6 +3,7 @@
 import itertools
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from optimizer import Explanation, Plan, SpecError, System, explain, find_candid
 from optimizer.candidates import SizingMemo
 from optimizer.generate import generate_system
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
+from optimizer.solvers.solution import Status
 from optimizer.studies.explanation.document import Effect
+from optimizer.studies.explanation.outcome import PlanOutcome
 from optimizer.studies.explanation.repair import find_repair
 from optimizer.studies.explanation.resolving import Inquiry, no_worse
 
@@ -160,17 +163,18 @@ def test_units_of_an_unlimited_plan_have_no_worth() -> None:
 
 def test_a_stopped_solver_never_raises_known_costs() -> None:
     source = generate_system(5, 5, 2, seed=3)
-    before, dearer = solve(source), solve(kept_off(source, "class-000/model-000", {"T00", "T01"}))
-    assert dearer.objective > before.objective
-    stopped = dearer.model_copy(update={"status": "feasible"})
+    off = kept_off(source, "class-000/model-000", {"T00", "T01"})
+    before, dearer = (PlanOutcome.of_plan(solve(each)) for each in (source, off))
+    assert dearer.value_cents_per_h > before.value_cents_per_h
+    stopped = replace(dearer, status=Status.feasible)
     kept = no_worse(before, stopped)
-    assert (kept.objective, kept.allocations) == (before.objective, before.allocations)
+    assert (kept.value_cents_per_h, kept.pools) == (before.value_cents_per_h, before.pools)
     assert kept.status == "feasible"
     for was, found, level in zip(before.levels, stopped.levels, kept.levels, strict=True):
         assert found.bound is not None
         assert level.bound == min(found.bound, was.value)
     assert no_worse(before, dearer) is dearer  # what is proved is taken as it is
-    better = before.model_copy(update={"status": "feasible"})
+    better = replace(before, status=Status.feasible)
     assert no_worse(dearer, better) is better
 
 

@@ -1,6 +1,7 @@
 """Intervals of answers about a plan: the difference of two plans solved to the end lies in them, always."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,7 @@ from optimizer.plan import make_plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.objectives import CHANGES
 from optimizer.solvers.problem import build_problem
+from optimizer.solvers.solution import Status
 from optimizer.studies.explanation import answering
 from optimizer.studies.explanation.answering import (
     IN_VAIN,
@@ -28,6 +30,7 @@ from optimizer.studies.explanation.answering import (
 )
 from optimizer.studies.explanation.before import Before
 from optimizer.studies.explanation.intervals import interval_of
+from optimizer.studies.explanation.outcome import PlanOutcome
 from optimizer.studies.explanation.resolving import Inquiry, no_worse
 from optimizer.studies.explanation.servers import server_questions
 from optimizer.studies.explanation.targets import target_questions
@@ -73,7 +76,7 @@ def assert_the_truth_is_inside(before: Before, truth: Plan, answer: Answer, afte
     Where a policy decides this holds for the levels that it leaves to the solver.
     """
     for base, was, found, now in zip(
-        before.plan.levels, truth.levels, answer.plan.levels, after.levels, strict=True
+        before.plan.levels, truth.levels, answer.outcome.levels, after.levels, strict=True
     ):
         true_change = now.value - was.value
         if was.name == CHANGES or was.name not in before.ordered:
@@ -182,12 +185,9 @@ def test_intervals_contain_the_difference_of_two_optima(seed: int, make: Make, *
 
 def test_a_plan_replacing_a_stopped_solve_is_unproved() -> None:
     """The next round then goes on with the question: only an answer that is proved is left alone."""
-    before = solve(generate_system(12, 6, 3, 1, 1.3))
-    worse = [
-        level.model_copy(update={"value": level.value + 10, "bound": level.value - 10, "gap": 0.1})
-        for level in before.levels
-    ]
-    found = no_worse(before, before.model_copy(update={"levels": tuple(worse), "status": "feasible"}))
+    before = PlanOutcome.of_plan(solve(generate_system(12, 6, 3, 1, 1.3)))
+    worse = [replace(level, value=level.value + 10, bound=level.value - 10) for level in before.levels]
+    found = no_worse(before, replace(before, levels=tuple(worse), status=Status.feasible))
     assert found.status == "feasible"
     for was, level in zip(before.levels, found.levels, strict=True):
         assert level.value == was.value

@@ -9,18 +9,22 @@ from typing import TypeVar
 from optimizer.candidates import Candidates
 from optimizer.parallel import in_processes, may_start_processes, start_processes, wake_processes
 from optimizer.pipeline import choose
-from optimizer.plan import Plan, make_plan
+from optimizer.solvers.blocks import solve_in_blocks
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.merging import merged_bounds
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.related import RelatedSolution
-from optimizer.solvers.solution import Solution, SolvedLevel
+from optimizer.solvers.solution import Solution, Status
+from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.system import System
-from optimizer.studies.explanation.before import SAME, Before, with_bound
+from optimizer.studies.explanation.before import SAME, Before
 from optimizer.studies.explanation.document import Effect, EffectRange
 from optimizer.studies.explanation.intervals import Direction, interval_of
+from optimizer.studies.explanation.outcome import PlanOutcome
 from optimizer.studies.explanation.resolving import Inquiry, effect, no_worse, share_of
 
+BLOCKS_SHARE = 0.2
+"""Part of the time left for the blocks of a plan, which questions about other blocks keep."""
 FIRST_SHARE = 0.05
 """Part of the time left of a first round of solves, which proves what is easy, where no processes wait."""
 ROUNDS = ((0.8, 0.12), (1.0, 0.5))
@@ -62,14 +66,14 @@ class Question:
 class Answer:
     """The best plan that was found, and how far its effect may be from that between two optima."""
 
-    plan: Plan
+    outcome: PlanOutcome
     interval: EffectRange | None
     """Interval of the change of the first unproved level, None if all are proved."""
 
 
 def effect_of(before: Before, answer: Answer) -> Effect:
     """Return the difference between the plan of an answer and the original plan."""
-    found = effect(before.plan, answer.plan, before.candidates.system)
+    found = effect(before.outcome, answer.outcome, before.candidates.system)
     return found.model_copy(update={"interval": answer.interval})
 
 
@@ -80,20 +84,26 @@ def answered(before: Before, questions: Mapping[_Key, Question], inquiry: Inquir
         SolverError: the solver failed.
     """
     asked = {key: _OpenQuestion(before, question) for key, question in questions.items()}
+    before.find_blocks(_choose, inquiry.deadline.share(BLOCKS_SHARE))
     started = len(asked) >= MANY_LEFT and _expects_many(before.candidates.system) and may_start_processes()
     if not started:
         _time_beside_intervals(inquiry, len(asked)).part(FIRST_SHARE).attempt(_OpenQuestion.solve, asked)
     for share, least in ROUNDS:
         left = _unproved(asked)
         solving = _time_beside_intervals(inquiry, len(left))
-        if not started and len(left) >= MANY_LEFT and solving.deadline.left_s >= STARTING_S:
+        if (
+            not started
+            and before.blocks is None
+            and len(left) >= MANY_LEFT
+            and solving.deadline.left_s >= STARTING_S
+        ):
             started = may_start_processes()
         if started:
             wake_processes(_wake)
             _solve_in_processes(list(left.values()), solving.deadline.share(share), least)
         else:
             solving.part(share).attempt(_OpenQuestion.solve, left, least)
-    left = {key: item for key, item in asked.items() if item.interval is not None or item.plan is None}
+    left = {key: item for key, item in asked.items() if item.interval is not None or item.outcome is None}
     if left:
         before.find_multipliers(inquiry.deadline)
     for item in left.values():
@@ -122,8 +132,19 @@ def expect_questions(system: System) -> None:
 def _expects_many(system: System) -> bool:
     """Return whether a fleet has many questions that are not answered at once."""
     options = system.options
-    scarce = options.heterogeneous and not options.unlimited
+    scarce = options.heterogeneous and not options.unlimited and not _in_blocks(system)
     return scarce and len(system.servers) >= MANY_SERVERS and options.time_limit_s >= MUCH_TIME_S
+
+
+def _in_blocks(system: System) -> bool:
+    """Return whether questions about a system are solved in blocks."""
+    servers = system.servers.values()
+    shares = any(server.shared_card or isinstance(server, SharedQueue) for server in servers)
+    return shares or bool(system.routes)
+
+
+def _choose(problem: Problem, deadline: Deadline) -> Solution:
+    return choose(problem, deadline=deadline)
 
 
 def _wake(_: int) -> None:
@@ -199,7 +220,7 @@ class _OpenQuestion:
 
     def __init__(self, before: Before, question: Question) -> None:
         self.before, self.question = before, question
-        self.plan: Plan | None = None
+        self.outcome: PlanOutcome | None = None
         self.attempts = 0
         """Number of solves, proved or not."""
         self._candidates: Candidates | None = None
@@ -224,33 +245,39 @@ class _OpenQuestion:
     @property
     def interval(self) -> EffectRange | None:
         """Interval of the first unproved change."""
-        if self.plan is None:
+        if self.outcome is None:
             return None
-        return interval_of(self.before.plan, self.plan, self.question.may_be, self.before.ordered)
+        return interval_of(self.before.outcome, self.outcome, self.question.may_be, self.before.ordered)
 
     @property
     def proved(self) -> bool:
         """Whether another solve can add nothing."""
-        return self.plan is not None and (self.plan.status == "optimal" or self.interval is None)
+        known = self.outcome
+        return known is not None and (known.status is Status.optimal or self.interval is None)
 
     @property
     def answer(self) -> Answer:
         """The answer."""
-        assert self.plan is not None
-        return Answer(self.plan, self.interval)
+        assert self.outcome is not None
+        return Answer(self.outcome, self.interval)
 
     def solve(self, deadline: Deadline) -> None:
         """Solve by a deadline, and take over what is better."""
         if not self.is_the_plan():
-            solution = self.task(deadline, deadline.left_s).solve()
+            solution = self._solution(deadline)
             if solution is not None:
                 self.take(solution)
+
+    def _solution(self, deadline: Deadline) -> Solution | None:
+        if self.before.blocks is None or deadline.passed:
+            return self.task(deadline, deadline.left_s).solve()
+        return solve_in_blocks(build_problem(self.candidates), _choose, deadline, self.before.blocks).solution
 
     def is_the_plan(self) -> bool:
         """Return whether the plan is the answer, as the question changes nothing that can be chosen."""
         same = self.before.unchanged(self.candidates)
         if same:
-            self.plan = self.before.plan
+            self.outcome = self.before.outcome
         return same
 
     def task(self, deadline: Deadline, limit_s: float) -> _Task:
@@ -264,7 +291,7 @@ class _OpenQuestion:
     def take(self, solution: Solution) -> None:
         """Take over a solution where it is better, or proves more."""
         self.attempts += 1
-        self._take(make_plan(self.candidates, build_problem(self.candidates), solution))
+        self._take(PlanOutcome.of_solution(self.candidates, build_problem(self.candidates), solution))
 
     def bound(self, deadline: Deadline) -> None:
         """Bound the answer without a solve; after the deadline, by bounds that hold for any answer."""
@@ -273,25 +300,21 @@ class _OpenQuestion:
         else:
             self._take(self.before.draft(self.candidates, restricts=self.restricts))
 
-    def _take(self, found: Plan) -> None:
-        """Keep the better of two plans, with the better of their bounds."""
-        best = found if self.plan is None else _joined(self.plan, found)
-        self.plan = best if self.restricts else no_worse(self.before.plan, best)
+    def _take(self, found: PlanOutcome) -> None:
+        """Keep the plan that is proved, else the better of two, with the better of their bounds."""
+        known = None if found.status is Status.optimal else self.outcome
+        best = found if known is None else _joined(known, found)
+        self.outcome = best if self.restricts else no_worse(self.before.outcome, best)
 
 
-def _joined(first: Plan, second: Plan) -> Plan:
+def _joined(first: PlanOutcome, second: PlanOutcome) -> PlanOutcome:
     """Return the better of two plans, the first of equal ones, with the better bound of each level."""
     best, other = (second, first) if _is_better(second, first) else (first, second)
-    bounds = merged_bounds(_solved(best), _solved(other))
-    levels = [with_bound(level, bound) for level, bound in zip(best.levels, bounds, strict=True)]
-    return best.model_copy(update={"levels": tuple(levels)})
+    bounds = merged_bounds(best.levels, other.levels)
+    return best.with_bounds({level.name: bound for level, bound in zip(best.levels, bounds, strict=True)})
 
 
-def _solved(plan: Plan) -> list[SolvedLevel]:
-    return [SolvedLevel(level.name, level.value, level.bound) for level in plan.levels]
-
-
-def _is_better(one: Plan, other: Plan) -> bool:
+def _is_better(one: PlanOutcome, other: PlanOutcome) -> bool:
     for mine, theirs in zip(one.levels, other.levels, strict=True):
         if not _equal(mine.value, theirs.value):
             return mine.value < theirs.value

@@ -11,11 +11,12 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates
-from optimizer.plan import Plan, PlanLevel, make_plan
+from optimizer.plan import Plan
 from optimizer.plan.document import EXTERNAL, SHARED
-from optimizer.plan.proof import provable_levels
+from optimizer.plan.proof import ordered_levels
 from optimizer.plan.shared_cards import units_of
 from optimizer.plan.shared_queues import served_members
+from optimizer.solvers.blocks import Solve, SolvedBlocks, solve_in_blocks
 from optimizer.solvers.bounds import trivial_bounds
 from optimizer.solvers.branch_and_price.duals import DualBounds, DualMultipliers
 from optimizer.solvers.deadline import Deadline
@@ -26,6 +27,7 @@ from optimizer.solvers.related import RelatedSolution, differing, repaired
 from optimizer.solvers.saturation import share_leftover
 from optimizer.solvers.solution import Solution, SolvedLevel, Status
 from optimizer.spec.placed import placed, placed_cards, placed_cost
+from optimizer.studies.explanation.outcome import PlanOutcome
 from optimizer.topologies.routes import Routing
 
 SAME = 1e-9
@@ -36,9 +38,11 @@ class Before:
     """The plan that questions are about, and what it says of their answers."""
 
     def __init__(self, candidates: Candidates, plan: Plan) -> None:
-        self.candidates, self.plan = candidates, plan
-        self.ordered = provable_levels(plan, candidates)
+        self.candidates, self.plan, self.outcome = candidates, plan, PlanOutcome.of_plan(plan)
+        self.ordered = ordered_levels(plan, candidates)
         """Levels of which the optimum can only be worse where something is taken away."""
+        self.blocks: SolvedBlocks | None = None
+        """Blocks of the problem that questions keep if they concern others; None if not solved in blocks."""
         self._multipliers: dict[str, DualMultipliers] = {}
 
     @cached_property
@@ -74,10 +78,6 @@ class Before:
         partly = {item.server for item in self.plan.unserved}
         return np.array([name in partly for name in self.candidates.arrays.server_names], np.bool_)
 
-    @cached_property
-    def _levels(self) -> tuple[SolvedLevel, ...]:
-        return tuple(SolvedLevel(level.name, level.value, level.bound) for level in self.plan.levels)
-
     def replicas(self, problem: Problem) -> IntArray:
         """Return the replicas of fully served servers, for each candidate of another problem."""
         names, accelerators = self.candidates.arrays.server_names, self.candidates.arrays.accelerator_names
@@ -110,6 +110,16 @@ class Before:
                 found[c - 1 if found[c] == table.num_replicas[c] else c] = 0
         return found
 
+    def find_blocks(self, solve: Solve, deadline: Deadline) -> None:
+        """Solve the problem in blocks if it has no dual values, from which questions are solved otherwise.
+
+        Raises:
+            SolverError: the solver failed.
+        """
+        in_full = self.candidates.system.options.saturation_policy == "None"
+        if self.blocks is None and in_full and self.problem.is_compact_only:
+            self.blocks = solve_in_blocks(self.problem, solve, deadline)
+
     def related(self, problem: Problem, *, restricts: bool, carries_more: bool) -> RelatedSolution | None:
         """Return a related solution for a problem that differs in one thing, None if a policy decides."""
         if self._by_policy or problem.is_compact_only:
@@ -117,7 +127,7 @@ class Before:
         return RelatedSolution(
             replicas=self.replicas(problem),
             left_out=self._left_out,
-            levels=self._levels,
+            levels=self.outcome.levels,
             restricts=restricts,
             with_less=self.problem if carries_more else None,
         )
@@ -126,7 +136,7 @@ class Before:
         """Return whether the plan, made to fit a problem, leaves no more unserved there than before."""
         fitting = repaired(problem, self.replicas(problem))
         reached = {level.name: level.value for level in levels_of(problem, fitting, proved=False)}
-        service = (level for level in self._levels if level.name not in (VALUE, CHANGES))
+        service = (level for level in self.outcome.levels if level.name not in (VALUE, CHANGES))
         return all(reached[level.name] <= level.value + SAME * max(1.0, level.value) for level in service)
 
     # --- without a solve ---------------------------------------------------------------------------------
@@ -153,12 +163,12 @@ class Before:
         """
         if self._multipliers or not len(self.problem.limits) or self.problem.is_compact_only:
             return
-        reached = {level.name: level.value for level in self._levels}
+        reached = {level.name: level.value for level in self.outcome.levels}
         provable = DualBounds(self.problem, self._left_out, reached)
         found = provable.multipliers(reached, deadline)
         self._multipliers = {level.name: item for level, item, _ in found}
 
-    def draft(self, candidates: Candidates, *, restricts: bool) -> Plan:
+    def draft(self, candidates: Candidates, *, restricts: bool) -> PlanOutcome:
         """Return an answer that fits, with the bounds that the plan proves without a solve (eq. 123, 124).
 
         Args:
@@ -178,12 +188,12 @@ class Before:
         settled = self._settled_bound if restricts and self._by_policy else -np.inf
         floors[VALUE] = max(floors[VALUE], self._value_where_served(problem, full, reached, floors, settled))
         levels = tuple(SolvedLevel(x.name, x.value, min(floors[x.name], x.value)) for x in reached)
-        return make_plan(candidates, problem, Solution(shared, Status.feasible, "milp", levels))
+        return PlanOutcome.of_solution(candidates, problem, Solution(shared, Status.feasible, "milp", levels))
 
     def _as_before(self, reached: tuple[SolvedLevel, ...]) -> dict[str, float]:
         """Return the bounds of the plan, which hold for what takes something away, as far as it goes."""
         floors = {}
-        for was, now in zip(self._levels, reached, strict=True):
+        for was, now in zip(self.outcome.levels, reached, strict=True):
             if was.name not in self.ordered or was.bound is None:
                 break
             floors[was.name] = was.bound
@@ -237,26 +247,18 @@ class Before:
     @property
     def _settled_bound(self) -> float:
         """Bound of the value before a policy allocates the remaining capacity; for plans of one stage."""
-        value = next(level for level in self._levels if level.name == VALUE)
+        value = next(level for level in self.outcome.levels if level.name == VALUE)
         if value.bound is None:
             return -np.inf
         return value_of(self.problem, self.replicas(self.problem)) - (value.value - value.bound)
 
-    def unexamined(self) -> Plan:
+    def unexamined(self) -> PlanOutcome:
         """Return the plan as the answer to a question that adds something, with what bounds any answer."""
         nothing_costs = -float(self.problem.current_cost.sum())
-        levels = tuple(
-            with_bound(level, nothing_costs if level.name == VALUE else 0.0) for level in self.plan.levels
-        )
-        return self.plan.model_copy(update={"levels": levels})
+        bounds = dict.fromkeys((level.name for level in self.outcome.levels), 0.0) | {VALUE: nothing_costs}
+        return self.outcome.with_bounds(bounds)
 
 
 def _reached(problem: Problem, replicas: IntArray) -> dict[str, float]:
     """Return the value of every level of a solution, by name."""
     return {level.name: level.value for level in levels_of(problem, replicas, proved=False)}
-
-
-def with_bound(level: PlanLevel, bound: float | None) -> PlanLevel:
-    """Return a level with another bound, no higher than its value, and the gap that it leaves."""
-    solved = SolvedLevel(level.name, level.value, None if bound is None else min(bound, level.value))
-    return level.model_copy(update={"bound": solved.bound, "gap": solved.gap})

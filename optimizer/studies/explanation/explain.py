@@ -1,8 +1,8 @@
 """One plan, explained: why each server runs where it does, what units and targets are worth, what repairs."""
 
-from optimizer.candidates import Candidates, find_candidates
+from optimizer.candidates import Candidates, SizingMemo
 from optimizer.errors import SpecError
-from optimizer.pipeline import solve
+from optimizer.pipeline import solve_in_full
 from optimizer.plan import Plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.messages import known_name
@@ -56,7 +56,9 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     inquiry = Inquiry(Deadline.after(system.options.time_limit_s))
     if server is None:
         expect_questions(system)
-    plan, candidates = solve(system, deadline=inquiry.deadline.share(0.5)), find_candidates(system)
+    memo = SizingMemo()
+    found = solve_in_full(system, deadline=inquiry.deadline.share(0.5), memo=memo)
+    plan, candidates = found.plan, found.candidates
     names = list(system.servers)
     servers = list(range(len(names))) if server is None else [names.index(server)]
     own = None if server is None else _names(system.servers[server])
@@ -71,8 +73,8 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     alternatives = settled(before, {key: answers[key] for key in of_servers}, inquiry.part(1 / 3))
     units = {key: answers[key] for key in of_units}
     types, limits = explain_units(before, units, inquiry) if server is None else ((), ())
-    wishes = wish_costs(system, plan, inquiry) if server is None else ()
-    losses = price_losses(system, plan, inquiry) if server is None else ()
+    wishes = wish_costs(system, before.outcome, inquiry, memo) if server is None else ()
+    losses = price_losses(system, before.outcome, inquiry, memo) if server is None else ()
     repair = find_repair(candidates, plan, inquiry) if needs_repair else None
     return Explanation(
         plan=plan,

@@ -6,9 +6,10 @@ Equation numbers refer to ``docs/math.md``.
 from collections.abc import Set as AbstractSet
 from typing import Literal
 
-from optimizer.plan import Plan, PlanLevel
 from optimizer.solvers.objectives import CHANGES
+from optimizer.solvers.solution import SolvedLevel
 from optimizer.studies.explanation.document import EffectRange
+from optimizer.studies.explanation.outcome import PlanOutcome
 
 Direction = Literal["worse", "better"]
 """Direction in which a change can move the optimum, in the order of all levels."""
@@ -17,7 +18,10 @@ ROUNDING = 1e-9
 
 
 def interval_of(
-    before: Plan, after: Plan, may_be: Direction | None = None, ordered: AbstractSet[str] = frozenset()
+    before: PlanOutcome,
+    after: PlanOutcome,
+    may_be: Direction | None = None,
+    ordered: AbstractSet[str] = frozenset(),
 ) -> EffectRange | None:
     """Return the interval of the change of the first unproved level (eq. 125).
 
@@ -48,6 +52,6 @@ def interval_of(
     return None
 
 
-def _bound(level: PlanLevel) -> float:
+def _bound(level: SolvedLevel) -> float:
     """Return the least that a level can be; no level is proved to be less than nothing without a bound."""
     return min(level.bound if level.bound is not None else 0.0, level.value)

@@ -20,7 +20,8 @@ from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.solution import Status
 from optimizer.spec.shared_queues import members_of
 from optimizer.studies.explanation.document import Beyond, Relaxation, RepairOptions, UnitRepair
-from optimizer.studies.explanation.resolving import Inquiry, effect, plan_of, with_more
+from optimizer.studies.explanation.outcome import PlanOutcome
+from optimizer.studies.explanation.resolving import Inquiry, effect, solved, with_more
 from optimizer.studies.explanation.targets import (
     Target,
     relaxed,
@@ -32,6 +33,8 @@ from optimizer.studies.explanation.units import one_of
 
 MIN_SEARCHED_MS = 1e-6
 """Start of the search for a looser target if the target is lower [ms]."""
+LEAST_SAVING = 1e-6
+"""Smaller differences of two costs are rounding [cents/h]."""
 MAX_DOUBLINGS = 70
 """Doublings of a target after which it is effectively none."""
 
@@ -148,11 +151,17 @@ def _cheapest(problem: Problem, units: Mapping[str, UnitRepair], inquiry: Inquir
     """Return the repair of least total cost, then of the fewest units.
 
     Where moving counts, the plan with the units of least cost may stay where it is and cost more than it
-    could. So the least of all repairs is taken; it is proved where it reaches what no plan can undercut.
+    could, and with reserves it may use units for these. So the least of all repairs is taken; it is proved
+    where it reaches what no plan can undercut.
     """
-    if not _moves_cost(problem) or not units:
-        return units.get("least value")
+    if not units:
+        return None
     cheapest = min(units.values(), key=lambda item: (round(item.total_cost_cents_per_h, 9), item.units))
+    if not _moves_cost(problem):
+        found = units.get("least value")
+        if found is None or found.total_cost_cents_per_h <= cheapest.total_cost_cents_per_h + LEAST_SAVING:
+            return found
+        return cheapest.model_copy(update={"proved": False})
     best = choose(_endless(problem.from_nothing()), deadline=inquiry.deadline)
     least = float((best.replicas * problem.table.cost_per_replica).sum())
     reached = best.status is Status.optimal and cheapest.total_cost_cents_per_h <= least * (1 + 1e-9)
@@ -176,29 +185,29 @@ def _unit_repair(
     if found is None:
         return None
     items = problem.limits.items
-    repaired = plan_of(with_more(candidates, items, found.added), deadline)
-    if repaired.status == "optimal" and not _serves(repaired, candidates, problem):
+    repaired = solved(with_more(candidates, items, found.added), deadline)
+    if repaired.status is Status.optimal and not _serves(repaired, candidates, problem):
         ahead = _taken_ahead(candidates, problem, addable, deadline)
         found = ask(problem.with_amounts(problem.limits.amount - ahead), deadline)
         if found is None:
             return None
         found = replace(found, proved=False)
-        repaired = plan_of(with_more(candidates, items, found.added), deadline)
+        repaired = solved(with_more(candidates, items, found.added), deadline)
         if not _serves(repaired, candidates, problem):
             return None
     return UnitRepair(
         added={items[place].item: int(found.added[place]) for place in np.flatnonzero(found.added)},
         units=int(found.added.sum()),
         total_cost_cents_per_h=repaired.total_cost_cents_per_h,
-        effect=effect(plan, repaired, candidates.system),
+        effect=effect(PlanOutcome.of_plan(plan), repaired, candidates.system),
         proved=found.proved,
     )
 
 
-def _serves(plan: Plan, candidates: Candidates, problem: Problem) -> bool:
+def _serves(outcome: PlanOutcome, candidates: Candidates, problem: Problem) -> bool:
     """Return whether a plan serves every server of a problem in full."""
-    unserved = {item.server for item in plan.unserved}
-    return all(candidates.arrays.server_names[s] not in unserved for s in np.flatnonzero(problem.to_serve))
+    names = candidates.arrays.server_names
+    return all(names[s] not in outcome.served_fraction for s in np.flatnonzero(problem.to_serve))
 
 
 def _taken_ahead(
@@ -224,6 +233,7 @@ def _relaxations(
     candidates: Candidates, plan: Plan, targets: Sequence[Target], inquiry: Inquiry
 ) -> tuple[Relaxation, ...]:
     """Return the targets of which one alone, relaxed, serves everything."""
+    before = PlanOutcome.of_plan(plan)
 
     def relaxation(target: Target, deadline: Deadline) -> Relaxation | None:
         value = _needed_ms(candidates, target, deadline)
@@ -235,7 +245,7 @@ def _relaxations(
             metric=target[2],
             target_ms=target_ms(candidates, target),
             needed_ms=value,
-            effect=effect(plan, plan_of(relaxed(candidates, {target: value}), deadline), candidates.system),
+            effect=effect(before, solved(relaxed(candidates, {target: value}), deadline), candidates.system),
         )
 
     questions = {target: target for target in targets}

@@ -13,17 +13,18 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates import Candidates, CandidateTable, find_candidates
+from optimizer.candidates.shared_cards import find_patterns
 from optimizer.parallel import in_threads, thread_count
 from optimizer.pipeline import choose
-from optimizer.plan import Plan, make_plan
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.limit_rows import LimitItem
 from optimizer.solvers.objectives import VALUE
 from optimizer.solvers.problem import build_problem
+from optimizer.solvers.solution import Status
 from optimizer.spec.caches import replica_load
 from optimizer.spec.system import System
-from optimizer.studies.explanation.before import with_bound
 from optimizer.studies.explanation.document import Effect, ServiceChange
+from optimizer.studies.explanation.outcome import PlanOutcome
 
 MIN_SHARE_CHANGE = 1e-9
 """Smaller differences of a served share are rounding."""
@@ -100,7 +101,7 @@ def share_of(waiting: int, least_share: float) -> float:
     return min(max(2 * threads / (waiting + threads), least_share), 1.0)
 
 
-def plan_of(candidates: Candidates, deadline: Deadline) -> Plan:
+def solved(candidates: Candidates, deadline: Deadline) -> PlanOutcome:
     """Return the best plan that candidates allow, as far as it is found by the deadline.
 
     Args:
@@ -114,19 +115,39 @@ def plan_of(candidates: Candidates, deadline: Deadline) -> Plan:
     if deadline.passed:
         raise OutOfTimeError
     problem = build_problem(candidates)
-    return make_plan(candidates, problem, choose(problem, deadline=deadline))
+    return PlanOutcome.of_solution(candidates, problem, choose(problem, deadline=deadline))
 
 
 # --- changed questions -----------------------------------------------------------------------------------
 
 
-def on_accelerators(candidates: Candidates, server: int, accelerators: Sequence[int]) -> Candidates:
-    """Return the candidates with those of one server only on the given accelerators."""
+def on_accelerators(
+    candidates: Candidates, server: int, accelerators: Sequence[int], *, shared: bool = True
+) -> Candidates:
+    """Return the candidates with those of one server only on the given accelerators.
+
+    Args:
+        candidates: of the plan.
+        server: index of the server.
+        accelerators: indices of the accelerators.
+        shared: whether it may also share cards.
+    """
 
     def kept(table: CandidateTable) -> CandidateTable:
         return table.take((table.server != server) | np.isin(table.accelerator, accelerators))
 
-    return candidates.with_tables(kept)
+    found = candidates.with_tables(kept)
+    if shared or found.shared is None:
+        return found
+    others = found.shared.servers != server
+    return replace(
+        found,
+        shared=replace(
+            found.shared,
+            servers=frozen(found.shared.servers[others]),
+            load_rps=frozen(found.shared.load_rps[others]),
+        ),
+    )
 
 
 def with_more(candidates: Candidates, items: Sequence[LimitItem], added: FloatArray | IntArray) -> Candidates:
@@ -153,6 +174,8 @@ def with_targets_of(candidates: Candidates, system: System, servers: BoolArray) 
     names = [candidates.arrays.server_names[s] for s in index]
     few = MappingProxyType({name: system.servers[name] for name in names})
     fresh = find_candidates(replace(system, servers=few))
+    if candidates.shared is not None and servers[candidates.shared.servers].any():
+        candidates = replace(candidates, shared=find_patterns(system, find_candidates))
 
     def joined(old: CandidateTable, new: CandidateTable) -> CandidateTable:
         renamed = replace(new, server=frozen(index[new.server]))
@@ -164,9 +187,9 @@ def with_targets_of(candidates: Candidates, system: System, servers: BoolArray) 
 # --- how two plans differ --------------------------------------------------------------------------------
 
 
-def effect(before: Plan, after: Plan, system: System) -> Effect:
+def effect(before: PlanOutcome, after: PlanOutcome, system: System) -> Effect:
     """Return the difference between the plans before and after a change."""
-    shares = [{item.server: item.served_fraction for item in plan.unserved} for plan in (before, after)]
+    shares = [before.served_fraction, after.served_fraction]
     changes, named = [], system.named
     for name in shares[0].keys() | shares[1].keys():
         was, is_now = shares[0].get(name, 1.0), shares[1].get(name, 1.0)
@@ -175,7 +198,7 @@ def effect(before: Plan, after: Plan, system: System) -> Effect:
             change = ServiceChange(
                 server=name,
                 priority=system.priority(named[name]),
-                load_change_rpm=carried_rpm(after, name) - carried_rpm(before, name),
+                load_change_rpm=after.carried_rpm.get(name, 0.0) - before.carried_rpm.get(name, 0.0),
                 served_before=was,
                 served_after=is_now,
                 in_full_before=in_full[0],
@@ -185,7 +208,7 @@ def effect(before: Plan, after: Plan, system: System) -> Effect:
     service = tuple(sorted(changes, key=lambda item: (item.priority, item.server)))
     return Effect(
         cost_change_cents_per_h=_rounded(after.total_cost_cents_per_h - before.total_cost_cents_per_h),
-        value_change_cents_per_h=_rounded(after.objective - before.objective),
+        value_change_cents_per_h=_rounded(after.value_cents_per_h - before.value_cents_per_h),
         serves=_verdict(before, after, service),
         service=service,
         without_reserve_change_rpm=_without_reserve(after, system) - _without_reserve(before, system),
@@ -193,7 +216,9 @@ def effect(before: Plan, after: Plan, system: System) -> Effect:
     )
 
 
-def _verdict(before: Plan, after: Plan, service: Sequence[ServiceChange]) -> Literal["same", "more", "less"]:
+def _verdict(
+    before: PlanOutcome, after: PlanOutcome, service: Sequence[ServiceChange]
+) -> Literal["same", "more", "less"]:
     """Compare the load that two plans serve: by priority, first in full, then in part.
 
     Idle servers do not count because they have no load.
@@ -202,7 +227,10 @@ def _verdict(before: Plan, after: Plan, service: Sequence[ServiceChange]) -> Lit
         here = [item for item in service if item.priority == priority and not item.is_idle]
         turned = [(item, item.in_full_after - item.in_full_before) for item in here]
         for changes in (
-            [sign * carried_rpm(after if sign > 0 else before, item.server) for item, sign in turned],
+            [
+                sign * (after if sign > 0 else before).carried_rpm.get(item.server, 0.0)
+                for item, sign in turned
+            ],
             [float(sign) for _, sign in turned],
             [item.load_change_rpm for item in here],
         ):
@@ -212,35 +240,27 @@ def _verdict(before: Plan, after: Plan, service: Sequence[ServiceChange]) -> Lit
     return "same"
 
 
-def no_worse(before: Plan, after: Plan) -> Plan:
+def no_worse(before: PlanOutcome, after: PlanOutcome) -> PlanOutcome:
     """Return the plan after a change under which the plan before is possible, too.
 
     A solver that stopped early may have found less than that: then nothing changes, with the bounds of the
     plan after.
     """
-    if after.status != "feasible":
+    if after.status is not Status.feasible:
         return after
     for was, is_now in zip(before.levels, after.levels, strict=True):
         if abs(is_now.value - was.value) > MIN_LEVEL_CHANGE:
             if is_now.value < was.value:
                 return after
-            levels = zip(before.levels, after.levels, strict=True)
-            bounded = tuple(with_bound(kept, new.bound) for kept, new in levels)
-            return before.model_copy(update={"levels": bounded, "status": "feasible"})
+            bounded = before.with_bounds({level.name: level.bound for level in after.levels})
+            return replace(bounded, status=Status.feasible)
     return after
 
 
-def carried_rpm(plan: Plan, server: str) -> float:
-    """Return the load that a plan serves of a server."""
-    rented = sum(item.arrival_rate_rpm for item in plan.rented if item.server == server)
-    rented += sum(rates.get(server, 0.0) for rates in plan.served_in_queues_rpm.values())
-    return sum(pool.arrival_rate_rpm for pool in plan.pools_of(server)) + rented
-
-
-def _without_reserve(plan: Plan, system: System) -> float:
+def _without_reserve(outcome: PlanOutcome, system: System) -> float:
     """Return the load that a plan serves in full without its reserve [requests/min]."""
-    lacking = [item.server for item in plan.reserves if not item.has_reserve]
-    return float(sum(replica_load(system.servers[name]).arrival_rate_rpm for name in lacking))
+    loads = [replica_load(system.servers[name]) for name in sorted(outcome.lacks_reserve)]
+    return float(sum(load.arrival_rate_rpm for load in loads))
 
 
 def _rounded(difference: float) -> float:
@@ -248,7 +268,7 @@ def _rounded(difference: float) -> float:
     return round(difference, 9) + 0.0
 
 
-def _open(*plans: Plan) -> float | None:
+def _open(*plans: PlanOutcome) -> float | None:
     """Return the sum of the unproved values of some plans, None if service is not proved."""
     total = 0.0
     for level in (level for plan in plans for level in plan.levels):

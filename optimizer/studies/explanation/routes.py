@@ -1,17 +1,19 @@
 """Cost of the limit on the quality that a route loses: the plan with other limits, less the plan."""
 
-from optimizer.pipeline import solve
-from optimizer.plan import Plan
+from optimizer.candidates import SizingMemo, find_candidates
 from optimizer.spec.schema import Route
 from optimizer.spec.system import System
 from optimizer.studies.explanation.document import LossPrice
-from optimizer.studies.explanation.resolving import Inquiry, effect
+from optimizer.studies.explanation.outcome import PlanOutcome
+from optimizer.studies.explanation.resolving import Inquiry, effect, solved
 
 MIN_LIMIT = 0.01
 """Limit that is tried instead of twice the limit where that is 0."""
 
 
-def price_losses(system: System, plan: Plan, inquiry: Inquiry) -> tuple[LossPrice, ...]:
+def price_losses(
+    system: System, before: PlanOutcome, inquiry: Inquiry, memo: SizingMemo
+) -> tuple[LossPrice, ...]:
     """Return what each route costs with another limit: no answer, twice as many or all, as time allows.
 
     Raises:
@@ -23,13 +25,16 @@ def price_losses(system: System, plan: Plan, inquiry: Inquiry) -> tuple[LossPric
         for other in _others(route)
     }
     found = inquiry.ask(
-        lambda other, due: solve(other, deadline=due),
+        lambda other, due: solved(find_candidates(other, memo), due),
         asked,
         lambda key: f"the cost of route {key[0]} with maxLoss {key[1]:g}",
     )
     return tuple(
         LossPrice(
-            route=name, max_loss=system.routes[name].max_loss, other=other, effect=effect(plan, after, system)
+            route=name,
+            max_loss=system.routes[name].max_loss,
+            other=other,
+            effect=effect(before, after, system),
         )
         for (name, other), after in found.items()
     )

@@ -16,7 +16,6 @@ from optimizer.studies.explanation.document import (
     Alternative,
     Binding,
     ChosenPool,
-    ForcedPool,
     Option,
     RejectedAccelerator,
     ServerExplanation,
@@ -74,11 +73,15 @@ def server_questions(
         if in_depth:
             for a in candidates.table.accelerator[candidates.table.server == s].tolist():
                 kept[s, arrays.accelerator_names[a]] = [a]
-    return {key: _kept(candidates, key[0], allowed) for key, allowed in kept.items()}
+    return {
+        (s, only): _kept(candidates, s, allowed, shared=only is None) for (s, only), allowed in kept.items()
+    }
 
 
-def _kept(candidates: Candidates, server: int, accelerators: Sequence[int]) -> Question:
-    return Question(partial(on_accelerators, candidates, server, accelerators), "worse")
+def _kept(
+    candidates: Candidates, server: int, accelerators: Sequence[int], *, shared: bool = True
+) -> Question:
+    return Question(partial(on_accelerators, candidates, server, accelerators, shared=shared), "worse")
 
 
 def settled(
@@ -94,27 +97,18 @@ def settled(
     if before.candidates.system.options.saturation_policy == "None":
         return dict(answers)
     for (s, only), answer in answers.items():
-        pools = {pool.accelerator for pool in answer.plan.allocations.get(arrays.server_names[s], ())}
-        if only is None and pools and not answer.plan.complete:
+        pools = {pool.accelerator for pool in answer.outcome.pools.get(arrays.server_names[s], ())}
+        if only is None and pools and not answer.outcome.complete:
             allowed = [a for a, name in enumerate(arrays.accelerator_names) if name in pools]
             again[s, only] = _kept(before.candidates, s, allowed)
     found = answered(before, again, inquiry)
     return dict(answers) | {
-        key: answer
-        for key, answer in found.items()
-        if answer.plan.allocations.get(arrays.server_names[key[0]])
+        key: answer for key, answer in found.items() if answer.outcome.pools.get(arrays.server_names[key[0]])
     }
 
 
 def _alternative(before: Before, answer: Answer, s: int) -> Alternative:
-    pools = tuple(
-        ForcedPool(
-            accelerator=pool.accelerator,
-            num_replicas=pool.num_replicas,
-            cost_cents_per_h=pool.cost_cents_per_h,
-        )
-        for pool in answer.plan.allocations.get(before.candidates.arrays.server_names[s], ())
-    )
+    pools = answer.outcome.pools.get(before.candidates.arrays.server_names[s], ())
     return Alternative(pools=pools, effect=effect_of(before, answer))
 
 

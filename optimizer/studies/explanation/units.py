@@ -50,7 +50,7 @@ def explain_units(
         SolverError: the solver failed.
     """
     plan, items = before.plan, before.problem.limits.items
-    same = Answer(plan, interval_of(plan, plan, "worse", before.ordered))
+    same = Answer(before.outcome, interval_of(before.outcome, before.outcome, "worse", before.ordered))
     limited = [place for place, row in enumerate(items) if row.limit.name != TIERS and not row.limit.follows]
     spare = {(place, -1): same for place in limited if _spares_one(before, place)}
     effects = {step: effect_of(before, answer) for step, answer in (spare | dict(answers)).items()}

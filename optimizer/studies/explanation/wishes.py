@@ -8,11 +8,11 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from optimizer.pipeline import solve
-from optimizer.plan import Plan
+from optimizer.candidates import SizingMemo, find_candidates
 from optimizer.spec.system import System
 from optimizer.studies.explanation.document import WishCost
-from optimizer.studies.explanation.resolving import Inquiry, effect
+from optimizer.studies.explanation.outcome import PlanOutcome
+from optimizer.studies.explanation.resolving import Inquiry, effect, solved
 
 
 def _of_servers(system: System, **changes: Any) -> System:
@@ -54,7 +54,9 @@ WITHOUT: Mapping[str, Callable[[System], System]] = {
 """A system without an option, by the option's name in documents."""
 
 
-def wish_costs(system: System, plan: Plan, inquiry: Inquiry) -> tuple[WishCost, ...]:
+def wish_costs(
+    system: System, before: PlanOutcome, inquiry: Inquiry, memo: SizingMemo
+) -> tuple[WishCost, ...]:
     """Return the cost of each option that a system uses, as far as time allows.
 
     Raises:
@@ -65,6 +67,8 @@ def wish_costs(system: System, plan: Plan, inquiry: Inquiry) -> tuple[WishCost, 
     if not used:
         return ()
     found = inquiry.ask(
-        lambda other, due: solve(other, deadline=due), used, lambda name: f"what {name} costs"
+        lambda other, due: solved(find_candidates(other, memo), due), used, lambda name: f"what {name} costs"
     )
-    return tuple(WishCost(option=name, without=effect(plan, after, system)) for name, after in found.items())
+    return tuple(
+        WishCost(option=name, without=effect(before, after, system)) for name, after in found.items()
+    )

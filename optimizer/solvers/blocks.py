@@ -1,0 +1,130 @@
+"""Block decomposition: servers that no exceeded limit couples are solved apart, and kept for questions.
+
+A partition of the servers relaxes a problem: each block has all of every limit to itself. If the solutions of
+the blocks keep to the limits together, they are the solution of the problem (eq. 237). Equation numbers refer
+to ``docs/math.md``.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, IntArray
+from optimizer.solvers.bounds import trivial_bounds
+from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.levels import levels_of
+from optimizer.solvers.problem import Problem
+from optimizer.solvers.related import differing
+from optimizer.solvers.solution import ROUNDING, Solution, SolvedLevel, Status
+
+Solve = Callable[[Problem, Deadline], Solution]
+
+
+@dataclass(frozen=True, slots=True)
+class SolvedBlocks:
+    """A problem with a partition of its servers into blocks, and the solution of each."""
+
+    problem: Problem
+    block: IntArray
+    """Block of each server: the smallest index of its servers; shape (S,)."""
+    solutions: dict[int, Solution] = field(default_factory=dict)
+
+    @property
+    def replicas(self) -> IntArray:
+        """Replicas of each candidate, shape (C,)."""
+        replicas = np.zeros(len(self.problem.table), np.int64)
+        for block, solution in self.solutions.items():
+            replicas[self.block[self.problem.table.server] == block] = solution.replicas
+        return replicas
+
+    @property
+    def solution(self) -> Solution:
+        """The solutions of all blocks as one: bounds of a level after one that is not proved are trivial."""
+        parts, holds, levels = self.solutions.values(), True, []
+        floors = trivial_bounds(self.problem)
+        for reached in levels_of(self.problem, self.replicas, proved=True):
+            gaps = [_gap(level) for part in parts for level in part.levels if level.name == reached.name]
+            bound = reached.value - sum(gaps) if holds else floors[reached.name]
+            levels.append(SolvedLevel(reached.name, reached.value, min(bound, reached.value)))
+            holds &= not any(gaps)
+        proved = all(part.status is Status.optimal for part in parts)
+        return Solution(self.replicas, Status.optimal if proved else Status.feasible, "milp", tuple(levels))
+
+
+def _gap(level: SolvedLevel) -> float:
+    """Return the distance of value and bound, 0 if it is rounding."""
+    gap = np.inf if level.bound is None else level.value - level.bound
+    return gap if gap > ROUNDING * max(1.0, abs(level.value)) else 0.0
+
+
+def solve_in_blocks(
+    problem: Problem, solve: Solve, deadline: Deadline, known: SolvedBlocks | None = None
+) -> SolvedBlocks:
+    """Solve a problem block by block; join the blocks that exceed a limit together, and solve them again.
+
+    Args:
+        problem: what to choose from, without a saturation policy.
+        solve: solves the problem of a block.
+        deadline: when the answer is due.
+        known: solved blocks of a problem with the same servers and limits: the partition to start from, with
+            the solutions of blocks that do not differ.
+    """
+    found = SolvedBlocks(problem, _first_blocks(problem) if known is None else known.block)
+    if known is not None:
+        changed = np.unique(known.block[_differing(problem, known.problem)]).tolist()
+        found.solutions.update({b: one for b, one in known.solutions.items() if b not in changed})
+    while True:
+        for block in np.unique(found.block[problem.table.server]).tolist():
+            if block not in found.solutions:
+                found.solutions[block] = solve(problem.of_servers(found.block == block), deadline)
+        joined = _joined(found)
+        if joined is None:
+            return found
+        found = joined
+
+
+def _first_blocks(problem: Problem) -> IntArray:
+    """Return the servers that only a solve together can serve: those of routes, and all on shared cards."""
+    block = np.arange(len(problem.priority))
+    for group in (group for each in problem.topologies for group in each.groups()):
+        together = np.isin(block, block[list(group)])
+        block[together] = np.flatnonzero(together)[0]
+    return block
+
+
+def _joined(found: SolvedBlocks) -> SolvedBlocks | None:
+    """Join the blocks that exceed a limit, or a price step, together; None if there are none."""
+    problem, replicas = found.problem, found.replicas
+    tiers, used = problem.tiers, problem.limits.used(replicas)
+    exceeded = problem.left_by(replicas) < 0
+    exceeded[tiers.row] |= used[tiers.row] > tiers.size[tiers.first]
+    block = found.block.copy()
+    for row in np.flatnonzero(exceeded).tolist():
+        users = np.unique(block[problem.table.server[problem.limits.used_of(row, replicas) > 0]])
+        block[np.isin(block, users)] = users.min(initial=len(block))
+    if (block == found.block).all():
+        return None
+    same = [b for b in found.solutions if ((block == b) == (found.block == b)).all()]
+    return replace(found, block=block, solutions={b: found.solutions[b] for b in same})
+
+
+def _differing(problem: Problem, other: Problem) -> BoolArray:
+    """Return the servers that have other candidates, or other limits on them, in two problems; shape (S,)."""
+    differ = differing(problem, other)
+    mine, theirs = _limits_of_servers(problem), _limits_of_servers(other)
+    differ |= np.array([one != another for one, another in zip(mine, theirs, strict=True)])
+    for each, another in zip(problem.topologies, other.topologies, strict=True):
+        for group in each.groups() if each.differs(another) else ():
+            differ[list(group)] = True
+    return differ
+
+
+def _limits_of_servers(problem: Problem) -> list[list[object]]:
+    """Return for each server what its candidates use of which limits: two problems can number rows anew."""
+    limits, found = problem.limits, [list[object]() for _ in problem.priority]
+    amounts = zip(limits.items, limits.amount.tolist(), strict=True)
+    rows = [(*item.key, item.part, amount) for item, amount in amounts]
+    for server, entries in zip(problem.table.server.tolist(), limits.entries(), strict=True):
+        found[server].append({rows[row]: use for row, use in entries})
+    return found

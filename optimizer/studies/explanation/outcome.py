@@ -1,0 +1,139 @@
+"""Plans as far as answers compare them: levels, cost, service and pools, without figures of performance.
+
+Measuring every pool takes longer than the solve of most questions, and no answer shows what it gives.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from optimizer.candidates import Candidates
+from optimizer.candidates.table import NO_PATTERN
+from optimizer.plan import Plan
+from optimizer.plan.build import served_fraction
+from optimizer.plan.routes import divisions_of, routed_loads_rpm
+from optimizer.plan.shared_queues import queues_as_served, short_members
+from optimizer.solvers.levels import served_in_full, without_reserve
+from optimizer.solvers.objectives import VALUE
+from optimizer.solvers.problem import Problem
+from optimizer.solvers.solution import Solution, SolvedLevel, Status
+from optimizer.studies.explanation.document import ForcedPool
+from optimizer.units import SECONDS_PER_MINUTE
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOutcome:
+    """Levels, cost and service of a plan."""
+
+    status: Status
+    levels: tuple[SolvedLevel, ...]
+    total_cost_cents_per_h: float
+    served_fraction: Mapping[str, float]
+    """Served share of the load of each server that is not served in full."""
+    carried_rpm: Mapping[str, float]
+    """Served load of each server [requests/min]; absent: 0."""
+    pools: Mapping[str, tuple[ForcedPool, ...]]
+    """Pools of servers on replicas of their own."""
+    lacks_reserve: frozenset[str]
+    """Servers that are served in full without their reserve."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every server is served in full."""
+        return not self.served_fraction
+
+    @property
+    def value_cents_per_h(self) -> float:
+        """The value that plans minimise after service."""
+        return next(level.value for level in self.levels if level.name == VALUE)
+
+    def with_bounds(self, bounds: Mapping[str, float | None]) -> Self:
+        """Return the outcome with other bounds of its levels by name, none above its value."""
+        levels = (
+            replace(level, bound=bound if bound is None else min(bound, level.value))
+            for level in self.levels
+            for bound in (bounds[level.name],)
+        )
+        return replace(self, levels=tuple(levels))
+
+    @classmethod
+    def of_plan(cls, plan: Plan) -> Self:
+        """Return the outcome of a plan."""
+        carried: dict[str, float] = {}
+        for name in plan.allocations:
+            carried[name] = sum(pool.arrival_rate_rpm for pool in plan.pools_of(name))
+        for item in plan.rented:
+            carried[item.server] = carried.get(item.server, 0.0) + item.arrival_rate_rpm
+        for rates in plan.served_in_queues_rpm.values():
+            carried |= rates
+        return cls(
+            status=Status(plan.status),
+            levels=tuple(SolvedLevel(level.name, level.value, level.bound) for level in plan.levels),
+            total_cost_cents_per_h=plan.total_cost_cents_per_h,
+            served_fraction={item.server: item.served_fraction for item in plan.unserved},
+            carried_rpm=carried,
+            pools={
+                name: tuple(
+                    ForcedPool(
+                        accelerator=pool.accelerator,
+                        num_replicas=pool.num_replicas,
+                        cost_cents_per_h=pool.cost_cents_per_h,
+                    )
+                    for pool in pools
+                )
+                for name, pools in plan.allocations.items()
+                if pools
+            },
+            lacks_reserve=frozenset(item.server for item in plan.reserves if not item.has_reserve),
+        )
+
+    @classmethod
+    def of_solution(cls, candidates: Candidates, problem: Problem, solution: Solution) -> Self:
+        """Return the outcome of a solution: that of the plan that `make_plan` makes of it."""
+        names, replicas, table = candidates.arrays.server_names, solution.replicas, problem.table
+        queues = queues_as_served(candidates, problem, solution)
+        pools = _pools(candidates, problem, solution)
+        load_rpm = dict(zip(names, (problem.load_rps * SECONDS_PER_MINUTE).tolist(), strict=False))
+        divisions = divisions_of(candidates.system, problem, solution)
+        for name, rates in routed_loads_rpm(candidates.system, divisions, pools.keys()).items():
+            load_rpm[name] = rates[name]
+        most = np.bincount(table.server, replicas * table.max_rate_rps, len(problem.priority))
+        most_rpm = (most * SECONDS_PER_MINUTE).tolist()
+        carried = {name: min(load_rpm[name], rate) for name, rate in zip(names, most_rpm, strict=False)}
+        for queue, served in queues.items():
+            carried |= {queue: sum(served.values()), **served}
+        carried_rps = np.array([carried[name] for name in names]) / SECONDS_PER_MINUTE
+        share = served_fraction(problem, replicas, carried_rps)
+        full = served_in_full(problem, replicas)[: len(names)]
+        short = {names[s]: float(share[s]) for s in np.flatnonzero(~full) if names[s] not in queues}
+        members = problem.members.names
+        short |= {members[m]: part for _, m, part in short_members(candidates, problem, queues)}
+        lacking = np.flatnonzero(without_reserve(problem, replicas)[: len(names)] & full)
+        cost = float((replicas * table.cost_per_replica).sum())
+        return cls(
+            status=solution.status,
+            levels=solution.levels,
+            total_cost_cents_per_h=cost + problem.tiers.difference(problem.limits.used(replicas)),
+            served_fraction=short,
+            carried_rpm=carried,
+            pools=pools,
+            lacks_reserve=frozenset(names[s] for s in lacking if names[s] in pools),
+        )
+
+
+def _pools(candidates: Candidates, problem: Problem, solution: Solution) -> dict[str, tuple[ForcedPool, ...]]:
+    names, accelerators = candidates.arrays.server_names, candidates.arrays.accelerator_names
+    table, replicas = problem.table, solution.replicas
+    pools: dict[str, tuple[ForcedPool, ...]] = {}
+    own = (replicas > 0) & (table.pattern == NO_PATTERN) & (table.accelerator < len(accelerators))
+    for c in np.flatnonzero(own).tolist():
+        pool = ForcedPool(
+            accelerator=accelerators[table.accelerator[c]],
+            num_replicas=int(replicas[c]),
+            cost_cents_per_h=float(replicas[c] * table.cost_per_replica[c]),
+        )
+        name = names[table.server[c]]
+        pools[name] = (*pools.get(name, ()), pool)
+    return pools
