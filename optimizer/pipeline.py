@@ -19,7 +19,6 @@ from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.separable import solve_separable
 from optimizer.solvers.solution import Solution
 from optimizer.solvers.staged import solve_in_stages
-from optimizer.spec.shared_cards import check_card_options
 from optimizer.spec.system import System
 from optimizer.spec.writing import write_text
 
@@ -195,9 +194,7 @@ def choose(
         SolverError: the solver failed.
     """
     deadline = deadline or Deadline.after(problem.options.time_limit_s)
-    if problem.cards is not None:
-        check_card_options(problem.options)
-    elif not len(problem.limits) and not problem.is_mixed:
+    if problem.cards is None and not len(problem.limits) and not problem.is_mixed:
         return solve_separable(problem)
     if not problem.options.milp_solver:  # greedy: one accelerator per server, as in the reference
         single = replace(problem, options=problem.options.model_copy(update={"heterogeneous": False}))

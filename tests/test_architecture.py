@@ -94,6 +94,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("files",),
         ("names", "editing"),
         (
+            "topologies",
             "currency",
             "places",
             "robustness",

@@ -355,6 +355,7 @@ def edited(**changes: Any) -> Json:
 
 
 OTHER = {"name": "other", "small": "chat-8b", "large": "x", "arrivalRate": 1}
+TOKENS = {"load": {"avgInTokens": 16, "avgOutTokens": 16}}
 ONE = {"share": 1, "inTokens": 1, "outTokens": 1}
 PLAIN = {"name": "other", "priority": 2, "modelTargets": [{"model": "llama-3.1-8b", "slo-itl": 40}]}
 
@@ -377,17 +378,37 @@ PLAIN = {"name": "other", "priority": 2, "modelTargets": [{"model": "llama-3.1-8
             {"s": {"currentAlloc": {"load": {"arrivalRate": 6, "avgInTokens": 1, "avgOutTokens": 1}}}},
             r"servers\[0\].currentAlloc.load.arrivalRate: 'chat-8b' gets its load from route 'chat'",
         ),
-        ({"s": {"sharedQueue": "q"}}, r"servers\[0\].sharedQueue: route 'chat'"),
+        (
+            {"s": {"sharedQueue": "q"}},
+            r"servers\[0\].sharedQueue: requests of a route wait in a queue of their own; remove it, or",
+        ),
         (
             {"l": {"external": {"inPerMillion": 1, "outPerMillion": 1, "ttft": 1, "itl": 1}}},
-            r"servers\[1\].external: route 'chat'",
+            r"servers\[1\].external: both servers of a route run on replicas; remove it, or route 'chat'",
         ),
-        ({"s": {"deadline": {"requests": 9, "hours": 1}}}, r"servers\[0\]"),
-        ({"l": {"spareReplicas": 1}}, r"servers\[1\].spareReplicas: route 'chat': reserves of routes"),
-        ({"l": {"minNumReplicas": 1}}, r"servers\[1\].minNumReplicas: route 'chat'"),
-        ({"l": {"surge": 0.5}}, r"servers\[1\].surge: route 'chat'"),
-        ({"l": {"cacheHitRate": 0.5}}, r"servers\[1\].cacheHitRate: route 'chat'"),
-        ({"l": {"preferred": ["2xH100"]}}, r"servers\[1\].preferred: route 'chat'"),
+        (
+            {"s": {"deadline": {"requests": 9, "hours": 1}, "currentAlloc": TOKENS}},
+            r"servers\[0\].deadline: offline work has no route",
+        ),
+        ({"l": {"spareReplicas": 1}}, r"servers\[1\].spareReplicas: a route has no reserve but a higher"),
+        (
+            {"l": {"minNumReplicas": 1}},
+            r"servers\[1\].minNumReplicas: the plan chooses the number of replicas of",
+        ),
+        ({"l": {"surge": 0.5}}, r"servers\[1\].surge: rollouts of routes are not planned; remove it"),
+        (
+            {"l": {"cacheHitRate": 0.5}},
+            r"servers\[1\].cacheHitRate: the arrivalRate of a route is that of the",
+        ),
+        ({"l": {"preferred": ["2xH100"]}}, r"servers\[1\].preferred: routes prefer no accelerators; list"),
+        (
+            {"s": {"sharedCard": True}},
+            r"servers\[0\].sharedCard: both servers of a route have cards of their",
+        ),
+        (
+            {"s": {"split": [{"model": "llama-3.1-8b", "weight": 1}]}},
+            r"servers\[0\].split: both servers of a route have one model; remove it, or route 'chat'",
+        ),
         (
             {"s": {"class": "other"}, "classes": [PLAIN]},
             r"routes\[0\].large: 'chat-70b' has priority 1, 'chat-8b' 2",
@@ -407,7 +428,7 @@ PLAIN = {"name": "other", "priority": 2, "modelTargets": [{"model": "llama-3.1-8
         ),
         (
             {"s": {"class": "other"}, "classes": [PLAIN | {"priority": 1, "headroomShare": 0.1}]},
-            r"servers\[0\].class: class 'other' has headroomShare",
+            r"servers\[0\].class: class 'other' has headroomShare; a route has no reserve but",
         ),
     ],
 )
@@ -419,13 +440,13 @@ def test_contradictions_of_routes_are_errors(changes: dict[str, Any], message: s
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"milp_solver": False}, "optimizer.milpSolver: the system has routes; the greedy solver"),
+        ({"milp_solver": False}, "optimizer.milpSolver: the greedy solver cannot plan routes; remove it, or"),
         (
             {"saturation_policy": "RoundRobin"},
-            "optimizer.saturationPolicy: the system has routes; a route is",
+            "optimizer.saturationPolicy: a route is served in full or not at all; remove it, or routes",
         ),
-        ({"batch_sizing": "optimal"}, "optimizer.batchSizing: the system has routes"),
-        ({"headroom_share": 0.1}, "optimizer.headroomShare: the system has routes"),
+        ({"batch_sizing": "optimal"}, "optimizer.batchSizing: the best batch depends on the routed load"),
+        ({"headroom_share": 0.1}, "optimizer.headroomShare: a route has no reserve but a higher arrivalRate"),
     ],
 )
 def test_options_that_divide_no_route_are_refused(options: dict[str, Any], message: str) -> None:

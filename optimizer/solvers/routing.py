@@ -15,7 +15,7 @@ from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import MemberArrays
 from optimizer.solvers.card_columns import with_server_behind
 from optimizer.solvers.model import COVER_SCALE, MilpModel
-from optimizer.spec.routes import check_routed_options, flows_of, has_undivided
+from optimizer.spec.routes import flows_of, has_undivided
 from optimizer.units import SECONDS_PER_MINUTE
 
 SHORTFALL = 2e-9
@@ -170,13 +170,8 @@ class Routing:
 
     @classmethod
     def of(cls, candidates: Candidates, undivided: BoolArray) -> "Routing | None":
-        """Return the routes of a system; None if none has load.
-
-        Raises:
-            SpecError: the options of the system plan no routes.
-        """
+        """Return the routes of a system; None if none has load."""
         system, names = candidates.system, candidates.arrays.server_names
-        check_routed_options(system.routes, system.options)
         found, servers = [], np.zeros(len(names), np.bool_)
         for route in system.routes.values():
             flows = flows_of(route)

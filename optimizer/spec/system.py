@@ -24,7 +24,7 @@ from optimizer.spec.assumptions import (
     check_target,
     check_variability,
 )
-from optimizer.spec.caches import cache_faults, target_of_misses
+from optimizer.spec.caches import target_of_misses
 from optimizer.spec.currency import currency_problems, first_currency
 from optimizer.spec.faults import MAX_FAULTS, Fault, FaultyDocumentsError
 from optimizer.spec.files import Part, read_parts, spec_from_value
@@ -60,6 +60,7 @@ from optimizer.spec.shared_queues import (
     stated_servers,
     with_shared_queues,
 )
+from optimizer.spec.topologies import check_topology_options, unsupported
 from optimizer.spec.versions import (
     Version,
     target_key,
@@ -132,6 +133,7 @@ class System:
         values = self.options.model_dump() | changes
         options = validated(OptimizerOptions, values, "optimizer.")
         check_options(options, self.accelerators, {accelerator for _, accelerator in self.profiles})
+        check_topology_options(options, self.servers.values(), self.routes)
         return replace(self, options=options)
 
     def without_external(self) -> "System":
@@ -399,6 +401,7 @@ def _contradictions(
         profiles = by_model.get(entry.item.model, ())
         yield from _server_problems(entry, profiles, **known)
         yield from _load_problems(entry, profiles, idle_without_answers=idle_without_answers)
+    yield from unsupported(parts, index)
     yield from queue_problems(index, by_model)
     yield from version_problems(
         index,
@@ -430,7 +433,7 @@ def _server_problems(
     for i, name in enumerate(server.accelerators or ()):
         yield from accelerators.missing(part, (*at, "accelerators", i), name)
     yield from server_problems(entry, profiles, accelerators)
-    for path, text in chain(offline_faults(server), cache_faults(server)):
+    for path, text in offline_faults(server):
         yield Finding(part, (*at, *path), text)
     yield from _caught(part, at, lambda item, place: check_server(item, f"{place}.", profiles), server)
     current = server.current
