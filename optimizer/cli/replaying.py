@@ -21,7 +21,8 @@ MOST_S = 1e6
 def _add_replay(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "LOADS.csv has the columns time, server and arrivalRate, and optionally avgInTokens and "
-        "avgOutTokens; or time and a column of rates for each server. A row holds the load measured in the "
+        "avgOutTokens; or time and a column of rates for each server. A route is named like a server, in "
+        "place of its two servers, and has a rate only. A row holds the load measured in the "
         "interval that ends at its time, in seconds or as a date. Each plan knows the loads up to its time, "
         "and is judged by those of the next interval."
     )

@@ -1,6 +1,6 @@
 """The study that plans loads by the hour: what to reserve, and what to rent."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,8 +11,7 @@ from optimizer.jobs.pictures import PICTURE_TYPES, AnswerFormat, drawn
 from optimizer.jobs.requests import ExactOptions, RequestError
 from optimizer.jobs.study import Study
 from optimizer.spec.load_traces import LoadStep, read_load_trace
-from optimizer.spec.loads import loaded_server
-from optimizer.spec.schema import Server
+from optimizer.spec.loads import loaded
 from optimizer.spec.system import System
 from optimizer.studies.horizon.document import Horizon
 from optimizer.studies.horizon.figure import horizon_figure
@@ -21,6 +20,7 @@ from optimizer.studies.load_changes import scale_loads
 
 if TYPE_CHECKING:
     from optimizer.section import Section
+    from optimizer.spec.schema import Route, Server
 
 MOST_HOURS = 1_000
 """Most hours whose loads can be given as factors: six weeks."""
@@ -67,22 +67,23 @@ def horizon_of(
     steps = _scaled(system, factors) if factors else _loaded(system, loads)
     if len(steps) < 2:
         raise RequestError(given[0], "at least two hours are needed, this has 1")
-    return plan_horizon(system, [LoadStep(h * SECONDS_PER_H, servers) for h, servers in enumerate(steps)])
+    return plan_horizon(system, steps)
 
 
-def _scaled(system: System, factors: Sequence[float]) -> list[Mapping[str, Server]]:
-    """Return the servers of each hour with their loads times a factor; offline work keeps its requests."""
+def _scaled(system: System, factors: Sequence[float]) -> list[LoadStep]:
+    """Return the loads of each hour, all times a factor; offline work keeps its requests."""
     growing = {name: server for name, server in system.servers.items() if server.deadline is None}
-    return [scale_loads(replace(system, servers=growing), factor).servers for factor in factors]
+    scaled = [scale_loads(replace(system, servers=growing), factor) for factor in factors]
+    return [LoadStep(h * SECONDS_PER_H, hour.servers, hour.routes) for h, hour in enumerate(scaled)]
 
 
-def _loaded(system: System, loads: Sequence[str]) -> list[Mapping[str, Server]]:
-    """Return the servers that are given rates, by the hour."""
-    hours: list[dict[str, Server]] = []
+def _loaded(system: System, loads: Sequence[str]) -> list[LoadStep]:
+    """Return the given rates of servers and routes, by the hour."""
+    hours: list[dict[str, Server | Route]] = []
     for text in loads:
         name, _, rates = text.rpartition("=")
         parts = rates.split(",")
-        if name not in system.stated:
+        if name not in system.stated and name not in system.routes:
             raise RequestError(
                 "loads", f"{text[:40]!r}: server {name!r} does not exist; give NAME=RATE,RATE,…"
             )
@@ -92,13 +93,13 @@ def _loaded(system: System, loads: Sequence[str]) -> list[Mapping[str, Server]]:
                 f"{len(hours)}, as many as the first" if len(parts) != len(hours) else f"at most {MOST_HOURS}"
             )
             raise RequestError("loads", f"server {name!r} has {len(parts)} rates; give {wanted}")
-        if system.stated[name].deadline is not None:
+        if name in system.stated and system.stated[name].deadline is not None:
             raise RequestError("loads", f"server {name!r} has a deadline, which is its load; leave it out")
         if name in hours[0]:
             raise RequestError("loads", f"server {name!r} is given twice; give it once")
         for h, part in enumerate(parts):
-            hours[h][name] = loaded_server(system, name, {"arrivalRate": part}, f"loads: {name}: hour {h}")
-    return [system.planned(hour) for hour in hours]
+            hours[h][name] = loaded(system, name, {"arrivalRate": part}, f"loads: {name}: hour {h}")
+    return [LoadStep.of(system, h * SECONDS_PER_H, hour) for h, hour in enumerate(hours)]
 
 
 def _horizon(system: System, options: HorizonOptions) -> Horizon:

@@ -2,18 +2,20 @@
 
 The long format has the columns ``time,server,arrivalRate`` and optionally ``avgInTokens`` and
 ``avgOutTokens``; the wide format has ``time`` and a column with the rate of each server. Times are seconds,
-or a date with time. A server without a row or with an empty cell was not reported at that time.
+or a date with time. A server without a row or with an empty cell was not reported at that time. A route is
+named like a server: its rate is that of all its requests, and its servers have none of their own.
 """
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 
 from optimizer.errors import SpecError
 from optimizer.spec.csv_rows import csv_rows
-from optimizer.spec.loads import loaded_server
-from optimizer.spec.schema import Server
+from optimizer.spec.loads import divided, loaded, noun_of, owner_of_load
+from optimizer.spec.schema import Route, Server
 from optimizer.spec.system import System
 from optimizer.units import UnitError, time_s
 
@@ -29,6 +31,23 @@ class LoadStep:
     time_s: float
     servers: Mapping[str, Server]
     """Reported servers with their loads, by name; those of a shared queue as one, split ones by version."""
+    routes: Mapping[str, Route] = field(default_factory=lambda: MappingProxyType({}))
+    """Reported routes with their rates, by name."""
+
+    @classmethod
+    def of(cls, system: System, time_s: float, reported: Mapping[str, Server | Route]) -> "LoadStep":
+        """Return the loads of servers and routes, by the names that documents give them."""
+        servers, routes = divided(reported)
+        return cls(time_s, system.planned(servers), routes)
+
+
+def with_step(system: System, step: LoadStep) -> System:
+    """Return a system with the loads of a step; servers and routes without one keep theirs."""
+    changed = {}
+    for name, server in step.servers.items():
+        current = system.servers[name].current.model_copy(update={"load": server.current.load})
+        changed[name] = system.servers[name].model_copy(update={"current": current})
+    return system.with_servers(changed).with_routes(step.routes)
 
 
 def read_load_trace(system: System, path: str | os.PathLike[str]) -> tuple[LoadStep, ...]:
@@ -37,28 +56,31 @@ def read_load_trace(system: System, path: str | os.PathLike[str]) -> tuple[LoadS
     Raises:
         SpecError: the file cannot be read, a column or a server is unknown, or a value is invalid.
     """
-    steps: dict[float, dict[str, Server]] = {}
+    steps: dict[float, dict[str, Server | Route]] = {}
     for place, fields in csv_rows(path, partial(_column, system=system), "time"):
         here = steps.setdefault(_seconds(fields.pop("time"), place), {})
-        for name, given in _loads(fields, system, place):
+        for name, given in _loads(fields):
+            found = loaded(system, name, given, place)
             if name in here:
-                raise SpecError(f"{place}: server {name!r} occurs twice at this time")
-            if given and system.stated[name].deadline is not None:
+                raise SpecError(f"{place}: {noun_of(found)} {name!r} occurs twice at this time")
+            if given and isinstance(found, Server) and found.deadline is not None:
                 raise SpecError(f"{place}: server {name!r} has a deadline, which is its load; leave it out")
             if given:
-                here[name] = loaded_server(system, name, given, place)
+                here[name] = found
         if len(steps) > MAX_STEPS:
             raise SpecError(f"{place}: more than {MAX_STEPS:,} times; give fewer")
     if len(steps) < 2:
         raise SpecError(f"{path}: at least two times are needed, this has {len(steps)}")
-    return tuple(LoadStep(when, system.planned(steps[when])) for when in sorted(steps))
+    return tuple(LoadStep.of(system, when, steps[when]) for when in sorted(steps))
 
 
 def _column(name: str, names: list[str], system: System) -> str:
-    """Return the name of a column: a known field, or in the wide format a server."""
-    in_rows = "server" in {other.lower() for other in names} and "server" not in system.stated
+    """Return the name of a column: a known field, or in the wide format a server or a route."""
+    named = {*system.stated, *system.routes}
+    in_rows = "server" in {other.lower() for other in names} and "server" not in named
     known = _FIELDS.get(name.lower())
-    if known is None and not in_rows and name in system.stated:
+    if known is None and not in_rows and name in named:
+        owner_of_load(system, name)
         known = name
     if known is None:
         what = "time, server, arrivalRate, avgInTokens and avgOutTokens, or time and the names of servers"
@@ -66,16 +88,13 @@ def _column(name: str, names: list[str], system: System) -> str:
     return known
 
 
-def _loads(fields: Mapping[str, str], system: System, place: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield servers with the non-empty fields of their loads."""
+def _loads(fields: Mapping[str, str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield servers and routes with the non-empty fields of their loads."""
     if "server" not in fields:
         for name, text in fields.items():
             yield name, {"arrivalRate": text} if text else {}
         return
-    name = fields["server"]
-    if name not in system.stated:
-        raise SpecError(f"{place}: server {name!r} does not exist in the system")
-    yield name, {column: text for column, text in fields.items() if column != "server" and text}
+    yield fields["server"], {column: text for column, text in fields.items() if column != "server" and text}
 
 
 def _seconds(text: str, place: str) -> float:

@@ -1,7 +1,8 @@
 """Load snapshots from CSV files, which replace the loads of a document.
 
 The columns are ``server`` and any of ``arrivalRate`` (requests/min), ``avgInTokens`` and ``avgOutTokens``, in
-any case, with optional units. Empty cells keep the values of the document.
+any case, with optional units. Empty cells keep the values of the document. The rate of a route is given under
+its name, as that of a server; its servers have none of their own.
 """
 
 import os
@@ -12,7 +13,8 @@ from optimizer.spec.assumptions import check_answers, check_load
 from optimizer.spec.csv_rows import csv_rows
 from optimizer.spec.messages import validated
 from optimizer.spec.offline import with_deadline_of_load
-from optimizer.spec.schema import Load, Server
+from optimizer.spec.routes import route_of
+from optimizer.spec.schema import Load, Route, Server
 from optimizer.spec.system import System
 from optimizer.units import REQUESTS_PER_MINUTE, TOKENS, UnitError
 
@@ -28,16 +30,14 @@ def with_loads(system: System, path: str | os.PathLike[str]) -> System:
     Raises:
         SpecError: the file cannot be read, a column or a server is unknown, or a value is invalid.
     """
-    changed: dict[str, Server] = {}
-    stated = system.stated
+    changed: dict[str, Server | Route] = {}
     for place, fields in csv_rows(path, _column, "server"):
         name = fields.pop("server")
-        if name not in stated:
-            raise SpecError(f"{place}: server {name!r} does not exist in the system")
         if name in changed:
-            raise SpecError(f"{place}: server {name!r} occurs twice")
-        changed[name] = loaded_server(system, name, fields, place)
-    return system.with_servers(changed)
+            raise SpecError(f"{place}: {noun_of(changed[name])} {name!r} occurs twice")
+        changed[name] = loaded(system, name, fields, place)
+    servers, routes = divided(changed)
+    return system.with_servers(servers).with_routes(routes)
 
 
 def _column(name: str, _: list[str]) -> str:
@@ -47,18 +47,61 @@ def _column(name: str, _: list[str]) -> str:
     return known
 
 
-def loaded_server(system: System, name: str, fields: Mapping[str, str], place: str) -> Server:
-    """Return a server with the load fields of a row; empty fields do not change.
+def noun_of(owner: Server | Route) -> str:
+    """Return the noun of something with a load, for messages."""
+    return "route" if isinstance(owner, Route) else "server"
 
-    Args:
-        system: the system of the server.
-        name: the server.
-        fields: text by column.
-        place: file and line of the row, for messages.
+
+def divided(owners: Mapping[str, Server | Route]) -> tuple[dict[str, Server], dict[str, Route]]:
+    """Return the servers and the routes among those with a load, by name."""
+    servers = {name: item for name, item in owners.items() if isinstance(item, Server)}
+    return servers, {name: item for name, item in owners.items() if isinstance(item, Route)}
+
+
+def owner_of_load(system: System, name: str) -> Server | Route:
+    """Return the server or the route whose load is given under a name.
 
     Raises:
-        SpecError: a field is not a number, or the load is invalid.
+        SpecError: there is neither, there are both, or the server gets its load from a route.
     """
+    server, route = system.stated.get(name), system.routes.get(name)
+    owner = route_of(system.routes.values(), name)
+    if server is not None and owner is None and route is not None:
+        raise SpecError(f"{name!r} is the name of a server and of a route; rename one of them")
+    if server is not None and owner is not None and route is None:
+        text = f"server {name!r} gets its load from route {owner.name!r}; give the load of that route"
+        raise SpecError(text)
+    found = route or server
+    if found is None:
+        raise SpecError(f"server {name!r} does not exist in the system")
+    return found
+
+
+def loaded(system: System, name: str, fields: Mapping[str, str], place: str) -> Server | Route:
+    """Return a server or a route with the load fields of a row; empty fields do not change.
+
+    Args:
+        system: the system.
+        name: the server or the route.
+        fields: text by column.
+        place: location of the row, for messages.
+
+    Raises:
+        SpecError: the name cannot have a load, a field is not a number, or the load is invalid.
+    """
+    try:
+        owner = owner_of_load(system, name)
+    except SpecError as error:
+        raise SpecError(f"{place}: {error}") from None
+    values = _values(fields, place)
+    return (
+        _loaded_route(owner, values, place)
+        if isinstance(owner, Route)
+        else _loaded_server(system, owner, values, place)
+    )
+
+
+def _values(fields: Mapping[str, str], place: str) -> dict[str, object]:
     values: dict[str, object] = {}
     for column, text in fields.items():
         if text:
@@ -66,7 +109,18 @@ def loaded_server(system: System, name: str, fields: Mapping[str, str], place: s
                 values[column] = _COLUMN_UNITS[column].read(text)
             except UnitError:
                 raise SpecError(f"{place}: {column}: must be a number, not {text!r}") from None
-    server = system.stated[name]
+    return values
+
+
+def _loaded_route(route: Route, values: dict[str, object], place: str) -> Route:
+    for column in values:
+        if column != "arrivalRate":
+            text = f"the lengths of route {route.name!r} are those of its kinds; leave the cell empty"
+            raise SpecError(f"{place}: {column}: {text}")
+    return validated(Route, route.model_dump(by_alias=True) | values, f"{place}: ")
+
+
+def _loaded_server(system: System, server: Server, values: dict[str, object], place: str) -> Server:
     before = server.current.load.model_dump(by_alias=True)
     load = validated(Load, before | values, f"{place}: ")
     check_load(load, f"{place}: ")

@@ -8,7 +8,7 @@ from builders import accelerator, document, server, system
 
 from optimizer import SpecError, System, load_system, solve
 from optimizer.cli.main import main
-from optimizer.spec.load_traces import read_load_trace
+from optimizer.spec.load_traces import read_load_trace, with_step
 from optimizer.spec.loads import with_loads
 
 
@@ -184,3 +184,64 @@ def test_a_wrong_file_is_refused_in_one_line_with_its_place(
     assert said.startswith(f"{path}:{line}: ")
     assert message in said
     assert "\n" not in said
+
+
+# --- routes ------------------------------------------------------------------------------------------------
+
+
+def routed(name: str = "r") -> System:
+    """Two servers with direct requests, and a route to `small` and `large` with 100 requests/min."""
+    found = document([server("a"), server("b"), server("small", 0), server("large", 0)], [accelerator("A")])
+    kind = {"share": 1, "inTokens": 16, "outTokens": 64}
+    route = {"name": name, "small": "small", "large": "large", "arrivalRate": 100, "kinds": [kind]}
+    return load_system({**found, "routes": [route]})
+
+
+def test_a_row_of_a_route_replaces_its_rate(tmp_path: Path) -> None:
+    changed = with_loads(routed(), write(tmp_path, "server,arrivalRate,avgInTokens\nr,2/s,\na,7,\n"))
+    assert changed.routes["r"].arrival_rate_rpm == 120
+    assert [load_of(changed, name)[0] for name in ("a", "b", "small", "large")] == [7, 60, 120, 120]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "time,server,arrivalRate,avgOutTokens\n0,r,30,\n0,a,7,\n60,a,8,9\n120,r,5,\n",
+        "time,r,a\n0,30,7\n60,,8\n120,5,\n",
+    ],
+)
+def test_traces_name_routes_like_servers(text: str, tmp_path: Path) -> None:
+    fleet = routed()
+    steps = read_load_trace(fleet, write(tmp_path, text))
+    assert [[*step.servers, *step.routes] for step in steps] == [["a", "r"], ["a"], ["r"]]
+    systems = [with_step(fleet, step) for step in steps]
+    assert [system.routes["r"].arrival_rate_rpm for system in systems] == [30, 100, 5]
+    assert [load_of(system, "large")[0] for system in systems] == [30, 100, 5]
+    assert [load_of(system, "a")[0] for system in systems] == [7, 8, 60]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("server,arrivalRate\nlarge,1\n", "2: server 'large' gets its load from route 'r'; give the load of"),
+        ("server,arrivalRate\nr,1\nr,1\n", "3: route 'r' occurs twice"),
+        ("server,arrivalRate\nr,-1\n", "2: arrivalRate: must be at least 0"),
+        ("server,arrivalRate,avgInTokens\nr,1,2\n", "2: avgInTokens: the lengths of route 'r' are those of"),
+        ("time,server,arrivalRate\n0,small,1\n", "2: server 'small' gets its load from route 'r'; give"),
+        ("time,server,arrivalRate\n0,r,1\n0,r,1\n", "3: route 'r' occurs twice at this time"),
+        ("time,server,avgOutTokens\n0,r,1\n", "2: avgOutTokens: the lengths of route 'r' are those of"),
+        ("time,small\n0,1\n", "1: server 'small' gets its load from route 'r'; give the load of that route"),
+    ],
+)
+def test_wrong_loads_of_routes_are_refused(text: str, message: str, tmp_path: Path) -> None:
+    read = read_load_trace if text.startswith("time") else with_loads
+    with pytest.raises(SpecError, match=re.escape(f"loads.csv:{message}")):
+        read(routed(), write(tmp_path, text))
+
+
+def test_a_name_of_a_server_and_a_route_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, "server,arrivalRate\na,1\n")
+    with pytest.raises(SpecError, match="2: 'a' is the name of a server and of a route; rename one of them"):
+        with_loads(routed("a"), path)
+    changed = with_loads(routed("large"), write(tmp_path, "server,arrivalRate\nlarge,1\n"))
+    assert changed.routes["large"].arrival_rate_rpm == 1

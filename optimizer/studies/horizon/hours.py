@@ -11,7 +11,7 @@ from optimizer.candidates import SizingMemo
 from optimizer.parallel import as_done
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
-from optimizer.spec.load_traces import LoadStep
+from optimizer.spec.load_traces import LoadStep, with_step
 from optimizer.spec.offline import without_past_deadlines
 from optimizer.spec.schema import AllocationData, Server
 from optimizer.spec.system import System
@@ -42,19 +42,11 @@ def hours_of(system: System, steps: Sequence[LoadStep]) -> tuple[Hour, ...]:
     lengths = [after - before for before, after in pairwise(times)]
     found = []
     for step, length in zip(steps, [*lengths, lengths[-1]], strict=True):
-        system = _with_loads(system, step)
+        system = with_step(system, step)
         passed_h = (step.time_s - times[0]) / SECONDS_PER_H
         system = system.with_servers(without_past_deadlines(system.servers, passed_h))
         found.append(Hour(step.time_s, length / SECONDS_PER_H, system))
     return tuple(found)
-
-
-def _with_loads(system: System, step: LoadStep) -> System:
-    changed = {}
-    for name, server in step.servers.items():
-        current = system.servers[name].current.model_copy(update={"load": server.current.load})
-        changed[name] = system.servers[name].model_copy(update={"current": current})
-    return system.with_servers(changed)
 
 
 def peak_of(hours: Sequence[Hour]) -> System:
