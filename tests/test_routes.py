@@ -40,7 +40,6 @@ from optimizer.solvers.routing import COMFORTABLE, RouteArrays
 from optimizer.spec.load_traces import LoadStep
 from optimizer.spec.routes import flows_of, largest_mean
 from optimizer.spec.schema import Route
-from optimizer.studies.horizon.horizon import plan_horizon
 from optimizer.studies.load_changes import scale_loads, vary_loads
 from optimizer.studies.replay.replay import replay
 from optimizer.studies.simulation.plans import simulate_plan
@@ -68,6 +67,33 @@ def test_choice_matches_exhaustive_search_at_every_level(seed: int) -> None:
     assert verify(plan, system) == []
     reached = {level.name: pytest.approx(level.value, rel=1e-6, abs=1e-6) for level in plan.levels}
     assert reached == best_levels(system)
+
+
+@pytest.mark.parametrize("seed", [141, 204, *slow(range(220, 320))])
+def test_choice_of_free_accelerators_matches_exhaustive_search(seed: int) -> None:
+    """Many plans are equal in value then, and differ in changes and in whether the router is on."""
+    made = random_routes(seed, others=seed % 2)
+    for item in made["accelerators"]:
+        item["cost"] = 0
+    system = load_system(made).with_options(heterogeneous=seed % 4 == 0)
+    plan = solve(system)
+    assert verify(plan, system) == []
+    reached = {level.name: pytest.approx(level.value, rel=1e-6, abs=1e-6) for level in plan.levels}
+    assert reached == best_levels(system)
+
+
+@pytest.mark.parametrize("seed", [7, *slow(range(320, 420))])
+def test_a_router_that_sends_all_to_the_large_model_is_off(seed: int) -> None:
+    """With tiers, a plan may be as cheap with a router that is in use for nothing."""
+    made = random_routes(seed, others=0)
+    for item in made["accelerators"]:
+        item["tiers"] = [{"units": 3, "cost": 0.6 * item["cost"], "committed": True}]
+    made["count"] = [{"type": kind, "count": 99} for kind in "AB"]
+    system = load_system(made)
+    plan = solve(system)
+    assert verify(plan, system) == []
+    (use,) = plan.routes.values()
+    assert use.routed == (use.served and use.large_rpm < use.arrival_rate_rpm * (1 - 1e-8))
 
 
 @pytest.mark.parametrize("seed", [*range(2), *slow(range(2, 50))])
@@ -587,8 +613,6 @@ def test_sweeps_vary_the_limit_on_quality() -> None:
 def test_studies_of_loads_by_server_refuse_routes() -> None:
     system, _ = sample()
     step = LoadStep(0.0, dict(system.servers))
-    with pytest.raises(SpecError, match="horizon plans loads server by server and cannot plan routes"):
-        plan_horizon(system, [step, step])
     with pytest.raises(SpecError, match="routes: replay plans loads server by server"):
         replay(system, [step, step], {}, 60.0)
     with pytest.raises(SpecError, match="routes: a sweep over sampled days plans loads server by server"):

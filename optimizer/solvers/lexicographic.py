@@ -229,6 +229,8 @@ class LexicographicSolve:
         replicas = with_more_spare_capacity(problem, self.incumbent.replicas)
         if problem.cards is not None:
             replicas = problem.cards.without_idle_units(problem.table, replicas)
+        if problem.routing is not None:
+            replicas = problem.routing.with_routers_off(problem.table, replicas)
         over = bool((problem.left_by(replicas) < 0).any())
         if over or (served(problem, replicas) & ~served_in_full(problem, replicas)).any():
             raise SolverError("the solver's answer breaks a limit; please report this with the input")

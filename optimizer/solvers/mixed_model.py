@@ -171,6 +171,25 @@ def _add_staying(rows: ModelRows, here: IntArray, first: int) -> None:
     )
 
 
+def _others_of(servers: IntArray, columns: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the other columns of the server of each of some columns, as pairs of a place and a column.
+
+    A server of a route can have two columns on the accelerator that it runs on.
+
+    Args:
+        servers: server of every column, shape (n,).
+        columns: some columns, of which pairs have the places.
+    """
+    order = np.argsort(servers, kind="stable")
+    first, last = (np.searchsorted(servers[order], servers[columns], side) for side in ("left", "right"))
+    place = np.repeat(np.arange(len(columns)), last - first)
+    skipped = np.repeat(np.cumsum(last - first) - last, last - first)
+    others = order[np.arange(len(place)) - skipped]
+    pairs = np.flatnonzero(others != columns[place])
+    pairs = pairs[np.argsort(others[pairs], kind="stable")]
+    return place[pairs], others[pairs]
+
+
 def _add_keeping(rows: ModelRows, model: _MixedColumns, exact: IntArray, first: int) -> None:
     """A k of one, from the first given on, fixes its server to exactly the current replicas (eq. 44-46)."""
     count = len(exact)
@@ -179,8 +198,6 @@ def _add_keeping(rows: ModelRows, model: _MixedColumns, exact: IntArray, first: 
     now = model.problem.current_replicas[model.problem.table.server[model.columns[exact]]] / model.each[exact]
     rows.add(np.zeros(count), endless, (every, exact, one), (every, k, -now))
     rows.add(-endless, most, (every, exact, one), (every, k, most - now))
-    block, mine = model.block_of(model.row[exact])
-    others = mine[~np.isin(mine, exact)]
-    row = block[model.row[others]]
+    row, others = _others_of(model.row, exact)
     total = np.bincount(row, model.most[others], minlength=count).astype(np.float64)
     rows.add(-endless, total, (row, others, np.ones(len(others))), (every, k, total))

@@ -101,6 +101,11 @@ class Problem:
         )
 
     @property
+    def router_off(self) -> BoolArray:
+        """Whether a candidate is for a router that is off, shape (C,)."""
+        return np.zeros(len(self.table), np.bool_) if self.routing is None else self.routing.undivided
+
+    @property
     def apart(self) -> tuple[BoolArray, ...]:
         """Keys by which candidates with and without a router never dominate each other, shapes (C,)."""
         return () if self.routing is None else (self.routing.undivided, ~self.routing.undivided)

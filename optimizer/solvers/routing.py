@@ -15,7 +15,8 @@ from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import MemberArrays
 from optimizer.solvers.card_columns import with_server_behind
 from optimizer.solvers.model import COVER_SCALE, MilpModel
-from optimizer.spec.routes import flows_of, has_undivided
+from optimizer.spec.routes import ROUNDING, flows_of, has_undivided
+from optimizer.spec.schema import Route
 from optimizer.units import SECONDS_PER_MINUTE
 
 SHORTFALL = 2e-9
@@ -62,6 +63,24 @@ class RouteArrays:
     known: dict[tuple[float, float, float], Division | None] = field(default_factory=dict)
     """Divisions by capacities of the two servers."""
 
+    @classmethod
+    def of(cls, route: Route, small: int = 0, large: int = 1) -> "RouteArrays":
+        """Return a route as arrays, with the indices of its servers."""
+        flows = flows_of(route)
+        return cls(
+            name=route.name,
+            small=small,
+            large=large,
+            rate_rps=np.array([flow.rate_rpm for flow in flows]) / SECONDS_PER_MINUTE,
+            lower=np.array([flow.lower for flow in flows]),
+            upper=np.array([flow.upper for flow in flows]),
+            quality=np.array([flow.quality for flow in flows]),
+            large_base=np.array([flow.large_base for flow in flows]),
+            large_slope=np.array([flow.large_slope for flow in flows]),
+            max_loss=route.max_loss,
+            has_undivided=has_undivided(route),
+        )
+
     @property
     def load_rps(self) -> float:
         """Arrival rate of all kinds."""
@@ -83,6 +102,18 @@ class RouteArrays:
             self.known[key] = self._divide(*key)
         return self.known[key]
 
+    def most_rps(self, small_rps: float, large_rps: float, undivided_rps: float) -> float:
+        """Return the largest rate that replicas with these maximum rates can divide [requests/s].
+
+        The loads of both servers are proportional to it, so it is the load over the utilisation of the
+        busier server, where that is least.
+        """
+        found = self._minimised(
+            np.array([small_rps, large_rps]), _Bounds(np.inf, self.max_loss), on_loss=False
+        )
+        alone_rps = undivided_rps if self.has_undivided else large_rps
+        return alone_rps if found is None else max(alone_rps, self.load_rps / found.utilisation)
+
     def _divide(self, small_rps: float, large_rps: float, undivided_rps: float) -> Division | None:
         alone_rps = undivided_rps if self.has_undivided else large_rps
         alone = self.load_rps / alone_rps if alone_rps else np.inf
@@ -95,7 +126,7 @@ class RouteArrays:
             second = self._minimised(both, _Bounds(COMFORTABLE, first.lost), on_loss=False)
             return (second or first).division
         first = self._minimised(both, _Bounds(1.0, self.max_loss), on_loss=False)
-        if alone <= 1 + SHORTFALL and (first is None or alone <= first.utilisation * (1 + SHORTFALL)):
+        if alone <= 1 + SHORTFALL and (first is None or alone <= first.utilisation * (1 + ROUNDING)):
             return undivided
         if first is None:
             return None
@@ -174,24 +205,10 @@ class Routing:
         system, names = candidates.system, candidates.arrays.server_names
         found, servers = [], np.zeros(len(names), np.bool_)
         for route in system.routes.values():
-            flows = flows_of(route)
-            if not route.arrival_rate_rpm:
-                continue
-            made = RouteArrays(
-                name=route.name,
-                small=names.index(route.small),
-                large=names.index(route.large),
-                rate_rps=np.array([flow.rate_rpm for flow in flows]) / SECONDS_PER_MINUTE,
-                lower=np.array([flow.lower for flow in flows]),
-                upper=np.array([flow.upper for flow in flows]),
-                quality=np.array([flow.quality for flow in flows]),
-                large_base=np.array([flow.large_base for flow in flows]),
-                large_slope=np.array([flow.large_slope for flow in flows]),
-                max_loss=route.max_loss,
-                has_undivided=has_undivided(route),
-            )
-            servers[[made.small, made.large]] = True
-            found.append(made)
+            if route.arrival_rate_rpm:
+                made = RouteArrays.of(route, names.index(route.small), names.index(route.large))
+                servers[[made.small, made.large]] = True
+                found.append(made)
         return cls(tuple(found), servers, undivided) if found else None
 
     def with_server_behind(self) -> "Routing":
@@ -225,6 +242,26 @@ class Routing:
     ) -> Iterator[tuple[RouteArrays, Division | None]]:
         """Yield the division of each route between the replicas of a solution, shape (C,)."""
         yield from divisions_of(self.routes, self.undivided, table, replicas)
+
+    def with_routers_off(self, table: CandidateTable, replicas: IntArray) -> IntArray:
+        """Return a solution, shape (C,), without routers that leave all requests to the large server.
+
+        That server then has the candidates of its accelerators for a router that is off, which carry more.
+        """
+        found = replicas.copy()
+        for route, division in self.divisions(table, replicas):
+            if not route.has_undivided or division is None or not division.routed:
+                continue
+            large_rps = float(route.rate_rps @ (route.large_base + route.large_slope * division.shares))
+            if large_rps < route.load_rps * (1 - ROUNDING):
+                continue
+            rows = np.flatnonzero(table.server == route.large)
+            off = {int(table.accelerator[c]): c for c in rows[self.undivided[rows]]}
+            for c in rows[~self.undivided[rows]]:
+                other = off.get(int(table.accelerator[c]))
+                if found[c] and other is not None:
+                    found[other], found[c] = found[other] + found[c], 0
+        return found
 
     def served(self, table: CandidateTable, replicas: IntArray, has: BoolArray) -> BoolArray:
         """Return which servers are served: the large one of a route if its requests can be divided.

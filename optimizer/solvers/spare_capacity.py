@@ -48,6 +48,7 @@ def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
         & (problem.off_preferred_total[better] == problem.off_preferred_total[mine])
         & (problem.discount[better] == 0)
         & (problem.discount[mine] == 0)
+        & (problem.router_off[better] == problem.router_off[mine])
         & (room[better] > room[mine])
     ]
     if not len(better):

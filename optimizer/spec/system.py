@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
@@ -311,11 +311,7 @@ def join_parts(parts: Sequence[Part], *, idle_without_answers: bool = False) -> 
         FaultyDocumentsError: documents contradict each other; the text has the first contradiction.
     """
     index = Index.of(parts)
-    found = chain(
-        _contradictions(parts, index, idle_without_answers=idle_without_answers),
-        option_problems(parts, index),
-        place_problems(parts, index),
-    )
+    found = _findings(parts, index, idle_without_answers=idle_without_answers)
     problems = list(islice(found, MAX_FAULTS + 1))
     if problems:
         raise FaultyDocumentsError(located(problems[:MAX_FAULTS]), others=max(0, len(problems) - MAX_FAULTS))
@@ -357,15 +353,10 @@ def contradictions(parts: Sequence[Part], incomplete: Collection[str]) -> list[F
         incomplete: sections with missing items, which undefined names might refer to.
     """
     index = Index.of(parts)
-    found = chain(
-        _contradictions(parts, index, incomplete),
-        option_problems(parts, index),
-        place_problems(parts, index),
-    )
-    return located(list(islice(found, MAX_FAULTS)))
+    return located(list(islice(_findings(parts, index, incomplete), MAX_FAULTS)))
 
 
-def _contradictions(
+def _findings(
     parts: Sequence[Part],
     index: Index,
     incomplete: Collection[str] = (),
@@ -373,6 +364,16 @@ def _contradictions(
     idle_without_answers: bool = False,
 ) -> Iterator[Finding]:
     """Yield the contradictions within and between documents."""
+    yield from unsupported(parts, index)
+    yield from _contradictions(parts, index, incomplete, idle_without_answers=idle_without_answers)
+    yield from option_problems(parts, index)
+    yield from place_problems(parts, index)
+
+
+def _contradictions(
+    parts: Sequence[Part], index: Index, incomplete: Collection[str], *, idle_without_answers: bool
+) -> Iterator[Finding]:
+    """Yield contradictions of names, items and topologies."""
     yield from index.twice
     yield from currency_problems(index.accelerators.values(), index.servers.values(), parts)
     by_model: dict[str, list[ModelProfile]] = defaultdict(list)
@@ -401,7 +402,6 @@ def _contradictions(
         profiles = by_model.get(entry.item.model, ())
         yield from _server_problems(entry, profiles, **known)
         yield from _load_problems(entry, profiles, idle_without_answers=idle_without_answers)
-    yield from unsupported(parts, index)
     yield from queue_problems(index, by_model)
     yield from version_problems(
         index,
