@@ -44,7 +44,6 @@ from optimizer.studies.load_changes import scale_loads, vary_loads
 from optimizer.studies.replay.replay import replay
 from optimizer.studies.simulation.plans import simulate_plan
 from optimizer.studies.sweep.checkpoint import Checkpoint
-from optimizer.studies.sweep.days import sampled_days
 from optimizer.studies.sweep.parameters import read_variations
 from optimizer.studies.sweep.sweep import sweep
 
@@ -615,8 +614,6 @@ def test_studies_of_loads_by_server_refuse_routes() -> None:
     step = LoadStep(0.0, dict(system.servers))
     with pytest.raises(SpecError, match="routes: replay plans loads server by server"):
         replay(system, [step, step], {}, 60.0)
-    with pytest.raises(SpecError, match="routes: a sweep over sampled days plans loads server by server"):
-        sampled_days(system, np.ones((1, 2)), Checkpoint(), load_cv=0.1, seed=0)
 
 
 def test_the_service_plans_routes_and_stores_none() -> None:

@@ -208,13 +208,15 @@ def hours_of(system: System) -> list[System]:
     ]
 
 
+def without_tiers(system: System) -> System:
+    plain = {"T4": system.accelerators["T4"].model_copy(update={"tiers": ()})}
+    return replace(system, accelerators=MappingProxyType(plain))
+
+
 @cache
 def cards_needed() -> list[int]:
     """Return the fewest cards of each hour, by enumeration."""
-    system = sharing()
-    plain = {"T4": system.accelerators["T4"].model_copy(update={"tiers": ()})}
-    hours = hours_of(replace(system, accelerators=MappingProxyType(plain)))
-    return [round(best_by_enumeration(hour)[-2] / 35) for hour in hours]
+    return [round(best_by_enumeration(hour)[-2] / 35) for hour in hours_of(without_tiers(sharing()))]
 
 
 @pytest.mark.parametrize("committed", [5.0, 16.0, 20.0, 30.0])
