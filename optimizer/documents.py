@@ -192,6 +192,10 @@ class Document(BaseModel):
         use_attribute_docstrings=True,
     )
 
+    def to_json(self) -> str:
+        """Return the document as JSON text; equal documents give equal bytes."""
+        return self.model_dump_json(by_alias=True, indent=2)
+
     @model_validator(mode="before")
     @classmethod
     def _match_keys_in_any_case(cls, data: Any) -> Any:

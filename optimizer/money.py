@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any, Self, TypeVar
 
 from optimizer.arrays import FloatArray
-from optimizer.units import LONGEST, UnitError, times
+from optimizer.units import MAX_CHARACTERS, UnitError, times
 
 _Cost = TypeVar("_Cost", float, FloatArray)
 CENTS = "cents/h"
@@ -73,9 +73,9 @@ def read_price(text: str) -> float:
     Raises:
         UnitError: it is not a price, or its currency or time span is missing or unknown.
     """
-    found = _PRICE.fullmatch(text.strip()) if len(text) <= LONGEST else None
+    found = _PRICE.fullmatch(text.strip()) if len(text) <= MAX_CHARACTERS else None
     if found is None:
-        raise UnitError(f"{text[:LONGEST]!r}: give a number in cents/h, or a price such as {EXAMPLES}")
+        raise UnitError(f"{text[:MAX_CHARACTERS]!r}: give a number in cents/h, or a price such as {EXAMPLES}")
     before, number, after, span = found.groups()
     if before and after:
         raise UnitError(f"{text!r}: names two currencies; write {EXAMPLES}")

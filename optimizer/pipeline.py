@@ -61,7 +61,7 @@ def solve(
             candidates counts, but is never cut short.
         memo: remembers the sizing of replicas from solve to solve, for loops in which loads change and
             profiles do not; the plan is the same with and without.
-        options: optimizer options by their Python names (``unlimited=True``), in place of the document's.
+        options: optimizer options by their Python names (``unlimited=True``), which override the document's.
 
     Raises:
         SpecError: an option, the backend or the format of the model file does not exist, or a value is out

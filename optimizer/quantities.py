@@ -9,7 +9,7 @@ from decimal import Decimal
 from functools import partial
 from math import isfinite
 
-LEAST, MOST = 1e-9, 1e15
+MIN_PLAIN, MAX_PLAIN = 1e-9, 1e15
 """Quantities outside these bounds are written with an exponent."""
 
 
@@ -39,7 +39,7 @@ def quantity(value: float, digits: int = 4, *, sign: bool = False) -> str:
         sign: whether positive numbers get a plus sign.
     """
     plus = "+" if sign and value > 0 else ""
-    if (value and not LEAST <= abs(value) < MOST) or not isfinite(value):
+    if (value and not MIN_PLAIN <= abs(value) < MAX_PLAIN) or not isfinite(value):
         return f"{plus}{value:.{digits}g}"
     if abs(value) >= 10**digits:
         return f"{plus}{value:,.0f}"

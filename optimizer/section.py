@@ -14,6 +14,8 @@ from typing import Any, Literal, NamedTuple
 from optimizer.text import printable, spreadsheet_text
 
 NOTHING = "-"
+RPM = "req/min"
+"""Unit of rates in headings."""
 FOR_PROGRAMS = 10
 """Rank of columns that repeat a mark in words; a terminal drops them without a note, pages omit them."""
 

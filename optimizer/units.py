@@ -12,7 +12,9 @@ from decimal import Decimal, InvalidOperation
 from math import isfinite
 
 SECONDS_PER_MINUTE = 60.0
-LONGEST = 60
+MINUTES_PER_HOUR = 60.0
+SECONDS_PER_HOUR = 3600.0
+MAX_CHARACTERS = 60
 """Maximum length of text that is read."""
 NUMBER = r"[0-9]{1,15}(\.[0-9]{1,15})?"
 """Regular expression of a number before a unit in the JSON schema; signs and exponents are also
@@ -43,10 +45,10 @@ class Scale:
         Raises:
             UnitError: the text is something else.
         """
-        found = _NUMBER_AND_UNIT.fullmatch(text) if len(text) <= LONGEST else None
+        found = _NUMBER_AND_UNIT.fullmatch(text) if len(text) <= MAX_CHARACTERS else None
         factor = None if found is None else self.factors.get(_squeezed(found[2]))
         if found is None or factor is None:
-            raise UnitError(f"{text[:LONGEST]!r}: give a number, or one with a unit: {self.examples}")
+            raise UnitError(f"{text[:MAX_CHARACTERS]!r}: give a number, or one with a unit: {self.examples}")
         return times(found[1], factor)
 
     def read(self, text: str) -> float:
@@ -86,10 +88,10 @@ def time_s(text: str) -> float:
             when = datetime.fromisoformat(text)
         except ValueError:
             wanted = "neither a date with a time nor a number of seconds"
-            raise UnitError(f"{text[:LONGEST]!r} is {wanted}") from None
+            raise UnitError(f"{text[:MAX_CHARACTERS]!r} is {wanted}") from None
         value = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
     if not isfinite(value):
-        raise UnitError(f"{text[:LONGEST]!r} is not finite")
+        raise UnitError(f"{text[:MAX_CHARACTERS]!r} is not finite")
     return value
 
 

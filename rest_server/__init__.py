@@ -1,1 +1,1 @@
-"""The service: a thin shell around `optimizer.pipeline`. It holds no planning of its own."""
+"""The service: a thin shell around `optimizer.pipeline`. It contains no planning logic."""

@@ -60,7 +60,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     """Return the application.
 
     Args:
-        settings: what it does; none: from the environment.
+        settings: settings of the service; None: from the environment.
 
     Raises:
         SpecError: a setting is out of range, or a file of API keys cannot be read.

@@ -73,7 +73,7 @@ class Connection(H11Protocol):
         self._clients_turn_at = self.loop.time()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
-        """Take a connection, in place of one that waits for its client where there are too many."""
+        """Accept a connection; at the limit, close the one that waits longest for its client."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(0)  # to be told of everything that is not read
         opened = transport.get_extra_info("socket")

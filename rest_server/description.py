@@ -83,7 +83,7 @@ def add_description(app: FastAPI, *, keyless: Collection[str] | None, stateful: 
 
     Args:
         app: the application.
-        keyless: the paths that need no API key; none: no path needs one.
+        keyless: the paths that need no API key; None: all.
         stateful: whether it holds a fleet.
     """
     if keyless is not None:

@@ -9,7 +9,7 @@ from optimizer.spec.schema import Capacity
 from rest_server.fleet import Entities
 
 Key = tuple[str, ...]
-"""The names of an item: one, or model and accelerator of a profile; none for the options."""
+"""The names of an item: one, or model and accelerator of a profile; empty for the options."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ class Entities:
         )
 
     def profiles_of(self, model: str) -> Collection[ModelProfile]:
-        """Return the profiles of a model; none if it is not known."""
+        """Return the profiles of a model; empty if it is unknown."""
         return self.models.get(model, {}).values()
 
     def spec(self) -> SystemSpec:

@@ -14,7 +14,7 @@ FIELDS = "fields"
 """Attribute of a record that holds further fields of its line."""
 SPARED_S = 10.0
 """Time for which further messages with the same start are omitted [s]."""
-MOST_REMEMBERED = 100
+MAX_REMEMBERED = 100
 """Beginnings of messages that are remembered for that."""
 
 
@@ -51,7 +51,7 @@ class LogThrottle(logging.Filter):
         """Return whether a text is to be written now, and store the time."""
         if now_s - self._last.get(text, -math.inf) < SPARED_S:
             return False
-        if len(self._last) >= MOST_REMEMBERED:
+        if len(self._last) >= MAX_REMEMBERED:
             self._last.clear()
         self._last[text] = now_s
         return True

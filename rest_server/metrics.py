@@ -76,7 +76,7 @@ class ServiceMetrics:
 
 
 def _route(scope: Mapping[str, Any]) -> str:
-    """Return the path of the route that a request has found, with names in braces in place of values."""
+    """Return the path of the route of a request, with names in braces instead of values."""
     path: str = getattr(scope.get("route"), "path_format", "other")
     prefix = next((prefix for prefix in PREFIXES if scope["path"].startswith(f"{prefix}/")), "")
     return path if path == "other" or path.startswith(f"{prefix}/") else prefix + path

@@ -85,7 +85,7 @@ def needed_scope(method: str, path: str, writing: Collection[str]) -> KeyScope:
 
 
 class KeyFiles:
-    """The keys of some files, as they stand now."""
+    """The current keys of some files."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
         """Read all files.
@@ -187,7 +187,7 @@ class AuthMiddleware:
         await (refusal or self._app)(scope, receive, send)
 
     def _misdirected(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Response | None:
-        """Refuse what a browser sends for a page of another site, be it under a name of its own for us."""
+        """Reject requests that a browser sends for a page of another site, also under another host name."""
         host = headers.get(b"host", b"").decode("latin-1")
         if host and not self._accepts_host(_host_name(host)):
             name = _host_name(host)[:100]

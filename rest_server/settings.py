@@ -91,7 +91,7 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(4 * 2**20, ge=1, le=2**30)
     """Largest body of a request [bytes]."""
     max_bodies_bytes: int = Field(32 * 2**20, ge=1, le=2**40)
-    """Most that the bodies of all requests may take at once, in each worker [bytes]."""
+    """Maximum total size of the request bodies in each worker [bytes]."""
     body_timeout_s: float = Field(20.0, gt=0, le=86_400, allow_inf_nan=False)
     """Longest time in which the body of a request must have come [s]."""
     write_timeout_s: float = Field(30.0, gt=0, le=86_400, allow_inf_nan=False)
@@ -101,7 +101,7 @@ class Settings(BaseSettings):
     solver_processes: int = Field(default_factory=_workers, ge=0, le=1024)
     """Processes that solve for each worker, so that the worker itself stays free to answer; 0: threads."""
     max_studies: int = Field(default_factory=_study_workers, ge=1, le=1024)
-    """Explanations, reports, comparisons and figures at once, in each worker, in processes of their own."""
+    """Explanations, reports, comparisons and figures at once, in each worker, in separate processes."""
     sizing_memo_rows: int = Field(2**15, ge=0, le=10_000_000)
     """Replicas whose sizing each process remembers, of some 400 bytes each; 0: none."""
     max_waiting: int = Field(128, ge=0, le=1_000_000)
@@ -109,13 +109,13 @@ class Settings(BaseSettings):
     request_timeout_s: float = Field(60.0, gt=0, le=86_400, allow_inf_nan=False)
     """Longest time from a request to its answer, waiting included [s]."""
     max_servers: _Count = 2_000
-    """Most servers of a system."""
+    """Maximum number of servers of a system."""
     max_accelerators: _Count = 500
-    """Most accelerators of a system, and most accelerator types with a capacity."""
+    """Maximum number of accelerators of a system, and of accelerator types with a capacity."""
     max_models: _Count = 2_000
-    """Most models of a system, and most service classes."""
+    """Maximum number of models of a system, and of service classes."""
     max_profiles: _Count = 100_000
-    """Most profiles of a system."""
+    """Maximum number of profiles of a system."""
     max_batch: _Count = 8_192
     """Largest batch limit that a document may state [requests]."""
 

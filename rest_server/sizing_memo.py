@@ -11,5 +11,5 @@ from optimizer.candidates import SizingMemo
 
 @cache
 def memo_of_process(max_rows: int) -> SizingMemo | None:
-    """Return the memo that all requests of this process share; none where no rows are to be kept."""
+    """Return the memo that all requests of this process share; None if it has no rows."""
     return SizingMemo(max_rows) if max_rows else None

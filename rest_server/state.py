@@ -72,7 +72,7 @@ class Reported:
     unusable: frozenset[str] = frozenset()
     """Those of them whose load was never known well enough to plan for it."""
     replicas: Mapping[str, Mapping[str, ReplicaStatus]] = field(default_factory=dict)
-    """Replicas that are there, by server and accelerator, as far as they were reported."""
+    """Reported replicas, by server and accelerator."""
     estimates: Mapping[str, LoadEstimate] = field(default_factory=dict)
     """Estimates of the loads, by server."""
 
@@ -120,7 +120,7 @@ class Snapshot:
             plan: the plan.
             stands_for: revision of the fleet that it was made for.
             made_at: when [s since the epoch].
-            reported: what came with the loads that it was made of; none: nothing is missing.
+            reported: facts reported with the loads; None: nothing is missing.
         """
         reported = reported or Reported()
         history = self.history.with_plan(self.revision, made_at, plan, stands_for)
@@ -167,9 +167,9 @@ class FleetStore:
 
         Args:
             entities: initial fleet; empty if None.
-            instance: what tells the revisions of this service from those of one before; none: a random text.
+            instance: prefix of revisions, different for each start of the service; None: random text.
             resumed: initial state, instead of the entities.
-            journal: what every change is written down in; none: a fleet ends with its service.
+            journal: record of every change; None: the fleet is lost when the service stops.
             rules: stabilisation rules between plans and desired replicas; None if there are none.
         """
         self._instance = secrets.token_hex(4) if instance is None else instance
@@ -205,7 +205,7 @@ class FleetStore:
     def replace(self, arrival: Callable[[], Arrival]) -> None:
         """Replace the fleet and its plan; without a journal, the new fleet is built lazily.
 
-        Most fleets that come with a request are never looked at, so nothing is spent on them. Where there is
+        Most fleets that arrive with a request are never read, so they are not built. Where there is
         a journal it is built at once.
 
         Raises:
@@ -257,7 +257,7 @@ class FleetStore:
         Args:
             change: is called again if another fleet has arrived meanwhile; returning its argument changes
                 nothing. Other changes wait for it, readers do not.
-            if_revision: the revision that the change is meant for; none: whatever is current.
+            if_revision: the required revision; None: any.
             cause: what the history says of it.
 
         Returns:
@@ -297,7 +297,7 @@ class FleetStore:
             plan: the plan.
             desired: desired allocations by server.
             revision: the one that the plan was made from.
-            reported: what came with the loads that it was made of; none: nothing is missing.
+            reported: facts reported with the loads; None: nothing is missing.
 
         Returns:
             The revision that the plan stands for: that after this change, or where the fleet had changed

@@ -1,6 +1,6 @@
 """Opens a state file: a new one is made, one of ours is read, any other is refused and left as it is.
 
-Everything is looked at in a copy before the file itself is opened, as opening a database may already change
+Everything is checked in a copy before the file itself is opened, as opening a database may already change
 it. A lock on the file keeps a second service away from it.
 """
 

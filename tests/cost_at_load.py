@@ -29,10 +29,6 @@ class CostAtLoad(Document):
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of the best plan [cents/h]."""
 
-    def to_json(self) -> str:
-        """Return the document as JSON."""
-        return self.model_dump_json(by_alias=True, indent=2)
-
 
 def cost_at_load(system: System, options: CostAtLoadOptions) -> CostAtLoad:
     """Return the cost of the best plan at a multiple of the load.

@@ -22,7 +22,7 @@ from optimizer import (
     solve,
     verify,
 )
-from optimizer.jobs import SimulateRequest, simulate_plan
+from optimizer.jobs.simulating import SimulateOptions, simulate_plan
 from rest_server.app import create_app
 from rest_server.settings import Settings
 
@@ -37,7 +37,7 @@ def from_the_library(source: dict[str, Any]) -> dict[str, Any]:
     plan = solve(system)
     false_plan = json.loads(plan.to_json())
     false_plan["allocations"][SERVER][0]["blocked"] /= 2
-    simulated = simulate_plan(SimulateRequest(load_system(alone(source)), requests=REQUESTS))
+    simulated = simulate_plan(load_system(alone(source)), SimulateOptions(requests=REQUESTS))
     report = make_report(system)
     figures = [make_figure(system, kind, server=SERVER) for kind in PICTURES]
     return {

@@ -12,7 +12,7 @@ from optimizer import explain, load_system, solve, verify
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.documents import Document, Quantity
 from optimizer.errors import AnalysisError, SpecError
-from optimizer.jobs.simulating import SimulateRequest, simulate_plan
+from optimizer.jobs.simulating import SimulateOptions, simulate_plan
 from optimizer.kinds import table
 from optimizer.kinds.token_batching import TokenBatching
 from optimizer.queueing.continuous.model import ContinuousQueues
@@ -129,7 +129,7 @@ def test_a_law_that_the_simulator_lacks_is_refused_in_one_line(system: System) -
         match=r"^toyParms: requests cannot be simulated under this latency model; "
         r"give perfParms or decodeParms/prefillParms to simulate$",
     ):
-        simulate_plan(SimulateRequest(unlimited, solve(unlimited)))
+        simulate_plan(unlimited, SimulateOptions(), solve(unlimited))
 
 
 @pytest.mark.usefixtures("system")

@@ -13,8 +13,9 @@ from patience import PATIENCE_S
 from optimizer.cli.main import main
 from optimizer.cluster import on_cluster
 from optimizer.errors import MissingExtraError, SpecError
-from optimizer.jobs import RepairRequest, SimulateRequest, repair_plan, simulate_plan, solve
-from optimizer.jobs.sweeping import SweepRequest, sweep_system
+from optimizer.jobs.simulating import EffortOptions, SimulateOptions, repair_plan, simulate_plan
+from optimizer.jobs.sweeping import SweepOptions, sweep_system
+from optimizer.pipeline import solve
 from optimizer.spec.system import load_system
 
 ROOT = Path(__file__).parent.parent
@@ -40,39 +41,39 @@ def test_two_worker_processes_give_the_bytes_of_one_process(
     address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     system = load_system(SMALL)
-    request = SimulateRequest(system, solve(system), requests=SHORT)
-    alone = simulate_plan(request).to_json()
+    request = system, SimulateOptions(requests=SHORT), solve(system)
+    alone = simulate_plan(*request).to_json()
     with on_cluster(address):
-        assert simulate_plan(request).to_json() == alone
+        assert simulate_plan(*request).to_json() == alone
     assert main(["simulate", SMALL, "--requests", str(SHORT), "--json", "--cluster", address]) == 0
     assert capsys.readouterr().out == alone + "\n"
 
 
 def test_the_workers_do_the_work(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     system = load_system(SMALL)
-    request = SimulateRequest(system, solve(system), requests=SHORT)
-    alone = simulate_plan(request)
+    request = system, SimulateOptions(requests=SHORT), solve(system)
+    alone = simulate_plan(*request)
 
     def stays_here(*_: object) -> None:
         raise AssertionError("simulated in the process that asked")
 
     monkeypatch.setattr("optimizer.studies.simulation.pools.run_replica", stays_here)
     with on_cluster(address):
-        assert simulate_plan(request) == alone
+        assert simulate_plan(*request) == alone
 
 
 def test_a_plan_is_repaired_on_a_cluster_as_elsewhere(address: str) -> None:
-    request = RepairRequest(load_system(SMALL), requests=SHORT)
-    alone = repair_plan(request).to_json()
+    request = load_system(SMALL), EffortOptions(requests=SHORT)
+    alone = repair_plan(*request).to_json()
     with on_cluster(address):
-        assert repair_plan(request).to_json() == alone
+        assert repair_plan(*request).to_json() == alone
 
 
 def test_sweeps_on_a_cluster_have_the_bytes_of_one_process(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request = SweepRequest(load_system(SMALL), ("load=0.5..1/12",), samples=12, load_cv=0.2)
-    alone = sweep_system(request).to_json()
+    request = load_system(SMALL), SweepOptions(vary=("load=0.5..1/12",), samples=12, load_cv=0.2)
+    alone = sweep_system(*request).to_json()
 
     def stays_here(*_: object) -> None:
         raise AssertionError("planned in the process that asked")
@@ -80,7 +81,7 @@ def test_sweeps_on_a_cluster_have_the_bytes_of_one_process(
     monkeypatch.setattr("optimizer.studies.sweep.points.plan_point", stays_here)
     monkeypatch.setattr("optimizer.studies.sweep.days.solve", stays_here)
     with on_cluster(address):
-        assert sweep_system(request).to_json() == alone
+        assert sweep_system(*request).to_json() == alone
 
 
 def test_what_is_wrong_with_a_cluster_is_said_in_one_line(
@@ -120,8 +121,8 @@ def test_without_the_extra_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_importing_costs_nothing_where_no_cluster_is_asked_for() -> None:
     code = (
-        "import sys, optimizer.cluster, optimizer.cli.simulating\n"
-        "from optimizer.jobs import *\n"
+        "import sys, optimizer.cluster, optimizer.cli.study\n"
+        "from optimizer.jobs import simulating, sweeping\n"
         "sys.exit('distributed' in sys.modules or 'joblib' in sys.modules)"
     )
     run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False, capture_output=True)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from optimizer import load_system, solve, verify
-from optimizer.jobs import SimulateRequest, simulate_plan
+from optimizer.jobs.simulating import SimulateOptions, simulate_plan
 from optimizer.kinds.laws import laws_known
 from optimizer.kinds.replicas import Replica, analyze_replicas
 from optimizer.profiles import Deployment, ProfileEstimate, load_catalogue
@@ -158,7 +158,7 @@ def test_low_load_plan_of_a_mixture_matches_simulation(queue: str) -> None:
     plan = solve(given)
     assert verify(plan, given) == []
     (pool,) = plan.allocations["s"]
-    (found,) = simulate_plan(SimulateRequest(given, requests=2000, seed=1)).pools
+    (found,) = simulate_plan(given, SimulateOptions(requests=2000, seed=1)).pools
     # 2,000 requests from seed 1: ITL 13.1 ± 0.3 ms; with α frozen at the largest batch it was 37 ms.
     assert found.itl is not None
     assert pool.itl_ms == pytest.approx(found.itl.mean.value, rel=0.08)

@@ -13,7 +13,7 @@ from shared_card_oracles import best_by_cards, best_by_enumeration, is_less, ran
 from optimizer import Plan, SpecError, load_system, solve, verify
 from optimizer.candidates import find_candidates, shared_cards
 from optimizer.candidates.card_patterns import Seat, maximal
-from optimizer.jobs import SimulateRequest, simulate_plan
+from optimizer.jobs.simulating import SimulateOptions, simulate_plan
 from optimizer.pipeline import solve_in_full
 from optimizer.plan.document import SharedPool
 from optimizer.queueing.bulk.time_sharing import fills
@@ -353,7 +353,7 @@ def test_simulated_fleets_keep_their_targets(seed: int) -> None:
     """No target of a server on shared cards is missed by more than 10 % (20,000 requests, seed 1)."""
     system = random_system(seed, 4, cards=3, turns=bool(seed % 2))
     plan = solve(system)
-    found = simulate_plan(SimulateRequest(system, plan))
+    found = simulate_plan(system, SimulateOptions(), plan)
     names = {item.server for item in _shared_pools(plan)}
     for pool in found.pools:
         if pool.server in names:
@@ -366,7 +366,7 @@ def test_a_card_in_turns_is_simulated_as_a_card() -> None:
     """The latencies of the model are within 15 % of the simulation: its error is up to 10 % in most cases."""
     system = in_time()
     plan = solve(system)
-    found = simulate_plan(SimulateRequest(system, plan))
+    found = simulate_plan(system, SimulateOptions(), plan)
     assert {pool.server for pool in found.pools} == {"a", "b", "c"}
     for pool in found.pools:
         assert pool.ttft is not None

@@ -100,7 +100,7 @@ def _split(item: Json, models: list[str], accelerators: list[str], rng: random.R
 
 
 STEP = 0.1
-"""Least difference between two values of a level of a larger system."""
+"""Minimum difference between two values of a level of a larger system."""
 
 
 # --- larger systems for CBC ------------------------------------------------------------------------------

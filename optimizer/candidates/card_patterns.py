@@ -14,11 +14,11 @@ from optimizer.candidates.arrays import SystemArrays
 from optimizer.spec.system import System
 
 SharingMode = Literal["whole", "shares", "slices", "time"]
-"""How a card is divided: not at all, in shares of its compute, in slices, or in time."""
+"""Sharing mode of a card: none, shares of its compute, slices, or time."""
 MEMORY_SLICES, COMPUTE_SLICES = 8, 7
 """Slices of a card."""
 MAX_VISITED = 50_000
-"""Most combinations of replicas on a card that are looked at."""
+"""Maximum number of combinations of replicas on a card that are evaluated."""
 ROUNDING = 1e-9
 """Excess of a sum over its limit that counts as rounding."""
 
@@ -82,7 +82,7 @@ class SharedCards:
     system: System
     """The system in which parts of cards are accelerators, for sizing and measuring."""
     arrays: SystemArrays
-    """The same as arrays."""
+    """The patterns as arrays."""
     card_of: Mapping[str, str]
     """The card of each of these accelerators, by name."""
 

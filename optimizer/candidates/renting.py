@@ -1,4 +1,4 @@
-"""Services that answer requests in place of replicas: a candidate without units where a server may rent.
+"""External services instead of replicas: a candidate without cards for servers that can rent.
 
 Takes a system, gives rows of a candidate table whose accelerator is the one behind the last. Only the means
 of such a service are known, so that it meets no target on a percentile or a share of requests.
@@ -13,9 +13,8 @@ from optimizer.kinds.fields import Load
 from optimizer.queueing.targets import meets_target
 from optimizer.spec.schema import External, ModelTarget, Server
 from optimizer.spec.system import System
-from optimizer.units import SECONDS_PER_MINUTE
+from optimizer.units import MINUTES_PER_HOUR, SECONDS_PER_MINUTE
 
-MINUTES_PER_HOUR = 60
 MILLION = 1e6
 
 
@@ -33,7 +32,7 @@ def rented_per_million(external: External, load: Load) -> float:
 
 
 def missed_target(server: Server, target: ModelTarget | None) -> str | None:
-    """Say which target of a server its external service misses; none if it meets all."""
+    """Describe the target of a server that its external service misses; None if it meets all."""
     external = server.external
     assert external is not None
     if target is None:

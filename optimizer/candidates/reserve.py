@@ -16,9 +16,9 @@ from optimizer.candidates.measuring import CHUNK_STEP_TRIES, COUNT_TOLERANCE, me
 from optimizer.candidates.table import CandidateTable
 
 MAX_REPLICAS = 1_000_000
-"""Replicas up to which an availability is looked for."""
+"""Maximum number of replicas in the search for an availability."""
 MAX_FOR_BOTH = 10_000
-"""Replicas up to which an availability and a utilisation together are looked for."""
+"""Maximum number of replicas in the search for both an availability and a utilisation."""
 
 
 def least_available(needed: IntArray, availability: FloatArray, target: FloatArray) -> FloatArray:
@@ -30,7 +30,7 @@ def least_available(needed: IntArray, availability: FloatArray, target: FloatArr
         target: probability that enough are; 0: none is asked for.
 
     Returns:
-        Infinity where no number that is looked for suffices.
+        Infinity if no searched number suffices.
     """
     fewest = needed.astype(np.float64)
     for row in np.flatnonzero((target > 0) & (availability < 1)).tolist():

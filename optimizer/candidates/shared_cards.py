@@ -30,11 +30,11 @@ from optimizer.spec.schema import Accelerator, AllocationData, ModelProfile, Ser
 from optimizer.spec.system import System
 
 MAX_PATTERNS = 1000
-"""Most patterns of an accelerator."""
+"""Maximum number of patterns of an accelerator."""
 MAX_TURNS = 4
-"""Most servers that share a card in time; the accuracy of the model was measured with 2 to 4."""
-LEAST_PART = 0.01
-"""Smallest rest of a load, as a part of it, that is a proportion of its own."""
+"""Maximum number of servers that share a card in time; the model was measured with 2 to 4."""
+MIN_LOAD_PART = 0.01
+"""Minimum remainder of a load, as a share of it, that gets its own proportion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ def _turns(
 ) -> Iterator[CardPattern]:
     """Yield the cards that servers share in time, at the proportions of their loads (eq. 232).
 
-    A second proportion is that of the loads that are left beside as many whole cards as they fill.
+    A second proportion is that of the loads that remain after filling as many full cards as possible.
     """
     names = tuple(system.servers)
     tried = [
@@ -252,6 +252,6 @@ def _turns(
 
 
 def _mix(seat: Seat, load_rps: float, *, whole: bool) -> float:
-    """Return a load, or what is left of it beside as many whole cards as it fills."""
+    """Return the part of a load that remains after filling full cards; all of it if nothing remains."""
     left = load_rps - np.floor(load_rps / seat.rate_rps) * seat.rate_rps if whole else load_rps
-    return float(left if left > LEAST_PART * load_rps else load_rps)
+    return float(left if left > MIN_LOAD_PART * load_rps else load_rps)

@@ -1,6 +1,6 @@
 """Candidates of shared queues: each subset of a queue's loaded servers, on each accelerator.
 
-A subset is sized as a queue of its own: its mix, its batch and memory limits, its classes. Only afterwards do
+A subset is sized as a separate queue: its mix, its batch and memory limits, its classes. Only afterwards do
 its rows become rows of the queue, which say which members they serve. Equation numbers refer to
 ``docs/math.md``.
 """

@@ -20,7 +20,7 @@ from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
 NO_PATTERN, ON_SHARED_CARDS = -1, -2
-"""Patterns of rows that are none: replicas on cards of their own, and a server on shared cards."""
+"""Values of `pattern` for rows without a pattern: unshared replicas, and a server on shared cards."""
 
 
 class RejectionReason(IntEnum):

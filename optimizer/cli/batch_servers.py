@@ -45,7 +45,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def row_of(
     arguments: argparse.Namespace, other_flags: Sequence[str], rate_rps: float, **targets: object
 ) -> BatchRow | None:
-    """Return the batch server that the flags describe; none: they describe no such server.
+    """Return the batch server that the flags describe; None if they do not describe one.
 
     Args:
         arguments: what the command line gives.

@@ -1,8 +1,14 @@
 """The sub-command bench: how long each stage takes, on systems made for it."""
 
 import argparse
+from typing import Annotated
 
-from optimizer.cli.command import Command, add_output, number, show_answer
+from pydantic import Field
+
+from optimizer.cli.command import Command, add_output, show_answer
+from optimizer.cli.flags import add_request, request_of
+from optimizer.jobs.flag import Flag
+from optimizer.jobs.requests import Request
 from optimizer.render.replica_sections import bench_sections
 from optimizer.studies.bench import FleetSize, measure
 
@@ -14,6 +20,17 @@ def _size(text: str) -> tuple[int, int]:
     return int(servers), int(accelerators)
 
 
+class BenchOptions(Request):
+    """Generated systems to time."""
+
+    repeats: Annotated[int, Flag("N")] = 3
+    """Systems of each size (3)."""
+    tightness: Annotated[float, Flag("X")] = Field(1.0, gt=0, le=1e6)
+    """Scarcity of the cards: 1 about enough, 2 half of that (1)."""
+    mixed: bool = False
+    """Let a server run on several accelerators."""
+
+
 def _add_bench(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--size",
@@ -22,20 +39,16 @@ def _add_bench(parser: argparse.ArgumentParser) -> None:
         action="append",
         help="servers x accelerators; may be given several times (15x6, 30x20, 100x20)",
     )
-    parser.add_argument("--repeats", metavar="N", type=int, default=3, help="systems of each size (3)")
-    scarce = number(0, 1e6, "the tightness", open_end=True)
-    parser.add_argument(
-        "--tightness", metavar="X", type=scarce, default=1.0, help="how scarce the units are (1); 2 is half"
-    )
-    parser.add_argument("--mixed", action="store_true", help="let a server run on several accelerators")
+    add_request(parser, BenchOptions)
     add_output(parser, "stages")
 
 
 def _bench(arguments: argparse.Namespace) -> None:
     sizes = arguments.size or [(15, 6), (30, 20), (100, 20)]
-    kind = arguments.tightness, arguments.mixed
+    options = request_of(BenchOptions, arguments)
+    kind = options.tightness, options.mixed
     fleets = [FleetSize(servers, accelerators, *kind) for servers, accelerators in sizes]
-    results = [measure(fleet, arguments.repeats).to_wire() for fleet in fleets]
+    results = [measure(fleet, options.repeats).to_wire() for fleet in fleets]
     show_answer(arguments, lambda: results, lambda: bench_sections(results))
 
 

@@ -9,7 +9,9 @@ from optimizer.render.estimate_sections import catalogue_sections, entry_section
 
 
 def _add_catalogue(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", nargs="?", help="an accelerator or a model; none: list all")
+    parser.add_argument(
+        "name", metavar="NAME", nargs="?", help="an accelerator or a model; default: list all"
+    )
     add_output(parser, "accelerators", "models", "entry")
 
 

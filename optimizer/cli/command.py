@@ -33,7 +33,7 @@ def add_path(parser: argparse.ArgumentParser) -> None:
 
 
 def add_output(parser: argparse.ArgumentParser, *tables: str) -> None:
-    """Add the choice of what is written in place of all tables as they fit the terminal."""
+    """Add the flags for the output format; the default is all tables, fitted to the terminal."""
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--json", action="store_true", help="write JSON instead of tables")
     forms.add_argument(
@@ -124,7 +124,7 @@ def print_stderr(text: str) -> None:
 
 
 def one_line(text: str) -> str:
-    """Return a message as one line, whatever names stand in it."""
+    """Return a message as one line, even if it contains names with line breaks."""
     return " ".join(text.split())
 
 

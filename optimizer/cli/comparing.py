@@ -1,13 +1,13 @@
-"""The sub-command compare: two plans beside each other."""
+"""The sub-command compare: two plans side by side."""
 
 import argparse
 import json
 
 from optimizer.cli.command import Command, add_output, show_answer
 from optimizer.cli.flags import add_request, in_flags, request_of
-from optimizer.cli.solving import add_backend, add_load
 from optimizer.errors import SpecError
-from optimizer.jobs import CompareOptions, CompareRequest, RequestError, compare_plans
+from optimizer.jobs.comparing import CompareOptions, compare_plans
+from optimizer.jobs.requests import RequestError
 from optimizer.plan import load_system_or_plan
 from optimizer.render.comparison_sections import comparison_sections
 from optimizer.render.progress import working
@@ -16,7 +16,7 @@ from optimizer.spec.schema import OptimizerOptions
 from optimizer.studies.comparison.document import Comparison
 
 _EPILOG = """\
-Without --with, --with-options and a change of the load: the unlimited plan beside the limited one.
+Without --with, --with-options and a change of the load: the unlimited and the limited plan.
 Differences are the second side minus the first."""
 
 
@@ -35,9 +35,7 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE,…",
         help="options for the second side only, named as in documents: heterogeneous=true",
     )
-    add_load(parser)
     add_request(parser, CompareOptions)
-    add_backend(parser)
     add_output(parser, "load", "classes", "replicas", "figures", "cards", "costs", "unserved")
 
 
@@ -51,19 +49,14 @@ def _comparison(arguments: argparse.Namespace) -> Comparison:
     if arguments.path == arguments.other == "-":
         raise SpecError("--with: standard input can be read once only; give one side as a file")
     options = request_of(CompareOptions, arguments)
-    load = options.scenario(arguments.load)
     second_options = None if arguments.with_options is None else _options(arguments.with_options)
     try:
         return compare_plans(
-            CompareRequest(
-                first=load_system_or_plan(arguments.path),
-                second=None if arguments.other is None else load_system_or_plan(arguments.other),
-                load=load,
-                second_options=second_options,
-                labels=_labels(arguments, changed=load.field is not None),
-                solve=options,
-                backend=arguments.backend,
-            )
+            load_system_or_plan(arguments.path),
+            None if arguments.other is None else load_system_or_plan(arguments.other),
+            options,
+            second_options=second_options,
+            labels=_labels(arguments, changed=bool(options.load_changes)),
         )
     except RequestError as error:
         names = {

@@ -1,10 +1,17 @@
 """The sub-commands for documents: convert, generate, schema."""
 
 import argparse
+from functools import partial
 from pathlib import Path
+from typing import Annotated
 
-from optimizer.cli.command import Command, add_path, number, print_json
+from pydantic import Field
+
+from optimizer.cli.command import Command, add_path, print_json
+from optimizer.cli.flags import add_request, request_of
 from optimizer.generate import generate_document
+from optimizer.jobs.flag import Flag
+from optimizer.jobs.requests import Request
 from optimizer.spec.files import read_parts
 from optimizer.spec.schema import SystemSpec
 from optimizer.spec.system import join_parts, joined_document
@@ -32,40 +39,36 @@ def _schema(_arguments: argparse.Namespace) -> None:
     print_json(SystemSpec.model_json_schema(by_alias=True))
 
 
-def _add_generate(parser: argparse.ArgumentParser) -> None:
-    for flag, text in (
-        ("--servers", "servers, each one model in one service class"),
-        ("--accelerators", "accelerators in the catalogue"),
-        ("--types", "accelerator types that they are made of"),
-    ):
-        parser.add_argument(flag, metavar="N", type=int, required=True, help=text)
-    parser.add_argument(
-        "--seed", metavar="K", type=int, default=0, help="the same seed gives the same system (0)"
-    )
-    parser.add_argument(
-        "--tightness",
-        metavar="X",
-        type=number(0, 1e6, "the tightness", open_end=True),
-        default=1.0,
-        help="how scarce the cards are: 1 about enough, 2 half of that (1)",
-    )
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", type=Path, help="FILE.yaml or FILE.json; else JSON to stdout"
-    )
+class GenerateOptions(Request):
+    """Size of a generated system."""
+
+    servers: Annotated[int, Flag("N")]
+    """Servers, each one model in one service class."""
+    accelerators: Annotated[int, Flag("N")]
+    """Accelerators in the catalogue."""
+    types: Annotated[int, Flag("N")]
+    """Accelerator types that they are made of."""
+    seed: Annotated[int, Flag("K")] = 0
+    """The same seed gives the same system (0)."""
+    tightness: Annotated[float, Flag("X")] = Field(1.0, gt=0, le=1e6)
+    """Scarcity of the cards: 1 about enough, 2 half of that (1)."""
+    output: Annotated[Path | None, Flag("FILE", short="-o")] = None
+    """FILE.yaml or FILE.json; else JSON to stdout."""
 
 
 def _generate(arguments: argparse.Namespace) -> None:
+    options = request_of(GenerateOptions, arguments)
     document = generate_document(
-        arguments.servers, arguments.accelerators, arguments.types, arguments.seed, arguments.tightness
+        options.servers, options.accelerators, options.types, options.seed, options.tightness
     )
-    if arguments.output is None:
+    if options.output is None:
         print_json(document)
     else:
-        write_document(document, arguments.output)
+        write_document(document, options.output)
 
 
 COMMANDS = {
     "convert": Command(_add_convert, _convert),
-    "generate": Command(_add_generate, _generate),
+    "generate": Command(partial(add_request, model=GenerateOptions), _generate),
     "schema": Command(_add_nothing, _schema),
 }

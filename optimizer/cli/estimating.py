@@ -1,13 +1,11 @@
 """The sub-command for profiles without measurements: estimate."""
 
 import argparse
-from typing import Any
 
-from optimizer.cli.command import Command, add_output, number, show_answer
-from optimizer.cli.deployment_flags import add_deployment, deployment_given
-from optimizer.cli.flags import add_request, request_of
+from optimizer.cli.command import Command, add_output, show_answer
+from optimizer.cli.flags import add_deployment, add_request, given_values, request_of
 from optimizer.errors import SpecError
-from optimizer.jobs.memory import SHARED_FIELDS, MemoryQuestion, memory_of
+from optimizer.jobs.memory import SETTINGS, MemoryQuestion, memory_of
 from optimizer.profiles import Deployment, estimate_profile
 from optimizer.profiles.documents import estimate_document
 from optimizer.profiles.estimate import find_slice
@@ -15,19 +13,10 @@ from optimizer.profiles.points import estimate_points
 from optimizer.render.estimate_sections import estimate_sections, point_sections
 from optimizer.render.memory_sections import memory_sections
 from optimizer.spec.files import read_text
-from optimizer.units import TOKENS
 
-_SETTINGS: dict[str, tuple[str, Any, str]] = {
-    "in_tokens": (
-        "TOKENS", number(1, 1e8, "the mean input length", scale=TOKENS), "mean input length (1024)",
-    ),
-    "out_tokens": (
-        "TOKENS", number(1, 1e8, "the mean output length", scale=TOKENS), "mean output length (256)",
-    ),
-    "max_requests": ("N", int, "most requests in the batch (256)"),
-    "max_num_tokens": ("TOKENS", int, "token budget of one iteration (8192)"),
-}  # fmt: skip
-"""Further settings of the deployment: metavar, type and help of the flag."""
+_ONLY_MEMORY = [
+    name for name in MemoryQuestion.model_fields if name not in {"model", "accelerators", *SETTINGS}
+]
 
 
 def _add_estimate(parser: argparse.ArgumentParser) -> None:
@@ -40,9 +29,7 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         help="a name from the catalogue: H100, 4xH100; with --memory one or more",
     )
-    add_deployment(parser)
-    for name, (metavar, kind, text) in _SETTINGS.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", metavar=metavar, type=kind, help=text)
+    add_deployment(parser, SETTINGS)
     parser.add_argument(
         "--at-batch", metavar="N", type=int, help="batch size at which to give α (half the largest)"
     )
@@ -54,7 +41,7 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--memory", action="store_true", help="say how many requests fit in memory, instead of token times"
     )
-    add_request(parser.add_argument_group("memory"), MemoryQuestion, SHARED_FIELDS)
+    add_request(parser.add_argument_group("memory"), MemoryQuestion, fields=_ONLY_MEMORY)
     add_output(parser, "estimate", "alpha", "points", "request", "memory")
 
 
@@ -62,12 +49,9 @@ def _estimate(arguments: argparse.Namespace) -> None:
     if arguments.memory:
         _memory(arguments)
         return
-    only = [name for name in MemoryQuestion.model_fields if name not in SHARED_FIELDS]
-    for name in only:
-        if getattr(arguments, name) is not None:
-            raise SpecError(f"--{name.replace('_', '-')}: needs --memory; add it, or remove the flag")
-    own = {name: value for name in _SETTINGS if (value := getattr(arguments, name)) is not None}
-    settings = deployment_given(arguments) | own
+    for name in given_values(arguments, _ONLY_MEMORY):
+        raise SpecError(f"--{name.replace('_', '-')}: needs --memory; add it, or remove the flag")
+    settings = given_values(arguments, (*SETTINGS, "eager"))
     if arguments.points is not None:
         others = {"model": arguments.model, "at-batch": arguments.at_batch, **settings}
         given = [name for name, value in others.items() if value is not None]

@@ -2,99 +2,96 @@
 
 import argparse
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from optimizer.cli.command import Command, add_output, print_stderr, show_answer
+from optimizer.cli.flags import add_request, request_of
 from optimizer.errors import SpecError
-from optimizer.fitting.fit import FitOptions, MeasuredSetup
+from optimizer.fitting.fit import UNKNOWN, FitOptions, MeasuredSetup
 from optimizer.fitting.server import ServerSettings
-from optimizer.jobs import add_profile, fit_reports, predict_points
+from optimizer.jobs.fitting import add_profile, fit_reports, predict_points
+from optimizer.jobs.flag import Flag
+from optimizer.jobs.requests import Request
 from optimizer.render.fit_sections import fit_sections, prediction_sections
 from optimizer.render.progress import telling, working
 from optimizer.spec.samples import PREFIX
 from optimizer.spec.writing import check_suffix, write_document, write_text
+from optimizer.timing import DEFAULT_MAX_NUM_TOKENS, SchedulerName
 
 FORMATS = "GuideLLM (JSON, CSV, HTML), vllm bench serve, inference-perf, AIPerf, CSV of points"
 
 
-def _count(text: str) -> int:
-    value = int(text) if text.isdecimal() else 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole number, 1 or more")
-    return value
+_Count = Annotated[int | None, Flag("N")]
+_Tokens = Annotated[int | None, Flag("TOKENS")]
+_Name = Annotated[str | None, Flag("NAME")]
 
 
-def _add_server(server: argparse._ArgumentGroup) -> None:
-    server.add_argument(
-        "--kv-capacity", metavar="TOKENS", type=_count, help="tokens that fit in the KV cache (no limit)"
-    )
-    server.add_argument(
-        "--max-seqs", metavar="N", type=_count, help="most requests in one iteration (no limit)"
-    )
-    server.add_argument(
-        "--max-num-tokens",
-        metavar="TOKENS",
-        type=_count,
-        default=8192,
-        help="most tokens in one iteration (8192)",
-    )
-    server.add_argument(
-        "--scheduler",
-        choices=("chunked", "prefill-first"),
-        default="chunked",
-        help="how prompts are computed (chunked)",
-    )
+class FitFlags(Request):
+    """Facts about the server, the client and the model that reports do not contain."""
+
+    kv_capacity: _Tokens = Field(None, ge=1)
+    """Tokens that fit in the KV cache (no limit)."""
+    max_seqs: _Count = Field(None, ge=1)
+    """Maximum requests in one iteration (no limit)."""
+    max_num_tokens: Annotated[int, Flag("TOKENS")] = Field(DEFAULT_MAX_NUM_TOKENS, ge=1)
+    """Maximum tokens in one iteration (8192)."""
+    scheduler: SchedulerName = "chunked"
+    """Prefill schedule (chunked)."""
+    max_in_flight: _Count = Field(None, ge=1)
+    """Maximum requests that the client keeps in flight (the report's)."""
+    model: _Name = None
+    """Name of the model (the report's)."""
+    acc: Annotated[str, Flag("NAME")] = UNKNOWN
+    """Name of the accelerator."""
+    cards: Annotated[int, Flag("N")] = Field(1, ge=1)
+    """Accelerators of the replica (1)."""
+    weights: Annotated[str | None, Flag("FORMAT")] = None
+    """Format of the weights."""
+    engine: Annotated[str | None, Flag("TEXT")] = None
+    """Serving engine and its version."""
+    hold_out: Annotated[int, Flag("N")] = Field(0, ge=1)
+    """Exclude the N highest rates of each shape and full throughput from the fit; state the errors there."""
+    output: Annotated[Path | None, Flag("FILE", short="-o")] = None
+    """Write the profile, YAML or JSON."""
+
+    @property
+    def options(self) -> FitOptions:
+        """Options of the fit."""
+        return FitOptions(
+            hold_out=self.hold_out,
+            max_in_flight=self.max_in_flight,
+            key=MeasuredSetup(self.model, self.acc, self.cards, self.weights, self.engine),
+            settings=ServerSettings(self.kv_capacity, self.max_seqs, self.max_num_tokens, self.scheduler),
+        )
+
+
+_GROUPS = {
+    "the server, which no report describes": ("kv_capacity", "max_seqs", "max_num_tokens", "scheduler"),
+    "the client": ("max_in_flight",),
+    "what was measured": ("model", "acc", "cards", "weights", "engine"),
+}
 
 
 def _add_fit(parser: argparse.ArgumentParser) -> None:
     parser.epilog = f"Reports of: {FORMATS}."
     parser.add_argument("files", metavar="FILE", nargs="+", help="reports of one model on one accelerator")
-    parser.add_argument("-o", "--output", metavar="FILE", type=Path, help="write the profile, YAML or JSON")
-    _add_server(parser.add_argument_group("the server, which no report describes"))
-    client = parser.add_argument_group("the client")
-    client.add_argument(
-        "--max-in-flight",
-        metavar="N",
-        type=_count,
-        help="most requests that the client keeps in flight (the report's)",
-    )
-    key = parser.add_argument_group("what was measured")
-    key.add_argument("--model", metavar="NAME", help="name of the model (the report's)")
-    key.add_argument("--acc", metavar="NAME", default="unknown", help="name of the accelerator")
-    key.add_argument("--cards", metavar="N", type=_count, default=1, help="accelerators of the replica (1)")
-    key.add_argument("--weights", metavar="FORMAT", help="format of the weights")
-    key.add_argument("--engine", metavar="TEXT", help="serving engine and its version")
-    parser.add_argument(
-        "--hold-out",
-        metavar="N",
-        type=_count,
-        default=0,
-        help="leave the N highest rates of each shape and full throughput out of the fit, "
-        "and give the errors there",
-    )
+    for title, fields in _GROUPS.items():
+        add_request(parser.add_argument_group(title), FitFlags, fields=fields)
+    add_request(parser, FitFlags, fields=("hold_out", "output"))
     add_output(parser, "law", "errors")
 
 
-def _options(arguments: argparse.Namespace) -> FitOptions:
-    return FitOptions(
-        hold_out=arguments.hold_out,
-        max_in_flight=arguments.max_in_flight,
-        key=MeasuredSetup(
-            arguments.model, arguments.acc, arguments.cards, arguments.weights, arguments.engine
-        ),
-        settings=ServerSettings(
-            arguments.kv_capacity, arguments.max_seqs, arguments.max_num_tokens, arguments.scheduler
-        ),
-    )
-
-
 def _fit(arguments: argparse.Namespace) -> None:
-    if arguments.output is not None:
-        check_suffix(arguments.output)
+    flags = request_of(FitFlags, arguments)
+    if flags.output is not None:
+        check_suffix(flags.output)
     with telling("fitting") as progress:
-        profile = fit_reports(arguments.files, _options(arguments), progress)
-    if arguments.output is not None:
-        write_document(profile.document(), arguments.output)
-        print_stderr(f"inferplan: {arguments.output} written")
+        profile = fit_reports(arguments.files, flags.options, progress)
+    if flags.output is not None:
+        write_document(profile.document(), flags.output)
+        print_stderr(f"inferplan: {flags.output} written")
     show_answer(arguments, profile.document, lambda: fit_sections(profile))
 
 

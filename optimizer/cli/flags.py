@@ -10,7 +10,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from optimizer.errors import SpecError
-from optimizer.jobs.flag import Flag
+from optimizer.jobs.flag import Flag, details_of
+from optimizer.jobs.memory import MemoryQuestion
 from optimizer.jobs.requests import Request, RequestError
 from optimizer.spec.messages import validated
 from optimizer.units import Scale
@@ -19,27 +20,55 @@ _Request = TypeVar("_Request", bound=Request)
 
 
 def add_request(
-    parser: argparse._ActionsContainer, model: type[BaseModel], skipped: Collection[str] = ()
+    parser: argparse._ActionsContainer,
+    model: type[BaseModel],
+    skipped: Collection[str] = (),
+    fields: Collection[str] | None = None,
 ) -> None:
     """Add a flag for each field of a model.
 
     Args:
         parser: the parser of the command, or a group of it.
         model: the model; the description of a field is the help of its flag.
-        skipped: fields that the command line does not have.
+        skipped: fields without a flag here, in addition to those that only routes have.
+        fields: the only fields to add; None: all.
     """
     for name, field in model.model_fields.items():
-        if name not in skipped:
+        is_wanted = name not in skipped if fields is None else name in fields
+        if is_wanted and (details_of(field) or Flag()).only != "route":
             _add_field(parser, name, field)
+
+
+def add_deployment(parser: argparse._ActionsContainer, fields: Collection[str]) -> None:
+    """Add the flags of the deployment of a model: fields of a memory question, and ``--eager``."""
+    add_request(parser, MemoryQuestion, fields=fields)
+    parser.add_argument(
+        "--eager",
+        action="store_const",
+        const=True,
+        help="the engine runs without CUDA graphs: the host starts every kernel",
+    )
+
+
+def given_values(arguments: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
+    """Return the values of the flags that are given, by name."""
+    return {name: value for name in names if (value := getattr(arguments, name)) is not None}
 
 
 def _add_field(parser: argparse._ActionsContainer, name: str, field: FieldInfo) -> None:
     details = details_of(field) or Flag()
     text = (details.help or " ".join((field.description or "").split())).rstrip(".")
-    text = (text[:1].lower() + text[1:]).replace("%", "%%")
+    text = text.replace("%", "%%") if text[1:2].isupper() else text[:1].lower() + text[1:].replace("%", "%%")
     kind = _plain(field.annotation)
     names = [*([details.short] if details.short else []), f"--{(details.name or name).replace('_', '-')}"]
     given: dict[str, Any] = {"dest": name, "help": text}
+    if details.positional:
+        parser.add_argument(name, metavar=details.metavar, help=text)
+        return
+    if get_origin(kind) is tuple and details.separated:
+        item = _reader(_plain(get_args(kind)[0]), field, None)
+        parser.add_argument(*names, **given, metavar=details.metavar, type=_separated(item))
+        return
     if get_origin(kind) is tuple:
         kind, given["action"] = _plain(get_args(kind)[0]), "append"
     if details.const is not None:
@@ -55,13 +84,8 @@ def _add_field(parser: argparse._ActionsContainer, name: str, field: FieldInfo) 
         given |= {"metavar": details.metavar, "choices": choices}
         parser.add_argument(*names, type=_spelling(choices), **given)
     else:
-        given["metavar"] = details.metavar or name.upper()
+        given |= {"metavar": details.metavar or name.upper(), "required": field.is_required()}
         parser.add_argument(*names, type=_reader(kind, field, details.scale), **given)
-
-
-def details_of(field: FieldInfo) -> Flag | None:
-    """Return the command-line details of a field; None if it states none."""
-    return next((item for item in field.metadata if isinstance(item, Flag)), None)
 
 
 def _plain(annotation: Any) -> Any:
@@ -73,6 +97,18 @@ def _plain(annotation: Any) -> Any:
             annotation = next(part for part in get_args(annotation) if part is not type(None))
         else:
             return annotation
+
+
+def _separated(item: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
+    """Return a reader of values with commas between them."""
+
+    def read(text: str) -> tuple[Any, ...]:
+        try:
+            return tuple(item(part) for part in text.split(","))
+        except (ValueError, argparse.ArgumentTypeError):
+            raise argparse.ArgumentTypeError(f"{text!r}: must be numbers with commas between them") from None
+
+    return read
 
 
 def _spelling(choices: Iterable[str]) -> Callable[[str], str]:
@@ -145,6 +181,6 @@ def in_flags(error: RequestError, arguments: argparse.Namespace, **names: str) -
     def flag(field: str) -> str:
         if field == "unlimited" and arguments.unlimited is False:
             return "--limited"
-        return names.get(field) or "--" + {"csv": "load"}.get(field, field).replace("_", "-")
+        return names.get(field) or "--" + field.replace("_", "-")
 
     return SpecError(error.said(flag))

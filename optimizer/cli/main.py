@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from optimizer.cli.command import Command, one_line
 from optimizer.errors import IncompletePlanError, InferplanError
-from optimizer.jobs.table import STUDIES
+from optimizer.jobs.table import LOCAL_STUDIES, STUDIES
 
 _PLANS = {
     "init": ("starting", "write a first system document from a few facts"),
@@ -22,10 +22,6 @@ _PLANS = {
     "candidates": ("planning", "size every server on every accelerator, or state why it cannot run there"),
     "verify": ("verifying", "check a plan and the proof of its bounds by arithmetic"),
     "compare": ("comparing", "compare two plans: limited and unlimited, before and after"),
-    "replay": (
-        "replaying",
-        "replay past loads through planning and stabilisation, to see the effect of each rule",
-    ),
 }
 """Commands about plans, written by hand: the module of each and its summary."""
 _OTHERS = {
@@ -53,15 +49,9 @@ _OTHERS = {
     "completion": ("shell", "print the script with which a shell completes commands and flags"),
 }
 """Commands about anything else."""
-_WITH_OWN_FLAGS = {
-    "simulate": "simulating",
-    "sweep": "sweeping",
-    "horizon": "sweeping",
-    "report": "reporting",
-    "plot": "reporting",
-}
-"""Commands of studies that have more flags than their requests: the module of each."""
-_STUDIES = {entry.command: entry for entry in STUDIES.values()}
+_WITH_OWN_FLAGS = {"report": "reporting", "plot": "reporting"}
+"""Commands of studies that write more than one file or kind: the module of each."""
+_STUDIES = {entry.command: entry for entry in (*LOCAL_STUDIES.values(), *STUDIES.values())}
 COMMANDS = {name: summary for name, (_, summary) in _PLANS.items()}
 COMMANDS |= {name: entry.summary for name, entry in _STUDIES.items()}
 COMMANDS |= {name: summary for name, (_, summary) in _OTHERS.items()}

@@ -3,7 +3,9 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import Annotated
 
+from optimizer.candidates import find_candidates
 from optimizer.cli.command import (
     Command,
     add_output,
@@ -16,29 +18,18 @@ from optimizer.cli.command import (
 )
 from optimizer.cli.flags import add_request, request_of
 from optimizer.cli.solving import (
-    add_effort,
+    add_cluster,
     add_load,
-    add_solving_flags,
     announced_for,
     check_simulates,
     read_system,
-    repaired,
-    simulated,
-    solving_options,
+    simulating,
 )
 from optimizer.errors import SpecError
-from optimizer.jobs import (
-    Effort,
-    RepairRequest,
-    SimulateRequest,
-    Timings,
-    check_documents,
-    find_candidates,
-    find_overload,
-    solve,
-)
+from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import SizingOptions
-from optimizer.jobs.simulating import EffortOptions
+from optimizer.jobs.simulating import EffortOptions, SimulateOptions, repair_plan, simulate_plan
+from optimizer.pipeline import Timings, solve
 from optimizer.plan import Plan
 from optimizer.quantities import counted
 from optimizer.render.plan_sections import candidate_sections, plan_sections
@@ -46,40 +37,36 @@ from optimizer.render.progress import working
 from optimizer.render.simulation_sections import repair_sections, simulation_sections
 from optimizer.spec.system import System
 from optimizer.spec.writing import write_text
-from optimizer.studies.overload import Overload
+from optimizer.studies.checking import check_documents
+from optimizer.studies.overload import Overload, find_overload
 from optimizer.studies.simulation.document import RepairedPlan, Simulation
+
+
+class SolveFlags(EffortOptions):
+    """Flags of `solve` beyond the options of a plan."""
+
+    output: Annotated[Path | None, Flag("FILE", short="-o")] = None
+    """Write the plan as JSON to FILE as well."""
+    write_model: Annotated[Path | None, Flag("FILE")] = None
+    """Write the model to FILE.lp or FILE.mps."""
+    proof: Annotated[Path | None, Flag("FILE")] = None
+    """Write the multipliers that prove the bounds to FILE."""
+    require_complete: bool = False
+    """Exit with 3 unless every server is served in full."""
+    simulate: bool = False
+    """Simulate the pools of the plan request by request, as `simulate` does."""
+    repair: bool = False
+    """With --simulate: replan until all pools meet their targets."""
+    timings: bool = False
+    """Write the time of each stage to stderr."""
 
 
 def _add_solve(parser: argparse.ArgumentParser) -> None:
     add_path(parser)
-    add_solving_flags(parser)
     add_load(parser)
+    add_request(parser, SolveFlags)
+    add_cluster(parser)
     add_output(parser, "allocations", "cards", "unserved", "overload", "objectives")
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", type=Path, help="write the plan as JSON to FILE as well"
-    )
-    parser.add_argument(
-        "--write-model",
-        metavar="FILE",
-        type=Path,
-        help="write the model to FILE.lp or FILE.mps",
-    )
-    parser.add_argument(
-        "--proof", metavar="FILE", type=Path, help="write the multipliers that prove the bounds to FILE"
-    )
-    parser.add_argument(
-        "--require-complete", action="store_true", help="exit with 3 unless every server is served in full"
-    )
-    parser.add_argument(
-        "--simulate",
-        action="store_true",
-        help="simulate the pools of the plan request by request, as `simulate` does",
-    )
-    parser.add_argument(
-        "--repair", action="store_true", help="with --simulate: replan until all pools meet their targets"
-    )
-    add_effort(parser)
-    parser.add_argument("--timings", action="store_true", help="write the time of each stage to stderr")
 
 
 def _solve(arguments: argparse.Namespace) -> None:
@@ -90,44 +77,38 @@ def _solve(arguments: argparse.Namespace) -> None:
     if arguments.simulate and arguments.csv:
         raise SpecError("--csv: holds one table; take --json, or 'inferplan simulate --csv' for the pools")
     check_simulates(arguments)
-    effort = request_of(EffortOptions, arguments).effort
+    options = request_of(SolveFlags, arguments)
     timings = Timings()
     if arguments.repair:
-        _solve_and_repair(arguments, effort, timings)
+        _solve_and_repair(arguments, options, timings)
         return
     with working("solving"):
         with timings.stage("read"):
-            system = read_system(arguments, solving_options(arguments))
+            system = read_system(arguments, options.given())
         with announced_for(system):
             plan = solve(
                 system,
-                backend=arguments.backend,
+                backend=options.backend,
                 write_model_to=arguments.write_model,
                 write_proof_to=arguments.proof,
                 timings=timings,
             )
     if arguments.output is not None:
         write_text(plan.to_json() + "\n", arguments.output)
-    request = SimulateRequest(system, plan, requests=effort.requests, seed=effort.seed)
-    found = simulated(request, arguments) if arguments.simulate else None
+    found = None
+    if arguments.simulate:
+        with simulating(arguments) as progress:
+            effort = options.model_dump(include=set(EffortOptions.model_fields))
+            found = simulate_plan(system, SimulateOptions(**effort), plan, progress)
     _print_plan(plan, found, system, arguments)
     _finish(plan, arguments, timings)
 
 
-def _solve_and_repair(arguments: argparse.Namespace, effort: Effort, timings: Timings) -> None:
+def _solve_and_repair(arguments: argparse.Namespace, options: EffortOptions, timings: Timings) -> None:
     with timings.stage("read"):
-        system = read_system(arguments, solving_options(arguments))
-    found = repaired(
-        RepairRequest(
-            system,
-            requests=effort.requests,
-            seed=effort.seed,
-            backend=arguments.backend,
-            write_model_to=arguments.write_model,
-            timings=timings,
-        ),
-        arguments,
-    )
+        system = read_system(arguments, options.given())
+    with simulating(arguments) as progress:
+        found = repair_plan(system, options, progress, write_model_to=arguments.write_model, timings=timings)
     if arguments.output is not None:
         write_text(found.plan.to_json() + "\n", arguments.output)
     if arguments.json:
@@ -226,7 +207,7 @@ def _add_candidates(parser: argparse.ArgumentParser) -> None:
 
 def _candidates(arguments: argparse.Namespace) -> None:
     with working("sizing"):
-        system = read_system(arguments, solving_options(arguments, SizingOptions))
+        system = read_system(arguments, request_of(SizingOptions, arguments).given())
         with announced_for(system):
             candidates = find_candidates(system)
     show_answer(arguments, candidates.to_wire, lambda: candidate_sections(candidates))

@@ -7,15 +7,14 @@ from typing import Any
 
 from optimizer.cli import batch_servers
 from optimizer.cli.command import add_output, quantity
-from optimizer.cli.deployment_flags import DEPLOYMENT, add_deployment, deployment_given
-from optimizer.cli.flags import add_request
+from optimizer.cli.flags import add_deployment, add_request, given_values
 from optimizer.errors import SpecError
-from optimizer.jobs import estimate_replica
+from optimizer.jobs.memory import DEPLOYMENT
 from optimizer.jobs.requests import SizingOptions
 from optimizer.kinds.replicas import Replica
 from optimizer.kinds.token_batching import LENGTHS_NEEDED
 from optimizer.profiles import Deployment
-from optimizer.profiles.replicas import EstimatedReplica
+from optimizer.profiles.replicas import EstimatedReplica, estimate_replica
 from optimizer.spec.messages import validated
 from optimizer.units import (
     MILLISECONDS,
@@ -78,7 +77,7 @@ _SHAPE_FLAGS = (
     "in_tokens_cv",
     "out_tokens_cv",
 )
-_NAMES = ("model", "accelerator", *DEPLOYMENT, "estimates")
+_NAMES = ("model", "accelerator", *DEPLOYMENT, "eager", "estimates")
 TOKEN_FLAGS = (
     *_SHAPE_FLAGS,
     *_NAMES,
@@ -131,7 +130,7 @@ def _add_names(group: Any) -> None:
         "--model", metavar="NAME", help="a model of the catalogue, or the path of a config.json"
     )
     group.add_argument("--accelerator", metavar="NAME", help="cards of the catalogue: H100, 4xH100")
-    add_deployment(group)
+    add_deployment(group, DEPLOYMENT)
     add_request(group, SizingOptions, skipped={"batch_sizing"})
 
 
@@ -160,7 +159,7 @@ def estimated_of(arguments: argparse.Namespace) -> EstimatedReplica | None:
     Raises:
         SpecError: one of the two is missing, a value is wrong, or token times are given as well.
     """
-    given = [name for name in _NAMES if getattr(arguments, name) is not None]
+    given = given_values(arguments, _NAMES)
     if not given:
         return None
     for name in ("model", "accelerator"):
@@ -170,7 +169,7 @@ def estimated_of(arguments: argparse.Namespace) -> EstimatedReplica | None:
         if getattr(arguments, flag[2:].replace("-", "_")) is not None:
             raise SpecError(f"{flag}: --model is estimated; give names or token times, not both")
 
-    deployment = Deployment(**deployment_given(arguments) | {"tp": 1})
+    deployment = Deployment(**given_values(arguments, (*DEPLOYMENT, "eager")) | {"tp": 1})
     with _said_by_flags(Replica):
         return estimate_replica(
             arguments.model,
@@ -184,7 +183,7 @@ def estimated_of(arguments: argparse.Namespace) -> EstimatedReplica | None:
 
 def _shape_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the fields of a replica other than its token times, as the flags give them."""
-    values = {name: value for name in _SHAPE_FLAGS if (value := getattr(arguments, name)) is not None}
+    values = given_values(arguments, _SHAPE_FLAGS)
     if "kv_capacity" in values:
         values["kv_capacity_tokens"] = values.pop("kv_capacity")
     return values

@@ -12,10 +12,10 @@ from optimizer.compat.queue_service import read_problems
 from optimizer.compat.row_types import kind_of_row
 from optimizer.documents import Document
 from optimizer.errors import AnalysisError, SpecError
-from optimizer.jobs import analyze_replicas, simulate_replica, size_replicas
 from optimizer.kinds.batch_servers.rows import BatchAnswer
-from optimizer.kinds.replicas import LatencyTargets, Replica
+from optimizer.kinds.replicas import LatencyTargets, Replica, analyze_replicas, size_replicas
 from optimizer.kinds.rows import Row
+from optimizer.kinds.simulated import simulate_replica
 from optimizer.profiles.replicas import EstimatedReplica
 from optimizer.quantities import precise
 from optimizer.render.replica_sections import batch_sections, performance_sections, sizing_sections
@@ -33,7 +33,7 @@ _TARGET_FLAGS: dict[str, object] = {
     "percentile": None,
     "throughput_target": False,
 }
-"""The flags of targets, and what stands where they are not given."""
+"""Flags of targets, with their defaults."""
 
 
 def _add_analyze(parser: argparse.ArgumentParser) -> None:
@@ -172,7 +172,7 @@ def _size(arguments: argparse.Namespace) -> int | None:
 
 
 def _refuse_beside_batch(arguments: argparse.Namespace, own: dict[str, object]) -> None:
-    """Refuse flags that describe a replica beside ``--batch``, whose lines describe theirs."""
+    """Reject flags that describe a replica if ``--batch`` is given, whose lines describe the replicas."""
     defaults = dict.fromkeys((*replica_flags.TOKEN_FLAGS, *batch_servers.OWN_FLAGS)) | own
     given = [name for name, default in defaults.items() if getattr(arguments, name) != default]
     if given:

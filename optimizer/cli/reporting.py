@@ -6,24 +6,24 @@ import sys
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from optimizer.cli.command import Command, add_path, picture_format
 from optimizer.cli.flags import add_request, in_flags, request_of
 from optimizer.cli.solving import (
-    add_backend,
     add_cluster,
     add_load,
     announced,
     check_simulates,
     read_system,
     simulating,
-    solving_options,
 )
 from optimizer.errors import SpecError
-from optimizer.jobs import FigureRequest, RequestError, make_report, show_figure, show_fit
-from optimizer.jobs.figures import FigureOptions
-from optimizer.jobs.reporting import ReportOptions
+from optimizer.jobs.figures import FigureOptions, show_figure
+from optimizer.jobs.fitting import show_fit
+from optimizer.jobs.flag import Flag
+from optimizer.jobs.reporting import ReportOptions, report_plan
+from optimizer.jobs.requests import RequestError
 from optimizer.render.progress import working
 from optimizer.spec.system import load_system
 from optimizer.spec.writing import write_bytes, write_text
@@ -58,25 +58,25 @@ SIMULATED = {"distribution", "percentiles"}
 """Kinds of figures that need a simulation."""
 
 
+class ReportFlags(ReportOptions):
+    """Files of a report, and its options."""
+
+    output: Annotated[Path | None, Flag("FILE", short="-o")] = None
+    """Write one HTML file, pictures inside."""
+    markdown: Annotated[Path | None, Flag("FILE")] = None
+    """Write the same as Markdown, without pictures."""
+    csv: Annotated[Path | None, Flag("FILE")] = None
+    """Write a row for each pool, and each server without any."""
+    date: Annotated[str | None, Flag("TEXT")] = None
+    """Day to write on the page (SOURCE_DATE_EPOCH's, else none)."""
+
+
 def _add_report(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Without a file to write, the Markdown page goes to stdout."
     add_path(parser)
-    parser.add_argument(
-        "-o", "--output", metavar="FILE", type=Path, help="write one HTML file, pictures inside"
-    )
-    parser.add_argument(
-        "--markdown", metavar="FILE", type=Path, help="write the same as Markdown, without pictures"
-    )
-    parser.add_argument(
-        "--csv", metavar="FILE", type=Path, help="write a row for each pool, and each server without any"
-    )
     add_load(parser)
-    add_request(parser, ReportOptions, skipped={"format"})
-    add_backend(parser)
+    add_request(parser, ReportFlags)
     add_cluster(parser)
-    parser.add_argument(
-        "--date", metavar="TEXT", help="the day to write on the page (SOURCE_DATE_EPOCH's, else none)"
-    )
     parser.add_argument("--json", action="store_true", help="write the report as JSON to stdout")
 
 
@@ -94,7 +94,8 @@ def _origin(arguments: argparse.Namespace) -> "Origin":
 def _report(arguments: argparse.Namespace) -> None:
     from optimizer.render.pages import PageFormat, render_report
 
-    system = read_system(arguments, solving_options(arguments))
+    options = request_of(ReportFlags, arguments)
+    system = read_system(arguments, options.given())
     files: dict[PageFormat, Path | None] = {
         "html": arguments.output, "markdown": arguments.markdown, "csv": arguments.csv
     }  # fmt: skip
@@ -102,15 +103,10 @@ def _report(arguments: argparse.Namespace) -> None:
     check_simulates(arguments)
     if arguments.simulate:
         with simulating(arguments) as progress:
-            report = make_report(
-                system,
-                effort=request_of(ReportOptions, arguments).effort,
-                progress=progress,
-                backend=arguments.backend,
-            )
+            report = report_plan(system, options, progress)
     else:
         with working("writing the report"):
-            report = make_report(system, backend=arguments.backend)
+            report = report_plan(system, options)
     with working("writing the report"):
         for page_format, path in files.items():
             if path is not None:
@@ -142,9 +138,7 @@ def _add_plot(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="write FILE.svg, FILE.png or FILE.pdf"
     )
-    add_load(parser)
-    add_request(parser, FigureOptions, skipped={"kind", "format"})
-    add_backend(parser)
+    add_request(parser, FigureOptions)
     parser.add_argument("--json", action="store_true", help="write the numbers shown as JSON to stdout")
 
 
@@ -153,7 +147,7 @@ def _plot(arguments: argparse.Namespace) -> None:
 
     file_format = _picture_format(arguments)
     with working("plotting"), announced() if arguments.kind in SIMULATED else nullcontext():
-        figure = _figure_of_profile(arguments) if arguments.kind in OF_PROFILES else _figure(arguments)
+        figure = show_fit(arguments.path) if arguments.kind in OF_PROFILES else _figure(arguments)
         if file_format is not None:
             write_bytes(draw(figure, file_format), arguments.output)
     if arguments.json:
@@ -162,28 +156,16 @@ def _plot(arguments: argparse.Namespace) -> None:
         print(figure.note)
 
 
-def _figure_of_profile(arguments: argparse.Namespace) -> Figure:
-    return show_fit(arguments.path)
-
-
 def _figure(arguments: argparse.Namespace) -> Figure:
     options = request_of(FigureOptions, arguments)
-    request = FigureRequest(
-        system=load_system(arguments.path).with_options(**options.given()),
-        kind=arguments.kind,
-        server=arguments.server,
-        accelerator=arguments.accelerator,
-        load=options.scenario(arguments.load),
-        backend=arguments.backend,
-    )
     try:
-        return show_figure(request)
+        return show_figure(load_system(arguments.path).with_options(**options.given()), options)
     except RequestError as error:
         raise in_flags(error, arguments) from None
 
 
 def _picture_format(arguments: argparse.Namespace) -> "Format | None":
-    """Return the format that the name of the output file asks for; none where only JSON is wanted."""
+    """Return the format of the output file, by its suffix; None if only JSON is requested."""
     if arguments.output is not None:
         return picture_format(arguments.output)
     if arguments.json:

@@ -3,7 +3,8 @@
 import argparse
 
 from optimizer.cli.command import Command
-from optimizer.cli.flags import add_request, details_of
+from optimizer.cli.flags import add_request
+from optimizer.jobs.flag import details_of
 
 
 def _add_serve(parser: argparse.ArgumentParser) -> None:

@@ -21,7 +21,11 @@ _DIRECTORIES = frozenset({"DIR"})
 
 def _add_samples(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "folder", metavar="DIR", nargs="?", type=Path, help="write them into this directory; none: list them"
+        "folder",
+        metavar="DIR",
+        nargs="?",
+        type=Path,
+        help="write them to this directory; default: list them",
     )
 
 

@@ -5,46 +5,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from optimizer.cli.command import print_stderr
-from optimizer.cli.flags import add_request, in_flags, request_of
 from optimizer.cluster import on_cluster
 from optimizer.errors import SpecError
-from optimizer.jobs import RepairRequest, SimulateRequest, repair_plan, simulate_plan
-from optimizer.jobs.requests import PlanOptions, Request, RequestError
-from optimizer.jobs.simulating import EffortOptions
 from optimizer.render.progress import counting
 from optimizer.simulation.engine import announcing_compilation
 from optimizer.spec.loads import with_loads
 from optimizer.spec.system import System, load_system
-from optimizer.studies.simulation.document import RepairedPlan, Simulation
 from optimizer.studies.simulation.plans import Progress
-
-
-def add_solving_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that override the document's options, and the choice of the MILP solver."""
-    add_request(parser, PlanOptions)
-    add_backend(parser)
-
-
-def add_backend(parser: argparse.ArgumentParser) -> None:
-    """Add the choice of the MILP solver."""
-    parser.add_argument(
-        "--backend", metavar="NAME", default="highs", help="MILP solver: highs, CBC, … (highs)"
-    )
-
-
-def solving_options(arguments: argparse.Namespace, model: type[Request] = PlanOptions) -> dict[str, object]:
-    """Return the optimizer options that the flags override, by their Python names.
-
-    Raises:
-        SpecError: the flags contradict each other.
-    """
-    return request_of(model, arguments).given()
-
-
-def add_effort(parser: argparse.ArgumentParser) -> None:
-    """Add the length and the seed of simulations, and the cluster."""
-    add_request(parser, EffortOptions, skipped=PlanOptions.model_fields)
-    add_cluster(parser)
 
 
 def add_cluster(parser: argparse.ArgumentParser, work: str = "simulate") -> None:
@@ -63,25 +30,6 @@ def check_simulates(arguments: argparse.Namespace) -> None:
     for name in () if arguments.simulate else ("requests", "seed", "cluster"):
         if getattr(arguments, name) is not None:
             raise SpecError(f"--{name}: requires --simulate")
-
-
-def simulated(request: SimulateRequest, arguments: argparse.Namespace) -> Simulation:
-    """Return the simulation of a plan; progress and the first compilation show on stderr.
-
-    Raises:
-        SpecError: the parts of the request contradict each other, in terms of flags.
-    """
-    with simulating(arguments) as progress:
-        try:
-            return simulate_plan(request, progress)
-        except RequestError as error:
-            raise in_flags(error, arguments) from None
-
-
-def repaired(request: RepairRequest, arguments: argparse.Namespace) -> RepairedPlan:
-    """Return a plan that is repaired after its simulation; progress shows on stderr."""
-    with simulating(arguments) as progress:
-        return repair_plan(request, progress)
 
 
 @contextmanager

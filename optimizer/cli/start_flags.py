@@ -4,69 +4,49 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any
 
 from optimizer.errors import SpecError
+from optimizer.jobs.flag import Flag
+from optimizer.jobs.requests import Request
 from optimizer.money import EXAMPLES, Price, read_price
 from optimizer.profiles.catalogue import load_catalogue, slice_of
-from optimizer.spec.messages import did_you_mean
 from optimizer.spec.schema import SaturationPolicy
-from optimizer.starters.facts import TEMPLATES, ByName, Demand
+from optimizer.starters.facts import ByName, Demand, Template
 from optimizer.starters.prices import Offer, PriceList, read_prices
 from optimizer.units import MILLISECONDS, UnitError
 
-_POLICIES: tuple[str, ...] = get_args(SaturationPolicy)
-_TARGETS = {
-    "target_ttft": ("ttft", "time to first token"),
-    "target_itl": ("itl", "inter-token latency"),
-    "target_e2e": ("e2e", "time to the last token"),
-}
-"""Flags of targets, the latencies that they limit, and these in words."""
+_LATENCIES = ("ttft", "itl", "e2e")
+"""Latencies with a target flag."""
+_Texts = tuple[str, ...]
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that give facts."""
-    parser.add_argument("--template", choices=TEMPLATES, help="what to start from (by what is given)")
-    parser.add_argument(
-        "--model", metavar="NAME", action="append",
-        help="a model of the catalogue, or a config.json; may be given several times",
-    )  # fmt: skip
-    parser.add_argument(
-        "--accelerator", metavar="NAME[:COUNT][:PRICE]", action="append",
-        help="available cards: H100:16:3.50USD/h; 8xH100::28EUR/h sells eight at a time",
-    )  # fmt: skip
-    parser.add_argument(
-        "--rate", metavar="[MODEL:]USE-CASE=RATE", action="append",
-        help="requests of a use case, for a model or for each: chat=10/s",
-    )  # fmt: skip
-    parser.add_argument(
-        "--use-case", metavar="NAME", action="append",
-        help="a use case whose rate is then asked for",
-    )  # fmt: skip
-    parser.add_argument("--weights", metavar="FORMAT", help="format of the weights: fp8 (as published)")
-    for flag, (_, words) in _TARGETS.items():
-        parser.add_argument(
-            f"--{flag.replace('_', '-')}", metavar="[USE-CASE=]TIME", action="append",
-            help=f"target of the {words}: chat=500ms; 0: none (the use case's)",
-        )  # fmt: skip
-    parser.add_argument(
-        "--percentile", metavar="[USE-CASE=]P", action="append",
-        help="percentile at which targets must hold: 95 (the mean)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--saturation", metavar="POLICY", type=_policy,
-        help=f"who gets partial service if not everything fits: {', '.join(_POLICIES)}",
-    )  # fmt: skip
+class StartFlags(Request):
+    """Facts of a first document."""
 
-
-def _policy(text: str) -> str:
-    """Return a saturation policy as documents spell it."""
-    spelling = {name.lower(): name for name in _POLICIES}
-    if text.lower() in spelling:
-        return spelling[text.lower()]
-
-    hint = did_you_mean(text, _POLICIES)
-    raise argparse.ArgumentTypeError(f"must be one of {', '.join(_POLICIES)}, not {text!r}{hint}")
+    template: Template | None = None
+    """Template of the document (chosen by the other flags)."""
+    model: Annotated[_Texts, Flag("NAME")] = ()
+    """A model of the catalogue, or a config.json; may be given several times."""
+    accelerator: Annotated[_Texts, Flag("NAME[:COUNT][:PRICE]")] = ()
+    """Available cards: H100:16:3.50USD/h; 8xH100::28EUR/h sells eight at a time."""
+    rate: Annotated[_Texts, Flag("[MODEL:]USE-CASE=RATE")] = ()
+    """Requests of a use case, for a model or for each: chat=10/s."""
+    use_case: Annotated[_Texts, Flag("NAME")] = ()
+    """A use case whose rate is then asked for."""
+    weights: Annotated[str | None, Flag("FORMAT")] = None
+    """Format of the weights: fp8 (as published)."""
+    target_ttft: Annotated[_Texts, Flag("[USE-CASE=]TIME")] = ()
+    """Target of the time to first token: chat=500ms; 0: none (the use case's)."""
+    target_itl: Annotated[_Texts, Flag("[USE-CASE=]TIME")] = ()
+    """Target of the inter-token latency: chat=50ms; 0: none (the use case's)."""
+    target_e2e: Annotated[_Texts, Flag("[USE-CASE=]TIME")] = ()
+    """Target of the time to the last token: chat=9s; 0: none (the use case's)."""
+    percentile: Annotated[_Texts, Flag("[USE-CASE=]P")] = ()
+    """Percentile at which targets must hold: 95 (the mean)."""
+    saturation: Annotated[SaturationPolicy | None, Flag("POLICY")] = None
+    """Policy for partial service if capacity runs out: None, PriorityExhaustive, PriorityRoundRobin or
+    RoundRobin."""
 
 
 def targets_of(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -76,7 +56,8 @@ def targets_of(arguments: argparse.Namespace) -> dict[str, Any]:
         SpecError: a value is wrong, or given twice.
     """
     targets = {}
-    for flag, (latency, _) in _TARGETS.items():
+    for latency in _LATENCIES:
+        flag = f"target_{latency}"
         values = _by_use_case(getattr(arguments, flag), flag, _time_ms)
         if values:
             targets[latency] = values

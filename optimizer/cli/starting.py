@@ -8,8 +8,9 @@ from typing import Any
 
 from optimizer.cli.asking import Prompter
 from optimizer.cli.command import Command, add_output, print_stderr, show_answer
+from optimizer.cli.flags import add_request
 from optimizer.cli.start_flags import (
-    add_flags,
+    StartFlags,
     add_price_flags,
     demands_of,
     model_given,
@@ -18,9 +19,9 @@ from optimizer.cli.start_flags import (
 )
 from optimizer.cli.start_questions import ask_demands, ask_models, ask_offers, ask_price, ask_template
 from optimizer.errors import SpecError
-from optimizer.jobs import start_document
 from optimizer.render.starter_sections import price_sections, use_case_sections
 from optimizer.spec.writing import write_text
+from optimizer.starters.document import document_of, notes_of
 from optimizer.starters.facts import Demand, StarterFacts, check_template
 from optimizer.starters.prices import Offer, read_prices
 from optimizer.starters.use_cases import use_cases
@@ -43,7 +44,7 @@ def _add_init(parser: argparse.ArgumentParser) -> None:
         "path", metavar="FILE", nargs="?", type=Path, default=Path("system.yaml"),
         help="the document to write (system.yaml); - for stdout",
     )  # fmt: skip
-    add_flags(parser)
+    add_request(parser, StartFlags)
     add_price_flags(parser)
     parser.add_argument(
         "--prices",
@@ -63,7 +64,7 @@ def _init(arguments: argparse.Namespace) -> None:
     if not to_stdout:
         _check_path(arguments)
     start, unknown = _start(arguments)
-    text, notes = start_document(start)
+    text, notes = document_of(start), notes_of(start)
     if to_stdout:
         sys.stdout.write(text)
     else:

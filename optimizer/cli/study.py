@@ -1,36 +1,87 @@
 """The command of a study, derived from its entry in the table."""
 
 import argparse
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from optimizer.cli.command import add_output, add_path, show_tables
+from optimizer.cli.command import add_output, add_path, add_wide, picture_format, show_answer
 from optimizer.cli.flags import add_request, in_flags, request_of
-from optimizer.cli.solving import add_load, announced_for, read_system
+from optimizer.cli.solving import add_cluster, add_load, announced_for, counted, read_system, simulating
+from optimizer.jobs.flag import details_of
 from optimizer.jobs.requests import RequestError
 from optimizer.jobs.study import StudyEntry
 from optimizer.render.progress import working
+from optimizer.spec.system import System, load_system
+from optimizer.spec.writing import write_bytes
 
 
 def add_study(entry: StudyEntry[Any, Any], parser: argparse.ArgumentParser) -> None:
     """Add the flags of a study: the system, its load, the options, and the form of the output."""
+    study, fields = entry.study, entry.study.options.model_fields
+    parser.epilog = study.epilog
+    first = {name for name, field in fields.items() if (flag := details_of(field)) and flag.positional}
+    add_request(parser, study.options, skipped=fields.keys() - first)
     add_path(parser)
-    add_load(parser)
-    add_request(parser, entry.study.options)
-    add_output(parser, *entry.study.table_names)
+    if study.has_load:
+        add_load(parser)
+    add_request(parser, study.options, skipped=first)
+    if study.page is not None:
+        parser.add_argument(
+            "-o", "--output", metavar="FILE", type=Path, help="draw FILE.svg, FILE.png or FILE.pdf"
+        )
+    if study.working:
+        add_cluster(parser, "simulate" if study.simulates else "plan")
+    if study.csv is None:
+        add_output(parser, *study.table_names)
+        return
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--json", action="store_true", help="write JSON instead of tables")
+    forms.add_argument("--csv", action="store_true", help="write a row for each pool, with every digit")
+    add_wide(forms)
+    parser.set_defaults(table=None)
 
 
 def run_study(entry: StudyEntry[Any, Any], arguments: argparse.Namespace) -> None:
-    """Answer the question for the system on the command line, and print the answer."""
+    """Answer the question for the system on the command line, and write the answer."""
     study = entry.study
+    assert study.sections is not None
     options = request_of(study.options, arguments)
-    with working(f"{entry.command}: running"):
+    output: Path | None = getattr(arguments, "output", None)
+    picture = None if output is None else picture_format(output)
+    if study.has_load:
         system = read_system(arguments, options.given())
-        with announced_for(system):
-            try:
-                answer = study.run(system, options)
-            except RequestError as error:
-                raise in_flags(error, arguments) from None
-    if arguments.json:
-        print(answer.to_json())
-    elif study.sections is not None:
-        show_tables(study.sections(answer), arguments)
+    else:
+        system = load_system(arguments.path).with_options(**options.given())
+    with _at_work(entry, system, arguments) as progress:
+        try:
+            answer = study.answered(system, options, progress)
+        except RequestError as error:
+            raise in_flags(error, arguments) from None
+    if output is not None:
+        assert study.page is not None
+        write_bytes(study.page(answer, system, options.model_copy(update={"format": picture})), output)
+    if study.csv is not None and arguments.csv:
+        sys.stdout.write(study.csv(answer))
+    else:
+        show_answer(arguments, answer.to_json, partial(study.sections, answer))
+
+
+@contextmanager
+def _at_work(
+    entry: StudyEntry[Any, Any], system: System, arguments: argparse.Namespace
+) -> Iterator[Callable[[int, int], None]]:
+    """Work in the body, perhaps on a cluster; progress and what is compiled first show on stderr."""
+    study = entry.study
+    if not study.working:
+        with working(f"{entry.command}: running"), announced_for(system):
+            yield lambda _done, _total: None
+    elif study.simulates:
+        with simulating(arguments) as progress:
+            yield progress
+    else:
+        with counted(study.working, arguments) as progress, announced_for(system):
+            yield progress

@@ -4,21 +4,23 @@ import argparse
 from pathlib import Path
 
 from optimizer.cli.command import Command, print_json, print_stderr
-from optimizer.cli.solving import add_load, add_solving_flags, read_system, solving_options
-from optimizer.jobs import verify_plan
+from optimizer.cli.flags import add_request, request_of
+from optimizer.cli.solving import add_load, read_system
+from optimizer.jobs.requests import PlanOptions
+from optimizer.jobs.verifying import verify_plan
 from optimizer.plan import load_plan
 from optimizer.plan.proof import load_proof
 
 NOT_HELD = 4
 """Exit status where a plan or its proof does not hold, as for an answer that does not pass verification."""
-MOST_SHOWN = 10
+MAX_SHOWN = 10
 """Mistakes shown one by one."""
 
 
 def _add_verify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", metavar="PLAN", help="plan: a JSON file of `solve -o`, or - for stdin")
     parser.add_argument("path", metavar="SYSTEM", help="system that it was made for, with the same flags")
-    add_solving_flags(parser)
+    add_request(parser, PlanOptions)
     add_load(parser)
     parser.add_argument(
         "--proof", metavar="FILE", type=Path, help="check the plan's bounds by the multipliers in FILE"
@@ -29,15 +31,15 @@ def _add_verify(parser: argparse.ArgumentParser) -> None:
 def _verify(arguments: argparse.Namespace) -> int:
     plan = load_plan(arguments.plan)
     proof = None if arguments.proof is None else load_proof(arguments.proof)
-    system = read_system(arguments, solving_options(arguments))
+    system = read_system(arguments, request_of(PlanOptions, arguments).given())
     found = verify_plan(plan, system, proof)
     if arguments.json:
         print_json({"holds": not found.wrong, "wrong": found.wrong, "open": found.open_points})
         return NOT_HELD if found.wrong else 0
-    for line in found.wrong[:MOST_SHOWN]:
+    for line in found.wrong[:MAX_SHOWN]:
         print_stderr(f"inferplan: error: {line}")
-    if len(found.wrong) > MOST_SHOWN:
-        print_stderr(f"inferplan: error: {len(found.wrong) - MOST_SHOWN} more; --json shows all")
+    if len(found.wrong) > MAX_SHOWN:
+        print_stderr(f"inferplan: error: {len(found.wrong) - MAX_SHOWN} more; --json shows all")
     if any(len(pools) > 1 for pools in plan.allocations.values()) and not system.options.heterogeneous:
         print_stderr(
             "inferplan: note: this is a mixed plan; if it was solved with --mixed, verify it with --mixed"

@@ -1,11 +1,12 @@
 """Fitted profile: a document with a latency model, its errors, its domain, and the measurements."""
 
 import os
+from operator import not_
 from typing import Literal
 
 from pydantic import Field
 
-from optimizer.documents import Count, Document, Name, PositiveCount, Quantity, SliceCount
+from optimizer.documents import Count, Document, Name, PositiveCount, Quantity, SliceCount, is_none
 from optimizer.errors import FitError, SpecError
 from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements, TokenCounts
 from optimizer.fitting.server import ServerSettings
@@ -15,11 +16,6 @@ from optimizer.spec.files import plain_value, read_text
 from optimizer.spec.messages import validated
 from optimizer.spec.provenance import FitErrors, Provenance
 from optimizer.timing import DEFAULT_MAX_NUM_TOKENS, PerfParms, SchedulerName
-
-
-def _is_none(value: object) -> bool:
-    return value is None
-
 
 SHARED_FIELDS = ("source", "arrivals", "arrival_cv", "duration_s", "requests", "max_in_flight", "burst")
 """Fields that a point has in common with its run."""
@@ -44,31 +40,31 @@ class MeasuredPoint(Document):
     """Distribution of the output length."""
     arrivals: Arrivals = Field(strict=False)
     """Arrival process of the client."""
-    arrival_cv: float | None = Field(None, exclude_if=_is_none)
+    arrival_cv: float | None = Field(None, exclude_if=is_none)
     """Coefficient of variation of the interarrival times, if it differs from that of `arrivals`."""
-    rate_rps: Quantity | None = Field(None, exclude_if=_is_none)
+    rate_rps: Quantity | None = Field(None, exclude_if=is_none)
     """Offered [requests/s]."""
-    duration_s: Quantity | None = Field(None, exclude_if=_is_none)
+    duration_s: Quantity | None = Field(None, exclude_if=is_none)
     """Duration [s]."""
-    requests: Count | None = Field(None, exclude_if=_is_none)
+    requests: Count | None = Field(None, exclude_if=is_none)
     """Maximum requests sent."""
-    max_in_flight: Count | None = Field(None, exclude_if=_is_none)
+    max_in_flight: Count | None = Field(None, exclude_if=is_none)
     """Maximum requests of the client in flight."""
-    burst: Count = Field(0, exclude_if=lambda burst: not burst)
+    burst: Count = Field(0, exclude_if=not_)
     """Requests sent at once at the start."""
     fitted: bool = True
     """Whether the run was fitted; otherwise it was held out."""
-    ttft_ms: Quantity | None = Field(None, exclude_if=_is_none)
+    ttft_ms: Quantity | None = Field(None, exclude_if=is_none)
     """Measured median time to first token [ms]."""
-    itl_ms: Quantity | None = Field(None, exclude_if=_is_none)
+    itl_ms: Quantity | None = Field(None, exclude_if=is_none)
     """Measured mean inter-token latency [ms]."""
-    throughput_rps: Quantity | None = Field(None, exclude_if=_is_none)
+    throughput_rps: Quantity | None = Field(None, exclude_if=is_none)
     """Measured throughput [requests/s]."""
-    predicted_ttft_ms: Quantity | None = Field(None, exclude_if=_is_none)
+    predicted_ttft_ms: Quantity | None = Field(None, exclude_if=is_none)
     """Predicted median time to first token [ms]."""
-    predicted_itl_ms: Quantity | None = Field(None, exclude_if=_is_none)
+    predicted_itl_ms: Quantity | None = Field(None, exclude_if=is_none)
     """Predicted mean inter-token latency [ms]."""
-    predicted_throughput_rps: Quantity | None = Field(None, exclude_if=_is_none)
+    predicted_throughput_rps: Quantity | None = Field(None, exclude_if=is_none)
     """Predicted throughput [requests/s]."""
 
     @classmethod
@@ -112,13 +108,11 @@ class FitReport(Document):
     """The parameters that were fitted."""
     errors: FitErrors
     """Errors at the fitted runs."""
-    held_out: FitErrors | None = Field(None, alias="heldOut", exclude_if=_is_none)
+    held_out: FitErrors | None = Field(None, alias="heldOut", exclude_if=is_none)
     """Errors at held-out rates."""
-    held_out_throughput: Quantity | None = Field(None, alias="heldOutThroughput", exclude_if=_is_none)
+    held_out_throughput: Quantity | None = Field(None, alias="heldOutThroughput", exclude_if=is_none)
     """Median relative error of the throughput of held-out runs whose client sends without waiting."""
-    left_out: dict[str, FitErrors] = Field(
-        default_factory=dict, alias="leftOut", exclude_if=lambda one: not one
-    )
+    left_out: dict[str, FitErrors] = Field(default_factory=dict, alias="leftOut", exclude_if=not_)
     """By shape: errors at its runs below 85 % of its maximum rate when the fit leaves it out."""
     warnings: tuple[str, ...] = Field((), strict=False)
     """Unidentifiable parameters, and assumptions."""
@@ -139,7 +133,7 @@ class FittedProfile(Document):
     """Token budget of one iteration."""
     scheduler: SchedulerName = "chunked"
     """Scheduler of prompts."""
-    kv_capacity_tokens: Count | None = Field(None, alias="kvCapacity", exclude_if=_is_none)
+    kv_capacity_tokens: Count | None = Field(None, alias="kvCapacity", exclude_if=is_none)
     """Tokens of KV cache; absent if unknown."""
     max_batch_size: Count = Field(0, alias="maxBatchSize")
     """Maximum batch; 0 if unknown."""

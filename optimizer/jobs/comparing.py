@@ -1,10 +1,9 @@
 """Compare two plans."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from optimizer.errors import SpecError
-from optimizer.jobs.requests import LoadChangeOptions, LoadScenario, PlanOptions, RequestError
+from optimizer.jobs.requests import LoadChangeOptions, RequestError
 from optimizer.plan import Plan
 from optimizer.spec.system import System
 from optimizer.studies.comparison.compare import compare
@@ -15,64 +14,64 @@ class CompareOptions(LoadChangeOptions):
     """A change of the load, and options that override the document's."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompareRequest:
-    """Two plans to compare.
+def compare_plans(
+    first: System | Plan,
+    second: System | Plan | None,
+    options: CompareOptions,
+    *,
+    second_options: Mapping[str, object] | None = None,
+    transition: bool = False,
+    labels: tuple[str, str] | None = None,
+) -> Comparison:
+    """Return two plans side by side; of one system its plans without and with limits, or before and after.
 
-    With one side: its unlimited and limited plans, or its plan before and after a change of options or load.
-    """
-
-    first: System | Plan
-    second: System | Plan | None = None
-    load: LoadScenario = field(default_factory=LoadScenario)
-    second_options: Mapping[str, object] | None = None
-    """Optimizer options of the second side alone, by their Python names."""
-    transition: bool = False
-    """Whether the second system follows the first in time, so that the first plan is what runs."""
-    labels: tuple[str, str] | None = None
-    """Names of the sides."""
-    solve: PlanOptions = field(default_factory=PlanOptions)
-    backend: str = "highs"
-
-
-def compare_plans(request: CompareRequest) -> Comparison:
-    """Return two plans side by side.
+    Args:
+        first: a system to plan, or a plan.
+        second: the other side; None: the first system with other options or another load.
+        options: a change of the load, and optimizer options of both sides.
+        second_options: optimizer options of the second side alone, by their Python names.
+        transition: whether the second system follows the first in time, so that the first plan is running.
+        labels: names of the sides.
 
     Raises:
         SpecError: there is nothing to compare or to solve, or an option is wrong.
         SolverError: the solver failed, or a plan does not pass verification.
     """
-    _check_comparison(request)
-    first, second, transition = request.first, request.second, request.transition
-    if request.load.field is not None:
+    _check_sides(first, second, options, second_options)
+    if options.load_changes:
         assert isinstance(first, System)
-        second, transition = request.load.applied_to(first), True
+        second, transition = options.with_changed_load(first), True
     return compare(
         first,
         second,
-        second_options=request.second_options,
+        second_options=second_options,
         transition=transition,
-        labels=request.labels,
-        backend=request.backend,
-        **request.solve.given(),
+        labels=labels,
+        backend=options.backend,
+        **options.given(),
     )
 
 
-def _check_comparison(request: CompareRequest) -> None:
+def _check_sides(
+    first: System | Plan,
+    second: System | Plan | None,
+    options: CompareOptions,
+    second_options: Mapping[str, object] | None,
+) -> None:
     """Reject contradictions, and options if nothing is solved with them."""
-    first, second, load = request.first, request.second, request.load.field
+    load = next(iter(options.load_changes), None)
     if second is not None:
         if load is not None:
             raise RequestError(load, "compares one system before and after; remove it, or {second}")
-        if isinstance(second, Plan) and request.second_options is not None:
+        if isinstance(second, Plan) and second_options is not None:
             raise RequestError("second_options", "{second} is a plan, and nothing is solved; remove it")
-        if isinstance(first, Plan) and isinstance(second, Plan) and request.solve.given():
+        if isinstance(first, Plan) and isinstance(second, Plan) and options.given():
             raise SpecError("both sides are plans, and nothing is solved; remove the options for solving")
     elif isinstance(first, Plan):
         if load is not None:
             raise RequestError(load, "{first} is a plan, which has no loads; give its system")
         raise RequestError("first", "is a plan; name another to compare it with ({second})")
-    elif load is None and request.second_options is None and request.solve.unlimited is not None:
+    elif load is None and second_options is None and options.unlimited is not None:
         raise RequestError(
             "unlimited",
             "both plans, limited and unlimited, are compared; remove it, or add {second}, {second_options} "

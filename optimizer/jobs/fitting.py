@@ -55,7 +55,7 @@ def add_profile(profile: str, system: str, model: str | None, accelerator: str |
 
 
 def show_fit(profile: str) -> Figure:
-    """Return the figure of a fitted profile: measured beside predicted.
+    """Return the figure of a fitted profile: measured and predicted times.
 
     Raises:
         FitError: the profile is none.

@@ -1,6 +1,9 @@
 """Command-line details of the fields of models."""
 
 from dataclasses import dataclass
+from typing import Literal
+
+from pydantic.fields import FieldInfo
 
 from optimizer.units import Scale
 
@@ -23,3 +26,15 @@ class Flag:
     """Short form: ``-F``."""
     const: str | None = None
     """Value of the flag without a value; None: the flag must have one."""
+    positional: bool = False
+    """Whether it is an argument before the system instead of a flag."""
+    separated: bool = False
+    """Whether one value contains all items, separated by commas."""
+    only: Literal["", "command", "route"] = ""
+    """Where the field exists: on the command line and in Python, for files and programs of this machine; in
+    routes and clients; or, if empty, everywhere."""
+
+
+def details_of(field: FieldInfo) -> Flag | None:
+    """Return the command-line details of a field; None if it has none."""
+    return next((item for item in field.metadata if isinstance(item, Flag)), None)

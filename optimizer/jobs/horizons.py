@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
+from optimizer.jobs.flag import Flag
 from optimizer.jobs.pictures import PICTURE_TYPES, AnswerFormat, drawn
 from optimizer.jobs.requests import ExactOptions, RequestError
 from optimizer.jobs.study import Study
@@ -17,26 +18,30 @@ from optimizer.studies.horizon.document import Horizon
 from optimizer.studies.horizon.figure import horizon_figure
 from optimizer.studies.horizon.horizon import plan_horizon
 from optimizer.studies.load_changes import scale_loads
+from optimizer.units import SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
     from optimizer.section import Section
     from optimizer.spec.schema import Route, Server
 
-MOST_HOURS = 1_000
-"""Most hours whose loads can be given as factors: six weeks."""
-MOST_SERVERS = 1_000
-"""Most servers whose loads can be given by the hour."""
-SECONDS_PER_H = 3600.0
+MAX_HOURS = 1_000
+"""Maximum number of hours whose loads can be given as factors: six weeks."""
+MAX_SERVERS = 1_000
+"""Maximum number of servers whose loads can be given by the hour."""
 Factor = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
 
 class HorizonOptions(ExactOptions):
     """Loads by the hour, and options that override the document's."""
 
-    factors: tuple[Factor, ...] = Field((), max_length=MOST_HOURS)
+    trace: Annotated[str | Path | None, Flag("FILE", only="command")] = None
+    """CSV file of loads by the hour."""
+    factors: Annotated[tuple[Factor, ...], Flag("F,F,…", separated=True)] = Field((), max_length=MAX_HOURS)
     """Factors on all loads of the system, one for each hour; offline work keeps its requests."""
-    loads: tuple[Annotated[str, Field(max_length=20_000)], ...] = Field((), max_length=MOST_SERVERS)
-    """In place of factors, loads of single servers: NAME=RATE,RATE,… [requests/min], one rate for each hour.
+    loads: Annotated[tuple[Annotated[str, Field(max_length=20_000)], ...], Flag(only="route")] = Field(
+        (), max_length=MAX_SERVERS
+    )
+    """Instead of factors, loads of single servers: NAME=RATE,RATE,… [requests/min], one rate for each hour.
     Servers that are not named keep their load."""
     format: AnswerFormat = "json"
     """The numbers as JSON, or a picture."""
@@ -50,8 +55,8 @@ def horizon_of(
     Args:
         system: the fleet; committed tiers of its accelerators are offers of reserved ones.
         trace: a CSV file of loads over time, each from its time until the next.
-        factors: in place of a trace, factors on all loads, one for each hour.
-        loads: in place of both, the rates of single servers by the hour, as ``NAME=RATE,RATE,…``.
+        factors: instead of a trace, factors on all loads, one for each hour.
+        loads: instead of both, the rates of single servers by the hour, as ``NAME=RATE,RATE,…``.
 
     Raises:
         SpecError: the file cannot be read, or its loads are not of the system.
@@ -74,7 +79,7 @@ def _scaled(system: System, factors: Sequence[float]) -> list[LoadStep]:
     """Return the loads of each hour, all times a factor; offline work keeps its requests."""
     growing = {name: server for name, server in system.servers.items() if server.deadline is None}
     scaled = [scale_loads(replace(system, servers=growing), factor) for factor in factors]
-    return [LoadStep(h * SECONDS_PER_H, hour.servers, hour.routes) for h, hour in enumerate(scaled)]
+    return [LoadStep(h * SECONDS_PER_HOUR, hour.servers, hour.routes) for h, hour in enumerate(scaled)]
 
 
 def _loaded(system: System, loads: Sequence[str]) -> list[LoadStep]:
@@ -88,9 +93,9 @@ def _loaded(system: System, loads: Sequence[str]) -> list[LoadStep]:
                 "loads", f"{text[:40]!r}: server {name!r} does not exist; give NAME=RATE,RATE,…"
             )
         hours = hours or [{} for _ in parts]
-        if len(parts) != len(hours) or len(parts) > MOST_HOURS:
+        if len(parts) != len(hours) or len(parts) > MAX_HOURS:
             wanted = (
-                f"{len(hours)}, as many as the first" if len(parts) != len(hours) else f"at most {MOST_HOURS}"
+                f"{len(hours)}, as many as the first" if len(parts) != len(hours) else f"at most {MAX_HOURS}"
             )
             raise RequestError("loads", f"server {name!r} has {len(parts)} rates; give {wanted}")
         if name in system.stated and system.stated[name].deadline is not None:
@@ -99,18 +104,17 @@ def _loaded(system: System, loads: Sequence[str]) -> list[LoadStep]:
             raise RequestError("loads", f"server {name!r} is given twice; give it once")
         for h, part in enumerate(parts):
             hours[h][name] = loaded(system, name, {"arrivalRate": part}, f"loads: {name}: hour {h}")
-    return [LoadStep.of(system, h * SECONDS_PER_H, hour) for h, hour in enumerate(hours)]
+    return [LoadStep.of(system, h * SECONDS_PER_HOUR, hour) for h, hour in enumerate(hours)]
 
 
 def _horizon(system: System, options: HorizonOptions) -> Horizon:
     """Plan loads by the hour: what to reserve for the whole time, and what to rent in each hour.
 
     A committed tier of an accelerator is an offer of 0 to `units` accelerators. The answer has a lower bound
-    of the cost, and simple policies beside the plan. Loads are factors on all of them, or rates of single
-    servers. A long trace can need more time than the service allows
-    a request.
+    of the cost, and simple policies for comparison. Loads are factors on all of them, or rates of single
+    servers. A long trace can need more time than the service allows a request.
     """
-    return horizon_of(system, factors=options.factors, loads=options.loads)
+    return horizon_of(system, options.trace, options.factors, options.loads)
 
 
 def _sections(found: Horizon) -> "list[Section]":
@@ -128,4 +132,10 @@ STUDY = Study(
     table_names=("policies", "reservations", "hours"),
     media_types=PICTURE_TYPES,
     page=drawn(horizon_figure),
+    working="planning hours",
+    epilog=(
+        "The trace has the columns of replay: time, server and arrivalRate, or time and a column of rates "
+        "for each server; loads hold from their time until the next. Committed tiers of accelerators are "
+        "offers of 0 to their units for the whole time."
+    ),
 )

@@ -28,11 +28,11 @@ class MemoryQuestion(Request):
     """Name of the model in the catalogue."""
     accelerators: tuple[str, ...] = Field(min_length=1, max_length=100)
     """Accelerators of the catalogue, each with an optional number of cards: H100, 4xH100."""
-    tp: int | None = Field(None, ge=1, le=1024)
+    tp: Annotated[int | None, Flag("N")] = Field(None, ge=1, le=1024)
     """Devices of a replica, tensor parallelism; default: all devices of the cards."""
-    weights: str | None = None
+    weights: Annotated[str | None, Flag("FORMAT")] = None
     """Format of the weights: bf16, fp8, int8, int4, fp4 or mxfp4; default: as published."""
-    cache: str | None = None
+    cache: Annotated[str | None, Flag("FORMAT")] = None
     """Format of the KV cache: bf16 or fp8; default: bf16."""
     memory_utilization: Annotated[float | None, Flag("SHARE", SHARE)] = Field(None, ge=0.01, le=1)
     """Share of the device memory that the engine may use; default: 0.9."""
@@ -40,9 +40,9 @@ class MemoryQuestion(Request):
     """Mean input length [tokens]; default: 1024."""
     out_tokens: Tokens = Field(None, ge=1, le=1e8)
     """Mean output length [tokens]; default: 256."""
-    max_requests: int | None = Field(None, ge=1, le=10**6)
-    """Most requests in the batch, which determines the workspace; default: 256."""
-    max_num_tokens: int | None = Field(None, ge=1, le=10**9)
+    max_requests: Annotated[int | None, Flag("N")] = Field(None, ge=1, le=10**6)
+    """Maximum requests in the batch, which determines the workspace; default: 256."""
+    max_num_tokens: Annotated[int | None, Flag("TOKENS")] = Field(None, ge=1, le=10**9)
     """Token budget of an iteration, which determines the workspace; default: 8192."""
     block_tokens: Annotated[int, Flag("TOKENS")] = Field(16, ge=1, le=10**6)
     """With --memory: tokens of a block of the cache (16)."""
@@ -62,11 +62,9 @@ class MemoryQuestion(Request):
     """With --memory: memory of a device [GB] (from the catalogue)."""
 
 
-_OF_DEPLOYMENT = (
-    "tp", "weights", "cache", "memory_utilization", "in_tokens", "out_tokens", "max_requests",
-    "max_num_tokens",
-)  # fmt: skip
-SHARED_FIELDS = ("model", "accelerators", *_OF_DEPLOYMENT)
+DEPLOYMENT = ("tp", "weights", "cache", "memory_utilization")
+"""Fields of the deployment of a model."""
+SETTINGS = (*DEPLOYMENT, "in_tokens", "out_tokens", "max_requests", "max_num_tokens")
 """Fields that an estimate of token times has as well."""
 
 
@@ -103,7 +101,7 @@ def _deployment(question: MemoryQuestion) -> "Deployment":
     from optimizer.profiles.deployment import Deployment
     from optimizer.profiles.memory import GB, GIB
 
-    given = {name: value for name in _OF_DEPLOYMENT if (value := getattr(question, name)) is not None}
+    given = {name: value for name in SETTINGS if (value := getattr(question, name)) is not None}
     memory = question.device_memory
     return Deployment(
         **given,

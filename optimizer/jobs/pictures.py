@@ -1,13 +1,14 @@
 """Pictures as answers of studies, in the formats that routes and commands offer."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
+from optimizer.jobs.flag import Flag
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import Figure
 
 Answer = TypeVar("Answer")
-AnswerFormat = Literal["json", "svg", "png", "pdf"]
+AnswerFormat = Annotated[Literal["json", "svg", "png", "pdf"], Flag(only="route")]
 PICTURE_TYPES: Mapping[str, str] = {"svg": "image/svg+xml", "png": "image/png", "pdf": "application/pdf"}
 """Media types of pictures by format."""
 

@@ -1,41 +1,76 @@
-"""Replay loads of the past."""
+"""The study that replays loads of the past."""
 
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
+from pydantic import Field
+
+from optimizer.jobs.flag import Flag
+from optimizer.jobs.pictures import AnswerFormat, drawn
+from optimizer.jobs.requests import ExactOptions
+from optimizer.jobs.study import Study
 from optimizer.spec.load_traces import read_load_trace
 from optimizer.spec.system import System
 from optimizer.stabilisation.rules import RECOMMENDED, Rules, read_rules
 from optimizer.studies.replay.document import Replay
+from optimizer.studies.replay.figure import replay_figure
 from optimizer.studies.replay.replay import FOLLOWED, each_alone, replay
+from optimizer.units import SECONDS
+
+if TYPE_CHECKING:
+    from optimizer.section import Section
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayRequest:
-    """Loads of the past to run through planning and stabilisation."""
+class ReplayOptions(ExactOptions):
+    """Past loads to run through planning and stabilisation, and options that override the document's."""
 
-    system: System
-    loads: str | Path
-    """A CSV file of loads over time."""
-    rules: Path | None = None
-    """A file of rules; none: every rule, with the recommended values."""
+    loads: Annotated[str | Path, Flag("LOADS.csv", positional=True, only="command")]
+    """Loads over time; see below."""
+    rules: Annotated[Path | None, Flag("FILE", only="command")] = None
+    """Rules of stabilisation, as for serve --stabilise (all)."""
     each: bool = False
-    """Whether each of the rules is shown alone, too."""
-    startup_s: float = 180.0
-    """Time that a replica takes to start [s]."""
+    """Also show each rule alone."""
+    startup: Annotated[float, Flag("S", SECONDS)] = Field(180.0, ge=0, le=1e6)
+    """Time that a replica takes to start (180 s)."""
+    format: AnswerFormat = "json"
+    """The numbers as JSON, or a picture."""
 
 
-def replay_loads(request: ReplayRequest) -> Replay:
+def replay_loads(system: System, options: ReplayOptions) -> Replay:
     """Return the course of a fleet that follows every plan, and of one with stabilisation rules.
 
     Raises:
         SpecError: a file cannot be read, or its loads are not of the system.
         SolverError: the solver failed.
     """
-    rules = RECOMMENDED if request.rules is None else read_rules(request.rules)
+    rules = RECOMMENDED if options.rules is None else read_rules(options.rules)
     variants = {FOLLOWED: Rules()}
-    if request.each:
+    if options.each:
         variants |= each_alone(rules)
-    variants["recommended rules" if request.rules is None else "the rules"] = rules
-    steps = read_load_trace(request.system, request.loads)
-    return replay(request.system, steps, variants, request.startup_s)
+    variants["recommended rules" if options.rules is None else "the rules"] = rules
+    return replay(system, read_load_trace(system, options.loads), variants, options.startup)
+
+
+def _sections(found: Replay) -> "list[Section]":
+    from optimizer.render.replay_sections import replay_sections
+
+    return replay_sections(found)
+
+
+STUDY = Study(
+    title="Replay loads",
+    options=ReplayOptions,
+    answer=Replay,
+    run=replay_loads,
+    sections=_sections,
+    table_names=("ways", "servers"),
+    page=drawn(replay_figure),
+    has_load=False,
+    epilog=(
+        "LOADS.csv has the columns time, server and arrivalRate, and optionally avgInTokens and "
+        "avgOutTokens; or time and a column of rates for each server. A route is named like a server, in "
+        "place of its two servers, and has a rate only. A row holds the load measured in the "
+        "interval that ends at its time, in seconds or as a date. Each plan knows the loads up to its time, "
+        "and is judged by those of the next interval."
+    ),
+)

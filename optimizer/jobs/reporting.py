@@ -1,11 +1,13 @@
 """The study that reports a plan."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
+from optimizer.jobs.flag import Flag
 from optimizer.jobs.simulating import EffortOptions
 from optimizer.jobs.study import Study
 from optimizer.spec.system import System
 from optimizer.studies.reports.report import Report, make_report
+from optimizer.studies.simulation.plans import Progress
 
 
 class ReportOptions(EffortOptions):
@@ -13,17 +15,18 @@ class ReportOptions(EffortOptions):
 
     simulate: bool = False
     """Add a section that compares predicted with simulated metrics."""
-    format: Literal["json", "html", "markdown", "csv"] = "json"
+    format: Annotated[Literal["json", "html", "markdown", "csv"], Flag(only="route")] = "json"
     """JSON, one page with its pictures inside, the same page without pictures, or a row for each pool."""
 
 
-def report_plan(system: System, options: ReportOptions) -> Report:
+def report_plan(system: System, options: ReportOptions, progress: Progress | None = None) -> Report:
     """Report the best plan as a page to hand on, or as JSON.
 
     Raises:
         SolverError: the solver failed.
     """
-    return make_report(system, effort=options.effort if options.simulate else None)
+    effort = options.effort if options.simulate else None
+    return make_report(system, effort=effort, progress=progress, backend=options.backend)
 
 
 def _page(report: Report, system: System, options: ReportOptions) -> bytes:

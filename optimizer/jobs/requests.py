@@ -7,7 +7,6 @@ annotation adds details that only the command line needs.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -111,6 +110,8 @@ class PlanOptions(ExactOptions):
 
     solver: Literal["milp", "greedy"] | None = None
     """Solver: exact, or the greedy baseline."""
+    backend: Annotated[str, Flag("NAME", only="command")] = "highs"
+    """MILP solver: highs, CBC, … (highs)"""
 
     def given(self) -> dict[str, object]:
         """Return the optimizer options that the request overrides, by their Python names in documents.
@@ -133,45 +134,27 @@ class LoadChangeOptions(PlanOptions):
     random_load: Annotated[int | None, Flag("SEED")] = Field(None, ge=0, lt=2**64)
     """After: multiply rates by 0.5 … 1.5 and token lengths by 0.8 … 1.2 at random, from this seed."""
 
-    def scenario(self, csv: str | Path | None = None) -> "LoadScenario":
-        """Return the change of the load; `csv` is a file of loads by server."""
-        return LoadScenario(csv, self.scale, self.random_load)
-
-
-@dataclass(frozen=True, slots=True)
-class LoadScenario:
-    """Another load of a system, changed in at most one way."""
-
-    csv: str | Path | None = None
-    """File of loads by server."""
-    scale: float | None = None
-    """Factor on every arrival rate."""
-    random_load: int | None = None
-    """Seed: every rate times 0.5 … 1.5 and every length times 0.8 … 1.2, at random."""
+    load: Annotated[str | Path | None, Flag("CSV", only="command")] = None
+    """Loads by server, which replace those of the document."""
 
     @property
-    def given(self) -> list[str]:
+    def load_changes(self) -> list[str]:
         """Names of the fields that change the load."""
-        return [name for name in ("csv", "scale", "random_load") if getattr(self, name) is not None]
+        return [name for name in ("load", "scale", "random_load") if getattr(self, name) is not None]
 
-    @property
-    def field(self) -> str | None:
-        """Name of the first field that changes the load; None if none does."""
-        return self.given[0] if self.given else None
-
-    def applied_to(self, system: System) -> System:
+    def with_changed_load(self, system: System) -> System:
         """Return the system with the changed load; the same system if nothing changes.
 
         Raises:
             RequestError: the load changes in two ways.
             SpecError: it cannot be read, or is out of range.
         """
-        if len(self.given) > 1:
-            first, second, *_ = self.given
+        if len(self.load_changes) > 1:
+            first, second, *_ = self.load_changes
             problem = f"the load can be changed in only one way; remove it, or {{{second}}}"
             raise RequestError(first, problem)
-        if self.csv is not None:
-            return with_loads(system, self.csv)
+        if self.load is not None:
+            return with_loads(system, self.load)
         if self.scale is not None:
             return scale_loads(system, self.scale)
         if self.random_load is not None:

@@ -1,8 +1,7 @@
 """The study that simulates a plan, or replans until its pools meet their targets in simulation."""
 
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
@@ -11,7 +10,7 @@ from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import PlanOptions, RequestError
 from optimizer.jobs.study import Study
 from optimizer.pipeline import Timings, solve
-from optimizer.plan import Plan
+from optimizer.plan import Plan, load_plan
 from optimizer.simulation.replicas import DEFAULT_REQUESTS, DEFAULT_SEED, MAX_REQUESTS, Effort
 from optimizer.simulation.summary import MIN_REQUESTS
 from optimizer.simulation.trace import read_trace
@@ -20,6 +19,9 @@ from optimizer.studies.simulation import repair
 from optimizer.studies.simulation.document import RepairedPlan, Simulation
 from optimizer.studies.simulation.plans import Progress, simulation_of
 from optimizer.studies.simulation.pools import pool_runs, traced
+
+if TYPE_CHECKING:
+    from optimizer.section import Section
 
 
 class EffortOptions(PlanOptions):
@@ -45,42 +47,39 @@ class SimulateOptions(EffortOptions):
 
     repair: bool = False
     """Replan until all pools meet their targets; the answer is then the plan with its simulation."""
-
-
-@dataclass(frozen=True, slots=True)
-class SimulateRequest:
-    """A plan to simulate."""
-
-    system: System
-    plan: Plan | None = None
-    """A plan of the system; None: solve for one."""
-    requests: int = DEFAULT_REQUESTS
-    """Requests sent to the replica of each pool."""
-    seed: int = DEFAULT_SEED
-    trace: str | Path | None = None
-    """File of recorded requests of one server, which replaces the loads of the system."""
-    server: str | None = None
+    plan: Annotated[Path | None, Flag("FILE", only="command")] = None
+    """Plan to simulate, as `solve -o` writes it; default: solve."""
+    trace: Annotated[str | Path | None, Flag("FILE", only="command")] = None
+    """Recorded requests instead of the load: CSV with TIMESTAMP,ContextTokens,GeneratedTokens."""
+    server: Annotated[str | None, Flag("S", only="command")] = None
     """Server to which the trace belongs."""
-    backend: str = "highs"
 
 
-def simulate_plan(request: SimulateRequest, progress: Progress | None = None) -> Simulation:
+def simulate_plan(
+    system: System, options: SimulateOptions, plan: Plan | None = None, progress: Progress | None = None
+) -> Simulation:
     """Simulate every pool of a plan at its load, and compare predicted with simulated metrics.
+
+    Args:
+        system: the planned system.
+        options: length and seed of the simulation, and a trace.
+        plan: a plan of the system; None: that of the options, or solve for one.
+        progress: told how many of how many pools are done.
 
     Raises:
         SpecError: the plan is not for the system, or the trace cannot be read or is of no server of it.
-        AnalysisError: too little is simulated, or a law has iterations that take no time.
+        AnalysisError: a law has iterations that take no time.
         SolverError: a plan was needed, and the solver failed.
     """
-    effort = Effort(requests=request.requests, seed=request.seed)
-    if request.server is not None and request.trace is None:
+    if options.server is not None and options.trace is None:
         raise RequestError("server", "requires {trace}; give {trace}, or remove it")
-    trace = None if request.trace is None else read_trace(request.trace)
-    plan = request.plan or solve(request.system, backend=request.backend)
-    runs = pool_runs(request.system, plan)
+    trace = None if options.trace is None else read_trace(options.trace)
+    if plan is None and options.plan is not None:
+        plan = load_plan(options.plan)
+    runs = pool_runs(system, plan or solve(system, backend=options.backend))
     if trace is not None:
         loaded = sorted({run.server for run in runs})
-        server = request.server or (loaded[0] if len(loaded) == 1 else None)
+        server = options.server or (loaded[0] if len(loaded) == 1 else None)
         if server is None:
             raise RequestError(
                 "server", f"missing; the plan has {len(loaded)} servers, and {{trace}} is of one"
@@ -88,56 +87,69 @@ def simulate_plan(request: SimulateRequest, progress: Progress | None = None) ->
         if server not in loaded:
             raise RequestError("server", f"{server!r} has no pool with a load in the plan")
         runs = traced([run for run in runs if run.server == server], trace)
-    return simulation_of(runs, effort, progress)
+    return simulation_of(runs, options.effort, progress)
 
 
-@dataclass(frozen=True, slots=True)
-class RepairRequest:
-    """A system to plan such that its pools meet their targets in simulation."""
-
-    system: System
-    requests: int = DEFAULT_REQUESTS
-    """Requests sent to the replica of each pool; more if a metric is too close to its limit to decide."""
-    seed: int = DEFAULT_SEED
-    backend: str = "highs"
-    write_model_to: Path | None = None
-    """FILE.lp or FILE.mps for the model of the last plan; None: it is not written."""
-    timings: Timings = field(default_factory=Timings)
-    """Receives the time of each stage, summed over all plans."""
-
-
-def repair_plan(request: RepairRequest, progress: Progress | None = None) -> RepairedPlan:
+def repair_plan(
+    system: System,
+    options: EffortOptions,
+    progress: Progress | None = None,
+    *,
+    write_model_to: Path | None = None,
+    timings: Timings | None = None,
+) -> RepairedPlan:
     """Return a plan whose pools meet their targets in simulation, and the changes that were needed.
 
+    Args:
+        system: the system to plan.
+        options: requests to each replica, more if a metric is too close to its limit to decide; and the seed.
+        progress: told how many of how many pools are done.
+        write_model_to: FILE.lp or FILE.mps for the model of the last plan; None: it is not written.
+        timings: receives the time of each stage, summed over all plans.
+
     Raises:
-        SpecError: an option or the backend does not exist.
-        AnalysisError: too little is simulated, or a law has iterations that take no time.
+        SpecError: the backend does not exist.
+        AnalysisError: a law has iterations that take no time.
         SolverError: the solver failed.
     """
     memo = SizingMemo()  # tightened pools reuse their sizing
 
-    def plan_of(system: System) -> Plan:
+    def plan_of(changed: System) -> Plan:
         return solve(
-            system,
-            backend=request.backend,
-            write_model_to=request.write_model_to,
-            timings=request.timings,
-            memo=memo,
+            changed, backend=options.backend, write_model_to=write_model_to, timings=timings, memo=memo
         )
 
-    effort = Effort(requests=request.requests, seed=request.seed)
-    return repair.repair_plan(request.system, plan_of, effort, progress)
+    return repair.repair_plan(system, plan_of, options.effort, progress)
 
 
-def _simulate_or_repair(system: System, options: SimulateOptions) -> Simulation | RepairedPlan:
+def _simulate_or_repair(
+    system: System, options: SimulateOptions, progress: Progress | None = None
+) -> Simulation | RepairedPlan:
     """Simulate the pools of the best plan request by request, and compare predicted with simulated metrics.
 
     With `repair` the plan is made again until its pools meet their targets, or units run out. The answer is
     then the plan, its simulation, the changes and the loss.
     """
-    if options.repair:
-        return repair_plan(RepairRequest(system, options.requests, options.seed))
-    return simulate_plan(SimulateRequest(system, requests=options.requests, seed=options.seed))
+    if not options.repair:
+        return simulate_plan(system, options, progress=progress)
+    for name in ("plan", "trace", "server"):
+        if getattr(options, name) is not None:
+            raise RequestError(name, "cannot be combined with {repair}, which plans again; remove one")
+    return repair_plan(system, options, progress)
+
+
+def _sections(found: Simulation | RepairedPlan) -> "list[Section]":
+    from optimizer.render.simulation_sections import repair_sections, simulation_sections
+
+    if isinstance(found, Simulation):
+        return simulation_sections(found)
+    return [*simulation_sections(found.simulation), *repair_sections(found)]
+
+
+def _csv(found: Simulation | RepairedPlan) -> str:
+    from optimizer.render.simulation_sections import simulation_csv
+
+    return simulation_csv(found if isinstance(found, Simulation) else found.simulation)
 
 
 STUDY = Study(
@@ -145,5 +157,13 @@ STUDY = Study(
     options=SimulateOptions,
     answer=Simulation | RepairedPlan,
     run=_simulate_or_repair,
+    sections=_sections,
+    csv=_csv,
     operations=("simulate_pools", "simulate_held"),
+    working="simulating",
+    simulates=True,
+    epilog=(
+        "One replica of each pool is run at its share of the load. The first run on a machine compiles the "
+        "simulator, which is then kept."
+    ),
 )

@@ -37,19 +37,40 @@ class Study(Generic[Options, Answer]):
     """A `Request`: flags, query parameters and the client's options."""
     answer: Any
     """Type of the answer: a document, or a union of documents."""
-    run: "Callable[[System, Options], Answer]"
-    """Answers the question for a system that already has the given optimizer options. Its docstring before
+    run: Callable[..., Answer]
+    """Answers the question, from a system that already has the given optimizer options, and the options. It
+    can have a parameter `progress`, to be told how many of how many parts are done. Its docstring before
     `Args` and `Raises` describes the routes."""
     sections: "Callable[[Answer], list[Section]] | None" = None
     """Shows the answer; None if the command is written by hand."""
     table_names: tuple[str, ...] = ()
     """Names for the flag ``--table``."""
+    csv: Callable[[Answer], str] | None = None
+    """Writes the answer for ``--csv``; None: as one of its tables."""
     media_types: Mapping[str, str] = field(default_factory=dict)
     """Media types of the formats other than JSON, by the value of the option `format`."""
     page: "Callable[[Answer, System, Options], bytes] | None" = None
     """Writes the answer in the format that the options name."""
     operations: tuple[str, str] | None = None
     """Names of the two routes' operations in OpenAPI; None: derived from the study's name."""
+    working: str = ""
+    """Word for the progress display: ``sweeping``. If given, the work can run on a cluster."""
+    simulates: bool = False
+    """Whether it simulates replicas."""
+    has_load: bool = True
+    """Whether the command can replace the loads of the system."""
+    epilog: str = ""
+    """Text at the end of the command's help."""
+
+    def answered(
+        self,
+        system: "System",
+        options: Options,
+        progress: Callable[[int, int], None] = lambda _done, _total: None,
+    ) -> Answer:
+        """Return the answer for a system."""
+        more = [progress] if "progress" in inspect.signature(self.run).parameters else []
+        return self.run(system, options, *more)
 
     @property
     def description(self) -> str:

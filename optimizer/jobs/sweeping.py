@@ -1,6 +1,5 @@
 """The study that sweeps parameters of a system, and samples days."""
 
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,16 +22,16 @@ from optimizer.studies.sweep.sweep import sweep
 if TYPE_CHECKING:
     from optimizer.section import Section
 
-MOST_SAMPLES = 10_000
+MAX_SAMPLES = 10_000
 
 
 class SweepOptions(ExactOptions):
     """Parameters to vary, days to sample, and options that override the document's."""
 
-    vary: tuple[str, ...] = ()
+    vary: Annotated[tuple[str, ...], Flag("NAME=VALUES", help="vary a parameter; repeatable")] = ()
     """Parameters with their values: load=0.5..3, count:H100=0..64, cost:A100=100,200 or a number of the
     optimizer; several for all combinations."""
-    samples: Annotated[int | None, Flag("N")] = Field(None, ge=1, le=MOST_SAMPLES)
+    samples: Annotated[int | None, Flag("N")] = Field(None, ge=1, le=MAX_SAMPLES)
     """Number of days to sample for the cost of being safe; default: none."""
     load_cv: Annotated[float | None, Flag("CV")] = Field(None, ge=0, le=10)
     """Coefficient of variation of each server's load from day to day, with `samples`."""
@@ -40,81 +39,54 @@ class SweepOptions(ExactOptions):
     """Random seed of the days."""
     format: AnswerFormat = "json"
     """The numbers as JSON, or a picture."""
+    trace: Annotated[str | Path | None, Flag("FILE", only="command")] = None
+    """Sample the days of this CSV file of loads, as for replay."""
+    resume: Annotated[Path | None, Flag("FILE", only="command")] = None
+    """Keep finished plans in FILE, and go on from there."""
 
 
-@dataclass(frozen=True, slots=True)
-class SweepRequest:
-    """Parameters to vary, days to sample, or both."""
-
-    system: System
-    vary: tuple[str, ...] = ()
-    """Variations: ``load=0.5..3``, ``count:H100=0..64``."""
-    samples: int | None = None
-    """Number of days to sample; None: no days."""
-    load_cv: float | None = None
-    """Coefficient of variation of each server's daily load."""
-    trace: str | Path | None = None
-    """A CSV file of loads over time, from whose days the samples are drawn."""
-    seed: int = 0
-    """Random seed."""
-    resume: Path | None = None
-    """A file that keeps finished plans, so that a stopped sweep goes on; None: nothing is kept."""
-
-
-def sweep_system(request: SweepRequest, tell: Tell = tell_nobody) -> Sweep:
-    """Return the plans of a system over ranges of parameters, and what it costs to be safe on sampled days.
-
-    Raises:
-        SpecError: a variation, a value or a file is wrong.
-        SolverError: the solver failed.
-    """
-    _check(request)
-    system = request.system
-    variations = read_variations(system, request.vary)
-    text = f"{version('inferplan')} {system.to_spec().model_dump_json(by_alias=True)}"
-    done = Checkpoint(request.resume, digest_of(text))
-    found = sweep(system, variations, done, tell)
-    return found if request.samples is None else found.model_copy(update={"days": _days(request, done, tell)})
-
-
-def _days(request: SweepRequest, done: Checkpoint, tell: Tell) -> SampledDays:
-    system, samples, cv = request.system, request.samples, request.load_cv
-    assert samples is not None
-    if request.trace is not None:
-        loads = trace_days(system, read_load_trace(system, request.trace), samples, request.seed)
-    else:
-        assert cv is not None
-        loads = lognormal_days(system, samples, cv, request.seed)
-    return sampled_days(system, loads, done, tell, load_cv=cv, seed=request.seed)
-
-
-def _check(request: SweepRequest) -> None:
-    """Refuse a request that asks for nothing, or contradicts itself."""
-    if not request.vary and request.samples is None:
-        raise RequestError("vary", "nothing to vary; give a variation such as load=0.5..3, or {samples}")
-    if request.samples is None:
-        for name in ("load_cv", "trace"):
-            if getattr(request, name) is not None:
-                raise RequestError(name, "is for sampled days; give {samples}, or remove it")
-        return
-    if not 1 <= request.samples <= MOST_SAMPLES:
-        raise RequestError("samples", f"is {request.samples:,}; give 1 to {MOST_SAMPLES:,} days")
-    if (request.load_cv is None) == (request.trace is None):
-        raise RequestError("samples", "give either {load_cv} or {trace}, which say how loads vary")
-    if request.load_cv is not None and not 0 <= request.load_cv <= 10:
-        raise RequestError("load_cv", f"is {request.load_cv:g}; give 0 to 10")
-
-
-def _sweep(system: System, options: SweepOptions) -> Sweep:
+def sweep_system(system: System, options: SweepOptions, progress: Tell = tell_nobody) -> Sweep:
     """Plan a system over ranges of parameters: cost, served share by priority, and the limits that bind.
 
     Between two integers of one parameter, service and value are known for every value. With `samples`, the
     answer also has the cost of being safe on 50 to 99 % of days whose loads vary. A large sweep can need more
     time than the service allows a request.
+
+    Raises:
+        SpecError: a variation, a value or a file is wrong.
+        SolverError: the solver failed.
     """
-    return sweep_system(
-        SweepRequest(system, tuple(options.vary), options.samples, options.load_cv, seed=options.seed)
-    )
+    _check(options)
+    variations = read_variations(system, options.vary)
+    text = f"{version('inferplan')} {system.to_spec().model_dump_json(by_alias=True)}"
+    done = Checkpoint(options.resume, digest_of(text))
+    found = sweep(system, variations, done, progress)
+    if options.samples is None:
+        return found
+    return found.model_copy(update={"days": _days(system, options, options.samples, done, progress)})
+
+
+def _days(
+    system: System, options: SweepOptions, samples: int, done: Checkpoint, progress: Tell
+) -> SampledDays:
+    if options.trace is not None:
+        loads = trace_days(system, read_load_trace(system, options.trace), samples, options.seed)
+    else:
+        assert options.load_cv is not None
+        loads = lognormal_days(system, samples, options.load_cv, options.seed)
+    return sampled_days(system, loads, done, progress, load_cv=options.load_cv, seed=options.seed)
+
+
+def _check(options: SweepOptions) -> None:
+    """Reject a request that is empty or contradicts itself."""
+    if not options.vary and options.samples is None:
+        raise RequestError("vary", "nothing to vary; give a variation such as load=0.5..3, or {samples}")
+    if options.samples is None:
+        for name in ("load_cv", "trace"):
+            if getattr(options, name) is not None:
+                raise RequestError(name, "is for sampled days; give {samples}, or remove it")
+    elif (options.load_cv is None) == (options.trace is None):
+        raise RequestError("samples", "give either {load_cv} or {trace}, which say how loads vary")
 
 
 def _sections(found: Sweep) -> "list[Section]":
@@ -127,9 +99,15 @@ STUDY = Study(
     title="Sweep parameters of a system",
     options=SweepOptions,
     answer=Sweep,
-    run=_sweep,
+    run=sweep_system,
     sections=_sections,
     table_names=("points", "binding", "days"),
     media_types=PICTURE_TYPES,
     page=drawn(sweep_figure),
+    working="sweeping",
+    epilog=(
+        "NAME is load, load:SERVER (factors), count:TYPE (cards), cost:ACCELERATOR (cents/h) or a number of "
+        "the optimizer section. VALUES is a list, 1,2,4, or a range, 0.5..3 or 0.5..3/64 with 64 points; a "
+        "range of cards alone covers all integers, with the exact values at which the plan changes."
+    ),
 )

@@ -40,6 +40,14 @@ class Studies:
     figure: Any = StudyEntry("figures", "draw a plan, a queue, a cost curve, … as SVG, PNG or PDF", "plot")
 
 
+LOCAL_STUDIES: dict[str, StudyEntry[Any, Any]] = {
+    "replay": StudyEntry(
+        "replaying",
+        "replay past loads through planning and stabilisation, to see the effect of each rule",
+        "replay",
+    )
+}
+"""Studies of files, which are commands only."""
 STUDIES: dict[str, StudyEntry[Any, Any]] = {
     name: entry for name, entry in vars(Studies).items() if isinstance(entry, StudyEntry)
 }

@@ -19,7 +19,7 @@ class BudgetOption(Document):
     """The limit's field of the options."""
 
     budget_cents_per_h: Cost | None = Field(None, alias="budget", exclude_if=is_none)
-    """Most that the plan may cost [cents/h]; absent: not limited."""
+    """Maximum cost of the plan [cents/h]; absent: not limited."""
 
 
 class Budget(Limit):

@@ -65,7 +65,7 @@ class PlacedReplicas(NamedTuple):
     """Power of one replica at its largest rate [W]; 0 if no limit needs it."""
     server: str = ""
     surge: float = 0.0
-    """Share of the replicas that starts beside the old ones while it rolls out."""
+    """Share of the replicas that starts in addition to the old ones while it rolls out."""
 
 
 Uses = Mapping[str, float]

@@ -19,7 +19,7 @@ class PowerOption(Document):
     """The limit's field of the options."""
 
     max_power_w: Watts | None = Field(None, alias="maxPower", exclude_if=is_none)
-    """Most that all replicas may draw at their largest rates [W]; absent: not limited."""
+    """Maximum power of all replicas at their largest rates [W]; absent: not limited."""
 
 
 class MaxPower(Limit):

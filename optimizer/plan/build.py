@@ -40,12 +40,12 @@ from optimizer.plan.replica_counts import replica_counts
 from optimizer.plan.reserves import reserve_uses
 from optimizer.plan.rollouts import rollout_uses
 from optimizer.plan.routes import Divisions, divisions_of, route_uses, routed_loads_rpm
+from optimizer.plan.rows import target_figures
 from optimizer.plan.shared_cards import card_uses
 from optimizer.plan.shared_queues import Served, is_shared, queue_uses, queues_as_served, unserved_members
 from optimizer.plan.shortages import unserved_with_reason
 from optimizer.plan.tiers import difference_cents_per_h, tier_uses
 from optimizer.plan.versions import split_uses
-from optimizer.queueing.measures import MEANS
 from optimizer.solvers.levels import VALUE, served_in_full
 from optimizer.solvers.limit_rows import (
     kept_replicas,
@@ -229,7 +229,7 @@ def _with_load_use(
     """Return the use of limits with the power at the served load, where power is limited."""
     placed_pools = [(name, pool) for name, mine in pools.items() for pool in mine]
     return tuple(
-        use.model_copy(update={"used_at_load": power_at_load_w(system, arrays, placed_pools)})
+        use.model_copy(update={"used_at_load": float(power_at_load_w(system, arrays, placed_pools).sum())})
         if use.limit == POWER
         else use
         for use in uses
@@ -402,7 +402,7 @@ def _own_figures(
 def _target_figures(
     arrays: SystemArrays, server: IntArray, measured: FloatArray
 ) -> Iterator[tuple[TargetFigure, ...]]:
-    """Yield the values of each row's targets other than means.
+    """Yield the targets of each row other than means; the members of a queue have their own.
 
     Args:
         arrays: the system as arrays.
@@ -410,18 +410,9 @@ def _target_figures(
         measured: values of the targets' measures, shape (K, R).
     """
     targets = arrays.servers.targets.take(server)
-    other = [k for k, measure in enumerate(targets.measures) if measure not in MEANS]
-    queued = arrays.servers.is_queue[server]  # its members have targets
-    for row in range(len(server)):
-        yield tuple(
-            TargetFigure(
-                measure=targets.measures[k].label,
-                value=float(measured[k, row]),
-                limit=float(targets.limits[k, row]),
-            )
-            for k in other
-            if np.isfinite(targets.limits[k, row]) and not queued[row]
-        )
+    for row, queued in enumerate(arrays.servers.is_queue[server].tolist()):
+        found = target_figures(targets.measures, measured[:, row], targets.limits[:, row])
+        yield () if queued else found
 
 
 def _rented(candidates: Candidates, problem: Problem, replicas: IntArray) -> Iterator[Rented]:

@@ -1,12 +1,12 @@
-"""When the offline work of a plan is done (math.md section 28)."""
+"""End of the offline work of a plan (math.md section 28)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from optimizer.plan.document import DeadlineUse, Pool, Rented
 from optimizer.spec.schema import OfflineWork
 from optimizer.spec.system import System
+from optimizer.units import MINUTES_PER_HOUR
 
-MINUTES_PER_HOUR = 60
 ROUNDING = 1e-6
 """Relative excess over a deadline that counts as rounding."""
 
@@ -15,17 +15,13 @@ def deadline_uses(
     system: System, pools: Mapping[str, Sequence[Pool]], rented: Mapping[str, Rented]
 ) -> tuple[DeadlineUse, ...]:
     """Return the end of every server's offline work."""
-    return tuple(_uses(system, pools, rented))
-
-
-def _uses(
-    system: System, pools: Mapping[str, Sequence[Pool]], rented: Mapping[str, Rented]
-) -> Iterator[DeadlineUse]:
+    uses = []
     for name, server in system.servers.items():
         if server.deadline is not None:
             capacity = sum(pool.max_arrival_rate_rpm for pool in pools.get(name, ()))
             capacity += rented[name].arrival_rate_rpm if name in rented else 0.0
-            yield _use(name, server.deadline, capacity)
+            uses.append(_use(name, server.deadline, capacity))
+    return tuple(uses)
 
 
 def _use(name: str, work: OfflineWork, capacity_rpm: float) -> DeadlineUse:

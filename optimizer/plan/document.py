@@ -1,7 +1,7 @@
 """The plan as a document, common to the library, the command line and REST."""
 
 import math
-from collections.abc import Sized
+from operator import not_
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -19,11 +19,6 @@ from optimizer.solvers.solution import SolverName
 from optimizer.spec.schema import AllocationData, EstimateEnd, Load, Server
 from optimizer.spec.system import System
 from optimizer.spec.versions import planned_name
-
-
-def _is_empty(value: Sized) -> bool:
-    return not len(value)
-
 
 SHARED = "shared cards"
 """Accelerator name in changes of a server on shared cards."""
@@ -79,13 +74,13 @@ class _PoolMetrics(Document):
 class _PoolBasis(Document):
     """Targets of a pool, and the sources of its metrics."""
 
-    targets: tuple[TargetFigure, ...] = Field((), exclude_if=_is_empty, strict=False)
+    targets: tuple[TargetFigure, ...] = Field((), exclude_if=not_, strict=False)
     """Targets other than means, with their values; absent if there are none."""
     estimated: EstimateEnd | None = Field(None, exclude_if=is_none)
     """End of the interval of estimated token times; absent if they are not estimated."""
     provenance: str | None = Field(None, exclude_if=is_none)
     """Provenance of token times fitted to benchmarks; else absent."""
-    outside: tuple[str, ...] = Field((), exclude_if=_is_empty, strict=False)
+    outside: tuple[str, ...] = Field((), exclude_if=not_, strict=False)
     """Quantities of its load outside the range of those benchmarks; absent if there are none."""
 
 
@@ -94,7 +89,7 @@ class Pool(_PoolBasis, KindPoolFields, _PoolMetrics):  # pydantic orders fields 
 
     @property
     def placed_on(self) -> str:
-        """Where the replicas are, in tables: the accelerator."""
+        """Location of the replicas in tables: the accelerator."""
         return self.accelerator
 
 
@@ -121,13 +116,13 @@ class SharedPool(Pool):
     slowdown: float | None = Field(None, exclude_if=is_none)
     """Factor on its times in that share; absent without shares."""
     whole_cards: Placement | None = Field(None, alias="wholeCards", exclude_if=is_none)
-    """The cheapest cards of its own that would carry all its load; absent if there are none."""
+    """Cheapest unshared cards that would carry all its load; absent if there are none."""
     whole_cost_cents_per_h: float | None = Field(None, alias="wholeCardsCost", exclude_if=is_none)
     """Their cost [cents/h]."""
 
     @property
     def placed_on(self) -> str:
-        """Where the replicas are, in tables: a part of the accelerator."""
+        """Location of the replicas in tables: a part of the accelerator."""
         return f"{self.accelerator}, shared"
 
 
@@ -139,7 +134,7 @@ class SharedCardUse(Document):
     accelerator: str
     """The card."""
     mode: SharingMode
-    """How servers share a card: not at all, in shares of its compute, in slices, or in time."""
+    """Sharing mode of a card: none, shares of its compute, slices, or time."""
     num_cards: int = Field(alias="numCards")
     """Cards."""
     cost_cents_per_h: float = Field(alias="cost")
@@ -203,7 +198,7 @@ class QueueMember(Document):
     """Mean queueing time, part of the time to first token [ms]."""
     wait_p95_ms: float = Field(0.0, alias="waitP95")
     """95th percentile of the queueing time over all its requests [ms]."""
-    targets: tuple[TargetFigure, ...] = Field((), exclude_if=_is_empty, strict=False)
+    targets: tuple[TargetFigure, ...] = Field((), exclude_if=not_, strict=False)
     """Targets other than means, with their values; absent if there are none."""
 
 
@@ -212,7 +207,7 @@ class SharedQueueUse(Document):
 
     members: dict[str, QueueMember]
     """Servers that it serves, from the highest priority down."""
-    unserved: tuple[str, ...] = Field((), exclude_if=_is_empty, strict=False)
+    unserved: tuple[str, ...] = Field((), exclude_if=not_, strict=False)
     """Servers that it does not serve at all, listed in `unserved` of the plan; absent if none."""
 
 
@@ -234,7 +229,7 @@ class RoutedKind(Document):
     small_share: float = Field(alias="toSmall")
     """Share of its requests that go to the small model."""
     least_share: float = Field(alias="least")
-    """Least share that the router can send there, by its errors."""
+    """Minimum share that the router can send there, by its errors."""
     most_share: float = Field(alias="most")
     """Largest share that it can send there."""
     quality_lost: float = Field(alias="qualityLost")
@@ -242,7 +237,7 @@ class RoutedKind(Document):
 
 
 class RouteUse(Document):
-    """How the requests of a route are divided, and what that costs and loses."""
+    """Division of the requests of a route, with its cost and quality loss."""
 
     small: str
     """Server of the small model."""
@@ -271,7 +266,7 @@ class RouteUse(Document):
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of the pools of both servers [cents/h]."""
     all_large_cents_per_h: float | None = Field(None, alias="costAllLarge")
-    """Least cost of all requests on one accelerator of the large model, whatever exists [cents/h]; None if no
+    """Cost of all requests on one accelerator of the large model, without limits [cents/h]; None if no
     accelerator meets its targets."""
     saving: float | None = None
     """Share of that cost that the plan saves; None if the route is not served."""
@@ -302,13 +297,13 @@ class ReserveUse(Document):
     spare_replicas: int = Field(0, alias="spareReplicas")
     """Replicas that are to be dispensable."""
     availability_target: float | None = Field(None, alias="availabilityTarget", exclude_if=is_none)
-    """Least probability that enough replicas are there; absent: none is asked for."""
+    """Minimum probability that enough replicas are there; absent if none is required."""
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of the replicas that its load alone does not need [cents/h]."""
 
 
 class RolloutUse(Document):
-    """Replicas that start beside those of a server while it rolls out."""
+    """Extra replicas of a server while it rolls out."""
 
     replicas: int
     """Extra replicas."""
@@ -332,7 +327,7 @@ class ReplicaPurposes(Document):
     rollout: int = 0
     """Extra replicas while it rolls out."""
     availability_target: float | None = Field(None, alias="availabilityTarget", exclude_if=is_none)
-    """Least probability that enough replicas are there; absent: none is asked for, and none of the rest."""
+    """Minimum probability that enough replicas are there; absent if none is required, as the next three."""
     utilization: float | None = Field(None, exclude_if=is_none)
     """Utilisation of the replicas at their load."""
     full_utilization: float | None = Field(None, alias="fullUtilization", exclude_if=is_none)
@@ -352,7 +347,7 @@ class Rented(Document):
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of the service at the load [cents/h]."""
     cost_per_million: float = Field(alias="costPerMillion")
-    """The same for a million input and output tokens [cents]."""
+    """Cost of the service for a million input and output tokens [cents]."""
     itl_ms: float = Field(alias="itlAverage")
     """Mean inter-token latency [ms]."""
     ttft_ms: float = Field(alias="ttftAverage")
@@ -388,7 +383,7 @@ class TierUse(Document):
     cost_cents_per_h: float = Field(alias="cost")
     """Cost, unused commitments included [cents/h]."""
     difference_cents_per_h: float = Field(alias="difference")
-    """That less their list price, at which pools stand [cents/h]."""
+    """Cost minus the list price, which the pools state [cents/h]."""
 
 
 class CacheUse(Document):
@@ -518,39 +513,37 @@ class Plan(Document):
     allocations: dict[str, Annotated[tuple[Pool, ...], Field(strict=False)]] = Field(strict=False)
     """Pools by server, or by shared queue; empty if it needs no replicas, or if none of a queue is served."""
     shared_queues: dict[str, SharedQueueUse] = Field(
-        default_factory=dict, alias="sharedQueues", exclude_if=_is_empty
+        default_factory=dict, alias="sharedQueues", exclude_if=not_
     )
     """Servers of shared queues, by queue; absent if there are none."""
-    routes: dict[str, RouteUse] = Field(default_factory=dict, exclude_if=_is_empty)
+    routes: dict[str, RouteUse] = Field(default_factory=dict, exclude_if=not_)
     """Routes, by name; absent if there are none."""
     unserved: tuple[Unserved, ...] = Field(strict=False)
     """Servers that are not fully served."""
     capacity: tuple[CapacityUse, ...] = Field(strict=False)
     """Use of every accelerator type."""
-    limits: tuple[LimitUse, ...] = Field((), exclude_if=_is_empty, strict=False)
+    limits: tuple[LimitUse, ...] = Field((), exclude_if=not_, strict=False)
     """Use of limits other than cards; absent if there are none."""
-    shared_cards: tuple[SharedCardUse, ...] = Field(
-        (), alias="sharedCards", exclude_if=_is_empty, strict=False
-    )
+    shared_cards: tuple[SharedCardUse, ...] = Field((), alias="sharedCards", exclude_if=not_, strict=False)
     """Cards that servers share; these servers have no pools. Absent without any."""
-    rented: tuple[Rented, ...] = Field((), exclude_if=_is_empty, strict=False)
+    rented: tuple[Rented, ...] = Field((), exclude_if=not_, strict=False)
     """Servers whose requests external services answer; they have no pools. Absent without any."""
-    not_rented: tuple[str, ...] = Field((), alias="notRented", exclude_if=_is_empty, strict=False)
+    not_rented: tuple[str, ...] = Field((), alias="notRented", exclude_if=not_, strict=False)
     """Servers whose external services the plan leaves out, as a service that plans for a running fleet does.
     Absent without any."""
-    reserves: tuple[ReserveUse, ...] = Field((), exclude_if=_is_empty, strict=False)
+    reserves: tuple[ReserveUse, ...] = Field((), exclude_if=not_, strict=False)
     """Reserves of servers; absent if none is required."""
-    rollouts: dict[str, RolloutUse] = Field({}, exclude_if=_is_empty)
+    rollouts: dict[str, RolloutUse] = Field({}, exclude_if=not_)
     """Extra replicas and cards of servers while they roll out; absent without any."""
-    replica_counts: dict[str, ReplicaPurposes] = Field({}, alias="replicaCounts", exclude_if=_is_empty)
+    replica_counts: dict[str, ReplicaPurposes] = Field({}, alias="replicaCounts", exclude_if=not_)
     """Replicas by purpose of served servers with an availability target or a roll-out; absent without any."""
-    deadlines: tuple[DeadlineUse, ...] = Field((), exclude_if=_is_empty, strict=False)
+    deadlines: tuple[DeadlineUse, ...] = Field((), exclude_if=not_, strict=False)
     """Offline work, and when it is done; absent if there is none."""
-    caches: tuple[CacheUse, ...] = Field((), exclude_if=_is_empty, strict=False)
+    caches: tuple[CacheUse, ...] = Field((), exclude_if=not_, strict=False)
     """Servers with a cache; their pools, `unserved` and levels count misses only. Absent without any."""
-    versions: dict[str, SplitUse] = Field({}, exclude_if=_is_empty)
+    versions: dict[str, SplitUse] = Field({}, exclude_if=not_)
     """Versions of split servers, by server; absent without any."""
-    tiers: tuple[TierUse, ...] = Field((), exclude_if=_is_empty, strict=False)
+    tiers: tuple[TierUse, ...] = Field((), exclude_if=not_, strict=False)
     """Costs of accelerators with tiers; absent if there are none."""
     changes: tuple[Change, ...] = Field(strict=False)
     """Servers whose allocation changes."""
@@ -558,18 +551,14 @@ class Plan(Document):
     """Currency of the system's prices; costs are hundredths of it. Absent if prices state none."""
 
     rate_factors: dict[str, dict[str, float]] = Field(
-        default_factory=dict, alias="rateFactors", exclude_if=_is_empty
+        default_factory=dict, alias="rateFactors", exclude_if=not_
     )
     """Usable fraction of a replica's maximum rate, by server and accelerator, if a simulation showed that it
     misses its targets above; 0: unusable. Absent if there are none."""
 
-    kept: tuple[Kept, ...] = Field((), exclude_if=_is_empty, strict=False)
+    kept: tuple[Kept, ...] = Field((), exclude_if=not_, strict=False)
     """Replicas that keep their cards in addition to the plan, from a service that plans for a running fleet;
     not included in `used` of `capacity`. Absent if there are none."""
-
-    def to_json(self) -> str:
-        """Return the plan as JSON text; equal plans give equal bytes."""
-        return self.model_dump_json(by_alias=True, indent=2)
 
     @property
     def factor_of_pair(self) -> dict[tuple[str, str], float]:
@@ -729,7 +718,7 @@ class Plan(Document):
 
     @property
     def cost_on_shared_cards(self) -> dict[str, float]:
-        """What servers pay of the shared cards that they are on [cents/h], by server."""
+        """Part of the cost of shared cards that each server pays [cents/h], by server."""
         return {
             name: sum(item.cost_cents_per_h for item in items) for name, items in self.on_shared_cards.items()
         }

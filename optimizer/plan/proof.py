@@ -6,6 +6,7 @@ in a separate document. Equation numbers refer to ``docs/math.md``.
 
 import os
 from collections.abc import Collection, Iterator, Mapping
+from operator import not_
 
 import numpy as np
 from pydantic import Field
@@ -37,7 +38,7 @@ class LevelProof(Document):
     """Lower bound of the level, given the values of the previous levels."""
     units: dict[str, float] = Field(default_factory=dict)
     """Dual price of a card by accelerator type, in integer units of the level; 0 if absent."""
-    limits: dict[str, dict[str, float]] = Field(default_factory=dict, exclude_if=lambda prices: not prices)
+    limits: dict[str, dict[str, float]] = Field(default_factory=dict, exclude_if=not_)
     """Dual prices of limits other than cards, by limit and item. Absent if there are none."""
     levels: dict[str, float] = Field(default_factory=dict)
     """Dual prices of one integer unit of previous levels."""
@@ -48,10 +49,6 @@ class Proof(Document):
 
     levels: tuple[LevelProof, ...] = Field(strict=False)
     """Proofs of the levels that have multipliers."""
-
-    def to_json(self) -> str:
-        """Return the proof as JSON."""
-        return self.model_dump_json(by_alias=True, indent=2)
 
 
 def load_proof(path: str | os.PathLike[str]) -> Proof:

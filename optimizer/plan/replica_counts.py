@@ -1,7 +1,7 @@
 """Replicas of servers by purpose: load, headroom, spares, availability and roll-out (math.md section 33)."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.measuring import COUNT_TOLERANCE, measure_pairs
 from optimizer.candidates.reserve import least_available, replicas_for_both
 from optimizer.plan.document import Pool, ReplicaPurposes, ReserveUse, RolloutUse
+from optimizer.plan.rows import pool_rows
 from optimizer.units import SECONDS_PER_MINUTE
 
 WANTED_UTILIZATION = 0.8
@@ -29,16 +30,7 @@ def replica_counts(
         reserves: reserves of servers that are served in full.
         rollouts: extra replicas by server.
     """
-    return dict(_counts(arrays, pools, reserves, rollouts))
-
-
-def _counts(
-    arrays: SystemArrays,
-    pools: Mapping[str, Sequence[Pool]],
-    reserves: Sequence[ReserveUse],
-    rollouts: Mapping[str, RolloutUse],
-) -> Iterator[tuple[str, ReplicaPurposes]]:
-    kept = {item.server: item for item in reserves}
+    found, kept = {}, {item.server: item for item in reserves}
     for name, mine in pools.items():
         reserve = kept.get(name)
         targeted = reserve is not None and reserve.availability_target is not None
@@ -47,9 +39,10 @@ def _counts(
         extra = rollouts[name].replicas if name in rollouts else 0
         replicas = sum(pool.num_replicas for pool in mine)
         if len(mine) > 1 or reserve is None:
-            yield name, ReplicaPurposes(replicas=replicas, load=replicas, rollout=extra)
+            found[name] = ReplicaPurposes(replicas=replicas, load=replicas, rollout=extra)
         else:
-            yield name, _count(arrays, name, mine[0], reserve, extra)
+            found[name] = _count(arrays, name, mine[0], reserve, extra)
+    return found
 
 
 def _count(arrays: SystemArrays, name: str, pool: Pool, reserve: ReserveUse, extra: int) -> ReplicaPurposes:
@@ -72,7 +65,7 @@ def _count(arrays: SystemArrays, name: str, pool: Pool, reserve: ReserveUse, ext
         target = reserve.availability_target
         enough = least_available(np.array([grown]), np.array([there]), np.array([target]))[0]
         availability = max(int(min(enough - grown - spares, left - headroom - spares)), 0)
-        rows = np.array([s]), np.array([a]), np.array([pool.max_batch]), np.array([each_rps])
+        rows = pool_rows(arrays, [(name, pool)])._replace(rate_rps=np.array([each_rps]))
         full = float(measure_pairs(arrays, *rows).performance.utilization[0])
         both = full, replicas_for_both(there, target, full, WANTED_UTILIZATION)
     return ReplicaPurposes(

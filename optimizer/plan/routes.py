@@ -19,7 +19,7 @@ Divisions = Mapping[str, Division | None]
 
 
 def divisions_of(system: System, problem: Problem, solution: Solution) -> Divisions:
-    """Return how a solution divides the requests of routes; those without load need no division."""
+    """Return the division of the requests of each route in a solution; none without load."""
     found: dict[str, Division | None] = {
         name: Division(routed=False, shares=(0.0,) * len(route.kinds))
         for name, route in system.routes.items()

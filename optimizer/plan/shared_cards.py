@@ -17,7 +17,7 @@ from optimizer.candidates.measuring import measure_pairs
 from optimizer.candidates.table import ON_SHARED_CARDS
 from optimizer.candidates.turns import Turn, measure_turns, turn_of
 from optimizer.plan.document import Placement, Plan, SharedCardUse, SharedPool, TargetFigure
-from optimizer.queueing.measures import MEANS
+from optimizer.plan.rows import target_figures
 from optimizer.solvers.problem import Problem
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -59,7 +59,7 @@ def card_uses(candidates: Candidates, problem: Problem, replicas: IntArray) -> t
 
 
 def units_of(candidates: Candidates, plan: Plan) -> dict[int, int]:
-    """Return the units of each pattern of other candidates that a plan has, as far as these have it."""
+    """Return the number of cards in a plan of each pattern that other candidates also have."""
     shared, found = candidates.shared, dict[int, int]()
     if shared is None:
         return found
@@ -154,7 +154,7 @@ def _use(
 
 
 def _origin(candidates: Candidates, seat: Seat, place: str, figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is said of measured times of a server on a part of a card."""
+    """Return the provenance of measured times of a server on a part of a card."""
     assert candidates.shared is not None
     server = candidates.system.servers[candidates.arrays.server_names[seat.server]]
     found = candidates.shared.system.profiles[server.model, place].provenance
@@ -169,7 +169,7 @@ def _origin(candidates: Candidates, seat: Seat, place: str, figures: Mapping[str
 
 
 def part_of(mode: str, share: float, memory_slices: float, copies: int) -> float:
-    """Return what a server takes of a card for its part of the cost: its share, its slices, or one turn."""
+    """Return the weight of a server in the cost of a card: its shares, its memory slices, or one turn."""
     return copies * {"shares": share, "slices": memory_slices}.get(mode, 1.0)
 
 
@@ -210,15 +210,7 @@ def _figures(shared: SharedCards, pattern: CardPattern, rates: Sequence[float]) 
         rows.append(
             {name: float(getattr(found.performance, name)[i]) for name in means}
             | {**own, **kind}
-            | {
-                "targets": tuple(
-                    TargetFigure(measure=m.label, value=float(found.targets[k, i]), limit=float(limit))
-                    for k, (m, limit) in enumerate(
-                        zip(targets.measures, targets.limits[:, s].tolist(), strict=True)
-                    )
-                    if m not in MEANS and np.isfinite(limit)
-                )
-            }
+            | {"targets": target_figures(targets.measures, found.targets[:, i], targets.limits[:, s])}
         )
     return rows
 

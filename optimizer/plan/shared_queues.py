@@ -9,9 +9,9 @@ from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import ALL_MEMBERS, SystemArrays
 from optimizer.candidates.measuring import MemberMetrics, measure_members
 from optimizer.limits.limit import PlacedReplicas
-from optimizer.plan.document import Pool, QueueMember, SharedQueueUse, TargetFigure, Unserved
+from optimizer.plan.document import Pool, QueueMember, SharedQueueUse, Unserved
+from optimizer.plan.rows import pool_rows, target_figures
 from optimizer.plan.shortages import nearest_miss, shortage
-from optimizer.queueing.measures import MEANS
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution
 from optimizer.spec.shared_queues import SharedQueue
@@ -28,7 +28,7 @@ def is_shared(system: System, name: str) -> bool:
 
 
 def queues_as_served(candidates: Candidates, problem: Problem, solution: Solution) -> Served:
-    """Return the served members of each shared queue in a solution; none of one without replicas."""
+    """Return the served members of each shared queue in a solution; empty without replicas."""
     served: dict[str, dict[str, float]] = {}
     members, table = problem.members, problem.table
     for s, name in enumerate(candidates.arrays.server_names):
@@ -113,26 +113,14 @@ def member_figures(
     rows = [(name, pool) for name, mine in pools.items() for pool in mine if pool.arrival_rate_rpm > 0]
     if not rows:
         return
-    servers = {name: s for s, name in enumerate(arrays.server_names)}
-    columns = (
-        np.array([servers[name] for name, _ in rows]),
-        np.array([arrays.accelerator_names.index(pool.accelerator) for _, pool in rows]),
-        np.array([pool.max_batch for _, pool in rows]),
-        np.array([pool.arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas for _, pool in rows]),
-    )
-    for found in measure_members(arrays, *columns):
+    for found in measure_members(arrays, *pool_rows(arrays, rows)):
         name = rows[found.row][0]
         yield (name, arrays.servers.members.names[found.member]), _figures(arrays, found)
 
 
 def _figures(arrays: SystemArrays, found: MemberMetrics) -> dict[str, object]:
     measures = arrays.servers.members.targets.measures
-    targets = [
-        TargetFigure(measure=measure.label, value=float(value), limit=float(limit))
-        for measure, value, limit in zip(measures, found.targets, found.limits, strict=True)
-        if measure not in MEANS and np.isfinite(limit)
-    ]
-    return {**found.means, "targets": tuple(targets)}
+    return {**found.means, "targets": target_figures(measures, found.targets, found.limits)}
 
 
 # --- members that are not served -----------------------------------------------------------------------

@@ -77,7 +77,7 @@ def shortage(
         problem: the planning problem.
         rows: candidates of one server.
         left: remaining amount of each limited item, shape (R,).
-        others: the replicas of the plan beside which the server's would run.
+        others: the other replicas of the plan.
         for_least: whether the replicas are for the server's minimum instead of its load.
     """
     s = int(candidates.table.server[rows[0]])

@@ -2,14 +2,13 @@
 
 from optimizer.plan.document import Plan, Pool, Rented
 from optimizer.spec.system import System
-
-MINUTES_PER_HOUR = 60
+from optimizer.units import MINUTES_PER_HOUR
 
 
 def cost_per_million(
     cost_cents_per_h: float, carried_rpm: float, in_tokens: float, out_tokens: float
 ) -> float | None:
-    """Return the cost of a million input and output tokens [cents]; none without tokens (eq. 150)."""
+    """Return the cost of a million input and output tokens [cents]; None without tokens (eq. 150)."""
     tokens_per_h = carried_rpm * MINUTES_PER_HOUR * (in_tokens + out_tokens)
     return 1e6 * cost_cents_per_h / tokens_per_h if tokens_per_h > 0 else None
 

@@ -14,7 +14,7 @@ from optimizer.profiles.facts import ModelFacts
 from optimizer.profiles.memory import Memory
 from optimizer.quantities import counted, precise
 
-LARGEST_TP = 64
+MAX_TP = 64
 """Largest tensor-parallel degree that is tried."""
 
 
@@ -147,7 +147,7 @@ class CacheCapacity:
 
     def _larger(self, devices: int) -> Iterator["CacheCapacity"]:
         iterations = self.memory.iterations
-        for tp in range(devices, LARGEST_TP + 1, devices):
+        for tp in range(devices, MAX_TP + 1, devices):
             deployment = replace(iterations.deployment, tp=tp)
             yield CacheCapacity(Memory(replace(iterations, deployment=deployment)), self.settings)
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from optimizer.errors import SpecError
-from optimizer.profiles.capacity import LARGEST_TP, split_problem
+from optimizer.profiles.capacity import MAX_TP, split_problem
 from optimizer.profiles.catalogue import load_catalogue, slice_of
 from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.efficiency import Efficiency
@@ -253,12 +253,12 @@ def _does_not_fit(error: DoesNotFitError) -> str:
     larger = next(
         (
             tp
-            for tp in range(deployment.tp + 1, LARGEST_TP + 1)
+            for tp in range(deployment.tp + 1, MAX_TP + 1)
             if split_problem(model, tp) is None and _fits(memory, tp=tp)
         ),
         None,
     )
-    text += f"; it fits with --tp {larger}" if larger else f"; no --tp up to {LARGEST_TP} is enough"
+    text += f"; it fits with --tp {larger}" if larger else f"; no --tp up to {MAX_TP} is enough"
     others = (other for other in load_catalogue().accelerators.values() if _fits(memory, accelerator=other))
     smallest = min(others, key=lambda other: other.device_memory_gib, default=None)
     if smallest is not None and deployment.memory_gib is None:

@@ -54,7 +54,7 @@ class DeviceMemory(Document):
     requests_low: Places = Field(alias="requestsLow")
     """Requests at the lower end of the free memory."""
     least_cards: int | None = Field(None, alias="leastCards")
-    """Least number of cards on which a request fits; null: more than 64 devices."""
+    """Minimum number of cards on which a request fits; null: more than 64 devices."""
     least_requests: Places | None = Field(None, alias="leastRequests")
     """Requests at the same time on these."""
 

@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol, Self
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, RowArrays
-from optimizer.queueing.measures import METRICS, TargetMeasure
+from optimizer.queueing.measures import METRICS, MISSED, TargetMeasure
 from optimizer.timing import Law
 
 MS_PER_S = 1000.0
@@ -147,9 +147,9 @@ class QueueModel(RowArrays, ABC):
     """Name in documents."""
 
     @classmethod
-    @abstractmethod
     def supports_measure(cls, measure: TargetMeasure) -> bool:
-        """Return whether a measure is available."""
+        """Return whether a measure is available; by default the means only."""
+        return measure.percentile is None and measure != MISSED
 
     takes_variability: ClassVar[bool] = False
     """Whether non-Poisson arrivals and variable lengths are supported."""

@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from optimizer.arrays import BoolArray, FloatArray
 from optimizer.queueing.birth_death import BirthDeathQueue
-from optimizer.queueing.measures import MISSED, TargetMeasure
 from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, ReplicaLimits, Variability
 from optimizer.timing import Law, ServiceLaw
 
@@ -35,11 +34,6 @@ class ReplicaQueues(QueueModel):
     """μ(1), shape (R,)."""
     full_rate_rps: FloatArray
     """μ(N), shape (R,)."""
-
-    @classmethod
-    def supports_measure(cls, measure: TargetMeasure) -> bool:
-        """Return whether a measure is available: means only."""
-        return measure.percentile is None and measure != MISSED
 
     @classmethod
     def of_law(cls, law: Law, room: ReplicaLimits, variability: Variability) -> Self:  # noqa: ARG003  Poisson arrivals

@@ -23,7 +23,7 @@ _SHARES = 1 - np.linspace(1.0, 0.0, RATES_BEFORE) ** 3
 """Their positions between the ends, denser close to saturation, where latencies rise steeply."""
 LOADS_BELOW_MAX_RATE = 32
 """Equally spaced loads below the maximum rate at which targets are checked if latencies are not monotone."""
-SMALLEST_RATIO = 1e-30
+MIN_RATIO = 1e-30
 """Lower bound of a latency over its target before the logarithm is taken."""
 
 
@@ -170,5 +170,5 @@ class _TargetExcess:
     def of(self, figures: FloatArray) -> FloatArray:
         """Return the excess of given values, shapes (..., K, R)."""
         # The logarithm of the ratio has the same sign, and is closer to linear near saturation.
-        ratio = np.maximum(target_ratio(figures, self.targets.limits), SMALLEST_RATIO)
+        ratio = np.maximum(target_ratio(figures, self.targets.limits), MIN_RATIO)
         return np.asarray(np.log(ratio) - self.slack)

@@ -11,7 +11,6 @@ from typing import ClassVar, Self
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
-from optimizer.queueing.measures import MISSED, TargetMeasure
 from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, ReplicaLimits, Variability
 from optimizer.timing import Law, StaticLaw
 
@@ -42,11 +41,6 @@ class StaticQueues(QueueModel):
     law: StaticLaw
     max_batch: IntArray
     max_queue: IntArray
-
-    @classmethod
-    def supports_measure(cls, measure: TargetMeasure) -> bool:
-        """Return whether a measure is available: means only."""
-        return measure.percentile is None and measure != MISSED
 
     @classmethod
     def of_law(cls, law: Law, room: ReplicaLimits, variability: Variability) -> Self:  # noqa: ARG003  in the law

@@ -21,7 +21,7 @@ from optimizer.render.estimates import estimates_note
 from optimizer.render.figures import columns_of
 from optimizer.render.money import Money, difference, signed
 from optimizer.render.names import shortened
-from optimizer.section import NOTHING, Column, Paragraph, Section, SidePair, name, table, words
+from optimizer.section import NOTHING, RPM, Column, Paragraph, Section, SidePair, name, table, words
 from optimizer.studies.comparison.document import (
     Comparison,
     ComparisonRow,
@@ -32,7 +32,6 @@ from optimizer.studies.comparison.document import (
 
 LABEL_WIDTH = 18
 """Longer labels are shortened in headings."""
-RPM = "req/min"
 
 
 def comparison_sections(found: Comparison) -> list[Section]:
@@ -285,7 +284,7 @@ def _rents(plan: Plan) -> float:
 
 
 def _also_counted(view: _View, what: str, of: Callable[[Plan], float]) -> Iterator[str]:
-    """Yield a note on what a total counts beside the rows of its table."""
+    """Yield a note on costs that a total contains in addition to the rows of its table."""
     costs = [of(side.plan) for side in (view.found.first, view.found.second)]
     if any(costs):
         texts = [signed(view.money.number(cost) or 0.0, ",.2f") for cost in costs]

@@ -1,7 +1,7 @@
 """A comparison in words: the same sentences for the terminal and for the page.
 
 Changes of service come first. A difference of cost is called a cost or a saving only if both sides serve the
-same; if they do not, the cost of a served request stands beside it.
+same; if they do not, the cost of a served request is added.
 """
 
 from optimizer.quantities import be, counted, quantity

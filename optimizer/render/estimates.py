@@ -7,7 +7,7 @@ from optimizer.plan.notebook import MARK
 from optimizer.quantities import counted
 from optimizer.spec.schema import EstimateEnd
 
-MOST_NAMED = 5
+MAX_NAMED = 5
 """Profiles, or pools, that are named in a sentence."""
 _ENDS = {
     "upper": "the slow end of their intervals",
@@ -52,8 +52,8 @@ def _estimated(pools: Sequence[Pool]) -> Iterator[str]:
 def _measured(pools: Sequence[Pool]) -> Iterator[str]:
     origins = sorted({pool.provenance for pool in pools if pool.provenance is not None})
     if origins:
-        rest = f"; and {len(origins) - MOST_NAMED} more" if len(origins) > MOST_NAMED else ""
-        yield f"Token times: {'; '.join(origins[:MOST_NAMED])}{rest}"
+        rest = f"; and {len(origins) - MAX_NAMED} more" if len(origins) > MAX_NAMED else ""
+        yield f"Token times: {'; '.join(origins[:MAX_NAMED])}{rest}"
 
 
 def _outside(plans: Sequence[Plan]) -> Iterator[str]:
@@ -67,5 +67,5 @@ def _outside(plans: Sequence[Plan]) -> Iterator[str]:
         }
     )
     if missed:
-        rest = f"; and {len(missed) - MOST_NAMED} more" if len(missed) > MOST_NAMED else ""
-        yield f"Outside what was measured: {'; '.join(missed[:MOST_NAMED])}{rest}"
+        rest = f"; and {len(missed) - MAX_NAMED} more" if len(missed) > MAX_NAMED else ""
+        yield f"Outside what was measured: {'; '.join(missed[:MAX_NAMED])}{rest}"

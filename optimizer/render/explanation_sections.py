@@ -18,11 +18,11 @@ from optimizer.render.explanation_text import (
     service_text,
 )
 from optimizer.render.money import Money
-from optimizer.render.plan_sections import RPM, limit_columns, overload_section
+from optimizer.render.plan_sections import limit_columns, overload_section
 from optimizer.render.robust_sections import replica_section, wish_sections
 from optimizer.render.route_sections import loss_sections
 from optimizer.render.server_sections import server_sections
-from optimizer.section import Column, FormattedValue, Section, name, sentence, table, titled_list, words
+from optimizer.section import RPM, Column, FormattedValue, Section, name, sentence, table, titled_list, words
 from optimizer.studies.explanation.document import (
     Alternative,
     Effect,

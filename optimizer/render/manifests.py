@@ -1,4 +1,4 @@
-"""A plan as Kubernetes manifests: one variant for each server and accelerator, under a name of its own.
+"""A plan as Kubernetes manifests: one workload for each server and accelerator, under its own name.
 
 A Deployment's pods have one kind of accelerator, so a server that may run on three has three Deployments, of
 which those that are not chosen have no replicas. Either patches for these Deployments, or KEDA's
@@ -55,9 +55,9 @@ class WorkloadManifest:
     max_batch: int
     """Batch limit of a replica; 0 where it has none."""
     max_surge: str | int | None = None
-    """Pods that start beside the old ones, as a Deployment states them; None: the Deployment's own."""
+    """Maximum surge of a Deployment; None: the Deployment's own."""
     containers: tuple["CardContainer", ...] = ()
-    """Containers of a pod on a shared card, one for each replica on it; none elsewhere."""
+    """Containers of a pod on a shared card, one for each of its replicas; empty for other pods."""
 
 
 def variants(plan: Plan, system: System | None = None) -> tuple[WorkloadManifest, ...]:

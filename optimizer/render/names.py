@@ -16,7 +16,7 @@ GAP = "…"
 """Placeholder for omitted text."""
 _PART = re.compile(r"\d+ x |\d+x(?=[A-Za-z])|[^-_/:, ]+[-_/:, ]*|[-_/:, ]+")
 """A part of a name with the character that ends it; a count and its noun are one part."""
-LEAST_BEGIN = 3
+MIN_FIRST_PART_LETTERS = 3
 """Letters of a name's first part that are worth showing."""
 _JOINTS = "-_/:, "
 
@@ -85,7 +85,9 @@ def _by_parts(name: str, common: Counter[str], limit: float, size: Size) -> str:
         telling_most = {i for i in rare if counts[i] == min(counts) < telling} if not kept else set[int]()
         best = min(telling_most or rare or beside or open_parts, key=rank.__getitem__)
         open_parts.remove(best)
-        least = LEAST_BEGIN if best == 0 else len(spans[best])  # of the first part, a few letters will do
+        least = (
+            MIN_FIRST_PART_LETTERS if best == 0 else len(spans[best])
+        )  # of the first part, a few letters will do
         for end in range(len(spans[best]), min(least, len(spans[best])) - 1, -1):
             text = _shown(name, kept | set(spans[best][:end]))
             if size(text) <= limit:
@@ -95,7 +97,7 @@ def _by_parts(name: str, common: Counter[str], limit: float, size: Size) -> str:
 
 
 def _around(name: str, place: int, limit: float, size: Size) -> str:
-    """Return the begin, the end, and what stands at a place of a name, as much as fits of each."""
+    """Return the start, the end and a part of a name, as far as they fit."""
     for most in range(len(name), 0, -1):
         third = most // 3
         middle = range(max(place - third // 4, 0), min(place - third // 4 + third, len(name)))

@@ -1,6 +1,6 @@
 """A report as a page: HTML in one file, Markdown, or its pools as CSV; the same bytes for the same report.
 
-Names are input: they are escaped wherever they stand.
+Names are input, so they are always escaped.
 """
 
 import base64

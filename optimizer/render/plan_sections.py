@@ -22,14 +22,22 @@ from optimizer.render.robust_sections import robust_sections
 from optimizer.render.route_sections import route_sections
 from optimizer.render.shared_card_sections import shared_card_sections
 from optimizer.render.shared_queue_sections import shared_queue_sections
-from optimizer.section import FOR_PROGRAMS, Column, FormattedValue, Paragraph, Section, name, table, words
+from optimizer.section import (
+    FOR_PROGRAMS,
+    RPM,
+    Column,
+    FormattedValue,
+    Paragraph,
+    Section,
+    name,
+    table,
+    words,
+)
 from optimizer.solvers.levels import VALUE
 from optimizer.spec.system import System
 from optimizer.studies.overload import Overload
 from optimizer.studies.reports.overview import PoolRow, describe, kinds_of_servers, queue_rows
 from optimizer.units import SECONDS_PER_MINUTE
-
-RPM = "req/min"
 
 
 def plan_sections(plan: Plan, system: System, overload: Overload | None = None) -> list[Section]:

@@ -15,14 +15,14 @@ from optimizer.render.comparison_sections import limits_sections
 from optimizer.render.estimates import estimates_note, marked
 from optimizer.render.figures import of_pool, other_targets, percentiles_of
 from optimizer.render.money import Money
-from optimizer.render.plan_sections import RPM, overload_section, unserved_section
+from optimizer.render.plan_sections import overload_section, unserved_section
 from optimizer.render.plan_text import figures_text, is_service, proved
 from optimizer.render.robust_sections import robust_sections
 from optimizer.render.route_sections import route_sections
 from optimizer.render.shared_card_sections import shared_card_sections
 from optimizer.render.shared_queue_sections import shared_queue_sections
 from optimizer.render.simulation_sections import simulation_sections
-from optimizer.section import Column, Fact, Paragraph, Section, name, table
+from optimizer.section import RPM, Column, Fact, Paragraph, Section, name, table
 from optimizer.studies.reports.overview import EmptyRow, Overview, PoolRow
 from optimizer.studies.reports.report import Report
 

@@ -11,10 +11,8 @@ from optimizer.quantities import counted, quantity, share_text
 from optimizer.render.explanation_text import effect_value
 from optimizer.render.money import Money
 from optimizer.render.version_sections import version_sections
-from optimizer.section import Column, Section, name, table
+from optimizer.section import RPM, Column, Section, name, table
 from optimizer.studies.explanation.document import Explanation
-
-RPM = "req/min"
 
 
 def robust_sections(plan: Plan, costs: Mapping[str, float]) -> Iterator[Section]:
@@ -159,7 +157,7 @@ def _rented(plan: Plan) -> Section:
 
 
 def _tokens(plan: Plan, costs: Mapping[str, float]) -> Section:
-    """Return the cost of tokens; shown without request beside reserves, limits, tiers and rents."""
+    """Return the cost of tokens; shown by default with reserves, limits, tiers or rented services."""
     money, rented = Money.of(plan), {item.server for item in plan.rented}
 
     def placed(server: str) -> str:

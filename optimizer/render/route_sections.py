@@ -8,10 +8,8 @@ from optimizer.plan.document import RoutedKind
 from optimizer.quantities import quantity
 from optimizer.render.explanation_text import effect_value
 from optimizer.render.money import Money
-from optimizer.section import Column, Section, name, table, words
+from optimizer.section import RPM, Column, Section, name, table, words
 from optimizer.studies.explanation.document import Explanation
-
-RPM = "req/min"
 
 
 class _KindRow(NamedTuple):

@@ -7,10 +7,9 @@ from optimizer.plan import Plan
 from optimizer.plan.document import SharedCardUse, SharedPool
 from optimizer.quantities import counted, percent, quantity
 from optimizer.render.money import Money
-from optimizer.section import Column, FormattedValue, Section, name, table, words
+from optimizer.section import RPM, Column, FormattedValue, Section, name, table, words
 from optimizer.spec.system import System
 
-RPM = "req/min"
 _MODES = {"whole": "whole card", "shares": "in shares", "slices": "in slices", "time": "in time"}
 
 
@@ -47,7 +46,7 @@ def shared_card_sections(plan: Plan, system: System | None = None) -> Iterator[S
 
 
 def _columns(money: Money, *, tokens: bool) -> list[Column]:
-    """Return the columns; with ITL, and TTFT in place of the latency, if servers have tokens."""
+    """Return the columns; if servers have tokens, with ITL, and TTFT instead of the latency."""
 
     def of_item(heading: str, field: str, unit: str = "", form: object = ",.0f", **more: object) -> Column:
         return Column(heading, lambda row: getattr(row.item, field), unit, form, **more)  # type: ignore[arg-type]
@@ -83,7 +82,7 @@ def _rows(plan: Plan, system: System | None) -> Iterator[_Row]:
 
 
 def _saving(plan: Plan, money: Money) -> list[str]:
-    """Say what sharing saves against whole cards for the same servers."""
+    """Describe the saving of sharing compared with full cards for the same servers."""
     servers = {item.server: item for use in plan.shared_cards for item in use.servers}
     whole = [item.whole_cost_cents_per_h for item in servers.values()]
     if any(cost is None for cost in whole):

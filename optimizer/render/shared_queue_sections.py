@@ -3,10 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from optimizer.quantities import precise, quantity
-from optimizer.section import Column, FormattedValue, Section, name, table, words
+from optimizer.section import RPM, Column, FormattedValue, Section, name, table, words
 from optimizer.studies.reports.overview import QueueRow
-
-RPM = "req/min"
 
 
 def shared_queue_sections(rows: Sequence[QueueRow]) -> Iterator[Section]:

@@ -7,9 +7,7 @@ from optimizer.plan import Plan
 from optimizer.plan.document import SplitUse, VersionUse
 from optimizer.quantities import counted, percent, quantity
 from optimizer.render.money import Money
-from optimizer.section import Column, FormattedValue, Section, name, table
-
-RPM = "req/min"
+from optimizer.section import RPM, Column, FormattedValue, Section, name, table
 
 
 class _VersionRow(NamedTuple):
@@ -63,7 +61,7 @@ def _notes(server: str, use: SplitUse, money: Money) -> Iterator[str]:
 
 
 def _difference(replicas: int, cost_cents_per_h: float, money: Money) -> str:
-    """Return what a split takes beyond one version, in words: ``costs 1 replica (300.00 cents/h) more``."""
+    """Describe the extra cost of a split over one version: ``costs 1 replica (300.00 cents/h) more``."""
     number = counted(abs(replicas), "replica")
     cost = f"{money.distance(cost_cents_per_h)} {money.unit}" if cost_cents_per_h else "nothing"
     compared = "less" if cost_cents_per_h < 0 else "more"

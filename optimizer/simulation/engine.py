@@ -21,7 +21,7 @@ from optimizer.simulation.requests import Requests
 
 PER_REQUEST = ("sent_ms", "first_ms", "last_ms", "client_ms", "preemptions")
 """Results with one value for each request."""
-LONGEST_ANSWER = 10_000_000
+MAX_OUTPUT_TOKENS = 10_000_000
 """Tokens; each iteration in which an output can end has its own list."""
 
 
@@ -88,9 +88,9 @@ def simulate(requests: Requests, times: Coefficients, limits: Limits) -> Simulat
         AnalysisError: an iteration would take no time, or an output is too long.
     """
     longest = int(requests.out_tokens.max(initial=1))
-    if longest > LONGEST_ANSWER:
+    if longest > MAX_OUTPUT_TOKENS:
         raise AnalysisError(
-            f"an answer of {longest} tokens is too long to simulate; the limit is {LONGEST_ANSWER} tokens"
+            f"an answer of {longest} tokens is too long to simulate; the limit is {MAX_OUTPUT_TOKENS} tokens"
         )
     machine = initial_state(requests, limits)
     advance(machine, times, limits)

@@ -8,7 +8,7 @@ import numpy as np
 
 from optimizer.arrays import IntArray
 
-LONGEST_TO_MEAN = 16
+MAX_TO_MEAN_RATIO = 16
 """Upper cut-off of lognormal lengths over their mean; one request in ten thousand exceeds it at a CV of 1."""
 
 
@@ -48,7 +48,7 @@ class Lengths:
         elif self.kind is LengthDistributionKind.LOGNORMAL and self.mean > 0:
             variance = math.log1p(self.variation * self.variation)
             lengths = rng.lognormal(math.log(self.mean) - variance / 2, math.sqrt(variance), count)
-            drawn = np.rint(np.minimum(lengths, LONGEST_TO_MEAN * self.mean)).astype(np.int64)
+            drawn = np.rint(np.minimum(lengths, MAX_TO_MEAN_RATIO * self.mean)).astype(np.int64)
         else:
             whole, part = divmod(self.mean, 1)
             drawn = np.full(count, int(whole), dtype=np.int64)

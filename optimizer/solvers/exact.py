@@ -26,7 +26,7 @@ PATTERNS_SHARE = 0.8
 """Part of the time left in which branch and price has to prove the service of such a plan."""
 SINGLE_SHARE = 0.2
 """Part of the time left for the plan of one accelerator per server if the mixed one is not proved."""
-LEAST_SINGLE_S = 0.5
+MIN_SINGLE_S = 0.5
 """Time that it gets at least, or as much as there was in all if that is less [s]."""
 
 
@@ -100,7 +100,7 @@ def _solve_mixed(problem: Problem, deadline: Deadline, related: RelatedSolution 
     if found.status is Status.optimal:
         return found
     options = problem.options.model_copy(update={"heterogeneous": False})
-    due = Deadline.after(max(deadline.left_s, min(limit_s, LEAST_SINGLE_S)))
+    due = Deadline.after(max(deadline.left_s, min(limit_s, MIN_SINGLE_S)))
     single = solve_exactly(replace(problem, options=options), HighsSession, due, with_patterns=True)
     return not_worse_than(problem, single.replicas, found)
 

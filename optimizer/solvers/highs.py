@@ -39,7 +39,7 @@ _LEAN_OPTIONS: dict[str, bool | float | str] = {
 }
 LEAN_CUTS = 0.01
 """Cuts that such a model keeps at a time, in parts of its columns: many that are alike are of no use."""
-LEAST_CUTS = 50
+MIN_CUTS = 50
 """Cuts that it keeps at least."""
 SAME_VALUE = 1e-6
 """Relative distance up to which the value of a point is what HiGHS reports."""
@@ -91,7 +91,7 @@ class HighsSession(RelaxingSession):
         """
         highs = self._loaded(objective, start, mip_rel_gap=gap, time_limit=time_limit_s)
         if self._lean:
-            cuts = max(int(LEAN_CUTS * len(objective)), LEAST_CUTS)
+            cuts = max(int(LEAN_CUTS * len(objective)), MIN_CUTS)
             _set(highs, **_LEAN_OPTIONS, mip_pool_soft_limit=cuts)
         if not presolve:
             _set(highs, presolve="off")

@@ -17,8 +17,8 @@ from optimizer.solvers.solution import SolvedLevel
 
 VALUE_TOLERANCE = 5e-9
 """Relative slack at which the value counts as the same while the changes are minimised."""
-LEAST_TOLERANCE = 5e-6
-"""Least slack of a value [cents/h]."""
+MIN_TOLERANCE_CENTS_PER_H = 5e-6
+"""Minimum slack of a value [cents/h]."""
 RESERVE_TOLERANCE = 2e-9
 """Relative shortfall of a rate with headroom that counts as rounding."""
 VALUE = "value"
@@ -153,7 +153,7 @@ def bounded_levels(
 
 def value_slack(value: float) -> float:
     """Return the difference up to which two values count as the same [cents/h]."""
-    return max(VALUE_TOLERANCE * abs(value), LEAST_TOLERANCE)
+    return max(VALUE_TOLERANCE * abs(value), MIN_TOLERANCE_CENTS_PER_H)
 
 
 def differences(problem: Problem, replicas: IntArray, than: IntArray) -> Iterator[float]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray
 
-MOST_BITS = 100_000_000
+MAX_BITS = 100_000_000
 """Largest product of total and servers that is looked at: for each server, every sum is a bit."""
 
 
@@ -26,7 +26,7 @@ def fixed_by_subset_sum(weight: FloatArray, total: float) -> tuple[BoolArray, Bo
     """
     served, left_out = np.zeros((2, len(weight)), np.bool_)
     servers, whole = np.flatnonzero(weight > 0).tolist(), round(total)
-    if whole < 0 or whole * len(servers) > MOST_BITS:
+    if whole < 0 or whole * len(servers) > MAX_BITS:
         return served, left_out
     each = [round(weight[server]) for server in servers]
     sums, below = [1], (2 << whole) - 1

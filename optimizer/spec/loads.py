@@ -125,7 +125,7 @@ def _loaded_server(system: System, server: Server, values: dict[str, object], pl
     load = validated(Load, before | values, f"{place}: ")
     check_load(load, f"{place}: ")
     check_answers(load, f"{place}: ", system.profiles_of(server.model))
-    changed = server.model_copy(update={"current": server.current.model_copy(update={"load": load})})
+    changed = server.with_load(load)
     return with_deadline_of_load(changed)
 
 

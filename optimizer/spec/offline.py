@@ -30,7 +30,7 @@ def with_load_of_deadline(server: Server) -> Server:
         return server
     values = server.current.load.model_dump() | {"arrival_rate_rpm": server.deadline.rate_rpm}
     load = validated(Load, values, f"servers.{server.name}.deadline: ")
-    return server.model_copy(update={"current": server.current.model_copy(update={"load": load})})
+    return server.with_load(load)
 
 
 def with_deadline_of_load(server: Server) -> Server:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from optimizer.documents import Count, Document, Quantity
+from optimizer.documents import Count, Document, Quantity, is_none
 from optimizer.quantities import counted, precise, quantity
 
 Range = Annotated[tuple[float, float], Field(strict=False)]
@@ -66,13 +66,13 @@ class Provenance(Document):
 
     source: str
     """The benchmark reports used for the fit."""
-    tool: str | None = Field(None, exclude_if=lambda tool: tool is None)
+    tool: str | None = Field(None, exclude_if=is_none)
     """The benchmark tool."""
-    date: str | None = Field(None, exclude_if=lambda date: date is None)
+    date: str | None = Field(None, exclude_if=is_none)
     """Date of the measurement."""
-    engine: str | None = Field(None, exclude_if=lambda engine: engine is None)
+    engine: str | None = Field(None, exclude_if=is_none)
     """The serving engine, and its version."""
-    weights: str | None = Field(None, exclude_if=lambda weights: weights is None)
+    weights: str | None = Field(None, exclude_if=is_none)
     """Weight format."""
     runs: Count
     """Runs used for the fit."""

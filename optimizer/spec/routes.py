@@ -18,7 +18,7 @@ from optimizer.quantities import precise
 from optimizer.spec.files import Part
 from optimizer.spec.names import Entry, Finding, Index, Names
 from optimizer.spec.positions import Location
-from optimizer.spec.schema import Load, ModelProfile, RequestKind, Route, Server
+from optimizer.spec.schema import ModelProfile, RequestKind, Route, Server
 from optimizer.timing import is_static
 
 SHARE_TOLERANCE = 1e-6
@@ -37,7 +37,7 @@ class KindFlow:
     rate_rpm: float
     """Arrival rate [requests/min]."""
     lower: float
-    """Least share that a router which is in use sends to the small model."""
+    """Minimum share that a router in use sends to the small model."""
     upper: float
     """Largest share."""
     quality: float
@@ -143,7 +143,7 @@ def _with_mix(
         for field in ("in_tokens", "out_tokens")
     }
     values["arrival_rate_rpm"] = rate_rpm if rate_rpm >= MIN_RATE else 0.0
-    return _with_load(server, server.current.load.model_copy(update=values))
+    return server.with_load(server.current.load.model_copy(update=values))
 
 
 def undivided_servers(servers: Mapping[str, Server], routes: Iterable[Route]) -> dict[str, Server]:
@@ -183,19 +183,14 @@ def with_undivided_lengths(servers: Mapping[str, Server], routes: Iterable[Route
     return MappingProxyType({**servers, **changed}) if changed else servers
 
 
-def _with_load(server: Server, load: Load) -> Server:
-    return server.model_copy(update={"current": server.current.model_copy(update={"load": load})})
-
-
 def without_routed_loads(servers: Mapping[str, Server], routes: Iterable[Route]) -> Mapping[str, Server]:
-    """Return servers as documents state them: those of routes have no load of their own."""
+    """Return servers as documents state them: servers of routes have no load."""
     names = [name for route in routes for name in (route.small, route.large) if name in servers]
     if not names:
         return servers
     nothing = {"arrival_rate_rpm": 0.0, "in_tokens": 0.0, "out_tokens": 0.0}
     idle = {
-        name: _with_load(servers[name], servers[name].current.load.model_copy(update=nothing))
-        for name in names
+        name: servers[name].with_load(servers[name].current.load.model_copy(update=nothing)) for name in names
     }
     return MappingProxyType({**servers, **idle})
 

@@ -8,7 +8,7 @@ from optimizer.spec.names import Entry, Finding, Index
 from optimizer.spec.schema import ModelProfile, Server
 
 MAX_SHARING = 8
-"""Most servers with `sharedCard`: their combinations are the patterns of a card."""
+"""Maximum number of servers with `sharedCard`: their combinations are the patterns of a card."""
 
 
 def shared_card_problems(index: Index, profiles: Mapping[str, Sequence[ModelProfile]]) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ from optimizer.spec.schema import AllocationData, Load, ModelProfile, Server
 from optimizer.timing import is_static
 
 MAX_MEMBERS = 6
-"""Most servers of a queue: each subset of them is a choice."""
+"""Maximum number of servers of a queue: each subset of them is a choice."""
 _LENGTHS = (("in_tokens", "in_tokens_cv"), ("out_tokens", "out_tokens_cv"))
 _EQUAL = (
     "max_batch_size",
@@ -74,10 +74,7 @@ class SharedQueue(Server):
     def only(self, loads_rpm: Mapping[str, float]) -> "SharedQueue":
         """Return the queue with some of its members, at other arrival rates [requests/min]."""
         kept = [
-            _with_load(
-                part,
-                part.current.load.model_copy(update={"arrival_rate_rpm": loads_rpm[part.name]}),
-            )
+            part.with_load(part.current.load.model_copy(update={"arrival_rate_rpm": loads_rpm[part.name]}))
             for part in self.parts
             if part.name in loads_rpm
         ]
@@ -97,10 +94,6 @@ class SharedQueue(Server):
 
 def _idle(server: Server) -> AllocationData:
     return server.current.model_copy(update={"load": Load()})
-
-
-def _with_load(server: Server, load: Load) -> Server:
-    return server.model_copy(update={"current": server.current.model_copy(update={"load": load})})
 
 
 def _mixed(loads: Sequence[Load]) -> Load:
@@ -154,7 +147,7 @@ def _queue(name: str, members: Sequence[Server]) -> SharedQueue:
 
 
 def stated_servers(servers: Mapping[str, Server]) -> Mapping[str, Server]:
-    """Return the servers with the members of shared queues in place of their queues, sorted by name."""
+    """Return the servers with the members of shared queues instead of the queues, sorted by name."""
     if not any(isinstance(server, SharedQueue) for server in servers.values()):
         return servers
     stated: dict[str, Server] = {}
@@ -206,8 +199,8 @@ def as_served(
     changed = {
         name: server.only(served_rpm.get(name, {}))
         if isinstance(server, SharedQueue)
-        else _with_load(
-            server, server.current.load.model_copy(update={"arrival_rate_rpm": served_rpm[name][name]})
+        else server.with_load(
+            server.current.load.model_copy(update={"arrival_rate_rpm": served_rpm[name][name]})
         )
         for name, server in servers.items()
         if isinstance(server, SharedQueue) or name in served_rpm
@@ -216,7 +209,7 @@ def as_served(
 
 
 def members_of(server: Server) -> tuple[Server, ...]:
-    """Return the servers that a planned server stands for, with their loads: itself, or those of a queue."""
+    """Return the servers of a planned server with their loads: itself, or the members of a queue."""
     return server.parts if isinstance(server, SharedQueue) else (server,)
 
 
@@ -287,7 +280,7 @@ def _headroom(server: Server, index: Index) -> float | None:
 
 
 def _unsupported(entry: Entry, index: Index, profiles: Collection[ModelProfile]) -> Iterator[Finding]:
-    """Yield what the priority queue of a server cannot have."""
+    """Yield settings of a server that its priority queue does not support."""
     part, at, server = entry
     if any(kind_of_profile(profile) is not KINDS[0] or is_static(profile) for profile in profiles):
         text = f"{server.model!r} is not batched continuously, which a shared queue needs; remove it"

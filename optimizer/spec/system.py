@@ -465,7 +465,7 @@ def with_changed_load(server: Server, **changes: float) -> Server:
     prefix = f"servers.{server.name}.load."
     load = validated(Load, server.current.load.model_dump() | changes, prefix)
     check_load(load, prefix)
-    changed = server.model_copy(update={"current": server.current.model_copy(update={"load": load})})
+    changed = server.with_load(load)
     return with_deadline_of_load(changed)
 
 

@@ -196,7 +196,7 @@ def with_allocation(server: Server, name: str, allocation: AllocationData, field
 
 
 def desired_of(server: Server) -> dict[str, AllocationData]:
-    """Return the desired allocations of a server, or of its versions as far as any are, by name."""
+    """Return the desired allocations of a server, or those of its versions if they exist, by name."""
     if not server.split:
         return {server.name: server.desired}
     others = {version_name(server, share.model): share.desired for share in server.split if share.desired}
@@ -204,7 +204,7 @@ def desired_of(server: Server) -> dict[str, AllocationData]:
 
 
 def with_desired_applied(server: Server) -> Server:
-    """Return a server that runs its desired replicas, and so do its versions as far as any are desired."""
+    """Return a server whose desired replicas, and those of its versions, are the current ones."""
     current = server.desired.model_copy(update={"load": server.current.load})
     changes: dict[str, Any] = {"current": current}
     if server.split:
@@ -289,7 +289,7 @@ def _of_profiles(
     mine: Sequence[ModelProfile],
     idle_without_answers: bool,  # noqa: FBT001  named by its caller
 ) -> Iterator[Finding]:
-    """Yield what the profiles of a version do not support of its server."""
+    """Yield settings of a server that the profiles of a version do not support."""
     part, at, server = entry
     share = server.split[i]
     one = server.model_copy(update={"model": share.model})

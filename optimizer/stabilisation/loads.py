@@ -10,6 +10,8 @@ change.
 from dataclasses import dataclass, replace
 from math import sqrt
 
+from optimizer.units import SECONDS_PER_MINUTE
+
 SLACK = 0.5
 """Reduction of a CUSUM statistic per window [standard deviations]."""
 ALARM = 7.0
@@ -18,7 +20,6 @@ KNOWN = 2.0
 """Significance threshold of the difference between mean and level [standard deviations]."""
 MAX_WINDOWS = 240.0
 """Maximum windows in a mean."""
-SECONDS_PER_MIN = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def counting_deviation_rpm(rate_rpm: float, time_s: float, variation: float) -> 
         time_s: length of the counting window [s].
         variation: coefficient of variation of the interarrival times; 1 for a Poisson process.
     """
-    minutes = time_s / SECONDS_PER_MIN
+    minutes = time_s / SECONDS_PER_MINUTE
     return variation * sqrt(max(rate_rpm, 1 / minutes) / minutes)
 
 

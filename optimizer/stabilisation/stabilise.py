@@ -61,9 +61,7 @@ def denoise_loads(
             )
             estimates[name] = scaled(found, share)
         level = load.model_copy(update={"arrival_rate_rpm": estimates[name].level_rpm})
-        servers[name] = server.model_copy(
-            update={"current": server.current.model_copy(update={"load": level})}
-        )
+        servers[name] = server.with_load(level)
     return replace(system, servers=MappingProxyType(servers)), estimates
 
 

@@ -28,7 +28,7 @@ from optimizer.studies.slips import Written, slips
 DOCUMENT = "document"
 """Stands for the file of a text in messages."""
 MAX_SIZED_PAIRS = 200_000
-"""Most pairs of server and accelerator that are sized to find the servers that nothing can serve."""
+"""Maximum number of pairs of server and accelerator that are sized to find unservable servers."""
 LOW_PRICE_PER_TB_PER_S = 5.0
 """Price below which an accelerator is hardly priced in cents [cents/h per TB/s of memory bandwidth].
 

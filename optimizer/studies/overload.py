@@ -26,7 +26,7 @@ LIMIT_S = 10.0
 """Time for all ways together [s]."""
 POLICY: SaturationPolicy = "PriorityExhaustive"
 """The policy that is tried: it serves the highest priority as far as cards go."""
-LEAST_MORE = 1e-9
+MIN_CHANGE = 1e-9
 """Smaller differences of a served share are rounding."""
 
 
@@ -147,6 +147,6 @@ def _serves_more(service: Sequence[PriorityService], than: Sequence[PriorityServ
     """Return whether more load is served of the highest priority that differs."""
     for mine, other in zip(service, than, strict=True):
         more = mine.served_rpm - other.served_rpm
-        if abs(more) > LEAST_MORE * mine.load_rpm:
+        if abs(more) > MIN_CHANGE * mine.load_rpm:
             return more > 0
     return False

@@ -19,7 +19,7 @@ class PriorityService(Document):
     servers: int
     """Servers."""
     served_in_full: int = Field(alias="servedInFull")
-    """Those of them that are served in full, idle ones included."""
+    """Servers that are served in full, including idle ones."""
     load_rpm: float = Field(alias="load")
     """Load [requests/min]."""
     served_rpm: float = Field(alias="served")

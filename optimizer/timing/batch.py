@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.documents import Document, Milliseconds, MillisecondsPerRequest
+from optimizer.documents import Document, Milliseconds, MillisecondsPerRequest, is_none
 from optimizer.timing.law import Law, RequestShapes, TokenTimes
 
 MIN_MS = 1e-3
@@ -39,7 +39,7 @@ class BatchParms(Document):
 class BatchFields(Document):
     """Fields of a document with the batch model."""
 
-    batch: BatchParms | None = Field(None, alias="batchParms", exclude_if=lambda parms: parms is None)
+    batch: BatchParms | None = Field(None, alias="batchParms", exclude_if=is_none)
     """Batch model: requests without tokens, served together; excludes the other latency models."""
 
 

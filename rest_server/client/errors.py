@@ -63,7 +63,7 @@ _BY_STATUS: dict[int, type[ServiceError]] = {
 
 
 def service_error(status: int, body: bytes) -> ServiceError:
-    """Return the error that an answer stands for; a proxy's may have any body."""
+    """Return the error for a response; a proxy can send any body."""
     try:
         problem = json.loads(body)
     except ValueError:

@@ -13,7 +13,7 @@ from rest_server.client.errors import ResponseTimeoutError, ServiceError, Unreac
 
 FIRST_WAIT_S = 0.5
 """Wait before the second attempt; doubled each time, and varied by half [s]."""
-LONGEST_WAIT_S = 30.0
+MAX_WAIT_S = 30.0
 """Longest wait between attempts, also if the service requests a longer one [s]."""
 
 
@@ -131,7 +131,7 @@ def outcome(call: Call[Answer], result: Any, attempt: int, settings: ClientSetti
     if attempt >= settings.retries or not again:
         raise error
     wait_s = FIRST_WAIT_S * 2**attempt * random.uniform(0.5, 1.5)  # noqa: S311  spreads clients
-    return RetryDelay(min(float(requested) if requested.isdigit() else wait_s, LONGEST_WAIT_S))
+    return RetryDelay(min(float(requested) if requested.isdigit() else wait_s, MAX_WAIT_S))
 
 
 def _value(call: Call[Answer], response: Any) -> Answer:

@@ -22,9 +22,9 @@ MISSING_HEADER = "X-Inferplan-Missing"
 LOSS_HEADER = "X-Inferplan-Loss"
 """Names the servers that lose more than 0.1 % of their requests, each with the share."""
 MAX_NAMED = 20
-"""Most paths that a header names."""
+"""Maximum number of paths that a header names."""
 MAX_UNSERVED = 100
-"""Most servers that the header of unserved servers names."""
+"""Maximum number of servers that the header of unserved servers names."""
 MAX_PATH = 100
 """Longest path that a header names."""
 

@@ -17,7 +17,7 @@ Change = Callable[[Entities], Changed]
 
 
 class WireRefusalError(InferplanError):
-    """Raised when the reference answers a request with a status and a message of its own."""
+    """Raised when the reference answers a request with its own status and message."""
 
     def __init__(self, status: int, message: str, *, bare: bool = False) -> None:
         super().__init__(message)

@@ -51,7 +51,7 @@ BYTE_ORDER_MARK = "\ufeff"
 _PATH = re.compile(r"[\w\[\].-]+: ")
 """Start of a message that names a path."""
 FLAT_KEYS = frozenset({"model", "slo-itl", "slo-ttft", "slo-ttw", "slo-tps"})
-"""Keys of the one target that a service class may state beside its name, in lower case."""
+"""Keys of the single target that a service class can state next to its name, in lower case."""
 PRIORITIES = range(1, 101)
 """A priority outside becomes the lowest, as there."""
 POLICIES = frozenset(name.lower() for name in get_args(SaturationPolicy)) | {""}
@@ -104,7 +104,7 @@ def read_entity(model: type[_Model], raw: object, path: str, ignored: list[str])
     Args:
         model: what it is.
         raw: plain values.
-        path: where it stands in the body, for messages.
+        path: its path in the body, for messages.
         ignored: the paths of keys that were not known are added here.
 
     Raises:
@@ -135,7 +135,7 @@ def is_flat(raw: object) -> bool:
 
 
 def with_flat_target(raw: object) -> object:
-    """Return a service class with the target that stands beside its name among its targets.
+    """Return a service class whose targets include the one stated next to its name.
 
     ``slo-ttw``, a limit on the wait alone, is taken for one on the time to first token, which keeps it, too.
     """
@@ -157,7 +157,7 @@ def with_flat_target(raw: object) -> object:
 
 
 def _validated_at(path: str, model: type[_Model], fitted: object) -> _Model:
-    """Validate what stands at a path, and name the whole path of an offender."""
+    """Validate the value at a path; errors state the full path."""
     try:
         return validated(model, fitted, context=NUMBERS_ONLY)
     except SpecError as error:

@@ -72,7 +72,7 @@ def planned_fleet(body: bytes, outcome: PlanningResult) -> Arrival:
 
 
 def with_outcome(entities: Entities, outcome: PlanningResult) -> Arrival:
-    """Return the entities that were planned with what is desired for them, and the plan.
+    """Return the planned entities with their desired allocations, and the plan.
 
     What a server keeps is desired of it. As there, one that is not served and keeps nothing keeps what was
     desired for it before.
@@ -103,7 +103,7 @@ def plan_state(spec: SystemSpec, body: bytes, settings: Settings) -> PlanningRes
 
 
 def planned(entities: Entities, settings: Settings) -> PlanningResult:
-    """Plan entities as far as they make a system, in the time of a request; a failure is an outcome too."""
+    """Plan the consistent part of some entities within the time of a request; a failure is a result."""
     plannable, unplanned = plannable_part(entities)
     try:
         found = _divided(entities, with_batch_search(plannable), settings)
@@ -208,7 +208,7 @@ def _path(*names: str) -> str:
 
 
 def _fitted(server: Server, entities: Entities) -> Server | None:
-    """Return a server as far as the names in it exist, or nothing if it then cannot be placed."""
+    """Return a server without unknown names; None if it then cannot be placed."""
     known, current = entities.accelerators, server.current
     if server.service_class not in entities.service_classes:
         return None

@@ -17,8 +17,7 @@ from starlette.responses import Response
 from optimizer.compat.queue_service import QueueProblem, analyze_problem, size_problem
 from optimizer.documents import Document
 from optimizer.errors import AnalysisError, SpecError
-from optimizer.jobs import size_replicas
-from optimizer.kinds.replicas import LatencyTargets, ReplicaSizing
+from optimizer.kinds.replicas import LatencyTargets, ReplicaSizing, size_replicas
 from optimizer.timing import DEFAULT_MAX_NUM_TOKENS, IterationLaw
 from rest_server.compat.answers import WireRoute, json_response
 from rest_server.compat.changes import spelled

@@ -36,7 +36,7 @@ from rest_server.v1.requests import JSON, JsonOf, Precondition, RawRoute
 from rest_server.v1.work import RunningFleet, plan_fleet, value_of
 
 MAX_SUGGESTED = 10_000
-"""Most servers among whose names one is looked for that is meant."""
+"""Maximum number of servers for which a similar name is suggested."""
 _Answer = TypeVar("_Answer")
 
 router = APIRouter(route_class=RawRoute, tags=["control loop"])
@@ -128,7 +128,7 @@ class _Storing:
 
     @property
     def replicas(self) -> dict[str, dict[str, ReplicaStatus]]:
-        """Replicas that are there, by planned server and accelerator, as far as they were given."""
+        """Reported replicas, by planned server and accelerator."""
         return {
             planned_name(self.servers[name]) if name in self.servers else name: {
                 acc: ReplicaStatus(there.ready, there.pending) for acc, there in change.replicas.items()
@@ -306,13 +306,13 @@ def apply_plan(request: Request, condition: Condition) -> Response:
     unserved = [quote(item.server, safe="") for item in plan.unserved if item.server not in served]
     revision, entities = condition.update(held, lambda now: applied(now, plan), "applied")
     servers = ServerList.model_construct(servers=tuple(entities.servers.values()))
-    text = servers.model_dump_json(by_alias=True, indent=2)
+    text = servers.to_json()
     headers = {"ETag": held.etag(revision)} | notice_headers((), unserved=unserved)
     return Response(text, media_type=JSON, headers=headers)
 
 
 def applied(entities: Entities, plan: Plan) -> Entities:
-    """Return entities whose servers run what a plan says, as far as it knows and serves them."""
+    """Return entities with a plan as the current allocation of the servers that it serves."""
     known = plan.allocations.keys() | {item.server for item in plan.unserved} | plan.queued_servers
     planned = {
         name: server

@@ -164,7 +164,7 @@ def _read(kind: EntityKind, body: bytes, key: Key) -> Document:
 
 
 def _answer(request: Request, document: Document, revision: int, status: int = 200) -> Response:
-    text = document.model_dump_json(by_alias=True, indent=2)
+    text = document.to_json()
     return Response(text, status, _tag(request, revision), JSON)
 
 

@@ -24,7 +24,7 @@ from rest_server.v1.work import value_of
 
 _FIELDS = {field.alias or name: name for name, field in SystemSpec.model_fields.items()}
 MAX_SHOWN = 1_000
-"""Most events in one answer."""
+"""Maximum number of events in one response."""
 
 router = APIRouter(route_class=RawRoute, tags=["fleet"])
 
@@ -60,7 +60,7 @@ def import_fleet(
     body: Annotated[bytes, JsonOf(SystemSpec | WrappedSystem), Body(openapi_examples=SYSTEMS)],
     condition: Condition,
 ) -> Response:
-    """Put the system of a document in place of the whole fleet, in one step, and return it.
+    """Replace the entire fleet with the system of a document, in one step, and return it.
 
     As where items are written one by one, names may refer to nothing until a plan is made. The last plan
     stays until another is made.

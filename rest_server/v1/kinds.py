@@ -38,7 +38,7 @@ NameInPath = Annotated[str, Path(min_length=1, max_length=253)]
 
 @dataclass(frozen=True, slots=True)
 class EntityKind:
-    """One kind of entity: where it stands in the API, in the documents and in the state."""
+    """One kind of entity: its place in the API, in the documents and in the state."""
 
     noun: str
     """Noun for one entity, as in messages."""
@@ -92,7 +92,7 @@ def _own_type(capacity: Capacity) -> Key:
 
 
 def check_alone(document: Document) -> None:
-    """Check what a document says beyond its schema, as far as that needs no other document.
+    """Check rules beyond the schema of a document that need no other document.
 
     Raises:
         SpecError: a load or a target that no plan can use; the text has its path.
@@ -110,7 +110,7 @@ def check_alone(document: Document) -> None:
 
 
 def check_beside(document: Document, entities: Entities) -> None:
-    """Check what a document says against those others of the fleet that are there.
+    """Check a document against other documents of the fleet.
 
     Raises:
         SpecError: the requests of a server have no output length; the text has its path.

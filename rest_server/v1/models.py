@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import AwareDatetime, Field, RootModel
 
-from optimizer.documents import Count, Document, RequestsPerMinute, RequestsPerSecond, Tokens
+from optimizer.documents import Count, Document, RequestsPerMinute, RequestsPerSecond, Tokens, is_none
 from optimizer.jobs.comparing import CompareOptions as CompareOptions
 from optimizer.jobs.explaining import ExplainOptions as ExplainOptions
 from optimizer.jobs.figures import FigureOptions as FigureOptions
@@ -27,7 +27,7 @@ from optimizer.spec.schema import (
 )
 
 MAX_ITEMS = 1_000
-"""Most replicas in one request to analyse or to size."""
+"""Maximum number of replicas in one request to analyse or to size."""
 
 
 class WrappedSystem(Document):
@@ -139,7 +139,7 @@ class CandidateColumn(Document):
     """Units of the type."""
     cost_cents_per_h: float = Field(alias="cost")
     """Cost [cents/h]."""
-    estimated: EstimateEnd | None = Field(None, exclude_if=lambda end: end is None)
+    estimated: EstimateEnd | None = Field(None, exclude_if=is_none)
     """The end of the interval that its figures rest on, where token times are estimated; else absent."""
 
 

@@ -5,7 +5,7 @@ from functools import reduce
 from operator import or_
 from typing import Annotated, Any, get_type_hints
 
-from fastapi import APIRouter, Body, Query, Request, Response
+from fastapi import APIRouter, Body, Request, Response
 
 from optimizer.compat.row_types import ROWS
 from optimizer.jobs.memory import MemoryQuestion
@@ -27,7 +27,7 @@ from rest_server.v1.models import (
     WrappedSystem,
 )
 from rest_server.v1.problems import problems
-from rest_server.v1.requests import JSON, JsonOf, RawRoute, computed
+from rest_server.v1.requests import JSON, JsonOf, RawRoute, computed, from_query
 from rest_server.v1.work import analyze_body, candidates_body, memory_text, plan_body, size_body
 
 REFUSALS = (408, 422, 504)
@@ -50,11 +50,11 @@ SystemBody = Annotated[
 
 @router.post("/plan", response_model=Plan, summary="Plan a system", responses=problems(*REFUSALS))
 async def plan_system(
-    request: Request, body: SystemBody, options: Annotated[PlanOptions, Query()]
+    request: Request, body: SystemBody, options: Annotated[PlanOptions, from_query(PlanOptions)]
 ) -> Response:
     """Return the best plan of the system in the body, the same bytes as the library and the command line.
 
-    Servers that cannot be served are no error: they stand in `unserved` with the reason. Nothing is kept.
+    Servers that cannot be served are no error: `unserved` lists them with the reason. Nothing is stored.
     """
     text, stages_s = await computed(request, plan_body, body, options)
     return Response(text, media_type=JSON, headers=server_timing(stages_s))
@@ -73,7 +73,7 @@ def server_timing(stages_s: Mapping[str, float]) -> dict[str, str]:
     responses=problems(*REFUSALS),
 )
 async def list_candidates(
-    request: Request, body: SystemBody, options: Annotated[SizingOptions, Query()]
+    request: Request, body: SystemBody, options: Annotated[SizingOptions, from_query(SizingOptions)]
 ) -> Response:
     """Return the candidate of every server on every accelerator, or the reason for its rejection."""
     text = await computed(request, candidates_body, body, options)
@@ -124,10 +124,12 @@ async def size(
 @router.get(
     "/memory",
     response_model=MemoryAnswer,
-    summary="Say how many requests fit in memory",
+    summary="Compute how many requests fit in memory",
     responses=problems(*REFUSALS),
 )
-async def memory(request: Request, question: Annotated[MemoryQuestion, Query()]) -> Response:
+async def memory(
+    request: Request, question: Annotated[MemoryQuestion, from_query(MemoryQuestion)]
+) -> Response:
     """Return the requests that fit in the memory of each accelerator at the same time.
 
     Models and accelerators are those of the catalogue.

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
-from fastapi import Header, HTTPException, Request, Response
+from fastapi import Depends, Header, HTTPException, Query, Request, Response
 from fastapi.routing import APIRoute
-from pydantic import GetJsonSchemaHandler, TypeAdapter
+from pydantic import ConfigDict, GetJsonSchemaHandler, TypeAdapter, create_model
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from optimizer.jobs.flag import details_of
 from rest_server.fleet import Entities
 from rest_server.state import FleetStore, RevisionConflict
 
@@ -28,7 +29,7 @@ class JsonOf:
     def __get_pydantic_json_schema__(
         self, _schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Return the JSON schema of the content in place of that of bytes."""
+        """Return the JSON schema of the content instead of that of bytes."""
         return handler(TypeAdapter(self.content).core_schema)
 
 
@@ -55,6 +56,25 @@ class RawRoute(APIRoute):
         return raw
 
 
+def from_query(model: Any) -> Any:
+    """Return the dependency that reads a request from the query parameters.
+
+    Fields that only the command line has, such as files of its machine, are no query parameters.
+    """
+    fields: dict[str, Any] = {
+        name: (field.annotation, field)
+        for name, field in model.model_fields.items()
+        if (flag := details_of(field)) is None or flag.only != "command"
+    }
+    query = create_model(model.__name__, __config__=ConfigDict(extra="forbid"), **fields)
+
+    def read(values: Annotated[Any, Query()]) -> Any:
+        return model(**values.model_dump(exclude_unset=True))
+
+    read.__annotations__["values"] = Annotated[query, Query()]
+    return Depends(read)
+
+
 async def computed(
     request: Request, work: Callable[..., _Answer], *arguments: object, study: bool = False
 ) -> _Answer:
@@ -70,7 +90,7 @@ class Precondition:
     """Precondition of a write (``If-Match``)."""
 
     tags: frozenset[str] | None = None
-    """Entity tags, without quotes, for one of which the write is meant; none: any."""
+    """Entity tags, without quotes, one of which must match; None: any revision."""
     must_exist: bool = False
     """Whether what is written must be there already (``If-Match: *``)."""
 

@@ -6,7 +6,7 @@ All but the comparison, which takes two sides, are derived from the table of stu
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Query, Request, Response
+from fastapi import APIRouter, Body, Request, Response
 
 from optimizer.jobs.study import Study
 from optimizer.jobs.table import STUDIES
@@ -17,7 +17,7 @@ from rest_server.v1.examples import COMPARISONS, OTHER_SIDES
 from rest_server.v1.models import CompareOptions, OtherSide, TwoSides, WrappedSystem
 from rest_server.v1.planning import REFUSALS, SystemBody
 from rest_server.v1.problems import problems
-from rest_server.v1.requests import JSON, JsonOf, RawRoute, computed
+from rest_server.v1.requests import JSON, JsonOf, RawRoute, computed, from_query
 from rest_server.v1.study_work import compare_body, compare_fleet, study_body
 
 PAGE_HEADERS = {
@@ -35,7 +35,7 @@ fleet_router = APIRouter(route_class=RawRoute, tags=["fleet"])
 async def compare_plans(
     request: Request,
     body: Annotated[bytes, JsonOf(SystemSpec | WrappedSystem | TwoSides), Body(openapi_examples=COMPARISONS)],
-    options: Annotated[CompareOptions, Query()],
+    options: Annotated[CompareOptions, from_query(CompareOptions)],
 ) -> Response:
     """Return two plans side by side.
 
@@ -48,7 +48,7 @@ async def compare_plans(
 @fleet_router.post("/fleet/compare", summary="Compare the fleet", **_ANSWERS)
 async def compare_held(
     request: Request,
-    options: Annotated[CompareOptions, Query()],
+    options: Annotated[CompareOptions, from_query(CompareOptions)],
     body: Annotated[bytes, JsonOf(OtherSide), Body(openapi_examples=OTHER_SIDES)] = b"",
 ) -> Response:
     """Compare the plan of the fleet with that of another system, or with a plan, under `second`.
@@ -67,13 +67,13 @@ def _add_routes(name: str, study: Study[Any, Any]) -> None:
     async def answer(
         request: Request,
         body: SystemBody,
-        options: Annotated[study.options, Query()],  # type: ignore[name-defined]  # known at run time
+        options: Annotated[study.options, from_query(study.options)],  # type: ignore[name-defined]  # known at run time
     ) -> Response:
         return _response(study, options, await computed(request, study_body, body, name, options, study=True))
 
     async def answer_for_fleet(
         request: Request,
-        options: Annotated[study.options, Query()],  # type: ignore[name-defined]  # known at run time
+        options: Annotated[study.options, from_query(study.options)],  # type: ignore[name-defined]  # known at run time
     ) -> Response:
         work = partial(study_body, name=name, options=options, settings=request.app.state.settings)
         return _response(study, options, await _computed_for_fleet(request, work))

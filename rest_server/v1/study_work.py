@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from optimizer.errors import SpecError
-from optimizer.jobs import CompareRequest, RequestError, compare_plans
+from optimizer.jobs.comparing import compare_plans
+from optimizer.jobs.requests import RequestError
 from optimizer.jobs.table import STUDIES
 from optimizer.plan import Plan, plan_from_value
 from optimizer.spec.messages import validated
@@ -34,7 +35,7 @@ def study_body(source: bytes | SystemSpec, name: str, options: Any, settings: Se
     """
     study = STUDIES[name].study
     system = system_of(source, settings).with_options(**options.given())
-    answer = study.run(system, options)
+    answer = study.answered(system, options)
     if getattr(options, "format", "json") == "json" or study.page is None:
         text: str = answer.to_json()
         return text.encode()
@@ -72,18 +73,18 @@ def compare_fleet(fleet: SystemSpec, body: bytes, options: CompareOptions, setti
 
 def _compared(first: System | Plan, other: OtherSide, options: CompareOptions, settings: Settings) -> bytes:
     changed = other.second_options
-    request = CompareRequest(
-        first=first,
-        second=None if other.second is None else _side("second", other.second, settings),
-        second_options=None if changed is None else changed.model_dump(exclude_unset=True),
-        transition=other.transition,
-        load=options.scenario(),
-        solve=options,
-    )
+    second = None if other.second is None else _side("second", other.second, settings)
     try:
-        return compare_plans(request).to_json().encode()
+        found = compare_plans(
+            first,
+            second,
+            options,
+            second_options=None if changed is None else changed.model_dump(exclude_unset=True),
+            transition=other.transition,
+        )
     except RequestError as error:
         raise SpecError(error.said(lambda field: _NAMES.get(field, field))) from None
+    return found.to_json().encode()
 
 
 def _side(name: str, value: Mapping[str, Any], settings: Settings) -> System | Plan:

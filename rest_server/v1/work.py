@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 from pydantic_core import to_json
 
+from optimizer.candidates import find_candidates
 from optimizer.compat.row_types import is_row, kind_of_row
 from optimizer.documents import Document
 from optimizer.errors import AnalysisError, SpecError
-from optimizer.jobs import Timings, analyze_replicas, find_candidates, size_replicas, solve
 from optimizer.jobs.memory import MemoryQuestion, memory_of
-from optimizer.kinds.replicas import ReplicaPerformance, ReplicaSizing
+from optimizer.kinds.replicas import ReplicaPerformance, ReplicaSizing, analyze_replicas, size_replicas
 from optimizer.kinds.rows import Row
+from optimizer.pipeline import Timings, solve
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.files import Part, json_value, spec_from_value
 from optimizer.spec.messages import kind_of, validated
@@ -45,7 +46,7 @@ from rest_server.v1.models import (
 BODY = "body"
 """Stands for the body in messages about its text as a whole."""
 MAX_BATCHES_AT_ONCE = 1_000_000
-"""Most batch sizes of replicas that are analysed together; each takes a few table entries."""
+"""Maximum sum of the batch sizes of replicas that are analysed together, which bounds the memory."""
 _Item = TypeVar("_Item", Analysis, SizingProblem)
 _Items = TypeVar("_Items", Analyses, SizingProblems)
 _Answer = TypeVar("_Answer")
@@ -223,7 +224,7 @@ def _answered(rows: Row | list[Row], answer: Callable[[Row], Document]) -> bytes
 
 
 def _json(document: Document) -> bytes:
-    return document.model_dump_json(by_alias=True, indent=2).encode()
+    return document.to_json().encode()
 
 
 def _has_items(value: Mapping[str, Any]) -> bool:

@@ -18,8 +18,8 @@ from optimizer.money import read_price
 from optimizer.units import REQUESTS_PER_MINUTE, UnitError
 
 LATENCIES = ("ttft", "itl", "e2e")
-MOST_CHANGES = 1_000
-MOST_STEPS = 200
+MAX_CHANGES = 1_000
+MAX_STEPS = 200
 """Steps that can be undone."""
 OPTIONS: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "policy": (
@@ -80,9 +80,9 @@ def read_query(query: str) -> tuple[str, Changes]:
         SpecError: there are too many changes.
     """
     try:
-        pairs = dict(parse_qsl(query, keep_blank_values=True, max_num_fields=MOST_CHANGES))
+        pairs = dict(parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_CHANGES))
     except ValueError:
-        raise SpecError(f"the address has more than the limit of {MOST_CHANGES:,} changes") from None
+        raise SpecError(f"the address has more than the limit of {MAX_CHANGES:,} changes") from None
     return pairs.pop(SOURCE, ""), Changes(given=pairs)
 
 
@@ -95,7 +95,7 @@ class Steps:
 
     def then(self, changes: Changes) -> "Steps":
         """Return the steps after another one; the same changes are no step."""
-        return self if changes == self.now else Steps(changes, (*self.before, self.now)[-MOST_STEPS:])
+        return self if changes == self.now else Steps(changes, (*self.before, self.now)[-MAX_STEPS:])
 
     def corrected(self, changes: Changes) -> "Steps":
         """Return the steps with other present changes, as part of the last step."""
@@ -215,4 +215,4 @@ _KINDS: Mapping[str, Callable[[dict[str, Any], str, str, str], None]] = {
     "percentile": _percentile,
     **dict.fromkeys(LATENCIES, _target),
 }
-"""What carries out a change, by the first word of its key."""
+"""Functions that apply a change, by the first word of its key."""

@@ -1,4 +1,4 @@
-"""Charts of a plan: cards and cost by accelerator type, beside those of the pinned plan."""
+"""Charts of a plan: cards and cost by accelerator type, compared with the pinned plan."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

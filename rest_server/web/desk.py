@@ -104,7 +104,7 @@ class Desk:
                 )
 
     async def _run(self, kind: str, work: Callable[..., T], *arguments: Any) -> T | None:
-        """Run work in place of earlier work of its kind; return None if it was given up.
+        """Run work and cancel earlier work of its kind; return None if it was cancelled.
 
         Raises:
             InferplanError: it failed, or cannot run now.

@@ -26,8 +26,8 @@ _NAME_EDITOR = """
 })
 """
 """Names the editor for screen readers once it is there; its library has no property for this."""
-MOST_FINDINGS = 200
-"""Most findings that are listed."""
+MAX_FINDINGS = 200
+"""Maximum number of findings that are listed."""
 Handler = Callable[[UploadEventArguments], Awaitable[None] | None]
 Opens = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
 
@@ -90,7 +90,7 @@ class DocumentTab:
             errors = sum(item.is_error for item in opened.findings)
             warnings = len(opened.findings) - errors
             ui.label(f"Errors: {errors:,}, warnings: {warnings:,}").props("role=status")
-            for item in opened.findings[:MOST_FINDINGS]:
+            for item in opened.findings[:MAX_FINDINGS]:
                 word = "error" if item.is_error else "warning"
                 text = f"line {item.line}, {word}: {item.text}"
                 button = ui.button(text, on_click=lambda line=item.line: self._select(line), color=None)

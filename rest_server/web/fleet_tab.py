@@ -1,4 +1,4 @@
-"""The live fleet of a stateful service: desired and current replicas, what is held and why, its history."""
+"""The live fleet of a stateful service: desired and current replicas, overrides with reasons, history."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -22,9 +22,9 @@ from rest_server.web.widgets import Tables
 
 REFRESH_S = 2.0
 """Interval of the look at the fleet [s]."""
-MOST_EVENTS = 100
-MOST_NAMES = 3
-"""Most changed items that are named; of more their number is shown."""
+MAX_EVENTS = 100
+MAX_NAMES = 3
+"""Maximum number of changed items that are named; otherwise their number is shown."""
 
 
 class FleetTab:
@@ -128,7 +128,7 @@ def _events(now: Snapshot) -> Section:
         words("event", "cause"),
         words("what", _what),
     )
-    return table("History", columns, list(reversed(now.history.events))[:MOST_EVENTS], "history")
+    return table("History", columns, list(reversed(now.history.events))[:MAX_EVENTS], "history")
 
 
 def _what(event: Event) -> str:
@@ -136,6 +136,6 @@ def _what(event: Event) -> str:
     plan = event.plan
     if plan:
         return f"{plan['status']}, {plan['changes']:,} changed, {plan['unserved']:,} not served in full"
-    if 0 < sum(event.changed.values()) <= MOST_NAMES:
+    if 0 < sum(event.changed.values()) <= MAX_NAMES:
         return ", ".join(event.names)
     return ", ".join(f"{number:,} {section}" for section, number in event.changed.items())

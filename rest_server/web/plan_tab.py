@@ -1,4 +1,4 @@
-"""The plan: figures, charts and tables, beside the controls that change it; and one server in depth."""
+"""The plan: figures, charts and tables, next to the controls that change it; and one server in depth."""
 
 import json
 from collections.abc import Awaitable, Callable

@@ -10,7 +10,7 @@ _COUNTS = struct.Struct("qq")
 
 
 class SharedProgress:
-    """How many of how many parts of some work are done; used in a ``with`` statement by who waits for it."""
+    """Progress of some work in shared memory; a context manager for the process that waits for it."""
 
     def __init__(self) -> None:
         """Take the memory."""
@@ -23,7 +23,7 @@ class SharedProgress:
         return self._memory.name
 
     def counts(self) -> tuple[int, int]:
-        """Return how many parts are done, and how many there are; 0 of 0 before that is known."""
+        """Return the numbers of finished and of all parts; 0 and 0 before they are known."""
         done, total = _COUNTS.unpack_from(_bytes(self._memory))
         return done, total
 

@@ -33,7 +33,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class PlanFact:
-    """A figure of a plan that stands alone."""
+    """A key figure of a plan."""
 
     name: str
     text: str

@@ -17,8 +17,8 @@ _TITLES = {
     "batches": "Batch limits",
     "cards": "Cards",
 }
-MOST_FIELDS = 30
-"""Most fields of a kind; of more quantities one is chosen by its name."""
+MAX_FIELDS = 30
+"""Maximum number of fields of a kind; with more, one is chosen by name."""
 PERCENTILES = ("mean", "50", "90", "95", "99")
 
 
@@ -124,7 +124,7 @@ class WhatIf:
 
     def _numbers(self, title: str, value: str, quantities: Sequence[_Quantity]) -> None:
         """Show a field for each quantity, or of many one that is chosen by its name."""
-        if len(quantities) > MOST_FIELDS:
+        if len(quantities) > MAX_FIELDS:
             self._chosen(title, value, quantities)
             return
         for item in quantities:

@@ -10,7 +10,7 @@ from rest_server.web.shown import PlanFact, Table, TableCell, differences, signe
 
 ROWS_ON_A_PAGE = 30
 ROWS_WITHOUT_FILTER = 12
-LONGEST_CELL = 40
+MAX_CELL_CHARACTERS = 40
 """Characters of text up to which a cell is one line."""
 _CELL = """
 <q-td :props="props">
@@ -109,7 +109,7 @@ def _panels(tables: Sequence[Table]) -> Iterator[list[Table]]:
 
 
 def _shape(table: Table) -> tuple[object, ...]:
-    """Return what the elements of a table depend on; tables of the same shape differ in texts and rows."""
+    """Return the shape of a table; tables of the same shape differ in texts and rows only."""
     size = len(table.rows)
     return (
         *(table.name, table.title, table.headings, table.numeric, table.alert),
@@ -120,7 +120,7 @@ def _shape(table: Table) -> tuple[object, ...]:
 
 def _long_columns(table: Table) -> frozenset[int]:
     """Return the columns whose text is broken into lines."""
-    found = {i for row in table.rows for i, cell in enumerate(row) if len(cell.text) > LONGEST_CELL}
+    found = {i for row in table.rows for i, cell in enumerate(row) if len(cell.text) > MAX_CELL_CHARACTERS}
     return frozenset(i for i in found if not table.numeric[i])
 
 
@@ -184,7 +184,7 @@ def _columns(table: Table) -> list[dict[str, Any]]:
 
 
 def _plain(text: str) -> str:
-    """Return text for a property that is read as markup of its own."""
+    """Return text for a property that is parsed as markup."""
     return "".join(c if c.isalnum() or c in " ,.-()" else " " for c in text)
 
 

@@ -5,27 +5,19 @@ through `jobs` alone, so that a figure on the page is the one that a command pri
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from optimizer.errors import SpecError
-from optimizer.jobs import (
-    CompareRequest,
-    SimulateRequest,
-    check_text,
-    compare_plans,
-    simulate_plan,
-    solve,
-    start_document,
-)
+from optimizer.jobs.comparing import CompareOptions, compare_plans
 from optimizer.jobs.table import STUDIES
 from optimizer.money import cost_unit, in_cost_unit, read_price
+from optimizer.pipeline import solve
 from optimizer.render.colours import type_colours
 from optimizer.render.comparison_sections import comparison_sections
 from optimizer.render.plan_sections import plan_sections
 from optimizer.render.report_sections import headline, status
-from optimizer.render.simulation_sections import simulation_sections
 from optimizer.spec.faults import Fault
 from optimizer.spec.files import document_files, read_parts, read_text
 from optimizer.spec.messages import validated
@@ -33,6 +25,7 @@ from optimizer.spec.samples import PREFIX, sample_or_path
 from optimizer.spec.system import System, joined_document
 from optimizer.spec.versions import whole_servers
 from optimizer.spec.yaml_format import yaml_text
+from optimizer.studies.checking import check_text
 from optimizer.studies.reports.overview import Overview, describe
 from rest_server.settings import Settings
 from rest_server.sizing_memo import memo_of_process
@@ -50,10 +43,6 @@ from rest_server.web.shown import (
     tables_of,
 )
 
-if TYPE_CHECKING:
-    from optimizer.section import Section
-
-SIMULATION = "simulate"
 PICTURED = {"sweep", "horizon"}
 """Studies whose answer has a picture."""
 
@@ -201,7 +190,7 @@ def limits_view(base: bytes, changes: Changes, settings: Settings) -> StudyView:
     """
     given = {key: text for key, text in changes.given.items() if key != "cards"}
     system = changed_system(base, Changes(given=given), settings)
-    return StudyView(tables_of(comparison_sections(compare_plans(CompareRequest(system)))))
+    return StudyView(tables_of(comparison_sections(compare_plans(system, None, CompareOptions()))))
 
 
 def study_view(
@@ -224,17 +213,13 @@ def study_view(
     study = STUDIES[name].study
     request = validated(study.options, json.loads(options))
     system = changed_system(base, changes, settings).with_options(**request.given())
-    if name == SIMULATION:
-        asked = SimulateRequest(system, requests=request.requests, seed=request.seed)
-        with told(progress) as tell:
-            answer = simulate_plan(asked, tell)
-    else:
-        answer = study.run(system, request)
-    sections: Callable[[Any], list[Section]] = study.sections or simulation_sections
+    with told(progress) as tell:
+        answer = study.answered(system, request, tell)
+    assert study.sections is not None
     picture = b""
     if name in PICTURED and study.page is not None:
         picture = study.page(answer, system, request.model_copy(update={"format": "svg"}))
-    return StudyView(tables_of(sections(answer)), picture)
+    return StudyView(tables_of(study.sections(answer)), picture)
 
 
 def report_page(base: bytes, changes: Changes, settings: Settings) -> bytes:
@@ -248,7 +233,7 @@ def report_page(base: bytes, changes: Changes, settings: Settings) -> bytes:
     request = study.options(format="html")
     system = changed_system(base, changes, settings)
     assert study.page is not None
-    return study.page(study.run(system, request), system, request)
+    return study.page(study.answered(system, request), system, request)
 
 
 def written(base: bytes, changes: Changes) -> str:
@@ -270,7 +255,7 @@ def started(facts: str, settings: Settings) -> Opened:
     Raises:
         SpecError: a name does not exist, a fact is missing or wrong.
     """
-    from optimizer.starters.document import Demand, StarterFacts
+    from optimizer.starters.document import Demand, StarterFacts, document_of, notes_of
     from optimizer.starters.prices import Offer
 
     given = json.loads(facts)
@@ -287,9 +272,8 @@ def started(facts: str, settings: Settings) -> Opened:
             for latency in ("ttft", "itl")
         },
     )
-    text, notes = start_document(start)
-    found = open_text(text, settings)
-    return Opened(found.text, found.findings, found.base, found.controls, notes)
+    found = open_text(document_of(start), settings)
+    return Opened(found.text, found.findings, found.base, found.controls, notes_of(start))
 
 
 def _price(text: str) -> Any:

@@ -32,7 +32,7 @@ from optimizer.simulation.tandem import Station, Tandem
 from optimizer.timing import RequestShapes, StaticLaw
 
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
-SMALLEST_CV_BATCH = 4
+MIN_CV_BATCH = 4
 STEPS = 100.0
 """Mean answer of the static batches [tokens after the first]."""
 GPU = 2

@@ -29,7 +29,7 @@ from optimizer.kinds.replicas import Replica, analyze_replicas
 
 SWEEPS = {"llama-3.1-8b": 447_936, "qwen2.5-14b": 226_992}
 """KV capacity of each [tokens]."""
-MOST_SEQS = 512
+MAX_SEQUENCES = 512
 """What the clients had in flight at most."""
 HELD_OUT = 2
 
@@ -78,7 +78,7 @@ def reference_rows(profile: FittedProfile, runs: Sequence[BenchmarkRun]) -> list
             {
                 "perfParms": {key: getattr(profile.iteration, name) for name, key in zip(
                     REFERENCE_LAW, ("alpha", "beta", "gamma"), strict=True)},
-                "maxBatch": MOST_SEQS, "inTokens": run.prompts.mean, "outTokens": run.answers.mean,
+                "maxBatch": MAX_SEQUENCES, "inTokens": run.prompts.mean, "outTokens": run.answers.mean,
             }
         )  # fmt: skip
         rate = run.measured.throughput_rps
@@ -101,7 +101,7 @@ def throughput(profile: FittedProfile) -> str:
 
 
 def measure(name: str, benchmarks: Sequence[Benchmark], kv_tokens: int) -> None:
-    options = FitOptions(hold_out=HELD_OUT, settings=ServerSettings(kv_tokens, MOST_SEQS))
+    options = FitOptions(hold_out=HELD_OUT, settings=ServerSettings(kv_tokens, MAX_SEQUENCES))
     began = time.perf_counter()
     profile = fit(benchmarks, options)
     seconds = time.perf_counter() - began

@@ -34,7 +34,7 @@ REFERENCE_RPS = {"large": 15.0, "small": 239.0}
 CLIENTS = 4
 BUSY_CLIENTS = 32
 PREPARED = 4_000
-"""Most requests of one measurement."""
+"""Maximum number of requests of one measurement."""
 
 
 def bodies(name: str, count: int, *, exact: bool = True) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 from optimizer.generate import generate_document
-from optimizer.jobs import RepairRequest, repair_plan
+from optimizer.jobs.simulating import EffortOptions, repair_plan
 from optimizer.plan import verify
 from optimizer.spec.system import System, load_system
 
@@ -59,7 +59,7 @@ def measure(name: str, plans: int, tightness: float, *, unlimited: bool) -> None
     begin, costs, repairs, held, lost = time.perf_counter(), [], 0, 0, 0
     for seed in range(plans):
         system = random_system(seed, tightness=tightness, **KINDS[name]).with_options(unlimited=unlimited)
-        found = repair_plan(RepairRequest(system))
+        found = repair_plan(system, EffortOptions())
         assert verify(found.plan, system) == []
         assert found.holds == (not found.lost)
         assert all(pool.holds for pool in found.simulation.pools)

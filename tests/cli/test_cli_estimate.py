@@ -109,7 +109,10 @@ def test_points_come_back_one_object_a_row(run: Run, tmp_path: Path) -> None:
         (("llama-3.1-8b", "h1000"), "did you mean 'H100'"),
         (("llama-3.1-8b", "2xh100", "--tp", "4"), "tp: must be 2, the devices of 2xh100, not 4"),
         (("llama-3.1-8b",), "name a model and an accelerator, or give --points"),
-        (("llama-3.1-8b", "h100", "--tp", "0"), "tp: must be between 1 and"),
+        (
+            ("llama-3.1-8b", "h100", "--tp", "0"),
+            "--tp: '0': must be an integer, at least 1 and at most 1,024",
+        ),
         (("llama-3.1-8b", "h100", "--weights", "fp7"), "format of the weights: 'fp7' does not exist"),
         (("llama-3.1-8b", "h100", "--at-batch", "0"), "at-batch: must be at least 1"),
         (("no/config.json", "h100"), "no such file"),

@@ -123,7 +123,7 @@ def test_solve_writes_a_proof_that_verify_checks(
     said = capsys.readouterr().err.splitlines()
     assert said[0].startswith("inferplan: error: ")
     assert said[-1].endswith("if it was solved with --mixed, verify it with --mixed")
-    monkeypatch.setattr(verifying, "MOST_SHOWN", 2)
+    monkeypatch.setattr(verifying, "MAX_SHOWN", 2)
     assert main(["verify", plan, path, "--unlimited"]) == 4
     shown = capsys.readouterr().err.splitlines()
     assert shown == [*said[:2], f"inferplan: error: {len(said) - 3} more; --json shows all", said[-1]]

@@ -23,7 +23,7 @@ TABLE = {
     0.995: (2, 3, 5, 9, 13, 18, 34, 67, 104),
     0.999: (1, 3, 5, 9, 12, 17, 33, 66, 102),
 }
-"""Least replicas of which as many as NEEDED are there with 99.9 %, worked out outside this project."""
+"""Minimum replicas of which NEEDED are available with 99.9 %, computed outside this project."""
 
 
 @pytest.mark.parametrize("availability", TABLE)

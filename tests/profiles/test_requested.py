@@ -226,7 +226,7 @@ def test_configs_are_read_only_from_the_documents_folder(tmp_path: Path) -> None
 
 def test_without_estimates_the_catalogue_is_not_loaded() -> None:
     text = (
-        "import json, sys; from optimizer import load_system; from optimizer.jobs import *;"
+        "import json, sys; from optimizer import load_system, solve;"
         "solve(load_system(json.loads(sys.argv[1])));"
         "assert not [name for name in sys.modules if name.startswith('optimizer.profiles')]"
     )

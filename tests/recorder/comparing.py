@@ -11,7 +11,7 @@ from recorder.cleaning import NUMBER
 
 Path = tuple[str | int, ...]
 ABSENT = "(absent)"
-MOST_OF_A_VALUE = 70
+MAX_VALUE_CHARACTERS = 70
 """Characters of a value that are shown."""
 
 
@@ -71,14 +71,14 @@ def _values(path: Path, one: Any, other: Any, rules: Rules) -> Iterator[tuple[Pa
         yield path, one, other
 
 
-SMALLEST = 1e-14
+MIN_DIFFERENCE = 1e-14
 """Rounding, where a tolerance is allowed: the small loss of a queue is 1 minus a number near 1."""
 
 
 def _same(one: Any, other: Any, tolerance: float) -> bool:
     numbers = all(isinstance(side, int | float) and not isinstance(side, bool) for side in (one, other))
     if numbers:
-        rounding = SMALLEST if tolerance else 0.0
+        rounding = MIN_DIFFERENCE if tolerance else 0.0
         return bool(abs(one - other) <= tolerance * max(abs(one), abs(other)) + rounding)
     return type(one) is type(other) and bool(one == other)
 
@@ -158,4 +158,4 @@ def _place(path: Path) -> str:
 
 def _short(value: object) -> str:
     text = value if isinstance(value, str) else repr(value)
-    return text if len(text) <= MOST_OF_A_VALUE else f"{text[: MOST_OF_A_VALUE - 1]}…"
+    return text if len(text) <= MAX_VALUE_CHARACTERS else f"{text[: MAX_VALUE_CHARACTERS - 1]}…"

@@ -7,9 +7,9 @@ from typing import Any
 
 from recorder.comparing import is_stopped
 
-MOST_SERVICE = 0.01
+MAX_SERVICE_LOSS = 0.01
 """Share of a priority's load by which its unserved rate may be larger."""
-MOST_VALUE = 1e-3
+MAX_VALUE_LOSS = 1e-3
 """Relative difference by which the value may be larger, on average over the plans of the same service."""
 SAME_SERVICE = 1e-9
 _UNSERVED = "unserved rate"
@@ -53,7 +53,7 @@ class Judgement:
     @property
     def failed(self) -> bool:
         """Whether the later program is worse than it may be."""
-        return max(self.service.values(), default=0.0) > MOST_SERVICE or self.mean_value > MOST_VALUE
+        return max(self.service.values(), default=0.0) > MAX_SERVICE_LOSS or self.mean_value > MAX_VALUE_LOSS
 
     def lines(self) -> Iterator[str]:
         """Yield what became of them, and each level that is worse than it may be."""
@@ -62,13 +62,13 @@ class Judgement:
         worst = max(self.service.values(), default=0.0)
         yield (
             f"{self.plans} stopped plans: service worse by at most {worst:.2%} of a priority's load "
-            f"(limit {MOST_SERVICE:.0%}); value of {len(self.values)} of the same service worse by "
-            f"{self.mean_value:.1e} on average (limit {MOST_VALUE:g})"
+            f"(limit {MAX_SERVICE_LOSS:.0%}); value of {len(self.values)} of the same service worse by "
+            f"{self.mean_value:.1e} on average (limit {MAX_VALUE_LOSS:g})"
         )
         for level, change in self.service.items():
-            if change > MOST_SERVICE:
+            if change > MAX_SERVICE_LOSS:
                 yield f"    {level}: {change:.2%} less is served"
-        if self.mean_value > MOST_VALUE:
+        if self.mean_value > MAX_VALUE_LOSS:
             yield from (f"    {plan}: {change:.1e}" for plan, change in self.values.items())
 
 

@@ -16,7 +16,7 @@ import pytest
 from builders import Json, accelerator, document, running, server, service_class
 
 from optimizer import Comparison, Plan, compare, explain, load_system, make_report, scale_loads
-from optimizer.jobs import ReplayRequest, replay_loads
+from optimizer.jobs.replaying import ReplayOptions, replay_loads
 from optimizer.render.comparison_sections import comparison_sections
 from optimizer.render.comparison_text import changes_text, headline
 from optimizer.render.explanation_sections import explanation_sections
@@ -557,7 +557,7 @@ def check_replay(seed: int, path: Path) -> None:
     loads = {name: [rng.choice([0.0, 60.0, 900.0]) for _ in times] for name in system.servers}
     rows = [[f"{time}", *(f"{loads[name][i]}" for name in loads)] for i, time in enumerate(times)]
     path.write_text("\n".join(",".join(row) for row in [["time", *loads], *rows]))
-    found = replay_loads(ReplayRequest(system, path, startup_s=rng.choice([0.0, 1.0, 180.0])))
+    found = replay_loads(system, ReplayOptions(loads=path, startup=rng.choice([0.0, 1.0, 180.0])))
     spans_min = [(b - a) / 60 for a, b in pairwise(times)]
     offered = sum(x * span for mine in loads.values() for x, span in zip(mine[1:], spans_min, strict=True))
     text, note = shown(replay_sections(found)), replay_figure(found).note

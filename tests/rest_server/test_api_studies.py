@@ -25,7 +25,8 @@ from optimizer import (
     solve,
     vary_loads,
 )
-from optimizer.jobs import Effort, RepairRequest, SimulateRequest, repair_plan, simulate_plan
+from optimizer.jobs.simulating import EffortOptions, SimulateOptions, repair_plan, simulate_plan
+from optimizer.simulation.replicas import Effort
 from optimizer.spec.schema import SystemSpec
 from rest_server.v1 import examples as api_examples
 
@@ -245,14 +246,14 @@ def test_a_study_that_takes_too_long_is_ended() -> None:
 
 def test_a_simulation_is_the_librarys(service: TestClient) -> None:
     body = scarce()
-    found = simulate_plan(SimulateRequest(load_system(body), requests=600, seed=4))
+    found = simulate_plan(load_system(body), SimulateOptions(requests=600, seed=4))
     assert service.post("/v1/simulate?requests=600&seed=4", json=body).text == found.to_json()
     assert service.post("/v1/simulate?requests=20", json=body).status_code == 422
 
 
 def test_a_repaired_plan_is_the_librarys(service: TestClient) -> None:
     body = scarce()
-    found = repair_plan(RepairRequest(load_system(body), requests=600, seed=4))
+    found = repair_plan(load_system(body), EffortOptions(requests=600, seed=4))
     answer = service.post("/v1/simulate?repair=true&requests=600&seed=4", json=body)
     assert answer.text == found.to_json()
 

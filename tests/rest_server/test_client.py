@@ -23,9 +23,9 @@ from optimizer import (
     size_replicas,
     solve,
 )
-from optimizer.jobs import SimulateRequest, simulate_plan
 from optimizer.jobs.horizons import HorizonOptions
 from optimizer.jobs.memory import MemoryQuestion, memory_of
+from optimizer.jobs.simulating import SimulateOptions, simulate_plan
 from optimizer.jobs.sweeping import SweepOptions
 from optimizer.spec.schema import Capacity, OptimizerOptions, Server
 from optimizer.studies.horizon.document import Horizon
@@ -133,8 +133,8 @@ def test_several_replicas_are_asked_about_at_once(client: Client) -> None:
 
 def test_what_is_simulated_and_repaired_is_that_of_the_library(client: Client) -> None:
     effort = EffortOptions(requests=1000, seed=4)
-    request = SimulateRequest(load_system(SOURCE), requests=1000, seed=4)
-    assert client.simulate(SOURCE, effort).pools == simulate_plan(request).pools
+    request = load_system(SOURCE), SimulateOptions(requests=1000, seed=4)
+    assert client.simulate(SOURCE, effort).pools == simulate_plan(*request).pools
     assert client.repair(SOURCE, effort).plan.allocations.keys() == {"s"}
     report = client.report(SOURCE, ReportOptions(simulate=True, requests=1000, format="csv"))
     assert report.simulation is not None

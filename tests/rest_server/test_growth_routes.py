@@ -7,7 +7,7 @@ from builders import accelerator, document, server
 
 from optimizer import load_system
 from optimizer.jobs.horizons import horizon_of
-from optimizer.jobs.sweeping import SweepRequest, sweep_system
+from optimizer.jobs.sweeping import SweepOptions, sweep_system
 
 SOURCE = document(
     [server("chat", 900.0)],
@@ -22,8 +22,8 @@ def test_sweeps_are_answered_as_by_the_library() -> None:
     with client() as service:
         answer = service.post("/v1/sweep?vary=load=1..3/3&samples=9&load_cv=0.2&seed=4", json=SOURCE)
         assert answer.status_code == 200
-        request = SweepRequest(system, ("load=1..3/3",), 9, 0.2, seed=4)
-        assert answer.text == sweep_system(request).to_json()
+        request = system, SweepOptions(vary=("load=1..3/3",), samples=9, load_cv=0.2, seed=4)
+        assert answer.text == sweep_system(*request).to_json()
         both = service.post("/v1/sweep?vary=load=1,2&vary=count:L4=1,4", json=SOURCE).json()
         assert [axis["parameter"] for axis in both["axes"]] == ["load", "count:L4"]
         picture = service.post("/v1/sweep?vary=load=1,2&format=svg", json=SOURCE)
@@ -54,3 +54,19 @@ def test_horizons_are_answered_as_by_the_library() -> None:
         ):
             assert service.post(f"/v1/horizon?loads={wrong}", json=SOURCE).status_code == 422
         assert service.post("/v1/horizon?factors=-1&factors=2", json=SOURCE).status_code == 422
+
+
+def test_routes_refuse_files_and_programs_of_their_machine() -> None:
+    with client() as service:
+        for query in (
+            "plan?backend=CBC",
+            "compare?scale=2&load=/etc/hosts",
+            "simulate?trace=/etc/hosts",
+            "simulate?plan=/etc/hosts",
+            "figure?load=/etc/hosts",
+            "sweep?samples=9&trace=/etc/hosts",
+            "horizon?trace=/etc/hosts",
+        ):
+            answer = service.post(f"/v1/{query}", json=SOURCE)
+            assert answer.status_code == 422, query
+            assert query.partition("?")[2].rpartition("&")[2].partition("=")[0] in answer.json()["detail"]

@@ -100,7 +100,7 @@ def test_a_model_that_highs_presolve_ends_wrongly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With so few cuts HiGHS 1.15.1 restarts, simplifies what is left, and misses the optimum by 2 %."""
-    monkeypatch.setattr("optimizer.solvers.highs.LEAST_CUTS", 25)
+    monkeypatch.setattr("optimizer.solvers.highs.MIN_CUTS", 25)
     candidates, *_ = questions(*planned(scarce_system(8)))[4]
     problem = build_problem(candidates)
     assert_same(solve_milp(problem, partial(HighsSession, lean=True)), solve_patterns(problem))

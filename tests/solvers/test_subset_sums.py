@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from optimizer.solvers.subset_sums import MOST_BITS, fixed_by_subset_sum
+from optimizer.solvers.subset_sums import MAX_BITS, fixed_by_subset_sum
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -26,7 +26,7 @@ def test_fixed_servers_match_subset_enumeration(seed: int) -> None:
 
 
 def test_what_is_too_large_to_look_at_tells_nothing() -> None:
-    most = MOST_BITS // 3
+    most = MAX_BITS // 3
     weight = np.array([float(most), 1.0, 5.0])
     served, left_out = fixed_by_subset_sum(weight, float(most))
     assert (served.tolist(), left_out.tolist()) == ([False, True, True], [True, False, False])

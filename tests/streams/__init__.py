@@ -31,7 +31,7 @@ from optimizer.simulation.replicas import SimulatedReplica, batches_run
 from optimizer.simulation.requests import Requests
 from optimizer.timing import Law, RequestShapes, TokenTimes
 
-MOST_LOAD = 20.0
+MAX_LOAD = 20.0
 """Offered load, as a multiple of the places, up to which rates are sought."""
 
 
@@ -146,7 +146,7 @@ class StreamQueues(QueueModel):
     @property
     def stable_rate_rps(self) -> FloatArray:
         """The largest rate that is looked at: there is a long run at any."""
-        return MOST_LOAD * MS_PER_S * self.places / self.stream_ms
+        return MAX_LOAD * MS_PER_S * self.places / self.stream_ms
 
     @property
     def least_rate_rps(self) -> FloatArray:

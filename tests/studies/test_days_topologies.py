@@ -13,7 +13,7 @@ from test_horizon_topologies import at_rate, sharing, slow, without_tiers
 from optimizer import System, load_system, scale_loads, solve
 from optimizer.arrays import FloatArray
 from optimizer.cli.main import main
-from optimizer.jobs.sweeping import SweepRequest, sweep_system
+from optimizer.jobs.sweeping import SweepOptions, sweep_system
 from optimizer.spec.load_traces import LoadStep
 from optimizer.studies.sweep.days import lognormal_days, trace_days
 from optimizer.studies.sweep.document import SampledDays
@@ -23,7 +23,7 @@ SPEC = Path(__file__).resolve().parent.parent.parent / "specs" / "routes.yaml"
 
 def sampled(system: System, samples: int, load_cv: float) -> tuple[SampledDays, FloatArray]:
     """Return the answer, and the loads of the days."""
-    found = sweep_system(SweepRequest(system, samples=samples, load_cv=load_cv, seed=3)).days
+    found = sweep_system(system, SweepOptions(samples=samples, load_cv=load_cv, seed=3)).days
     assert found is not None
     return found, lognormal_days(system, samples, load_cv, 3)
 

@@ -36,7 +36,7 @@ def routed(seed: int) -> System:
     for item in made["accelerators"]:
         item["tiers"] = [{"units": OFFERED, "cost": 0.6 * item["cost"], "committed": True}]
     made["count"] = [{"type": kind, "count": 99} for kind in "AB"]
-    return load_system(made).with_options(transition_penalty=0.0)
+    return load_system(made).with_options(transition_penalty=0.0, time_limit_s=600.0)
 
 
 def slow(values: Iterable[float]) -> Iterator[Any]:
@@ -199,7 +199,7 @@ def sharing(committed: float = 20.0) -> System:
             "serviceClasses": [{"name": "c", "modelTargets": targets}],
             "servers": [item | {"currentAlloc": {"load": {"arrivalRate": 60}}} for item in servers],
             "count": [{"type": "T4", "count": 12}],
-            "optimizer": {"transitionPenalty": 0},
+            "optimizer": {"transitionPenalty": 0, "timeLimit": 600},
         }
     )
 

@@ -11,7 +11,7 @@ from optimizer.generate import generate_document
 from optimizer.spec.system import load_system
 from optimizer.studies.figures.document import BarPanel, CurvePanel, GridPanel
 from optimizer.studies.figures.kinds import KINDS, PLAN_KINDS
-from optimizer.studies.figures.plans import CLASSES_BESIDE, MOST_ROWS, WHOLE_PLAN
+from optimizer.studies.figures.plans import CLASSES_BESIDE, MAX_ROWS, WHOLE_PLAN
 from optimizer.studies.reports.overview import describe
 
 ROOT = Path(__file__).parents[2]
@@ -155,10 +155,10 @@ def test_most_expensive_of_many_servers_are_shown_with_a_note() -> None:
     many = load_system(generate_document(100, 6, 3, seed=1))
     figure = make_figure(many, "servers")
     shown = bars(figure).bars
-    assert len(shown) == MOST_ROWS
-    assert figure.note.endswith(f"as many as fit on a page: the {MOST_ROWS} most expensive of 100 servers")
+    assert len(shown) == MAX_ROWS
+    assert figure.note.endswith(f"as many as fit on a page: the {MAX_ROWS} most expensive of 100 servers")
     costs = sorted(sum(p.cost_cents_per_h for p in pools) for pools in solve(many).allocations.values())
-    assert min(bar.values[1] or 0 for bar in shown) >= costs[-MOST_ROWS]
+    assert min(bar.values[1] or 0 for bar in shown) >= costs[-MAX_ROWS]
 
 
 def test_of_very_many_servers_the_tightest_are_shown_first() -> None:
@@ -171,8 +171,8 @@ def test_of_very_many_servers_the_tightest_are_shown_first() -> None:
         100 * max(row.itl_ms / (row.itl_target_ms or 1e9), row.ttft_ms / (row.ttft_target_ms or 1e9))
         for row in overview.pools
     ]
-    assert worst == pytest.approx(sorted(shares, reverse=True)[:MOST_ROWS])
-    assert figure.note.endswith(f"the {MOST_ROWS} tightest of 100 servers")
+    assert worst == pytest.approx(sorted(shares, reverse=True)[:MAX_ROWS])
+    assert figure.note.endswith(f"the {MAX_ROWS} tightest of 100 servers")
 
 
 def test_every_class_has_its_field_however_many_there_are() -> None:

@@ -11,13 +11,14 @@ import pytest
 from optimizer.candidates import find_candidates
 from optimizer.cli.main import main
 from optimizer.generate import generate_document
-from optimizer.jobs import RepairRequest, repair_plan, solve
+from optimizer.jobs.simulating import EffortOptions, repair_plan
+from optimizer.pipeline import solve
 from optimizer.plan import Plan, load_plan, verify
 from optimizer.simulation.replicas import Effort
 from optimizer.spec.system import System, load_system
 from optimizer.studies.simulation.document import RepairedPlan
 from optimizer.studies.simulation.pools import pool_runs, simulate_pool
-from optimizer.studies.simulation.repair import MOST_LENGTHENED, judged_pool
+from optimizer.studies.simulation.repair import MAX_LENGTHENING, judged_pool
 
 SHORT = 2_000
 
@@ -50,7 +51,7 @@ def system(**server: object) -> System:
 
 @cache
 def repaired() -> RepairedPlan:
-    return repair_plan(RepairRequest(system(), requests=SHORT))
+    return repair_plan(system(), EffortOptions(requests=SHORT))
 
 
 def test_repair_adds_replicas_until_targets_are_met() -> None:
@@ -107,7 +108,7 @@ def test_a_plan_without_repairs_is_the_document_that_it_was(tmp_path: Path) -> N
 
 
 def test_a_repair_repeats_to_the_byte() -> None:
-    assert repair_plan(RepairRequest(system(), requests=SHORT)).to_json() == repaired().to_json()
+    assert repair_plan(system(), EffortOptions(requests=SHORT)).to_json() == repaired().to_json()
 
 
 def test_what_no_load_holds_is_rejected_and_named() -> None:
@@ -122,7 +123,7 @@ def test_targets_that_units_cannot_keep_are_named_as_lost() -> None:
     made = system(accelerators=["A"]).with_options(unlimited=False)
     units = solve(made).allocations["s"][0].num_replicas
     made = made.with_capacity({"A": units})
-    found = repair_plan(RepairRequest(made, requests=SHORT))
+    found = repair_plan(made, EffortOptions(requests=SHORT))
     assert not found.holds
     assert found.plan.allocations == {}
     (lost,) = found.lost
@@ -136,7 +137,7 @@ def test_partial_service_is_tightened_too() -> None:
     made = system(accelerators=["A"]).with_options(unlimited=False, saturation_policy="PriorityExhaustive")
     units = solve(made).allocations["s"][0].num_replicas
     made = made.with_capacity({"A": units})
-    found = repair_plan(RepairRequest(made, requests=SHORT))
+    found = repair_plan(made, EffortOptions(requests=SHORT))
     (lost,) = found.lost
     assert 0.5 < lost.served_fraction < 1
     assert found.simulation.holds
@@ -156,7 +157,7 @@ def test_random_plans_hold_after_repair(seed: int) -> None:
         profile["queueModel"] = "reference"
     for unlimited in (True, False):
         made = load_system(raw).with_options(unlimited=unlimited)
-        found = repair_plan(RepairRequest(made, requests=SHORT))
+        found = repair_plan(made, EffortOptions(requests=SHORT))
         assert found.repairs or not unlimited
         assert found.simulation.holds
         assert verify(found.plan, made) == []
@@ -169,7 +170,7 @@ def test_random_plans_hold_after_repair(seed: int) -> None:
 
 def test_a_mixed_plan_is_repaired() -> None:
     made = system().with_options(unlimited=False, heterogeneous=True).with_capacity({"A": 12, "B": 40})
-    found = repair_plan(RepairRequest(made, requests=SHORT))
+    found = repair_plan(made, EffortOptions(requests=SHORT))
     assert found.holds
     assert found.repairs
     assert verify(found.plan, made) == []
@@ -183,7 +184,7 @@ def test_a_figure_too_close_to_its_limit_is_simulated_for_longer() -> None:
     targets = ((measure, check.simulated.value),)
     longer = judged_pool(replace(run, targets=targets), Effort(SHORT))
     assert longer.requests is not None
-    assert longer.requests <= SHORT * MOST_LENGTHENED
+    assert longer.requests <= SHORT * MAX_LENGTHENING
     clear = judged_pool(replace(run, targets=((measure, 1e9),)), Effort(SHORT))
     assert clear.requests is None
 
@@ -199,6 +200,6 @@ def test_the_command_line_repairs_and_says_what(tmp_path: Path, capsys: pytest.C
     assert " replicas, not " in printed
     assert main(["solve", str(path), "--simulate", "--repair", "--json"]) == 0
     answer = RepairedPlan.model_validate_json(capsys.readouterr().out)
-    assert answer == repair_plan(RepairRequest(system()))
+    assert answer == repair_plan(system(), EffortOptions())
     assert load_plan(out) == answer.plan
     assert isinstance(answer.plan, Plan)

@@ -12,7 +12,7 @@ from builders import accelerator, document, server, service_class
 from optimizer import load_system, solve
 from optimizer.cli.main import main
 from optimizer.errors import SpecError
-from optimizer.jobs import ReplayRequest, replay_loads
+from optimizer.jobs.replaying import ReplayOptions, replay_loads
 from optimizer.spec.load_traces import read_load_trace
 from optimizer.spec.system import System
 from optimizer.stabilisation.rules import RECOMMENDED, Rules
@@ -43,7 +43,7 @@ def trace(path: Path, load: Callable[[int], float], minutes: int) -> Path:
 
 
 def replayed(system: System, loads: Path, **given: Any) -> Replay:
-    return replay_loads(ReplayRequest(system, loads, **given))
+    return replay_loads(system, ReplayOptions(loads=loads, **given))
 
 
 @pytest.mark.parametrize("mean_rpm", [20.0, 200.0])
@@ -75,7 +75,7 @@ def test_a_step_is_followed_at_once(tmp_path: Path, before: float, step: float) 
 def test_requests_missed_during_startup_are_counted(tmp_path: Path) -> None:
     system = fleet(20.0)
     loads = trace(tmp_path / "loads.csv", lambda i: 20.0 if i < 10 else 80.0, 30)
-    late, soon = (replayed(system, loads, startup_s=startup_s).variants[0] for startup_s in (300.0, 0.0))
+    late, soon = (replayed(system, loads, startup=startup_s).variants[0] for startup_s in (300.0, 0.0))
     takes = late.points[0].capacity_rpm
     assert late.offered == soon.offered == 9 * 20.0 + 21 * 80.0
     assert soon.missed == pytest.approx(80.0 - takes)  # the minute in which nobody knows yet

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from optimizer import Figure, System, load_system, make_figure, solve
-from optimizer.jobs import SimulateRequest, analyze_replicas, simulate_plan
-from optimizer.kinds.replicas import Replica
+from optimizer.jobs.simulating import SimulateOptions, simulate_plan
+from optimizer.kinds.replicas import Replica, analyze_replicas
 from optimizer.studies.figures.document import CurvePanel, Series
 from optimizer.studies.simulation.document import SimulatedPool
 
@@ -22,7 +22,7 @@ def chat() -> System:
 
 @pytest.fixture(scope="module")
 def pool(chat: System) -> SimulatedPool:
-    (found,) = simulate_plan(SimulateRequest(chat)).pools
+    (found,) = simulate_plan(chat, SimulateOptions()).pools
     return found
 
 

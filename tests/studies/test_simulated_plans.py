@@ -11,20 +11,16 @@ from joblib import parallel_config
 
 from optimizer.cli.main import main
 from optimizer.errors import AnalysisError, SpecError
-from optimizer.jobs import (
-    Effort,
-    RequestError,
-    SimulateRequest,
-    analyze_replicas,
-    make_report,
-    simulate_plan,
-    solve,
-)
-from optimizer.kinds.replicas import Replica
+from optimizer.jobs.requests import RequestError
+from optimizer.jobs.simulating import SimulateOptions, simulate_plan
+from optimizer.kinds.replicas import Replica, analyze_replicas
+from optimizer.pipeline import solve
 from optimizer.queueing.measures import TargetMeasure
 from optimizer.render.pages import render_report
 from optimizer.render.simulation_sections import simulation_csv, simulation_sections
+from optimizer.simulation.replicas import Effort
 from optimizer.spec.system import System, load_system
+from optimizer.studies.reports.report import make_report
 from optimizer.studies.simulation.document import SimulatedPool
 from optimizer.studies.simulation.pools import pool_runs, simulate_pool
 
@@ -63,7 +59,7 @@ def system(**server: object) -> System:
 def test_simulated_pools_agree_with_their_queue_model() -> None:
     made = system()
     plan = solve(made)
-    found = simulate_plan(SimulateRequest(made, plan))
+    found = simulate_plan(made, SimulateOptions(), plan)
     assert [pool.server for pool in found.pools] == ["iteration", "linear"]
     assert found.offered_rps == pytest.approx(20.0)
     for pool in found.pools:
@@ -92,25 +88,25 @@ def test_the_linear_law_is_run_as_the_queue_model_means_it() -> None:
 
 
 def one_pool(made: System, server: str) -> SimulatedPool:
-    found = simulate_plan(SimulateRequest(made, requests=20_000))
+    found = simulate_plan(made, SimulateOptions(requests=20000))
     return next(pool for pool in found.pools if pool.server == server)
 
 
 def test_the_bytes_are_those_of_the_seed_however_many_work() -> None:
     made = system()
     plan = solve(made)
-    request = SimulateRequest(made, plan, requests=SHORT)
-    alone = simulate_plan(request).to_json()
+    request = made, SimulateOptions(requests=SHORT), plan
+    alone = simulate_plan(*request).to_json()
     with parallel_config("sequential"):
-        assert simulate_plan(request).to_json() == alone
-    assert simulate_plan(SimulateRequest(made, plan, requests=SHORT, seed=2)).to_json() != alone
+        assert simulate_plan(*request).to_json() == alone
+    assert simulate_plan(made, SimulateOptions(requests=SHORT, seed=2), plan).to_json() != alone
 
 
 def test_a_pool_keeps_its_chances_when_others_change() -> None:
     made = system()
-    whole = simulate_plan(SimulateRequest(made, requests=SHORT)).pools[1]
+    whole = simulate_plan(made, SimulateOptions(requests=SHORT)).pools[1]
     other = made.with_load("iteration", arrival_rate_rpm=0.0)
-    assert simulate_plan(SimulateRequest(other, requests=SHORT)).pools == (whole,)
+    assert simulate_plan(other, SimulateOptions(requests=SHORT)).pools == (whole,)
 
 
 def test_an_overloaded_pool_has_no_latencies_and_says_why() -> None:
@@ -122,7 +118,7 @@ def test_an_overloaded_pool_has_no_latencies_and_says_why() -> None:
         for pool in plan.allocations["linear"]
     )
     loaded = plan.model_copy(update={"allocations": {"linear": pools}})
-    found = simulate_plan(SimulateRequest(busy, loaded, requests=SHORT))
+    found = simulate_plan(busy, SimulateOptions(requests=SHORT), loaded)
     (pool,) = found.pools
     assert pool.overload is not None
     assert "requests/s come" in pool.overload
@@ -151,26 +147,26 @@ def test_a_trace_takes_the_place_of_the_load(tmp_path: Path) -> None:
     ]  # fmt: skip
     path = tmp_path / "trace.csv"
     path.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n" + "\n".join(rows), encoding="utf-8")
-    found = simulate_plan(SimulateRequest(made, trace=path, server="iteration"))
+    found = simulate_plan(made, SimulateOptions(trace=path, server="iteration"))
     (pool,) = found.pools
     assert pool.server == "iteration"
     assert pool.rate_rps * pool.num_replicas == pytest.approx(10.0, rel=0.05)
     with pytest.raises(RequestError, match="missing; the plan has 2 servers"):
-        simulate_plan(SimulateRequest(made, trace=path))
+        simulate_plan(made, SimulateOptions(trace=path))
     with pytest.raises(RequestError, match="'idle' has no pool with a load"):
-        simulate_plan(SimulateRequest(made, trace=path, server="idle"))
+        simulate_plan(made, SimulateOptions(trace=path, server="idle"))
 
 
 def test_what_cannot_be_simulated_is_refused() -> None:
     made = system()
     with pytest.raises(RequestError, match="server: requires trace"):
-        simulate_plan(SimulateRequest(made, server="linear"))
+        simulate_plan(made, SimulateOptions(server="linear"))
     with pytest.raises(AnalysisError, match="500 or more"):
-        simulate_plan(SimulateRequest(made, requests=10))
+        Effort(requests=10)
     plan = solve(made)
     other = plan.model_copy(update={"allocations": {"other": plan.allocations["linear"]}})
     with pytest.raises(SpecError, match="cannot run it in this system"):
-        simulate_plan(SimulateRequest(made, other))
+        simulate_plan(made, SimulateOptions(), other)
 
 
 def test_the_command_writes_tables_rows_and_the_document(capsys: pytest.CaptureFixture[str]) -> None:
@@ -181,7 +177,7 @@ def test_the_command_writes_tables_rows_and_the_document(capsys: pytest.CaptureF
     assert main(["solve", path, "--simulate", "--csv"]) == 2
     assert "--csv: holds one table; take --json" in capsys.readouterr().err
     assert main(["simulate", path, "--requests", "1000", "--seed", "3", "--json"]) == 0
-    found = simulate_plan(SimulateRequest(load_system(path), requests=1000, seed=3))
+    found = simulate_plan(load_system(path), SimulateOptions(requests=1000, seed=3))
     assert capsys.readouterr().out == found.to_json() + "\n"
     assert main(["simulate", path, "--requests", "1000", "--seed", "3", "--csv"]) == 0
     rows = capsys.readouterr().out.splitlines()
@@ -207,7 +203,7 @@ def test_solve_simulates_its_plan_where_asked(capsys: pytest.CaptureFixture[str]
     system = load_system(path)
     plan = solve(system)
     assert both["plan"] == json.loads(plan.to_json())
-    assert both["simulation"] == json.loads(simulate_plan(SimulateRequest(system, plan)).to_json())
+    assert both["simulation"] == json.loads(simulate_plan(system, SimulateOptions(), plan).to_json())
     assert main(["solve", path, "--simulate"]) == 0
     shown = capsys.readouterr().out
     assert shown.index("Allocations") < shown.index("pools keep their targets")
@@ -251,10 +247,10 @@ def test_simulated_percentiles_include_predictions() -> None:
 
 def test_predicted_percentiles_are_columns_where_any_are_known() -> None:
     made = continuous()
-    rows = list(csv.DictReader(simulation_csv(simulate_plan(SimulateRequest(made))).splitlines()))
+    rows = list(csv.DictReader(simulation_csv(simulate_plan(made, SimulateOptions())).splitlines()))
     assert float(rows[0]["predictedP95TTFT"]) > 0
     assert rows[1]["predictedP95TTFT"] == ""
-    (plain, *_) = csv.DictReader(simulation_csv(simulate_plan(SimulateRequest(system()))).splitlines())
+    (plain, *_) = csv.DictReader(simulation_csv(simulate_plan(system(), SimulateOptions())).splitlines())
     assert "predictedP95TTFT" not in plain
 
 
@@ -287,7 +283,7 @@ def test_reports_show_a_requested_simulation() -> None:
     assert make_report(made).simulation is None
     assert "simulation" not in make_report(made).to_json()
     report = make_report(made, effort=Effort(SHORT))
-    assert report.simulation == simulate_plan(SimulateRequest(made, report.plan, requests=SHORT))
+    assert report.simulation == simulate_plan(made, SimulateOptions(requests=SHORT), report.plan)
     page = render_report(report, made, "markdown")
     assert "## Predicted and simulated" in page
     assert "2 of 2 pools keep their targets" in page
@@ -303,7 +299,7 @@ def test_reports_show_a_requested_simulation() -> None:
 
 def test_a_report_says_which_targets_are_missed() -> None:
     made = system()
-    missed = simulate_plan(SimulateRequest(made, requests=SHORT))
+    missed = simulate_plan(made, SimulateOptions(requests=SHORT))
     check = missed.pools[0].targets[0].model_copy(update={"met": False, "verdict": "missed"})
     pool = missed.pools[0].model_copy(update={"targets": (check,)})
     headline, _, targets = simulation_sections(missed.model_copy(update={"pools": (pool, missed.pools[1])}))

@@ -49,7 +49,7 @@ return [...document.querySelectorAll(places)].find((each) => each.checkVisibilit
 BUTTONS = "button, .q-expansion-item .q-item"
 WAITS = "return getComputedStyle(document.querySelector('.waiting')).visibility === 'visible'"
 WIDER = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
-MOST_SHIFT = 0.1
+MAX_LAYOUT_SHIFT = 0.1
 """Cumulative layout shift up to which a page counts as steady."""
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
 BARRIERS = """
@@ -215,4 +215,4 @@ class Journey:
         errors = [entry for entry in self.logged if entry["level"] == "SEVERE"]
         assert not errors, errors
         shifts, moved = self.browser.execute_script("return [window.shifts, window.moved]")
-        assert shifts < MOST_SHIFT, moved
+        assert shifts < MAX_LAYOUT_SHIFT, moved

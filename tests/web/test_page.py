@@ -16,8 +16,8 @@ from optimizer.money import in_cost_unit
 from optimizer.render.money import Money
 from rest_server.web.changes import Changes
 
-MOST_ACTIONS = 8
-"""Most actions from README.md to the value of more cards."""
+MAX_ACTIONS = 8
+"""Maximum number of actions from README.md to the value of more cards."""
 BROKEN = """\
 accelerators:
   - {name: H100, type: H100, cost: 300}
@@ -132,7 +132,7 @@ def test_value_of_8_more_h100_at_50_percent_more_load(journey: Journey, specs: P
         lambda: journey.press("Pin"),
         lambda: journey.type("H100 [cards]", f"{SELECT_ALL}24"),
     ]
-    assert 1 + len(actions) <= MOST_ACTIONS
+    assert 1 + len(actions) <= MAX_ACTIONS
     for action in actions:
         action()
         journey.wait(lambda: not journey.waits())

@@ -18,7 +18,7 @@ RUN_COLUMNS = (
 MEASURED_COLUMNS = RunMeasurements._fields
 COLUMNS = (*RUN_COLUMNS, *MEASURED_COLUMNS, "source")
 DEFAULT_KIND, DEFAULT_ARRIVALS = LengthDistributionKind.UNIFORM, Arrivals.POISSON
-MOST = 1e9
+MAX_VALUE = 1e9
 
 
 def _recognises(report: BenchmarkFile) -> bool:
@@ -105,9 +105,9 @@ def _number(row: Mapping[str, str], name: str, place: str, *, least: float | Non
         value = float(cell)
     except ValueError:
         value = math.nan
-    if not (value > 0 if least is None else value >= least) or value > MOST:
+    if not (value > 0 if least is None else value >= least) or value > MAX_VALUE:
         bound = "more than 0" if least is None else f"{least:g} or more"
-        raise FitError(f"{place}: {name} must be {bound} and at most {MOST:g}, not {cell!r}")
+        raise FitError(f"{place}: {name} must be {bound} and at most {MAX_VALUE:g}, not {cell!r}")
     return value
 
 

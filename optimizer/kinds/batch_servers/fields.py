@@ -1,5 +1,6 @@
 """Document fields that only batch servers have."""
 
+from operator import not_
 from typing import Literal
 
 from pydantic import Field
@@ -32,7 +33,7 @@ class BatchServerFields(PlacedServer):
         "waiting", alias="queueCounts", exclude_if=lambda counted: counted == "waiting"
     )
     """Whether `maxQueueSize` counts waiting requests only, or also those in service; with `batchParms`."""
-    stages: tuple[Stage, ...] = Field((), strict=False, exclude_if=lambda stages: not stages)
+    stages: tuple[Stage, ...] = Field((), strict=False, exclude_if=not_)
     """Stages before and after the batch, in each replica of a model with `batchParms`."""
     jobs: PositiveCount | None = Field(None, exclude_if=is_none)
     """Maximum requests in a replica, in its stages and batch; others wait in front of it, as for a worker
@@ -62,7 +63,5 @@ class RowFields(Document):
 class SimulatedFields(Document):
     """Fields of a simulated pool that only batch servers have."""
 
-    answers_together: bool = Field(
-        default=False, alias="answersTogether", exclude_if=lambda together: not together
-    )
+    answers_together: bool = Field(default=False, alias="answersTogether", exclude_if=not_)
     """True for a batch server, which has no tokens and a single latency; absent for other kinds."""

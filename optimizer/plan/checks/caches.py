@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from optimizer.plan.checks.facts import Facts, close
+from optimizer.plan.checks.facts import Facts, close, differing
 from optimizer.plan.document import CacheUse
 from optimizer.quantities import precise
 
@@ -25,8 +25,7 @@ def _item(facts: Facts, item: CacheUse) -> Iterator[str]:
         ("hits", all_rpm * hit_rate, item.hits_rpm),
         ("misses", misses, item.misses_rpm),
     ):
-        if not close(true, shown):
-            yield f"{field} of its cache is {precise(true)}, the plan says {precise(shown)}"
+        yield from differing(f"{field} of its cache is", true, shown)
     target = facts.system.target_of(server)
     pools = [*facts.pools_of(item.server), *facts.on_cards.get(item.server, ())]
     carried = sum(pool.arrival_rate_rpm for pool in pools)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, close
+from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, close, differing
 from optimizer.plan.document import DeadlineUse
 from optimizer.quantities import precise
 
@@ -31,8 +31,7 @@ def _item(facts: Facts, item: DeadlineUse) -> Iterator[str]:
         ("capacity", capacity, item.capacity_rpm),
         ("done", min(by_deadline, work.requests), item.done_in_time),
     ):
-        if not close(true, shown):
-            yield f"{field} of its deadline is {precise(true)}, the plan says {precise(shown)}"
+        yield from differing(f"{field} of its deadline is", true, shown)
     if (item.finishes_h is None) != (not capacity):
         yield "the plan does not say when it finishes" if capacity else "it has no capacity, but an end"
     elif item.finishes_h is not None and not close(item.finishes_h * capacity * 60, work.requests):

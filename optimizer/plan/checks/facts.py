@@ -5,7 +5,7 @@ Everything is derived from the documents, and nothing from the solver or its inp
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,6 +18,8 @@ from optimizer.limits.limit import Limit, PlacedReplicas, Stock
 from optimizer.limits.table import LIMITS
 from optimizer.plan.checks.prices import cost_with_tiers, rent
 from optimizer.plan.document import EXTERNAL, SHARED, Plan, Pool, Rented, SharedPool, Unserved
+from optimizer.plan.rows import pool_rows
+from optimizer.quantities import precise
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -33,6 +35,14 @@ PoolCounts = tuple[tuple[str, int], ...]
 def close(a: float, b: float, absolute: float = RELATIVE_TOLERANCE) -> bool:
     """Return whether two values differ only by rounding."""
     return math.isclose(a, b, rel_tol=RELATIVE_TOLERANCE, abs_tol=absolute)
+
+
+def differing(
+    what: str, true: float, stated: float, unit: str = "", absolute: float = RELATIVE_TOLERANCE
+) -> Iterator[str]:
+    """Yield an error if a value of the plan differs from the true one: ``cost is`` 3, the plan says 4."""
+    if not close(true, stated, absolute):
+        yield f"{what} {precise(true)}{unit}, the plan says {precise(stated)}{unit}"
 
 
 @dataclass(frozen=True)
@@ -184,20 +194,10 @@ class Facts:
         """Power of one replica of each pool at its largest rate [W]; None where no limit asks for it."""
         if not self.needs_power or any(pool.num_replicas < 1 for _, pool in self.pools):
             return [None] * len(self.pools)
-        places = self.arrays.server_names, self.arrays.accelerator_names
-        rows = [
-            (
-                places[0].index(name),
-                places[1].index(pool.accelerator),
-                pool.max_batch,
-                pool.max_arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas,
-            )
-            for name, pool in self.pools
-        ]
-        columns = np.array(rows, np.float64).reshape(len(rows), 4).T
-        server, accelerator, batch = columns[:3].astype(np.int64)
+        most = [pool.max_arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas for _, pool in self.pools]
+        rows = pool_rows(self.arrays, self.pools)._replace(rate_rps=np.array(most))
         powers = [item.power for item in self.system.accelerators.values()]
-        return [*largest_power_w(self.arrays, powers, server, accelerator, batch, columns[3]).tolist()]
+        return [*largest_power_w(self.arrays, powers, *rows).tolist()]
 
     @cached_property
     def kept_use(self) -> dict[Limit, Mapping[str, float]]:
@@ -274,7 +274,7 @@ class Facts:
         return self.plan.allocations.get(name, ())
 
     def is_preferred(self, name: str, accelerator: str) -> bool:
-        """Say whether a server prefers an accelerator, or has no preference."""
+        """Return whether a server prefers an accelerator, or has no preference."""
         preferred = self.system.servers[name].preferred
         return preferred is None or accelerator in preferred
 

@@ -5,8 +5,8 @@ import math
 from optimizer.spec.schema import Accelerator, External, Load, Server
 from optimizer.spec.system import System
 from optimizer.spec.versions import Version
+from optimizer.units import MINUTES_PER_HOUR
 
-MINUTES_PER_HOUR = 60
 MILLION = 1e6
 
 

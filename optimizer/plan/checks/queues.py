@@ -15,9 +15,10 @@ from optimizer.candidates.batches import with_best_batches
 from optimizer.candidates.pairs import Pairs, chunks, law_of, queue_capacity, replicas_of, targets_of
 from optimizer.kinds.table import KindPoolFields
 from optimizer.parallel import in_threads
-from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, SHARE_TOLERANCE, Facts, close
+from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, SHARE_TOLERANCE, Facts, close, differing
 from optimizer.plan.checks.service import batch_limit, is_well_formed
 from optimizer.plan.document import Pool
+from optimizer.plan.rows import pool_rows
 from optimizer.quantities import precise
 from optimizer.queueing.measures import MEANS
 from optimizer.queueing.performance import QueueModel
@@ -72,11 +73,7 @@ def check_queues(facts: Facts) -> list[str]:
 def _pairs(facts: Facts, rows: list[tuple[str, Pool]]) -> Pairs:
     """Return the pools as pairs of server and accelerator."""
     arrays = facts.arrays
-    servers = {name: i for i, name in enumerate(arrays.server_names)}
-    accelerators = {name: i for i, name in enumerate(arrays.accelerator_names)}
-    server = np.array([servers[name] for name, _ in rows])
-    accelerator = np.array([accelerators[pool.accelerator] for _, pool in rows])
-    batch = np.array([pool.max_batch for _, pool in rows])
+    server, accelerator, batch, _ = pool_rows(arrays, rows)
     limits = [batch_limit(facts, facts.system.servers[name], pool.accelerator) for name, pool in rows]
     return Pairs(
         server=server,
@@ -116,9 +113,9 @@ def _performance(facts: Facts, pairs: Pairs, rows: list[tuple[str, Pool]]) -> It
             name, pool = rows[row]
             for (field, word, unit, absolute), values in zip(FIGURES, figures, strict=True):
                 value, stated = values[i], getattr(pool, field)
-                if not close(value, stated, absolute):
-                    text = f"{precise(value)}{unit}, the plan says {precise(stated)}{unit}"
-                    yield f"{name}: {word} on {pool.accelerator} is {text}"
+                yield from differing(
+                    f"{name}: {word} on {pool.accelerator} is", value, stated, unit, absolute
+                )
             for k in np.flatnonzero(missed[:, i]) if pool.arrival_rate_rpm > 0 else ():
                 measure, value, limit = targets.measures[k], found.measured[k, i], targets.limits[k, i]
                 text = f"{measure.text(value)}, target {measure.text(limit)}"

@@ -15,6 +15,7 @@ from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, SHARE_TOLERANCE, Fac
 from optimizer.plan.checks.prices import enough_probability, headroom_of
 from optimizer.plan.checks.rollouts import counted_rollouts
 from optimizer.plan.document import Pool, ReplicaPurposes, RolloutUse
+from optimizer.plan.rows import pool_rows
 from optimizer.quantities import counted
 from optimizer.queueing.roots import smallest_integer
 from optimizer.units import SECONDS_PER_MINUTE
@@ -115,9 +116,8 @@ def _both(facts: Facts, name: str, pool: Pool, item: ReplicaPurposes) -> Iterato
             yield f"utilisations {said} with an availability target of {target}"
         return
     arrays = facts.arrays
-    s, a = arrays.server_names.index(name), arrays.accelerator_names.index(pool.accelerator)
     rate_rps = pool.max_arrival_rate_rpm / pool.num_replicas / SECONDS_PER_MINUTE
-    rows = np.array([s]), np.array([a]), np.array([pool.max_batch]), np.array([rate_rps])
+    rows = pool_rows(arrays, [(name, pool)])._replace(rate_rps=np.array([rate_rps]))
     full = float(measure_pairs(arrays, *rows).performance.utilization[0])
     for text, one, other in (
         ("at its load", pool.utilization, item.utilization),

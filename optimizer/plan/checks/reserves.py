@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from optimizer.candidates.measuring import measure_pairs, targets_hold
-from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, close
+from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, differing
 from optimizer.plan.checks.prices import enough_probability, headroom_of
 from optimizer.plan.document import Pool, ReserveUse
+from optimizer.plan.rows import pool_rows
 from optimizer.quantities import counted, precise
 from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
 from optimizer.spec.schema import Server
@@ -40,12 +41,12 @@ def check_reserves(facts: Facts) -> list[str]:
 
 
 def asks_for_reserve(facts: Facts, name: str) -> bool:
-    """Say whether a server is to have a reserve."""
+    """Return whether a server requires a reserve."""
     return has_reserve_to_have(facts.system, facts.system.servers[name], facts.load_rpm[name])
 
 
 def has_reserve_to_have(system: System, server: Server, load_rpm: float) -> bool:
-    """Say whether a server of a system is to have a reserve at a load."""
+    """Return whether a server of a system requires a reserve at a load."""
     spares = server.spare_replicas or server.availability_target is not None
     return bool(load_rpm and (spares or headroom_of(system, server)))
 
@@ -60,8 +61,7 @@ def _item(facts: Facts, server: Server, item: ReserveUse) -> Iterator[str]:
         if said != true:
             yield f"{field} is {true}, the plan says {said}"
     cost = _cost(facts, server, pools, load)
-    if not close(cost, item.cost_cents_per_h):
-        yield f"its reserve costs {precise(cost)}, the plan says {precise(item.cost_cents_per_h)}"
+    yield from differing("its reserve costs", cost, item.cost_cents_per_h)
     if (server.spare_replicas or server.availability_target) and len(pools) > 1:
         yield f"{len(pools)} pools, a server with spares or an availability has one"
         return
@@ -127,9 +127,7 @@ def _missed(facts: Facts, server: Server, load_rpm: float, gone: int) -> Iterato
     most = sum(pool.max_arrival_rate_rpm for pool in pools)
     count = np.array([pool.num_replicas for pool in pools])
     rate = np.array([load_rpm * pool.max_arrival_rate_rpm / most for pool in pools])
-    s = np.full(len(pools), arrays.server_names.index(server.name))
-    a = np.array([arrays.accelerator_names.index(pool.accelerator) for pool in pools])
-    batch = np.array([pool.max_batch for pool in pools])
+    s, a, batch, _ = pool_rows(arrays, ((server.name, pool) for pool in pools))
     each = rate / SECONDS_PER_MINUTE / np.maximum(count - gone, 1)
     if arrays.servers.is_queue[s[0]]:
         if not targets_hold(arrays, s, a, batch, each).all():

@@ -6,7 +6,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from optimizer.candidates import Candidates, find_candidates
-from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, SHARE_TOLERANCE, Facts, close
+from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, SHARE_TOLERANCE, Facts, close, differing
 from optimizer.plan.document import Plan, RouteUse
 from optimizer.plan.routes import all_large_cents_per_h
 from optimizer.quantities import precise
@@ -78,8 +78,7 @@ def _shares(route: Route, use: RouteUse) -> Iterator[str]:
             ("most", 1 - kind.miss, routed.most_share),
             ("qualityLost", kind.share * kind.loss * share, routed.quality_lost),
         ):
-            if not close(true, said, SHARE_TOLERANCE):
-                yield f"{field} of {routed.name} is {precise(true)}, the plan says {precise(said)}"
+            yield from differing(f"{field} of {routed.name} is", true, said, absolute=SHARE_TOLERANCE)
 
 
 def _again(kind: RequestKind, share: float) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from optimizer.candidates.arrays import profile_of
 from optimizer.candidates.renting import missed_target
 from optimizer.documents import MAX_BATCH_LIMIT
-from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, close
+from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, close, differing
 from optimizer.plan.checks.prices import rent_of_a_million
 from optimizer.plan.document import Pool
 from optimizer.quantities import be, counted, precise
@@ -134,8 +134,7 @@ def _rented(facts: Facts, server: Server) -> Iterator[str]:
         ("itlAverage", external.itl_ms, item.itl_ms),
         ("ttftAverage", external.ttft_ms, item.ttft_ms),
     ):
-        if not close(true, said):
-            yield f"{word} of the external service is {precise(true)}, the plan says {precise(said)}"
+        yield from differing(f"{word} of the external service is", true, said)
 
 
 def _listing(facts: Facts, server: Server) -> Iterator[str]:

@@ -20,7 +20,7 @@ from optimizer.candidates.choices import arrays_of
 from optimizer.candidates.measuring import measure_pairs
 from optimizer.candidates.turns import MARGIN, Turn, measure_turns, turn_of
 from optimizer.errors import AnalysisError
-from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, close
+from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, close, differing
 from optimizer.plan.checks.service import batch_limit
 from optimizer.plan.document import Plan, SharedCardUse, SharedPool
 from optimizer.plan.shared_cards import SHARED_NAME, cheapest_cards
@@ -32,7 +32,7 @@ from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
 MEMORY_SLICES, COMPUTE_SLICES, ALL_SHARES = 8, 7, 1.0
-"""What a card has of each."""
+"""Amount of each on one card."""
 MAX_TURNS = 4
 """Servers that share a card in time at most."""
 FIGURES = ("itl_ms", "ttft_ms", "wait_ms", "utilization", "loss", "busy", "mean_batch")
@@ -112,7 +112,7 @@ def _sizes(facts: Facts, candidates: Candidates) -> Iterator[str]:
 
 
 def _place(shared: SharedCards, seat: Seat) -> tuple[object, ...]:
-    """Return where a seat is, as plans state it: accelerator, share, slowdown and batch limit."""
+    """Return accelerator, share, slowdown and batch limit of a seat, as plans state them."""
     name = shared.arrays.accelerator_names[seat.place]
     if seat.mode != "shares":
         return name, None, None, seat.max_batch
@@ -135,8 +135,7 @@ def _card(facts: Facts, use: SharedCardUse) -> list[str]:
 def _costs(facts: Facts, use: SharedCardUse) -> Iterator[str]:
     """Check the cost of the cards, and the part of each server."""
     cost = use.num_cards * facts.system.accelerators[use.accelerator].cost_cents_per_h
-    if not close(cost, use.cost_cents_per_h):
-        yield f"cost is {precise(cost)}, the plan says {precise(use.cost_cents_per_h)}"
+    yield from differing("cost is", cost, use.cost_cents_per_h)
     taken = [_part(facts, use, item) for item in use.servers]
     for item, part in zip(use.servers, taken, strict=True):
         mine = cost * part / math.fsum(taken) if math.fsum(taken) else 0.0
@@ -146,7 +145,7 @@ def _costs(facts: Facts, use: SharedCardUse) -> Iterator[str]:
 
 
 def _part(facts: Facts, use: SharedCardUse, item: SharedPool) -> float:
-    """Return what a server takes of a card: its shares, its memory slices, or one turn."""
+    """Return the use of a card by a server: its shares, its memory slices, or one turn."""
     if use.mode == "shares":
         return item.per_card * (item.share or 0.0)
     if use.mode == "slices":
@@ -199,8 +198,7 @@ def _item(facts: Facts, use: SharedCardUse, item: SharedPool) -> Iterator[str]:
         ("memory", profile.memory_gb, item.memory_gb),
         ("numReplicas", item.per_card * use.num_cards, item.num_replicas),
     ):
-        if not close(true, said):
-            yield f"{item.server}: {word} is {precise(true)}, the plan says {precise(said)}"
+        yield from differing(f"{item.server}: {word} is", true, said)
     limit = batch_limit(facts, server, item.accelerator)
     chosen = facts.system.options.batch_sizing == "optimal"
     if not 1 <= item.max_batch <= limit or not (chosen or item.max_batch == limit):
@@ -235,9 +233,7 @@ def _whole(facts: Facts, item: SharedPool) -> Iterator[str]:
         yield f"{item.server}: no profile on {own.accelerator}, on which whole cards would be"
         return
     cost = own.num_replicas * profile.acc_count * card[own.accelerator].cost_cents_per_h
-    if not close(cost, item.whole_cost_cents_per_h or 0.0):
-        stated = precise(item.whole_cost_cents_per_h or 0.0)
-        yield f"{item.server}: whole cards cost {precise(cost)}, the plan says {stated}"
+    yield from differing(f"{item.server}: whole cards cost", cost, item.whole_cost_cents_per_h or 0.0)
 
 
 def _load(facts: Facts, name: str, items: Sequence[SharedPool]) -> Iterator[str]:

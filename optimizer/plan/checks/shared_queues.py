@@ -14,10 +14,11 @@ import numpy as np
 from optimizer.candidates.class_rows import ClassRows
 from optimizer.candidates.measuring import measure_members, measure_pairs, parts
 from optimizer.documents import MIN_RATE
-from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, SHARE_TOLERANCE, Facts, close
+from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, SHARE_TOLERANCE, Facts, close, differing
 from optimizer.plan.checks.queues import FIGURES
 from optimizer.plan.checks.service import is_well_formed
 from optimizer.plan.document import Plan, Pool, QueueMember, SharedQueueUse
+from optimizer.plan.rows import pool_rows
 from optimizer.plan.shared_queues import member_figures
 from optimizer.quantities import counted, precise
 from optimizer.queueing.sizing import largest_rate
@@ -141,18 +142,13 @@ def _service(facts: Facts, name: str, use: SharedQueueUse) -> Iterator[str]:
 
 def _figures(facts: Facts, name: str, pool: Pool) -> Iterator[str]:
     """Check the figures of a queue's pool, over all requests, and its maximum rate along the mix."""
-    arrays, rate = facts.arrays, pool.arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas
-    row = (
-        np.array([arrays.server_names.index(name)]),
-        np.array([arrays.accelerator_names.index(pool.accelerator)]),
-        np.array([pool.max_batch]),
-    )
-    found = measure_pairs(arrays, *row, np.array([rate])).performance
+    arrays = facts.arrays
+    row = pool_rows(arrays, [(name, pool)])
+    found = measure_pairs(arrays, *row).performance
     for field, label, unit, tolerance in FIGURES:
         value, stated = float(getattr(found, field)[0]), getattr(pool, field)
-        if not close(value, stated, tolerance):
-            yield f"{label} is {precise(value)}{unit}, the plan says {precise(stated)}{unit}"
-    ((_, some),) = parts(arrays, *row)
+        yield from differing(f"{label} is", value, stated, unit, tolerance)
+    ((_, some),) = parts(arrays, *row[:3])
     classes = ClassRows.of(arrays, some)
     factor = float(arrays.rate_factor[row[0][0], row[1][0]])
     maximum = float(largest_rate(classes.queues, classes.targets).max_rate_rps.min())
@@ -175,31 +171,23 @@ def _members(facts: Facts, name: str, use: SharedQueueUse) -> Iterator[str]:
         true = QueueMember.model_validate({"arrivalRate": item.arrival_rate_rpm, **figures[member]})
         for field in ("itl_ms", "ttft_ms", "wait_ms", "wait_p95_ms"):
             value, stated = getattr(true, field), getattr(item, field)
-            if not close(value, stated):
-                text = f"{precise(value)} ms, the plan says {precise(stated)} ms"
-                yield f"{member}: {field.removesuffix('_ms')} is {text}"
+            yield from differing(f"{member}: {field.removesuffix('_ms')} is", value, stated, " ms")
         if [each.measure for each in true.targets] != [each.measure for each in item.targets]:
             yield f"{member}: targets are about {[each.measure for each in true.targets]}"
             continue
         for target, claim in zip(true.targets, item.targets, strict=True):
             for value, stated in ((target.value, claim.value), (target.limit, claim.limit)):
-                if not close(value, stated, SHARE_TOLERANCE):
-                    yield f"{member}: {target.measure} is {precise(value)}, the plan says {precise(stated)}"
+                yield from differing(
+                    f"{member}: {target.measure} is", value, stated, absolute=SHARE_TOLERANCE
+                )
     yield from _missed(facts, name)
 
 
 def _missed(facts: Facts, name: str) -> Iterator[str]:
     """Yield the targets of members that are missed at the load of a replica."""
     arrays, (pool,) = facts.arrays, facts.pools_of(name)
-    rate = pool.arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas
-    columns = (
-        np.array([arrays.server_names.index(name)]),
-        np.array([arrays.accelerator_names.index(pool.accelerator)]),
-        np.array([pool.max_batch]),
-        np.array([rate]),
-    )
     measures, names = arrays.servers.members.targets.measures, arrays.servers.members.names
-    for found in measure_members(arrays, *columns):
+    for found in measure_members(arrays, *pool_rows(arrays, [(name, pool)])):
         met = meets_target(found.targets, found.limits, 2 * MISS_TOLERANCE)
         for k in np.flatnonzero(~met).tolist():
             value, limit = measures[k].text(found.targets[k]), measures[k].text(found.limits[k])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from optimizer.candidates.arrays import current_cost_cents_per_h
 from optimizer.limits.cards import CARDS
 from optimizer.limits.power import POWER
-from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, PoolCounts, close
+from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, PoolCounts, close, differing
 from optimizer.plan.document import Change, LimitUse
 from optimizer.plan.power import power_at_load_w
 from optimizer.quantities import be, counted, precise
@@ -20,15 +20,12 @@ def check_totals(facts: Facts) -> list[str]:
 def _costs(facts: Facts) -> Iterator[str]:
     for name, pool in facts.pools:
         cost, stated = facts.cost_of(name, pool), pool.cost_cents_per_h
-        if not close(cost, stated):
-            yield f"{name}: cost on {pool.accelerator} is {precise(cost)}, the plan says {precise(stated)}"
+        yield from differing(f"{name}: cost on {pool.accelerator} is", cost, stated)
     if facts.plan.currency != facts.system.currency:
         yield f"costs are in {facts.system.currency}, the plan says {facts.plan.currency}"
     yield from _tiers(facts)
     total = math.fsum([*facts.cost_cents_per_h.values(), *facts.cost_beside.values()])
-    if not close(total, facts.plan.total_cost_cents_per_h):
-        stated_total = precise(facts.plan.total_cost_cents_per_h)
-        yield f"the allocations cost {precise(total)}, the plan says {stated_total}"
+    yield from differing("the allocations cost", total, facts.plan.total_cost_cents_per_h)
 
 
 def _tiers(facts: Facts) -> Iterator[str]:
@@ -43,8 +40,7 @@ def _tiers(facts: Facts) -> Iterator[str]:
             ("cost", cost, claim.cost_cents_per_h),
             ("difference", facts.cost_beside[name], claim.difference_cents_per_h),
         ):
-            if not close(value, stated):
-                yield f"tiers: {word} of {name} is {precise(value)}, the plan says {precise(stated)}"
+            yield from differing(f"tiers: {word} of {name} is", value, stated)
 
 
 def _units(facts: Facts) -> Iterator[str]:
@@ -98,7 +94,7 @@ def _at_load(facts: Facts, use: LimitUse) -> Iterator[str]:
     """Check the power at the load; no other limit depends on it."""
     true = None
     if use.limit == POWER and all(pool.num_replicas >= 1 for _, pool in facts.pools):
-        true = power_at_load_w(facts.system, facts.arrays, facts.pools)
+        true = float(power_at_load_w(facts.system, facts.arrays, facts.pools).sum())
     stated = use.used_at_load
     if (true is None) != (stated is None) or (
         true is not None and stated is not None and not close(true, stated)
@@ -142,9 +138,7 @@ def _change(facts: Facts, item: Change) -> Iterator[str]:
         if true != stated:
             yield f"{item.server}: changes {word} {_shown(true)}, the plan says {_shown(stated)}"
     cost = facts.cost_cents_per_h[item.server] - current_cost_cents_per_h(facts.system, item.server)
-    if not close(cost, item.cost_change_cents_per_h):
-        change = precise(item.cost_change_cents_per_h)
-        yield f"{item.server}: cost changes by {precise(cost)}, the plan says {change}"
+    yield from differing(f"{item.server}: cost changes by", cost, item.cost_change_cents_per_h)
 
 
 def _shown(placed: PoolCounts) -> str:

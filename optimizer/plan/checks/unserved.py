@@ -113,7 +113,7 @@ def _reason(facts: Facts, candidates: Candidates, s: int, item: Unserved) -> tup
 
 @dataclass(frozen=True)
 class _Others:
-    """The rest of a plan beside the replicas that a server would have instead of its own pools."""
+    """The rest of a plan, without the pools of a server, which would have other replicas."""
 
     facts: Facts
     own: Sequence[tuple[str, Pool]]

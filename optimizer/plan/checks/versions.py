@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, close
+from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, close, differing
 from optimizer.plan.checks.prices import enough_probability, headroom_of
 from optimizer.plan.checks.reserves import asks_for_reserve, lacking
 from optimizer.plan.document import OneVersion, Pool, SplitUse, VersionUse
@@ -35,8 +35,7 @@ def _split(facts: Facts, whole: Server, use: SplitUse) -> Iterator[str]:
         yield f"the weights of its versions sum to {precise(total)}"
     for item in use.versions:
         for field, true, said in _figures(facts, whole, shares[item.model], item):
-            if not close(true, said):
-                yield f"{field} of version {item.model} is {precise(true)}, the plan says {precise(said)}"
+            yield from differing(f"{field} of version {item.model} is", true, said)
         if item.server != f"{whole.name} ({item.model})":
             yield f"version {item.model} is not the server {item.server}"
             return

@@ -10,7 +10,7 @@ from optimizer.simulation.machine.compiling import compiled
 
 NEVER = 1e-100
 """Probability of leaving a state downwards that counts as zero."""
-LARGEST = 1e150
+MAX_WEIGHT = 1e150
 """Largest ratio to the lowest state before all weights are rescaled."""
 
 
@@ -51,9 +51,9 @@ def fill_stationary(rows: FloatArray, down: int, up: int, chances: FloatArray) -
             into += chances[i] * rows[i, down + n - i]
         chances[n] = into / chances[n]
         total += chances[n]
-        if total > LARGEST:
+        if total > MAX_WEIGHT:
             for i in range(lowest, n + 1):
-                chances[i] /= LARGEST
-            total /= LARGEST
+                chances[i] /= MAX_WEIGHT
+            total /= MAX_WEIGHT
     for n in range(lowest, count):
         chances[n] /= total

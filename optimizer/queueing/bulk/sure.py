@@ -14,7 +14,7 @@ from optimizer.simulation.batches import CLOCK, GAP, OLDEST, BatchServer
 
 RATES = 33
 """Number of loads tested, in geometric progression."""
-MIN_LOAD, LARGEST_LOAD = 1e-3, 0.95
+MIN_LOAD, MAX_LOAD = 1e-3, 0.95
 TERMS = 16
 """Terms of the sum; the remainder is bounded."""
 ROUNDING = 1e-9
@@ -27,7 +27,7 @@ def surely_met_below(server: BatchServer, limits: Mapping[TargetMeasure, float])
     places = server.room - server.size * server.counts_system
     if places < server.size and LOSS in limits:
         return 0.0
-    loads = np.geomspace(LARGEST_LOAD, MIN_LOAD, RATES)
+    loads = np.geomspace(MAX_LOAD, MIN_LOAD, RATES)
     rates = loads * server.full_rate
     found = _found_full(server, rates)
     # A cycle completes at least one request; a tick completes all arrivals that are not rejected.

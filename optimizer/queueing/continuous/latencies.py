@@ -19,7 +19,7 @@ MAX_LOAD = 0.999
 """Maximum load of the batch slots in the formula of the queueing time."""
 MIN_DISPERSION = 0.05
 MIN_SCV = 0.02
-SMALLEST_SHARE = 1e-9
+MIN_SHARE = 1e-9
 """Share of queued requests below which percentiles ignore them."""
 QUANTILE_WIDTH = 1e-12
 FIXED_LIFE = 2 / 3
@@ -255,7 +255,7 @@ class Latencies(RowArrays):
     def ttft_quantile(self, share: float) -> FloatArray:
         """Return a quantile of the TTFT."""
         found = self.least_ttft_ms + self._turn.quantile(share)
-        rows = np.flatnonzero(self.place_chance > SMALLEST_SHARE)
+        rows = np.flatnonzero(self.place_chance > MIN_SHARE)
         if len(rows):
             some = self.take(rows)
             late = some.place_quantile(np.maximum(2 * some.place_chance / (1 - share), 1.0))

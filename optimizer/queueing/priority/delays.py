@@ -20,9 +20,9 @@ REACH_BELOW, REACH_ABOVE = 18.0, 7.0
 QUANTILE_WIDTH = 1e-12
 MARGIN = 1e-9
 """Relative margin of the upper ends of brackets."""
-LEAST_LOAD = 1e-100
+MIN_LOAD = 1e-100
 """Lower bound of loads, whose squares are divided by."""
-LEAST_TAIL = 1e-300
+MIN_TAIL = 1e-300
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class PriorityDelays(RowArrays):
 
     def beyond(self, time_ms: FloatArray) -> FloatArray:
         """Return P(wait > time_ms | wait > 0), shape (R,) (eq. 168, 169)."""
-        y, above, upto = time_ms / self.mean_ms, self.above, np.maximum(self.upto, LEAST_LOAD)
+        y, above, upto = time_ms / self.mean_ms, self.above, np.maximum(self.upto, MIN_LOAD)
         weight, decay = self._slowest()
         with np.errstate(over="ignore"):
             found = weight * np.exp(-y * decay)
@@ -70,7 +70,7 @@ class PriorityDelays(RowArrays):
 
     def _slowest(self) -> tuple[FloatArray, FloatArray]:
         """Return the weight and the decay, in units of the mean, of the single exponential (eq. 169)."""
-        above, upto = self.above, np.maximum(self.upto, LEAST_LOAD)
+        above, upto = self.above, np.maximum(self.upto, MIN_LOAD)
         ratio = above / upto
         alone: BoolArray = upto**2 > above
         safe = np.where(alone, ratio, 0.0)
@@ -89,7 +89,7 @@ class _LogTail:
         return _LogTail(self.delays.take(rows), self.logs[rows])
 
     def __call__(self, x: FloatArray, /) -> FloatArray:
-        return np.log(np.maximum(self.delays.beyond(x), LEAST_TAIL)) + self.logs
+        return np.log(np.maximum(self.delays.beyond(x), MIN_TAIL)) + self.logs
 
 
 def _edge(above: FloatArray, upto: FloatArray) -> FloatArray:

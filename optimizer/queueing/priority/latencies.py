@@ -19,7 +19,7 @@ Shares = tuple[FloatArray, FloatArray]
 """Shares of the load above a class, and up to it."""
 MEMORY = 4.0
 """Number of times per mean residual work that a batch forgets when its slots were freed (eq. 167)."""
-LEAST_DRIFT, MOST_DRIFT = 0.5, 8.0
+MIN_DRIFT, MAX_DRIFT = 0.5, 8.0
 """Range of the drift of the random walk; below it the factor is linear."""
 WALK_STEPS = 64
 
@@ -48,7 +48,7 @@ class ClassLatencies(Latencies):
 
 @dataclass(frozen=True, slots=True)
 class ServedClassLatencies(ClassLatencies):
-    """The same for requests whose service takes a known mean time."""
+    """Latencies of requests with a known mean service time."""
 
     @property
     def _life(self) -> Gamma:
@@ -140,12 +140,12 @@ def chance_factor(places: FloatArray, load: FloatArray, work_scv: FloatArray) ->
     from scipy.special import ndtr
 
     drift = np.sqrt(places - 1) * (1 - load)
-    beta = np.clip(drift, LEAST_DRIFT, MOST_DRIFT)
+    beta = np.clip(drift, MIN_DRIFT, MAX_DRIFT)
     steps = np.arange(1, WALK_STEPS + 1)[:, np.newaxis]
     fixed = -np.expm1(-(ndtr(-np.sqrt(steps) * beta) / steps).sum(axis=0))
     density = np.exp(-(beta**2) / 2) / np.sqrt(2 * np.pi)
     exponential = density / (density + beta * ndtr(beta))
-    less = (1 - fixed / exponential) * np.minimum(drift / LEAST_DRIFT, 1.0)
+    less = (1 - fixed / exponential) * np.minimum(drift / MIN_DRIFT, 1.0)
     return np.asarray(1 - np.maximum(1 - work_scv, 0.0) * less)
 
 
@@ -175,7 +175,7 @@ def _ratio(load: FloatArray, loads: Shares) -> FloatArray:
 def _ranked(
     everyone: Latencies, loads: Shares, ratio: FloatArray, kind: type[ClassLatencies]
 ) -> ClassLatencies:
-    """Return the latencies with the queueing time of a class in place of that of everyone."""
+    """Return the latencies with the queueing time of a class instead of that of all requests."""
     chance, wait = everyone.place_chance, everyone.place_wait_ms
     delays = PriorityDelays(wait * ratio, *loads)
     values = {field.name: getattr(everyone, field.name) for field in fields(Latencies)}

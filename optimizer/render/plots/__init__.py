@@ -33,7 +33,7 @@ Format = Literal["svg", "png", "pdf"]
 
 PNG_DPI = 200
 HEAD_MM, TITLE_MM, NOTE_MM, PANEL_GAP_MM = 7.0, 4.8, 3.8, 7.0
-MOST_TITLE_LINES, MOST_NOTE_LINES = 3, 6
+MAX_TITLE_LINES, MAX_NOTE_LINES = 3, 6
 LEGEND_MM, LEGEND_NAME_MM, LEGEND_GAP_MM, LEGEND_FOOT_MM = 4.0, 52.0, 7.0, 1.5
 TITLE_PT = TEXT_PT + 1.5
 METADATA = {
@@ -54,8 +54,8 @@ def draw(figure: Figure, file_format: Format) -> bytes:
 
 def _drawn(figure: Figure) -> Canvas:
     width = WIDTH_MM - 2 * EDGE_MM
-    title = wrapped(figure.title, width, MOST_TITLE_LINES, TITLE_PT, bold=True) if figure.title else []
-    note = wrapped(figure.note, width, MOST_NOTE_LINES) if figure.note else []
+    title = wrapped(figure.title, width, MAX_TITLE_LINES, TITLE_PT, bold=True) if figure.title else []
+    note = wrapped(figure.note, width, MAX_NOTE_LINES) if figure.note else []
     colours = type_colours(figure.types or _types(figure))
     title_mm = HEAD_MM + TITLE_MM * (len(title) - 1) if title else 1.0
     legend = _legend(figure, colours)
@@ -90,13 +90,13 @@ def _draw_panel(
 
 
 def _types(figure: Figure) -> tuple[str, ...]:
-    """Return the types that a figure's panels name, where it does not say all that there are."""
+    """Return the types that the panels of a figure name, if the figure does not list all types."""
     named = [group for panel in figure.panels if isinstance(panel, GridPanel) for group in panel.groups]
     return tuple(dict.fromkeys([*named, *_coloured(figure)]))
 
 
 def _coloured(figure: Figure) -> list[str]:
-    """Return the types whose colours fields and bars have that are not named beside them."""
+    """Return the types whose colours are used by fields and bars without their names."""
     found = list[str]()
     for panel in figure.panels:
         if isinstance(panel, GridPanel):

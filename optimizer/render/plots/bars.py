@@ -1,4 +1,4 @@
-"""Draws panels of bars: rows of things, quantities side by side, each number beside its bar."""
+"""Draws panels of bars: one row for each name, quantities side by side, each number next to its bar."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -22,18 +22,18 @@ from optimizer.studies.figures.document import Bar, BarPanel
 
 ROW_MM = 3.7
 GROUP_MM, NAME_MM = (25.0, 34.0), (17.0, 21.0)
-"""Least and most space for the names of groups, and of rows within them."""
+"""Minimum and maximum space for the names of groups, and of rows within them."""
 NAME_ALONE_MM = (21.0, 62.0)
 """Room for the names of rows without groups."""
 NUMBER_PT = SMALL_PT - 0.5
-LEAST_NUMBER = 0.01
-"""Smaller ones, such as waits that hardly ever happen, are said to be smaller."""
+MIN_SHOWN_VALUE = 0.01
+"""Smaller values are shown as less than this."""
 LONG_NUMBER = 10_000_000
 """From here on not all digits fit."""
-LEAST_SCALE = 0.1
-"""Bars of smaller numbers stay short: a full one would say much of what is next to nothing."""
+MIN_SCALE = 0.1
+"""Bars of smaller maxima stay short, because a full bar would exaggerate them."""
 SPACIOUS_COLUMNS = 3
-"""Up to so many columns of bars the number of a mark fits beside that of its bar."""
+"""Maximum number of columns in which the number of a mark fits next to that of its bar."""
 
 
 def bars_height_mm(panel: BarPanel) -> float:
@@ -89,7 +89,7 @@ def _draw_column(
     marks = [bar.marks[c] if bar.marks else None for bar in bars]
     labels = [_label(value, mark if spacious else None) for value, mark in zip(values, marks, strict=True)]
     shown = (value for value in (*values, *marks, panel.line) if value is not None)
-    most = max([LEAST_SCALE, *shown])
+    most = max([MIN_SCALE, *shown])
     space_mm = max(width_mm(label, NUMBER_PT) for label in labels) + 1
     axes.set_xlim(0, most / max(1 - space_mm / (axes.get_position().width * WIDTH_MM), 0.2))
     axes.plot([0, 0], [-0.5, rows[-1] + 0.5], color=LIGHT, linewidth=0.6, clip_on=False)
@@ -116,6 +116,6 @@ def _label(value: float | None, mark: float | None) -> str:
 
 
 def _number(value: float) -> str:
-    if 0 < value < LEAST_NUMBER:
-        return f"<{LEAST_NUMBER:g}"
+    if 0 < value < MIN_SHOWN_VALUE:
+        return f"<{MIN_SHOWN_VALUE:g}"
     return f"{value:,.0f}" if 100 <= value < LONG_NUMBER else f"{value:.3g}"

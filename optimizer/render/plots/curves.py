@@ -30,21 +30,21 @@ LEFT_MM = 17.0
 LABEL_MM = 7.5
 """… of which the label, the ticks and the gaps between them take so much."""
 NAMES_MM = (22.0, 44.0)
-"""Least and most space for the names of the series, beside the axes …"""
+"""Minimum and maximum space for the names of the series, next to the axes …"""
 SIGN_MM = 6.0
 """… of which the sign before a name takes so much, with the gaps."""
 AREA_ALPHA = 0.35
 """Opacity of an area, on which lines are drawn."""
-MOST_NAME_MM = 60.0
+MAX_NAME_MM = 60.0
 """Style of a line across the panel."""
 LEVEL_GAP_MM = 4.0
 """Space between the names of two levels that are close to each other."""
-LEAST_LABEL_STEP = 0.075
-"""Distance of labels beside curves, as a share of the panel's height."""
+MIN_LABEL_STEP = 0.075
+"""Minimum distance of the labels of curves, as a share of the panel's height."""
 FAR = 2.5
 """A level that is more than this factor away from all curves is said in words instead of drawn."""
-LEAST_ON_AXIS = 1e-4
-"""Smaller numbers beside an axis have a power of ten."""
+MIN_PLAIN_NUMBER = 1e-4
+"""Smaller numbers on an axis have a power of ten."""
 NUMBERED = ((10, (1, 2, 3, 4, 6)), (1000, (1, 2, 5)), (float("inf"), (1,)))
 """Multiples of powers of ten that have numbers on a logarithmic axis, by the factor that it goes over."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -119,8 +119,8 @@ def _set_ends(axes: Axes, panel: CurvePanel, near: Sequence[Guide]) -> None:
 
 
 def _on_axis(value: float) -> str:
-    """Return a number beside an axis; one that is small has a power of ten, as it has no room for zeros."""
-    return precise(value) if abs(value) >= LEAST_ON_AXIS else f"{value:g}"
+    """Return a number of an axis as text; a small one has a power of ten instead of many zeros."""
+    return precise(value) if abs(value) >= MIN_PLAIN_NUMBER else f"{value:g}"
 
 
 def _make_space_for_numbers(axes: Axes) -> None:
@@ -191,7 +191,7 @@ def _name_series(axes: Axes, panel: CurvePanel, colours: Mapping[str, str], name
         listed = series.style in {"points", "bars", "chosen"}
         ends.append((1 - i / 8 if listed else min(max(_share(axes, last, "y"), 0.0), 1.0), i))
     ends.sort()
-    step = min(LEAST_LABEL_STEP, 1.0 / len(ends))
+    step = min(MIN_LABEL_STEP, 1.0 / len(ends))
     heights = _apart([share for share, _ in ends], [step] * len(ends))
     names = fitted_names((series.name for series in panel.series), names_mm)
     mm = 1 / (axes.get_position().width * WIDTH_MM)
@@ -234,12 +234,12 @@ def _apart(places: Sequence[float], sizes: Sequence[float]) -> list[float]:
 
 
 def _draw_levels(axes: Axes, guides: Sequence[Guide]) -> None:
-    """Draw levels with their names on them; the name of one close above another stands beside that one's."""
-    names = {guide: fitted(guide.name, MOST_NAME_MM) for guide in guides}
+    """Draw levels with their names; the name of a level close above another is next to the other name."""
+    names = {guide: fitted(guide.name, MAX_NAME_MM) for guide in guides}
     begin_mm, below = dict[Guide, float](), None
     for guide in sorted(guides, key=lambda guide: guide.value):
         begin_mm[guide] = 0.0
-        if below and _share(axes, guide.value, "y") - _share(axes, below.value, "y") < LEAST_LABEL_STEP:
+        if below and _share(axes, guide.value, "y") - _share(axes, below.value, "y") < MIN_LABEL_STEP:
             begin_mm[guide] = begin_mm[below] + width_mm(names[below]) + LEVEL_GAP_MM
         below = guide
     for guide, name in names.items():
@@ -256,7 +256,7 @@ def _draw_uprights(axes: Axes, guides: Sequence[Guide]) -> None:
     """Draw upright lines with their names above them, side by side."""
     guides = sorted(guides, key=lambda guide: guide.value)
     places = [_share(axes, guide.value, "x") for guide in guides]
-    names = [fitted(guide.name, MOST_NAME_MM) for guide in guides]
+    names = [fitted(guide.name, MAX_NAME_MM) for guide in guides]
     axes_mm = axes.get_position().width * WIDTH_MM
     middles = _apart(places, [(width_mm(name) + 3) / axes_mm for name in names])
     for guide, name, middle in zip(guides, names, middles, strict=True):

@@ -21,11 +21,11 @@ from optimizer.studies.figures.document import GridPanel
 
 FIELD_MM, LINE_MM = 6.0, 3.2
 HEADING_MM = (24.0, 46.0)
-"""Least and most space for the headings of the rows."""
-MOST_LINES = 3
+"""Minimum and maximum space for the headings of the rows."""
+MAX_LINES = 3
 """Into which one line of a field's text may be broken."""
 TINT = 0.28
-"""Strength of a group's colour behind text; a stripe of the full colour stands before it."""
+"""Strength of a group's colour behind text, which follows a stripe in the full colour."""
 STRIPE_MM = 1.2
 COUNTED = re.compile(r"([\d,]+ × )(\S+)")
 """A number of replicas, and of what."""
@@ -110,7 +110,7 @@ def _lines(panel: GridPanel) -> list[list[list[str]]]:
     broken = {}
     for text in texts:
         lines = (" ".join(short.get(word, word) for word in line.split(" ")) for line in text.split("\n"))
-        broken[text] = [part for line in lines for part in wrapped(line, room, MOST_LINES)]
+        broken[text] = [part for line in lines for part in wrapped(line, room, MAX_LINES)]
     return [[broken[cell.text] for cell in row] for row in panel.cells]
 
 

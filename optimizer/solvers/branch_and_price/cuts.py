@@ -22,7 +22,7 @@ EACH_ROUND = 15
 """Cuts that a round adds at most."""
 ROUNDS = 20
 """Rounds at most."""
-LEAST_GAIN = 0.01
+MIN_GAIN = 0.01
 """Part of the distance from bound to cutoff that one of three rounds in a row has to gain."""
 VIOLATION = 1e-3
 """Minimum violation of a cut."""
@@ -65,7 +65,7 @@ def with_cuts(
         if after is None:
             break
         gained = after.bound - best.bound
-        weak = 0 if gained >= LEAST_GAIN * (cutoff - best.bound) else weak + 1
+        weak = 0 if gained >= MIN_GAIN * (cutoff - best.bound) else weak + 1
         best = after
     return best
 

@@ -140,7 +140,14 @@ class _Prefixes:
     count: IntArray
 
     def take(self, rows: IntArray | BoolArray) -> "_Prefixes":
-        return _Prefixes(*(getattr(self, field.name)[rows] for field in fields(self)))
+        return _Prefixes(
+            self.subproblem[rows],
+            self.missing[rows],
+            self.replicas[rows],
+            self.weight[rows],
+            self.candidate[rows],
+            self.count[rows],
+        )
 
     def extended(
         self, candidate: IntArray, number: FloatArray, each: FloatArray, share: FloatArray
@@ -164,7 +171,9 @@ class _Prefixes:
 
 def _wider(paths: IntArray, fill: int, places: int) -> IntArray:
     """Return a copy of paths with more places, that hold nothing yet."""
-    return np.pad(paths, ((0, 0), (0, places)), constant_values=fill)
+    wider = np.full((len(paths), paths.shape[1] + places), fill, np.int64)
+    wider[:, : paths.shape[1]] = paths
+    return wider
 
 
 class _Enumeration:

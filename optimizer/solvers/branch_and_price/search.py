@@ -26,7 +26,7 @@ from optimizer.solvers.related import completed
 CORE_COLUMNS, CORE_EACH = 2_000, 10
 """Columns beside those that the relaxation uses in the restricted master heuristic: in all, and a server."""
 CORE_S = 4.0
-"""Most time for it [s]."""
+"""Time limit for it [s]."""
 MAX_COLUMNS = 30_000
 """Columns of a model at most."""
 COLUMNS_PER_S = 25_000

@@ -1,5 +1,6 @@
 """Documents of caches in front of a server's replicas."""
 
+from operator import not_
 from typing import Annotated
 
 from pydantic import Field
@@ -12,7 +13,7 @@ HitRate = Annotated[float, Field(ge=0, lt=1)]
 class CacheFields(Document):
     """A cache of results."""
 
-    cache_hit_rate: HitRate = Field(0.0, alias="cacheHitRate", exclude_if=lambda share: not share)
+    cache_hit_rate: HitRate = Field(0.0, alias="cacheHitRate", exclude_if=not_)
     """Share of the requests that a cache answers in negligible time; replicas see the rest. Percentiles,
     `goodputShare` and `slo-tps` are of all requests; limits on means and on rejected requests are of those
     that replicas see, which is cautious."""

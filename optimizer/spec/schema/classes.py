@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from math import inf
+from operator import not_
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from optimizer.documents import Document, MaxLoss, Milliseconds, Name, Priority, TokensPerSecond
+from optimizer.documents import Document, MaxLoss, Milliseconds, Name, Priority, TokensPerSecond, is_none
 from optimizer.kinds.fields import LatencyTarget
 from optimizer.queueing.measures import LATENCIES, MISSED, LatencyName, TargetMeasure
 from optimizer.queueing.performance import MS_PER_S
@@ -34,9 +35,9 @@ class ModelTarget(Document):
     """Minimum fraction of requests that meet all latency targets; excludes `percentile`."""
     max_loss: MaxLoss | None = Field(None, alias="maxLoss")
     """Maximum fraction of requests rejected by a full queue; default: `maxLoss` of the options."""
-    latency: tuple[LatencyTarget, ...] = Field((), strict=False, exclude_if=lambda limits: not limits)
+    latency: tuple[LatencyTarget, ...] = Field((), strict=False, exclude_if=not_)
     """Limits on the time to the complete answer, optionally at several percentiles."""
-    max_rejected: MaxLoss | None = Field(None, alias="maxRejected", exclude_if=lambda share: share is None)
+    max_rejected: MaxLoss | None = Field(None, alias="maxRejected", exclude_if=is_none)
     """Alternative name of `maxLoss` for batch servers; give only one of the two."""
 
     @model_validator(mode="after")

@@ -23,5 +23,5 @@ class OfflineFields(Document):
     """Work of a server that need not be done at once."""
 
     deadline: OfflineWork | None = Field(None, exclude_if=is_none)
-    """Offline work in place of a load: `arrivalRate` follows from it. It has no latency or loss targets, and
+    """Offline work instead of a load: `arrivalRate` follows from it. It has no latency or loss targets, and
     ranks after every priority, on what other servers leave. Absent: requests arrive at `arrivalRate`."""

@@ -1,5 +1,6 @@
 """Documents of places: where accelerators are, where requests come from, and the network between."""
 
+from operator import not_
 from typing import Annotated
 
 from pydantic import Field
@@ -30,9 +31,7 @@ class ServedPlaceFields(Document):
 class NetworkField(Document):
     """Network between places."""
 
-    network_ms: NetworkTimes = Field(
-        default_factory=dict, alias="networkMs", exclude_if=lambda times: not times
-    )
+    network_ms: NetworkTimes = Field(default_factory=dict, alias="networkMs", exclude_if=not_)
     """Time that the network adds to the first token, or to the answer of a batch server, by place of the
     server and place of the accelerator [ms]: `{"eu": {"us": 90}}`. 0 within a place; other pairs of places
     that occur need a time, in either direction."""

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from optimizer.documents import FOLDER, BatchLimit, Count, Document, Name, PositiveCount, Share
+from optimizer.documents import FOLDER, BatchLimit, Count, Document, Name, PositiveCount, Share, is_none
 from optimizer.kinds.fields import ReplicaProfile
 from optimizer.kinds.laws import laws_given, laws_known
 from optimizer.kinds.queue_models import REFERENCE, QueueModelName, default_model, without_default
@@ -57,7 +57,7 @@ class EstimateSettings(Document):
 class ProfileParms(PerfParms):
     """Iteration law of a profile: coefficients, or settings to estimate them."""
 
-    estimate: EstimateSettings | None = Field(None, exclude_if=lambda settings: settings is None)
+    estimate: EstimateSettings | None = Field(None, exclude_if=is_none)
     """Estimate the coefficients from architecture and data sheet, instead of giving them."""
 
     @model_validator(mode="before")
@@ -93,7 +93,7 @@ class ModelProfile(CardFields, LawFields, ReplicaProfile):
     """KV cache of one replica [tokens]; limits the batch to this divided by the tokens of a request."""
     queue_model: QueueModelName = Field(REFERENCE, alias="queueModel", json_schema_extra=without_default)
     """Queue model; default: `continuous` with `perfParms`, else `reference`."""
-    provenance: Provenance | None = Field(None, exclude_if=lambda provenance: provenance is None)
+    provenance: Provenance | None = Field(None, exclude_if=is_none)
     """Provenance of token times fitted to benchmarks; absent if not stated."""
 
     @model_validator(mode="after")

@@ -1,6 +1,7 @@
 """Documents of what makes a plan hold tomorrow: reserves, cautious token times, price tiers, renting."""
 
 from itertools import pairwise
+from operator import not_
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -34,7 +35,7 @@ class HeadroomField(Document):
 
 
 class External(Document):
-    """A service that answers a server's requests in place of replicas."""
+    """A service that answers a server's requests instead of replicas."""
 
     in_per_million: MoneyPerMillion = Field(alias="inPerMillion")
     """Price of input tokens [cents per million]."""
@@ -49,12 +50,12 @@ class External(Document):
 class ReserveFields(HeadroomField):
     """Reserve and preferences of a server."""
 
-    spare_replicas: Count = Field(0, alias="spareReplicas", exclude_if=lambda spares: not spares)
+    spare_replicas: Count = Field(0, alias="spareReplicas", exclude_if=not_)
     """Replicas that may be gone while all targets hold; the server then has one pool."""
     availability_target: AvailabilityTarget | None = Field(
         None, alias="availabilityTarget", exclude_if=is_none
     )
-    """Least probability that as many replicas as it needs are there; the server then has one pool."""
+    """Minimum probability that as many replicas as it needs are there; the server then has one pool."""
     preferred: tuple[Name, ...] | None = Field(None, strict=False, fail_fast=True, exclude_if=is_none)
     """Accelerators that it should run on whatever they cost; absent: all alike."""
     external: External | None = Field(None, exclude_if=is_none)
@@ -62,13 +63,13 @@ class ReserveFields(HeadroomField):
 
 
 class PriceTier(Document):
-    """A number of accelerators at a price of their own."""
+    """A number of accelerators at a separate price."""
 
     units: PositiveCount
     """Accelerators of the name."""
     cost_cents_per_h: Cost = Field(alias="cost")
     """Price of each [cents/h]."""
-    committed: bool = Field(default=False, exclude_if=lambda committed: not committed)
+    committed: bool = Field(default=False, exclude_if=not_)
     """Whether they are paid for even if they are not used."""
 
 
@@ -77,7 +78,7 @@ class PriceFields(Document):
 
     availability: Availability = Field(1.0, exclude_if=lambda share: share == 1)
     """Probability that one accelerator is there, for servers with an `availabilityTarget`."""
-    tiers: tuple[PriceTier, ...] = Field((), strict=False, exclude_if=lambda tiers: not tiers)
+    tiers: tuple[PriceTier, ...] = Field((), strict=False, exclude_if=not_)
     """Prices of the first accelerators; the rest cost `cost`. Absent: all do."""
 
     @model_validator(mode="after")
@@ -98,7 +99,7 @@ class PriceFields(Document):
 class ReserveOptions(Document):
     """Defaults for all servers."""
 
-    headroom_share: Headroom = Field(0.0, alias="headroomShare", exclude_if=lambda share: not share)
+    headroom_share: Headroom = Field(0.0, alias="headroomShare", exclude_if=not_)
     """Share of every load by which it may grow while all targets hold."""
     safety: Literal["none", "profile"] = Field("none", exclude_if=lambda safety: safety == "none")
     """`profile`: token times of measured profiles count as longer by the larger of their errors `ttft` and

@@ -1,5 +1,6 @@
 """Documents of routes: requests that a router sends to a small or a large model."""
 
+from operator import not_
 from typing import Annotated
 
 from pydantic import Field
@@ -7,7 +8,7 @@ from pydantic import Field
 from optimizer.documents import Document, Name, RequestsPerMinute, Share, Tokens, is_none
 
 MAX_REQUEST_KINDS = 12
-"""Most kinds of requests of a route."""
+"""Maximum number of kinds of requests of a route."""
 
 Lengths = Annotated[Tokens, Field(gt=0)]
 
@@ -53,5 +54,5 @@ class Route(Document):
 class RoutesField(Document):
     """Routes of a system."""
 
-    routes: tuple[Route, ...] = Field((), strict=False, fail_fast=True, exclude_if=lambda routes: not routes)
+    routes: tuple[Route, ...] = Field((), strict=False, fail_fast=True, exclude_if=not_)
     """Routes, each with a small and a large server; absent: none."""

@@ -1,8 +1,11 @@
 """Documents of servers: their load and allocations."""
 
+from typing import Self
+
 from pydantic import Field
 
 from optimizer.documents import Name, is_none
+from optimizer.kinds.fields import Load
 from optimizer.kinds.table import ServerFields
 from optimizer.spec.schema.allocations import AllocationData
 from optimizer.spec.schema.caches import CacheFields
@@ -35,3 +38,7 @@ class Server(
     """The current allocation, with the load."""
     desired: AllocationData = Field(AllocationData(), alias="desiredAlloc")
     """The last recommendation; stored but not used."""
+
+    def with_load(self, load: Load) -> Self:
+        """Return the server with another load."""
+        return self.model_copy(update={"current": self.current.model_copy(update={"load": load})})

@@ -1,10 +1,11 @@
 """Documents of cards that several servers share: memory and shares of models, and slices of cards."""
 
+from operator import not_
 from typing import Annotated
 
 from pydantic import Field
 
-from optimizer.documents import Document, Gigabytes, Name
+from optimizer.documents import Document, Gigabytes, Name, is_none
 
 MemorySlices = Annotated[int, Field(ge=1, le=8)]
 ComputeSlices = Annotated[int, Field(ge=1, le=7)]
@@ -21,11 +22,11 @@ class CardShare(Document):
 
 
 class CardFields(Document):
-    """What a model takes of a shared card."""
+    """Use of a shared card by a model."""
 
-    memory_gb: Gigabytes = Field(0.0, alias="memory", exclude_if=lambda memory: not memory)
+    memory_gb: Gigabytes = Field(0.0, alias="memory", exclude_if=not_)
     """Memory of one replica [GB]; required on cards that servers share."""
-    shares: tuple[CardShare, ...] = Field((), strict=False, exclude_if=lambda shares: not shares)
+    shares: tuple[CardShare, ...] = Field((), strict=False, exclude_if=not_)
     """Shares of a card in which a replica can run. Without any, batch servers share a card in time, one batch
     at a time."""
 
@@ -33,7 +34,7 @@ class CardFields(Document):
 class SharedCardField(Document):
     """Whether a server may share cards."""
 
-    shared_card: bool = Field(default=False, alias="sharedCard", exclude_if=lambda shared: not shared)
+    shared_card: bool = Field(default=False, alias="sharedCard", exclude_if=not_)
     """Whether its replicas may share cards with other servers for which this is true, in shares, in slices or
     in time. It can still have whole cards."""
 
@@ -52,6 +53,6 @@ class CardSlice(Document):
 class SliceField(Document):
     """The slice of a card that an accelerator is."""
 
-    slice: CardSlice | None = Field(None, exclude_if=lambda part: part is None)
+    slice: CardSlice | None = Field(None, exclude_if=is_none)
     """The accelerator is this slice of a card; only servers with `sharedCard` run on it, and the plan pays
     whole cards."""

@@ -1,5 +1,7 @@
 """Documents of versions: models that share the requests of a server."""
 
+from operator import not_
+
 from pydantic import Field
 
 from optimizer.documents import Document, Name, Share, is_none
@@ -25,5 +27,5 @@ class SplitFields(Document):
     split: tuple[VersionShare, ...] | None = Field(None, strict=False, exclude_if=is_none)
     """Models that share the server's requests at random by weight, the server's `model` among them. Each is
     planned as a server of its own. Absent: all requests go to `model`."""
-    roll_back: bool = Field(default=False, alias="rollBack", exclude_if=lambda wanted: not wanted)
+    roll_back: bool = Field(default=False, alias="rollBack", exclude_if=not_)
     """Whether the replicas of `model` can take all requests of the server at once, as a reserve."""

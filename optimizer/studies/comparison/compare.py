@@ -49,7 +49,7 @@ def compare(
         second: the other system or plan; without it the first system again.
         second_options: optimizer options by their Python names for the second side alone.
         transition: the second system follows the first in time: its plan starts from the first plan as what
-            runs, in place of its own current allocations.
+            runs, instead of its own current allocations.
         labels: what to call the sides.
         backend: what solves a MILP: ``highs``, or the name of a solver that PuLP knows (``CBC``).
         options: optimizer options by their Python names for every side that is solved.

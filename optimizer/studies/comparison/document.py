@@ -1,10 +1,11 @@
-"""Two plans beside each other, as a document: the same from the library, the command line and REST.
+"""Two plans side by side, as a document: the same from the library, the command line and REST.
 
-Every difference is the second side less the first. Rows exist per server, per service class and model, per
+Every difference is the second side minus the first. Rows exist per server, per service class and model, per
 service class, per accelerator type and for the fleet; the cost differences of each kind of row add up
 to that of the fleet. Equation numbers refer to ``docs/math.md``.
 """
 
+from operator import not_
 from typing import Literal
 
 from pydantic import Field
@@ -26,7 +27,7 @@ class Side(Document):
     label: str
     """Label of the side."""
     options: OptimizerOptions | None = None
-    """The options it was solved with; none for a plan that was read from a file."""
+    """The options it was solved with; None for a plan from a file."""
     plan: Plan
     """The plan."""
 
@@ -48,13 +49,13 @@ class SideMetrics(Document):
     """Load, replicas and performance of some servers on one side.
 
     Means are over requests (eq. 55): token lengths over those that arrive (where none do, over the servers),
-    latencies over those that are carried, none where none are.
+    latencies over those that are carried; None if there are none.
     """
 
     servers: int
     """Servers."""
     served_in_full: int = Field(alias="servedInFull")
-    """Those of them that are served in full, idle ones included."""
+    """Servers that are served in full, including idle ones."""
     accelerators: tuple[AcceleratorShare, ...] = Field(strict=False)
     """Replicas by accelerator; empty if there are none."""
     num_replicas: int = Field(alias="numReplicas")
@@ -62,9 +63,9 @@ class SideMetrics(Document):
     cost_cents_per_h: float = Field(alias="cost")
     """Their cost [cents/h]."""
     arrival_rate_rpm: float | None = Field(None, alias="arrivalRate")
-    """Load that arrives [requests/min]; none for a plan that was read from a file."""
+    """Offered load [requests/min]; None for a plan from a file."""
     carried_rate_rpm: float = Field(alias="carriedRate")
-    """Load that the plan carries [requests/min]."""
+    """Carried load [requests/min]."""
     in_tokens: float | None = Field(None, alias="avgInTokens")
     """Mean input length [tokens]."""
     out_tokens: float | None = Field(None, alias="avgOutTokens")
@@ -74,13 +75,13 @@ class SideMetrics(Document):
     ttft_ms: float | None = Field(None, alias="ttftAverage")
     """Mean time to first token [ms]."""
     wait_ms: float | None = Field(None, alias="waitAverage")
-    """Mean wait before the batch [ms]."""
-    own: dict[str, float] = Field(default_factory=dict, exclude_if=lambda own: not own)
+    """Mean queueing time [ms]."""
+    own: dict[str, float] = Field(default_factory=dict, exclude_if=not_)
     """Means of what only some kinds of replicas have, by field; absent without any."""
 
     @property
     def cost_per_million(self) -> float | None:
-        """Cost of a million input and output tokens [cents]; none without tokens."""
+        """Cost of a million input and output tokens [cents]; None without tokens."""
         lengths = self.in_tokens or 0.0, self.out_tokens or 0.0
         return cost_per_million(self.cost_cents_per_h, self.carried_rate_rpm, *lengths)
 
@@ -90,23 +91,23 @@ class SideMetrics(Document):
 
 
 class Difference(Document):
-    """Second side less first side; a side that lacks the row counts as nothing."""
+    """Second side minus first side; a missing side counts as 0."""
 
     num_replicas: int = Field(alias="numReplicas")
     """Replicas."""
     cost_cents_per_h: float = Field(alias="cost")
     """Cost [cents/h]."""
     arrival_rate_rpm: float | None = Field(None, alias="arrivalRate")
-    """Load that arrives [requests/min]; none where it is not known on both sides."""
+    """Offered load [requests/min]; None unless it is known on both sides."""
     carried_rate_rpm: float = Field(alias="carriedRate")
-    """Load that is carried [requests/min]."""
+    """Carried load [requests/min]."""
     itl_ms: float | None = Field(None, alias="itlAverage")
-    """Mean inter-token latency [ms]; none where there is none on both sides, as for the next two."""
+    """Mean inter-token latency [ms]; None unless both sides have one, as for the next two."""
     ttft_ms: float | None = Field(None, alias="ttftAverage")
     """Mean time to first token [ms]."""
     wait_ms: float | None = Field(None, alias="waitAverage")
-    """Mean wait before the batch [ms]."""
-    own: dict[str, float] = Field(default_factory=dict, exclude_if=lambda own: not own)
+    """Mean queueing time [ms]."""
+    own: dict[str, float] = Field(default_factory=dict, exclude_if=not_)
     """Means of what only some kinds of replicas have, by field; absent without any on both sides."""
 
 
@@ -114,11 +115,11 @@ class ComparisonRow(Document):
     """Comparison of the same servers on both sides."""
 
     first: SideMetrics | None = None
-    """On the first side; none where it has no such servers."""
+    """First side; None if it has no such servers."""
     second: SideMetrics | None = None
-    """On the second side; none where it has no such servers."""
+    """Second side; None if it has no such servers."""
     difference: Difference
-    """Second less first."""
+    """Second minus first."""
 
 
 class ServerRow(ComparisonRow):
@@ -127,11 +128,11 @@ class ServerRow(ComparisonRow):
     server: str
     """The server."""
     service_class: str | None = Field(None, alias="class")
-    """Its service class; none where only plans from files are compared."""
+    """Its service class; None if only plans from files are compared."""
     model: str | None = None
-    """Its model; none where only plans from files are compared."""
+    """Its model; None if only plans from files are compared."""
     priority: int | None = None
-    """Its priority; none where only plans from files are compared."""
+    """Its priority; None if only plans from files are compared."""
     change: ServerChange
     """Change of its replicas from the first side to the second."""
     service: ServiceChange
@@ -146,18 +147,18 @@ class PriorityRow(Document):
     same: bool
     """Whether both sides have the same servers of it and serve each to the same share."""
     first: PriorityService | None = None
-    """On the first side; none where it has no such servers."""
+    """First side; None if it has no such servers."""
     second: PriorityService | None = None
-    """On the second side; none where it has no such servers."""
+    """Second side; None if it has no such servers."""
 
 
 class ClassModelRow(ComparisonRow):
     """The servers of one service class and model on both sides."""
 
     service_class: str | None = Field(None, alias="class")
-    """The service class; none for the servers of plans from files."""
+    """The service class; None for the servers of plans from files."""
     model: str | None = None
-    """The model; none for the servers of plans from files."""
+    """The model; None for the servers of plans from files."""
     priority: int | None = None
     """The priority of the class."""
 
@@ -166,7 +167,7 @@ class ClassRow(ComparisonRow):
     """The servers of one service class on both sides."""
 
     service_class: str | None = Field(None, alias="class")
-    """The service class; none for the servers of plans from files."""
+    """The service class; None for the servers of plans from files."""
     priority: int | None = None
     """Its priority."""
 
@@ -175,11 +176,11 @@ class TypeUse(Document):
     """Use of an accelerator type on one side."""
 
     used: int
-    """Units that the plan uses."""
+    """Cards that the plan uses."""
     limit: int | None = None
-    """Units that exist; none: not limited."""
+    """Available cards; None if unlimited."""
     cost_cents_per_h: float | None = Field(None, alias="cost")
-    """Cost of what runs on the type [cents/h]; none where the plan's accelerators have no known type."""
+    """Cost of the pools on the type [cents/h]; None if the types of the accelerators are unknown."""
 
 
 class TypeComparison(Document):
@@ -188,17 +189,17 @@ class TypeComparison(Document):
     type: str
     """The accelerator type."""
     first: TypeUse | None = None
-    """On the first side; none where it does not know the type."""
+    """First side; None if it does not have the type."""
     second: TypeUse | None = None
-    """On the second side; none where it does not know the type."""
+    """Second side; None if it does not have the type."""
     used_difference: int = Field(alias="usedDifference")
-    """Units, second less first."""
+    """Second number of cards minus first."""
     cost_difference_cents_per_h: float | None = Field(None, alias="costDifference")
-    """Cost, second less first [cents/h]; none where one of them is not known."""
+    """Second cost minus first [cents/h]; None if one of them is unknown."""
 
 
 class Comparison(Document):
-    """Two plans beside each other; every difference is the second less the first."""
+    """Two plans side by side; every difference is the second minus the first."""
 
     kind: Kind
     """Kind of difference: only whether units are limited, other options, the load in time, or anything."""
@@ -213,7 +214,7 @@ class Comparison(Document):
     total: ComparisonRow
     """The fleet; of kind `scarcity` its cost difference is the price of scarcity."""
     relative_cost_difference: float | None = Field(None, alias="relativeCostDifference")
-    """Cost difference over the first side's cost; none where that is nothing."""
+    """Cost difference relative to the first side; None if that costs nothing."""
     transition_value_cents_per_h: float | None = Field(None, alias="transitionValue")
     """Transition value of the second plan [cents/h], where the first is what runs when it is made."""
     priorities: tuple[PriorityRow, ...] = Field((), strict=False)
@@ -228,10 +229,6 @@ class Comparison(Document):
     """By accelerator type."""
     notes: tuple[str, ...] = Field(strict=False)
     """Notes on the numbers."""
-
-    def to_json(self) -> str:
-        """Return the comparison as JSON text, the same bytes for the same comparison."""
-        return self.model_dump_json(by_alias=True, indent=2)
 
     def changed(self, *changes: ServerChange) -> tuple[ServerRow, ...]:
         """Return the servers with one of the given changes; without any, all that change."""

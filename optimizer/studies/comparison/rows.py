@@ -43,7 +43,7 @@ class Case:
 
     plan: Plan
     system: System | None
-    """With the members of shared queues as servers, beside their queues, which then have no load."""
+    """The system with the members of shared queues as servers, and their queues without load."""
     whole: System | None
     """The system that was planned."""
     shares: Mapping[str, float]
@@ -105,7 +105,7 @@ def server_rows(one: Case, two: Case) -> tuple[ServerRow, ...]:
 def _in_queue(case: Case, name: str, found: SideMetrics | None) -> SideMetrics | None:
     """Return figures of a server with what it carries and its latencies if it shares a queue.
 
-    Its replicas and their cost are those of the queue, which has a row of its own.
+    Its replicas and their cost are in the row of the queue.
     """
     members = (use.members.get(name) for use in case.plan.shared_queues.values())
     member = next((member for member in members if member is not None), None)
@@ -267,7 +267,7 @@ def _type_uses(case: Case, other: Case) -> dict[str, TypeUse]:
 
 
 def figures_of(case: Case, names: Iterable[str]) -> SideMetrics | None:
-    """Return the figures of some servers together; none for no server."""
+    """Return the metrics of some servers together; None without servers."""
     names = list(names)
     if not names:
         return None
@@ -315,7 +315,7 @@ def _own_means(pools: Sequence[Pool]) -> dict[str, float]:
 
 
 def alike(first: SideMetrics | None, second: SideMetrics | None) -> bool:
-    """Return whether figures are equal, as far as both sides have them."""
+    """Return whether metrics are equal, except for those that one side lacks."""
     if first is None or second is None or None in {first.arrival_rate_rpm, second.arrival_rate_rpm}:
         loads = {"arrival_rate_rpm": None, "in_tokens": None, "out_tokens": None}
         first, second = (side and side.model_copy(update=loads) for side in (first, second))
@@ -363,7 +363,7 @@ def _mean_pool(pools: Sequence[Pool], figure: Callable[[Pool], float]) -> float 
 
 
 def _mean(weighted: Sequence[tuple[float, float]]) -> float | None:
-    """Return the mean of values by their weights (eq. 55); none where nothing has weight."""
+    """Return the weighted mean of values (eq. 55); None if all weights are 0."""
     weighted = [(value, weight) for value, weight in weighted if weight > 0]
     if len({value for value, _ in weighted}) <= 1:
         return weighted[0][0] if weighted else None  # not a digit lost

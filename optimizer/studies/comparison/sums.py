@@ -1,7 +1,7 @@
-"""Sums and differences of costs and rates as the decimal numbers that they stand for.
+"""Sums and differences of costs and rates as decimal numbers.
 
 A price such as 120.84 has no exact binary form, and two sums of equal costs may differ in their last digit.
-So each number is taken as the decimal of 15 digits that it stands for, and the result is rounded once.
+So each number is converted to a decimal of 15 digits, and the result is rounded once.
 """
 
 from collections.abc import Iterable
@@ -19,5 +19,5 @@ def less(second: float, first: float) -> float:
 
 
 def _decimal(value: float) -> Fraction:
-    """Return the decimal number of 15 digits; every such number has a binary form of its own."""
+    """Return the decimal number of 15 digits; every such number has a distinct binary form."""
     return Fraction(f"{value:.15g}")

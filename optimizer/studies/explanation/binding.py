@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 RELAXATION = 0.01
 """Share by which a latency target is relaxed."""
-LEAST_GAIN = 1e-8
+MIN_GAIN = 1e-8
 """Relative rise of the largest rate that is more than the root-finder's rounding."""
 
 
@@ -60,21 +60,21 @@ def binding_limits(
 def _of_rate(gain: dict[str, float]) -> tuple[Binding, ...]:
     """Name the target that the largest rate runs into, or what stands in its place."""
     metrics = [name for name in METRICS if name in gain]
-    found = [Binding(limit=name, rate_gain=gain[name]) for name in metrics if gain[name] > LEAST_GAIN]
-    if gain["throughput"] > LEAST_GAIN:
+    found = [Binding(limit=name, rate_gain=gain[name]) for name in metrics if gain[name] > MIN_GAIN]
+    if gain["throughput"] > MIN_GAIN:
         found.append(Binding(limit="throughput", rate_gain=gain["throughput"]))
     if found:
         return tuple(found)
-    if gain["all"] > LEAST_GAIN:
+    if gain["all"] > MIN_GAIN:
         return tuple(Binding(limit=name, rate_gain=0.0) for name in metrics)
-    return (Binding(limit="stability" if gain["any"] <= LEAST_GAIN else "step", rate_gain=0.0),)
+    return (Binding(limit="stability" if gain["any"] <= MIN_GAIN else "step", rate_gain=0.0),)
 
 
 def _of_batch(gain: Mapping[str, float]) -> tuple[Binding, ...]:
     """Name what caps the batch, where a larger one would do."""
     caps: tuple[Limit, ...] = ("batch", "memory")
-    found = [Binding(limit=name, rate_gain=gain[name]) for name in caps if gain[name] > LEAST_GAIN]
-    if not found and gain["both"] > LEAST_GAIN:
+    found = [Binding(limit=name, rate_gain=gain[name]) for name in caps if gain[name] > MIN_GAIN]
+    if not found and gain["both"] > MIN_GAIN:
         return tuple(Binding(limit=name, rate_gain=0.0) for name in caps)
     return tuple(found)
 

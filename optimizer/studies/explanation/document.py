@@ -1,10 +1,11 @@
 """The answer of `explain` as a document: the same from the library, the command line and REST."""
 
+from operator import not_
 from typing import Literal
 
 from pydantic import Field
 
-from optimizer.documents import Document
+from optimizer.documents import Document, is_none
 from optimizer.plan import Plan
 from optimizer.plan.document import LimitUse
 from optimizer.queueing.measures import LatencyName
@@ -64,14 +65,12 @@ class Effect(Document):
     service: tuple[ServiceChange, ...] = Field((), strict=False)
     """Servers served to another share than before, or newly in full or no longer, in the order of their
     priority."""
-    without_reserve_change_rpm: float = Field(
-        0.0, alias="withoutReserveChange", exclude_if=lambda change: not change
-    )
+    without_reserve_change_rpm: float = Field(0.0, alias="withoutReserveChange", exclude_if=not_)
     """Increase of the load served without its reserve [requests/min]; absent if nothing changes."""
     open_cents_per_h: float | None = Field(None, alias="open")
     """Largest error of the value's change against that between two optima [cents/h]; 0 if both are proved;
     none if a level of service is unproved."""
-    interval: EffectRange | None = Field(None, exclude_if=lambda interval: interval is None)
+    interval: EffectRange | None = Field(None, exclude_if=is_none)
     """Interval of the first unproved change between two optima; absent if all are proved."""
 
 
@@ -82,7 +81,7 @@ class Binding(Document):
     """Name of the limit."""
     rate_gain: float = Field(alias="rateGain")
     """Rise of the largest rate when it is relaxed, as a share; 0 where only two limits together raise it."""
-    stage: str | None = Field(None, exclude_if=lambda name: name is None)
+    stage: str | None = Field(None, exclude_if=is_none)
     """The stage that can serve no more, where that is the limit; else absent."""
 
 
@@ -183,7 +182,7 @@ class ServerExplanation(Document):
     none: no load."""
     headroom_share: float | None = Field(None, alias="headroomShare")
     """Headroom as a share of the load."""
-    headroom_wanted: float = Field(0.0, alias="headroomWanted", exclude_if=lambda share: not share)
+    headroom_wanted: float = Field(0.0, alias="headroomWanted", exclude_if=not_)
     """Required headroom as a share of the load; absent if there is none."""
     next_best: Alternative | None = Field(None, alias="runnerUp")
     """The plan without the accelerators chosen for this server; none for a server that has none."""
@@ -209,9 +208,9 @@ class _CardUse(Document):
     type: str
     """The accelerator type."""
     limit: int | None = None
-    """Units that exist; none: not limited."""
+    """Available cards; None if unlimited."""
     used: int
-    """Units that the plan uses."""
+    """Cards that the plan uses."""
     left: int | None = None
     """Units that it leaves."""
 
@@ -342,13 +341,13 @@ class Explanation(Document):
     """The servers, or the one that is explained."""
     types: tuple[TypeExplanation, ...] = Field((), strict=False)
     """The accelerator types; empty where one server is explained."""
-    limits: tuple[LimitExplanation, ...] = Field((), exclude_if=lambda limits: not limits, strict=False)
+    limits: tuple[LimitExplanation, ...] = Field((), exclude_if=not_, strict=False)
     """Limits other than cards; absent if there are none."""
-    wishes: tuple[WishCost, ...] = Field((), exclude_if=lambda wishes: not wishes, strict=False)
+    wishes: tuple[WishCost, ...] = Field((), exclude_if=not_, strict=False)
     """Costs of options: reserves, safety, limits, preferences, tiers and renting; absent without any."""
-    losses: tuple[LossPrice, ...] = Field((), exclude_if=lambda losses: not losses, strict=False)
+    losses: tuple[LossPrice, ...] = Field((), exclude_if=not_, strict=False)
     """Costs of the limits on the quality that routes lose; absent without routes."""
-    overload: Overload | None = Field(None, exclude_if=lambda overload: overload is None)
+    overload: Overload | None = Field(None, exclude_if=is_none)
     """Options that serve more, if cards are left while load is not served; absent if there are none."""
     repair: RepairOptions | None = None
     """Changes that would serve everything; None if everything, or the explained server, is served."""
@@ -357,7 +356,3 @@ class Explanation(Document):
     unanswered: tuple[str, ...] = Field((), strict=False)
     """Repairs and shadow prices that the time limit left without an answer, in words; no number above is for
     them."""
-
-    def to_json(self) -> str:
-        """Return the explanation as JSON text, the same bytes for the same explanation."""
-        return self.model_dump_json(by_alias=True, indent=2)

@@ -41,7 +41,7 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     Args:
         system: what to plan.
         server: the server to explain in depth, with every candidate tried; none: all, and the types.
-        options: optimizer options by their Python names (``unlimited=True``), in place of the document's.
+        options: optimizer options by their Python names (``unlimited=True``), which override the document's.
 
     Raises:
         SpecError: the server or an option does not exist, or a value is out of range.

@@ -30,7 +30,7 @@ from optimizer.studies.explanation.targets import (
 )
 from optimizer.studies.explanation.units import one_of
 
-LEAST_SEARCHED = 1e-6
+MIN_SEARCHED_MS = 1e-6
 """Start of the search for a looser target if the target is lower [ms]."""
 MAX_DOUBLINGS = 70
 """Doublings of a target after which it is effectively none."""
@@ -286,7 +286,7 @@ def _least(low: float, step: float, enough: Callable[[float], bool]) -> float | 
     """
     if not enough(0.0):
         return None
-    low = max(low, LEAST_SEARCHED)
+    low = max(low, MIN_SEARCHED_MS)
     high = next((low * 2**n for n in range(1, MAX_DOUBLINGS + 1) if enough(low * 2**n)), None)
     if high is None:
         return None

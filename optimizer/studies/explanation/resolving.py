@@ -25,9 +25,9 @@ from optimizer.spec.system import System
 from optimizer.studies.explanation.before import with_bound
 from optimizer.studies.explanation.document import Effect, ServiceChange
 
-LEAST_SHARE = 1e-9
+MIN_SHARE_CHANGE = 1e-9
 """Smaller differences of a served share are rounding."""
-LEAST_LEVEL = 1e-6
+MIN_LEVEL_CHANGE = 1e-6
 """Smaller differences of served load [requests/min] or of numbers of servers are rounding."""
 
 _Key = TypeVar("_Key")
@@ -171,7 +171,7 @@ def effect(before: Plan, after: Plan, system: System) -> Effect:
     for name in shares[0].keys() | shares[1].keys():
         was, is_now = shares[0].get(name, 1.0), shares[1].get(name, 1.0)
         in_full = [name not in mine for mine in shares]
-        if abs(is_now - was) > LEAST_SHARE or in_full[0] != in_full[1]:
+        if abs(is_now - was) > MIN_SHARE_CHANGE or in_full[0] != in_full[1]:
             change = ServiceChange(
                 server=name,
                 priority=system.priority(named[name]),
@@ -207,7 +207,7 @@ def _verdict(before: Plan, after: Plan, service: Sequence[ServiceChange]) -> Lit
             [item.load_change_rpm for item in here],
         ):
             change = sum(changes)
-            if abs(change) > LEAST_SHARE * sum(map(abs, changes)):
+            if abs(change) > MIN_SHARE_CHANGE * sum(map(abs, changes)):
                 return "more" if change > 0 else "less"
     return "same"
 
@@ -221,7 +221,7 @@ def no_worse(before: Plan, after: Plan) -> Plan:
     if after.status != "feasible":
         return after
     for was, is_now in zip(before.levels, after.levels, strict=True):
-        if abs(is_now.value - was.value) > LEAST_LEVEL:
+        if abs(is_now.value - was.value) > MIN_LEVEL_CHANGE:
             if is_now.value < was.value:
                 return after
             levels = zip(before.levels, after.levels, strict=True)

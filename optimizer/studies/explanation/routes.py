@@ -7,7 +7,7 @@ from optimizer.spec.system import System
 from optimizer.studies.explanation.document import LossPrice
 from optimizer.studies.explanation.resolving import Inquiry, effect
 
-LEAST_LIMIT = 0.01
+MIN_LIMIT = 0.01
 """Limit that is tried instead of twice the limit where that is 0."""
 
 
@@ -37,4 +37,4 @@ def price_losses(system: System, plan: Plan, inquiry: Inquiry) -> tuple[LossPric
 
 def _others(route: Route) -> list[float]:
     limit = route.max_loss
-    return [other for other in sorted({0.0, min(2 * limit or LEAST_LIMIT, 1.0), 1.0}) if other != limit]
+    return [other for other in sorted({0.0, min(2 * limit or MIN_LIMIT, 1.0), 1.0}) if other != limit]

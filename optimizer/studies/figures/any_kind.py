@@ -1,6 +1,6 @@
 """A replica against its load, or its batch limit: the figures that tables show of its kind.
 
-Takes a `Placed` server, gives a `Figure`: the pictures of kinds of replicas that have none of their own.
+Takes a `Placed` server, gives a `Figure`: the pictures of kinds of replicas without specific pictures.
 """
 
 import numpy as np
@@ -14,15 +14,15 @@ from optimizer.studies.figures.placed import Placed
 from optimizer.units import SECONDS_PER_MINUTE
 
 POINTS = 33
-"""Loads, or batch limits, that are looked at."""
-LARGEST_LOAD = 0.95
-"""The largest load, as a share of the largest stable one."""
+"""Number of loads, or batch limits, that are evaluated."""
+MAX_LOAD = 0.95
+"""Maximum load, as a share of the maximum stable load."""
 
 
 def figures_by_load(placed: Placed) -> Figure:
     """Return the figures of a replica against its load."""
     least, stable = placed.rate_range_rps()
-    rate_rps = np.linspace(least, LARGEST_LOAD * stable, POINTS)
+    rate_rps = np.linspace(least, MAX_LOAD * stable, POINTS)
     found = placed.analyze(np.full(POINTS, placed.max_batch), rate_rps)
     load_rpm, label = placed.rate_rps * SECONDS_PER_MINUTE, "load of one replica [requests/min]"
     guides = (Guide(name="load", value=load_rpm, axis="x"),) if load_rpm else ()
@@ -51,7 +51,7 @@ def _figure(
 def _panel(
     shown: Shown, placed: Placed, found: Performance, label: str, x: FloatArray, guides: tuple[Guide, ...]
 ) -> CurvePanel | None:
-    """Return a figure as a curve; none where the queue model does not tell it."""
+    """Return a metric as a curve; None if the queue model does not compute it."""
     known = next((known for name, known in METRICS.items() if name == shown.metric), None)
     field = shown.simulated or (shown.field if known is None else known.figure)
     values: FloatArray | None = getattr(found, field, None)

@@ -23,17 +23,17 @@ from optimizer.studies.figures.placed import NothingToShow, Placed
 from optimizer.units import SECONDS_PER_MINUTE
 
 WINDOWS = 9
-"""Windows that are looked at, from none to twice the given one."""
+"""Number of windows that are evaluated, from none to twice the given one."""
 BATCHES = 9
-"""Batch limits that are looked at, in geometric steps."""
-MOST_PERCENTILES = 2
+"""Number of batch limits that are evaluated, in geometric steps."""
+MAX_PERCENTILES = 2
 """More curves of one colour could not be told apart."""
 USUAL_PERCENTILE = 99.0
 """Percentile shown next to the mean if no target names one."""
 PRECISION = 1e-4
 """Relative precision of percentiles."""
-LEAST_SHARE = 1e-12
-"""Smaller ones of requests count as this."""
+MIN_SHARE = 1e-12
+"""Smaller shares of requests count as this."""
 WIDE = 8.0
 """Numbers of replicas that differ by more than this factor are shown over equal factors."""
 
@@ -68,7 +68,7 @@ def shown_ms(long_run: SteadyState, measure: TargetMeasure) -> float:
     over = 1 - measure.percentile / 100
 
     def excess(limit_ms: float) -> float:
-        return math.log(max(long_run.late_share(limit_ms), LEAST_SHARE) / over)
+        return math.log(max(long_run.late_share(limit_ms), MIN_SHARE) / over)
 
     return root_above(excess, long_run.service_ms / 2, 2 * long_run.mean_ms, PRECISION)
 
@@ -185,7 +185,7 @@ def latencies_shown(placed: Placed) -> Sequence[TargetMeasure]:
     """Return the mean and the highest percentiles that targets name; without any a usual one."""
     limits = placed.arrays.servers.targets.limits_of(0)
     percents = sorted({measure.percentile for measure in limits if measure.percentile is not None})
-    shown = percents[-MOST_PERCENTILES:] or [USUAL_PERCENTILE]
+    shown = percents[-MAX_PERCENTILES:] or [USUAL_PERCENTILE]
     return [TargetMeasure("e2e"), *(TargetMeasure("e2e", percent) for percent in shown)]
 
 

@@ -8,10 +8,11 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.quantities import counted, quantity
-from optimizer.queueing.measures import LatencyName
+from optimizer.queueing.measures import TargetMeasure
 from optimizer.queueing.performance import MS_PER_S
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, target_line
 from optimizer.studies.figures.placed import (
+    LATENCY_TITLES,
     NothingToShow,
     Placed,
     has_targets,
@@ -27,10 +28,10 @@ POINTS = 240
 LARGE_BATCH = 2**14
 """Above this batch limit a queue takes a while, and a curve has few points."""
 FEW_POINTS = 48
-MOST_BATCHES = 256
-"""Up to this ceiling every batch is looked at, above it so few as next, in geometric steps."""
+MAX_EVERY_BATCH = 256
+"""Up to this ceiling every batch is evaluated, above it `FEW_BATCHES`, in geometric steps."""
 FEW_BATCHES = 64
-MOST_STATES = 2000
+MAX_STATES = 2000
 """States of a queue that are given; with more, every second, third … of them."""
 TARGET_VIEW = 2.0
 """Latencies are shown up to this multiple of their target."""
@@ -94,8 +95,8 @@ def batch_figure(placed: Placed) -> Figure:
         raise NothingToShow(f"{placed.title}: no batch meets the targets; {placed.remark}")
     known = np.flatnonzero(~np.isnan(rate))
     which, met = ("", " that meets the targets") if has_targets(placed.arrays) else ("stable ", "")
-    itl, ttft = (target_of(placed.arrays, metric)[0] for metric in ("itl", "ttft"))
-    at = placed.figures(batch[known], rate[known], [itl, ttft])
+    latencies = _latencies(placed)
+    at = placed.figures(batch[known], rate[known], [measure for _, measure, _ in latencies])
     x = batch.astype(np.float64)
 
     def panel(title: str, label: str, values: FloatArray, *guides: Guide) -> CurvePanel:
@@ -111,17 +112,14 @@ def batch_figure(placed: Placed) -> Figure:
         f"{placed.remark}; at every batch the replica has the largest {which}load{met}",
         (
             panel(f"Largest {which}load of one replica{met}", "requests/min", rate * SECONDS_PER_MINUTE),
-            panel(
-                of_statistic("Inter-token latency at that load", itl),
-                f"{itl.label} [ms]",
-                spread(at[itl]),
-                *_target(placed, "itl"),
-            ),
-            panel(
-                of_statistic("Time to first token at that load", ttft),
-                f"{ttft.label} [ms]",
-                spread(at[ttft]),
-                *_target(placed, "ttft"),
+            *(
+                panel(
+                    of_statistic(f"{title} at that load", measure),
+                    f"{measure.label} [ms]",
+                    spread(at[measure]),
+                    *target,
+                )
+                for title, measure, target in latencies
             ),
         ),
     )
@@ -131,8 +129,8 @@ def latency_figure(placed: Placed) -> Figure:
     """Return ITL and TTFT against the load of a replica, with the targets (eq. 18-20)."""
     points = POINTS if placed.max_batch <= LARGE_BATCH else FEW_POINTS
     rate = np.linspace(*placed.rate_range_rps(), points)
-    itl, ttft = (target_of(placed.arrays, metric)[0] for metric in ("itl", "ttft"))
-    found = placed.figures(np.full(points, placed.max_batch), rate, [itl, ttft])
+    latencies = _latencies(placed)
+    found = placed.figures(np.full(points, placed.max_batch), rate, [measure for _, measure, _ in latencies])
     rpm = rate * SECONDS_PER_MINUTE
     bound = "all targets are met" if has_targets(placed.arrays) else "the queue is stable; there is no target"
     guides = placed.load_guides()
@@ -150,20 +148,10 @@ def latency_figure(placed: Placed) -> Figure:
     return placed.figure(
         "Latency against load",
         f"{placed.remark}; largest: the load up to which {bound}; the curves end at the stable load",
-        (
-            panel(
-                of_statistic("Inter-token latency", itl),
-                f"{itl.label} [ms]",
-                found[itl],
-                _target(placed, "itl"),
-            ),
-            panel(
-                of_statistic("Time to first token", ttft),
-                f"{ttft.label} [ms]",
-                found[ttft],
-                _target(placed, "ttft"),
-            ),
-        ),
+        [
+            panel(of_statistic(title, measure), f"{measure.label} [ms]", found[measure], target)
+            for title, measure, target in latencies
+        ],
     )
 
 
@@ -193,7 +181,7 @@ def timing_figure(placed: Placed) -> Figure:
 
 
 def _occupancy(placed: Placed) -> tuple[IntArray, FloatArray]:
-    """Return states 0 … N+Q, as far as they are worth showing, with their probabilities (eq. 10, 12)."""
+    """Return the states 0 … N+Q that are not negligible, with their probabilities (eq. 10, 12)."""
     queue, batch = placed.queue(), placed.max_batch
     log_rate = np.log(placed.rate_rps / MS_PER_S)
     log_load = float(log_rate - queue.log_full_rate[0])
@@ -204,21 +192,23 @@ def _occupancy(placed: Placed) -> tuple[IntArray, FloatArray]:
     if log_load < 0:  # and falls by the same factor from state to state
         waiting = min(waiting, 1 + int(np.log(RARE / above) / log_load))
     last = batch + waiting
-    states = np.arange(0, last + 1, -(-(last + 1) // MOST_STATES))
+    states = np.arange(0, last + 1, -(-(last + 1) // MAX_STATES))
     log_probability = log_in_batch[np.minimum(states, batch)] + np.maximum(states - batch, 0) * log_load
     probability: FloatArray = np.exp(log_probability)
     return states, probability
 
 
 def _batches(ceiling: int) -> IntArray:
-    """Return the batches to look at up to a ceiling, ascending."""
-    if ceiling <= MOST_BATCHES:
+    """Return the batches to evaluate up to a ceiling, ascending."""
+    if ceiling <= MAX_EVERY_BATCH:
         return np.arange(1, ceiling + 1)
     return np.unique(np.round(np.geomspace(1, ceiling, FEW_BATCHES))).astype(np.int64)
 
 
-def _target(placed: Placed, metric: LatencyName) -> tuple[Guide, ...]:
-    return target_line(target_of(placed.arrays, metric)[1])
+def _latencies(placed: Placed) -> list[tuple[str, TargetMeasure, tuple[Guide, ...]]]:
+    """Return the latencies that figures show: title, the measure of the target or the mean, and its line."""
+    found = ((title, target_of(placed.arrays, metric)) for metric, title in LATENCY_TITLES.items())
+    return [(title, measure, target_line(limit)) for title, (measure, limit) in found]
 
 
 def _view(values: FloatArray, target: tuple[Guide, ...]) -> float | None:

@@ -1,4 +1,4 @@
-"""A figure as data: what is to be seen, with its units, and nothing of how it is drawn.
+"""A figure as data: the plotted values with their units, independent of how they are drawn.
 
 The studies make figures, `optimizer.render.plots` draws them, and ``--json`` prints them; every number that
 a picture shows can be had without the picture.
@@ -13,7 +13,7 @@ from optimizer.documents import Document
 from optimizer.quantities import precise
 
 Values = Annotated[tuple[float | None, ...], Field(strict=False)]
-"""Numbers, with none where there is nothing to show."""
+"""Numbers; None for missing ones."""
 
 
 SeriesStyle = Literal["line", "steps", "front", "points", "chosen", "bars", "area"]
@@ -32,14 +32,14 @@ class Series(Document):
     """Joined; by steps that go up or down before, or after, each point; single points; what the plan has
     chosen; bars from zero; the area below the points."""
     type: str = ""
-    """Accelerator type that it is about, whose colour it has; none: it is about no type."""
+    """Accelerator type that sets its colour; empty if it belongs to no type."""
 
 
 class Guide(Document):
     """A straight line across a panel: a target, a limit, a load."""
 
     name: str
-    """The label beside it."""
+    """Label of the line."""
     value: float
     """Value at which it crosses its axis."""
     axis: Literal["x", "y"]
@@ -50,7 +50,7 @@ class CurvePanel(Document):
     """Curves over one quantity."""
 
     kind: Literal["curves"] = "curves"
-    """The sort of panel."""
+    """Kind of panel."""
     title: str
     """Title of the panel."""
     x_label: str = Field(alias="xLabel")
@@ -60,18 +60,18 @@ class CurvePanel(Document):
     series: tuple[Series, ...] = Field(strict=False)
     """The curves."""
     guides: tuple[Guide, ...] = Field((), strict=False)
-    """The lines that they are read against."""
+    """Reference lines."""
     y_most: float | None = Field(None, alias="yMost")
     """End of the axis, if the curves continue beyond the range of interest."""
     logarithmic: tuple[Literal["x", "y"], ...] = Field((), strict=False)
-    """The axes on which equal steps are equal factors."""
+    """Logarithmic axes."""
 
 
 class Bar(Document):
-    """One row of bars: a thing, and one number of it for every column."""
+    """One row of bars: a name, and a number for every column."""
 
     name: str
-    """The thing."""
+    """Name of the row."""
     group: str = ""
     """Group of the row; the rows of a group are adjacent under its name."""
     values: Values
@@ -79,14 +79,14 @@ class Bar(Document):
     marks: Values = ()
     """Reference of each value, such as a limit or the value before: one per column, or empty."""
     type: str = ""
-    """Accelerator type that it is about, whose colour it has; none: it is about no type."""
+    """Accelerator type that sets its colour; empty if it belongs to no type."""
 
 
 class BarPanel(Document):
     """Bars in rows, several quantities side by side."""
 
     kind: Literal["bars"] = "bars"
-    """The sort of panel."""
+    """Kind of panel."""
     title: str
     """Title of the panel."""
     columns: tuple[str, ...] = Field(strict=False)
@@ -96,7 +96,7 @@ class BarPanel(Document):
     mark: str = ""
     """Meaning of the marks."""
     line: float | None = None
-    """A value that all bars are read against, across all columns, which reach at least as far."""
+    """Reference value of all bars, across all columns, which are at least as wide."""
     line_name: str = Field("", alias="lineName")
     """Name of the line."""
 
@@ -107,16 +107,16 @@ class Cell(Document):
     text: str
     """Text of the field; lines are separated by a line feed."""
     group: str = ""
-    """Fields of one group have one colour; none: no colour."""
+    """Group of the field, which sets its colour; empty without a colour."""
     share: float = 1.0
     """Share of the cell that is coloured: the served share of the load."""
 
 
 class GridPanel(Document):
-    """A table of fields: rows by columns."""
+    """A table: rows by columns."""
 
     kind: Literal["grid"] = "grid"
-    """The sort of panel."""
+    """Kind of panel."""
     title: str
     """Title of the panel."""
     columns: tuple[str, ...] = Field(strict=False)
@@ -143,13 +143,9 @@ class Figure(Document):
     types: tuple[str, ...] = Field((), strict=False)
     """All accelerator types of the system; the position of a type sets its colour in every picture."""
 
-    def to_json(self) -> str:
-        """Return the figure as JSON text, the same bytes for the same figure."""
-        return self.model_dump_json(by_alias=True, indent=2)
-
 
 def target_line(target_ms: float) -> tuple[Guide, ...]:
-    """Return the line of a latency target [ms], none where there is no target."""
+    """Return the line of a latency target [ms]; empty without a target."""
     if not isfinite(target_ms):
         return ()
     return (Guide(name=f"target {precise(target_ms)} ms", value=target_ms, axis="y"),)

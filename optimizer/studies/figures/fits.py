@@ -1,4 +1,4 @@
-"""The figure of a fit: measured beside predicted, run by run."""
+"""The figure of a fit: measured and predicted times, run by run."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ FIGURES = (
     ("ttft_ms", "Time to first token (median)", "TTFT [ms]"),
     ("itl_ms", "Time between tokens (mean)", "ITL [ms]"),
 )
-MOST_SHAPES = 6
+MAX_SHAPES = 6
 """Shapes in one panel, so that curves can be told apart."""
 
 
@@ -21,7 +21,7 @@ def fit_figure(profile: FittedProfile) -> Figure:
     if not pairs:
         return Figure(title=_title(profile), note="Nothing to show: the profile has no measured points.")
     shapes = shapes_of(run for _, run in pairs)
-    parts = [shapes[i : i + MOST_SHAPES] for i in range(0, len(shapes), MOST_SHAPES)]
+    parts = [shapes[i : i + MAX_SHAPES] for i in range(0, len(shapes), MAX_SHAPES)]
     panels = [
         _panel(pairs, part, name, title, unit)
         for name, title, unit in FIGURES

@@ -50,7 +50,7 @@ PICTURES: dict[type[Kind], dict[str, Picture]] = {
 }
 """Figures of one server on one accelerator, by the kind of its replicas."""
 OF_ANY_KIND: dict[str, Picture] = {"batch": figures_by_batch_limit, "latency": figures_by_load}
-"""Figures of one server whose kind has no figures of its own."""
+"""Figures of one server whose kind has no specific figures."""
 SERVER_KINDS = ("cost", "pareto")
 """Figures of one server on all its accelerators, or on one."""
 PLAN_KINDS = ("plan", *PANELS)
@@ -70,12 +70,12 @@ def make_figure(
     """Return a figure of a system.
 
     Args:
-        system: what is looked at.
+        system: the system.
         kind: one of `KINDS`.
         server: for a kind that shows one server; may be left out where there is only one.
         accelerator: for a kind that shows one server; by default the one that the plan chooses, or all.
         backend: what solves a MILP: ``highs``, or the name of a solver that PuLP knows (``CBC``).
-        before: for a kind that shows a plan: the system before a change of the load, to be seen beside it.
+        before: for a kind that shows a plan: the system before a change of the load, for comparison.
 
     Raises:
         SpecError: a kind, a server or an accelerator does not exist, or a name is missing.

@@ -6,6 +6,7 @@ Without an accelerator's name it is the one that the plan chooses, which takes a
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Literal
 
 import numpy as np
 
@@ -40,6 +41,12 @@ from optimizer.spec.system import System
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, SeriesStyle
 from optimizer.timing import Law
 from optimizer.units import SECONDS_PER_MINUTE
+
+LATENCY_TITLES: dict[Literal["itl", "ttft"], str] = {
+    "itl": "Inter-token latency",
+    "ttft": "Time to first token",
+}
+"""Latencies in separate panels, with their titles."""
 
 
 class NothingToShow(Exception):  # noqa: N818  it is no error: its text is the answer
@@ -203,7 +210,7 @@ def place_unsized(system: System, server: str, accelerator: str | None, backend:
 
     Raises:
         SpecError: the accelerator does not exist.
-        NothingToShow: the server has no load, or cannot be looked at there.
+        NothingToShow: the server has no load, or cannot run there.
     """
     _check_one_class(system, server)
     model = system.servers[server].model
@@ -240,7 +247,7 @@ def place(system: System, server: str, accelerator: str | None, backend: str = "
 
     Raises:
         SpecError: the accelerator does not exist.
-        NothingToShow: the server has no load, or cannot be looked at there.
+        NothingToShow: the server has no load, or cannot run there.
     """
     _check_one_class(system, server)
     if accelerator is not None:

@@ -1,7 +1,7 @@
 """The pictures of a plan: load, assignment, accelerator types, and every server in bars.
 
 Takes an `Overview`, and that of an earlier plan where before and after are to be seen; gives a `Figure`.
-Servers stand by model, then by priority: what is compared first stands side by side.
+Servers are sorted by model, then by priority, so that servers to compare are adjacent.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,12 +32,12 @@ from optimizer.studies.reports.overview import Overview, PoolRow, is_about
 if TYPE_CHECKING:
     from optimizer.spec.schema import Server
 
-MOST_ROWS = 40
+MAX_ROWS = 40
 """Servers, or models, that fit on a page."""
 WHOLE = 100.0
 """A latency that is all of its target [%]."""
 CLASSES_BESIDE = 5
-"""Service classes that fit beside each other; more stand below, in a panel of their own."""
+"""Maximum number of service classes side by side; the others follow in further panels."""
 
 
 class PlannedSystem(NamedTuple):
@@ -108,7 +108,7 @@ def _grids(
         key=lambda name: (system.service_classes[name].priority, name),
     )
     parts = [classes[i : i + CLASSES_BESIDE] for i in range(0, len(classes), CLASSES_BESIDE)] or [[]]
-    models = sorted({server.model for server in system.servers.values()})[:MOST_ROWS]
+    models = sorted({server.model for server in system.servers.values()})[:MAX_ROWS]
     return tuple(
         GridPanel(
             title=title if part is parts[0] else f"{title}, continued",
@@ -299,7 +299,7 @@ def targets_panels(shown: PlannedSystem, before: PlannedSystem | None = None) ->
     now, then = _by_server(shown), {} if before is None else _by_server(before)
     rows = _rows_of(shown, before)
     kinds = kinds_of(rows)
-    # What most documents have targets for stands there in any case.
+    # Metrics that most documents have targets for are always shown.
     shown_of = {found.metric: found for kind in kinds for found in kind.metrics}
     queue_of = {
         name: queue for queue, use in shown.overview.plan.shared_queues.items() for name in use.members
@@ -318,7 +318,7 @@ def targets_panels(shown: PlannedSystem, before: PlannedSystem | None = None) ->
             marks=() if before is None else old.get(name, tuple(None for _ in metrics)),
             type=_type_of(now.get(queue_of.get(name, name), ())),
         )
-        for name in sorted(shares, key=lambda name: (-_tightness(shares[name]), name))[:MOST_ROWS]
+        for name in sorted(shares, key=lambda name: (-_tightness(shares[name]), name))[:MAX_ROWS]
         if metrics  # offline work has no targets
     ]
     panel = BarPanel(
@@ -395,7 +395,7 @@ def _shown_servers(shown: PlannedSystem) -> list[str]:
     servers, cost = shown.system.servers, dict.fromkeys(shown.system.servers, 0.0)
     for row in shown.overview.placed:
         cost[row.server] += row.cost_cents_per_h
-    dearest = sorted(servers, key=lambda name: (-cost[name], name))[:MOST_ROWS]
+    dearest = sorted(servers, key=lambda name: (-cost[name], name))[:MAX_ROWS]
     return sorted(dearest, key=lambda name: (servers[name].model, shown.system.priority(servers[name]), name))
 
 
@@ -451,12 +451,12 @@ def left_out(shown: PlannedSystem, panels: Sequence[str]) -> str:
     servers = shown.system.servers.values()
     models = {server.model for server in servers}
     parts = [
-        f"the {what.format(MOST_ROWS)} of {number:,} {noun}"
+        f"the {what.format(MAX_ROWS)} of {number:,} {noun}"
         for what, number, noun, concerned in (
             ("{} most expensive", len(servers), "servers", "servers" in panels),
             ("{} tightest", len(servers), "servers", "targets" in panels),
             ("first {}", len(models), "models", not {"load", "assignment"}.isdisjoint(panels)),
         )
-        if concerned and number > MOST_ROWS
+        if concerned and number > MAX_ROWS
     ]
     return f"as many as fit on a page: {', '.join(parts)}" if parts else ""

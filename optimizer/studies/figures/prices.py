@@ -5,7 +5,7 @@ Equation numbers refer to ``docs/math.md``.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, target_line
 from optimizer.studies.figures.placed import (
+    LATENCY_TITLES,
     NothingToShow,
     has_targets,
     joined_candidates,
@@ -35,31 +36,20 @@ from optimizer.units import SECONDS_PER_MINUTE
 _Shown = Literal["itl", "ttft"]
 
 
-class _Latency(NamedTuple):
-    """One of the two latencies that are shown."""
-
-    title: str
-    other: _Shown
-    """The other one, whose target is held where there is one."""
-
-
-MOST_CURVES = 6
+MAX_CURVES = 6
 """Accelerators that one panel can tell apart."""
 LOAD_VIEW = 2.0
 """Costs are shown up to this multiple of the load."""
 SIGHT = 3.0
-"""An axis of costs ends at this multiple of the cheapest curve's end where another goes on further."""
+"""Maximum of a cost axis, as a multiple of the end of the cheapest curve."""
 POINTS = 400
 """Points of a curve with more steps than can be seen."""
 COUNTS = 64
-"""Numbers of replicas that are looked at for a pair and batch, in geometric steps."""
+"""Numbers of replicas that are evaluated for a pair and batch, in geometric steps."""
 WIDE = 8.0
 """An axis of fronts is logarithmic where the largest value is more than this multiple of the least."""
-LATENCIES: dict[_Shown, _Latency] = {
-    "itl": _Latency("Inter-token latency", "ttft"),
-    "ttft": _Latency("Time to first token", "itl"),
-}
-"""Latencies that costs are compared with, in separate panels."""
+_OTHER: dict[_Shown, _Shown] = {"itl": "ttft", "ttft": "itl"}
+"""The other latency, whose target must be met."""
 LOST = 1e-3
 """Ways that lose a larger share of the requests than this are left out, unless the candidate itself does."""
 
@@ -69,7 +59,7 @@ def cost_figure(system: System, server: str, accelerator: str | None) -> Figure:
     candidates, table = _candidates_of(system, server, accelerator)
     load = float(candidates.arrays.servers.load_rps[0])
     at_load = _costs(candidates, table, np.array([load]))[:, 0]
-    rows = np.argsort(at_load, kind="stable")[:MOST_CURVES]
+    rows = np.argsort(at_load, kind="stable")[:MAX_CURVES]
     drawn = [_steps(candidates, table.take(rows[i : i + 1]), load) for i in range(len(rows))]
     series, y_most, dear = _within_sight(drawn, at_load[rows])
     within = " within its targets" if has_targets(candidates.arrays) else ""
@@ -108,10 +98,10 @@ def pareto_figure(system: System, server: str, accelerator: str | None, plan: Pl
     """Return the cheapest cost of each latency, over accelerators, batches and replicas."""
     candidates, table = _candidates_of(system, server, accelerator)
     ways = _ways(candidates, table)
-    held = {name: _held(candidates, ways, name) for name in LATENCIES}
+    held = {name: _held(candidates, ways, name) for name in LATENCY_TITLES}
     shown = _worth_showing(held)
     pools = plan.allocations.get(server, ())
-    panels = tuple(_front_panel(candidates, held[name], name, shown, pools) for name in LATENCIES)
+    panels = tuple(_front_panel(candidates, held[name], name, shown, pools) for name in LATENCY_TITLES)
     note = (
         "each point is a batch limit (the candidate's, a half, a quarter … of it) and a number of replicas "
         "(half to three times the candidate's); shown are those that no other on the same accelerator beats "
@@ -228,7 +218,7 @@ def _ways(candidates: Candidates, table: CandidateTable) -> _Configurations:
     )
     found = measured.performance
     known = dict(zip(servers.targets.measures, measured.targets, strict=True))
-    itl, ttft = (target_of(candidates.arrays, name)[0] for name in LATENCIES)
+    itl, ttft = (target_of(candidates.arrays, name)[0] for name in LATENCY_TITLES)
     ways = _Configurations(
         table.accelerator[rows],
         table.cost_per_replica[rows] * replicas,
@@ -247,7 +237,7 @@ def _counts(replicas: int) -> IntArray:
 
 def _held(candidates: Candidates, ways: _Configurations, name: _Shown) -> _Configurations:
     """Return the ways that hold the target of the other latency."""
-    other = LATENCIES[name].other
+    other = _OTHER[name]
     _, limit = target_of(candidates.arrays, other)
     return ways.take(meets_target(ways.latency_ms(other), limit, 0.0))
 
@@ -258,7 +248,7 @@ def _worth_showing(held: Mapping[_Shown, _Configurations]) -> list[int]:
     for name, ways in held.items():
         on_a_front += ways.accelerator[front(ways.cost, ways.latency_ms(name))].tolist()
         by_cost += list(zip(ways.cost.tolist(), ways.accelerator.tolist(), strict=True))
-    return list(dict.fromkeys([*on_a_front, *(a for _, a in sorted(by_cost))]))[:MOST_CURVES]
+    return list(dict.fromkeys([*on_a_front, *(a for _, a in sorted(by_cost))]))[:MAX_CURVES]
 
 
 def _front_panel(
@@ -287,7 +277,7 @@ def _front_panel(
     if len(pools) == 1:
         series.append(_chosen(pools[0], name, candidates))
     measure, limit = target_of(candidates.arrays, name)
-    title, other = of_statistic(LATENCIES[name].title, measure), LATENCIES[name].other
+    title, other = of_statistic(LATENCY_TITLES[name], measure), _OTHER[name]
     if np.isfinite(target_of(candidates.arrays, other)[1]):
         title += f", with the {other.upper()} target held"
     return CurvePanel(

@@ -14,9 +14,9 @@ from optimizer.studies.figures.document import CurvePanel, Figure, Guide
 from optimizer.studies.figures.placed import Placed
 
 POINTS = 33
-"""Loads that are looked at."""
-LEAST, MOST, MOST_STABLE = 0.02, 1.5, 0.97
-"""Least and largest of them, over what a replica can answer; a queue without a limit must be stable."""
+"""Number of loads that are evaluated."""
+MIN_LOAD, MAX_LOAD, MAX_STABLE_LOAD = 0.02, 1.5, 0.97
+"""Minimum and maximum load, over the saturation throughput; the last for queues without a limit."""
 PERCENT = 100.0
 
 
@@ -43,11 +43,15 @@ def _figure(title: str, note: str, placed: Placed, panels: tuple[CurvePanel, ...
 
 
 def loads_rps(placed: Placed) -> FloatArray:
-    """Return the loads of one replica that are looked at."""
+    """Return the loads of one replica that are evaluated."""
     server = placed.batch_servers()
     full = float(server.full_rate_rps[0])
-    most = min(MOST * full, float(server.longest_rate_rps[0])) if _has_room(placed) else MOST_STABLE * full
-    return np.linspace(LEAST * full, most, POINTS)
+    most = (
+        min(MAX_LOAD * full, float(server.longest_rate_rps[0]))
+        if _has_room(placed)
+        else MAX_STABLE_LOAD * full
+    )
+    return np.linspace(MIN_LOAD * full, most, POINTS)
 
 
 def latency_panel(placed: Placed, rate_rps: FloatArray) -> CurvePanel:

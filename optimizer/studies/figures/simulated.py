@@ -1,4 +1,4 @@
-"""One server on one accelerator, in closed form beside simulated: how its latencies spread, and over loads.
+"""One server on one accelerator, in closed form and simulated: latency distributions, percentiles by load.
 
 Takes a `Placed` server, gives a `Figure`. The replica is run as `inferplan simulate` runs it, so that both
 show the same figures at the same load. Equation numbers refer to ``docs/math.md``.
@@ -35,13 +35,13 @@ BATCH_POINTS = 80
 POINTS = 60
 """Points of a curve over loads."""
 RUNS = 8
-"""Loads that are simulated."""
-LEAST_LOAD, LARGEST_LOAD = 0.1, 0.95
-"""The least and the largest of them, as shares of the largest stable load."""
+"""Number of loads that are simulated."""
+MIN_LOAD, MAX_LOAD = 0.1, 0.95
+"""Minimum and maximum load, as shares of the maximum stable load."""
 VIEW = 2.0
 """A target farther out than this factor is left out, and latencies are shown up to this multiple of one."""
 USUAL_LOAD = 0.8
-"""Share of the stable load that counts where a replica has none of its own."""
+"""Share of the stable load that is used for a replica without load."""
 WIDE = 10.0
 """Beyond this factor from the median a distribution is shown over equal factors of time."""
 
@@ -96,19 +96,19 @@ def _distribution(placed: Placed, panels: Sequence[CurvePanel | None]) -> Figure
 def percentiles_figure(placed: Placed) -> Figure:
     """Return means and percentiles of latencies against load, in closed form and simulated (eq. 84-87)."""
     least, stable = placed.rate_range_rps()
-    loads = np.linspace(max(least / stable, LEAST_LOAD / 2), LARGEST_LOAD, POINTS)
-    simulated = np.linspace(LEAST_LOAD, LARGEST_LOAD, RUNS)
+    loads = np.linspace(max(least / stable, MIN_LOAD / 2), MAX_LOAD, POINTS)
+    simulated = np.linspace(MIN_LOAD, MAX_LOAD, RUNS)
     runs = [_run(placed, float(load * stable)) for load in simulated]
     panels = (
         _against_load(placed, (loads, simulated), stable, (metric, title, _distributions(runs, metric)))
         for metric, title in SHOWN
     )
-    note = f"{placed.remark}; up to {LARGEST_LOAD:.0%} of the stable load; {_said(placed)}"
+    note = f"{placed.remark}; up to {MAX_LOAD:.0%} of the stable load; {_said(placed)}"
     return placed.figure("Percentiles against load", note, panels)
 
 
 def _spread(placed: Placed, run: SimulatedRun, metric: LatencyName, title: str) -> CurvePanel | None:
-    """Return the distribution of one latency, none where no request has it."""
+    """Return the distribution of one latency; None if no request has it."""
     values: FloatArray = getattr(run, f"{metric}_ms")[counted_rows(run)]
     values = values[~np.isnan(values)]
     if not len(values):
@@ -153,13 +153,13 @@ def _against_load(
     stable_rps: float,
     shown: tuple[LatencyName, str, Sequence[Distribution | None]],
 ) -> CurvePanel | None:
-    """Return one latency over loads, none where no request has it.
+    """Return one latency over loads; None if no request has it.
 
     Args:
         placed: the server.
         loads: shares of the stable load, of the curves and of the runs.
         stable_rps: the stable load.
-        shown: the latency, what it is called, and what the runs say of it; none: no steady state.
+        shown: the latency, its title, and its distribution in each run; None without a steady state.
     """
     metric, title, found = shown
     if all(one is None for one in found):
@@ -205,7 +205,7 @@ def _value(found: Distribution | None, measure: TargetMeasure) -> float:
 
 
 def _distributions(runs: Sequence[SimulatedRun], metric: LatencyName) -> list[Distribution | None]:
-    """Return a latency of each run; none without a steady state, or where no request has it."""
+    """Return a latency of each run; None without a steady state, or if no request has it."""
     summaries = [summarise([run]) for run in runs]
     found = [getattr(one, metric) if one.overload is None else None for one in summaries]
     return [None if one is None or np.isnan(one.mean.value) else one for one in found]

@@ -115,7 +115,3 @@ class Horizon(Document):
     """Plan of each interval."""
     currency: str | None = Field(None, exclude_if=is_none)
     """The currency that the system's prices name; absent where none is named."""
-
-    def to_json(self) -> str:
-        """Return the horizon as JSON text, the same bytes for the same horizon."""
-        return self.model_dump_json(by_alias=True, indent=2)

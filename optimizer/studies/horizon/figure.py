@@ -6,8 +6,7 @@ from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import counted, percent
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series
 from optimizer.studies.horizon.document import Horizon, HourPlan
-
-SECONDS_PER_H = 3600.0
+from optimizer.units import SECONDS_PER_HOUR
 
 
 def horizon_figure(found: Horizon) -> Figure:
@@ -69,7 +68,7 @@ def _panel(
     """Return a panel of values that hold from the start of each hour to its end."""
     first, x = found.plans[0].time_s, list[float]()
     for hour in found.plans:
-        begin = (hour.time_s - first) / SECONDS_PER_H
+        begin = (hour.time_s - first) / SECONDS_PER_HOUR
         x += [begin, begin + hour.hours]
     series = tuple(
         Series(

@@ -21,7 +21,7 @@ from optimizer.spec.schema import Route
 from optimizer.spec.system import System
 from optimizer.studies.horizon.document import Horizon, HourlyRoute, HourlyUse, HourPlan, Reservation
 from optimizer.studies.horizon.hours import Hour, alone, chained, from_nothing, hours_of, peak_of
-from optimizer.studies.horizon.outcomes import MINUTES_PER_H, Outcome, outcome_of, started
+from optimizer.studies.horizon.outcomes import Outcome, outcome_of, started
 from optimizer.studies.horizon.reservations import (
     Offers,
     Taken,
@@ -31,8 +31,9 @@ from optimizer.studies.horizon.reservations import (
     used_by,
     with_reservations,
 )
+from optimizer.units import MINUTES_PER_HOUR
 
-MOST_ROUNDS = 20
+MAX_ROUNDS = 20
 """Most times that hours are planned for reservations and these chosen anew, from one start."""
 PLANNED, PEAK = "reserve and rent", "one plan for the peak"
 ON_DEMAND, AUTOSCALER = "hour by hour on demand", "perfect autoscaler"
@@ -72,7 +73,7 @@ def _alternate(hours: tuple[Hour, ...], offers: Offers, taken: Taken) -> tuple[O
     """Return the plans for given reservations, and the best that alternating comes to from there."""
     plans = chained([with_reservations(hour.system, taken) for hour in hours])
     first, best = outcome_of(hours, plans, taken), _reserved(hours, offers, plans)
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         if best.taken == taken:
             break
         taken = best.taken
@@ -175,7 +176,7 @@ def _hour_plan(chosen: Outcome, h: int) -> HourPlan:
         time_s=hour.time_s,
         hours=hour.hours,
         load_rpm=load,
-        served_rpm=max(load - sum(one.unserved) / MINUTES_PER_H / hour.hours, 0.0),
+        served_rpm=max(load - sum(one.unserved) / MINUTES_PER_HOUR / hour.hours, 0.0),
         cost_cents_per_h=one.cost / hour.hours,
         started=started(chosen.plans[h - 1], plan, system) if h else 0,
         use=tuple(use),

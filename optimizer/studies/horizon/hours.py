@@ -14,8 +14,8 @@ from optimizer.spec.loads import owners_of_load, rate_rpm, with_owners
 from optimizer.spec.offline import without_past_deadlines
 from optimizer.spec.schema import AllocationData, Server
 from optimizer.spec.system import System
+from optimizer.units import SECONDS_PER_HOUR
 
-SECONDS_PER_H = 3600.0
 BATCH = 6
 """Intervals that one worker plans one after the other, so that they share what is sized."""
 
@@ -42,9 +42,9 @@ def hours_of(system: System, steps: Sequence[LoadStep]) -> tuple[Hour, ...]:
     found = []
     for step, length in zip(steps, [*lengths, lengths[-1]], strict=True):
         system = with_step(system, step)
-        passed_h = (step.time_s - times[0]) / SECONDS_PER_H
+        passed_h = (step.time_s - times[0]) / SECONDS_PER_HOUR
         system = system.with_servers(without_past_deadlines(system.servers, passed_h))
-        found.append(Hour(step.time_s, length / SECONDS_PER_H, system))
+        found.append(Hour(step.time_s, length / SECONDS_PER_HOUR, system))
     return tuple(found)
 
 

@@ -12,8 +12,8 @@ from optimizer.studies.horizon.document import Policy
 from optimizer.studies.horizon.hours import Hour
 from optimizer.studies.horizon.reservations import Taken, cost_with, used_by
 from optimizer.studies.service import service_by_priority
+from optimizer.units import MINUTES_PER_HOUR
 
-MINUTES_PER_H = 60.0
 ROUNDING = 1e-9
 
 
@@ -70,7 +70,7 @@ def outcome_of(hours: tuple[Hour, ...], plans: Sequence[Plan], taken: Taken) -> 
     unserved = defaultdict[int, float](float)
     for hour, plan in zip(hours, plans, strict=True):
         for item in service_by_priority(plan, hour.system):
-            unserved[item.priority] += (item.load_rpm - item.served_rpm) * MINUTES_PER_H * hour.hours
+            unserved[item.priority] += (item.load_rpm - item.served_rpm) * MINUTES_PER_HOUR * hour.hours
     penalty = system.options.transition_penalty
     moved = sum(moved_cents_per_h(before, after, system) for before, after in pairwise(plans))
     return Outcome(

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from optimizer.documents import Document
+from optimizer.documents import Document, is_none
 from optimizer.stabilisation.rules import Rules
 
 
@@ -80,11 +80,7 @@ class Replay(Document):
     """Intervals between the times of the loads; a plan is made at the beginning of each."""
     startup_s: float = Field(alias="startup")
     """Time that a replica takes to start [s]."""
-    currency: str | None = Field(None, exclude_if=lambda currency: currency is None)
+    currency: str | None = Field(None, exclude_if=is_none)
     """The currency that the system's prices name; absent where none is named."""
     variants: tuple[ReplayPolicy, ...] = Field(strict=False)
     """Every plan followed; the rules; one plan for the mean load."""
-
-    def to_json(self) -> str:
-        """Return the replay as JSON text, the same bytes for the same replay."""
-        return self.model_dump_json(by_alias=True, indent=2)

@@ -6,9 +6,9 @@ from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import counted, percent
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series
 from optimizer.studies.replay.document import Replay, ReplayPolicy, ReplayStep
+from optimizer.units import SECONDS_PER_MINUTE
 
-SECONDS_PER_MIN = 60.0
-MOST_POINTS = 1_500
+MAX_POINTS = 1_500
 """Times that a curve shows; of more, as many at equal distances."""
 
 
@@ -46,11 +46,11 @@ def replay_figure(found: Replay) -> Figure:
 
 def _times(item: ReplayPolicy) -> list[float]:
     first = item.points[0].time_s
-    return [(point.time_s - first) / SECONDS_PER_MIN for point in item.points]
+    return [(point.time_s - first) / SECONDS_PER_MINUTE for point in item.points]
 
 
 def _thinned(values: list[float]) -> tuple[float, ...]:
-    step = -(-len(values) // MOST_POINTS)
+    step = -(-len(values) // MAX_POINTS)
     return tuple(values[::step])
 
 

@@ -1,28 +1,27 @@
-"""A plan with everything that a reader of it asks for: targets beside latencies, sums by type.
+"""A plan with the facts of a report: latencies with their targets, and sums by type.
 
 Takes a `System` and its `Plan`; gives an `Overview`, from which reports and pictures are made.
 """
 
 from collections.abc import Iterable, Iterator
+from operator import not_
 from typing import Any
 
-import numpy as np
 from pydantic import Field
 
 from optimizer.candidates.arrays import tabulate_as_served
 from optimizer.candidates.choices import arrays_of
-from optimizer.candidates.power import power_at_rates_w
 from optimizer.documents import Document, is_none
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.table import KindRowFields, in_order, kind_of_pool
 from optimizer.plan import Plan, Pool, TargetFigure
 from optimizer.plan.document import QueueMember
+from optimizer.plan.power import power_at_load_w
 from optimizer.plan.token_costs import cost_per_million
 from optimizer.queueing.measures import MISSED, label_of
 from optimizer.spec.schema import ModelTarget, Server
 from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.system import System
-from optimizer.units import SECONDS_PER_MINUTE
 
 
 class EmptyRow(Document):
@@ -50,9 +49,9 @@ class _PoolTargets(EmptyRow):
     units: int
     """Units of the type that the pool takes."""
     itl_target_ms: float | None = Field(None, alias="itlTarget")
-    """Target of the mean inter-token latency [ms]; none: no target."""
+    """Target of the mean inter-token latency [ms]; None without a target."""
     ttft_target_ms: float | None = Field(None, alias="ttftTarget")
-    """Target of the mean time to first token [ms]; none: no target."""
+    """Target of the mean time to first token [ms]; None without a target."""
     power_w: float | None = Field(None, alias="power", exclude_if=is_none)
     """Power of the pool at its load [W]; absent if no accelerator has a power curve."""
 
@@ -74,7 +73,7 @@ class PoolRow(Pool, KindRowFields, _PoolTargets):
         return TargetFigure(measure=label_of(metric), value=getattr(self, shown.field), limit=limit)
 
     def targets_on(self, metric: str) -> tuple[TargetFigure, ...]:
-        """Return all that targets on a metric are about, several percentiles say, beside their limits."""
+        """Return the measured values of all targets on a metric, such as several percentiles, with limits."""
         one = self.target_on(metric)
         return self.measured(metric) or (() if one is None else (one,))
 
@@ -95,9 +94,9 @@ class QueueRow(EmptyRow):
     queue: str
     """The queue."""
     ttft_target_ms: float | None = Field(None, alias="ttftTarget")
-    """Target of its mean time to first token [ms]; none: no such target."""
+    """Target of its mean time to first token [ms]; None without a target."""
     member: QueueMember | None = None
-    """Its load and latencies; none if it is not served."""
+    """Its load and latencies; None if it is not served."""
 
     @property
     def targets(self) -> tuple[TargetFigure, ...]:
@@ -111,9 +110,9 @@ class TypeUsage(Document):
     type: str
     """The accelerator type."""
     used: int
-    """Units that the plan uses."""
+    """Cards that the plan uses."""
     limit: int | None = None
-    """Units that exist; none: not limited."""
+    """Available cards; None if unlimited."""
     replicas: int
     """Replicas that run on accelerators of the type."""
     cost_cents_per_h: float = Field(alias="cost")
@@ -131,9 +130,7 @@ class Overview(Document):
     """The plan."""
     pools: tuple[PoolRow, ...] = Field(strict=False)
     """By priority, then by server."""
-    on_shared_cards: tuple[PoolRow, ...] = Field(
-        (), alias="onSharedCards", exclude_if=lambda rows: not rows, strict=False
-    )
+    on_shared_cards: tuple[PoolRow, ...] = Field((), alias="onSharedCards", exclude_if=not_, strict=False)
     """Replicas on shared cards, by priority, then by server; their units are 0, as the cards are of several
     servers. Absent if there are none."""
     idle: tuple[EmptyRow, ...] = Field(strict=False)
@@ -142,7 +139,7 @@ class Overview(Document):
     """Servers that need replicas and have none."""
     types: tuple[TypeUsage, ...] = Field(strict=False)
     """In the order of the names."""
-    queues: tuple[QueueRow, ...] = Field((), strict=False, exclude_if=lambda queues: not queues)
+    queues: tuple[QueueRow, ...] = Field((), strict=False, exclude_if=not_)
     """Servers of shared queues, from the highest priority down; absent if there are none."""
 
     @property
@@ -163,13 +160,9 @@ class Overview(Document):
             found |= {} if each is None else {name: each}
         return dict(sorted(found.items()))
 
-    def to_json(self) -> str:
-        """Return the overview as JSON text, the same bytes for the same overview."""
-        return self.model_dump_json(by_alias=True, indent=2)
-
 
 def describe(system: System, plan: Plan) -> Overview:
-    """Return a plan of a system with what it was asked for beside what it does."""
+    """Return a plan of a system with its targets and its performance."""
     order = sorted(plan.allocations, key=lambda name: (system.priority(system.servers[name]), name))
     pools = _with_power(
         system, plan, [row for name in order for row in _pool_rows(system, name, plan.allocations[name])]
@@ -266,22 +259,9 @@ def _with_power(system: System, plan: Plan, rows: list[PoolRow]) -> tuple[PoolRo
     if not rows or not any(power.idle_w or power.full_w for power in powers):
         return tuple(rows)
     arrays = tabulate_as_served(system, arrays_of(system), plan.served_rpm)
-    server, accelerator, batch, count = np.array(
-        [
-            (
-                arrays.server_names.index(row.server),
-                arrays.accelerator_names.index(row.accelerator),
-                row.max_batch,
-                row.num_replicas,
-            )
-            for row in rows
-        ]
-    ).T
-    rates = np.array([row.arrival_rate_rpm for row in rows]) / SECONDS_PER_MINUTE / count
-    each_w = power_at_rates_w(arrays, powers, server, accelerator, batch, rates) * count
+    each_w = power_at_load_w(system, arrays, [(row.server, row) for row in rows]).tolist()
     return tuple(
-        row.model_copy(update={"power_w": power_w})
-        for row, power_w in zip(rows, each_w.tolist(), strict=True)
+        row.model_copy(update={"power_w": power_w}) for row, power_w in zip(rows, each_w, strict=True)
     )
 
 

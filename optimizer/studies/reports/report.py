@@ -5,7 +5,7 @@ Takes a `System`, gives a `Report`; `optimizer.render.pages` turns it into HTML,
 
 from pydantic import Field
 
-from optimizer.documents import Document
+from optimizer.documents import Document, is_none
 from optimizer.plan import Plan
 from optimizer.simulation.replicas import Effort
 from optimizer.spec.system import System
@@ -23,20 +23,16 @@ class Report(Document):
     overview: Overview
     """The plan, pool by pool and type by type."""
     comparison: Comparison
-    """The unlimited plan beside the limited one; the plan is one of the two."""
-    overload: Overload | None = Field(None, exclude_if=lambda found: found is None)
+    """The unlimited and the limited plan; the reported plan is one of the two."""
+    overload: Overload | None = Field(None, exclude_if=is_none)
     """Options that serve more, if cards are left while load is not served; absent if there are none."""
-    simulation: Simulation | None = Field(None, exclude_if=lambda found: found is None)
+    simulation: Simulation | None = Field(None, exclude_if=is_none)
     """Simulation of the pools of the plan; absent if it was not requested."""
 
     @property
     def plan(self) -> Plan:
         """The plan that is reported."""
         return self.overview.plan
-
-    def to_json(self) -> str:
-        """Return the report as JSON text, the same bytes for the same report."""
-        return self.model_dump_json(by_alias=True, indent=2)
 
 
 def make_report(
@@ -51,10 +47,10 @@ def make_report(
 
     Args:
         system: what to plan.
-        effort: how much to simulate of the plan; none: nothing.
+        effort: length and seed of the simulation; None: no simulation.
         progress: told of every pool that is simulated.
         backend: what solves a MILP: ``highs``, or the name of a solver that PuLP knows (``CBC``).
-        options: optimizer options by their Python names (``unlimited=True``), in place of the document's.
+        options: optimizer options by their Python names (``unlimited=True``), which override the document's.
 
     Raises:
         SpecError: an option does not exist or its value is out of range.

@@ -1,10 +1,11 @@
 """Documents of the simulation of a plan, the same in the library, on the command line and in REST."""
 
+from operator import not_
 from typing import Literal
 
 from pydantic import Field
 
-from optimizer.documents import Document
+from optimizer.documents import Document, is_none
 from optimizer.kinds.replicas import Percentiles
 from optimizer.kinds.table import KindSimulatedFields
 from optimizer.plan import Plan
@@ -28,9 +29,7 @@ class SimulatedLatency(Document):
 
     predicted_mean: float | None = Field(None, alias="predictedMean")
     """Prediction of the plan [ms]."""
-    predicted_percentiles: Percentiles | None = Field(
-        None, alias="predictedPercentiles", exclude_if=lambda found: found is None
-    )
+    predicted_percentiles: Percentiles | None = Field(None, alias="predictedPercentiles", exclude_if=is_none)
     """Percentiles that the queue model predicts [ms]; absent if it computes means only."""
     mean: ConfidenceInterval
     """Mean [ms]."""
@@ -105,7 +104,7 @@ class _SimulatedMetrics(Document):
     """Share of requests within the end-to-end target; none without one."""
     within_all: ConfidenceInterval = Field(alias="withinAll")
     """Share of requests that are served, and within all of them."""
-    finishes_h: float | None = Field(None, alias="finishes", exclude_if=lambda end: end is None)
+    finishes_h: float | None = Field(None, alias="finishes", exclude_if=is_none)
     """Time at which its offline work, all of it there at the start, is done, from now [h]; absent without."""
     goodput_rps: float = Field(alias="goodput")
     """Requests that the pool serves within all targets [requests/s]."""
@@ -116,11 +115,11 @@ class _SimulatedMetrics(Document):
 class _SimulatedBasis(Document):
     """Basis of the metrics of a simulated pool."""
 
-    requests: int | None = Field(None, exclude_if=lambda count: count is None)
+    requests: int | None = Field(None, exclude_if=is_none)
     """Requests sent to the replica, where these are more than to others; else absent."""
-    estimated: EstimateEnd | None = Field(None, exclude_if=lambda end: end is None)
+    estimated: EstimateEnd | None = Field(None, exclude_if=is_none)
     """The end of the interval that token times were taken from, where they are estimated; else absent."""
-    own: dict[str, SimulatedFigure] = Field(default_factory=dict, exclude_if=lambda own: not own)
+    own: dict[str, SimulatedFigure] = Field(default_factory=dict, exclude_if=not_)
     """Metrics of some kinds of replicas, by name; absent if there are none."""
 
 
@@ -171,10 +170,6 @@ class Simulation(Document):
     """Requests within all targets, of all pools [requests/s]."""
     pools: tuple[SimulatedPool, ...] = Field(strict=False)
     """By server, in the order of the names; pools without load are not simulated."""
-
-    def to_json(self) -> str:
-        """Return the simulation as JSON text, the same bytes for the same plan and seed."""
-        return self.model_dump_json(by_alias=True, indent=2)
 
 
 class PoolDerating(Document):
@@ -232,7 +227,3 @@ class RepairedPlan(Document):
     """Repaired pools, in the order in which they were found."""
     lost: tuple[LostServer, ...] = Field(strict=False)
     """Servers that lost what the plan before promised them."""
-
-    def to_json(self) -> str:
-        """Return all of it as JSON text, the same bytes for the same system and seed."""
-        return self.model_dump_json(by_alias=True, indent=2)

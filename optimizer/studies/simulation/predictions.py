@@ -11,6 +11,7 @@ from optimizer.candidates.class_rows import ClassRows
 from optimizer.candidates.measuring import parts, performances
 from optimizer.kinds.replicas import Percentiles, percentiles_of
 from optimizer.plan import Pool
+from optimizer.plan.rows import pool_rows
 from optimizer.queueing.measures import LATENCIES, LatencyName, TargetMeasure
 from optimizer.queueing.performance import Performance
 from optimizer.queueing.targets import DELAYED
@@ -56,15 +57,10 @@ def member_predictions(arrays: SystemArrays, name: str, pool: Pool) -> Iterator[
         name: the queue.
         pool: its pool.
     """
-    row = (
-        np.array([arrays.server_names.index(name)]),
-        np.array([arrays.accelerator_names.index(pool.accelerator)]),
-        np.array([pool.max_batch]),
-    )
-    rate_rps = np.array([pool.arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas])
-    for _, some in parts(arrays, *row):
+    row = pool_rows(arrays, [(name, pool)])
+    for _, some in parts(arrays, *row[:3]):
         classes = ClassRows.of(arrays, some)
-        found = classes.analyze(rate_rps)
+        found = classes.analyze(row.rate_rps)
         for q, member in enumerate(classes.member.tolist()):
             yield arrays.servers.members.names[member], _prediction(found, q, float(classes.network_ms[q]))
 

@@ -29,13 +29,13 @@ from optimizer.units import SECONDS_PER_MINUTE
 
 LENGTHENING = 4
 """Times as many requests where the interval of a figure holds its limit."""
-MOST_LENGTHENED = 16
+MAX_LENGTHENING = 16
 """Times as many requests at most; then the figure itself decides."""
 FINEST = 32
 """Steps of the load of a replica where the replicas of a pool are not all there is to choose."""
-LEAST_SHARE = 1 / 64
+MIN_SHARE = 1 / 64
 """Smallest share of the load at which a replica misses that is tried."""
-MOST_ROUNDS = 64
+MAX_ROUNDS = 64
 """Plans at most; what misses then is named as lost."""
 
 Solve = Callable[[System], Plan]
@@ -68,11 +68,11 @@ def repair_plan(
         raise SpecError("repair: shared cards cannot be tightened; simulate the plan, or remove sharedCard")
     first = solve(system)
     state = _Progress(system, first)
-    for round_number in range(MOST_ROUNDS):
+    for round_number in range(MAX_ROUNDS):
         runs = pool_runs(state.system, state.plan)
         pools = _simulated(state, runs, effort, progress)
         missing = [run for run, pool in zip(runs, pools, strict=True) if not _keeps(pool)]
-        if not missing or round_number == MOST_ROUNDS - 1:
+        if not missing or round_number == MAX_ROUNDS - 1:
             break
         _tighten(state, missing, effort)
         state.plan = solve(state.system)
@@ -91,7 +91,7 @@ def repair_plan(
 
 def judged_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
     """Simulate a pool, with more requests while the interval of a figure holds its limit."""
-    most, requests = effort.requests * MOST_LENGTHENED, effort.requests
+    most, requests = effort.requests * MAX_LENGTHENING, effort.requests
     pool = simulate_pool(run, effort)
     while pool.verdict == "close" and requests < most:
         requests *= LENGTHENING
@@ -155,7 +155,7 @@ def _share_that_holds(run_and_steps: tuple[PoolRun, int], effort: Effort) -> flo
     def holds(k: int) -> bool:
         return _keeps(judged_pool(run.at_share(steps / (steps + k)), effort))
 
-    most = math.ceil(steps / LEAST_SHARE) - steps
+    most = math.ceil(steps / MIN_SHARE) - steps
     below, above = 0, 1
     while not holds(above):
         if above == most:
@@ -205,7 +205,7 @@ def _lost(first: Plan, state: _Progress, pools: list[SimulatedPool]) -> tuple[Lo
 
 def _still_missing(pool: SimulatedPool) -> LostServer:
     missed: tuple[TargetCheck, ...] = pool.beyond
-    detail = pool.overload or f"targets are missed on {pool.accelerator} after {MOST_ROUNDS} plans"
+    detail = pool.overload or f"targets are missed on {pool.accelerator} after {MAX_ROUNDS} plans"
     return LostServer(
         server=pool.server, served_fraction=1.0, reason="simulation_missed", detail=detail, missed=missed
     )

@@ -35,7 +35,7 @@ class UnitsUsed(Document):
     type: str
     """The accelerator type."""
     used: int
-    """Units that the plan uses."""
+    """Cards that the plan uses."""
 
 
 class SweepBinding(Document):
@@ -125,7 +125,3 @@ class Sweep(Document):
     """Cost of safety over sampled days; absent if not requested."""
     currency: str | None = Field(None, exclude_if=is_none)
     """The currency that the system's prices name; absent where none is named."""
-
-    def to_json(self) -> str:
-        """Return the sweep as JSON text, the same bytes for the same sweep."""
-        return self.model_dump_json(by_alias=True, indent=2)

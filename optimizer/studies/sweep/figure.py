@@ -11,7 +11,7 @@ from optimizer.studies.sweep.document import Axis, SampledDays, Sweep, SweepPoin
 MAP_NOTE = (
     "colour: the type that limits most servers; %: least served share of a priority, if not all is served"
 )
-MOST_COLUMNS, MOST_ROWS = 9, 21
+MAX_COLUMNS, MAX_ROWS = 9, 21
 """Fields of a map; of more, as many at equal distances."""
 
 
@@ -86,7 +86,7 @@ def _curves(found: Sweep) -> list[CurvePanel]:
 def _map(found: Sweep) -> GridPanel:
     """Return the plans over two parameters: the first in columns, the second in rows."""
     columns, rows = (
-        _thinned(axis.values, most) for axis, most in zip(found.axes, (MOST_COLUMNS, MOST_ROWS), strict=True)
+        _thinned(axis.values, most) for axis, most in zip(found.axes, (MAX_COLUMNS, MAX_ROWS), strict=True)
     )
     by_values = {point.values: point for point in found.points}
     kinds = tuple(item.type for item in found.points[0].units)

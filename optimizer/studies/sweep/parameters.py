@@ -20,7 +20,7 @@ from optimizer.studies.load_changes import scale_loads
 
 POINTS, POINTS_OF_A_MAP = 21, 9
 """Points of a range without a number of its own, alone and beside other parameters."""
-MOST_POINTS = 10_000
+MAX_POINTS = 10_000
 """Most combinations of values in a sweep."""
 _FORM = re.compile(r"\s*(\w+)\s*(?::(.*?))?\s*=\s*([^=]+?)\s*")
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
@@ -122,8 +122,8 @@ def read_variations(system: System, texts: Sequence[str]) -> tuple[Variation, ..
     if twice is not None:
         raise SpecError(f"vary {twice}: given twice; remove one")
     total = int(np.prod([len(item.values) for item in read], dtype=np.float64))
-    if total > MOST_POINTS:
-        raise SpecError(f"vary: {total:,} combinations of values, at most {MOST_POINTS:,}; give fewer values")
+    if total > MAX_POINTS:
+        raise SpecError(f"vary: {total:,} combinations of values, at most {MAX_POINTS:,}; give fewer values")
     return read
 
 
@@ -178,8 +178,8 @@ def _values(name: str, text: str, *, whole: bool, alone: bool) -> tuple[tuple[fl
     points = int(found[3] or (POINTS if alone else POINTS_OF_A_MAP))
     if points < 2:
         raise SpecError(f"vary {name}: a range has at least 2 points, not {points}")
-    if points > MOST_POINTS:
-        raise SpecError(f"vary {name}: {points:,} points, at most {MOST_POINTS:,}")
+    if points > MAX_POINTS:
+        raise SpecError(f"vary {name}: {points:,} points, at most {MAX_POINTS:,}")
     grid = np.linspace(first, last, points)
     rounded = np.unique(np.round(grid)) if whole else np.array([float(f"{x:.12g}") for x in grid])
     return _checked(name, rounded.tolist(), whole=whole), False

@@ -13,7 +13,7 @@ from optimizer.solvers.solution import ROUNDING
 from optimizer.spec.system import System
 from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, answered, tell_nobody
 from optimizer.studies.sweep.document import Axis, Sweep, SweepPoint
-from optimizer.studies.sweep.parameters import MOST_POINTS, Variation
+from optimizer.studies.sweep.parameters import MAX_POINTS, Variation
 from optimizer.studies.sweep.points import Values, solve_points
 
 
@@ -84,9 +84,9 @@ class _Solver:
         while middles := [*self._middles(known)]:
             points = self.at([(value,) for value in middles])
             known.update(zip(middles, points, strict=True))
-            if len(known) > MOST_POINTS:
+            if len(known) > MAX_POINTS:
                 raise SpecError(
-                    f"vary: more than {MOST_POINTS:,} plans differ; give a smaller range, or a list"
+                    f"vary: more than {MAX_POINTS:,} plans differ; give a smaller range, or a list"
                 )
         kept: list[SweepPoint] = []
         for value in sorted(known):

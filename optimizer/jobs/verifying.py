@@ -1,0 +1,32 @@
+"""Verify a plan, and the proof of its bounds."""
+
+from dataclasses import dataclass
+
+from optimizer.plan import Plan, verify
+from optimizer.plan.proof import Proof, check_proof
+from optimizer.spec.system import System
+
+
+def verify_plan(plan: Plan, system: System, proof: Proof | None = None) -> "Verified":
+    """Check a plan against its system by arithmetic, and the proof of its bounds, if it is given.
+
+    Args:
+        plan: the plan.
+        system: the planned system, with the same options.
+        proof: its multipliers.
+    """
+    wrong = verify(plan, system)
+    if wrong or proof is None:
+        return Verified(tuple(wrong))
+    mistakes, open_points = check_proof(plan, system, proof)
+    return Verified(tuple(f"proof: {item}" for item in mistakes), tuple(open_points))
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """Result of a verification."""
+
+    wrong: tuple[str, ...]
+    """Errors, one line each."""
+    open_points: tuple[str, ...] = ()
+    """Bounds that the multipliers do not prove, one line each."""
