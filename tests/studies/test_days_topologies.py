@@ -113,7 +113,7 @@ def test_sweep_samples_days_of_a_trace_that_names_a_route(
 
 
 @pytest.mark.slow
-def test_days_of_shared_cards_are_safe_where_each_rate_is_carried() -> None:
+def test_days_of_shared_cards_are_safe_where_rates_are_carried() -> None:
     system = without_tiers(sharing())
     system = system.with_load("a", arrival_rate_rpm=3600).with_load("b", arrival_rate_rpm=2400)
     found, days = sampled(system, 8, 0.5)
