@@ -82,7 +82,7 @@ def solve(
 
 
 def _write_model(solved: "Solved", path: Path) -> None:
-    from optimizer.solvers.backends import write_model
+    from optimizer.solvers.model_file import write_model
 
     arrays = solved.candidates.arrays
     write_model(solved.problem, solved.solution, (arrays.server_names, arrays.accelerator_names), path)
@@ -166,11 +166,11 @@ def _verified(candidates: Candidates, problem: Problem, solution: Solution, cloc
 def _check_extras(backend: str, write_model_to: Path | None) -> None:
     """Reject an unusable solver or model file before any work is done."""
     if backend.lower() != "highs":
-        from optimizer.solvers.backends import solver_name
+        from optimizer.milp.pulp_solvers import solver_name
 
         solver_name(backend)
     if write_model_to is not None:
-        from optimizer.solvers.backends import check_model_file
+        from optimizer.solvers.model_file import check_model_file
 
         check_model_file(write_model_to)
 
@@ -194,7 +194,7 @@ def choose(
         SolverError: the solver failed.
     """
     deadline = deadline or Deadline.after(problem.options.time_limit_s)
-    if problem.cards is None and not len(problem.limits) and not problem.is_mixed:
+    if not len(problem.limits) and not problem.is_mixed and not problem.topologies:
         return solve_separable(problem)
     if not problem.options.milp_solver:  # greedy: one accelerator per server, as in the reference
         single = replace(problem, options=problem.options.model_copy(update={"heterogeneous": False}))
@@ -214,10 +214,10 @@ def choose(
 def _session(backend: str) -> SessionFactory:
     """Return the session factory of a backend; solvers are imported only here, when a MILP is solved."""
     if backend.lower() == "highs":
-        from optimizer.solvers.highs import HighsSession
+        from optimizer.milp.highs import HighsSession
 
         return HighsSession
-    from optimizer.solvers.backends import PulpSession, solver_name
+    from optimizer.milp.pulp_solvers import PulpSession, solver_name
 
     solver_name(backend)
     return lambda model: PulpSession(model, backend)

@@ -49,6 +49,7 @@ def sections(before: Entities, after: Entities) -> Iterator[SectionDiff]:
         ("serviceClasses", "service_classes"),
         ("servers", "servers"),
         ("count", "capacity"),
+        ("routes", "routes"),
     ):
         old, new = getattr(before, field), getattr(after, field)
         if old is not new:

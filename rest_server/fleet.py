@@ -7,13 +7,14 @@ from typing import Any
 
 from optimizer.plan import Plan
 from optimizer.spec.files import Part
-from optimizer.spec.routes import refuse_routes
+from optimizer.spec.routes import without_routed_loads
 from optimizer.spec.schema import (
     Accelerator,
     AllocationData,
     Capacity,
     ModelProfile,
     OptimizerOptions,
+    Route,
     Server,
     ServiceClass,
     SystemSpec,
@@ -49,21 +50,18 @@ class Entities:
     """Units by accelerator type."""
     optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
     """Optimizer options."""
+    routes: Mapping[str, Route] = field(default_factory=_nothing)
+    """Routes by name; their servers have no load of their own."""
 
     def __post_init__(self) -> None:
-        for name in ("accelerators", "service_classes", "servers", "capacity"):
+        for name in ("accelerators", "service_classes", "servers", "capacity", "routes"):
             object.__setattr__(self, name, _frozen(getattr(self, name)))
         models = {model: _frozen(profiles) for model, profiles in self.models.items()}
         object.__setattr__(self, "models", MappingProxyType(models))
 
     @classmethod
     def of(cls, document: SystemSpec) -> "Entities":
-        """Return the entities of a document; of two with one name the last counts.
-
-        Raises:
-            SpecError: the document has routes, which a stored fleet does not.
-        """
-        refuse_routes({route.name: route for route in document.routes}, "a stored fleet has")
+        """Return the entities of a document; of two with one name the last counts."""
         models: dict[str, dict[str, ModelProfile]] = {}
         for profile in document.models:
             models.setdefault(profile.name, {})[profile.accelerator] = profile
@@ -74,6 +72,7 @@ class Entities:
             {item.name: item for item in document.servers},
             {item.type: item.count for item in document.count},
             document.optimizer,
+            {item.name: item for item in document.routes},
         )
 
     def profiles_of(self, model: str) -> Collection[ModelProfile]:
@@ -89,7 +88,13 @@ class Entities:
             servers=tuple(self.servers.values()),
             count=tuple(Capacity(type=kind, count=units) for kind, units in self.capacity.items()),
             optimizer=self.optimizer,
+            routes=tuple(self.routes.values()),
         )
+
+    def with_loads_of(self, system: System) -> "Entities":
+        """Return a copy with the loads of a system of these servers and routes."""
+        servers = without_routed_loads(system.stated, system.routes.values())
+        return replace(self, servers=servers, routes=system.routes)
 
     def system(self) -> System:
         """Return the cross-checked system, without validating again what was validated when it came in.
@@ -114,7 +119,8 @@ class Entities:
     def loose_system(self) -> System:
         """Return a system without cross-checks: references other than classes can be dangling."""
         named = {server.service_class for server in self.servers.values()} - self.service_classes.keys()
-        return System(
+        servers = self.planned
+        system = System(
             accelerators=self.accelerators,
             profiles={
                 (model, accelerator): profile
@@ -126,10 +132,16 @@ class Entities:
                 **{name: ServiceClass.model_construct(name=name) for name in named},
             },
             targets={},
-            servers=self.planned,
+            servers=servers,
             capacity=self.capacity,
             options=self.optimizer,
         )
+        routes = {
+            name: route
+            for name, route in sorted(self.routes.items())
+            if route.small in servers and route.large in servers
+        }
+        return system.with_routes(routes) if routes else system
 
     def with_desired(self, desired: Mapping[str, AllocationData]) -> "Entities":
         """Return a copy with other desired allocations, by server or version; unknown names are ignored."""

@@ -50,6 +50,7 @@ def check_size(document: SystemSpec, settings: Settings) -> None:
     models = {profile.name for profile in document.models}
     for path, number, setting in (
         ("servers", sum(len(server.split or (server,)) for server in document.servers), "max_servers"),
+        ("routes", len(document.routes), "max_servers"),
         ("accelerators", len(document.accelerators), "max_accelerators"),
         ("count", len(document.count), "max_accelerators"),
         ("models", len(document.models), "max_profiles"),

@@ -33,7 +33,7 @@ PRELOADED = (
     "pebble.pool.process",
     "scipy.special",
     "optimizer.pipeline",
-    "optimizer.solvers.highs",
+    "optimizer.milp.highs",
     "rest_server.v1.planning",
     "rest_server.v1.study_work",
     "rest_server.compat.queue",

@@ -16,6 +16,7 @@ from optimizer.spec.schema import (
     Load,
     ModelProfile,
     OptimizerOptions,
+    Route,
     Server,
     ServiceClass,
 )
@@ -52,6 +53,7 @@ _DOCUMENTS: dict[str, type[Document]] = {
     "servers": Server,
     "count": Capacity,
     "optimizer": OptimizerOptions,
+    "routes": Route,
 }
 
 
@@ -91,6 +93,7 @@ def read_entities(connection: sqlite3.Connection) -> Entities:
         _by_name(found["servers"]),
         {kind: item.count for (kind,), item in found["count"].items()},
         found["optimizer"].get((), OptimizerOptions()),
+        _by_name(found["routes"]),
     )
 
 

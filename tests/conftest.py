@@ -1,5 +1,6 @@
 """What all tests share: how hypothesis searches, and where the reference data lie."""
 
+import gc
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,8 @@ for name in list(os.environ):
     }:
         del os.environ[name]  # what one machine sets must not decide what the program prints
 
+gc.disable()  # until all tests are collected: they stay, and looking through them again and again takes long
+
 settings.register_profile(
     "default",
     derandomize=True,
@@ -46,7 +49,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Compile before a run of the whole suite begins, which is when all workers have come this far."""
+    """Compile before a run of the whole suite begins, which is when all workers have come this far.
+
+    What is there by then is left alone by the garbage collector.
+    """
+    gc.freeze()
+    gc.enable()
     mine = getattr(session.config, "workerinput", None)
     if mine is None or len(session.items) < WHOLE_SUITE:
         return

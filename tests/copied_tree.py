@@ -13,6 +13,15 @@ ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
 
 
+COMPILED = {".pyc", ".nbi", ".nbc"}
+"""Compiled code, which is copied as well: compiling the tree again takes seconds."""
+
+
+def unfinished(folder: str, names: list[str]) -> set[str]:
+    """Return the files beside compiled code that another process may be writing."""
+    return {name for name in names if Path(name).suffix not in COMPILED} if "__pycache__" in folder else set()
+
+
 def copy_tree(copy: Path, added: Mapping[str, str], table: str, edits: Mapping[str, str]) -> None:
     """Copy both packages, add files or folders of the tests to them, and edit one file.
 
@@ -22,12 +31,11 @@ def copy_tree(copy: Path, added: Mapping[str, str], table: str, edits: Mapping[s
         table: the file that is edited.
         edits: what replaces what in it; everything stands there once.
     """
-    skipped = shutil.ignore_patterns("__pycache__")
     for package in ("optimizer", "rest_server"):
-        shutil.copytree(ROOT / package, copy / package, ignore=skipped)
+        shutil.copytree(ROOT / package, copy / package, ignore=unfinished)
     for source, place in added.items():
         if (TESTS / source).is_dir():
-            shutil.copytree(TESTS / source, copy / place, ignore=skipped)
+            shutil.copytree(TESTS / source, copy / place, ignore=unfinished)
         else:
             shutil.copy(TESTS / source, copy / place)
     text = (copy / table).read_text(encoding="utf-8")

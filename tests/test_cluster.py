@@ -23,21 +23,21 @@ SMALL = str(ROOT / "specs/small")
 SHORT = 1_000
 
 
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """Return the address of a scheduler with two workers, each a process of its own."""
+@pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.slow)])
+def address(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Return the address of a scheduler with a worker or two, each a process of its own."""
     distributed = pytest.importorskip("distributed", reason="the extra 'cluster' is not installed")
     with (
         pytest.MonkeyPatch.context() as patched,
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+            n_workers=request.param, threads_per_worker=2, processes=True, dashboard_address=":0"
         ) as cluster,
     ):
         patched.setattr("optimizer.cluster.PATIENCE_S", PATIENCE_S)
         yield cluster.scheduler_address
 
 
-def test_two_worker_processes_give_the_bytes_of_one_process(
+def test_worker_processes_give_the_bytes_of_one_process(
     address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     system = load_system(SMALL)

@@ -19,7 +19,7 @@ SOLVE_STDIN = "from optimizer import load_system, solve; print(solve(load_system
 # --- determinism ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(20))
 def test_shuffled_input_gives_the_same_bytes(seed: int) -> None:
     rng = random.Random(seed)
     source = random_document(rng)
@@ -45,7 +45,7 @@ def test_a_shuffled_scarce_fleet_gives_the_same_bytes() -> None:
     assert solve(load_system(shuffled(source, random.Random(2)))).to_json() == plan.to_json()
 
 
-@pytest.mark.parametrize("hash_seed", ["0", "1", "4242"])
+@pytest.mark.parametrize("hash_seed", ["0", "4242"])
 def test_output_does_not_depend_on_the_hash_seed(hash_seed: str) -> None:
     fleet = generate_system(servers=12, accelerators=8, types=3, seed=2, tightness=1.6)
     answer = subprocess.run(

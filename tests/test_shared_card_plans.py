@@ -87,7 +87,8 @@ def test_maximal_patterns_match_the_product_of_all_counts(seed: int) -> None:
     ]
     limits = np.array([16.0, 1.0])
     uses = np.array([one.uses for one in seats])
-    fits = [n for n in product(range(17), repeat=len(seats)) if (np.array(n) @ uses <= limits + 1e-9).all()]
+    counts = np.array(list(product(range(17), repeat=len(seats))))
+    fits = [tuple(n) for n in counts[(counts @ uses <= limits + 1e-9).all(axis=1)].tolist()]
     known = set(fits)
     full = {n for n in fits if all((*n[:i], n[i] + 1, *n[i + 1 :]) not in known for i in range(len(n)))}
     found = maximal(seats, (16.0, 1.0), 10_000)

@@ -4,10 +4,12 @@ import contextlib
 import io
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,8 +22,10 @@ TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LONG_NUMBER = re.compile(r"\d+\.\d{10,}(e[+-]?\d+)?")
 LEFT_OUT = "…"
-CALL = re.compile(r"(inferplan [^|<>&;$`*]*)([|>][^;&]*)?", re.DOTALL)
-"""A call of the program, and where what it prints goes."""
+CALL = re.compile(r"(?:(echo '[^']*') \| )?(inferplan [^|<>&;$`*]*)([|>][^;&]*)?", re.DOTALL)
+"""A call of the program: what it reads, itself, and where what it prints goes."""
+LOOP = re.compile(r"for (\w+) in (.*); do\n(.*)\ndone", re.DOTALL)
+SCRIPT = re.compile(r"python - <<'END'\n(.*)END", re.DOTALL)
 
 
 def commands_and_outputs() -> list[tuple[str, str]]:
@@ -62,8 +66,7 @@ def test_the_tutorial_has_commands() -> None:
     assert len(commands_and_outputs()) >= 20
 
 
-def test_the_commands_print_what_the_tutorial_shows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+def test_the_commands_print_what_the_tutorial_shows(folder: Path) -> None:
     programs = folder / "bin"
     programs.mkdir()
     # Scripts, not symbolic links: by a link the interpreter does not find its virtual environment.
@@ -79,40 +82,53 @@ def test_the_commands_print_what_the_tutorial_shows(folder: Path, monkeypatch: p
 
 
 def steps(command: str) -> list[str]:
-    """Return the commands of a block, each with the lines of text that it is given; a loop is one."""
+    """Return the commands of a block, each with the lines of text that it is given; a loop is unrolled."""
     found: list[str] = []
     lines = iter(command.replace("\\\n", " ").strip().splitlines())
     for line in lines:
-        step = line
+        step = line.strip()
         text = re.search(r"<<'(\w+)'", line)
         end = text[1] if text else "done" if line.startswith("for ") else ""
         while (end and step.splitlines()[-1] != end) or step.count('"') % 2:
             step += "\n" + next(lines)
-        found.append(step)
+        loop = LOOP.fullmatch(step)
+        if loop is None:
+            found.append(step)
+        else:
+            found += [
+                each for value in loop[2].split() for each in steps(loop[3].replace(f"${loop[1]}", value))
+            ]
     return found
 
 
 def done(step: str, folder: Path, paths: dict[str, str]) -> str:
-    """Run a command; a call of inferplan in this process, which saves starting Python for each.
+    """Run a command; a call of inferplan, or a script, in this process, which saves starting Python for each.
 
-    What stands after the call, a pipe or a redirection, is left to the shell.
+    What stands around the call, a pipe or a redirection, is left to the shell.
     """
+    script = SCRIPT.fullmatch(step)
+    if script is not None:
+        (folder / ".script.py").write_text(script[1], encoding="utf-8")
+        return "".join(in_this_process(lambda: runpy.run_path(".script.py"), folder))
     found = CALL.fullmatch(step)
     if found is None:
         return in_bash(step, folder, paths)
-    call, rest = found.groups()
-    printed, said = in_this_process(shlex.split(call)[1:], folder)
+    read, call, rest = found.groups()
+    given = in_bash(read, folder, paths) if read else ""
+    printed, said = in_this_process(lambda: main(shlex.split(call)[1:]), folder, given)
     if rest:
         (folder / ".printed").write_text(printed, encoding="utf-8")
         printed = in_bash(f"cat .printed {rest}", folder, paths)
     return printed + said
 
 
-def in_this_process(words: list[str], folder: Path) -> tuple[str, str]:
-    """Run a command here; return what it prints on standard output, and on standard error."""
+def in_this_process(run: Callable[[], object], folder: Path, given: str = "") -> tuple[str, str]:
+    """Run something here; return what it prints on standard output, and on standard error."""
     printed, said = io.StringIO(), io.StringIO()
-    with contextlib.chdir(folder), contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
-        main(words)
+    with pytest.MonkeyPatch.context() as patch, contextlib.chdir(folder):
+        patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
+            run()
     return printed.getvalue(), besides_compiling(said.getvalue())
 
 

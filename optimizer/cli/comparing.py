@@ -2,11 +2,13 @@
 
 import argparse
 import json
+from typing import Annotated
 
 from optimizer.cli.command import Command, add_output, show_answer
 from optimizer.cli.flags import add_request, in_flags, request_of
 from optimizer.errors import SpecError
 from optimizer.jobs.comparing import CompareOptions, compare_plans
+from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import RequestError
 from optimizer.plan import load_system_or_plan
 from optimizer.render.comparison_sections import comparison_sections
@@ -20,6 +22,15 @@ Without --with, --with-options and a change of the load: the unlimited and the l
 Differences are the second side minus the first."""
 
 
+class CompareFlags(CompareOptions):
+    """The second side, a change of the load, and options that override the document's."""
+
+    other: Annotated[str | None, Flag("OTHER", name="with")] = None
+    """The second side: another system, or a saved plan."""
+    with_options: Annotated[str | None, Flag("NAME=VALUE,…")] = None
+    """Options for the second side only, named as in documents: heterogeneous=true."""
+
+
 def _add_compare(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument(
@@ -27,15 +38,7 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="system (a YAML or JSON file, a directory, or - for stdin), or a saved plan",
     )
-    parser.add_argument(
-        "--with", dest="other", metavar="OTHER", help="the second side: another system, or a saved plan"
-    )
-    parser.add_argument(
-        "--with-options",
-        metavar="NAME=VALUE,…",
-        help="options for the second side only, named as in documents: heterogeneous=true",
-    )
-    add_request(parser, CompareOptions)
+    add_request(parser, CompareFlags)
     add_output(parser, "load", "classes", "replicas", "figures", "cards", "costs", "unserved")
 
 
@@ -48,7 +51,7 @@ def _compare(arguments: argparse.Namespace) -> None:
 def _comparison(arguments: argparse.Namespace) -> Comparison:
     if arguments.path == arguments.other == "-":
         raise SpecError("--with: standard input can be read once only; give one side as a file")
-    options = request_of(CompareOptions, arguments)
+    options = request_of(CompareFlags, arguments)
     second_options = None if arguments.with_options is None else _options(arguments.with_options)
     try:
         return compare_plans(

@@ -14,7 +14,7 @@ from optimizer.jobs.flag import Flag, details_of
 from optimizer.jobs.memory import MemoryQuestion
 from optimizer.jobs.requests import Request, RequestError
 from optimizer.spec.messages import validated
-from optimizer.units import Scale
+from optimizer.units import Scale, UnitError
 
 _Request = TypeVar("_Request", bound=Request)
 
@@ -131,8 +131,9 @@ def _reader(kind: Any, field: FieldInfo, scale: Scale | None) -> Callable[[str],
             value: float = kind(text) if scale is None else scale.read(text)
             if all(_HOLDS[word](value, limit) for word, limit in limits):
                 return value
-        except ValueError:
-            pass
+        except ValueError as error:
+            if isinstance(error, UnitError) and not limits:
+                raise argparse.ArgumentTypeError(str(error)) from None
         raise argparse.ArgumentTypeError(f"{text!r}: must be {words or 'a number'}")
 
     return read

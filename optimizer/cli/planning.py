@@ -37,7 +37,6 @@ from optimizer.render.progress import working
 from optimizer.render.simulation_sections import repair_sections, simulation_sections
 from optimizer.spec.system import System
 from optimizer.spec.writing import write_text
-from optimizer.studies.checking import check_documents
 from optimizer.studies.overload import Overload, find_overload
 from optimizer.studies.simulation.document import RepairedPlan, Simulation
 
@@ -165,6 +164,8 @@ def _add_check(parser: argparse.ArgumentParser) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
+    from optimizer.studies.checking import check_documents  # reads the catalogue
+
     found = check_documents(arguments.path)
     if arguments.json:
         print_json({

@@ -3,14 +3,15 @@
 import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any
 
 from optimizer.cli import batch_servers
 from optimizer.cli.command import add_output, quantity
 from optimizer.cli.flags import add_deployment, add_request, given_values
 from optimizer.errors import SpecError
+from optimizer.jobs.flag import Flag
 from optimizer.jobs.memory import DEPLOYMENT
-from optimizer.jobs.requests import SizingOptions
+from optimizer.jobs.requests import Request, SizingOptions
 from optimizer.kinds.replicas import Replica
 from optimizer.kinds.token_batching import LENGTHS_NEEDED
 from optimizer.profiles import Deployment
@@ -61,22 +62,55 @@ _LAW_FLAGS = {
     ),
 }
 
-_TOKENS = quantity(TOKENS)
 _SCALES = {scale.unit: scale for scale in (MILLISECONDS, MILLISECONDS_PER_TOKEN, MILLISECONDS_PER_REQUEST)}
-_SHAPE_FLAGS = (
-    "in_tokens",
-    "out_tokens",
-    "max_batch",
-    "max_queue",
-    "max_num_tokens",
-    "scheduler",
-    "kv_capacity",
-    "queue_model",
-    "batching",
-    "arrival_cv",
-    "in_tokens_cv",
-    "out_tokens_cv",
-)
+_Number = Annotated[float | None, Flag("CV")]
+_Name = Annotated[str | None, Flag("NAME")]
+_Requests = Annotated[int | None, Flag("REQUESTS")]
+_Tokens = Annotated[int | None, Flag("TOKENS")]
+_Length = Annotated[float | None, Flag("TOKENS", TOKENS)]
+
+
+class ReplicaFlags(Request):
+    """A replica, except for its latency model; its fields are validated with those of the document."""
+
+    in_tokens: _Length = None
+    """Mean input length."""
+    out_tokens: _Length = None
+    """Mean output length."""
+    max_batch: _Requests = None
+    """Batch limit."""
+    max_queue: _Requests = None
+    """Queue capacity: maximum requests queued behind a full batch (10 times the batch)."""
+    batching: _Name = None
+    """How requests share a batch: continuous, static or padded."""
+    max_num_tokens: _Tokens = None
+    """Token budget of one iteration (8192)."""
+    scheduler: _Name = None
+    """How prompts are computed: chunked or prefill-first."""
+    queue_model: _Name = None
+    """Reference (means) or continuous (percentiles); by default that of the law."""
+    kv_capacity: _Tokens = None
+    """KV cache; continuous caps the batch by it."""
+    arrival_cv: _Number = None
+    """Coefficient of variation of the times between arrivals (1)."""
+    in_tokens_cv: _Number = None
+    """Coefficient of variation of the input length (1)."""
+    out_tokens_cv: _Number = None
+    """Coefficient of variation of the output length (1)."""
+
+
+class NameFlags(Request):
+    """Names from which a replica is estimated."""
+
+    model: _Name = None
+    """A model of the catalogue, or the path of a config.json."""
+    accelerator: _Name = None
+    """Cards of the catalogue: H100, 4xH100."""
+
+
+_SHAPE_FLAGS = tuple(ReplicaFlags.model_fields)
+_OF_LAWS = {"linear law": ("batching",), "iteration law": ("max_num_tokens", "scheduler")}
+_QUEUE = ("queue_model", "kv_capacity", "arrival_cv", "in_tokens_cv", "out_tokens_cv")
 _NAMES = ("model", "accelerator", *DEPLOYMENT, "eager", "estimates")
 TOKEN_FLAGS = (
     *_SHAPE_FLAGS,
@@ -88,69 +122,26 @@ TOKEN_FLAGS = (
 
 def add_flags(parser: argparse.ArgumentParser, *tables: str) -> None:
     """Add what describes a replica, a file of many, and how its tables are shown."""
-    parser.add_argument("--in-tokens", metavar="TOKENS", type=_TOKENS, help="mean input length")
-    parser.add_argument("--out-tokens", metavar="TOKENS", type=_TOKENS, help="mean output length")
-    parser.add_argument("--max-batch", metavar="REQUESTS", type=int, help="batch limit")
-    parser.add_argument(
-        "--max-queue",
-        metavar="REQUESTS",
-        type=int,
-        help="queue capacity: requests that may wait behind a full batch (10 times the batch)",
-    )
-    _add_names(parser.add_argument_group("names, from which token times, memory and batch are estimated"))
+    add_request(parser, ReplicaFlags, fields=("in_tokens", "out_tokens", "max_batch", "max_queue"))
+    names = parser.add_argument_group("names, from which token times, memory and batch are estimated")
+    add_request(names, NameFlags)
+    add_deployment(names, DEPLOYMENT)
+    add_request(names, SizingOptions, skipped={"batch_sizing"})
     for title, parts in (("linear law", ("decode", "prefill")), ("iteration law", ("iteration",))):
         group = parser.add_argument_group(title)
         for part in parts:
             for flag, _, unit, text in _LAW_FLAGS[part]:
                 kind = quantity(_SCALES[unit]) if unit in _SCALES else float
                 group.add_argument(flag, metavar=unit.upper(), type=kind, help=f"{text} [{unit}]")
-        if title == "linear law":
-            group.add_argument(
-                "--batching", metavar="NAME", help="continuous, static or padded: how requests share a batch"
-            )
-        if title == "iteration law":
-            group.add_argument(
-                "--max-num-tokens", metavar="TOKENS", type=int, help="token budget of one iteration (8192)"
-            )
-            group.add_argument(
-                "--scheduler", metavar="NAME", help="chunked or prefill-first: how prompts are computed"
-            )
+        add_request(group, ReplicaFlags, fields=_OF_LAWS[title])
     batch_servers.add_flags(parser)
-    _add_queue(parser.add_argument_group("queue model"))
+    add_request(parser.add_argument_group("queue model"), ReplicaFlags, fields=_QUEUE)
     parser.add_argument(
         "--batch",
         metavar="FILE",
         help="JSON lines in the format of the reference's queue-analysis service; - for stdin",
     )
     add_output(parser, *tables)
-
-
-def _add_names(group: Any) -> None:
-    group.add_argument(
-        "--model", metavar="NAME", help="a model of the catalogue, or the path of a config.json"
-    )
-    group.add_argument("--accelerator", metavar="NAME", help="cards of the catalogue: H100, 4xH100")
-    add_deployment(group, DEPLOYMENT)
-    add_request(group, SizingOptions, skipped={"batch_sizing"})
-
-
-def _add_queue(group: Any) -> None:
-    group.add_argument(
-        "--queue-model",
-        metavar="NAME",
-        help="reference (means) or continuous (percentiles); by default that of the law",
-    )
-    group.add_argument(
-        "--kv-capacity", metavar="TOKENS", type=int, help="KV cache; continuous caps the batch by it"
-    )
-    for name, text in (
-        ("arrival", "times between arrivals"),
-        ("in-tokens", "input length"),
-        ("out-tokens", "output length"),
-    ):
-        group.add_argument(
-            f"--{name}-cv", metavar="CV", type=float, help=f"coefficient of variation of the {text} (1)"
-        )
 
 
 def estimated_of(arguments: argparse.Namespace) -> EstimatedReplica | None:

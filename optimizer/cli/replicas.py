@@ -2,16 +2,19 @@
 
 import argparse
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any
 
 from optimizer.cli import batch_servers, replica_flags
-from optimizer.cli.command import Command, print_stderr, quantity, show_answer
+from optimizer.cli.command import Command, print_stderr, show_answer
+from optimizer.cli.flags import add_request, given_values
 from optimizer.cli.solving import announced
 from optimizer.compat.queue_service import read_problems
 from optimizer.compat.row_types import kind_of_row
 from optimizer.documents import Document
 from optimizer.errors import AnalysisError, SpecError
+from optimizer.jobs.flag import Flag
+from optimizer.jobs.requests import Request
 from optimizer.kinds.batch_servers.rows import BatchAnswer
 from optimizer.kinds.replicas import LatencyTargets, Replica, analyze_replicas, size_replicas
 from optimizer.kinds.rows import Row
@@ -24,32 +27,46 @@ from optimizer.spec.files import lines_of, read_text
 from optimizer.spec.messages import validated
 from optimizer.units import MILLISECONDS, REQUESTS_PER_SECOND
 
-_REQUESTS_PER_SECOND = quantity(REQUESTS_PER_SECOND)
-_MILLISECONDS = quantity(MILLISECONDS)
-_TARGET_FLAGS: dict[str, object] = {
-    "target_ttft": 0.0,
-    "target_itl": 0.0,
-    "target_e2e": 0.0,
-    "percentile": None,
-    "throughput_target": False,
-}
-"""Flags of targets, with their defaults."""
+_Target = Annotated[float | None, Flag("MS", MILLISECONDS)]
+
+
+class AnalyzeFlags(Request):
+    """Rate and simulation of a replica."""
+
+    rate: Annotated[float | None, Flag("REQ/S", REQUESTS_PER_SECOND)] = None
+    """Arrival rate [requests/s]."""
+    simulate: bool = False
+    """Simulate the replica as well."""
+    requests: Annotated[int | None, Flag("N")] = None
+    """Requests to simulate (20,000)."""
+    seed: Annotated[int | None, Flag("S")] = None
+    """Random seed (1)."""
+
+
+class SizeFlags(Request):
+    """Targets of a replica."""
+
+    target_ttft: _Target = None
+    """Time to first token [ms]; 0: none."""
+    target_itl: _Target = None
+    """Inter-token latency [ms]; 0: none."""
+    target_e2e: _Target = None
+    """Time to the last token [ms]; 0: none."""
+    percentile: Annotated[float | None, Flag("P")] = None
+    """Percentile at which the targets must hold (the mean)."""
+    throughput_target: bool = False
+    """Cap the rate at 0.9 of the largest stable one, as slo-tps does."""
 
 
 def _add_analyze(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--rate", metavar="REQ/S", type=_REQUESTS_PER_SECOND, help="arrival rate [requests/s]"
-    )
+    add_request(parser, AnalyzeFlags, fields=("rate",))
     replica_flags.add_flags(parser, "performance", "simulated")
-    group = parser.add_argument_group("simulation")
-    group.add_argument("--simulate", action="store_true", help="simulate the replica as well")
-    group.add_argument("--requests", metavar="N", type=int, help="requests to simulate (20,000)")
-    group.add_argument("--seed", metavar="S", type=int, help="seed of the random numbers (1)")
+    add_request(parser.add_argument_group("simulation"), AnalyzeFlags, skipped=("rate",))
 
 
 def _effort(arguments: argparse.Namespace) -> Effort | None:
     """Return the length and the seed of the simulation; None if nothing is simulated."""
-    given = {name: value for name in ("requests", "seed") if (value := getattr(arguments, name)) is not None}
+    given = given_values(arguments, ("requests", "seed"))
     if not arguments.simulate:
         if given:
             raise SpecError(f"--{next(iter(given))}: nothing is simulated; add --simulate, or remove it")
@@ -73,7 +90,7 @@ def _simulated_row(row: Row, effort: Effort) -> Any:
 def _analyze(arguments: argparse.Namespace) -> int | None:
     effort = _effort(arguments)
     if arguments.batch is not None:
-        _refuse_beside_batch(arguments, {"rate": None})
+        _refuse_beside_batch(arguments, ["rate"])
         return _answer_lines(arguments.batch, lambda row: row.analyze(), effort)
 
     rate_rps = arguments.rate
@@ -119,28 +136,13 @@ def _values(found: Any, simulated: Any, named: EstimatedReplica | None = None) -
 
 
 def _add_size(parser: argparse.ArgumentParser) -> None:
-    for target, text in (
-        ("ttft", "time to first token"),
-        ("itl", "inter-token latency"),
-        ("e2e", "time to the last token"),
-    ):
-        parser.add_argument(
-            f"--target-{target}", metavar="MS", type=_MILLISECONDS, default=0.0, help=f"{text} [ms]; 0: none"
-        )
-    parser.add_argument(
-        "--percentile", metavar="P", type=float, help="percentile at which the targets must hold (the mean)"
-    )
-    parser.add_argument(
-        "--throughput-target",
-        action="store_true",
-        help="cap the rate at 0.9 of the largest stable one, as slo-tps does",
-    )
+    add_request(parser, SizeFlags)
     replica_flags.add_flags(parser, "rates", "performance")
 
 
 def _size(arguments: argparse.Namespace) -> int | None:
     if arguments.batch is not None:
-        _refuse_beside_batch(arguments, _TARGET_FLAGS)
+        _refuse_beside_batch(arguments, SizeFlags.model_fields)
         return _answer_lines(arguments.batch, lambda row: row.size())
 
     row = batch_servers.row_to_size(arguments, replica_flags.TOKEN_FLAGS, arguments.percentile)
@@ -150,11 +152,11 @@ def _size(arguments: argparse.Namespace) -> int | None:
         _show_batch_server(arguments, sized)
         return None
     wanted = {
-        "ttft": arguments.target_ttft,
-        "itl": arguments.target_itl,
-        "e2e": arguments.target_e2e,
+        "ttft": arguments.target_ttft or 0.0,
+        "itl": arguments.target_itl or 0.0,
+        "e2e": arguments.target_e2e or 0.0,
         "percentile": arguments.percentile,
-        "tps": arguments.throughput_target,
+        "tps": bool(arguments.throughput_target),
     }
     try:
         targets = validated(LatencyTargets, wanted)
@@ -171,12 +173,11 @@ def _size(arguments: argparse.Namespace) -> int | None:
     return None
 
 
-def _refuse_beside_batch(arguments: argparse.Namespace, own: dict[str, object]) -> None:
+def _refuse_beside_batch(arguments: argparse.Namespace, own: Iterable[str]) -> None:
     """Reject flags that describe a replica if ``--batch`` is given, whose lines describe the replicas."""
-    defaults = dict.fromkeys((*replica_flags.TOKEN_FLAGS, *batch_servers.OWN_FLAGS)) | own
-    given = [name for name, default in defaults.items() if getattr(arguments, name) != default]
+    given = given_values(arguments, (*replica_flags.TOKEN_FLAGS, *batch_servers.OWN_FLAGS, *own))
     if given:
-        raise SpecError(f"--batch: its lines give everything; remove --{given[0].replace('_', '-')}")
+        raise SpecError(f"--batch: its lines give everything; remove --{next(iter(given)).replace('_', '-')}")
 
 
 def _answer_lines(

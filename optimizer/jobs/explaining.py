@@ -1,19 +1,17 @@
 """The study that explains a plan."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import ExactOptions
 from optimizer.jobs.study import Study
+from optimizer.render.explanation_sections import explanation_sections
 from optimizer.spec.system import System
 from optimizer.studies.explanation.document import Explanation
 from optimizer.studies.explanation.explain import explain
 from optimizer.units import SECONDS
-
-if TYPE_CHECKING:
-    from optimizer.section import Section
 
 
 class ExplainOptions(ExactOptions):
@@ -38,18 +36,12 @@ def explain_plan(system: System, options: ExplainOptions) -> Explanation:
     return explain(system, options.server)
 
 
-def _sections(explanation: Explanation) -> "list[Section]":
-    from optimizer.render.explanation_sections import explanation_sections
-
-    return explanation_sections(explanation)
-
-
 STUDY = Study(
     title="Explain a plan",
     options=ExplainOptions,
     answer=Explanation,
     run=explain_plan,
-    sections=_sections,
+    sections=explanation_sections,
     table_names=("overview", "overload", "cards", "targets", "candidates", "rejected"),
     operations=("explain_plan", "explain_held"),
 )

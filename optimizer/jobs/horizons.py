@@ -11,6 +11,7 @@ from optimizer.jobs.flag import Flag
 from optimizer.jobs.pictures import PICTURE_TYPES, AnswerFormat, drawn
 from optimizer.jobs.requests import ExactOptions, RequestError
 from optimizer.jobs.study import Study
+from optimizer.render.horizon_sections import horizon_sections
 from optimizer.spec.load_traces import LoadStep, read_load_trace
 from optimizer.spec.loads import loaded
 from optimizer.spec.system import System
@@ -21,7 +22,6 @@ from optimizer.studies.load_changes import scale_loads
 from optimizer.units import SECONDS_PER_HOUR
 
 if TYPE_CHECKING:
-    from optimizer.section import Section
     from optimizer.spec.schema import Route, Server
 
 MAX_HOURS = 1_000
@@ -117,18 +117,12 @@ def _horizon(system: System, options: HorizonOptions) -> Horizon:
     return horizon_of(system, options.trace, options.factors, options.loads)
 
 
-def _sections(found: Horizon) -> "list[Section]":
-    from optimizer.render.horizon_sections import horizon_sections
-
-    return horizon_sections(found)
-
-
 STUDY = Study(
     title="Plan loads by the hour",
     options=HorizonOptions,
     answer=Horizon,
     run=_horizon,
-    sections=_sections,
+    sections=horizon_sections,
     table_names=("policies", "reservations", "hours"),
     media_types=PICTURE_TYPES,
     page=drawn(horizon_figure),

@@ -1,7 +1,7 @@
 """The study that replays loads of the past."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
@@ -9,6 +9,7 @@ from optimizer.jobs.flag import Flag
 from optimizer.jobs.pictures import AnswerFormat, drawn
 from optimizer.jobs.requests import ExactOptions
 from optimizer.jobs.study import Study
+from optimizer.render.replay_sections import replay_sections
 from optimizer.spec.load_traces import read_load_trace
 from optimizer.spec.system import System
 from optimizer.stabilisation.rules import RECOMMENDED, Rules, read_rules
@@ -16,9 +17,6 @@ from optimizer.studies.replay.document import Replay
 from optimizer.studies.replay.figure import replay_figure
 from optimizer.studies.replay.replay import FOLLOWED, each_alone, replay
 from optimizer.units import SECONDS
-
-if TYPE_CHECKING:
-    from optimizer.section import Section
 
 
 class ReplayOptions(ExactOptions):
@@ -51,19 +49,13 @@ def replay_loads(system: System, options: ReplayOptions) -> Replay:
     return replay(system, read_load_trace(system, options.loads), variants, options.startup)
 
 
-def _sections(found: Replay) -> "list[Section]":
-    from optimizer.render.replay_sections import replay_sections
-
-    return replay_sections(found)
-
-
 STUDY = Study(
     title="Replay loads",
     options=ReplayOptions,
     answer=Replay,
     run=replay_loads,
-    sections=_sections,
-    table_names=("ways", "servers"),
+    sections=replay_sections,
+    table_names=("ways", "servers", "routes"),
     page=drawn(replay_figure),
     has_load=False,
     epilog=(

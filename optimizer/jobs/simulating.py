@@ -1,7 +1,7 @@
 """The study that simulates a plan, or replans until its pools meet their targets in simulation."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
@@ -11,6 +11,8 @@ from optimizer.jobs.requests import PlanOptions, RequestError
 from optimizer.jobs.study import Study
 from optimizer.pipeline import Timings, solve
 from optimizer.plan import Plan, load_plan
+from optimizer.render.simulation_sections import repair_sections, simulation_csv, simulation_sections
+from optimizer.section import Section
 from optimizer.simulation.replicas import DEFAULT_REQUESTS, DEFAULT_SEED, MAX_REQUESTS, Effort
 from optimizer.simulation.summary import MIN_REQUESTS
 from optimizer.simulation.trace import read_trace
@@ -19,9 +21,6 @@ from optimizer.studies.simulation import repair
 from optimizer.studies.simulation.document import RepairedPlan, Simulation
 from optimizer.studies.simulation.plans import Progress, simulation_of
 from optimizer.studies.simulation.pools import pool_runs, traced
-
-if TYPE_CHECKING:
-    from optimizer.section import Section
 
 
 class EffortOptions(PlanOptions):
@@ -138,17 +137,13 @@ def _simulate_or_repair(
     return repair_plan(system, options, progress)
 
 
-def _sections(found: Simulation | RepairedPlan) -> "list[Section]":
-    from optimizer.render.simulation_sections import repair_sections, simulation_sections
-
+def _sections(found: Simulation | RepairedPlan) -> list[Section]:
     if isinstance(found, Simulation):
         return simulation_sections(found)
     return [*simulation_sections(found.simulation), *repair_sections(found)]
 
 
 def _csv(found: Simulation | RepairedPlan) -> str:
-    from optimizer.render.simulation_sections import simulation_csv
-
     return simulation_csv(found if isinstance(found, Simulation) else found.simulation)
 
 

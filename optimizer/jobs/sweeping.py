@@ -2,7 +2,7 @@
 
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import Field
 
@@ -10,6 +10,7 @@ from optimizer.jobs.flag import Flag
 from optimizer.jobs.pictures import PICTURE_TYPES, AnswerFormat, drawn
 from optimizer.jobs.requests import ExactOptions, RequestError
 from optimizer.jobs.study import Study
+from optimizer.render.sweep_sections import sweep_sections
 from optimizer.spec.load_traces import read_load_trace
 from optimizer.spec.system import System
 from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, digest_of, tell_nobody
@@ -18,9 +19,6 @@ from optimizer.studies.sweep.document import SampledDays, Sweep
 from optimizer.studies.sweep.figure import sweep_figure
 from optimizer.studies.sweep.parameters import read_variations
 from optimizer.studies.sweep.sweep import sweep
-
-if TYPE_CHECKING:
-    from optimizer.section import Section
 
 MAX_SAMPLES = 10_000
 
@@ -89,18 +87,12 @@ def _check(options: SweepOptions) -> None:
         raise RequestError("samples", "give either {load_cv} or {trace}, which say how loads vary")
 
 
-def _sections(found: Sweep) -> "list[Section]":
-    from optimizer.render.sweep_sections import sweep_sections
-
-    return sweep_sections(found)
-
-
 STUDY = Study(
     title="Sweep parameters of a system",
     options=SweepOptions,
     answer=Sweep,
     run=sweep_system,
-    sections=_sections,
+    sections=sweep_sections,
     table_names=("points", "binding", "days"),
     media_types=PICTURE_TYPES,
     page=drawn(sweep_figure),

@@ -46,17 +46,11 @@ from optimizer.plan.shared_queues import Served, is_shared, queue_uses, queues_a
 from optimizer.plan.shortages import unserved_with_reason
 from optimizer.plan.tiers import difference_cents_per_h, tier_uses
 from optimizer.plan.versions import split_uses
-from optimizer.solvers.levels import VALUE, served_in_full
-from optimizer.solvers.limit_rows import (
-    kept_replicas,
-    needs_power,
-    placed,
-    placed_cards,
-    placed_cost,
-    stock_of,
-)
+from optimizer.solvers.levels import served_in_full
+from optimizer.solvers.objectives import VALUE
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution
+from optimizer.spec.placed import kept_replicas, needs_power, placed, placed_cards, placed_cost, stock_of
 from optimizer.spec.schema import AllocationData
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
@@ -179,7 +173,7 @@ def _placed(
     full = served_in_full(problem, replicas)
     rented = {item.server: item for item in _rented(candidates, problem, np.where(own, 0, replicas))}
     for s, name in enumerate(candidates.arrays.server_names):
-        needs = problem.to_serve[s] and not (problem.routed[s] and full[s])
+        needs = problem.to_serve[s] and not (problem.joint_load[s] and full[s])
         if not needs or name in rented or is_shared(candidates.system, name):
             pools.setdefault(name, ())
     return pools | {item.server: () for use in cards for item in use.servers}, rented
@@ -298,8 +292,7 @@ def _served_fraction(problem: Problem, replicas: IntArray, carried_rps: FloatArr
     """Return the served fraction of each server's load, or of its minimum replicas if it is idle."""
     count = np.bincount(problem.table.server, replicas, minlength=len(problem.priority))
     loaded = problem.load_rps > 0
-    if problem.cards is not None:  # the server behind the last carries nothing
-        carried_rps = np.append(carried_rps, 0.0)
+    carried_rps = np.append(carried_rps, np.zeros(len(problem.priority) - len(carried_rps)))  # extra servers
     demand = np.where(loaded, problem.load_rps, np.maximum(problem.min_replicas, 1))
     share = np.where(problem.to_serve, np.minimum(np.where(loaded, carried_rps, count) / demand, 1.0), 1.0)
     return np.where(share >= 1 - COUNT_TOLERANCE, 1.0, share)
@@ -360,7 +353,7 @@ def _shared_loads(
     49). If the pools cannot carry all of it, each runs at its maximum.
     """
     most, load = table.max_rate_rps * count, table.load_rps
-    load = np.where(problem.routed[table.server], arrays.servers.load_rps[table.server], load)
+    load = np.where(problem.joint_load[table.server], arrays.servers.load_rps[table.server], load)
     queued = arrays.servers.is_queue[table.server]
     if queued.any():
         load = np.where(queued, arrays.servers.load_rps[table.server], load)

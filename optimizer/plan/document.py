@@ -675,7 +675,8 @@ class Plan(Document):
     def left_out(self) -> dict[str, Unserved]:
         """Planned servers without an allocation that need one, with the reason, by name.
 
-        A shared queue of which no server is served has that of its server of the highest priority.
+        A shared queue of which no server is served has that of its server of the highest priority; both
+        servers of a route that is not served have that of the large one.
         """
         found = {item.server: item for item in self.unserved if item.server not in self.allocations}
         for name, use in self.shared_queues.items():
@@ -683,6 +684,9 @@ class Plan(Document):
             if mine and not self.allocations.get(name):
                 first = min(mine, key=lambda item: (item.priority, item.server))
                 found[name] = first.model_copy(update={"server": name})
+        for route in self.routes.values():
+            if route.large in found:
+                found[route.small] = found[route.large].model_copy(update={"server": route.small})
         return found
 
     @property

@@ -7,11 +7,12 @@ import numpy as np
 from optimizer.candidates import Candidates
 from optimizer.plan.document import Plan, Pool, RoutedKind, RouteUse, traffic_rpm
 from optimizer.solvers.problem import Problem
-from optimizer.solvers.routing import Division, RouteArrays
 from optimizer.solvers.solution import Solution
 from optimizer.spec.routes import flows_of, has_undivided, large_rpm, quality_lost, small_rpm
 from optimizer.spec.schema import Route
 from optimizer.spec.system import System
+from optimizer.topologies.divisions import Division, RouteArrays
+from optimizer.topologies.routes import Routing
 from optimizer.units import SECONDS_PER_MINUTE
 
 Divisions = Mapping[str, Division | None]
@@ -24,8 +25,9 @@ def divisions_of(system: System, problem: Problem, solution: Solution) -> Divisi
         name: Division(routed=False, shares=(0.0,) * len(route.kinds))
         for name, route in system.routes.items()
     }
-    if problem.routing is not None:
-        for route, division in problem.routing.divisions(problem.table, solution.replicas):
+    routing = problem.topology(Routing)
+    if routing is not None:
+        for route, division in routing.divisions(problem.table, solution.replicas):
             found[route.name] = division
     return found
 
@@ -38,7 +40,7 @@ def divisions_within(plan: Plan, system: System) -> Divisions:
         system: the same system, with any rates of its routes.
     """
     return {
-        name: RouteArrays.of(route).division(*capacities_rps(route, plan))
+        name: RouteArrays.of(route, _servers(route)).division(*capacities_rps(route, plan))
         if route.arrival_rate_rpm
         else Division(routed=False, shares=(0.0,) * len(route.kinds))
         for name, route in system.routes.items()
@@ -99,6 +101,21 @@ def route_uses(
         )
         for name, division in divisions.items()
     }
+
+
+def with_savings(plan: Plan, candidates: Candidates) -> Plan:
+    """Return a plan whose savings are relative to all candidates, if it was made with some of them.
+
+    Args:
+        plan: the plan.
+        candidates: all candidates of the system.
+    """
+    names, routes = candidates.arrays.server_names, {}
+    for name, use in plan.routes.items():
+        all_large = all_large_cents_per_h(candidates, names.index(use.large))
+        saving = 1 - use.cost_cents_per_h / all_large if use.served and all_large else None
+        routes[name] = use.model_copy(update={"all_large_cents_per_h": all_large, "saving": saving})
+    return plan.model_copy(update={"routes": routes})
 
 
 def _servers(route: Route) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import Candidates, Rejection
 from optimizer.candidates.power import power_of_rows
 from optimizer.limits.limit import PlacedReplicas
+from optimizer.limits.tiers import TIERS
 from optimizer.plan.document import Unserved
 from optimizer.plan.reasons import (
     NO_ACCELERATOR,
@@ -18,9 +19,9 @@ from optimizer.plan.reasons import (
     rejection_reason,
     shortage_reason,
 )
-from optimizer.solvers.limit_rows import LimitItem, needs_power, placed, stock_of
+from optimizer.solvers.limit_rows import LimitItem
 from optimizer.solvers.problem import Problem
-from optimizer.solvers.tiers import TIERS
+from optimizer.spec.placed import needs_power, placed, stock_of
 
 ROUNDING_DIGITS = 6
 """Decimal digits of amounts of cards that are not rounding."""

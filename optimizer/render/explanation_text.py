@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from optimizer.quantities import quantity, share_text
 from optimizer.render.money import Money
 from optimizer.section import FormattedValue
-from optimizer.solvers.levels import VALUE
+from optimizer.solvers.objectives import VALUE
 from optimizer.studies.explanation.document import Binding, Effect, EffectRange, ServiceChange
 
 MANY = 1e6

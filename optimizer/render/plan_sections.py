@@ -33,7 +33,7 @@ from optimizer.section import (
     table,
     words,
 )
-from optimizer.solvers.levels import VALUE
+from optimizer.solvers.objectives import VALUE
 from optimizer.spec.system import System
 from optimizer.studies.overload import Overload
 from optimizer.studies.reports.overview import PoolRow, describe, kinds_of_servers, queue_rows

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from optimizer.plan import Plan, PlanLevel, TargetFigure
 from optimizer.quantities import be
 from optimizer.render.service_text import service_text
-from optimizer.solvers.levels import CHANGES, VALUE
+from optimizer.solvers.objectives import CHANGES, VALUE
 from optimizer.studies.overload import LIMIT_S, OtherOptions, Overload
 
 

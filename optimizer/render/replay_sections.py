@@ -6,7 +6,7 @@ from typing import Any
 from optimizer.money import in_cost_unit
 from optimizer.quantities import counted, percent, precise
 from optimizer.section import Column, Section, name, sentence, table
-from optimizer.studies.replay.document import Replay, ReplayedServer, ReplayPolicy
+from optimizer.studies.replay.document import Replay, ReplayedRoute, ReplayedServer, ReplayPolicy
 
 
 def replay_sections(found: Replay) -> list[Section]:
@@ -16,7 +16,8 @@ def replay_sections(found: Replay) -> list[Section]:
         f"replicas take {precise(found.startup_s)} s to start; "
         "missed: requests beyond the maximum rate within targets of the ready replicas"
     )
-    return [sentence(summary), _policies(found), _servers(found)]
+    routes = [_routes(found)] if any(item.routes for item in found.variants) else []
+    return [sentence(summary), _policies(found), _servers(found), *routes]
 
 
 def _cost(found: Replay, of: Callable[[Any], float]) -> Column:
@@ -24,7 +25,7 @@ def _cost(found: Replay, of: Callable[[Any], float]) -> Column:
     return Column("cost", lambda item: in_cost_unit(of(item), found.currency), unit, ",.2f")
 
 
-def _missed(item: ReplayPolicy | ReplayedServer) -> float:
+def _missed(item: ReplayPolicy | ReplayedServer | ReplayedRoute) -> float:
     return item.missed / item.offered if item.offered else 0.0
 
 
@@ -55,3 +56,16 @@ def _servers(found: Replay) -> Section:
     )
     rows = ((variant, server) for variant in found.variants for server in variant.servers)
     return table("Servers", columns, rows, "servers")
+
+
+def _routes(found: Replay) -> Section:
+    columns = (
+        name("way", lambda row: row[0].name),
+        name("route", lambda row: row[1].route),
+        Column("requests", lambda row: row[1].offered, form=",.0f"),
+        Column("rerun", lambda row: row[1].rerun, form=",.0f", rank=2),
+        Column("worse", lambda row: row[1].quality_lost, form=percent, rank=1),
+        Column("missed", lambda row: _missed(row[1]), form=percent),
+    )
+    rows = ((variant, route) for variant in found.variants for route in variant.routes)
+    return table("Routes", columns, rows, "routes")

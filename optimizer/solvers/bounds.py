@@ -6,7 +6,7 @@ Equation numbers refer to ``docs/math.md``.
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
-from optimizer.solvers.levels import CHANGES, VALUE
+from optimizer.solvers.objectives import VALUE
 from optimizer.solvers.problem import Problem
 
 ROUNDING = 1e-8
@@ -16,9 +16,8 @@ ROUNDING = 1e-8
 def trivial_bounds(problem: Problem) -> dict[str, float]:
     """Return the bounds of all levels that hold for any answer, those of service in steps."""
     every = np.arange(len(problem.table))
-    bounds = dict.fromkeys((level.name for level in problem.service), 0.0)
-    bounds |= dict.fromkeys((goal.name for goal in problem.goals), 0.0)
-    return bounds | {VALUE: least_value(problem, every, all_served=False), CHANGES: 0.0}
+    bounds = dict.fromkeys((each.name for each in problem.objectives), 0.0)
+    return bounds | {VALUE: least_value(problem, every, all_served=False)}
 
 
 def least_value(problem: Problem, rows: IntArray, *, all_served: bool) -> float:
@@ -46,8 +45,6 @@ def least_values(problem: Problem, rows: IntArray, *, all_served: bool) -> Float
     else:
         np.minimum.at(served, server, problem.model_value[rows])
     least = served if all_served else np.minimum(served, problem.none_value)
-    if problem.cards is not None:
-        least[-1] = 0.0
     has_candidate = np.isin(np.arange(len(problem.priority)), server)
     return np.where(has_candidate, least, 0.0)
 
@@ -73,7 +70,7 @@ def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:
     np.minimum.at(counting, server, each)
     counting[problem.min_replicas == 0] = 0.0
     cost = np.maximum(carrying, counting * problem.min_replicas) * (1 - ROUNDING)
-    cost = np.where(problem.routed, 0.0, cost)
+    cost = np.where(problem.joint_load, 0.0, cost)
     stays = np.zeros(len(problem.priority), np.bool_)
     stays[server[problem.on_current[rows]]] = True
     # What replicas elsewhere cost more is part of the cost here.

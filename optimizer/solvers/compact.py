@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from optimizer.arrays import FloatArray, IntArray
+from optimizer.arrays import IntArray
+from optimizer.milp.model import MilpModel, RunStatus, Session
 from optimizer.solvers.compact_model import formulate
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.level_solver import Incumbent, KnownBounds, LevelResult, LevelSolver
 from optimizer.solvers.lexicographic import LexicographicSolve
-from optimizer.solvers.model import MilpModel, RunStatus, Session
 from optimizer.solvers.objectives import LevelObjective
 from optimizer.solvers.problem import Problem, gap_target
 from optimizer.solvers.related import RelatedSolution, repaired
@@ -45,7 +45,7 @@ def solve_milp(
     """
     deadline = deadline or Deadline.after(problem.options.time_limit_s)
     starts = [best_initial_solution(problem)]
-    starts += [] if related is None or problem.cards else [repaired(problem, related.replicas)]
+    starts += [] if related is None else [repaired(problem, related.replicas)]
     solver = CompactModel(problem, session, starts)
     return LexicographicSolve(solver, deadline, related, deadline if to_prove else None).solve()
 
@@ -74,10 +74,11 @@ class CompactModel(LevelSolver):
         self.loaded.set_upper(formulation.unserved[served[formulation.servers]], 0.0)
         self.loaded.set_upper(np.flatnonzero(unserved[formulation.column_servers]), 0.0)
 
-    def hold(self, objective: LevelObjective, most: float, deadline: Deadline) -> None:
+    def hold(self, objective: LevelObjective, most: float) -> None:
         """Add a row that keeps an objective within what was reached."""
-        super().hold(objective, most, deadline)
-        self.loaded.add_limit(self._coefficients(objective), most - self._offset(objective))
+        super().hold(objective, most)
+        most -= self.formulation.constant(objective)
+        self.loaded.add_limit(self.formulation.coefficients(objective), most)
 
     def can_serve_all(self, objective: LevelObjective, deadline: Deadline) -> bool:  # noqa: ARG002
         """Return True: one run of the value level with all servers served then settles all of service."""
@@ -85,32 +86,17 @@ class CompactModel(LevelSolver):
 
     def minimise(self, objective: LevelObjective, known: KnownBounds, deadline: Deadline) -> LevelResult:
         """Minimise one level; without a start, in half of the time."""
-        formulation, offset, floor = self.formulation, self._offset(objective), known.all_answers
-        start = formulation.point(self.problem, self.incumbent.replicas) if self.is_feasible else None
+        formulation, floor = self.formulation, known.all_answers
+        start = formulation.point(self.incumbent.replicas) if self.is_feasible else None
         if start is not None and not formulation.model.holds(start):
             start = None
         time_s = deadline.left_s * (0.5 if start is None else 1.0)
         if time_s <= 0 or not len(formulation.columns):
             return LevelResult(floor, proved=not len(formulation.columns), feasible=start is not None)
-        result = self.loaded.minimise(self._coefficients(objective), start, self.gap, time_s)
+        result = self.loaded.minimise(formulation.coefficients(objective), start, self.gap, time_s)
         if result.x is not None:
             self.incumbent.offer(formulation.replicas(result.x, len(self.problem.table)))
         # The incumbent is an answer: a solver that calls the level infeasible has proved nothing.
-        bound = floor if result.outcome is RunStatus.infeasible else max(result.bound + offset, floor)
+        proved = -np.inf if result.outcome is RunStatus.infeasible else result.bound
+        bound = max(proved + formulation.constant(objective), floor)
         return LevelResult(bound, result.outcome is RunStatus.optimal, self.is_feasible)
-
-    def _coefficients(self, objective: LevelObjective) -> FloatArray:
-        formulation = self.formulation
-        value, changes = objective.on_value * formulation.value, objective.on_changes * formulation.changed
-        goal = formulation.on_goal(objective.goal) if objective.goal else 0.0
-        unserved = formulation.on_servers(objective.on_unserved)
-        if objective.on_columns is not None:
-            unserved[: len(formulation.columns)] = objective.on_columns[formulation.columns]
-        return unserved + value + changes + goal
-
-    def _offset(self, objective: LevelObjective) -> float:
-        """Return the constant term of an objective: the contribution of the servers without any variable."""
-        formulation = self.formulation
-        return (
-            objective.on_value * formulation.value_offset + objective.on_changes * formulation.changed_offset
-        )

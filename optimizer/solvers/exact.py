@@ -50,8 +50,8 @@ def solve_exactly(
     Raises:
         SolverError: the solver failed, or what it returned breaks a limit.
     """
-    if problem.routing is not None or problem.cards is not None:
-        return solve_milp(problem, session, deadline, related=related if problem.routing is None else None)
+    if problem.topologies:
+        return solve_milp(problem, session, deadline)
     if problem.options.heterogeneous and with_patterns:
         return _solve_mixed(problem, deadline, related)
     few = len(nondominated_candidates(problem)) < PATTERNS_FROM_COLUMNS
@@ -68,20 +68,12 @@ def check_columns(problem: Problem) -> None:
     Raises:
         SpecError: it is.
     """
-    for place, what, given, advice in (
-        ("routes", "routes", problem.routing, "list fewer accelerators for each server"),
-        (
-            "servers",
-            "shared cards",
-            problem.cards,
-            "give fewer servers sharedCard",
-        ),
-    ):
-        count = 0 if given is None else len(mixed_columns(problem)[0])
+    for each in problem.topologies:
+        count = len(mixed_columns(problem)[0])
         if count > GAP_FREE_COLUMNS:
             raise SpecError(
-                f"{place}: {count:,} columns; a plan with {what} can have at most {GAP_FREE_COLUMNS:,}, as "
-                f"branch and price does not support it; {advice}"
+                f"{each.place}: {count:,} columns; a plan with {each.name} can have at most "
+                f"{GAP_FREE_COLUMNS:,}, as branch and price does not support it; {each.advice}"
             )
 
 
@@ -91,7 +83,7 @@ def _solve_mixed(problem: Problem, deadline: Deadline, related: RelatedSolution 
     That plan always gets some time, after the deadline if there is none before. A solution that begins from a
     related one of the same kind needs no other.
     """
-    from optimizer.solvers.highs import HighsSession
+    from optimizer.milp.highs import HighsSession
 
     limit_s = deadline.left_s
     if related is not None:
@@ -107,8 +99,8 @@ def _solve_mixed(problem: Problem, deadline: Deadline, related: RelatedSolution 
 
 def _by_either(problem: Problem, deadline: Deadline, related: RelatedSolution | None) -> Solution:
     """Choose mixtures by branch and price and, for few servers, by the compact model after it."""
+    from optimizer.milp.highs import HighsSession
     from optimizer.solvers.branch_and_price.solve import solve_patterns
-    from optimizer.solvers.highs import HighsSession
 
     if problem.leaves_members:  # patterns have no members
         return solve_milp(problem, partial(HighsSession, lean=True), deadline, related=related)

@@ -10,13 +10,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
+from optimizer.milp.model import MilpModel, RelaxingSession, RunResult, RunStatus, Session
 from optimizer.solvers.compact import SessionFactory
 from optimizer.solvers.compact_model import formulate
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.formulation import Formulation
-from optimizer.solvers.levels import value_slack
-from optimizer.solvers.model import MilpModel, RelaxingSession, RunResult, RunStatus, Session
-from optimizer.solvers.objectives import INTEGER_SLACK
+from optimizer.solvers.objectives import INTEGER_SLACK, value_slack
 from optimizer.solvers.problem import Problem, gap_target
 
 AMPLE = 2.0**52

@@ -1,15 +1,17 @@
 """A mixed-integer model of the choice, and the meaning of its variables."""
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.solvers.goals import Goal
-from optimizer.solvers.levels import served, unchanged, without_reserve
-from optimizer.solvers.model import MilpModel
+from optimizer.milp.model import MilpModel
+from optimizer.milp.rows import ModelRows
+from optimizer.solvers.objectives import LevelObjective
 from optimizer.solvers.problem import Problem
-from optimizer.solvers.routing import RouteVariables
+from optimizer.topologies.topology import Label, ModelColumns, Variables
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,77 +26,157 @@ class SharedRows:
     """Amount of the limit that one unit of the row represents."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Formulation:
-    """A model and the meaning of its variables: first the columns, then one u per server, then the rest."""
+    """A model and the meaning of its variables: the columns, one u per server, then other blocks."""
 
-    model: MilpModel
+    problem: Problem
     columns: IntArray
     """Row of the candidate table of each of the first n variables, shape (n,)."""
+    most: IntArray
+    """Upper bounds of the columns, shape (n,)."""
     replicas_each: IntArray
     """Replicas that one unit of such a variable stands for, shape (n,)."""
-    column_servers: IntArray
-    """Server of each column, shape (n,)."""
     servers: IntArray
     """Server of each of the next m variables, which are one where it is unserved; shape (m,)."""
-    value: FloatArray
-    """Objective of the value level [cents/h], by variable."""
-    value_offset: float
-    """Constant term of the value level."""
-    changed: FloatArray
-    """Objective of the changes level, by variable."""
-    changed_offset: float
-    staying: IntArray
-    """Column of each of the next variables, which are one where a pool stays on the current accelerator."""
-    keeping: IntArray
-    """Column of each of the last variables, which are one where exactly the current replicas stay."""
-    shared: SharedRows
-    """The rows that keep to the limits."""
     unreserved_columns: BoolArray
     """Columns that serve their server without its reserve, shape (n,); none where a variable says so."""
-    unreserved_servers: IntArray
-    """Server of each of the next variables, which are one where it is served without its reserve."""
-    steps: int
-    """Number of the very last variables: how much of each later price step is used."""
     off_preferred: FloatArray
     """Load that each column carries off preferred accelerators [requests/min], shape (n,)."""
-    routes: RouteVariables | None = None
-    """Variables of routes, after those of `keeping`; None if there are none."""
+    value_offset: float = 0.0
+    """Constant term of the value level."""
+    changed_offset: float = 0.0
+    blocks: list[Variables] = field(default_factory=list)
+    """All variables, in their order."""
+    size: int = 0
+    """Number of variables so far."""
+    rows: ModelRows = field(default_factory=ModelRows)
+    shared: SharedRows = field(init=False)
+    """The rows that keep to the limits."""
+    reserving: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Variables that are one where a server is served without its reserve..."""
+    unreserved_servers: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    """... and their servers."""
+
+    @cached_property
+    def column_servers(self) -> IntArray:
+        """Server of each column, shape (n,)."""
+        return self.problem.table.server[self.columns]
 
     @property
     def unserved(self) -> IntArray:
         """Indices of the variables u."""
         return np.arange(len(self.columns), len(self.columns) + len(self.servers))
 
-    def on_servers(self, weight: FloatArray) -> FloatArray:
-        """Return coefficients that give each u its server's weight (shape (S,)), by variable."""
-        coefficients = np.zeros(len(self.value))
-        coefficients[self.unserved] = weight[self.servers]
-        return coefficients
+    def add(self, block: Variables) -> IntArray:
+        """Add variables, and return their indices."""
+        self.blocks.append(block)
+        self.size += len(block.upper)
+        return np.arange(self.size - len(block.upper), self.size)
 
-    def on_goal(self, goal: Goal) -> FloatArray:
-        """Return the coefficients of a goal, by variable."""
-        coefficients, n = np.zeros(len(self.value)), len(self.columns)
-        without = np.where(self.unreserved_columns, goal.on_unreserved[self.column_servers], 0.0)
-        coefficients[:n] = without + goal.on_off_preferred * self.off_preferred
-        count = len(self.unreserved_servers)
-        place = len(coefficients) - self.steps - count + np.arange(count)
-        coefficients[place] = goal.on_unreserved[self.unreserved_servers]
-        return coefficients
+    def add_steps(self) -> IntArray:
+        """Add the variables of price steps after the first, in their use (eq. 147)."""
+        tiers, limits = self.problem.tiers, self.problem.limits
+        return self.add(
+            Variables(
+                tiers.size[tiers.later],
+                lambda replicas: tiers.steps(limits.used(replicas))[tiers.later],
+                [
+                    (f"t_{step}", "accelerators in a later price step", -1, -1)
+                    for step in tiers.later.tolist()
+                ],
+                value=tiers.more,
+            )
+        )
 
-    def point(self, problem: Problem, replicas: IntArray) -> FloatArray:
+    def add_limits(self, steps: IntArray) -> None:
+        """Keep to the limits, in multiples of the common divisors of what columns use (eq. 37, 42).
+
+        Args:
+            steps: variables of price steps.
+        """
+        limits, tiers = self.problem.limits.take(self.columns), self.problem.tiers
+        limit, divisor, amount = limits.scaled(self.replicas_each, tiers.budget_row)
+        place = np.full(len(limits), -1)
+        place[limit] = np.arange(len(limit))
+        amount[place[tiers.row][place[tiers.row] >= 0]] = tiers.size[tiers.first][place[tiers.row] >= 0]
+        column, entry = np.nonzero(limits.use)
+        row = place[limits.row[column, entry]]
+        value = limits.use[column, entry] * self.replicas_each[column] / divisor[row]
+        entries = [(row, column, value)]
+        for step_row, coefficient in tiers.step_entries():
+            used = np.flatnonzero(place[step_row] >= 0)
+            entries.append((place[step_row[used]], steps[used], coefficient[used]))
+        self.shared = SharedRows(
+            self.rows.add(np.full(len(limit), -np.inf), amount, *entries), limit, divisor
+        )
+
+    def topology_blocks(self) -> list[ModelRows]:
+        """Add the variables of topologies; return their rows."""
+        rows, problem = [], self.problem
+        for topology in problem.topologies:
+            columns = ModelColumns(
+                rows=self.columns,
+                most=self.most,
+                servers=self.servers,
+                is_single=not problem.options.heterogeneous,
+                on_leaving=problem.none_changed - problem.counted,
+                first=self.size,
+            )
+            block, own = topology.block(problem.table, columns)
+            self.add(block)
+            rows.append(own)
+        return rows
+
+    @cached_property
+    def model(self) -> MilpModel:
+        """The model of what was added."""
+        return self.rows.model(self._of_blocks("upper"), self._of_blocks("integer") > 0)
+
+    @cached_property
+    def value(self) -> FloatArray:
+        """Objective of the value level [cents/h], by variable."""
+        return self._of_blocks("value")
+
+    @cached_property
+    def changed(self) -> FloatArray:
+        """Objective of the changes level, by variable."""
+        return self._of_blocks("changes")
+
+    def _of_blocks(self, name: str) -> FloatArray:
+        parts = [np.broadcast_to(getattr(each, name), len(each.upper)) for each in self.blocks]
+        return np.concatenate(parts).astype(np.float64)
+
+    @property
+    def labels(self) -> list[Label]:
+        """What each variable stands for; of several with one name, later ones are numbered."""
+        found, seen = list[Label](), Counter[str]()
+        for name, meaning, server, accelerator in (label for each in self.blocks for label in each.labels):
+            seen[name] += 1
+            unique = f"{name}_{seen[name]}" if seen[name] > 1 else name
+            found.append((unique, meaning, server, accelerator))
+        return found
+
+    def coefficients(self, objective: LevelObjective) -> FloatArray:
+        """Return the coefficients of a level, by variable."""
+        found, n = objective.on_value * self.value + objective.on_changes * self.changed, len(self.columns)
+        found[self.unserved] += objective.on_unserved[self.servers]
+        found[:n] += objective.on_off_preferred * self.off_preferred
+        if objective.on_columns is not None:
+            found[:n] += objective.on_columns[self.columns]
+        if objective.on_unreserved is not None:
+            found[:n] += np.where(self.unreserved_columns, objective.on_unreserved[self.column_servers], 0.0)
+            found[self.reserving] += objective.on_unreserved[self.unreserved_servers]
+        return found
+
+    def constant(self, objective: LevelObjective) -> float:
+        """Return the part of a level that no variable changes."""
+        changes = objective.on_changes * self.changed_offset
+        return objective.outside + objective.on_value * self.value_offset + changes
+
+    def point(self, replicas: IntArray) -> FloatArray:
         """Return the point of the model that stands for an answer in the columns of the model."""
-        taken = replicas[self.columns] // self.replicas_each
-        left = ~served(problem, replicas)[self.servers]
-        stays = taken[self.staying] > 0
-        kept = unchanged(problem, replicas)[self.column_servers[self.keeping]]
-        without = without_reserve(problem, replicas)[self.unreserved_servers]
-        tiers = problem.tiers
-        steps = tiers.steps(problem.limits.used(replicas))[tiers.later]
-        routes = np.zeros(0)
-        if self.routes is not None:
-            routes = self.routes.point(problem.table, replicas, self.columns)
-        return np.concatenate([taken, left, stays, kept, routes, without, steps]).astype(np.float64)
+        return np.concatenate([each.point(replicas) for each in self.blocks]).astype(np.float64)
 
     def replicas(self, x: FloatArray, rows: int) -> IntArray:
         """Return the replicas of each row of the candidate table at a point of the model."""

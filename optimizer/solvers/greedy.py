@@ -14,6 +14,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, IntArray, runs
 from optimizer.solvers.levels import levels_of
+from optimizer.solvers.limit_rows import Remaining
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution, Status
 
@@ -28,7 +29,7 @@ def greedy_replicas(problem: Problem) -> IntArray:
     """Return the replicas of each candidate that are chosen greedily, shape (C,)."""
     problem = problem.at_list_price
     table = problem.table
-    choices, left = _choices(problem, problem.full & ~problem.repeats), problem.limits.amount.tolist()
+    choices, left = _choices(problem, problem.full & ~problem.repeats), Remaining(problem.limits)
     chosen: list[int] = []
     while more := _placed(problem, choices, left):
         chosen = _give_reserves(problem, chosen + more, left)
@@ -40,11 +41,11 @@ def greedy_replicas(problem: Problem) -> IntArray:
     return replicas
 
 
-def _placed(problem: Problem, choices: Mapping[int, Sequence[int]], left: list[float]) -> list[int]:
+def _placed(problem: Problem, choices: Mapping[int, Sequence[int]], left: Remaining) -> list[int]:
     """Return the candidates that servers take one after the other, and take them from what is left."""
     # In plain numbers, as each turn looks at one or two of them.
     value, priority = problem.value.tolist(), problem.priority.tolist()
-    entries, each = problem.limits.entries(), problem.table.num_replicas.tolist()
+    each = problem.table.num_replicas.tolist()
     chosen, taken = list[int](), dict.fromkeys(choices, 0)
 
     def entry(server: int) -> tuple[int, float, float, int]:
@@ -58,11 +59,9 @@ def _placed(problem: Problem, choices: Mapping[int, Sequence[int]], left: list[f
         server = heapq.heappop(waiting)[-1]
         candidate = choices[server][taken[server]]
         taken[server] += 1
-        use = [(row, one * each[candidate]) for row, one in entries[candidate]]
-        if all(left[row] >= amount for row, amount in use):
+        if left.fits(candidate, each[candidate]):
             chosen.append(candidate)
-            for row, amount in use:
-                left[row] -= amount
+            left.take(candidate, each[candidate])
         elif taken[server] < len(choices[server]):
             heapq.heappush(waiting, entry(server))
     return chosen
@@ -82,7 +81,7 @@ def _choices(problem: Problem, among: BoolArray) -> dict[int, list[int]]:
     return {int(table.server[order[a]]): order[a:b].tolist() for a, b in runs(table.server[order])}
 
 
-def _give_reserves(problem: Problem, chosen: list[int], left: list[float]) -> list[int]:
+def _give_reserves(problem: Problem, chosen: list[int], left: Remaining) -> list[int]:
     """Return candidates with the reserve of their servers in place of those without, as far as they fit.
 
     Servers are asked in the order in which they were served; nobody loses anything for another's reserve.
@@ -91,19 +90,13 @@ def _give_reserves(problem: Problem, chosen: list[int], left: list[float]) -> li
     if not problem.reserve.wanted.any():
         return chosen
     choices, each = _choices(problem, problem.full & table.reserved), table.num_replicas.tolist()
-    entries, reserved, members = problem.limits.entries(), table.reserved.tolist(), table.members.tolist()
+    reserved, members = table.reserved.tolist(), table.members.tolist()
     found = []
     for candidate in chosen:
         options = [] if reserved[candidate] else choices.get(int(table.server[candidate]), [])
         options = [option for option in options if members[option] == members[candidate]]
-        for row, one in entries[candidate]:
-            left[row] += one * each[candidate]
-        fitting = (
-            option
-            for option in options
-            if all(left[row] >= one * each[option] for row, one in entries[option])
-        )
+        left.take(candidate, -each[candidate])
+        fitting = (option for option in options if left.fits(option, each[option]))
         found.append(next(fitting, candidate))
-        for row, one in entries[found[-1]]:
-            left[row] -= one * each[found[-1]]
+        left.take(found[-1], each[found[-1]])
     return found

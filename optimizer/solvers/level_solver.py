@@ -12,7 +12,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, IntArray
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.levels import is_better, served
+from optimizer.solvers.levels import Reached, is_better, served, with_outside
 from optimizer.solvers.objectives import LevelConstraint, LevelObjective
 from optimizer.solvers.problem import Problem
 
@@ -22,7 +22,7 @@ class LevelResult:
     """Bound proved for one level; its solution is the incumbent."""
 
     bound: float
-    """A lower bound of the objective, over the servers that have a candidate."""
+    """A lower bound of the objective."""
     proved: bool
     """Whether the incumbent's value is within the tolerance of the bound."""
     feasible: bool = True
@@ -31,7 +31,7 @@ class LevelResult:
 
 @dataclass(frozen=True, slots=True)
 class KnownBounds:
-    """Bounds of a level that need no solver, over the servers that have a candidate."""
+    """Bounds of a level that need no solver."""
 
     all_answers: float
     unchanged_answers: float = -np.inf
@@ -67,6 +67,7 @@ class LevelSolver(ABC):
     def __init__(self, problem: Problem, servers: IntArray, incumbent: Incumbent, gap: float) -> None:
         self.problem, self.incumbent, self.gap = problem, incumbent, gap
         self.without_candidates = ~np.isin(np.arange(len(problem.priority)), servers)
+        self.objectives = with_outside(problem, self.without_candidates)
         self.restart()
 
     def restart(self) -> None:
@@ -76,11 +77,11 @@ class LevelSolver(ABC):
 
     def fix(self, served: BoolArray, unserved: BoolArray) -> None:
         """Serve some servers, and leave some out, from now on; both of shape (S,)."""
-        self.forced_served = self.forced_served | served
+        self.forced_served = self.forced_served | (served & ~self.without_candidates)
         self.forced_unserved = self.forced_unserved | unserved
 
-    def hold(self, objective: LevelObjective, most: float, deadline: Deadline) -> None:  # noqa: ARG002
-        """Allow an objective, over the servers that have a candidate, to be no more than that from now on."""
+    def hold(self, objective: LevelObjective, most: float) -> None:
+        """Allow an objective to be no more than that from now on."""
         self.held = (*self.held, LevelConstraint(objective, most))
 
     @property
@@ -92,9 +93,8 @@ class LevelSolver(ABC):
         return all(self.value_of(each.objective) <= each.most for each in self.held)
 
     def value_of(self, objective: LevelObjective) -> float:
-        """Return the incumbent's value, over the servers that have a candidate."""
-        constant = objective.constant(self.problem, self.without_candidates)
-        return objective.of(self.problem, self.incumbent.replicas) - constant
+        """Return the incumbent's value of a level."""
+        return Reached(self.problem, self.incumbent.replicas).of(objective)
 
     @abstractmethod
     def can_serve_all(self, objective: LevelObjective, deadline: Deadline) -> bool:

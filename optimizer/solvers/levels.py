@@ -1,35 +1,30 @@
-"""The lexicographic order: what each level measures, and its value for a given answer.
+"""The levels of a given answer: whom it serves, its value, its changes, and the order of two answers.
 
-First, for each priority from the highest down, the unserved request rate and the number of unserved
-servers; then the transition value; then the number of changed servers. Equation numbers refer to
-``docs/math.md``.
+Equation numbers refer to ``docs/math.md``.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.solvers.goals import Goal
-from optimizer.solvers.model import COVER_TOLERANCE
+from optimizer.milp.model import COVER_TOLERANCE
+from optimizer.solvers.objectives import LevelObjective, value_slack
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import SolvedLevel
 
-VALUE_TOLERANCE = 5e-9
-"""Relative slack at which the value counts as the same while the changes are minimised."""
-MIN_TOLERANCE_CENTS_PER_H = 5e-6
-"""Minimum slack of a value [cents/h]."""
 RESERVE_TOLERANCE = 2e-9
 """Relative shortfall of a rate with headroom that counts as rounding."""
-VALUE = "value"
-CHANGES = "changes"
 
 
 def served(problem: Problem, replicas: IntArray) -> BoolArray:
     """Return a mask of the servers with an allocation, shape (S,)."""
     has = np.zeros(len(problem.priority), np.bool_)
     has[problem.table.server[replicas > 0]] = True
-    return has if problem.routing is None else problem.routing.served(problem.table, replicas, has)
+    for topology in problem.topologies:
+        has = topology.served(problem.table, replicas, has)
+    return has
 
 
 def served_in_full(problem: Problem, replicas: IntArray) -> BoolArray:
@@ -44,15 +39,13 @@ def served_in_full(problem: Problem, replicas: IntArray) -> BoolArray:
         load[taken.server] = taken.load_rps
     rate = np.bincount(problem.table.server, replicas * problem.table.max_rate_rps, minlength=count)
     pools = np.bincount(problem.table.server, replicas, minlength=count)
-    if problem.cards is not None:
-        rate[problem.cards.lacks(problem.table, replicas, count)] = 0.0
     full: BoolArray = (
         (rate >= load * (1 - 2 * COVER_TOLERANCE))
         & (pools >= problem.min_replicas)
         & ((pools > 0) | ~problem.to_serve)
     )
-    if problem.routing is not None:
-        full = np.where(problem.routed, problem.routing.small() | served(problem, replicas), full)
+    for topology in problem.topologies:
+        full = topology.in_full(problem.table, replicas, full)
     return full
 
 
@@ -69,8 +62,6 @@ def unchanged(problem: Problem, replicas: IntArray) -> BoolArray:
     pools = _by_server(problem, taken)
     kept = _by_server(problem, stays) > 0
     same: BoolArray = (kept & (pools == 1)) | ((pools == 0) & ~problem.none_changed)
-    if problem.cards is not None:
-        same[-1] = True  # the servers on shared cards change
     return same
 
 
@@ -88,14 +79,6 @@ def without_reserve(problem: Problem, replicas: IntArray) -> BoolArray:
     return wanted & ~has & served(problem, replicas)
 
 
-def goal_of(problem: Problem, goal: Goal, replicas: IntArray) -> float:
-    """Return the value of a goal in a solution [requests/min]."""
-    reached = float(goal.on_unreserved[without_reserve(problem, replicas)].sum())
-    if goal.on_off_preferred:
-        reached += goal.on_off_preferred * float((replicas * problem.off_preferred_rpm).sum())
-    return reached
-
-
 def value_of(problem: Problem, replicas: IntArray) -> float:
     """Return the transition value of an answer [cents/h]."""
     pools = replicas * problem.table.cost_per_replica
@@ -104,8 +87,6 @@ def value_of(problem: Problem, replicas: IntArray) -> float:
     stays = _by_server(problem, np.where(problem.on_current, replicas, 0)) > 0
     every = np.arange(len(problem.priority))
     same = unchanged(problem, replicas)
-    if problem.cards is not None:
-        same[-1] = False  # shared cards cost what they cost
     value = float(problem.transition_value(every, cost, elsewhere, stays, same).sum())
     return value + (
         problem.tiers.difference(problem.limits.used(replicas)) if len(problem.tiers.row) else 0.0
@@ -114,20 +95,49 @@ def value_of(problem: Problem, replicas: IntArray) -> float:
 
 def changes_of(problem: Problem, replicas: IntArray) -> int:
     """Return the number of servers that a solution changes."""
-    return int((~unchanged(problem, replicas)).sum())
+    return int((~unchanged(problem, replicas) * problem.counted).sum())
+
+
+class Reached:
+    """What a solution has of each level, computed when it is asked for."""
+
+    def __init__(self, problem: Problem, replicas: IntArray) -> None:
+        self.problem, self.replicas = problem, replicas
+        self.left, self.taken = ~served(problem, replicas), replicas > 0
+
+    def of(self, objective: LevelObjective) -> float:
+        """Return the objective's value; that of a level of service is in whole steps."""
+        problem, replicas = self.problem, self.replicas
+        total = objective.steps(self.left, self.taken)
+        if objective.on_unreserved is not None:
+            total += float(objective.on_unreserved[without_reserve(problem, replicas)].sum())
+        if objective.on_off_preferred:
+            total += objective.on_off_preferred * float((replicas * problem.off_preferred_rpm).sum())
+        total += objective.on_value * value_of(problem, replicas) if objective.on_value else 0.0
+        return total + (objective.on_changes * changes_of(problem, replicas) if objective.on_changes else 0.0)
+
+    def reported(self, objective: LevelObjective, steps: float) -> float:
+        """Return a value or bound of a level as plans report it."""
+        return objective.reported(steps, self.left, self.taken)
+
+    def differences(self, than: "Reached") -> Iterator[float]:
+        """Yield the difference to another solution at each level; 0 if they are equal.
+
+        Service and changes are compared as integers, the value with its slack (eq. 35, 50).
+        """
+        for objective in self.problem.objectives:
+            least = than.of(objective)
+            more = self.of(objective) - least
+            yield more if objective.step or abs(more) > value_slack(least) else 0.0
 
 
 def levels_of(problem: Problem, replicas: IntArray, *, proved: bool) -> tuple[SolvedLevel, ...]:
     """Return every level at the value that an answer has there, with that as its bound if it is proved."""
-    left, taken = ~served(problem, replicas), replicas > 0
-    values = {level.name: level.value(left, taken) for level in problem.service}
-    values |= {goal.name: goal_of(problem, goal, replicas) for goal in problem.goals}
-    values |= {VALUE: value_of(problem, replicas), CHANGES: float(changes_of(problem, replicas))}
-    return tuple(SolvedLevel(name, value, value if proved else None) for name, value in values.items())
+    return bounded_levels(problem, replicas, {}, infinite=np.inf if proved else None)
 
 
 def bounded_levels(
-    problem: Problem, replicas: IntArray, bounds: Mapping[str, float]
+    problem: Problem, replicas: IntArray, bounds: Mapping[str, float], infinite: float | None = None
 ) -> tuple[SolvedLevel, ...]:
     """Return every level at the value that an answer has there, with its bound.
 
@@ -137,41 +147,30 @@ def bounded_levels(
         problem: what was chosen from.
         replicas: the answer, shape (C,).
         bounds: by the name of the level, those of service in steps; infinity: the value is proved.
+        infinite: bound of levels without one; None: none.
     """
-    left, taken = ~served(problem, replicas), replicas > 0
-    service, goals = {level.name: level for level in problem.service}, {goal.name for goal in problem.goals}
-    levels = []
-    for reached in levels_of(problem, replicas, proved=True):
-        level, bound = service.get(reached.name), bounds[reached.name]
-        if level is not None:
-            bound = level.reported(min(bound, level.steps(left, taken)), left, taken)
-        elif reached.name in goals and reached.value - bound <= value_slack(reached.value):
-            bound = reached.value
-        levels.append(SolvedLevel(reached.name, reached.value, min(bound, reached.value)))
+    reached, levels = Reached(problem, replicas), []
+    for objective in problem.objectives:
+        steps = reached.of(objective)
+        value, bound = reached.reported(objective, steps), bounds.get(objective.name, infinite)
+        if bound is not None:
+            counts_as_same = objective.is_goal and value - bound <= value_slack(value)
+            bound = value if counts_as_same else min(reached.reported(objective, min(bound, steps)), value)
+        levels.append(SolvedLevel(objective.name, value, bound))
     return tuple(levels)
 
 
-def value_slack(value: float) -> float:
-    """Return the difference up to which two values count as the same [cents/h]."""
-    return max(VALUE_TOLERANCE * abs(value), MIN_TOLERANCE_CENTS_PER_H)
-
-
-def differences(problem: Problem, replicas: IntArray, than: IntArray) -> Iterator[float]:
-    """Yield the difference of two solutions at each level, in order of the levels; 0 if they are equal.
-
-    Service and changes are compared as integers, the value with its slack (eq. 35, 50).
-    """
-    mine, other = ~served(problem, replicas), ~served(problem, than)
-    for level in problem.service:
-        yield level.steps(mine, replicas > 0) - level.steps(other, than > 0)
-    for goal in problem.goals:
-        reached, least = goal_of(problem, goal, replicas), goal_of(problem, goal, than)
-        yield reached - least if abs(reached - least) > value_slack(least) else 0.0
-    value, best = value_of(problem, replicas), value_of(problem, than)
-    yield value - best if abs(value - best) > value_slack(best) else 0.0
-    yield float(changes_of(problem, replicas) - changes_of(problem, than))
+def with_outside(problem: Problem, without: BoolArray) -> list[LevelObjective]:
+    """Return the levels with the contribution of servers without a candidate, shape (S,), to any answer."""
+    value = float(problem.none_value[without].sum()) + problem.tiers.committed
+    changes = float(problem.none_changed[without].sum())
+    return [
+        replace(each, outside=each.steps(without) + each.on_value * value + each.on_changes * changes)
+        for each in problem.objectives
+    ]
 
 
 def is_better(problem: Problem, replicas: IntArray, than: IntArray) -> bool:
     """Return whether an answer is better than another in the order of all levels."""
-    return next((more < 0 for more in differences(problem, replicas, than) if more), False)
+    differences = Reached(problem, replicas).differences(Reached(problem, than))
+    return next((more < 0 for more in differences if more), False)

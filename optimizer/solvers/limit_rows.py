@@ -4,7 +4,8 @@ A candidate uses few of the rows, so each has a short list of entries. Solvers r
 limit by name.
 """
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -14,11 +15,12 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.power import power_of_rows
 from optimizer.limits.budget import BUDGET
-from optimizer.limits.limit import Limit, PlacedReplicas, Replicas, Stock
+from optimizer.limits.limit import Limit, Replicas
 from optimizer.limits.rollout import extra_replicas
 from optimizer.limits.table import LIMITS
-from optimizer.solvers.tiers import TierRow, steps_of, tiered
-from optimizer.spec.robustness import committed_cents_per_h
+from optimizer.limits.tiers import TierRow
+from optimizer.spec.placed import kept_replicas, stock_of
+from optimizer.spec.robustness import committed_cents_per_h, steps_of, tiered
 from optimizer.spec.schema import Accelerator
 from optimizer.spec.system import System
 
@@ -195,6 +197,28 @@ class LimitRows:
         )
 
 
+class Remaining:
+    """What is left of the limits while replicas are placed one after the other, in plain numbers."""
+
+    def __init__(self, limits: LimitRows, left: FloatArray | None = None) -> None:
+        """Begin with the amounts of the limits, or with those given, shape (R,)."""
+        self.left: list[float] = (limits.amount if left is None else left).tolist()
+        self.entries = limits.entries()
+
+    def fits(self, candidate: int, count: int) -> bool:
+        """Return whether so many replicas of a candidate fit."""
+        return all(self.left[row] >= use * count for row, use in self.entries[candidate])
+
+    def most(self, candidate: int) -> float:
+        """Return the replicas of a candidate that fit."""
+        return min((self.left[row] // use for row, use in self.entries[candidate]), default=math.inf)
+
+    def take(self, candidate: int, count: int) -> None:
+        """Take replicas of a candidate; give them back if the count is negative."""
+        for row, use in self.entries[candidate]:
+            self.left[row] -= use * count
+
+
 def limit_rows(candidates: Candidates, table: CandidateTable) -> LimitRows:
     """Return the rows of all limits of a system over some candidates, less what kept replicas use."""
     arrays, system = candidates.arrays, candidates.system
@@ -280,52 +304,3 @@ def _entries(uses: Sequence[tuple[IntArray, FloatArray]], count: int) -> tuple[I
     rows[candidate, place] = row
     entries[candidate, place] = np.concatenate([use for _, use in uses])[order] if uses else 0.0
     return rows, entries
-
-
-def stock_of(system: System, types: tuple[str, ...]) -> Stock:
-    """Return the limits of a system."""
-    surging = tuple(name for name, server in system.servers.items() if server.surge)
-    return Stock(system.options, system.options.unlimited, system.capacity, types, surging)
-
-
-def kept_replicas(system: System) -> Iterable[PlacedReplicas]:
-    """Yield the replicas that are kept beside a plan."""
-    for (server, accelerator), count in system.kept.items():
-        yield placed(system, server, accelerator, count)._replace(surge=0.0)
-
-
-def placed(
-    system: System, server: str, accelerator: str, count: int, power_w: float | None = None
-) -> PlacedReplicas:
-    """Return replicas of a server on an accelerator as limits count them.
-
-    Args:
-        system: the system.
-        server: the server.
-        accelerator: the accelerator.
-        count: the replicas.
-        power_w: power of one at its largest rate [W]; None: where it is counted, that of full use.
-    """
-    kind, cards = system.units_per_replica(server, accelerator)
-    one = system.accelerators.get(accelerator)
-    cost = one.cost_cents_per_h * (cards // one.multiplicity) if one else 0.0
-    if power_w is None and one and needs_power(system):
-        power_w = float(one.power.at(np.ones(1))[0]) * cards / one.multiplicity
-    surge = system.servers[server].surge
-    return PlacedReplicas(accelerator, kind, count, cards, cost, power_w or 0.0, server, surge)
-
-
-def placed_cards(system: System, accelerator: str, count: int, name: str) -> PlacedReplicas:
-    """Return shared cards as limits count them."""
-    one = system.accelerators[accelerator]
-    return PlacedReplicas(accelerator, one.type, count, one.multiplicity, one.cost_cents_per_h, 0.0, name)
-
-
-def placed_cost(name: str, cost: float) -> PlacedReplicas:
-    """Return a cost beside that of replicas as limits count it [cents/h]."""
-    return PlacedReplicas(name, "", 1, 0, cost)
-
-
-def needs_power(system: System) -> bool:
-    """Return whether a limit of a system counts the power of replicas."""
-    return any(limit.needs_power(system.options) for limit in LIMITS)

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from optimizer.arrays import IntArray
 from optimizer.solvers.bounds import trivial_bounds
-from optimizer.solvers.levels import bounded_levels, differences, is_better, served
+from optimizer.solvers.levels import Reached, bounded_levels, is_better
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import ROUNDING, Solution, SolvedLevel, Status
 
@@ -43,13 +43,12 @@ def _bounds_for(problem: Problem, replicas: IntArray, solution: Solution) -> dic
 
     A level after one at which the answer is worse has the bound of any answer.
     """
-    left, taken = ~served(problem, solution.replicas), solution.replicas > 0
-    service = {level.name: level for level in problem.service}
+    found = Reached(problem, solution.replicas)
     bounds, holds = trivial_bounds(problem), True
-    for level, more in zip(solution.levels, differences(problem, replicas, solution.replicas), strict=True):
+    differences = Reached(problem, replicas).differences(found)
+    for objective, level, more in zip(problem.objectives, solution.levels, differences, strict=True):
         if holds and level.bound is not None:
-            steps = service.get(level.name)
-            bounds[level.name] = level.bound if steps is None else steps.steps_of(level.bound, left, taken)
+            bounds[objective.name] = objective.steps_of(level.bound, found.left, found.taken)
         holds &= more <= 0
     return bounds
 

@@ -6,26 +6,25 @@ Equation numbers and sections refer to ``docs/math.md``.
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.milp.model import COVER_TOLERANCE
 from optimizer.solvers.dominance import nondominated
-from optimizer.solvers.model import COVER_TOLERANCE
 from optimizer.solvers.problem import Problem
 
 
 def fitting_candidates(problem: Problem) -> IntArray:
     """Return the nondominated candidates that fit by themselves."""
     columns = nondominated_candidates(problem)
-    if problem.cards is not None:
-        columns = columns[problem.table.pattern[columns] < 0]
+    columns = columns[problem.table.pattern[columns] < 0]
     return columns[problem.limits.fits(problem.table.num_replicas)[columns]]
 
 
-def card_units(problem: Problem) -> tuple[IntArray, IntArray]:
-    """Return the patterns of shared cards of which a unit fits, and the most units that can be of use."""
-    if problem.cards is None:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    rows = np.flatnonzero(problem.table.pattern >= 0)
-    most = problem.cards.most_units(problem.table.pattern[rows])
-    most = np.minimum(most, problem.limits.most_replicas()[rows])
+def shared_units(problem: Problem) -> tuple[IntArray, IntArray]:
+    """Return the candidates of which a unit serves several servers and fits, and the most of use."""
+    most = np.zeros(len(problem.table))
+    for topology in problem.topologies:
+        most += topology.most_units(problem.table)
+    rows = np.flatnonzero(most > 0)
+    most = np.minimum(most[rows], problem.limits.take(rows).most_replicas())
     return rows[most >= 1], np.minimum(most[most >= 1], 2.0**31).astype(np.int64)
 
 
@@ -93,7 +92,7 @@ def mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
         ]
     )
     pools = _nondominated(problem, np.flatnonzero(divisible & (most >= 1)), keys)
-    units, most_units = card_units(problem)
+    units, most_units = shared_units(problem)
     most[units] = most_units
     columns = np.sort(np.concatenate([pools, np.flatnonzero(indivisible), units]))
     each = np.where(divisible, 1, table.num_replicas)[columns]
@@ -108,7 +107,7 @@ def keepable(problem: Problem) -> BoolArray:
     table, server = problem.table, problem.table.server
     now = problem.current_replicas[server]
     carries = now * table.max_rate_rps >= table.load_rps * (1 - COVER_TOLERANCE)
-    carries |= problem.routed[server]
+    carries |= problem.joint_load[server]
     allowed = (now >= np.maximum(problem.min_replicas[server], 1)) & (now <= problem.max_replicas[server])
     as_sized = problem.divisible | (problem.full & (now == table.num_replicas))
     keeps: BoolArray = problem.on_current & carries & allowed & as_sized

@@ -1,18 +1,32 @@
-"""The levels of a problem as objectives, in their order: what is unserved, the value, the changes.
+"""The levels of a problem, in their order, as objectives to minimise.
 
-Takes a `Problem`, gives one `LevelObjective` for each level. Equation numbers refer to ``docs/math.md``.
+First, for each priority from the highest down, the unserved request rate and the number of unserved servers,
+in whole steps; then the goals: reserves that are given up, and load off preferred accelerators; then the
+transition value; then the number of changed servers. Equation numbers refer to ``docs/math.md``.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.solvers.goals import Goal
-from optimizer.solvers.levels import CHANGES, VALUE, changes_of, goal_of, served, value_of
-from optimizer.solvers.problem import Problem
-from optimizer.solvers.service_levels import ServiceLevel
+from optimizer.candidates import CandidateTable
+from optimizer.candidates.arrays import MemberArrays
+from optimizer.spec.offline import priority_name
+from optimizer.units import SECONDS_PER_MINUTE
 
+VALUE = "value"
+CHANGES = "changes"
+OFF_PREFERRED = "load off preferred accelerators"
+RATE_UNIT_RPM = 1e-3
+"""Loads are rounded to integer multiples of this unit [requests/min]."""
+MAX_WHOLE_RATE = 1e9
+"""Largest integer that a load may become; a coarser unit is taken where one would exceed it."""
+VALUE_TOLERANCE = 5e-9
+"""Relative slack at which the value counts as the same while the changes are minimised."""
+MIN_TOLERANCE_CENTS_PER_H = 5e-6
+"""Least slack of a value [cents/h]."""
 INTEGER_SLACK = 0.5
 """Slack of the constraint that holds an integer level: half a step, far above a solver's tolerance."""
 STEP_SLACK = 1e-4
@@ -21,49 +35,94 @@ ROUNDING = 1e-9
 """Relative difference of two values that is rounding."""
 
 
+def reserve_level(priority: int) -> str:
+    """Return the name of the level of a priority's reserves."""
+    return f"reserve of {priority_name(priority)}: load without it"
+
+
+def value_slack(value: float) -> float:
+    """Return the difference up to which two values count as the same [cents/h]."""
+    return max(VALUE_TOLERANCE * abs(value), MIN_TOLERANCE_CENTS_PER_H)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LevelObjective:
-    """One level to be minimised, over the servers that have a candidate."""
+    """One level: a sum over servers and candidates."""
 
     name: str
     on_unserved: FloatArray
-    """Cost of leaving each server unserved; integers, 0 for servers without a candidate; shape (S,)."""
+    """Cost of leaving each server unserved; integers, shape (S,)."""
     active: BoolArray
     """Servers that may have an allocation; the others come later; shape (S,)."""
     on_value: float = 0.0
     on_changes: float = 0.0
-    goal: Goal | None = None
-    """The goal; None for all other levels."""
-    service: ServiceLevel | None = None
-    """The level of service; None for value and changes."""
+    on_unreserved: FloatArray | None = None
+    """Cost of serving each server without its reserve [requests/min], shape (S,); None: 0."""
+    on_off_preferred: float = 0.0
+    """1 for the load off preferred accelerators."""
+    on_columns: FloatArray | None = None
+    """Cost of each candidate for the members that it leaves unserved, shape (C,); None if all serve all."""
+    unit: float = 1.0
+    """One step of a level of service, in what the level is reported in (requests/min, or servers)."""
+    measure: FloatArray | None = None
+    """Reported value of each unserved server before rounding, shape (S,); None: not a level of service."""
+    column_measure: FloatArray | None = None
+    """The same of the members that each candidate leaves unserved, shape (C,)."""
+    outside: float = 0.0
+    """Contribution of servers without a candidate, and of commitments, to any answer."""
 
     @property
-    def on_columns(self) -> FloatArray | None:
-        """Cost of each candidate for the members that it leaves unserved; None if there are none."""
-        return None if self.service is None else self.service.on_columns
+    def is_service(self) -> bool:
+        """Whether it is a level of service."""
+        return self.measure is not None
+
+    @property
+    def is_goal(self) -> bool:
+        """Whether it is a level between service and value."""
+        return self.on_unreserved is not None or self.on_off_preferred > 0
 
     @property
     def step(self) -> float:
         """The least difference of two values; 0 if any difference is possible."""
-        return 0.0 if self.on_value or self.goal else 1.0
+        return 0.0 if self.on_value or self.is_goal else 1.0
 
-    def of(self, problem: Problem, replicas: IntArray) -> float:
-        """Return the objective's value for an answer, with what servers without a candidate add."""
-        total = float(self.on_unserved[~served(problem, replicas)].sum())
-        total += 0.0 if self.on_columns is None else float(self.on_columns[replicas > 0].sum())
-        total += self.on_value * value_of(problem, replicas) if self.on_value else 0.0
-        total += goal_of(problem, self.goal, replicas) if self.goal else 0.0
-        return total + (self.on_changes * changes_of(problem, replicas) if self.on_changes else 0.0)
-
-    def constant(self, problem: Problem, without: BoolArray) -> float:
-        """Return the value or changes of servers without a candidate, shape (S,), and of commitments."""
-        value = problem.none_value[without].sum() + problem.tiers.committed
-        changes = problem.none_changed[without].sum()
-        return float(self.on_value * value + self.on_changes * changes)
+    def slack(self, value: float) -> float:
+        """Return by how much an answer may exceed a value that was reached before."""
+        return INTEGER_SLACK if self.step else value_slack(value)
 
     def tolerance(self, value: float, gap: float) -> float:
         """Return the distance of value and bound at which the level is proved, for a relative gap."""
-        return max(gap * abs(value), self.step * (1 - STEP_SLACK), ROUNDING * max(1.0, abs(value)))
+        inside = abs(value - self.outside)
+        return max(gap * inside, self.step * (1 - STEP_SLACK), ROUNDING * max(1.0, inside))
+
+    def steps(self, left: BoolArray, taken: BoolArray | None = None) -> float:
+        """Return a level of service of a solution, in whole steps.
+
+        Args:
+            left: servers without an allocation, shape (S,).
+            taken: the candidates that are chosen, shape (C,); None: none that leaves members unserved.
+        """
+        return _sum(self.on_unserved, left, self.on_columns, taken)
+
+    def reported(self, steps: float, left: BoolArray, taken: BoolArray | None = None) -> float:
+        """Return a bound in steps as it is reported with the value of an answer (eq. 136).
+
+        Levels are compared as whole numbers, so a bound that is equal to an answer's steps is its value,
+        and the gap between bound and value is that of the steps.
+        """
+        if self.measure is None:
+            return steps
+        whole, value = self.steps(left, taken), _sum(self.measure, left, self.column_measure, taken)
+        if not whole:
+            return steps * self.unit
+        return value if steps == whole else value * steps / whole
+
+    def steps_of(self, bound: float, left: BoolArray, taken: BoolArray | None = None) -> float:
+        """Return the steps of a bound that is reported with the value of an answer."""
+        if self.measure is None:
+            return bound
+        value = _sum(self.measure, left, self.column_measure, taken)
+        return float(np.round(bound / value * self.steps(left, taken))) if value > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,34 +133,81 @@ class LevelConstraint:
     most: float
 
 
-def service_objectives(problem: Problem, without: BoolArray) -> list[LevelObjective]:
-    """Return the objectives of the levels of service, from the highest priority down (eq. 34).
+def _sum(
+    on_servers: FloatArray, left: BoolArray, on_columns: FloatArray | None, taken: BoolArray | None
+) -> float:
+    parts = 0.0 if on_columns is None or taken is None else on_columns[taken].sum()
+    return float(on_servers[left].sum() + parts)
+
+
+def service_objectives(
+    members: MemberArrays,
+    table: CandidateTable,
+    to_serve: BoolArray,
+    min_replicas: IntArray,
+    priority: IntArray,
+) -> Iterator[LevelObjective]:
+    """Yield the levels of service, in their order (eq. 34, 35, 179).
 
     Args:
-        problem: what to choose from.
-        without: servers without a candidate, shape (S,).
+        members: what servers stand for.
+        table: the candidates.
+        to_serve: whether a server is unserved without an allocation, shape (S,).
+        min_replicas: its minimum replicas.
+        priority: its priority.
     """
-    objectives = []
-    for level in problem.service:
-        priority = problem.priority[level.measure > 0].max(initial=-1)
-        active = problem.priority <= priority
-        objectives.append(LevelObjective(level.name, level.weight * ~without, active, service=level))
-    return objectives
+    wanted = to_serve[members.server]
+    wanted = wanted & ((members.load_rps > 0) | (min_replicas[members.server] > 0))
+    for p in np.unique(members.priority):
+        here = wanted & (members.priority == p)
+        load, count = np.where(here, members.load_rps * SECONDS_PER_MINUTE, 0.0), here.astype(np.float64)
+        weight, unit = _whole_rates(load)
+        for what, each, step, measure in (("rate", weight, unit, load), ("servers", count, 1.0, count)):
+            left, reported = (_by_server(members, part, len(to_serve)) for part in (each, measure))
+            parts: tuple[FloatArray | None, ...] = (None, None)
+            if not members.are_servers:
+                parts = tuple(members.missing(table.server, table.members, part) for part in (each, measure))
+            yield LevelObjective(
+                f"{priority_name(p)}: unserved {what}",
+                left,
+                priority <= priority[reported > 0].max(initial=-1),
+                on_columns=parts[0],
+                unit=step,
+                measure=reported,
+                column_measure=parts[1],
+            )
 
 
-def goal_objectives(problem: Problem) -> list[LevelObjective]:
-    """Return the goals between service and value as objectives."""
-    nothing, everyone = np.zeros(len(problem.priority)), np.ones(len(problem.priority), np.bool_)
-    return [LevelObjective(goal.name, nothing, everyone, goal=goal) for goal in problem.goals]
+def _by_server(members: MemberArrays, amount: FloatArray, servers: int) -> FloatArray:
+    """Return the sum of an amount of members for each server, shape (S,)."""
+    return np.bincount(members.server, amount, servers).astype(np.float64)
 
 
-def value_objective(problem: Problem) -> LevelObjective:
-    """Return the transition value as an objective (eq. 31-33)."""
-    servers = len(problem.priority)
-    return LevelObjective(VALUE, np.zeros(servers), np.ones(servers, np.bool_), on_value=1.0)
+def _whole_rates(load_rpm: FloatArray) -> tuple[FloatArray, float]:
+    """Return loads as integer multiples of a unit, and the unit; a load too small for it counts one."""
+    unit = max(RATE_UNIT_RPM, float(load_rpm.max(initial=0)) / MAX_WHOLE_RATE)
+    multiples = np.where(load_rpm > 0, np.maximum(np.round(load_rpm / unit), 1), 0).astype(np.int64)
+    divisor = int(np.gcd.reduce(multiples)) or 1
+    return (multiples // divisor).astype(np.float64), unit * divisor
 
 
-def changes_objective(problem: Problem) -> LevelObjective:
-    """Return the number of changed servers as an objective."""
-    servers = len(problem.priority)
-    return LevelObjective(CHANGES, np.zeros(servers), np.ones(servers, np.bool_), on_changes=1.0)
+def later_objectives(
+    priority: IntArray, load_rps: FloatArray, wants_reserve: BoolArray, *, preference: bool
+) -> Iterator[LevelObjective]:
+    """Yield the levels after those of service: goals (eq. 143, 144), value (eq. 31-33) and changes.
+
+    Args:
+        priority: of each server, shape (S,), as are the next two.
+        load_rps: its load.
+        wants_reserve: whether it is to have a reserve.
+        preference: whether a server prefers accelerators.
+    """
+    nothing, everyone = np.zeros(len(priority)), np.ones(len(priority), np.bool_)
+    load = np.where(wants_reserve, load_rps * SECONDS_PER_MINUTE, 0.0)
+    for p in np.unique(priority[wants_reserve]).tolist():
+        without = np.where(priority == p, load, 0.0)
+        yield LevelObjective(reserve_level(p), nothing, everyone, on_unreserved=without)
+    if preference:
+        yield LevelObjective(OFF_PREFERRED, nothing, everyone, on_off_preferred=1.0)
+    yield LevelObjective(VALUE, nothing, everyone, on_value=1.0)
+    yield LevelObjective(CHANGES, nothing, everyone, on_changes=1.0)

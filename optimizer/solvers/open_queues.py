@@ -1,6 +1,5 @@
 """Shared queues that a solution does not serve in full, for partial service by a saturation policy."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -8,6 +7,7 @@ import numpy as np
 
 from optimizer.arrays import IntArray
 from optimizer.candidates.queue_parts import QueueParts
+from optimizer.solvers.limit_rows import Remaining
 from optimizer.solvers.problem import Problem
 
 
@@ -31,25 +31,17 @@ class OpenQueue:
         """Return the share of the next member that is served with the replicas of each candidate."""
         return max((self._share(row, taken[row]) for row in self.rows if taken[row]), default=0.0)
 
-    def best(
-        self,
-        taken: Sequence[int],
-        left: Sequence[float],
-        entries: Sequence[Sequence[tuple[int, float]]],
-        most: int,
-    ) -> tuple[int, int] | None:
+    def best(self, taken: Sequence[int], left: Remaining, most: int) -> tuple[int, int] | None:
         """Return the candidate that serves most of the next member, and the further replicas of use.
 
         Args:
             taken: replicas of each candidate.
-            left: remaining amount of each limit.
-            entries: limits of each candidate, with the use of a replica.
+            left: what is left of the limits.
             most: most replicas of the queue.
         """
         now, best, key = self.share(taken), None, (0.0, 0.0)
         for row in [row for row in self.rows if taken[row]] or self.rows:
-            fits = min((left[limit] // use for limit, use in entries[row]), default=math.inf)
-            more = int(min(fits, most - taken[row], self.problem.table.num_replicas.max()))
+            more = int(min(left.most(row), most - taken[row], self.problem.table.num_replicas.max()))
             share = self._share(row, taken[row] + more) if more > 0 else 0.0
             if share <= now:
                 continue

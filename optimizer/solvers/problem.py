@@ -8,25 +8,28 @@ runs on now. Solvers take a `Problem` and return a `Solution`; they know no name
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import ALL_MEMBERS, MemberArrays, ReserveArrays
-from optimizer.candidates.card_rows import card_rows
 from optimizer.candidates.queue_parts import QueueParts
 from optimizer.candidates.table import NO_PATTERN
 from optimizer.documents import MAX_COUNT
-from optimizer.solvers.card_columns import CardColumns, with_server_behind
-from optimizer.solvers.goals import Goal, goals_of
-from optimizer.solvers.limit_rows import LimitRows, limit_rows, needs_power
-from optimizer.solvers.routing import Routing, with_undivided
-from optimizer.solvers.service_levels import ServiceLevel, service_levels
+from optimizer.solvers.limit_rows import LimitRows, limit_rows
+from optimizer.solvers.objectives import LevelObjective, later_objectives, service_objectives
 from optimizer.solvers.tiers import Tiers, tiers_of
+from optimizer.spec.placed import needs_power
 from optimizer.spec.schema import OptimizerOptions
+from optimizer.topologies.table import TOPOLOGIES
+from optimizer.topologies.topology import Topology
 from optimizer.units import SECONDS_PER_MINUTE
 
+SomeTopology = TypeVar("SomeTopology", bound=Topology)
+Array = Any
+"""Array of any type, shape (S,)."""
 GAP_FREE_COLUMNS = 2000
 """Models of up to this many columns are solved to optimality by default; larger ones to `DEFAULT_GAP`."""
 DEFAULT_GAP = 1e-4
@@ -76,12 +79,10 @@ class Problem:
     """Whether a server is a shared queue, which has one pool; shape (S,)."""
     queue_parts: QueueParts | None = None
     """Partial service of shared queues; None if there is no queue, or none can be served in part."""
-    routing: Routing | None = None
-    """Routes with load; None if there are none."""
     excluded: frozenset[int] = frozenset()
     """Servers that get nothing, although they need replicas."""
-    cards: CardColumns | None = None
-    """Rates on shared cards; their units are those of a server behind the last. None without shared cards."""
+    topologies: tuple[Topology, ...] = ()
+    """What serves several servers together; their extra servers are behind those of the system."""
 
     @cached_property
     def on_current(self) -> BoolArray:
@@ -90,25 +91,34 @@ class Problem:
 
     @property
     def is_mixed(self) -> bool:
-        """Whether plans are numbers of replicas: they are mixed, or routes divide requests."""
-        return self.options.heterogeneous or self.routing is not None
+        """Whether plans are numbers of replicas: they are mixed, or a topology requires it."""
+        return self.options.heterogeneous or any(each.counts_replicas for each in self.topologies)
+
+    def topology(self, kind: type[SomeTopology]) -> SomeTopology | None:
+        """Return the topology of a kind; None if there is none."""
+        return next((each for each in self.topologies if isinstance(each, kind)), None)
 
     @cached_property
-    def routed(self) -> BoolArray:
-        """Whether the load of a server is what a route sends to it, shape (S,)."""
-        return (
-            frozen(np.zeros(len(self.priority), np.bool_)) if self.routing is None else self.routing.servers
-        )
+    def joint_load(self) -> BoolArray:
+        """Whether the load of a server is carried by a topology's rows, shape (S,)."""
+        nobody = np.zeros(len(self.priority), np.bool_)
+        return frozen(np.logical_or.reduce([nobody, *(each.joint_load for each in self.topologies)]))
 
-    @property
-    def router_off(self) -> BoolArray:
-        """Whether a candidate is for a router that is off, shape (C,)."""
-        return np.zeros(len(self.table), np.bool_) if self.routing is None else self.routing.undivided
+    @cached_property
+    def counted(self) -> FloatArray:
+        """1 for servers that count in the number of changes, 0 for extra ones; shape (S,)."""
+        extra = sum(each.extra_servers for each in self.topologies)
+        return frozen((np.arange(len(self.priority)) < len(self.priority) - extra).astype(np.float64))
 
     @property
     def apart(self) -> tuple[BoolArray, ...]:
-        """Keys by which candidates with and without a router never dominate each other, shapes (C,)."""
-        return () if self.routing is None else (self.routing.undivided, ~self.routing.undivided)
+        """Keys by which candidates of topologies never dominate each other, shapes (C,)."""
+        return tuple(key for each in self.topologies for key in each.apart())
+
+    @property
+    def own(self) -> BoolArray:
+        """Whether replicas of a candidate are of its server alone, shape (C,)."""
+        return np.asarray(self.table.pattern == NO_PATTERN, np.bool_)
 
     @cached_property
     def replica_value(self) -> FloatArray:
@@ -174,15 +184,15 @@ class Problem:
     def divisible(self) -> BoolArray:
         """Whether any number of replicas of a candidate can be a pool beside others, shape (C,)."""
         one_pool = self.reserve.one_pool | self.is_queue
-        if self.routing is not None and not self.options.heterogeneous:
-            one_pool = one_pool | ~self.routed
+        if self.is_mixed and not self.options.heterogeneous:
+            one_pool = one_pool | ~self.joint_load
         one_pool = one_pool[self.table.server] & (self.table.pattern < 0)  # patterns have any number of units
         return frozen(self.table.meets_targets_below_max_rate & ~one_pool)
 
     @cached_property
     def without_sharing(self) -> "Problem":
-        """The problem in which no candidate on shared cards serves anything."""
-        return replace(self, full=frozen(self.full & (self.table.pattern == NO_PATTERN)))
+        """The problem in which only candidates whose replicas are their server's own serve anything."""
+        return self if self.own.all() else replace(self, full=frozen(self.full & self.own))
 
     @cached_property
     def grown_load_rps(self) -> FloatArray:
@@ -209,14 +219,18 @@ class Problem:
         return frozen(np.append(False, (pair[1:] == pair[:-1]).all(axis=1))[: len(pair)])
 
     @cached_property
-    def goals(self) -> tuple[Goal, ...]:
-        """The levels between service and value, in their order."""
-        return goals_of(self.priority, self.load_rps, self.reserve.wanted, preference=self.preference)
+    def objectives(self) -> tuple[LevelObjective, ...]:
+        """All levels, in their order."""
+        wanted = self.reserve.wanted
+        return (
+            *service_objectives(self.members, self.table, self.to_serve, self.min_replicas, self.priority),
+            *later_objectives(self.priority, self.load_rps, wanted, preference=self.preference),
+        )
 
-    @cached_property
-    def service(self) -> tuple[ServiceLevel, ...]:
+    @property
+    def service(self) -> tuple[LevelObjective, ...]:
         """The levels of service, in their order (eq. 34, 35)."""
-        return service_levels(self.members, self.table, self.to_serve, self.min_replicas)
+        return tuple(each for each in self.objectives if each.is_service)
 
     @cached_property
     def leaves_members(self) -> bool:
@@ -226,7 +240,7 @@ class Problem:
     @property
     def is_compact_only(self) -> bool:
         """Whether only the compact model takes it: a column of branch and price serves one server in full."""
-        return self.leaves_members or self.cards is not None or self.routing is not None
+        return self.leaves_members or bool(self.topologies)
 
     @cached_property
     def unserved_parts(self) -> tuple[FloatArray, ...]:
@@ -234,42 +248,35 @@ class Problem:
         return tuple(level.on_columns for level in self.service if level.on_columns is not None)
 
     def with_partners(self, chosen: BoolArray) -> BoolArray:
-        """Return chosen servers, shape (S,), with what serves them besides their own candidates.
+        """Return chosen servers, shape (S,), with what serves them besides their own candidates."""
+        for each in self.topologies:
+            chosen = each.together(chosen)
+        return chosen
 
-        This is the small server of a route if its large one is chosen, and the units of shared cards.
-        """
-        if self.cards is not None:
-            chosen = chosen.copy()
-            chosen[-1] = True
-        return chosen if self.routing is None else self.routing.together(chosen)
-
-    def of_servers(self, chosen: BoolArray) -> "Problem":
-        """Return the problem with only the candidates of the chosen servers, and only these to be served."""
-        rows = np.flatnonzero(chosen[self.table.server])
+    def take(self, rows: IntArray, chosen: BoolArray | None = None) -> "Problem":
+        """Return the problem with some of the candidates, and if servers are chosen for these alone."""
         return replace(
             self,
             table=self.table.take(rows),
             full=self.full[rows],
             limits=self.limits.take(rows),
+            topologies=tuple(each.take(rows, chosen) for each in self.topologies),
+        )
+
+    def of_servers(self, chosen: BoolArray) -> "Problem":
+        """Return the problem with only the candidates of the chosen servers, and only these to be served."""
+        return replace(
+            self.take(np.flatnonzero(chosen[self.table.server]), chosen),
             to_serve=self.to_serve & chosen,
             current_accelerator=np.where(chosen, self.current_accelerator, -1),
             current_replicas=np.where(chosen, self.current_replicas, 0),
             current_cost=np.where(chosen, self.current_cost, 0.0),
             none_changed=self.none_changed & chosen,
-            routing=None if self.routing is None else self.routing.of_servers(rows, chosen),
         )
 
     def serving_all_members(self) -> "Problem":
         """Return the problem with only the candidates that serve all members of their server."""
-        rows = np.flatnonzero(self.table.members == ALL_MEMBERS)
-        every = np.ones(len(self.priority), np.bool_)
-        return replace(
-            self,
-            table=self.table.take(rows),
-            full=self.full[rows],
-            limits=self.limits.take(rows),
-            routing=None if self.routing is None else self.routing.of_servers(rows, every),
-        )
+        return self.take(np.flatnonzero(self.table.members == ALL_MEMBERS))
 
     def with_amounts(self, amount: FloatArray) -> "Problem":
         """Return the problem with other amounts of what is limited, shape (R,)."""
@@ -336,75 +343,78 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
         candidates: the candidates of a system.
         excluded: servers that get nothing, although they need replicas; they count as unserved.
     """
-    servers, arrays = candidates.arrays.servers, candidates.arrays
-    options = candidates.system.options
-    shared = candidates.shared
-    table, undivided = with_undivided(candidates, _all_rows(candidates))
-    left_out = frozenset(s for s, name in enumerate(arrays.server_names) if name in excluded)
-    if left_out:
-        kept = ~np.isin(table.server, list(left_out))
-        table, undivided = table.take(kept), undivided[kept]
-    accelerators = len(arrays.accelerator_names) + 2  # behind them stand what is rented, and shared cards
-    routing = Routing.of(candidates, undivided)
-    to_serve = (servers.load_rps > 0) | (servers.min_replicas > 0)
-    if routing is not None:
-        routing = routing if shared is None else routing.with_server_behind()
-        usable = table.meets_targets_below_max_rate | ~routing.servers[table.server]
-        table, routing = table.take(usable), replace(routing, undivided=undivided[usable])
-        to_serve = to_serve & ~routing.small()[: len(to_serve)]
+    servers, system = candidates.arrays.servers, candidates.system
+    names = candidates.arrays.server_names
+    extra = sum(kind.extra_servers for kind in TOPOLOGIES if kind.rows(candidates))
+    table, topologies = _rows_and_topologies(candidates, excluded, len(names) + extra)
     limits = limit_rows(candidates, table)
+    accelerators = len(candidates.arrays.accelerator_names) + 2  # behind them are rented and shared ones
     over = candidates.over_limit.server * accelerators + candidates.over_limit.accelerator
-    problem = Problem(
+    idle = np.logical_or.reduce([np.zeros(len(names) + extra, np.bool_), *(each.idle for each in topologies)])
+    to_serve, members = (servers.load_rps > 0) | (servers.min_replicas > 0), servers.members
+    partly = servers.is_queue.any() and not needs_power(system) and not servers.reserve.surges.any()
+
+    def by_server(values: Array, last: float = 0) -> Array:
+        return with_last(values, last, extra)
+
+    return Problem(
         table=table,
         full=frozen(~np.isin(table.server * accelerators + table.accelerator, over)),
-        to_serve=frozen(to_serve),
-        load_rps=servers.load_rps,
-        priority=servers.priority,
-        min_replicas=servers.min_replicas,
-        max_replicas=servers.max_replicas,
-        current_accelerator=servers.current_accelerator,
-        current_replicas=servers.current_replicas,
-        current_cost=servers.current_cost,
-        none_changed=servers.running,
+        to_serve=frozen(by_server(to_serve) & ~idle),
+        load_rps=by_server(servers.load_rps),
+        priority=by_server(servers.priority, int(servers.priority.max(initial=1))),
+        min_replicas=by_server(servers.min_replicas),
+        max_replicas=by_server(servers.max_replicas, MAX_COUNT),
+        current_accelerator=by_server(servers.current_accelerator, -1),
+        current_replicas=by_server(servers.current_replicas),
+        current_cost=by_server(servers.current_cost),
+        none_changed=by_server(servers.running),
         limits=limits,
-        options=options,
-        reserve=servers.reserve,
-        tiers=tiers_of(candidates.system.accelerators, [item.key for item in limits.items]),
-        preference=bool(servers.preference.any()),
-        members=servers.members if routing is None else routing.counted(servers.members),
-        is_queue=servers.is_queue,
-        queue_parts=QueueParts(candidates)
-        if servers.is_queue.any() and not needs_power(candidates.system) and not servers.reserve.surges.any()
-        else None,
-        routing=routing,
-        excluded=left_out,
-    )
-    return problem if shared is None else with_cards(problem, CardColumns.of(shared))
-
-
-def _all_rows(candidates: Candidates) -> CandidateTable:
-    """Return the candidates of all sorts, those on shared cards last."""
-    tables = [candidates.table, candidates.over_limit, candidates.with_reserve, candidates.external]
-    shared = candidates.shared
-    return CandidateTable.joined([*tables, *([] if shared is None else card_rows(candidates, shared))])
-
-
-def with_cards(problem: Problem, cards: CardColumns) -> Problem:
-    """Return a problem with a server behind the last, whose replicas are shared cards."""
-    per_server = (
-        *("to_serve", "load_rps", "priority", "min_replicas", "current_replicas", "current_cost"),
-        *("none_changed", "is_queue"),
-    )
-    changes = {name: with_server_behind(getattr(problem, name), 0) for name in per_server}
-    changes |= {
-        "current_accelerator": with_server_behind(problem.current_accelerator, -1),
-        "max_replicas": with_server_behind(problem.max_replicas, MAX_COUNT),
-        "priority": with_server_behind(problem.priority, int(problem.priority.max(initial=1))),
-        "reserve": ReserveArrays(
-            *(with_server_behind(getattr(problem.reserve, field.name), 0) for field in fields(ReserveArrays))
+        options=system.options,
+        reserve=ReserveArrays(
+            *(by_server(getattr(servers.reserve, each.name)) for each in fields(ReserveArrays))
         ),
-    }
-    return replace(problem, cards=cards, **changes)
+        tiers=tiers_of(system.accelerators, [item.key for item in limits.items]),
+        preference=bool(servers.preference.any()),
+        members=replace(members, load_rps=np.where(idle[members.server], 0.0, members.load_rps))
+        if idle.any()
+        else members,
+        is_queue=by_server(servers.is_queue),
+        queue_parts=QueueParts(candidates) if partly else None,
+        topologies=topologies,
+        excluded=frozenset(s for s, name in enumerate(names) if name in excluded),
+    )
+
+
+def _rows_and_topologies(
+    candidates: Candidates, excluded: Collection[str], servers: int
+) -> tuple[CandidateTable, tuple[Topology, ...]]:
+    """Return the candidates of all sorts, those of topologies last of equal ones, and the topologies."""
+    own = [candidates.table, candidates.over_limit, candidates.with_reserve, candidates.external]
+    tables, source = [*own], [0] * len(own)
+    for place, kind in enumerate(TOPOLOGIES, 1):
+        added = kind.rows(candidates)
+        tables += added
+        source += [place] * len(added)
+    of = np.repeat(source, [len(each) for each in tables])[CandidateTable.joined_order(tables)]
+    table = CandidateTable.joined(tables)
+    left_out = [s for s, name in enumerate(candidates.arrays.server_names) if name in excluded]
+    kept = ~np.isin(table.server, left_out)
+    if not kept.all():
+        table, of = table.take(kept), of[kept]
+    found = [kind.of(candidates, of == place, servers) for place, kind in enumerate(TOPOLOGIES, 1)]
+    topologies = [each for each in found if each is not None]
+    usable = np.logical_and.reduce(
+        [np.ones(len(table), np.bool_), *(each.usable(table) for each in topologies)]
+    )
+    if usable.all():
+        return table, tuple(topologies)
+    return table.take(usable), tuple(each.take(usable) for each in topologies)
+
+
+def with_last(values: Array, last: float, count: int) -> Array:
+    """Return values by server with those of some servers behind the last."""
+    return frozen(np.append(values, np.full(count, last, values.dtype))) if count else values
 
 
 def gap_target(options: OptimizerOptions, columns: int) -> float:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.candidates.table import NO_PATTERN
 from optimizer.solvers.greedy import greedy_replicas
-from optimizer.solvers.levels import VALUE, served, served_in_full
+from optimizer.solvers.levels import served, served_in_full
+from optimizer.solvers.objectives import VALUE
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import SolvedLevel
 
@@ -89,11 +89,11 @@ def repaired(problem: Problem, replicas: IntArray) -> IntArray:
     of something is used, servers lose theirs from the lowest priority up, those that use the least first
     among equals.
     """
-    if problem.cards is not None:
+    if not problem.own.all():
         if not (problem.left_by(replicas) < 0).any() and not _short(problem, replicas).any():
             return replicas
         problem = problem.without_sharing
-        replicas = np.where(problem.table.pattern == NO_PATTERN, replicas, 0)
+        replicas = np.where(problem.own, replicas, 0)
     table = problem.table
     short = _short(problem, replicas)
     fitting = np.where(short[table.server], 0, replicas)

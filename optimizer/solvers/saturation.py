@@ -19,6 +19,7 @@ from optimizer.arrays import BoolArray, IntArray
 from optimizer.candidates.measuring import COUNT_TOLERANCE
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import served
+from optimizer.solvers.limit_rows import Remaining
 from optimizer.solvers.open_queues import OpenQueue, queues_with_parts
 from optimizer.solvers.problem import Problem
 
@@ -80,9 +81,8 @@ class _Leftover:
         table = problem.table
         self.deadline, self.finished, self.queues = deadline, True, queues
         self.one_pool: list[bool] = (problem.reserve.one_pool | (not problem.options.heterogeneous)).tolist()
-        self.left: list[float] = problem.left_by(replicas).tolist()
+        self.left = Remaining(problem.limits, problem.left_by(replicas))
         self.taken: list[int] = replicas.tolist()
-        self.entries = problem.limits.entries()
         self.rate: list[float] = table.max_rate_rps.tolist()
         self.cost: list[float] = table.cost_per_replica.tolist()
         self.load: list[float] = problem.load_rps.tolist()
@@ -154,7 +154,7 @@ class _Leftover:
         Ties go to the lesser cost, then in order.
         """
         if server in self.queues:
-            return self.queues[server].best(self.taken, self.left, self.entries, self.most[server])
+            return self.queues[server].best(self.taken, self.left, self.most[server])
         mine = self.mine[server]
         carried, count = self._carried(server), self._count(server)
         missing = max(self.load[server] - carried, 0.0)
@@ -162,8 +162,7 @@ class _Leftover:
         for candidate in mine if mine and self.one_pool[server] else self.candidates[server]:
             for_load = math.ceil(missing / self.rate[candidate] * (1 - COUNT_TOLERANCE)) if missing else 0
             useful = max(for_load, self.least[server] - count)
-            fits = min((self.left[row] // use for row, use in self.entries[candidate]), default=math.inf)
-            usable = int(min(useful, fits, self.most[server] - count))
+            usable = int(min(useful, self.left.most(candidate), self.most[server] - count))
             if usable <= 0:
                 continue
             share = self._share_of(server, carried + usable * self.rate[candidate], count + usable)
@@ -192,8 +191,7 @@ class _Leftover:
 
     def _give(self, server: int, candidate: int, count: int) -> None:
         self.taken[candidate] += count
-        for row, use in self.entries[candidate]:
-            self.left[row] -= count * use
+        self.left.take(candidate, count)
         mine = self.mine[server]
         if server in self.queues:
             return

@@ -6,18 +6,7 @@ Equation numbers refer to ``docs/math.md``.
 import numpy as np
 
 from optimizer.arrays import IntArray
-from optimizer.candidates.table import NO_PATTERN
 from optimizer.solvers.problem import Problem
-
-
-def spare_capacity_of(problem: Problem, replicas: IntArray) -> float:
-    """Return the capacity to spare of an answer: over its servers' loads, in sum (eq. 89)."""
-    table = problem.table
-    served = np.unique(table.server[replicas > 0])
-    load = problem.load_rps[served]
-    capacity = np.bincount(table.server, replicas * table.max_rate_rps, len(problem.priority))[served]
-    loaded = load > 0
-    return float((capacity[loaded] / load[loaded] - 1).sum())
 
 
 def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
@@ -31,7 +20,7 @@ def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
         replicas: replicas of each candidate, shape (C,).
     """
     table, room = problem.table, problem.room
-    own_cards = table.pattern == NO_PATTERN
+    own_cards = problem.own
     chosen = np.flatnonzero((replicas > 0) & problem.full & (replicas == table.num_replicas) & own_cards)
     pools = np.bincount(table.server[replicas > 0], minlength=len(problem.priority))
     chosen = chosen[pools[table.server[chosen]] == 1]
@@ -48,9 +37,10 @@ def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
         & (problem.off_preferred_total[better] == problem.off_preferred_total[mine])
         & (problem.discount[better] == 0)
         & (problem.discount[mine] == 0)
-        & (problem.router_off[better] == problem.router_off[mine])
         & (room[better] > room[mine])
     ]
+    for key in problem.apart:
+        better = better[key[better] == key[own[table.server[better]]]]
     if not len(better):
         return replicas
     return _exchanged(

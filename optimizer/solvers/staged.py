@@ -11,7 +11,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, IntArray
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.levels import CHANGES, VALUE, changes_of, goal_of, served_in_full, value_of
+from optimizer.solvers.levels import Reached, served_in_full
 from optimizer.solvers.merging import not_worse_than
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.saturation import share_leftover, waiting_servers
@@ -79,14 +79,14 @@ def _joined(problem: Problem, replicas: IntArray, stages: list[Solution], *, fin
     """
     levels = []
     full = np.where(served_in_full(problem, replicas)[problem.table.server], replicas, 0)
-    sums = {goal.name: goal_of(problem, goal, full) for goal in problem.goals}
-    sums |= {VALUE: value_of(problem, replicas), CHANGES: float(changes_of(problem, replicas))}
-    for name in [level.name for level in stages[0].levels]:
-        parts = [stage.level(name) for stage in stages]
-        reached = sums[name] if name in sums else sum(part.value for part in parts)
+    for objective in problem.objectives:
+        parts = [stage.level(objective.name) for stage in stages]
+        by_stages = sum(part.value for part in parts)
+        of = full if objective.is_goal else replicas
+        reached = by_stages if objective.is_service else Reached(problem, of).of(objective)
         open_part = [None if part.bound is None else part.value - part.bound for part in parts]
         bound = None if None in open_part else reached - sum(part for part in open_part if part)
-        levels.append(SolvedLevel(name, reached, bound))
+        levels.append(SolvedLevel(objective.name, reached, bound))
     order = [Status.heuristic, Status.feasible, Status.optimal]
     found = [stage.status for stage in stages] + [Status.optimal if finished else Status.feasible]
     status = min(found, key=order.index)

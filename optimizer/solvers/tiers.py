@@ -6,42 +6,16 @@ first step, and have one more variable for each further step, which costs the di
 refer to ``docs/math.md``.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.limits.budget import BUDGET
-from optimizer.limits.limit import Limit, PlacedReplicas, Replicas, Stock
-from optimizer.spec.robustness import committed_cents_per_h
+from optimizer.limits.tiers import TIERS
+from optimizer.spec.robustness import committed_cents_per_h, steps_of, tiered
 from optimizer.spec.schema import Accelerator
-
-TIERS = "tiers"
-ENDLESS = 1e9
-"""Size of a last step, beyond any plan."""
-
-
-class TierRow(Limit):
-    """Row that counts the accelerators of one name; it has no amount and is in no table."""
-
-    name: ClassVar[str] = TIERS
-    unit: ClassVar[str] = "accelerator"
-    whole: ClassVar[bool] = False
-
-    def amounts(self, stock: Stock) -> Mapping[str, float]:  # noqa: ARG002
-        """Return nothing."""
-        return {}
-
-    def use(self, replicas: Replicas, item: str) -> FloatArray:
-        """Return the accelerators of a replica."""
-        here = replicas.accelerator == replicas.accelerator_names.index(item)
-        return np.where(here, replicas.accelerators, 0.0)
-
-    def used(self, placed: Iterable[PlacedReplicas]) -> Mapping[str, float]:  # noqa: ARG002
-        """Return nothing."""
-        return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,18 +94,6 @@ class Tiers:
 
 _NONE, _NOTHING = np.zeros(0, np.int64), np.zeros(0)
 NO_TIERS = Tiers(_NONE, _NOTHING, _NONE, _NOTHING, _NOTHING)
-
-
-def tiered(accelerators: Mapping[str, Accelerator]) -> list[Accelerator]:
-    """Return the accelerators that have tiers, in their order."""
-    return [item for item in accelerators.values() if item.tiers]
-
-
-def steps_of(item: Accelerator) -> list[tuple[float, float]]:
-    """Return size and price of each step: committed units cost no more if they are used, and come first."""
-    steps = [(0.0 if tier.committed else tier.cost_cents_per_h, float(tier.units)) for tier in item.tiers]
-    steps.sort(key=lambda step: step[0])
-    return [(size, float(price)) for price, size in [*steps, (item.cost_cents_per_h, ENDLESS)]]
 
 
 def tiers_of(accelerators: Mapping[str, Accelerator], keys: list[tuple[str, str]]) -> Tiers:

@@ -8,6 +8,7 @@ import numpy as np
 from optimizer.arrays import IntArray
 from optimizer.solvers.greedy import greedy_replicas
 from optimizer.solvers.levels import is_better, served
+from optimizer.solvers.limit_rows import Remaining
 from optimizer.solvers.model_columns import keepable
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.related import completed
@@ -19,7 +20,7 @@ def best_initial_solution(problem: Problem) -> IntArray:
     Returns:
         Replicas of each candidate, shape (C,).
     """
-    problem = problem if problem.cards is None else problem.without_sharing
+    problem = problem.without_sharing
     greedy, staying = greedy_replicas(problem), _staying(problem)
     return staying if is_better(problem, staying, greedy) else greedy
 
@@ -35,14 +36,11 @@ def _staying(problem: Problem) -> IntArray:
     replicas = np.where(problem.full, table.num_replicas, now)
     rows = np.flatnonzero(problem.on_current & here & ~problem.repeats)
     order = rows[np.lexsort((problem.priority[table.server[rows]], (replicas > now)[rows]))]
-    entries, left = problem.limits.take(order).entries(), problem.limits.amount.tolist()
-    staying = np.zeros(len(table), np.int64)
-    for row, count, needed in zip(order.tolist(), replicas[order].tolist(), entries, strict=True):
-        use = [(limit, one * count) for limit, one in needed]
-        if all(left[limit] >= taken for limit, taken in use):
+    staying, left = np.zeros(len(table), np.int64), Remaining(problem.limits.take(order))
+    for place, (row, count) in enumerate(zip(order.tolist(), replicas[order].tolist(), strict=True)):
+        if left.fits(place, count):
             staying[row] = count
-            for limit, taken in use:
-                left[limit] -= taken
+            left.take(place, count)
     return completed(problem, staying, served(problem, staying))
 
 

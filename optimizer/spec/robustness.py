@@ -9,6 +9,9 @@ from optimizer.spec.files import Part
 from optimizer.spec.names import Entry, Finding, Index, Names
 from optimizer.spec.schema import Accelerator, ModelProfile, OptimizerOptions
 
+ENDLESS = 1e9
+"""Size of a last price step, beyond any plan."""
+
 
 def server_problems(entry: Entry, profiles: Sequence[ModelProfile], accelerators: Names) -> Iterator[Finding]:
     """Yield preferred accelerators that do not exist, and an external service of requests without tokens."""
@@ -44,6 +47,18 @@ def committed_cents_per_h(accelerators: Mapping[str, Accelerator]) -> float:
     """Return the cost of all commitments, used or not [cents/h]."""
     tiers = (tier for item in accelerators.values() for tier in item.tiers if tier.committed)
     return float(sum(tier.units * tier.cost_cents_per_h for tier in tiers))
+
+
+def tiered(accelerators: Mapping[str, Accelerator]) -> list[Accelerator]:
+    """Return the accelerators that have tiers, in their order."""
+    return [item for item in accelerators.values() if item.tiers]
+
+
+def steps_of(item: Accelerator) -> list[tuple[float, float]]:
+    """Return size and price of each step: committed units cost no more if they are used, and come first."""
+    steps = [(0.0 if tier.committed else tier.cost_cents_per_h, float(tier.units)) for tier in item.tiers]
+    steps.sort(key=lambda step: step[0])
+    return [(size, float(price)) for price, size in [*steps, (item.cost_cents_per_h, ENDLESS)]]
 
 
 def _problems(

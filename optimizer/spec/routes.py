@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from optimizer.documents import MIN_RATE
-from optimizer.errors import SpecError
 from optimizer.kinds.queue_models import REFERENCE
 from optimizer.kinds.table import KINDS, kind_of_profile
 from optimizer.quantities import precise
@@ -146,6 +145,13 @@ def _with_mix(
     return server.with_load(server.current.load.model_copy(update=values))
 
 
+def largest_shares(route: Route) -> dict[str, float]:
+    """Return the planned load of each server of a route over the rate of the route, by server."""
+    flows = flows_of(route.model_copy(update={"arrival_rate_rpm": 1.0}))
+    most = sum(flow.rate_rpm * flow.upper for flow in flows)
+    return {route.small: most, route.large: sum(flow.rate_rpm for flow in flows)}
+
+
 def undivided_servers(servers: Mapping[str, Server], routes: Iterable[Route]) -> dict[str, Server]:
     """Return the large servers with all requests of their routes, by name, if the lengths of kinds differ.
 
@@ -200,20 +206,17 @@ def route_of(routes: Iterable[Route], server: str) -> Route | None:
     return next((route for route in routes if server in (route.small, route.large)), None)
 
 
-def refuse_routes(routes: Mapping[str, Route], study: str) -> None:
-    """Refuse a system with routes where something plans loads of servers.
+def with_partners(routes: Iterable[Route], servers: Iterable[str]) -> list[str]:
+    """Return servers, and of those of a route the other one too, as a route is served in full or not at all.
 
     Args:
-        routes: the routes of the system.
-        study: subject and verb of the reason, which goes on with its loads.
-
-    Raises:
-        SpecError: the system has routes.
+        routes: the routes.
+        servers: names of servers; those of the answer begin with them, in their order.
     """
-    if routes:
-        raise SpecError(
-            f"routes: {study} loads server by server and cannot plan routes; use solve, or remove them"
-        )
+    routes, names = tuple(routes), dict.fromkeys(servers)
+    for route in [found for name in names if (found := route_of(routes, name)) is not None]:
+        names |= {route.small: None, route.large: None}
+    return list(names)
 
 
 # --- checks -----------------------------------------------------------------------------------------------
@@ -231,7 +234,8 @@ def route_problems(
     """
     owner: dict[str, str] = {}
     for part, at, route in index.routes.values():
-        yield from _kind_problems(part, at, route)
+        for below, text in kind_problems(route):
+            yield Finding(part, (*at, *below), text)
         if route.small == route.large:
             yield Finding(part, (*at, "large"), f"{route.large!r} is also the small server; name another")
             continue
@@ -248,17 +252,18 @@ def route_problems(
         yield from _priority_problems(part, at, route, index)
 
 
-def _kind_problems(part: Part, at: Location, route: Route) -> Iterator[Finding]:
+def kind_problems(route: Route) -> Iterator[tuple[Location, str]]:
+    """Yield the contradictions within the kinds of a route, with their places in it."""
     total = sum(kind.share for kind in route.kinds)
     if abs(total - 1) > SHARE_TOLERANCE:
-        yield Finding(part, (*at, "kinds"), f"the shares add up to {precise(total)}, not 1; change them")
+        yield ("kinds",), f"the shares add up to {precise(total)}, not 1; change them"
     for i, kind in enumerate(route.kinds):
         if kind.wrong > 1 - kind.miss:
             text = (
                 f"{precise(kind.wrong)} exceeds 1 - miss, {precise(1 - kind.miss)}: this router is wrong "
                 "more often than right; swap its two decisions"
             )
-            yield Finding(part, (*at, "kinds", i, "wrong"), text)
+            yield ("kinds", i, "wrong"), text
 
 
 def _server_problems(

@@ -1,11 +1,10 @@
 """Checks of servers that share cards and of slices: numbers, figures that are missing, names of cards."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from optimizer.errors import SpecError
 from optimizer.kinds.table import KINDS, kind_of_profile
 from optimizer.spec.names import Entry, Finding, Index
-from optimizer.spec.schema import ModelProfile, Server
+from optimizer.spec.schema import ModelProfile
 
 MAX_SHARING = 8
 """Maximum number of servers with `sharedCard`: their combinations are the patterns of a card."""
@@ -25,21 +24,6 @@ def shared_card_problems(index: Index, profiles: Mapping[str, Sequence[ModelProf
         yield Finding(part, (*at, "sharedCard"), text)
     for entry in entries:
         yield from _parts(entry, index, profiles.get(entry.item.model, ()))
-
-
-def check_no_shared_cards(servers: Iterable[Server], what: str) -> None:
-    """Check that no server may share cards.
-
-    Args:
-        servers: the servers.
-        what: what cannot follow shared cards, for the message.
-
-    Raises:
-        SpecError: one may.
-    """
-    for server in servers:
-        if server.shared_card:
-            raise SpecError(f"servers.{server.name}.sharedCard: {what} cannot plan shared cards; remove it")
 
 
 def _slices(index: Index) -> Iterator[Finding]:

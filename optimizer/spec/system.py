@@ -60,7 +60,7 @@ from optimizer.spec.shared_queues import (
     stated_servers,
     with_shared_queues,
 )
-from optimizer.spec.topologies import check_topology_options, unsupported
+from optimizer.spec.unsupported import check_topology_options, topology_problems
 from optimizer.spec.versions import (
     Version,
     target_key,
@@ -364,7 +364,7 @@ def _findings(
     idle_without_answers: bool = False,
 ) -> Iterator[Finding]:
     """Yield the contradictions within and between documents."""
-    yield from unsupported(parts, index)
+    yield from topology_problems(parts, index)
     yield from _contradictions(parts, index, incomplete, idle_without_answers=idle_without_answers)
     yield from option_problems(parts, index)
     yield from place_problems(parts, index)

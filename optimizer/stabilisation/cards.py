@@ -1,8 +1,9 @@
 """Free cards by accelerator type, and the number of replicas that they suffice for."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from optimizer.plan.document import SharedCardUse
 from optimizer.spec.system import System
 
 
@@ -21,6 +22,16 @@ class FreeCards:
             return cls(system, {})
         kinds = {item.type for item in system.accelerators.values()} | system.capacity.keys()
         return cls(system, {kind: system.capacity.get(kind, 0) for kind in sorted(kinds)})
+
+    @classmethod
+    def beside(cls, system: System, shared: Iterable[SharedCardUse]) -> "FreeCards":
+        """Return the cards of a system that are not shared cards of a plan."""
+        cards = cls.of(system)
+        for use in shared:
+            kind = system.accelerators[use.accelerator].type
+            if kind in cards.free:
+                cards.free[kind] -= use.num_cards
+        return cards
 
     def copy(self) -> "FreeCards":
         """Return an independent copy."""

@@ -87,6 +87,8 @@ class ServerDecision:
     past: tuple[Moment, ...] = ()
     pending_since_s: Mapping[str, float] = field(default_factory=dict)
     """By accelerator: start of the current period with pending replicas [s since the epoch]."""
+    shared_since_s: float | None = None
+    """Time since when plans put it on shared cards [s since the epoch]; None if they do not."""
     ups: int = 0
     """Number of increases."""
     downs: int = 0

@@ -11,6 +11,7 @@ from optimizer.candidates import SizingMemo
 from optimizer.pipeline import Solved, Timings, solve_in_full
 from optimizer.plan import Plan
 from optimizer.solvers.deadline import Deadline
+from optimizer.spec.routes import with_partners
 from optimizer.spec.system import System
 from optimizer.stabilisation.cards import FreeCards
 
@@ -69,7 +70,7 @@ def plan_keeping(system: System, runs: Runs, planner: Planner, excluded: Iterabl
         while (group := _next_group(plan, runs, excluded)) and not again:
             lowest = system.priority(system.servers[group[0]]) if planner.may_repeat else None
             kept |= share_out({name: runs[name] for name in group}, left_by(system, plan, kept, lowest))
-            excluded.update(group)
+            excluded.update(with_partners(system.routes.values(), group))
             again = left_by(system, plan, kept).is_short
         if not again:
             return plan if kept == system.kept else solved.with_kept(kept).plan
@@ -93,11 +94,16 @@ def left_by(system: System, plan: Plan, kept: Kept, lowest: int | None = None) -
         kept: kept replicas.
         lowest: lowest priority whose allocations count; None: all.
     """
-    cards = FreeCards.of(system)
+
+    def counts(name: str) -> bool:
+        return lowest is None or system.priority(system.servers[name]) <= lowest
+
+    shared = [use for use in plan.shared_cards if any(counts(item.server) for item in use.servers)]
+    cards = FreeCards.beside(system, shared)
     for (name, accelerator), replicas in kept.items():
         cards.take(name, accelerator, replicas)
     for name, pools in plan.allocations.items():
-        if lowest is None or system.priority(system.servers[name]) <= lowest:
+        if counts(name):
             for pool in pools:
                 cards.take(name, pool.accelerator, pool.num_replicas)
     return cards

@@ -2,16 +2,18 @@
 
 A plan might be unreachable because servers wait for each other's cards. Then some of them stay on their
 current accelerators, or keep their old replicas in addition to the new ones, and the others are planned again
-around them.
+around them. The two servers of a route do so together.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from optimizer.candidates import find_candidates
 from optimizer.plan import Plan
+from optimizer.plan.routes import with_savings
 from optimizer.spec.caches import replica_load
-from optimizer.spec.routes import refuse_routes
+from optimizer.spec.routes import with_partners
 from optimizer.spec.system import System
 from optimizer.stabilisation.cards import FreeCards
 from optimizer.stabilisation.keeping import Kept, Planner, Runs, by_server, left_by, plan_keeping, share_out
@@ -31,10 +33,8 @@ def plan_running_fleet(system: System, running: Running, runs: Runs, planner: Pl
         planner: the solver; after its deadline nothing is solved again.
 
     Raises:
-        SpecError: the system has routes.
         SolverError: the solver failed.
     """
-    refuse_routes(system.routes, "a control loop plans")
     search = _Search(system, running, runs, planner)
     plan = search.plan()
     while planner.may_repeat:
@@ -45,6 +45,8 @@ def plan_running_fleet(system: System, running: Running, runs: Runs, planner: Pl
     while planner.may_repeat and not (transition := search.transition(plan)).is_reachable:
         runs_now = [name for name in transition.blocked if runs.get(name)]
         plan = search.elsewhere(runs_now[-1], plan)
+    if plan.routes and search.allowed:
+        return with_savings(plan, find_candidates(system, planner.memo))
     return plan
 
 
@@ -88,7 +90,8 @@ class _Search:
         priority.
         """
         before, lowest = (self.allowed, self.kept), self._priority(blocked[0])
-        here = {name: _accelerators_of(self.system, self.running, name) for name in blocked}
+        staying_ones = self._together(blocked)
+        here = {name: _accelerators_of(self.system, self.running, name) for name in staying_ones}
         self.allowed = before[0] | {name: accelerators for name, accelerators in here.items() if accelerators}
         staying: Plan | None = self.plan()
         stays = self.allowed
@@ -98,9 +101,10 @@ class _Search:
         elif _serves_as_much(staying, plan, self.system):
             self.tried |= set(blocked)
             return staying
-        goal = tuple(pool.accelerator for pool in plan.allocations[blocked[0]])
-        self.allowed = {**before[0], blocked[0]: goal}
-        self.kept = before[1] | _both(plan, self.system, self.running, self.kept, blocked[0])
+        movers = [name for name in self._together(blocked[:1]) if plan.allocations.get(name)]
+        goals = {name: tuple(pool.accelerator for pool in plan.allocations[name]) for name in movers}
+        self.allowed = before[0] | goals
+        self.kept = before[1] | _both(plan, self.system, self.running, self.kept, movers)
         moving = self.plan()
         moves = blocked[0] in self.allowed and _serves_as_much(moving, staying or plan, self.system, lowest)
         if staying is None or moves:
@@ -120,13 +124,18 @@ class _Search:
         if name in self.allowed:
             return found
         cards = left_by(self.system, plan, self.kept, self._priority(name) - 1)
-        none = {(name, on): 0 for on in self.runs[name] if on in self.system.accelerators}
-        self.kept |= none | share_out({name: self.runs[name]}, cards)
-        self.excluded.add(name)
+        runs = {each: self.runs.get(each, {}) for each in self._together([name])}
+        none = {(each, on): 0 for each in runs for on in runs[each] if on in self.system.accelerators}
+        self.kept |= none | share_out(runs, cards)
+        self.excluded.update(runs)
         return self.plan()
 
+    def _together(self, names: Sequence[str]) -> list[str]:
+        return with_partners(self.system.routes.values(), names)
+
     def transition(self, plan: Plan) -> Transition:
-        return Transition(goals_of(plan, self.system), self.running, FreeCards.of(self.system))
+        cards = FreeCards.beside(self.system, plan.shared_cards)
+        return Transition(goals_of(plan, self.system), self.running, cards)
 
     def _priority(self, name: str) -> int:
         return self.system.priority(self.system.servers[name])
@@ -134,10 +143,10 @@ class _Search:
 
 def goals_of(plan: Plan, system: System) -> list[MoveGoal]:
     """Return the replicas that each server is to run: those of its allocation, or else those it keeps."""
-    goals, kept = [], by_server(plan.kept_replicas)
+    goals, kept, left_out = [], by_server(plan.kept_replicas), plan.left_out
     for name, server in system.servers.items():
         pools = [pool for pool in plan.allocations.get(name, ()) if pool.num_replicas]
-        served = name in plan.allocations
+        served = name in plan.allocations and name not in left_out
         left = {on: number for on, number in kept.get(name, {}).items() if number}
         goals.append(
             MoveGoal(
@@ -195,11 +204,13 @@ def _unserved(plan: Plan, system: System) -> dict[int, float]:
     return found
 
 
-def _both(plan: Plan, system: System, running: Running, doubled: Kept, name: str) -> Kept:
-    """Return the old replicas that a server can keep in addition to its new ones."""
-    cards = left_by(system, plan, doubled, system.priority(system.servers[name]) - 1)
-    for pool in plan.allocations[name]:
-        cards.take(name, pool.accelerator, pool.num_replicas)
-    new = {pool.accelerator: pool.num_replicas for pool in plan.allocations[name]}
-    old = {on: pool.replicas - new.get(on, 0) for on, pool in running[name].items()}
-    return share_out({name: {on: number for on, number in old.items() if number > 0}}, cards)
+def _both(plan: Plan, system: System, running: Running, doubled: Kept, names: Sequence[str]) -> Kept:
+    """Return the old replicas that servers of one priority can keep in addition to their new ones."""
+    cards = left_by(system, plan, doubled, system.priority(system.servers[names[0]]) - 1)
+    old: dict[str, dict[str, int]] = {}
+    for name in names:
+        new = {pool.accelerator: pool.num_replicas for pool in plan.allocations[name]}
+        cards.take_all(name, new)
+        left = {on: pool.replicas - new.get(on, 0) for on, pool in running.get(name, {}).items()}
+        old[name] = {on: number for on, number in left.items() if number > 0}
+    return share_out(old, cards)

@@ -11,6 +11,7 @@ from itertools import groupby
 from types import MappingProxyType
 
 from optimizer.plan import Plan
+from optimizer.spec.routes import largest_shares, route_of, undivided_servers
 from optimizer.spec.system import System
 from optimizer.spec.versions import counted_load, share_of_load
 from optimizer.stabilisation.cards import FreeCards
@@ -43,6 +44,8 @@ def denoise_loads(
         return system, {}
     estimates, servers = {}, {}
     for name, server in system.servers.items():
+        if route_of(system.routes.values(), name) is not None:
+            continue
         decision = None if last is None else last.servers.get(name)
         load, before = server.current.load, None if decision is None else decision.load
         if name in seen.missing and before is not None:
@@ -62,7 +65,34 @@ def denoise_loads(
             estimates[name] = scaled(found, share)
         level = load.model_copy(update={"arrival_rate_rpm": estimates[name].level_rpm})
         servers[name] = server.with_load(level)
-    return replace(system, servers=MappingProxyType(servers)), estimates
+    changed = replace(system, servers=MappingProxyType({**system.servers, **servers}))
+    routed = _denoised_routes(changed, rules, last, seen, estimates) if system.routes else changed
+    return routed, estimates
+
+
+def _denoised_routes(
+    system: System,
+    rules: Rules,
+    last: Decisions | None,
+    seen: Observation,
+    estimates: dict[str, LoadEstimate],
+) -> System:
+    """Return the system with denoised rates of routes; the estimates of their servers are added.
+
+    A route is counted as a whole. Its servers have the same estimate, in proportion to their planned loads.
+    """
+    routes = {}
+    for name, route in system.routes.items():
+        decision = None if last is None else last.servers.get(route.large)
+        found = None if decision is None else decision.load
+        if found is None or route.large not in seen.missing:
+            cv = system.servers[route.large].current.load.arrival_cv
+            rate_rpm, window_s = route.arrival_rate_rpm, rules.load_window_s
+            assert rules.noise is not None
+            found = with_load(found, rate_rpm, seen.now_s, window_s, cv, rules.noise)
+        estimates |= {server: scaled(found, share) for server, share in largest_shares(route).items()}
+        routes[name] = route.model_copy(update={"arrival_rate_rpm": found.level_rpm})
+    return system.with_routes(routes)
 
 
 def plan_next(
@@ -117,7 +147,8 @@ def stabilise(
     servers = fleet.unknown(steps)
     for name, item in wanted.items():
         decision = _decision(item, goals[name], steps[name], fleet)
-        servers[name] = replace(decision, load=loads.get(name, decision.load))
+        since_s = fleet.shared_since_s(name)
+        servers[name] = replace(decision, load=loads.get(name, decision.load), shared_since_s=since_s)
     return Decisions(seen.now_s, servers)
 
 
@@ -134,20 +165,31 @@ class _PlannedFleet:
 
     def recommendations(self, loads: Mapping[str, LoadEstimate]) -> dict[str, Recommendation]:
         """Return the recommendation for each server; those without an allocation keep replicas."""
-        listed, pools = self.plan.left_out, self.plan.allocations
-        names = [name for name in self.system.servers if name in pools or name in listed]
+        listed, pools, system = self.plan.left_out, self.plan.allocations, self.as_sized
+        names = [name for name in system.servers if name in pools or name in listed]
         kept, found = by_server(self._kept(listed.keys() & set(names))), {}
         for name in names:
-            load_rpm = self.system.servers[name].current.load.arrival_rate_rpm
+            load_rpm = system.servers[name].current.load.arrival_rate_rpm
             offered = loads[name].level_rpm if name in loads else load_rpm
             served = () if name not in listed else (listed[name], kept.get(name, {}))
-            found[name] = Recommendation.of(self.system, name, offered, pools.get(name, ()), *served)
+            found[name] = Recommendation.of(system, name, offered, pools.get(name, ()), *served)
         return found
+
+    @property
+    def as_sized(self) -> System:
+        """The system with the lengths for which the plan sizes servers: without a router, those of all."""
+        off = [name for name, use in self.plan.routes.items() if use.served and not use.routed]
+        routes = [self.system.routes[name] for name in off if name in self.system.routes]
+        servers = {**self.system.servers, **undivided_servers(self.system.servers, routes)}
+        return replace(self.system, servers=MappingProxyType(servers)) if routes else self.system
 
     def _kept(self, names: Iterable[str]) -> Kept:
         """Return the replicas kept by servers without an allocation, one priority after the other."""
+        listed, pools = self.plan.left_out, self.plan.allocations
         also_kept = {
-            key: number for key, number in self.plan.kept_replicas.items() if key[0] in self.plan.allocations
+            key: number
+            for key, number in self.plan.kept_replicas.items()
+            if key[0] in pools and key[0] not in listed
         }
         cards, runs = left_by(self.system, self.plan, also_kept), kept_of(self.running, self.seen)
         kept = Kept()
@@ -157,7 +199,7 @@ class _PlannedFleet:
 
     def unknown(self, steps: Mapping[str, Mapping[str, int]]) -> dict[str, ServerDecision]:
         """Return the previous decisions for servers that are not in the plan, within the remaining cards."""
-        cards, found = FreeCards.of(self.system), {}
+        cards, found = self.cards(), {}
         for name, replicas in steps.items():
             cards.take_all(name, replicas)
         for name in sorted(self.before.keys() - steps.keys(), key=self.rank):
@@ -182,13 +224,15 @@ class _PlannedFleet:
         """
         cost = self.plan.total_cost_cents_per_h
         moving = {name for name, _ in self.plan.kept_replicas}  # they move to release cards
+        moving |= self.plan.on_shared_cards.keys()
+        moving |= {name for name, last in self.before.items() if last.shared_since_s is not None}
         found = {
             name: as_planned(item)
             if name in moving
             else ruled(item, self.rules, self.before.get(name), self.seen, self.running.get(name, {}), cost)
             for name, item in wanted.items()
         }
-        cards, beyond = FreeCards.of(self.system), {n: _beyond(found[n], item) for n, item in wanted.items()}
+        cards, beyond = self.cards(), {n: _beyond(found[n], item) for n, item in wanted.items()}
         for name, item in found.items():
             cards.take_all(name, item.replicas)
         for name in sorted(wanted, key=self.rank, reverse=True):
@@ -212,10 +256,33 @@ class _PlannedFleet:
                 rates_rpm={on: target.rate_rpm for on, target in ways[name].targets.items()},
                 load_rpm=item.load_rpm,
                 waits=item.unserved is None,
+                starting_elsewhere=self._starts_on_shared_cards(name),
             )
             for name, item in wanted.items()
         ]
-        return Transition(goals, self.running, FreeCards.of(self.system))
+        return Transition(goals, self.running, self.cards())
+
+    def cards(self) -> FreeCards:
+        """Return the cards that are not shared; those that are shared follow the plan, and go first."""
+        return FreeCards.beside(self.system, self.plan.shared_cards)
+
+    def shared_since_s(self, name: str) -> float | None:
+        """Return since when plans put a server on shared cards [s since the epoch]; None if this does not."""
+        if name not in self.plan.on_shared_cards:
+            return None
+        last = self.before.get(name)
+        known = None if last is None else last.shared_since_s
+        return self.seen.now_s if known is None else known
+
+    def _starts_on_shared_cards(self, name: str) -> bool:
+        """Return whether shared cards of a server are not ready: as reported, or else too new."""
+        since_s, reported = self.shared_since_s(name), self.seen.replicas
+        if since_s is None:
+            return False
+        mine = [use for use in self.plan.shared_cards if any(item.server == name for item in use.servers)]
+        if all(use.accelerator in reported.get(use.name, {}) for use in mine):
+            return any(reported[use.name][use.accelerator].ready < use.num_cards for use in mine)
+        return self.seen.now_s - since_s < self.rules.startup_s
 
 
 def _beyond(way: Ruled, wanted: Recommendation) -> list[str]:

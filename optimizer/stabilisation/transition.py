@@ -36,6 +36,8 @@ class MoveGoal:
     """Whether old replicas are removed only when new ones are ready."""
     waived: int = 0
     """Old replicas that are removed too early because the new ones need their cards."""
+    starting_elsewhere: bool = False
+    """Whether shared cards that replace its replicas are not ready yet."""
 
     def reduced(self, now: Mapping[str, RunningPool]) -> Pools:
         """Return the pools without the replicas that are no longer needed."""
@@ -79,8 +81,10 @@ class MoveGoal:
     def missing_rpm(self, now: Mapping[str, RunningPool]) -> float:
         """Return the load that the goal's ready replicas cannot carry yet [requests/min].
 
-        Without a load it is infinite until all replicas are ready.
+        Without a load it is infinite until all replicas are ready, and so it is until shared cards are.
         """
+        if self.starting_elsewhere:
+            return inf
         ready = {name: min(now[name].ready if name in now else 0, n) for name, n in self.replicas.items()}
         if ready == self.replicas:
             return 0.0
@@ -135,6 +139,7 @@ class State:
     def finish(self, goal: MoveGoal) -> None:
         """Mark all replicas of a server as ready, and remove those that are no longer needed."""
         pools = self.pools[goal.server]
+        goal = replace(goal, starting_elsewhere=False) if goal.starting_elsewhere else goal
         self.put(goal.server, goal.reduced({name: pool.all_ready() for name, pool in pools.items()}))
 
     def drop(self, goal: MoveGoal, accelerator: str, replicas: int, minimum: Mapping[str, int]) -> bool:

@@ -19,6 +19,7 @@ from optimizer.spec.schema import (
     Capacity,
     ModelProfile,
     OptimizerOptions,
+    Route,
     Server,
     ServiceClass,
     SystemSpec,
@@ -56,6 +57,7 @@ from rest_server.v1.models import (
     Performances,
     PlanOptions,
     ReportOptions,
+    RouteList,
     ServerList,
     ServiceClassList,
     SimulateOptions,
@@ -71,7 +73,7 @@ from rest_server.v1.models import (
 
 Loads = Mapping[str, LoadUpdate]
 """Loads by server."""
-Entity = Accelerator | ModelProfile | ServiceClass | Server | Capacity
+Entity = Accelerator | ModelProfile | ServiceClass | Server | Capacity | Route
 """An entity of the fleet."""
 
 
@@ -292,6 +294,11 @@ class Methods(Studies):
         return _listed("capacity", lambda body: CapacityList.model_validate_json(body).count)
 
     @Sent
+    def routes(self) -> Call[tuple[Route, ...]]:
+        """Return the routes of the fleet: requests that are divided between a small and a large model."""
+        return _listed("routes", lambda body: RouteList.model_validate_json(body).routes)
+
+    @Sent
     def put(self, entity: Entity, *, if_match: str | None = None) -> Call[None]:
         """Add an entity to the fleet, or replace the one of its name."""
         return _change("PUT", _path_of(entity), _nothing, if_match, text(entity))
@@ -308,6 +315,7 @@ _COLLECTIONS: dict[type[BaseModel], str] = {
     ServiceClass: "service-classes",
     Server: "servers",
     Capacity: "capacity",
+    Route: "routes",
 }
 
 

@@ -51,7 +51,8 @@ def divide(fleet: Entities, plannable: Entities, planner: Planner) -> PlanWithRe
         return PlanWithRetained(None, None, kept)
     system = replace(plannable, capacity={**plannable.capacity, **cards.free}).system()
     plan = plan_keeping(system, {name: counted.get(name, {}) for name in names}, planner)
-    waiting = [name for name in running if name in names and name not in plan.allocations]
+    unserved = plan.left_out.keys() - plan.shared_queues.keys()
+    waiting = [name for name in running if name in names and name in unserved]
     kept |= {name: _left_with(fleet, name, counted, plan.kept_replicas) for name in waiting}
     return PlanWithRetained(plan, system, kept)
 

@@ -152,9 +152,10 @@ def _losses(plan: Plan) -> Iterator[str]:
 
 def _answer(found: PlanWithRetained) -> dict[str, Any]:
     """Return all allocations in the reference's format, in the order of the names."""
-    allocations = {name: kept_shape(item) for name, item in found.kept.items()}
+    allocations: dict[str, Any] = {}
     if found.plan is not None and found.system is not None:
         allocations |= found.plan.reference_answer(found.system)["allocations"]
+    allocations |= {name: kept_shape(item) for name, item in found.kept.items()}
     return {"allocations": {name: allocations[name] for name in sorted(allocations)}}
 
 
@@ -200,7 +201,9 @@ def plannable_part(entities: Entities) -> tuple[Entities, list[str]]:
             unplanned.append(_path("servers", name))
         else:
             servers[name] = fitted
-    return replace(entities, models=models, servers=servers), unplanned
+    routes = {name: item for name, item in entities.routes.items() if {item.small, item.large} <= {*servers}}
+    unplanned += [_path("routes", name) for name in entities.routes if name not in routes]
+    return replace(entities, models=models, servers=servers, routes=routes), unplanned
 
 
 def _path(*names: str) -> str:

@@ -18,7 +18,8 @@ from optimizer.errors import SpecError
 from optimizer.plan import Plan
 from optimizer.spec.assumptions import check_load, lacks_answers
 from optimizer.spec.messages import did_you_mean, path_text, validated
-from optimizer.spec.schema import AllocationData, Load, Server
+from optimizer.spec.routes import route_of
+from optimizer.spec.schema import AllocationData, Load, Route, Server
 from optimizer.spec.versions import planned_name, planned_names, with_allocation
 from optimizer.stabilisation.decisions import Observation, ReplicaStatus
 from optimizer.stabilisation.loads import LoadEstimate
@@ -53,13 +54,13 @@ async def put_loads(
     body: Annotated[bytes, JsonOf(LoadSnapshot), Body(openapi_examples=LOADS)],
     condition: Condition,
 ) -> Response:
-    """Store a snapshot of loads by server, plan the fleet, and return the plan.
+    """Store a snapshot of loads by server or route, plan the fleet, and return the plan.
 
-    What a load does not give stays as it is, and so do servers that are not named. If anything in it is
-    wrong, or the fleet is no consistent system, nothing is stored. `ETag` is the revision after the plan.
-    The loads are stored when planning begins: where no plan comes of it (500, 504), they stay, and the last
-    plan stays the last. A load whose requests have no output length (`avgOutTokens` 0 or never given) counts
-    as missing: it is not stored, and `X-Inferplan-Missing` names its server.
+    What a load does not give stays as it is, and so do servers and routes that are not named. If anything in
+    it is wrong, or the fleet is no consistent system, nothing is stored. `ETag` is the revision after the
+    plan. The loads are stored when planning begins: where no plan comes of it (500, 504), they stay, and the
+    last plan stays the last. A load whose requests have no output length (`avgOutTokens` 0 or never given)
+    counts as missing: it is not stored, and `X-Inferplan-Missing` names its server.
     """
     state, held = request.app.state, held_fleet(request)
     storing = _Storing(held, body, condition)
@@ -81,6 +82,8 @@ class _Storing:
     """The revision that storing gave."""
     servers: Mapping[str, Server] = field(default_factory=dict)
     """The servers at that revision."""
+    routes: Mapping[str, Route] = field(default_factory=dict)
+    """The routes at that revision."""
     loads: Mapping[str, LoadUpdate] = field(default_factory=dict)
     """Changes in the body, by server."""
     unusable: frozenset[str] = frozenset()
@@ -100,7 +103,7 @@ class _Storing:
             return changed
 
         self.revision, stored = self.condition.update(self.held, store, "loads")
-        self.servers, self.loads = stored.servers, loads
+        self.servers, self.routes, self.loads = stored.servers, stored.routes, loads
         return self._settled(stored)
 
     def _settled(self, stored: Entities) -> RunningFleet:
@@ -108,19 +111,22 @@ class _Storing:
         now = self.held.snapshot()
         seen = Observation(time.time(), frozenset(self.missing), self.replicas, self._planned(self.unusable))
         system, self.estimates = denoise_loads(stored.loose_system(), now.rules, now.decisions, seen)
-        return RunningFleet(replace(stored, servers=system.stated).spec(), now.rules, now.decisions, seen)
+        return RunningFleet(stored.with_loads_of(system).spec(), now.rules, now.decisions, seen)
 
     @property
     def missing(self) -> list[str]:
         """Planned servers whose rates were not given, or cannot be planned for.
 
-        Of a shared queue, those of all its servers are needed; of versions, that of their server.
+        Of a shared queue, those of all its servers are needed; of versions, that of their server; of the
+        servers of a route, that of the route.
         """
-        names = [
-            name
-            for name in self.servers
-            if name not in self.loads or self.loads[name].arrival_rate_rpm is None or name in self.unusable
-        ]
+        given = {name for name, load in self.loads.items() if load.arrival_rate_rpm is not None}
+        given = given - self.unusable
+        names = []
+        for name in self.servers:
+            route = route_of(self.routes.values(), name)
+            if (name if route is None else route.name) not in given:
+                names.append(name)
         return list(dict.fromkeys(_planned_names(self.servers, names)))
 
     def _planned(self, names: Iterable[str]) -> frozenset[str]:
@@ -147,8 +153,13 @@ def with_loads(entities: Entities, loads: Mapping[str, LoadUpdate]) -> tuple[Ent
         SpecError: a server does not exist, or its load makes no sense.
     """
     servers: dict[str, Server] = dict(entities.servers)
+    routes: dict[str, Route] = dict(entities.routes)
     unusable: set[str] = set()
     for name, change in loads.items():
+        if name in routes:
+            routes[name] = _routed(entities, name, change)
+            continue
+        _check_has_load(entities, name, change)
         if name not in servers and (whole := _split_server(servers, name, change)):
             allocation = _running(entities, name, entities.planned[name].current, change)
             servers[whole] = with_allocation(servers[whole], name, allocation)
@@ -171,7 +182,35 @@ def with_loads(entities: Entities, loads: Mapping[str, LoadUpdate]) -> tuple[Ent
         for name, server in servers.items()
         if lacks_answers(server.current.load, entities.profiles_of(server.model))
     }
-    return replace(entities, servers=servers), frozenset(unusable)
+    return replace(entities, servers=servers, routes=routes), frozenset(unusable)
+
+
+def _routed(entities: Entities, name: str, change: LoadUpdate) -> Route:
+    """Return a route with another rate.
+
+    Raises:
+        BodyError: something other than a rate is given, or a server has the same name.
+    """
+    if name in entities.servers:
+        raise BodyError(_place(name), f"{name!r} is the name of a server and of a route; rename one of them")
+    for field_name in change.model_fields_set - {"arrival_rate_rpm"}:
+        alias = LoadUpdate.model_fields[field_name].alias or field_name
+        raise BodyError(f"{_place(name)}.{alias}", "a route has an arrivalRate only; remove it")
+    rate_rpm = change.arrival_rate_rpm
+    route = entities.routes[name]
+    return route if rate_rpm is None else route.model_copy(update={"arrival_rate_rpm": rate_rpm})
+
+
+def _check_has_load(entities: Entities, name: str, change: LoadUpdate) -> None:
+    """Check that a server with a given load does not get it from a route.
+
+    Raises:
+        BodyError: it does.
+    """
+    route = route_of(entities.routes.values(), name)
+    if route is not None and change.model_dump(exclude_none=True, exclude={"replicas"}):
+        text = f"server {name!r} gets its load from route {route.name!r}; give the load of that route"
+        raise BodyError(_place(name), text)
 
 
 def _sharing(servers: Mapping[str, Server], one: Server) -> dict[str, Server]:

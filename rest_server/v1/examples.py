@@ -24,6 +24,14 @@ SERVER: dict[str, Any] = {
     "currentAlloc": {"load": LOAD},
 }
 CAPACITY: dict[str, Any] = {"type": "A100", "count": 16}
+ROUTE: dict[str, Any] = {
+    "name": "chat",
+    "small": "chat-8b",
+    "large": "chat-70b",
+    "arrivalRate": 6000,
+    "maxLoss": 0.02,
+    "kinds": [{"share": 1, "inTokens": 300, "outTokens": 150, "loss": 0.05}],
+}
 OPTIONS: dict[str, Any] = {"unlimited": False, "saturationPolicy": "PriorityExhaustive"}
 SYSTEM: dict[str, Any] = {
     "accelerators": [ACCELERATOR],
@@ -77,5 +85,6 @@ ENTITIES: Any = {
     "servers": _named(Premium=SERVER),
     "count": _named(A100=CAPACITY),
     "optimizer": _named(saturation=OPTIONS),
+    "routes": _named(chat=ROUTE),
 }
 """By section of the documents."""

@@ -11,13 +11,16 @@ from starlette.convertors import PathConvertor, register_url_convertor
 from optimizer.documents import Document
 from optimizer.errors import SpecError
 from optimizer.spec.assumptions import check_answers, check_load
+from optimizer.spec.messages import path_text
 from optimizer.spec.offline import offline_faults
-from optimizer.spec.schema import Accelerator, Capacity, ModelProfile, Server, ServiceClass
+from optimizer.spec.routes import kind_problems
+from optimizer.spec.schema import Accelerator, Capacity, ModelProfile, Route, Server, ServiceClass
 from rest_server.fleet import Entities
 from rest_server.v1.models import (
     AcceleratorList,
     CapacityList,
     ModelList,
+    RouteList,
     ServerList,
     ServiceClassList,
 )
@@ -79,7 +82,7 @@ def by_model(request: Request, model: NameInPath, accelerator: NameInPath) -> Ke
     return (path.removesuffix(f"/{last}"), last) if path.endswith(f"/{last}") else (model, accelerator)
 
 
-def _own_name(document: Accelerator | ServiceClass | Server) -> Key:
+def _own_name(document: Accelerator | ServiceClass | Server | Route) -> Key:
     return (document.name,)
 
 
@@ -101,6 +104,9 @@ def check_alone(document: Document) -> None:
         check_load(document.current.load, "currentAlloc.load.")
         for path, text in offline_faults(document):
             raise SpecError(f"{'.'.join(path)}: {text}")
+    if isinstance(document, Route):
+        for location, text in kind_problems(document):
+            raise SpecError(f"{path_text(location)}: {text}")
     if isinstance(document, ServiceClass):
         seen = set()
         for i, target in enumerate(document.model_targets):
@@ -182,6 +188,10 @@ KINDS = (
     EntityKind(
         "capacity", "/capacity", "/capacity/{type:any_text}", "count",
         Capacity, CapacityList, ("type",), _own_type, by_type, _capacities, _with_capacity,
+    ),
+    EntityKind(
+        "route", "/routes", "/routes/{name:any_text}", "routes",
+        Route, RouteList, ("name",), _own_name, by_name, *_named("routes"),
     ),
 )  # fmt: skip
 """Every kind of entity with a name."""

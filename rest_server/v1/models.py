@@ -22,6 +22,7 @@ from optimizer.spec.schema import (
     EstimateEnd,
     ModelProfile,
     OptimizerOptions,
+    Route,
     Server,
     ServiceClass,
 )
@@ -179,7 +180,7 @@ class ReplicaCount(Document):
 
 
 class LoadUpdate(Document):
-    """The load of a server, and its replicas; omitted values stay as they are."""
+    """The load of a server, and its replicas, or the rate of a route; omitted values stay as they are."""
 
     arrival_rate_rpm: RequestsPerMinute | None = Field(None, alias="arrivalRate")
     """Arrival rate [requests/min]; below 1e-12 it is read as 0."""
@@ -199,7 +200,7 @@ LoadChange = LoadUpdate
 
 
 class LoadSnapshot(RootModel[dict[str, LoadUpdate]]):
-    """Loads by server."""
+    """Loads by server and by route; servers of a route have no load of their own."""
 
 
 class LastPlan(Plan):
@@ -299,6 +300,13 @@ class ServerList(Document):
     """All servers."""
 
     servers: tuple[Server, ...] = Field(strict=False)
+    """In the order in which they came."""
+
+
+class RouteList(Document):
+    """All routes of requests between a small and a large model."""
+
+    routes: tuple[Route, ...] = Field(strict=False)
     """In the order in which they came."""
 
 

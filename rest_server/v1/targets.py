@@ -131,6 +131,17 @@ def _answer(found: TargetState, now: Snapshot) -> TargetAnswer:
     )
 
 
+def _require_targets(now: Snapshot, request: Request) -> None:
+    """Check that there are valid targets.
+
+    Raises:
+        HTTPException: 503, there is no plan, or it is stale.
+    """
+    unknown = unavailable_reason(now, request.app.state.settings.stale_after_s)
+    if unknown is not None:
+        raise _refusal(unknown)
+
+
 def _refusal(problem: str) -> HTTPException:
     return HTTPException(503, problem, headers={"Retry-After": str(RETRY_S)})
 
@@ -157,30 +168,26 @@ async def read_target(request: Request, key: Annotated[Key, Depends(by_server)])
         queue = known.shared_queue
         raise HTTPException(404, f"server {name!r} shares the replicas of {queue!r}; read the target of that")
     if server is None:
-        return _shared_cards(now, name, accelerator, request.app.state.settings.stale_after_s)
+        return _shared_cards(now, name, accelerator, request)
     if accelerator not in accelerators_of(now.entities, server, now):
         if accelerator not in now.entities.accelerators:
             raise HTTPException(404, f"accelerator {accelerator!r} does not exist")
         raise HTTPException(
             404, f"server {name!r} cannot run on {accelerator!r}: it may not, or has no profile"
         )
-    unknown = unavailable_reason(now, request.app.state.settings.stale_after_s)
-    if unknown is not None:
-        raise _refusal(unknown)
+    _require_targets(now, request)
     found = reading(now, server, accelerator)
     if found is None:
         raise _refusal(f"the last plan does not know the server {name!r}; plan again")
     return Response(_answer(found, now).model_dump_json(by_alias=True), media_type=JSON)
 
 
-def _shared_cards(now: Snapshot, name: str, accelerator: str, stale_after_s: float) -> Response:
+def _shared_cards(now: Snapshot, name: str, accelerator: str, request: Request) -> Response:
     """Return the target of shared cards of the last plan; 0 if that has no cards of the name."""
-    unknown = unavailable_reason(now, stale_after_s)
     sharing = any(server.shared_card for server in now.entities.planned.values())
     if not sharing or not name.startswith(SHARED_NAME) or accelerator not in now.entities.accelerators:
         raise HTTPException(404, f"server {name!r} does not exist")
-    if unknown is not None:
-        raise _refusal(unknown)
+    _require_targets(now, request)
     none = TargetState(name, accelerator, ReplicaTarget(0, TargetReason.not_chosen), 0)
     key = name, accelerator
     mine = (item for item in shared_readings(now) if (item.server, item.accelerator) == key)
@@ -196,8 +203,6 @@ def _shared_cards(now: Snapshot, name: str, accelerator: str, stale_after_s: flo
 async def list_targets(request: Request) -> Response:
     """Return every target of the last plan, those without replicas too."""
     now = await settled(held_fleet(request))
-    unknown = unavailable_reason(now, request.app.state.settings.stale_after_s)
-    if unknown is not None:
-        raise _refusal(unknown)
+    _require_targets(now, request)
     found = TargetList(targets=tuple(_answer(item, now) for item in readings(now)))
     return Response(found.model_dump_json(by_alias=True), media_type=JSON)

@@ -16,12 +16,13 @@ import numpy as np
 
 from optimizer import find_candidates
 from optimizer.generate import generate_system
-from optimizer.solvers import compact, deadline, exact, highs, lexicographic
+from optimizer.milp import highs
+from optimizer.milp.highs import HighsSession
+from optimizer.milp.model import RelaxingSession
+from optimizer.solvers import compact, deadline, exact, lexicographic
 from optimizer.solvers.branch_and_price import cuts, search
 from optimizer.solvers.branch_and_price.search import LevelSearch
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.highs import HighsSession
-from optimizer.solvers.model import RelaxingSession
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.solution import Solution
 

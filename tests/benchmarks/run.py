@@ -22,10 +22,11 @@ import numpy as np
 
 from optimizer import Explanation, System, Timings, explain, find_candidates, load_system, solve
 from optimizer.generate import generate_document, generate_system
+from optimizer.milp.highs import HighsSession
+from optimizer.milp.model import MilpModel, RunResult, Session
 from optimizer.solvers.compact import solve_milp
-from optimizer.solvers.highs import HighsSession
-from optimizer.solvers.levels import VALUE, levels_of
-from optimizer.solvers.model import MilpModel, RunResult, Session
+from optimizer.solvers.levels import levels_of
+from optimizer.solvers.objectives import VALUE
 from optimizer.solvers.problem import build_problem
 from optimizer.solvers.saturation import share_leftover
 from optimizer.solvers.warm_starts import best_initial_solution

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from queue_oracles import Iteration, Linear, Machine, bisect
 
@@ -17,7 +17,6 @@ from optimizer.spec.system import load_system
 
 Document = dict[str, Any]
 
-FEW = settings(derandomize=True, deadline=None, max_examples=80)
 PLAIN = Linear(20, 0.5, 50, 0.02, 512, 200)
 """The law and the request of `document` unless a test says otherwise."""
 
@@ -440,7 +439,6 @@ ITERATION = st.builds(
 SHARES = st.one_of(st.just(0.0), st.floats(-0.05, 1.1))
 
 
-@FEW
 @given(
     law=st.one_of(LINEAR, ITERATION),
     batch=st.integers(2, 32),
@@ -476,7 +474,6 @@ def test_the_replicas_meet_every_target_and_one_fewer_does_not(
         assert fewer > machine.stable() or not machine.meets(fewer, ttft, itl, slack=-1e-8)
 
 
-@FEW
 @given(
     tokens_in=st.integers(1500, 60_000),
     tokens_out=st.integers(2, 60),
@@ -503,7 +500,6 @@ def test_targets_are_met_across_chunk_count_jumps(
     assert seen.ttft <= target * (1 + 2e-6)
 
 
-@FEW
 @given(data=st.data())
 def test_a_pairs_figures_do_not_depend_on_the_other_pairs(data: st.DataObject) -> None:
     laws = data.draw(st.lists(st.one_of(LINEAR, ITERATION), min_size=2, max_size=5))

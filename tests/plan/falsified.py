@@ -9,6 +9,7 @@ from typing import Any
 from builders import GONE, Json, accelerator, document, profile, running, server, service_class
 
 from optimizer import Plan, System, load_system, solve, verify
+from optimizer.candidates import Candidates
 from optimizer.solvers.deadline import Deadline
 from optimizer.stabilisation.keeping import Planner, plan_keeping
 
@@ -180,8 +181,8 @@ def falsified(plan: Json, path: Path, lie: Lie) -> Json:
     return copy
 
 
-def found_in(plan: Json, system: System) -> list[str]:
-    return verify(Plan.model_validate_json(json.dumps(plan)), system)
+def found_in(plan: Json, system: System, candidates: Candidates | None = None) -> list[str]:
+    return verify(Plan.model_validate_json(json.dumps(plan)), system, candidates)
 
 
 def to(value: Any) -> Lie:

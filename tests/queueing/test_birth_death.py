@@ -6,7 +6,7 @@ from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from queue_oracles import DIGITS, mm1k, walk
 
@@ -17,7 +17,6 @@ LOADS = st.one_of(
     st.sampled_from([1e-6, 1.0, 1 - 1e-12, 1 + 1e-12, 1 - 1e-15, 1 + 1e-9, 1e6]),
 )
 DEPARTURES = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=60)
-FEW = settings(derandomize=True, deadline=None, max_examples=150)
 
 
 def queues(departures: Sequence[Sequence[float]], room: Sequence[int]) -> BirthDeathQueue:
@@ -32,7 +31,6 @@ def solve(departures: Sequence[float], room: int, rate: float) -> Stationary:
     return queues([departures], [room]).solve(np.log(np.array([rate])))
 
 
-@FEW
 @given(departures=DEPARTURES, room=st.integers(0, 600), load=LOADS)
 def test_means_match_a_walk_over_states(departures: list[float], room: int, load: float) -> None:
     rate = load * departures[-1]
@@ -43,7 +41,6 @@ def test_means_match_a_walk_over_states(departures: list[float], room: int, load
     assert found.log_p_full[0] == pytest.approx(walked.log_p_full, rel=1e-11, abs=1e-10)
 
 
-@FEW
 @given(departures=DEPARTURES, room=st.integers(0, 600), load=LOADS)
 def test_probabilities_sum_to_one(departures: list[float], room: int, load: float) -> None:
     rate = load * departures[-1]
@@ -58,7 +55,6 @@ def test_probabilities_sum_to_one(departures: list[float], room: int, load: floa
     assert found.log_p_full[0] == pytest.approx(float(last), rel=1e-11, abs=1e-10)
 
 
-@FEW
 @given(departure=st.floats(1e-3, 1e3), batch=st.integers(1, 30), room=st.integers(0, 60), load=LOADS)
 def test_constant_rate_matches_m_m_1_k(departure: float, batch: int, room: int, load: float) -> None:
     rate = load * departure
@@ -110,7 +106,6 @@ def test_100000_states_match_the_walk() -> None:
     assert found.in_queue[0] == pytest.approx(walked.in_queue, rel=1e-6)
 
 
-@FEW
 @given(
     rows=st.lists(st.tuples(DEPARTURES, st.integers(0, 600), st.floats(-3, 3)), min_size=2, max_size=6),
     data=st.data(),

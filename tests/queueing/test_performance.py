@@ -4,12 +4,11 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from queue_builders import GROWING_ITERATION, ITERATION, LINEAR, analyzed, queues_of
 from queue_oracles import Iteration, Linear, Machine
 
-FEW = settings(derandomize=True, deadline=None, max_examples=120)
 MACHINES = st.builds(Machine, st.one_of(LINEAR, ITERATION), st.integers(1, 64), st.integers(0, 300))
 
 
@@ -66,7 +65,6 @@ def agree(found: dict[str, float], machine: Machine, rate: float) -> None:
     assert found["offered_rps"] == rate
 
 
-@FEW
 @given(machine=MACHINES, load=st.floats(1e-4, 5))
 def test_means_match_a_walk_over_the_states(machine: Machine, load: float) -> None:
     rate = load * machine.stable()
@@ -75,7 +73,6 @@ def test_means_match_a_walk_over_the_states(machine: Machine, load: float) -> No
     agree(analyzed(machine, rate), machine, rate)
 
 
-@FEW
 @given(machine=MACHINES, load=st.floats(1e-4, 5))
 def test_littles_law_holds(machine: Machine, load: float) -> None:
     rate = load * machine.stable()
@@ -86,7 +83,6 @@ def test_littles_law_holds(machine: Machine, load: float) -> None:
     assert found["in_service"] + found["in_queue"] == pytest.approx(in_system, rel=1e-8)
 
 
-@FEW
 @given(
     machine=st.builds(Machine, st.one_of(LINEAR, GROWING_ITERATION), st.integers(2, 64), st.integers(0, 300)),
     load=st.floats(1e-3, 1.5),
@@ -104,7 +100,6 @@ def test_latencies_grow_with_the_rate_without_chunk_jumps(
 # --- rates ------------------------------------------------------------------------------------------------
 
 
-@FEW
 @given(machine=st.builds(Machine, st.one_of(LINEAR, ITERATION), st.integers(1, 64), st.just(0)))
 def test_rate_range_matches_the_reference(machine: Machine) -> None:
     queues = queues_of([machine])

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from queue_builders import GROWING_ITERATION, GROWING_LINEAR, ITERATION, LINEAR, analyzed, queues_of
 from queue_oracles import Iteration, Linear, Machine
@@ -14,7 +14,6 @@ from optimizer.queueing.measures import MEANS, TargetMeasure
 from optimizer.queueing.sizing import Sizing, largest_rate
 from optimizer.queueing.targets import Targets
 
-FEW = settings(derandomize=True, deadline=None, max_examples=80)
 GROWING = st.one_of(
     st.builds(Machine, GROWING_LINEAR, st.integers(1, 64), st.integers(0, 200)),
     st.builds(Machine, GROWING_ITERATION, st.integers(2, 64), st.integers(0, 200)),
@@ -66,7 +65,6 @@ def test_worked_case_b() -> None:
 # --- against the oracle -----------------------------------------------------------------------------------
 
 
-@FEW
 @given(machine=GROWING, ttft_share=SHARES, itl_share=SHARES)
 def test_maximum_rate_matches_the_oracle(machine: Machine, ttft_share: float, itl_share: float) -> None:
     ttft, itl = between(machine, ttft_share, itl_share)
@@ -86,7 +84,6 @@ def test_maximum_rate_matches_the_oracle(machine: Machine, ttft_share: float, it
     assert found.least[ITL, 0] == pytest.approx(least.itl, rel=1e-7)
 
 
-@FEW
 @given(
     machine=st.builds(Machine, st.one_of(LINEAR, ITERATION), st.integers(1, 64), st.integers(0, 200)),
     ttft_share=SHARES,
@@ -203,7 +200,6 @@ def test_extreme_inputs_are_sized_quickly(tokens: tuple[int, int], batch: int) -
 # --- many rows --------------------------------------------------------------------------------------------
 
 
-@FEW
 @given(data=st.data())
 def test_sizing_is_bitwise_independent_of_other_rows(data: st.DataObject) -> None:
     laws: st.SearchStrategy[Linear | Iteration] = data.draw(st.sampled_from([LINEAR, ITERATION]))

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 from builders import accelerator, document, profile, running, server, service_class
+from slow_cases import mostly_slow
 
 from optimizer import Explanation, System, explain, load_system
 from optimizer.generate import generate_system
@@ -249,7 +250,8 @@ EMPTY = {
 
 @pytest.mark.parametrize("case", EMPTY)
 @pytest.mark.parametrize(
-    "options", [{}, {"unlimited": True}, {"heterogeneous": True}, {"saturation_policy": "RoundRobin"}]
+    "options",
+    mostly_slow([{"unlimited": True}, {"saturation_policy": "RoundRobin"}, {}, {"heterogeneous": True}], 2),
 )
 def test_every_odd_fleet_has_an_answer_in_words(case: str, options: dict[str, Any]) -> None:
     source = EMPTY[case]

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from builders import Json, accelerator, document, running, server, service_class
+from slow_cases import mostly_slow
 
 from optimizer import Comparison, Plan, compare, explain, load_system, make_report, scale_loads
 from optimizer.jobs.replaying import ReplayOptions, replay_loads
@@ -369,7 +370,7 @@ def check_comparisons(seed: int) -> None:
             assert not re.search("saves|costs", headline(from_files))
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", mostly_slow(range(25), 12))
 def test_sentences_of_comparisons_are_true(seed: int) -> None:
     check_comparisons(seed)
 
@@ -536,7 +537,7 @@ def _current_cost(system: System, name: str) -> float:
     return system.accelerators[current.accelerator].cost_cents_per_h * current.num_replicas
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", mostly_slow(range(15), 8))
 def test_sentences_of_reports_are_true(seed: int) -> None:
     check_report(seed)
 
@@ -583,7 +584,7 @@ def check_replay(seed: int, path: Path) -> None:
     assert ways == ["every plan", "recommended rules", "one plan for the mean load"]
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", mostly_slow(range(10), 5))
 def test_sentences_of_replays_are_true(seed: int, tmp_path: Path) -> None:
     check_replay(seed, tmp_path / "loads.csv")
 

@@ -29,7 +29,7 @@ NOT_ASKED: list[Any] = [
 CONTROL = re.compile(r"[^\t\x20-\x7e\x80-\xff]")
 """Characters that HTTP does not allow in a header (RFC 9110, section 5.5): the server refuses such a request
 before the service sees it."""
-quick = settings(max_examples=3, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+quick = settings(max_examples=2, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def described() -> schemathesis.BaseSchema:

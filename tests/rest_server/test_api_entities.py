@@ -15,6 +15,7 @@ from optimizer.spec.schema import (
     Capacity,
     ModelProfile,
     OptimizerOptions,
+    Route,
     Server,
     ServiceClass,
 )
@@ -43,6 +44,14 @@ KINDS = (
     ),
     Kind("servers", "servers", "servers/s", server("s"), {"minNumReplicas": 2}, Server),
     Kind("capacity", "count", "capacity/A", {"type": "A", "count": 9}, {"count": 10}, Capacity),
+    Kind(
+        "routes", "routes", "routes/r",
+        {
+            "name": "r", "small": "s", "large": "t",
+            "kinds": [{"share": 1.0, "inTokens": 8.0, "outTokens": 8.0}],
+        },
+        {"arrivalRate": 30.0}, Route,
+    ),
 )  # fmt: skip
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.listing)
 
@@ -152,7 +161,13 @@ def test_a_write_for_another_revision_is_refused_without_effect(service: TestCli
         (b"", "body"),
         (b"[]", "body"),
         (b"{", "body:1"),
-        (b'{"type": "t", "model": "m", "count": 1, "colour": 1}', "unknown key"),
+        (
+            (
+                b'{"type": "t", "model": "m", "count": 1, "colour": 1, "small": "s", "large": "t",'
+                b' "kinds": [{"share": 1, "inTokens": 1, "outTokens": 1}]}'
+            ),
+            "unknown key",
+        ),
         (b'{"colour": 1, "colour": 2}', "colour"),
         (b'{"name": 1, "type": 1, "acc": 1}', "must be text"),
         (b"\xff", "body"),

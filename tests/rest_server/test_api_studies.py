@@ -143,8 +143,8 @@ def test_batch_choice_is_a_query_parameter_wherever_it_is_a_flag(service: TestCl
     assert service.post(f"/v1/compare{query}", json=source).text == compare(system).to_json()
     report = service.post(f"/v1/report{query}", json=source).json()
     assert report == json.loads(make_report(system).to_json())
-    for route in ("simulate", "figure"):
-        assert service.post(f"/v1/{route}{query}", json=source).status_code == 200
+    for route, more in (("simulate", "&requests=600"), ("figure", "")):
+        assert service.post(f"/v1/{route}{query}{more}", json=source).status_code == 200
 
 
 @pytest.mark.parametrize(

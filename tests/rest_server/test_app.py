@@ -5,17 +5,14 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fastapi import FastAPI, HTTPException
 from fastapi.testclient import TestClient
 from patience import PATIENCE_S, until
-from service_runs import ROOT, as_a_program, in_a_thread
+from service_runs import ROOT, alive, as_a_program, in_a_thread
 from wire_client import one_server, slow_system, system
 
 from optimizer.cli.main import main
@@ -42,16 +39,30 @@ def test_the_program_serves_logs_json_and_ends_well() -> None:
     assert all({"time", "level", "message"} <= line.keys() for line in lines)
 
 
-def test_several_workers_serve_with_the_settings_of_the_first(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+def test_several_workers_serve_and_end_together(tmp_path: Path, number: signal.Signals) -> None:
+    """They have the settings of the first and processes that solve, and finish what runs."""
     keys = tmp_path / "keys"
     keys.write_text("solve,read k\n", "utf-8")
     options = ("--workers", "2", "--api-keys", str(keys), "--queue")
-    with as_a_program(*options, INFERPLAN_MAX_SERVERS="1") as here:
+    body = json.dumps(system(one_server())).encode()
+    head = f"POST /optimizeOne HTTP/1.1\r\nHost: localhost\r\nX-API-KEY: k\r\nContent-Length: {len(body)}\r\n"
+    with as_a_program(*options, INFERPLAN_MAX_SERVERS="1", INFERPLAN_SOLVER_PROCESSES="1") as here:
         assert here.ask("GET", "/getServers").status == 401
-        body = json.dumps(system(one_server("a"), one_server("b"))).encode()
-        assert "limit of 1" in here.ask("POST", "/v1/plan", body, X_API_KEY="k").text
+        two = json.dumps(system(one_server("a"), one_server("b"))).encode()
+        assert "limit of 1" in here.ask("POST", "/v1/plan", two, X_API_KEY="k").text
         assert here.ask("POST", "/solve", b"{}", X_API_KEY="k").status == 400
-        assert here.end(signal.SIGINT)[0] == 0
+        assert here.ask("POST", "/v1/plan", body, X_API_KEY="k").status == 200
+        pids = here.descendants()
+        with socket.create_connection(("127.0.0.1", here.port), timeout=PATIENCE_S) as connection:
+            connection.sendall(head.encode() + b"Expect: 100-continue\r\n\r\n")
+            assert connection.recv(1000).startswith(b"HTTP/1.1 100")  # its body is waited for
+            here.process.send_signal(number)
+            until(lambda: not here.accepts())
+            connection.sendall(body)
+            assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+        assert here.process.wait(PATIENCE_S) == 0
+        until(lambda: not any(alive(pid) for pid in pids))
 
 
 @pytest.mark.slow
@@ -61,22 +72,6 @@ def test_workers_that_are_slow_to_start_serve_in_the_end(tmp_path: Path) -> None
     with as_a_program("--workers", "2", **environment) as here:
         assert here.ask("GET", "/healthz").status == 200
         assert b"died" not in here.log.read_bytes()
-
-
-def test_workers_that_finish_what_runs_take_no_more_connections() -> None:
-    body = json.dumps(system(one_server())).encode()
-    head = f"POST /optimizeOne HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
-    with (
-        as_a_program("--workers", "2") as here,
-        socket.create_connection(("127.0.0.1", here.port), timeout=PATIENCE_S) as connection,
-    ):
-        connection.sendall(head.encode() + b"Expect: 100-continue\r\n\r\n")
-        assert connection.recv(1000).startswith(b"HTTP/1.1 100")  # its body is waited for
-        here.process.terminate()
-        until(lambda: not here.accepts())
-        connection.sendall(body)
-        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
-        assert here.process.wait(PATIENCE_S) == 0
 
 
 def test_host_and_port_options_precede_the_environment(
@@ -205,11 +200,6 @@ def test_the_path_is_what_a_message_begins_with(message: str, path: str | None) 
     assert field_path(message) == path
 
 
-def test_the_application_describes_itself() -> None:
-    document: dict[str, Any] = create_app(Settings(stateful=True)).openapi()
-    assert {"/healthz", "/readyz", "/v1/plan"} <= document["paths"].keys()
-
-
 def test_the_description_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[FastAPI] = []
     real = FastAPI.openapi
@@ -218,6 +208,7 @@ def test_the_description_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
         answers = list(clients.map(lambda _: here.ask("GET", "/openapi.json"), range(8)))
         assert {answer.text for answer in answers} == {answers[0].text}
         assert answers[0].json["openapi"].startswith("3.")
+        assert {"/healthz", "/readyz", "/v1/plan"} <= answers[0].json["paths"].keys()
         assert len(made) == 1
         for page in ("/docs", "/redoc"):
             assert "/openapi.json" in here.ask("GET", page).text
@@ -232,15 +223,6 @@ def test_of_several_workers_none_shows_what_it_alone_has_planned() -> None:
             assert answer.status == status
             assert ("servers" in answer.json) == (workers == 1)
             assert here.app.state.held.read()[0] == (1 if workers == 1 else 0)
-
-
-def test_help_does_not_load_the_web_framework() -> None:
-    code = (
-        "import sys; from optimizer.cli.main import main\n"
-        "try: main(['serve', '--help'])\n"
-        "finally: assert not {'fastapi', 'uvicorn', 'starlette'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=ROOT)
 
 
 def test_a_signal_while_it_starts_ends_it_well() -> None:

@@ -24,9 +24,21 @@ ITEMS = 12
 """Items that one write changes together."""
 
 
+TRACED = ("strace", "-f", "--seccomp-bpf", "-y", "-s", "32", "-e", "trace=fsync,fdatasync,sendto,write", "-o")
+
+
 @pytest.fixture(scope="module")
-def services() -> Iterator[Nursery]:
-    with nursery() as found:
+def calls(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
+    """The system calls of the services; None where they cannot be traced."""
+    if shutil.which("strace") is None:
+        return None
+    tried = subprocess.run([*TRACED, "/dev/null", "true"], check=False, capture_output=True)
+    return None if tried.returncode else tmp_path_factory.mktemp("calls") / "log"
+
+
+@pytest.fixture(scope="module")
+def services(calls: Path | None) -> Iterator[Nursery]:
+    with nursery(*(() if calls is None else (*TRACED, str(calls)))) as found:
         yield found
 
 
@@ -118,31 +130,22 @@ def test_the_last_plan_and_its_age_go_on_after_a_kill(tmp_path: Path, services: 
     assert plan == made.json
 
 
-def may_trace() -> bool:
-    if shutil.which("strace") is None:
-        return False
-    return (
-        subprocess.run(["strace", "-o", "/dev/null", "true"], check=False, capture_output=True).returncode
-        == 0
-    )
-
-
-def test_a_write_is_on_the_disk_before_its_answer_is_sent(tmp_path: Path) -> None:
+def test_a_write_is_on_the_disk_before_its_answer_is_sent(
+    tmp_path: Path, services: Nursery, calls: Path | None
+) -> None:
     """A kill does not lose what the system has not yet written; a crash of the machine would."""
-    if not may_trace():
+    if calls is None:
         pytest.skip("strace is not installed, or may not trace")
-    log, path, writes = tmp_path / "calls", tmp_path / "fleet.db", 8
-    calls = "trace=fsync,fdatasync,sendto,write"
-    with nursery("strace", "-f", "-y", "-s", "32", "-e", calls, "-o", str(log)) as services:
-        here = services.serve(path)
-        until_it_answers(here)
-        for number in range(writes):
-            assert one_write(here, 0, number) == 200
-            assert here.ask("GET", "/v1/capacity").status == 200
-        here.kill()
-        services.buried()
+    writes = 8
+    here = services.serve(tmp_path / "fleet.db")
+    until_it_answers(here)
+    for number in range(writes):
+        assert one_write(here, 0, number) == 200
+        assert here.ask("GET", "/v1/capacity").status == 200
+    here.kill()
+    services.buried()
     events = []
-    for line in log.read_text("utf-8", "replace").splitlines():
+    for line in calls.read_text("utf-8", "replace").splitlines():
         if re.search(r"f(data)?sync\(\d+<[^>]*fleet\.db-wal>", line):
             events.append("sync")
         elif "sendto(" in line and "HTTP/1.1 200" in line:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from patience import PATIENCE_S, until
 from service_runs import in_a_thread
-from wire_client import CLASSES, MODELS, one_server, system
+from wire_client import CLASSES, MODELS, one_server, system, wire_client
 
 from optimizer.errors import SpecError
 from optimizer.spec.files import spec_from_value
@@ -123,10 +123,9 @@ def test_the_default_limit_is_4_mib() -> None:
     ("given", "kept"), [("abc-1", True), ("a b", False), ("x" * 129, False), ("", False)]
 )
 def test_an_answer_has_the_id_of_its_request_or_a_new_one(given: str, kept: bool) -> None:  # noqa: FBT001
-    with in_a_thread() as here:
-        answer = here.ask("GET", "/v1/none", X_Request_ID=given)
-        assert (answer.headers["x-request-id"] == given) is kept
-        assert answer.json["requestId"] == answer.headers["x-request-id"]
+    answer = wire_client().get("/v1/none", headers={"X-Request-ID": given})
+    assert (answer.headers["x-request-id"] == given) is kept
+    assert answer.json()["requestId"] == answer.headers["x-request-id"]
 
 
 def test_a_request_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from service_runs import in_a_thread
+from wire_client import wire_client
 
 from optimizer.errors import SpecError
 from rest_server.security import KeyFiles, given_key, needed_scope
@@ -72,10 +73,10 @@ def test_solving_that_changes_the_fleet_needs_the_write_scope(
 
 @pytest.mark.parametrize(("site", "status"), [("cross-site", 403), ("same-site", 403), ("none", 200)])
 def test_pages_of_other_sites_cannot_use_the_browser_of_a_user(site: str, status: int) -> None:
-    with in_a_thread(stateful=True) as here:
-        assert here.ask("GET", "/addModel/m", Sec_Fetch_Site=site).status == status
-        assert here.ask("GET", "/getModels").json == (["m"] if status == 200 else [])
-        assert here.ask("GET", "/healthz", Sec_Fetch_Site=site).status == 200
+    client, sent = wire_client(stateful=True), {"Sec-Fetch-Site": site}
+    assert client.get("/addModel/m", headers=sent).status_code == status
+    assert client.get("/getModels").json() == (["m"] if status == 200 else [])
+    assert client.get("/healthz", headers=sent).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -93,9 +94,9 @@ def test_pages_of_other_sites_cannot_use_the_browser_of_a_user(site: str, status
 def test_where_a_browser_does_not_say_the_site_the_origin_counts(
     origin: str, site: str | None, status: int
 ) -> None:
-    sent = {"Host": "localhost:8080", "Origin": origin} | ({"Sec_Fetch_Site": site} if site else {})
-    with in_a_thread(stateful=True) as here:
-        assert here.ask("POST", "/setModels", b'{"models": []}', **sent).status == status
+    sent = {"Host": "localhost:8080", "Origin": origin} | ({"Sec-Fetch-Site": site} if site else {})
+    answer = wire_client(stateful=True).post("/setModels", content=b'{"models": []}', headers=sent)
+    assert answer.status_code == status
 
 
 def test_a_key_comes_in_its_own_header_or_as_a_bearer_token() -> None:

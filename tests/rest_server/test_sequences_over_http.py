@@ -9,13 +9,14 @@ from api_clients import client
 from builders import accelerator, document, server, service_class
 from fastapi.testclient import TestClient
 from fleets import Cluster, random_fleet, units
+from slow_cases import mostly_slow
 
 from optimizer import load_system, verify
 from optimizer.plan import Plan
 
 Json = dict[str, Any]
 Place = tuple[str, str]
-SEEDS = [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 40))]
+SEEDS = mostly_slow(range(40), 2)
 
 
 def loads(service: TestClient, body: Json) -> Plan:

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -64,6 +63,13 @@ def test_nobody_notices_that_processes_are_killed(tmp_path: Path, kills: int) ->
         assert {status for mine in statuses for status in mine} == {200}
         assert len(killed) == kills
         until(lambda: len(here.solvers()) >= 3)
+        ends_with_all_its_processes(here, signal.SIGKILL)
+
+
+def nothing_can_be_started(here: Watched) -> None:
+    resource.prlimit(here.process.pid, resource.RLIMIT_NOFILE, (8, 1024))
+    for pid in here.solvers():
+        os.kill(pid, signal.SIGKILL)
 
 
 def test_without_file_descriptors_no_solve_is_refused_at_once(tmp_path: Path) -> None:
@@ -78,30 +84,24 @@ def test_without_file_descriptors_no_solve_is_refused_at_once(tmp_path: Path) ->
             return answer.status, answer.headers["Retry-After"]
 
         assert asked("POST", "/v1/plan", SMALL) == (200, None)
-        _, most = resource.prlimit(here.process.pid, resource.RLIMIT_NOFILE)
-        resource.prlimit(here.process.pid, resource.RLIMIT_NOFILE, (8, most))
-        for pid in here.solvers():
-            os.kill(pid, signal.SIGKILL)
+        nothing_can_be_started(here)
         until(lambda: asked("GET", "/readyz")[0] == 503)
         assert asked("POST", "/v1/plan", SMALL) == (503, "5")
         assert asked("POST", "/optimizeOne", SMALL) == (503, "5")
         assert asked("GET", "/healthz")[0] == 200
-        resource.prlimit(here.process.pid, resource.RLIMIT_NOFILE, (1024, most))
+        resource.prlimit(here.process.pid, resource.RLIMIT_NOFILE, (1024, 1024))
         until(lambda: asked("GET", "/readyz")[0] == 200)
         assert asked("POST", "/v1/plan", SMALL) == (200, None)
         connection.close()
+        nothing_can_be_started(here)
+        ends_with_all_its_processes(here, signal.SIGTERM)
 
 
-def _healthy(here: Watched) -> None:
-    here.until_ready()
-
-
-def _nothing_can_be_started(here: Watched) -> None:
-    here.until_ready()
-    resource.prlimit(here.process.pid, resource.RLIMIT_NOFILE, (8, 1024))
-    for pid in here.solvers():
-        os.kill(pid, signal.SIGKILL)
-    time.sleep(0.5)
+def ends_with_all_its_processes(here: Watched, number: signal.Signals) -> None:
+    pids = here.descendants()
+    here.process.send_signal(number)
+    assert here.process.wait(PATIENCE_S) == (0 if number == signal.SIGTERM else -number)
+    until(lambda: not any(alive(pid) for pid in pids))
 
 
 def _no_server_process(here: Watched) -> None:
@@ -113,25 +113,14 @@ def _still_starting(_: Watched) -> None:
     """Nothing has been waited for."""
 
 
-@pytest.mark.parametrize(
-    ("state", "number"),
-    [
-        (_healthy, signal.SIGTERM),
-        (_nothing_can_be_started, signal.SIGTERM),
-        pytest.param(_no_server_process, signal.SIGTERM, marks=pytest.mark.slow),
-        pytest.param(_still_starting, signal.SIGTERM, marks=pytest.mark.slow),
-        (_healthy, signal.SIGKILL),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("state", [_no_server_process, _still_starting])
 def test_it_ends_with_all_its_processes_in_every_state(
-    tmp_path: Path, state: Callable[[Watched], None], number: signal.Signals
+    tmp_path: Path, state: Callable[[Watched], None]
 ) -> None:
     with watched(tmp_path / "log", INFERPLAN_SOLVER_PROCESSES="2") as here:
         state(here)
-        pids = here.descendants()
-        here.process.send_signal(number)
-        assert here.process.wait(PATIENCE_S) == (0 if number == signal.SIGTERM else -number)
-        until(lambda: not any(alive(pid) for pid in pids))
+        ends_with_all_its_processes(here, signal.SIGTERM)
 
 
 def test_small_requests_do_not_wait_for_studies() -> None:
@@ -149,20 +138,14 @@ def test_small_requests_do_not_wait_for_studies() -> None:
         assert here.ask("GET", "/readyz").json == {"status": "ready", "running": 1, "waiting": 1}
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["-m", "optimizer", "serve", "--workers", "2", "--port"],
-        ["-m", "uvicorn", "--factory", "rest_server.app:create_app", "--port"],
-    ],
-)
-def test_every_way_to_start_has_processes_that_solve(tmp_path: Path, command: list[str]) -> None:
+def test_started_by_uvicorn_it_has_processes_that_solve(tmp_path: Path) -> None:
     with in_a_thread() as free:
         port = free.port
+    command = [sys.executable, "-m", "uvicorn", "--factory", "rest_server.app:create_app", "--port"]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "INFERPLAN_SOLVER_PROCESSES": "1"}
     with (
         (tmp_path / "log").open("wb") as log,
-        subprocess.Popen([sys.executable, *command, str(port)], stderr=log, env=environment) as process,
+        subprocess.Popen([*command, str(port)], stderr=log, env=environment) as process,
     ):
         here = Watched(port, process, tmp_path / "log")
 

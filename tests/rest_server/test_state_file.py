@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from optimizer import solve
 from optimizer.errors import SpecError
 from optimizer.spec.files import spec_from_value
-from optimizer.spec.schema import Accelerator, AllocationData
+from optimizer.spec.schema import Accelerator, AllocationData, Route
 from rest_server import state_rows
 from rest_server.app import create_app
 from rest_server.compat.entities import add_accelerator, add_model
@@ -85,6 +85,12 @@ def test_tags_go_on_where_they_stopped(path: Path) -> None:
     again.close()
 
 
+def route(name: str, **more: object) -> Route:
+    """Return a route; its servers need not be there."""
+    kind = {"share": 1, "inTokens": 8, "outTokens": 8}
+    return Route.model_validate({"name": name, "small": "s", "large": "t", "kinds": [kind], **more})
+
+
 def steps() -> Iterator[Any]:
     """Yield changes that move, replace, add and remove items of every kind."""
     yield lambda _: fleet()
@@ -98,6 +104,8 @@ def steps() -> Iterator[Any]:
     yield lambda now: add_accelerator({"name": "plain", "cost": 4}, [])(now)[0]
     yield lambda now: replace(now, optimizer=now.optimizer.model_copy(update={"unlimited": True}))
     yield lambda now: replace(now, models={})
+    yield lambda now: replace(now, routes={"r": route("r"), "q": route("q")})
+    yield lambda now: replace(now, routes={"q": route("q", arrivalRate=7), "p": route("p")})
     yield lambda _: Entities()
     yield lambda _: fleet()
 

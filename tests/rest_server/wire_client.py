@@ -1,13 +1,16 @@
 """A client of the reference's wire on an app of one mode, and how its answers compare with recorded ones."""
 
 import json
+from functools import cache
 from typing import Any
 
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from patience import PATIENT
 
 from rest_server.app import create_app
 from rest_server.settings import Settings
+from rest_server.state import FleetStore
 
 Json = dict[str, Any]
 
@@ -55,10 +58,18 @@ def slow_system(servers: int) -> Json:
 
 
 def wire_client(**settings: Any) -> TestClient:
-    """Return a client of a fresh service in this process; work runs in its threads."""
-    return TestClient(
-        create_app(Settings(**PATIENT | {"solver_processes": 0} | settings)), "http://localhost"
-    )
+    """Return a client of a service in this process without a fleet; work runs in its threads.
+
+    Services of the same settings are one application: two of them at the same time share their fleet.
+    """
+    app = _app(**settings)
+    app.state.held = FleetStore()
+    return TestClient(app, "http://localhost")
+
+
+@cache
+def _app(**settings: Any) -> FastAPI:
+    return create_app(Settings(**PATIENT | {"solver_processes": 0} | settings))
 
 
 def differences(answer: Any, wanted: Any, path: str = "") -> list[str]:

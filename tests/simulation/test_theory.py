@@ -11,6 +11,7 @@ import math
 import numpy as np
 import pytest
 from scipy.stats import poisson
+from slow_cases import mostly_slow
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.queueing.birth_death import BirthDeathQueue
@@ -66,7 +67,9 @@ def agrees(found: IntervalEstimate, theory: float, precision: float) -> None:
     assert found.half_width <= precision * theory, (found, theory)
 
 
-@pytest.mark.parametrize(("load", "precision"), [(0.3, 0.03), (0.6, 0.04), (0.8, 0.08), (0.95, 0.2)])
+@pytest.mark.parametrize(
+    ("load", "precision"), mostly_slow([(0.6, 0.04), (0.95, 0.2), (0.3, 0.03), (0.8, 0.08)], 2)
+)
 def test_one_slot_and_geometric_outputs_match_m_m_1(load: float, precision: float) -> None:
     found = summary_of(ONE_BY_ONE, Limits(1, 1), load, geometric)
     response_ms = TOKENS / (1 - load)
@@ -76,13 +79,15 @@ def test_one_slot_and_geometric_outputs_match_m_m_1(load: float, precision: floa
         agrees(found.e2e.percentiles[percent], -response_ms * math.log(1 - percent / 100), 2 * precision)
 
 
-@pytest.mark.parametrize(("load", "precision"), [(0.3, 0.03), (0.6, 0.04), (0.8, 0.07), (0.95, 0.15)])
+@pytest.mark.parametrize(
+    ("load", "precision"), mostly_slow([(0.6, 0.04), (0.95, 0.15), (0.3, 0.03), (0.8, 0.07)], 2)
+)
 def test_one_slot_and_equal_outputs_match_m_d_1(load: float, precision: float) -> None:
     found = summary_of(ONE_BY_ONE, Limits(1, 1), load, fixed)
     agrees(found.ttft.mean, load * TOKENS / (2 * (1 - load)) + 1, precision)
 
 
-@pytest.mark.parametrize(("load", "precision"), [(0.5, 0.15), (0.8, 0.09), (0.95, 0.2)])
+@pytest.mark.parametrize(("load", "precision"), mostly_slow([(0.8, 0.09), (0.95, 0.2), (0.5, 0.15)], 1))
 def test_independent_slots_match_m_m_c(load: float, precision: float) -> None:
     places = 8
     found = summary_of(ONE_BY_ONE, Limits(places, places), load * places, geometric)
@@ -95,7 +100,7 @@ def test_independent_slots_match_m_m_c(load: float, precision: float) -> None:
 
 
 @pytest.mark.parametrize("lengths", [geometric, fixed, two_valued])
-@pytest.mark.parametrize(("load", "precision"), [(0.5, 0.05), (0.8, 0.12), (0.95, 0.3)])
+@pytest.mark.parametrize(("load", "precision"), mostly_slow([(0.8, 0.12), (0.5, 0.05), (0.95, 0.3)], 1))
 def test_batch_proportional_iterations_share_the_processor(
     lengths: object, load: float, precision: float
 ) -> None:
@@ -112,7 +117,7 @@ def chain(times_ms: FloatArray, load: float, queue: int) -> tuple[float, float]:
     return float(found.in_service[0] + found.in_queue[0]), float(1 - found.acceptance[0])
 
 
-@pytest.mark.parametrize("load", [0.3, 0.7, 0.95, 1.2])
+@pytest.mark.parametrize("load", mostly_slow([0.7, 1.2, 0.3, 0.95], 2))
 @pytest.mark.parametrize("shared", [False, True])
 def test_engine_matches_the_reference_chain(load: float, shared: bool) -> None:  # noqa: FBT001
     places, queue, base, slope = 16, 24, 0.5, 0.25

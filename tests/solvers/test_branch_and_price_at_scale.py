@@ -4,10 +4,10 @@ import pytest
 
 from optimizer import find_candidates
 from optimizer.generate import generate_system
+from optimizer.milp.highs import HighsSession
 from optimizer.solvers.branch_and_price.solve import solve_patterns
 from optimizer.solvers.compact import solve_milp
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.problem import build_problem
 from optimizer.solvers.solution import Solution, Status
 

@@ -12,10 +12,10 @@ from scipy.optimize import linprog
 from optimizer import System, find_candidates, load_system, solve
 from optimizer.arrays import FloatArray
 from optimizer.generate import generate_system
+from optimizer.milp.highs import HighsSession
+from optimizer.milp.model import RunResult, RunStatus
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.expansion import cheapest_expansion, fits, smallest_expansion, unit_prices
-from optimizer.solvers.highs import HighsSession
-from optimizer.solvers.model import RunResult, RunStatus
 from optimizer.solvers.problem import Problem, build_problem
 
 

@@ -13,6 +13,7 @@ import pytest
 from builders import Json, accelerator, running, server, service_class, system
 from mixed_oracles import demands, random_mixed_document
 from oracles import Case, Option, read_case
+from slow_cases import mostly_slow
 
 from optimizer import Plan, System, find_candidates, load_system, solve, verify
 from optimizer.generate import generate_system
@@ -261,7 +262,7 @@ def placed(plan: Plan) -> dict[str, tuple[str, int]]:
     }
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", mostly_slow(range(60), 30))
 def test_greedy_equals_a_plain_second_writing_on_random_systems(seed: int) -> None:
     source = load_system(random_mixed_document(seed)).with_options(heterogeneous=False, unlimited=False)
     plan = solve(source, milp_solver=False)
@@ -451,7 +452,7 @@ def test_exact_is_no_worse_under_any_policy_on_reference_systems(
 
 @pytest.mark.parametrize("delayed", [False, True])
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("tightness", [1.5, 3.0])
+@pytest.mark.parametrize("tightness", mostly_slow([3.0, 1.5], 1))
 def test_exact_is_no_worse_than_greedy_on_random_fleets(
     tightness: float, policy: str, *, delayed: bool
 ) -> None:

@@ -15,10 +15,10 @@ from optimizer import Plan, SolverError, System, solve, verify
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import find_candidates
 from optimizer.generate import generate_system
-from optimizer.solvers import highs
+from optimizer.milp import highs
+from optimizer.milp.highs import HighsSession
+from optimizer.milp.model import MilpModel, RunResult, RunStatus, Session
 from optimizer.solvers.compact import solve_milp
-from optimizer.solvers.highs import HighsSession
-from optimizer.solvers.model import MilpModel, RunResult, RunStatus, Session
 from optimizer.solvers.problem import build_problem
 
 
@@ -112,7 +112,7 @@ def test_a_point_without_its_reported_value_is_rejected(
 
 
 def test_highs_prints_nothing() -> None:
-    code = "import numpy as np; from optimizer.solvers import highs; highs.MasterLp(np.zeros(1), np.ones(1))"
+    code = "import numpy as np; from optimizer.milp import highs; highs.MasterLp(np.zeros(1), np.ones(1))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
 

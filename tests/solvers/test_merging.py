@@ -10,13 +10,14 @@ from builders import system as build
 from optimizer import find_candidates
 from optimizer.arrays import IntArray
 from optimizer.generate import generate_system
+from optimizer.milp.highs import HighsSession
 from optimizer.solvers.bounds import trivial_bounds
 from optimizer.solvers.branch_and_price.solve import solve_patterns
 from optimizer.solvers.compact import solve_milp
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.highs import HighsSession
-from optimizer.solvers.levels import CHANGES, VALUE, bounded_levels, levels_of
+from optimizer.solvers.levels import bounded_levels, levels_of
 from optimizer.solvers.merging import merge, merged_bounds, not_worse_than
+from optimizer.solvers.objectives import CHANGES, VALUE
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.solution import Solution, SolvedLevel, Status
 from optimizer.solvers.warm_starts import best_initial_solution

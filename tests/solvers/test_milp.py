@@ -12,7 +12,7 @@ from oracles import Case, Levels, Option, brute_force, check_plan, read_case, so
 
 from optimizer import Plan, System, find_candidates, load_system, solve, verify
 
-SEEDS = range(200)
+SEEDS = range(80)
 
 
 @cache
@@ -50,7 +50,7 @@ def test_the_choice_equals_brute_force_at_every_level(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hundred", range(2, 42))
+@pytest.mark.parametrize("hundred", range(42))
 def test_the_choice_equals_brute_force_on_thousands_of_systems(hundred: int) -> None:
     """Some mistakes show in one system of three hundred."""
     for seed in range(100 * hundred, 100 * hundred + 100):
@@ -58,7 +58,7 @@ def test_the_choice_equals_brute_force_on_thousands_of_systems(hundred: int) -> 
         assert_levels(solve(source), brute_force(read_case(source)))
 
 
-@pytest.mark.parametrize("seed", SEEDS[:50])
+@pytest.mark.parametrize("seed", SEEDS[:20])
 def test_the_two_oracles_agree(seed: int) -> None:
     assert solve_with_cbc(read_case(random_system(seed))) == best_levels(seed)
 
@@ -67,20 +67,20 @@ def test_the_random_systems_hold_every_kind_of_difficulty() -> None:
     seen: Counter[str] = Counter()
     for seed in SEEDS:
         seen.update(features(seed))
-    expected = {  # counted on the 200 systems; a generator that gets tamer falls below
-        "a servable server is left out": 80,
-        "everything is served": 60,
-        "a dearer column is needed for equal service": 10,
-        "several best answers of equal value": 8,
-        "a current allocation is kept": 30,
-        "a current allocation is worth moving": 50,
-        "the best value is negative": 100,
-        "several priorities": 50,
-        "equal priorities": 100,
-        "idle": 30,
-        "idle with a minimum": 30,
-        "a type without units": 20,
-        "no candidate at all": 30,
+    expected = {  # counted on the 80 systems; a generator that gets tamer falls below
+        "a servable server is left out": 30,
+        "everything is served": 20,
+        "a dearer column is needed for equal service": 3,
+        "several best answers of equal value": 3,
+        "a current allocation is kept": 15,
+        "a current allocation is worth moving": 25,
+        "the best value is negative": 40,
+        "several priorities": 20,
+        "equal priorities": 60,
+        "idle": 9,
+        "idle with a minimum": 15,
+        "a type without units": 9,
+        "no candidate at all": 25,
         "no candidate because of the most replicas": 5,
     }
     assert {name: seen[name] for name, least in expected.items() if seen[name] < least} == {}

@@ -16,8 +16,8 @@ from oracles import find_target, linear_replica, plain
 from optimizer import Plan, System, load_system, solve, verify
 from optimizer.generate import generate_system
 
-SEEDS = range(60)
-MORE_SEEDS = range(60, 500)
+SEEDS = range(30)
+MORE_SEEDS = range(30, 500)
 
 
 @cache
@@ -83,16 +83,16 @@ def test_random_systems_contain_every_difficulty_of_mixing() -> None:
             seen["stays with other replicas"] += bool(here) and here[0].num_replicas != demand.now_replicas
             seen["stays as it is"] += bool(here) and demand.now_replicas == count
             seen["moves"] += bool(pools) and bool(demand.now) and not here
-    expected = {  # counted on the 60 systems; a generator that gets tamer falls below
-        "several pools": 8,
-        "served only as a mixture": 3,
-        "someone is left out": 20,
-        "several priorities": 10,
+    expected = {  # counted on the 30 systems; a generator that gets tamer falls below
+        "several pools": 3,
+        "served only as a mixture": 2,
+        "someone is left out": 15,
+        "several priorities": 7,
         "at the least replicas": 10,
-        "at the most replicas": 5,
-        "stays with other replicas": 5,
-        "stays as it is": 5,
-        "moves": 10,
+        "at the most replicas": 8,
+        "stays with other replicas": 8,
+        "stays as it is": 2,
+        "moves": 8,
     }
     assert {name: seen[name] for name, least in expected.items() if seen[name] < least} == {}
 
@@ -109,14 +109,14 @@ def free_system(seed: int) -> System:
 
 
 @pytest.mark.parametrize("capacities", ["limited", "unlimited"])
-@pytest.mark.parametrize("seed", [*range(40), 42, 48, 56, 57, 69, 80, 122, 130, 132, 149])
+@pytest.mark.parametrize("seed", [*range(10), 42, 48, 56, 57, 69, 80, 122, 130, 132, 149])
 def test_mixed_plans_on_free_accelerators_match_brute_force(seed: int, capacities: str) -> None:
     assert_equal_to_brute_force(free_system(seed).with_options(unlimited=capacities == "unlimited"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("capacities", ["limited", "unlimited"])
-@pytest.mark.parametrize("hundred", range(2, 12))
+@pytest.mark.parametrize("hundred", range(12))
 def test_many_more_mixed_plans_on_free_accelerators(hundred: int, capacities: str) -> None:
     for seed in range(100 * hundred, 100 * hundred + 100):
         assert_equal_to_brute_force(free_system(seed).with_options(unlimited=capacities == "unlimited"))

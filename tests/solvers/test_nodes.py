@@ -9,13 +9,13 @@ import pytest
 from optimizer import find_candidates
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.generate import generate_system
+from optimizer.milp.highs import HighsSession
+from optimizer.milp.model import RunStatus
 from optimizer.solvers.branch_and_price.generation import RestrictedMaster
 from optimizer.solvers.branch_and_price.master import MasterProblem
 from optimizer.solvers.branch_and_price.nodes import BranchTree, Node, _fractional_server, unserved_fractions
 from optimizer.solvers.branch_and_price.pool import ColumnPool
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.highs import HighsSession
-from optimizer.solvers.model import RunStatus
 from optimizer.solvers.objectives import LevelConstraint, LevelObjective
 from optimizer.solvers.problem import build_problem
 
@@ -31,7 +31,7 @@ def last_level(seed: int) -> tuple[MasterProblem, ColumnPool]:
     problem = build_problem(find_candidates(system))
     pool = ColumnPool.of(problem)
     everyone = np.ones(len(problem.priority), np.bool_)
-    rate = np.sum([level.weight for level in problem.service[::2]], axis=0)
+    rate = np.sum([level.on_unserved for level in problem.service[::2]], axis=0)
     master = MasterProblem(pool.candidates, LevelObjective("rate", rate, everyone), (), ~everyone, ~everyone)
     limit = np.full(len(everyone), np.inf)
     below = pool.price_columns(master, np.zeros(len(pool.candidates.amount)), limit)

@@ -9,7 +9,7 @@ from random_fleets import BATCHED, random_fleet_document
 from optimizer import Plan, System, find_candidates, load_system, solve
 from optimizer.plan.proof import check_proof, prove
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.levels import VALUE
+from optimizer.solvers.objectives import VALUE
 
 FAILED_ONCE = (0, 8, 27, 220, 295)
 """Seeds of which a bound was rounded and its value was not, or the number of servers was left unproved."""
@@ -50,7 +50,7 @@ def assert_is_best(system: System, plan: Plan) -> None:
             assert level.value == pytest.approx(float(best[level.name]), rel=slack, abs=5e-6), level.name
 
 
-@pytest.mark.parametrize("seed", [*FAILED_ONCE, *range(1005, 1013)])
+@pytest.mark.parametrize("seed", [*FAILED_ONCE, *range(1005, 1008)])
 def test_a_random_fleet_has_a_plan_that_holds(seed: int) -> None:
     planned(seed)
 

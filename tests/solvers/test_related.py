@@ -11,11 +11,11 @@ from mixed_oracles import random_mixed_document
 from optimizer import Plan, System, find_candidates, load_system, solve
 from optimizer.candidates import Candidates
 from optimizer.generate import generate_system
+from optimizer.milp.highs import HighsSession
 from optimizer.solvers.branch_and_price.solve import solve_patterns
 from optimizer.solvers.compact import solve_milp
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.exact import solve_exactly
-from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.levels import levels_of, served
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.related import RelatedSolution, differing, repaired
@@ -89,9 +89,7 @@ def assert_what_is_known_changes_no_answer(system: System) -> None:
         assert_same(solve_exactly(problem, HighsSession, due, with_patterns=True, related=known), plain)
 
 
-@pytest.mark.parametrize(
-    ("make", "seed"), [(odd_system, s) for s in (*range(10), 54)] + [(scarce_system, s) for s in (0, 3)]
-)
+@pytest.mark.parametrize(("make", "seed"), [*((odd_system, s) for s in (*range(6), 54)), (scarce_system, 0)])
 def test_what_is_known_changes_no_answer(make: Make, seed: int) -> None:
     assert_what_is_known_changes_no_answer(make(seed))
 
@@ -100,7 +98,7 @@ def test_a_model_that_highs_presolve_ends_wrongly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With so few cuts HiGHS 1.15.1 restarts, simplifies what is left, and misses the optimum by 2 %."""
-    monkeypatch.setattr("optimizer.solvers.highs.MIN_CUTS", 25)
+    monkeypatch.setattr("optimizer.milp.highs.MIN_CUTS", 25)
     candidates, *_ = questions(*planned(scarce_system(8)))[4]
     problem = build_problem(candidates)
     assert_same(solve_milp(problem, partial(HighsSession, lean=True)), solve_patterns(problem))
@@ -109,7 +107,7 @@ def test_a_model_that_highs_presolve_ends_wrongly(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "seed"),
-    [(odd_system, s) for s in range(10, 210)] + [(scarce_system, s) for s in range(12)],
+    [(odd_system, s) for s in range(6, 210)] + [(scarce_system, s) for s in range(1, 12)],
 )
 def test_what_is_known_changes_no_answer_of_many_more(make: Make, seed: int) -> None:
     assert_what_is_known_changes_no_answer(make(seed))

@@ -5,11 +5,12 @@ import random
 import pytest
 from builders import accelerator, profile, random_document, running, server, service_class, system
 from oracles import brute_force, check_plan, read_case
+from slow_cases import mostly_slow
 
 from optimizer import load_system, solve, verify
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", mostly_slow(range(60), 25))
 def test_an_unlimited_choice_equals_brute_force(seed: int) -> None:
     random_system = load_system(random_document(random.Random(seed))).with_options(unlimited=True)
     plan, best = solve(random_system), brute_force(read_case(random_system))

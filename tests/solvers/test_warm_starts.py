@@ -14,17 +14,18 @@ import numpy as np
 import pytest
 from builders import accelerator, profile, running, server, system
 from mixed_oracles import random_mixed_document
+from slow_cases import mostly_slow
 
 from optimizer import Plan, SolverError, System, find_candidates, load_system, solve, verify
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.generate import generate_system
+from optimizer.milp.highs import HighsSession
+from optimizer.milp.model import MilpModel, RunResult, RunStatus
 from optimizer.solvers.compact import solve_milp
 from optimizer.solvers.compact_model import formulate
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.greedy import solve_greedy
-from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.levels import is_better, levels_of, served_in_full
-from optimizer.solvers.model import MilpModel, RunResult, RunStatus
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.solution import Solution, Status
 from optimizer.solvers.warm_starts import best_initial_solution, in_columns
@@ -82,10 +83,10 @@ def assert_no_worse(found: Sequence[float], than: Sequence[float]) -> None:
             return
 
 
-@pytest.mark.parametrize("limit_s", [1e-6, 0.01, 0.05])
+@pytest.mark.parametrize("limit_s", mostly_slow([1e-6, 0.05, 0.01], 2))
 @pytest.mark.parametrize("tightness", [1.0, 2.0])
 @pytest.mark.parametrize("mixed", [False, True])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", mostly_slow(range(4), 2))
 def test_a_stopped_plan_is_no_worse_than_current_or_greedy(
     seed: int, tightness: float, limit_s: float, *, mixed: bool
 ) -> None:
@@ -120,7 +121,7 @@ def test_a_seed_is_a_point_of_the_model_with_the_same_levels(
     problem = problem_of(in_operation(seed, mixed=mixed, tightness=tightness))
     formulation, replicas = formulate(problem), best_initial_solution(problem)
     answer = in_columns(formulation.columns, problem, replicas)
-    point = formulation.point(problem, answer)
+    point = formulation.point(answer)
     assert formulation.model.holds(point)
     assert not is_better(problem, replicas, answer)
     assert (formulation.replicas(point, len(problem.table)) == answer).all()
@@ -134,14 +135,14 @@ def test_a_seed_is_a_point_of_the_model_with_the_same_levels(
     assert changes == pytest.approx(reached["changes"])
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", mostly_slow(range(60), 30))
 def test_seeds_of_small_mixed_systems_are_points_of_their_models(seed: int) -> None:
     """These have limits on replicas, stated costs of their own, and types without units."""
     problem = problem_of(load_system(random_mixed_document(seed)))
     formulation = formulate(problem)
     if len(formulation.columns):
         answer = in_columns(formulation.columns, problem, best_initial_solution(problem))
-        assert formulation.model.holds(formulation.point(problem, answer))
+        assert formulation.model.holds(formulation.point(answer))
 
 
 def test_a_point_that_breaks_a_row_bound_or_integrality_fails() -> None:
@@ -318,7 +319,7 @@ class Fixed(HighsSession):
 
 
 def answering(problem: Problem, replicas: IntArray) -> Callable[[MilpModel], HighsSession]:
-    point = formulate(problem).point(problem, replicas)
+    point = formulate(problem).point(replicas)
 
     def session(model: MilpModel) -> HighsSession:
         loaded = Fixed(model)
@@ -418,7 +419,7 @@ def test_what_runs_is_kept_under_saturation_policies_too(seed: int, policy: str,
     assert_no_worse(found, what_runs(source)[: len(found)])
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", mostly_slow(range(40), 15))
 def test_bounds_of_plain_arithmetic_are_below_what_is_reached(seed: int) -> None:
     """Unlimited mixed plans without any time, against those with all of it."""
     rng = random.Random(seed)

@@ -133,10 +133,20 @@ class Loop:
         return self.decisions
 
     def change(self, loads: Mapping[str, float], capacity: Mapping[str, int]) -> None:
-        """Change loads [requests/min] and cards."""
+        """Change loads of servers and routes [requests/min], and cards."""
         for name, rate in loads.items():
-            self.system = self.system.with_load(name, arrival_rate_rpm=rate)
+            if name in self.system.routes:
+                route = self.system.routes[name].model_copy(update={"arrival_rate_rpm": rate})
+                self.system = self.system.with_routes({name: route})
+            else:
+                self.system = self.system.with_load(name, arrival_rate_rpm=rate)
         self.system = replace(self.system, capacity=MappingProxyType({**self.system.capacity, **capacity}))
+
+
+def loaded(system: System) -> list[str]:
+    """Return the servers and routes that have a load of their own."""
+    routed = {name for route in system.routes.values() for name in (route.small, route.large)}
+    return sorted(system.servers.keys() - routed | system.routes.keys())
 
 
 def desired(decisions: Decisions) -> dict[Place, int]:

@@ -1,16 +1,22 @@
 """Sequences of snapshots: replicas always fit the cards, no served server stops, and targets settle."""
 
-import pytest
-from fleets import RULES, Loop, Place, desired, random_loop, units
+import random
 
+import pytest
+from fleets import RULES, Loop, Place, desired, loaded, random_loop, units
+from route_oracles import random_routes
+
+from optimizer import load_system
 from optimizer.plan import verify
+from optimizer.spec.routes import with_partners
 from optimizer.stabilisation.decisions import TargetReason
 from optimizer.stabilisation.rules import Rules
 
 SNAPSHOTS = 20
 RATES_RPM = [0.0, 300.0, 900.0, 2000.0, 4000.0]
 UNFINISHED = {TargetReason.waits_for_new_pool, TargetReason.units}
-SEEDS = [*range(18), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(18, 1000))]
+ROUTED_SEEDS = [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 500))]
+SEEDS = [*range(12), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(12, 1000))]
 
 
 def served(loop: Loop, name: str) -> bool:
@@ -66,25 +72,37 @@ def check_load_reasons(loop: Loop, earlier: dict[str, float], before: dict[Place
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_any_sequence_is_safe_and_settles(seed: int) -> None:
-    rules = list(RULES.values())[seed % len(RULES)]
-    loop, rng = random_loop(seed, rules)
+    loop, rng = random_loop(seed, list(RULES.values())[seed % len(RULES)])
+    _run(loop, rng)
+
+
+@pytest.mark.parametrize("seed", ROUTED_SEEDS)
+def test_any_sequence_of_routes_is_safe_and_settles(seed: int) -> None:
+    rng = random.Random(seed)
+    system = load_system(random_routes(seed, routes=1 + seed % 2, others=seed % 3))
+    system = system.with_options(heterogeneous=seed == 4, transition_penalty=0.1 * (seed % 2))
+    _run(Loop(system, list(RULES.values())[seed % len(RULES)]), rng)
+
+
+def _run(loop: Loop, rng: random.Random) -> None:
     before: dict[Place, int] = {}
     loads = dict.fromkeys(loop.system.servers, 0.0)
     for number in range(SNAPSHOTS):
         names, shrunk = sorted(loop.system.servers), set[str]()
         if number:
-            rates = {name: rng.choice(RATES_RPM) for name in names if rng.random() < 0.3}
+            rates = {name: rng.choice(RATES_RPM) for name in loaded(loop.system) if rng.random() < 0.3}
             cards = {kind: rng.randint(0, 8) for kind in loop.system.capacity if rng.random() < 0.15}
             shrunk = {kind for kind, count in cards.items() if count < loop.system.capacity[kind]}
             loop.change(rates, cards)
-        missing = frozenset(name for name in names if rng.random() < 0.1)
+        gone = [name for name in names if rng.random() < 0.1]
+        missing = frozenset(with_partners(loop.system.routes.values(), gone))
         silent = frozenset(name for name in names if rng.random() < 0.3)
         ready = {place: loop.cluster.ready(place) for place in loop.cluster.starting}
         loop.snapshot(missing, silent)
         assert loop.plan is not None
         lost = {name for name, on in before if loop.system.accelerators[on].type in shrunk}
         check(loop, before, ready, missing | silent | lost)
-        if rules.noise is None:  # which plans for other loads than were counted
+        if loop.rules.noise is None:  # which plans for other loads than were counted
             check_load_reasons(loop, loads, before)
             assert not verify(loop.plan, loop.system)
         assert loop.decisions is not None

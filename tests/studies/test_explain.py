@@ -11,6 +11,7 @@ import pytest
 from builders import accelerator, document, random_document, running, server, service_class, system
 
 from optimizer import Explanation, Plan, SpecError, System, explain, find_candidates, load_system, solve
+from optimizer.candidates import SizingMemo
 from optimizer.generate import generate_system
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.studies.explanation.document import Effect
@@ -18,7 +19,7 @@ from optimizer.studies.explanation.repair import find_repair
 from optimizer.studies.explanation.resolving import Inquiry, no_worse
 
 SPECS = Path(__file__).resolve().parents[2] / "specs"
-SEEDS = [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 12))]
+SEEDS = [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 12))]
 POLICIES = ("None", "RoundRobin", "PriorityExhaustive")
 
 
@@ -203,8 +204,9 @@ def test_the_repair_serves_everything_and_nothing_cheaper_does(seed: int, *, mix
         return
     assert found.repair is not None
     costs: dict[tuple[int, ...], float] = {}
-    for more in itertools.product(range(10), repeat=2):
-        plan = solve(with_added(source, dict(zip(["A0", "A1"], more, strict=True))))
+    memo = SizingMemo()  # cards do not change what a replica takes
+    for more in (each for each in itertools.product(range(10), repeat=2) if sum(each) < 10):
+        plan = solve(with_added(source, dict(zip(["A0", "A1"], more, strict=True))), memo=memo)
         if plan.complete:
             costs[more] = plan.total_cost_cents_per_h
     cheapest, fewest = found.repair.cheapest, found.repair.fewest

@@ -17,11 +17,11 @@ from shared_card_oracles import best_by_enumeration
 from optimizer import System, load_system, solve
 from optimizer.cli.main import main
 from optimizer.plan.routes import capacities_rps, divisions_within
-from optimizer.solvers.routing import RouteArrays
 from optimizer.spec.load_traces import LoadStep
 from optimizer.studies.horizon.document import Horizon
 from optimizer.studies.horizon.horizon import plan_horizon
 from optimizer.studies.service import service_by_priority
+from optimizer.topologies.divisions import RouteArrays
 
 SPEC = Path(__file__).resolve().parent.parent.parent / "specs" / "routes.yaml"
 OFFERED = 3
@@ -129,11 +129,14 @@ def test_replicas_of_the_peak_divide_every_smaller_rate(seed: int) -> None:
 def test_the_largest_rate_is_where_the_division_ends(seed: int) -> None:
     system = routed(seed)
     capacities = capacities_rps(system.routes["r0"], solve(system))
-    most = RouteArrays.of(system.routes["r0"]).most_rps(*capacities)
+    most = RouteArrays.of(system.routes["r0"], ("s0", "l0")).most_rps(*capacities)
     low, high = 0.0, 100.0
 
     def divides(factor: float) -> bool:
-        return RouteArrays.of(at_rate(system, factor).routes["r0"]).division(*capacities) is not None
+        return (
+            RouteArrays.of(at_rate(system, factor).routes["r0"], ("s0", "l0")).division(*capacities)
+            is not None
+        )
 
     for _ in range(40):
         middle = (low + high) / 2

@@ -13,7 +13,7 @@ from optimizer.parallel import in_processes
 from optimizer.pipeline import choose
 from optimizer.plan import make_plan
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.levels import CHANGES
+from optimizer.solvers.objectives import CHANGES
 from optimizer.solvers.problem import build_problem
 from optimizer.studies.explanation import answering
 from optimizer.studies.explanation.answering import (

@@ -111,7 +111,7 @@ class Journey:
             except WebDriverException:  # an element that is replaced, or still moves
                 return False
 
-        until(holds)
+        until(holds, 0.1)  # each look costs the browser and the page something
 
     def text(self) -> str:
         return str(self.browser.execute_script("return document.body.innerText"))

@@ -12,8 +12,7 @@ from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, SHARE_TOLERANCE, Fac
 from optimizer.plan.checks.reserves import has_reserve_to_have
 from optimizer.plan.document import EXTERNAL, PlanLevel
 from optimizer.quantities import precise
-from optimizer.solvers.goals import OFF_PREFERRED, reserve_level
-from optimizer.solvers.levels import CHANGES, VALUE
+from optimizer.solvers.objectives import CHANGES, OFF_PREFERRED, VALUE, reserve_level
 from optimizer.solvers.problem import gap_target
 from optimizer.spec.offline import priority_name
 

@@ -22,7 +22,12 @@ def lagrangian_bound(master: MasterProblem, duals: FloatArray, least: FloatArray
     if np.isposinf(least).any():
         return math.inf
     worth = np.multiply(duals, master.limits, out=np.zeros(len(duals)), where=duals > 0)
-    parts = [*least.tolist(), *(-worth).tolist(), *master.step_bound(duals).tolist()]
+    parts = [
+        master.objective.outside,
+        *least.tolist(),
+        *(-worth).tolist(),
+        *master.step_bound(duals).tolist(),
+    ]
     # Each term is a sum of few products.
     terms = len(worth) + 8
     return math.fsum(parts) - terms * ULP * math.fsum(np.abs(parts).tolist())

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.solvers.model import COVER_TOLERANCE
+from optimizer.milp.model import COVER_TOLERANCE
 from optimizer.solvers.model_columns import fitting_candidates, mixed_columns
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.tiers import Tiers

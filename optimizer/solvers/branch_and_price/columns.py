@@ -9,7 +9,6 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.solvers.branch_and_price.candidates import LOAD, PatternCandidates
-from optimizer.solvers.goals import Goal
 from optimizer.solvers.levels import RESERVE_TOLERANCE
 from optimizer.solvers.model_columns import keepable
 from optimizer.solvers.objectives import LevelObjective
@@ -67,20 +66,12 @@ class PatternColumns:
 
     def weights(self, objective: LevelObjective) -> FloatArray:
         """Return the coefficient of each column in an objective, shape (P,)."""
-        unserved = np.where(self.served, 0.0, objective.on_unserved[self.server])
-        weights: FloatArray = unserved + objective.on_value * self.value + objective.on_changes * self.changed
-        return weights if objective.goal is None else weights + self.of_goal(objective.goal)
-
-    def of_goal(self, goal: Goal) -> FloatArray:
-        """Return the coefficient of each column in a goal, shape (P,)."""
-        unreserved = np.where(self.unreserved, goal.on_unreserved[self.server], 0.0)
-        reached: FloatArray = unreserved + goal.on_off_preferred * self.off_preferred
-        return reached
-
-    def keys(self, *, reserve: bool = True, preference: bool = True) -> list[FloatArray]:
-        """Return the goals' coefficients that make a column worse, each of shape (P, 1)."""
-        found = [self.unreserved.astype(np.float64)] * reserve + [self.off_preferred] * preference
-        return [key[:, None] for key in found if key.any()]
+        weights: FloatArray = np.where(self.served, 0.0, objective.on_unserved[self.server])
+        weights = weights + objective.on_value * self.value + objective.on_changes * self.changed
+        weights = weights + objective.on_off_preferred * self.off_preferred
+        if objective.on_unreserved is None:
+            return weights
+        return weights + np.where(self.unreserved, objective.on_unreserved[self.server], 0.0)
 
     def replicas(self, chosen: IntArray, candidates: PatternCandidates, rows: int) -> IntArray:
         """Return the replicas of each row of the candidate table if some columns are taken."""

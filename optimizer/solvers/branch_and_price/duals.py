@@ -14,15 +14,8 @@ from optimizer.solvers.branch_and_price.bounds import lagrangian_bound
 from optimizer.solvers.branch_and_price.master import MasterProblem
 from optimizer.solvers.branch_and_price.pool import ColumnPool, least_of_servers
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.levels import value_slack
-from optimizer.solvers.objectives import (
-    LevelConstraint,
-    LevelObjective,
-    changes_objective,
-    goal_objectives,
-    service_objectives,
-    value_objective,
-)
+from optimizer.solvers.levels import with_outside
+from optimizer.solvers.objectives import LevelConstraint, value_slack
 from optimizer.solvers.problem import Problem
 
 WHOLE = 1e-6
@@ -46,8 +39,6 @@ class DualLevel:
 
     name: str
     master: MasterProblem
-    offset: float
-    """Contribution of servers without a candidate."""
     left_out: BoolArray
     """Servers that the solution does not serve, shape (S,)."""
 
@@ -58,10 +49,8 @@ class DualLevel:
 
     def reported(self, bound: float) -> float:
         """Return a bound of the master problem as a bound of the level."""
-        service = self.master.objective.service
         least = float(np.ceil(bound - WHOLE * max(1.0, abs(bound)) ** 0.5)) if self.whole else bound
-        least += self.offset
-        return least if service is None else service.reported(least, self.left_out)
+        return self.master.objective.reported(least, self.left_out)
 
     def duals(self, multipliers: DualMultipliers) -> FloatArray:
         """Return multipliers by shared row of the master problem."""
@@ -96,22 +85,19 @@ class DualBounds:
         self.outside = ~np.isin(np.arange(len(problem.priority)), self.pool.candidates.server)
 
     def levels(self) -> Iterator[DualLevel]:
-        """Yield the levels in their order."""
+        """Yield the levels in their order; servers of a level that all are served at must be from then on."""
         held: tuple[LevelConstraint, ...] = ()
-        settled = np.zeros(len(self.problem.priority), np.bool_)
-        for objective in service_objectives(self.problem, self.outside):
-            yield self._level(objective, held, settled)
-            reached = float(objective.on_unserved[self.left_out].sum())
-            if reached:
-                held = (*held, LevelConstraint(objective, reached))
-            elif objective.service is not None:
-                settled = settled | (objective.service.weight > 0)
-        for objective in [*goal_objectives(self.problem), value_objective(self.problem)]:
-            yield self._level(objective, held, settled)
-            value = self.reached[objective.name]
-            most = value - objective.constant(self.problem, self.outside) + value_slack(value)
-            held = (*held, LevelConstraint(objective, most))
-        yield self._level(changes_objective(self.problem), held, settled)
+        settled, nobody = np.zeros((2, len(self.problem.priority)), np.bool_)
+        for objective in with_outside(self.problem, self.outside):
+            master = MasterProblem(self.pool.candidates, objective, held, settled, nobody)
+            yield DualLevel(objective.name, master, self.left_out)
+            if not objective.is_service:
+                value = self.reached[objective.name]
+                held = (*held, LevelConstraint(objective, value + value_slack(value)))
+            elif objective.steps(self.left_out) > objective.outside:
+                held = (*held, LevelConstraint(objective, objective.steps(self.left_out)))
+            else:
+                settled = settled | (objective.on_unserved > 0)
 
     def bound(self, level: DualLevel, multipliers: DualMultipliers) -> float:
         """Return the bound of a level that multipliers prove."""
@@ -148,14 +134,3 @@ class DualBounds:
                     bound, best = by_price, priced
             found.append((level, best, bound))
         return found
-
-    def _level(
-        self, objective: LevelObjective, held: tuple[LevelConstraint, ...], settled: BoolArray
-    ) -> DualLevel:
-        """Return a level at which the settled servers must be served."""
-        offset = objective.constant(self.problem, self.outside)
-        if objective.service is not None:
-            offset = objective.service.steps(self.outside)
-        nobody = np.zeros_like(settled)
-        master = MasterProblem(self.pool.candidates, objective, held, settled, nobody)
-        return DualLevel(objective.name, master, offset, self.left_out)

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
+from optimizer.milp.highs import MasterLp
+from optimizer.milp.model import RunStatus
 from optimizer.solvers.branch_and_price.bounds import lagrangian_bound
 from optimizer.solvers.branch_and_price.master import MasterProblem
 from optimizer.solvers.branch_and_price.pool import ColumnPool, priced, reduced_costs
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.highs import MasterLp
-from optimizer.solvers.model import RunStatus
-from optimizer.solvers.tiers import ENDLESS
+from optimizer.spec.robustness import ENDLESS
 
 EACH_ROUND = 3
 """Columns that a server gets at most in one round."""
@@ -134,9 +134,10 @@ class RestrictedMaster:
                 continue
             least, gained = self._price(duals, reduced)
             bound = lagrangian_bound(self.master, duals, least[self.servers])
-            done = not gained or result.bound - bound <= self.tolerance
+            value = result.bound + self.master.objective.outside
+            done = not gained or value - bound <= self.tolerance
             if best is None or bound > best.bound or done:
-                best = self._solution(duals, bound, result.x, result.bound, finished=done)
+                best = self._solution(duals, bound, result.x, value, finished=done)
             if not done:
                 continue
             if best.feasible or best.bound >= cutoff or self.penalty == len(ARTIFICIAL_COSTS) - 1:

@@ -10,11 +10,11 @@ from functools import cached_property
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.milp.model import MilpModel
 from optimizer.solvers.branch_and_price.candidates import PatternCandidates
 from optimizer.solvers.branch_and_price.columns import PatternColumns
-from optimizer.solvers.model import MilpModel
 from optimizer.solvers.objectives import LevelConstraint, LevelObjective
-from optimizer.solvers.tiers import ENDLESS
+from optimizer.spec.robustness import ENDLESS
 
 ROUNDING = 1e-9
 """Part of a unit that is rounding."""
@@ -85,7 +85,7 @@ class MasterProblem:
     @property
     def limits(self) -> FloatArray:
         """Right-hand sides of the rows that servers share: units, then held levels, then cuts."""
-        held, amount = [each.most for each in self.held], self.candidates.amount
+        held, amount = [each.most - each.objective.outside for each in self.held], self.candidates.amount
         first = self.candidates.first_sizes
         return np.concatenate([first, held, [cut.most(amount) for cut in self.cuts]])
 

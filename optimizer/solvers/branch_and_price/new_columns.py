@@ -4,8 +4,6 @@ A related problem with fewer columns has every answer that takes no new one. All
 server; where it may take nothing else, the relaxation is far tighter (eq. 133).
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from optimizer.arrays import BoolArray, IntArray
@@ -19,28 +17,22 @@ SHARE = 0.7
 """Part of a level's time for these answers."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnchangedBound:
-    """The bound of a level from a related problem that has fewer columns."""
-
-    bound: float
-    """Lower bound of the answers without a new column; minus infinity if nothing is proved."""
-    related: RelatedSolution
-
-
-def search_new_columns(search: LevelSearch, unchanged: UnchangedBound, deadline: Deadline) -> None:
+def search_new_columns(
+    search: LevelSearch, related: RelatedSolution, unchanged: float, deadline: Deadline
+) -> None:
     """Look for a better answer among those that take a new column, and bound the level by what was found.
 
     Args:
         search: the level.
-        unchanged: the bound of the other answers.
+        related: solution of a problem that has fewer columns.
+        unchanged: lower bound of the answers without a new column; minus infinity if nothing is proved.
         deadline: when the level is due.
 
     Raises:
         SolverError: the solver failed.
     """
-    less, problem = unchanged.related.with_less, search.solver.problem
-    if search.proved or deadline.passed or not search.feasible or unchanged.bound < search.cutoff or not less:
+    less, problem = related.with_less, search.solver.problem
+    if search.proved or deadline.passed or not search.feasible or unchanged < search.cutoff or not less:
         return
     servers = differing(problem, less)
     columns = search.columns_below_cutoff(MAX_KNOWN, of=servers)
@@ -48,8 +40,8 @@ def search_new_columns(search: LevelSearch, unchanged: UnchangedBound, deadline:
         return
     server = search.pool.columns.server
     columns = search.nondominated_columns(columns[servers[server[columns]]])
-    new = columns[_is_new(search, unchanged.related, search.pool.columns.take(columns))]
-    bound = unchanged.bound
+    new = columns[_is_new(search, related, search.pool.columns.take(columns))]
+    bound = unchanged
     for mine in np.unique(server[new]).tolist():
         among = _bound_with(search, new[server[new] == mine], deadline.share(SHARE))
         bound = min(bound, among)

@@ -21,7 +21,6 @@ from optimizer.solvers.branch_and_price.pricing import (
     subproblems_of,
 )
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.goals import Goal
 from optimizer.solvers.problem import Problem
 
 MARGIN = 1e-12
@@ -143,29 +142,25 @@ class ColumnPool:
             most: the largest number of columns that is of use.
         """
         limit = np.where(master.active & ~master.forced_unserved, limit, -np.inf)
-        value, changes, goals = _duals_of_sums(master, duals)
         candidates, subproblems = self.candidates, self.subproblems
         prices = np.append(duals[: len(candidates.amount)], 0.0)  # without any row, of nothing
-        weight = value * candidates.cost + (prices[candidates.row_used] * candidates.use).sum(axis=1)
-        own = value * subproblems.value + changes
-        for goal, dual in goals:
-            own = own + dual * np.where(subproblems.unreserved, goal.on_unreserved[subproblems.server], 0.0)
-            weight = weight + dual * goal.on_off_preferred * candidates.off_preferred
+        weight = (prices[candidates.row_used] * candidates.use).sum(axis=1)
+        own = np.zeros(len(subproblems.server))
+        held = zip(master.held, duals[len(candidates.amount) :].tolist(), strict=False)
+        for objective, dual in [(master.objective, 1.0), *((each.objective, dual) for each, dual in held)]:
+            on_value, on_load = dual * objective.on_value, dual * objective.on_off_preferred
+            weight += on_value * candidates.cost + on_load * candidates.off_preferred
+            own += on_value * subproblems.value + dual * objective.on_changes
+            if objective.on_unreserved is not None:
+                own += dual * np.where(
+                    subproblems.unreserved, objective.on_unreserved[subproblems.server], 0.0
+                )
         limits = limit[subproblems.server] - own
         found = enumerate_patterns(candidates, subproblems, weight, limits, most, self.due)
         floor = np.full(len(self.problem.priority), np.inf)
         np.minimum.at(floor, subproblems.server, np.where(found.cut, found.least, np.inf) + own)
         columns = patterns(self.problem, candidates, found.candidate, found.count)
         return PricingResult(columns, floor)
-
-
-def _duals_of_sums(master: MasterProblem, duals: FloatArray) -> tuple[float, float, list[tuple[Goal, float]]]:
-    """Return the dual values of value, changes and each goal, over objective and held levels."""
-    held = zip(master.held, duals[len(master.candidates.amount) :].tolist(), strict=False)
-    terms = [(master.objective, 1.0), *((each.objective, dual) for each, dual in held)]
-    value = sum(objective.on_value * dual for objective, dual in terms)
-    goals = [(objective.goal, dual) for objective, dual in terms if objective.goal is not None]
-    return value, sum(objective.on_changes * dual for objective, dual in terms), goals
 
 
 def reduced_costs(master: MasterProblem, columns: PatternColumns, duals: FloatArray) -> FloatArray:

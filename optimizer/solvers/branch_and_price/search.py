@@ -10,6 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 from optimizer.arrays import BoolArray, IntArray
+from optimizer.milp.highs import HighsSession
+from optimizer.milp.model import RunResult, RunStatus
 from optimizer.solvers.branch_and_price.cuts import with_cuts
 from optimizer.solvers.branch_and_price.generation import MasterSolution
 from optimizer.solvers.branch_and_price.master import MasterProblem
@@ -18,9 +20,7 @@ from optimizer.solvers.branch_and_price.pool import ColumnPool
 from optimizer.solvers.branch_and_price.pricing import MAX_FOUND
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.dominance import nondominated
-from optimizer.solvers.highs import HighsSession
 from optimizer.solvers.level_solver import LevelSolver
-from optimizer.solvers.model import RunResult, RunStatus
 from optimizer.solvers.related import completed
 
 CORE_COLUMNS, CORE_EACH = 2_000, 10
@@ -263,10 +263,7 @@ class LevelSearch:
         """
         mine = self.pool.columns.take(columns)
         objectives = [self.master.objective, *(each.objective for each in self.master.held)]
-        keys = [mine.use, ~mine.served[:, None]]
-        keys += [mine.value[:, None]] if any(each.on_value for each in objectives) else []
-        keys += [mine.changed[:, None]] if any(each.on_changes for each in objectives) else []
-        keys += mine.keys() if any(each.goal for each in objectives) else []
+        keys = [mine.use, ~mine.served[:, None], *(mine.weights(each)[:, None] for each in objectives)]
         return columns[nondominated(mine.server, np.hstack(keys))]
 
     def _solve(self, columns: IntArray, time_s: float) -> RunResult:
@@ -279,7 +276,9 @@ class LevelSearch:
             start = np.concatenate([np.isin(columns, own).astype(np.float64), steps])
         mine = self.pool.columns.take(columns)
         model = replace(self.master, cuts=self.nodes[0].master.cuts).model(mine)
-        tolerance = self.tolerance / abs(self.value) if self.feasible and self.value else self.solver.gap
+        outside = self.master.objective.outside
+        value = self.value - outside if self.feasible else 0.0
+        tolerance = self.tolerance / abs(value) if value else self.solver.gap
         result = HighsSession(model, lean=self.small).minimise(
             np.concatenate([mine.weights(self.master.objective), self.master.step_weights]),
             start,
@@ -288,7 +287,7 @@ class LevelSearch:
             presolve=len(columns) <= PRESOLVED_EACH * len(self.master.servers),
         )
         self.solved = columns
-        self.solved_bound = np.inf if result.outcome is RunStatus.infeasible else result.bound
+        self.solved_bound = np.inf if result.outcome is RunStatus.infeasible else result.bound + outside
         if result.x is not None:
             self._offer(columns[result.x[: len(columns)] > 0.5])
         return result

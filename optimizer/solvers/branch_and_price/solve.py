@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from optimizer.arrays import IntArray
 from optimizer.solvers.branch_and_price.generation import MasterSolution, generate_columns
 from optimizer.solvers.branch_and_price.master import MasterProblem
-from optimizer.solvers.branch_and_price.new_columns import UnchangedBound, search_new_columns
+from optimizer.solvers.branch_and_price.new_columns import search_new_columns
 from optimizer.solvers.branch_and_price.nodes import Node
 from optimizer.solvers.branch_and_price.pool import ColumnPool
 from optimizer.solvers.branch_and_price.search import LevelSearch
@@ -78,7 +78,7 @@ class ColumnGeneration(LevelSolver):
     def can_serve_all(self, objective: LevelObjective, deadline: Deadline) -> bool:
         """Return whether the relaxation of a level of service is 0."""
         relaxed = self._relaxed(objective, deadline)
-        least = ROUNDING * float(objective.on_unserved.sum())
+        least = objective.outside + ROUNDING * float(objective.on_unserved.sum())
         return relaxed is not None and relaxed.finished and relaxed.bound <= least
 
     def minimise(self, objective: LevelObjective, known: KnownBounds, deadline: Deadline) -> LevelResult:
@@ -88,8 +88,7 @@ class ColumnGeneration(LevelSolver):
             return LevelResult(known.all_answers, proved=False)
         search = LevelSearch(self, self._root.master, self.pool, relaxed, known.all_answers)
         if self.related is not None and self.related.with_less is not None:
-            unchanged = UnchangedBound(known.unchanged_answers, self.related)
-            search_new_columns(search, unchanged, deadline)
+            search_new_columns(search, self.related, known.unchanged_answers, deadline)
         search.run(deadline, only_complete=self.only_complete)
         return LevelResult(search.bound, search.proved, search.feasible)
 

@@ -19,12 +19,14 @@ from optimizer.plan.shared_queues import served_members
 from optimizer.solvers.bounds import trivial_bounds
 from optimizer.solvers.branch_and_price.duals import DualBounds, DualMultipliers
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.levels import CHANGES, VALUE, changes_of, levels_of, served, value_of
-from optimizer.solvers.limit_rows import placed, placed_cards, placed_cost
+from optimizer.solvers.levels import changes_of, levels_of, served, value_of
+from optimizer.solvers.objectives import CHANGES, VALUE
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.related import RelatedSolution, differing, repaired
 from optimizer.solvers.saturation import share_leftover
 from optimizer.solvers.solution import Solution, SolvedLevel, Status
+from optimizer.spec.placed import placed, placed_cards, placed_cost
+from optimizer.topologies.routes import Routing
 
 SAME = 1e-9
 """Relative difference of two values of a level that is rounding."""
@@ -96,8 +98,11 @@ class Before:
         for pattern, count in units_of(self.candidates, self.plan).items():
             found[table.pattern == pattern] = count
         found[~served_members(self.candidates, table, self.plan.shared_queues)] = 0
-        for use in self.plan.routes.values() if problem.routing is not None else ():
-            apart, large = problem.apart[0], table.server == names.index(use.large)
+        routing = problem.topology(Routing)
+        for use in self.plan.routes.values():
+            if routing is None:
+                break
+            apart, large = routing.undivided, table.server == names.index(use.large)
             if apart[large].any():
                 found[large & (apart == use.routed)] = 0
         for c in np.flatnonzero(problem.repeats & (found > 0)).tolist():
@@ -134,7 +139,7 @@ class Before:
         table = problem.table
         if len(table) != len(old.table) or differing(problem, old).any():
             return False
-        if problem.cards is not None or old.cards is not None:  # rates on shared cards may differ
+        if not (problem.own.all() and old.own.all()):  # rates on shared cards may differ
             return False
         ones = np.ones(len(table), np.int64)
         now, then = (each.limits.scaled(ones)[-1] for each in (problem, old))

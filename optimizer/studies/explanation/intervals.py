@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import Literal
 
 from optimizer.plan import Plan, PlanLevel
-from optimizer.solvers.levels import CHANGES
+from optimizer.solvers.objectives import CHANGES
 from optimizer.studies.explanation.document import EffectRange
 
 Direction = Literal["worse", "better"]

@@ -128,13 +128,13 @@ def _of_units(
 
 
 def _cheapest_of(problem: Problem, deadline: Deadline) -> Expansion | None:
-    from optimizer.solvers.highs import HighsSession
+    from optimizer.milp.highs import HighsSession
 
     return cheapest_expansion(problem, HighsSession, deadline)
 
 
 def _smallest_of(problem: Problem, deadline: Deadline, item: int | None = None) -> Expansion | None:
-    from optimizer.solvers.highs import HighsSession
+    from optimizer.milp.highs import HighsSession
 
     return smallest_expansion(problem, HighsSession, item, deadline)
 
@@ -267,7 +267,7 @@ def _common_factor(candidates: Candidates, targets: Sequence[Target], inquiry: I
 
 
 def _all_fits(candidates: Candidates, values_ms: Mapping[Target, float], deadline: Deadline) -> bool:
-    from optimizer.solvers.highs import HighsSession
+    from optimizer.milp.highs import HighsSession
 
     if deadline.passed:  # before the candidates are sized again
         raise OutOfTimeError

@@ -17,8 +17,8 @@ from optimizer.parallel import in_threads, thread_count
 from optimizer.pipeline import choose
 from optimizer.plan import Plan, make_plan
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
-from optimizer.solvers.levels import VALUE
 from optimizer.solvers.limit_rows import LimitItem
+from optimizer.solvers.objectives import VALUE
 from optimizer.solvers.problem import build_problem
 from optimizer.spec.caches import replica_load
 from optimizer.spec.system import System

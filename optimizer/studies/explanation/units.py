@@ -8,11 +8,11 @@ import numpy as np
 from optimizer.arrays import FloatArray
 from optimizer.candidates import Candidates
 from optimizer.limits.cards import CARDS
+from optimizer.limits.tiers import TIERS
 from optimizer.plan import Plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.expansion import unit_prices
 from optimizer.solvers.problem import build_problem
-from optimizer.solvers.tiers import TIERS
 from optimizer.studies.explanation.answering import Answer, Question, effect_of
 from optimizer.studies.explanation.before import Before
 from optimizer.studies.explanation.document import LimitExplanation, TypeExplanation, UnitValues
@@ -103,7 +103,7 @@ def one_of(place: int, items: int) -> FloatArray:
 
 def _prices(candidates: Candidates, plan: Plan, deadline: Deadline) -> FloatArray | None:
     """Return the shadow prices of units for the servers that a plan serves in full."""
-    from optimizer.solvers.highs import HighsSession
+    from optimizer.milp.highs import HighsSession
 
     problem = build_problem(candidates)
     if problem.is_compact_only:

@@ -13,7 +13,6 @@ from optimizer.parallel import as_done
 from optimizer.pipeline import solve
 from optimizer.plan import Placement, Plan
 from optimizer.plan.routes import divisions_within
-from optimizer.solvers.routing import Division
 from optimizer.spec.load_traces import LoadStep
 from optimizer.spec.loads import owners_of_load, rate_rpm
 from optimizer.spec.routes import large_rpm, quality_lost, small_rpm
@@ -31,6 +30,7 @@ from optimizer.studies.horizon.reservations import (
     used_by,
     with_reservations,
 )
+from optimizer.topologies.divisions import Division
 from optimizer.units import MINUTES_PER_HOUR
 
 MAX_ROUNDS = 20

@@ -12,7 +12,7 @@ class ReplayedServer(Document):
     server: str
     """The server."""
     offered: float
-    """Requests that came."""
+    """Requests that came; to a server of a route those that the router sends it, with what runs again."""
     missed: float
     """Requests beyond what the ready replicas take within their targets."""
     cost: float
@@ -25,6 +25,21 @@ class ReplayedServer(Document):
     """Times at which a number was held that the plan would have changed."""
     most_replicas: int = Field(alias="mostReplicas")
     """Most replicas that were desired at once."""
+
+
+class ReplayedRoute(Document):
+    """Outcome of the requests of one route."""
+
+    route: str
+    """The route."""
+    offered: float
+    """Requests that came."""
+    rerun: float
+    """Those of them that the router sends to both models."""
+    missed: float
+    """Those of them that a server of the route misses; one that both would miss counts once."""
+    quality_lost: float = Field(alias="qualityLost")
+    """Mean share of answers that are worse because the small model gave them."""
 
 
 class ReplayStep(Document):
@@ -67,6 +82,8 @@ class ReplayPolicy(Document):
     """Number of moves of a server to another accelerator."""
     servers: tuple[ReplayedServer, ...] = Field(strict=False)
     """Every server."""
+    routes: tuple[ReplayedRoute, ...] = Field((), strict=False, exclude_if=lambda routes: not routes)
+    """Every route; absent if there are none."""
     points: tuple[ReplayStep, ...] = Field(strict=False)
     """The fleet over the time."""
 

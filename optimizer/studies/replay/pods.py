@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from optimizer.stabilisation.decisions import Decisions, ReplicaStatus, ReplicaTarget
 
 Place = tuple[str, str]
-"""Server and accelerator."""
+"""Server and accelerator; for shared cards, a text with all that is on one, and the card."""
 
 
 @dataclass(slots=True)
@@ -18,14 +18,13 @@ class Pods:
     ready_at_s: dict[Place, list[float]] = field(default_factory=dict)
     """In the order of the times."""
 
-    def follow(self, decisions: Decisions, now_s: float, *, at_once: bool) -> None:
+    def follow(self, desired: Mapping[Place, int], now_s: float, *, at_once: bool) -> None:
         """Start and stop replicas so that those are there that are desired; those that start stop first."""
-        for place, target in targets_of(decisions):
+        for place, number in desired.items():
             there = self.ready_at_s.setdefault(place, [])
             begin_s = now_s if at_once else now_s + self.startup_s
-            there += [begin_s] * (target.replicas - len(there))
-            del there[target.replicas :]
-        desired = dict(targets_of(decisions))
+            there += [begin_s] * (number - len(there))
+            del there[number:]
         for place in [place for place in self.ready_at_s if place not in desired]:
             del self.ready_at_s[place]
 
@@ -37,15 +36,16 @@ class Pods:
             found.setdefault(server, {})[accelerator] = ReplicaStatus(ready, len(times) - ready)
         return found
 
+    def ready(self, now_s: float) -> dict[Place, int]:
+        """Return the number of replicas that are ready at a time, by place."""
+        return {place: sum(time_s <= now_s for time_s in times) for place, times in self.ready_at_s.items()}
+
     def spans(self, begin_s: float, end_s: float) -> Iterator[tuple[float, dict[Place, int]]]:
         """Yield lengths of time [s] in which nothing changes, with the replicas that are ready in them."""
         moments = {time_s for times in self.ready_at_s.values() for time_s in times}
         cuts = [begin_s, *sorted(time_s for time_s in moments if begin_s < time_s < end_s), end_s]
         for first, last in itertools.pairwise(cuts):
-            yield (
-                last - first,
-                {place: sum(time_s <= first for time_s in times) for place, times in self.ready_at_s.items()},
-            )
+            yield last - first, self.ready(first)
 
 
 def targets_of(decisions: Decisions) -> Iterator[tuple[Place, ReplicaTarget]]:

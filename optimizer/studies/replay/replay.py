@@ -4,8 +4,8 @@ At each time the plan is made of the loads that were counted until then; what co
 what was counted there. So no plan knows the load that it has to serve, as in a control loop.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -13,18 +13,25 @@ from optimizer.candidates import SizingMemo
 from optimizer.pipeline import Solved, solve, solve_in_full
 from optimizer.plan import Plan
 from optimizer.solvers.deadline import Deadline
-from optimizer.spec.load_traces import LoadStep
+from optimizer.spec.load_traces import LoadStep, with_step
 from optimizer.spec.offline import without_past_deadlines
-from optimizer.spec.routes import refuse_routes
-from optimizer.spec.schema import AllocationData, Server
-from optimizer.spec.shared_cards import check_no_shared_cards
+from optimizer.spec.routes import route_of
+from optimizer.spec.schema import AllocationData, Route, Server
 from optimizer.spec.system import System
 from optimizer.stabilisation.decisions import Decisions, Observation
 from optimizer.stabilisation.keeping import Kept, Planner
 from optimizer.stabilisation.rules import Rules
 from optimizer.stabilisation.stabilise import denoise_loads, plan_next, stabilise
-from optimizer.studies.replay.document import Replay, ReplayedServer, ReplayPolicy, ReplayStep
-from optimizer.studies.replay.pods import Pods, largest, targets_of
+from optimizer.studies.replay.document import (
+    Replay,
+    ReplayedRoute,
+    ReplayedServer,
+    ReplayPolicy,
+    ReplayStep,
+)
+from optimizer.studies.replay.pods import Place, Pods, largest, targets_of
+from optimizer.studies.replay.routes import RoutedLoad, routed_loads
+from optimizer.studies.replay.shared_cards import ReplayedCards, seen_cards
 
 if TYPE_CHECKING:
     from optimizer.stabilisation.loads import LoadEstimate
@@ -43,13 +50,8 @@ def replay(
         system: the fleet; a server without a reported load keeps its last one, or the document's.
         steps: the loads.
         variants: rules by the name under which they are shown.
-        startup_s: time that a replica takes to start [s].
-
-    Raises:
-        SpecError: the system has routes, or a server may share cards.
+        startup_s: time that a replica or a shared card takes to start [s].
     """
-    refuse_routes(system.routes, "replay plans")
-    check_no_shared_cards(system.servers.values(), "a replay")
     memo = SizingMemo(MEMO_ROWS)
     runs = [_Run(system, steps, rules, startup_s, memo).variant(name) for name, rules in variants.items()]
     constant = _Run(system, steps, Rules(), startup_s, memo, constant=True).variant(MEAN)
@@ -67,6 +69,22 @@ MEMO_ROWS = 2**15
 
 
 @dataclass(slots=True)
+class _RouteTally:
+    """Requests of one route so far."""
+
+    offered: float = 0.0
+    rerun: float = 0.0
+    missed: float = 0.0
+    worse: float = 0.0
+
+    def add(self, load: RoutedLoad, span_min: float) -> None:
+        """Count the requests of a time [min]."""
+        self.offered += load.offered_rpm * span_min
+        self.rerun += load.rerun_rpm * span_min
+        self.worse += load.quality_lost * load.offered_rpm * span_min
+
+
+@dataclass(slots=True)
 class _Tally:
     """State of one server so far."""
 
@@ -77,6 +95,17 @@ class _Tally:
     held: int = 0
     most: int = 0
     places: frozenset[str] = frozenset()
+    on_cards: Mapping[Place, int] | None = None
+    """Replicas on shared cards, by place; None before the first plan."""
+    card_changes: int = 0
+
+    def count_cards(self, now: Mapping[Place, int]) -> None:
+        """Count the changes of replicas on shared cards."""
+        if self.on_cards is not None:
+            before = self.on_cards
+            places = now.keys() | before.keys()
+            self.card_changes += sum(now.get(place, 0) != before.get(place, 0) for place in places)
+        self.on_cards = now
 
 
 _Known = dict[tuple[frozenset[tuple[tuple[str, str], int]], frozenset[str]], tuple[System, Solved]]
@@ -93,7 +122,7 @@ class _RememberingPlanner(Planner):
         """Return the solution of the last time if it was for the same system."""
         key = frozenset(kept.items()), frozenset(excluded)
         last = self.known.get(key)
-        if last is None or last[0].servers != system.servers:
+        if last is None or (last[0].servers, last[0].routes) != (system.servers, system.routes):
             solved = solve_in_full(
                 system.with_kept(kept), deadline=self.deadline, memo=self.memo, excluded=key[1]
             )
@@ -119,16 +148,19 @@ class _Run:
     known: "_Known" = field(default_factory=dict)
     """The last solves."""
     tallies: dict[str, _Tally] = field(default_factory=dict)
+    routes: dict[str, _RouteTally] = field(default_factory=dict)
+    cards: ReplayedCards = field(default_factory=ReplayedCards)
     points: list[ReplayStep] = field(default_factory=list)
 
     def variant(self, name: str) -> ReplayPolicy:
         """Return the outcome for the fleet."""
         self.tallies = {server: _Tally() for server in self.system.servers}
+        self.routes = {name: _RouteTally() for name in self.system.routes}
         system, pods = self.system, Pods(self.startup_s)
         decisions: Decisions | None = None
         plan = solve(self._mean(), memo=self.memo) if self.constant else None
         for step, following in zip(self.steps, self.steps[1:], strict=False):
-            missing = frozenset(server for server in system.servers if server not in step.servers)
+            missing = frozenset(_unreported(system, step))
             there = pods.seen(step.time_s) if decisions else {server: {} for server in system.servers}
             seen = Observation(step.time_s, missing, there)
             estimates: Mapping[str, LoadEstimate] = {}
@@ -142,8 +174,11 @@ class _Run:
             assert plan is not None
             if decisions is None or not self.constant:
                 first = decisions is None
+                seen = replace(seen, replicas={**there, **seen_cards(plan, pods, step.time_s)})
                 decisions = stabilise(plan, system, self.rules, decisions, seen, estimates)
-                pods.follow(decisions, step.time_s, at_once=first)
+                own = {place: target.replicas for place, target in targets_of(decisions)}
+                self.cards.follow(plan, system, own, pods, step.time_s)
+                pods.follow(own | self.cards.there, step.time_s, at_once=first)
             self._count(system, plan, decisions, pods, step.time_s, following)
         assert decisions is not None
         return self._result(name, decisions)
@@ -162,7 +197,21 @@ class _Run:
                 mean = sum(load.arrival_rate_rpm * span_s for load, span_s in counted) / time_s
                 load = counted[-1][0].model_copy(update={"arrival_rate_rpm": mean})
                 changed[name] = _with_current(server, load=load)
-        return self.system.with_servers(changed)
+        return self.system.with_servers(changed).with_routes(self._mean_routes())
+
+    def _mean_routes(self) -> dict[str, Route]:
+        """Return the routes at their mean rates over the time."""
+        changed = {}
+        for name, route in self.system.routes.items():
+            counted = [
+                (step.routes[name].arrival_rate_rpm, step.time_s - before.time_s)
+                for before, step in pairwise(self.steps)
+                if name in step.routes
+            ]
+            if counted:
+                mean = sum(rate * span_s for rate, span_s in counted) / sum(span_s for _, span_s in counted)
+                changed[name] = route.model_copy(update={"arrival_rate_rpm": mean})
+        return changed
 
     def _count(
         self, system: System, plan: Plan, decisions: Decisions, pods: Pods, now_s: float, following: LoadStep
@@ -172,34 +221,71 @@ class _Run:
             name: following.servers.get(name, server).current.load.arrival_rate_rpm
             for name, server in system.servers.items()
         }
-        targets = dict(targets_of(decisions))
-        span_s = following.time_s - now_s
-        capacity_s: dict[str, float] = dict.fromkeys(loads, 0.0)
-        for length_s, ready in pods.spans(now_s, following.time_s):
-            takes = dict.fromkeys(loads, 0.0)
-            for (server, accelerator), number in ready.items():
-                takes[server] += number * targets[server, accelerator].rate_rpm
-            for server, load in loads.items():
-                capacity_s[server] += takes[server] * length_s
-                missed = max(0.0, load - takes[server]) * length_s / SECONDS_PER_MIN
-                self.tallies[server].missed += missed
+        routed = routed_loads(system, plan, following)
+        loads |= {name: rate for load in routed for name, rate in load.by_server.items()}
+        span_s, targets = following.time_s - now_s, dict(targets_of(decisions))
+        rates = {place: {place[0]: target.rate_rpm} for place, target in targets.items()}
+        rates |= self.cards.rates_rpm()
+        capacity_rpm = self._serve(loads, routed, rates, pods, (now_s, following.time_s))
+        for each in routed:
+            self.routes[each.route].add(each, span_s / SECONDS_PER_MIN)
         for server, load in loads.items():
             self.tallies[server].offered += load * span_s / SECONDS_PER_MIN
+            self.tallies[server].count_cards(self.cards.replicas(server))
+            self.tallies[server].cost += self.cards.cost_cents_per_h(server) * span_s / SECONDS_PER_H
             self._count_server(server, decisions, span_s)
-        there = list(targets.items())
+        cards = self.cards
+        ready = pods.ready(following.time_s)
         self.points.append(
             ReplayStep(
                 time_s=now_s,
-                load_rpm=sum(loads.values()),
-                capacity_rpm=sum(capacity_s.values()) / span_s,
-                planned=sum(pool.num_replicas for pools in plan.allocations.values() for pool in pools),
-                desired=sum(target.replicas for _, target in there),
+                load_rpm=sum(loads.values()) - sum(each.rerun_rpm for each in routed),
+                capacity_rpm=capacity_rpm,
+                planned=sum(pool.num_replicas for pools in plan.allocations.values() for pool in pools)
+                + sum(number * cards.replicas_on(place) for place, number in cards.planned.items()),
+                desired=sum(target.replicas for target in targets.values())
+                + sum(number * cards.replicas_on(place) for place, number in cards.there.items()),
                 ready=sum(
-                    item.ready for found in pods.seen(following.time_s).values() for item in found.values()
+                    number * (cards.replicas_on(place) if place in cards.there else 1)
+                    for place, number in ready.items()
                 ),
-                cost_per_h=sum(target.replicas * target.cost_cents_per_h for _, target in there),
+                cost_per_h=sum(target.replicas * target.cost_cents_per_h for target in targets.values())
+                + sum(cards.cost_cents_per_h(server) for server in loads),
             )
         )
+
+    def _serve(
+        self,
+        loads: Mapping[str, float],
+        routed: Sequence[RoutedLoad],
+        rates: Mapping[Place, Mapping[str, float]],
+        pods: Pods,
+        times_s: tuple[float, float],
+    ) -> float:
+        """Count what ready replicas miss between two times; return their mean maximum rate [requests/min].
+
+        Args:
+            loads: requests that come, by server [requests/min].
+            routed: those of routes.
+            rates: maximum rates of one replica or shared card, by place and server [requests/min].
+            pods: the replicas.
+            times_s: both times.
+        """
+        capacity_s: dict[str, float] = dict.fromkeys(loads, 0.0)
+        for length_s, ready in pods.spans(*times_s):
+            takes = dict.fromkeys(loads, 0.0)
+            for place, number in ready.items():
+                for server, rate_rpm in rates[place].items():
+                    takes[server] += number * rate_rpm
+            missed = {server: max(0.0, load - takes[server]) for server, load in loads.items()}
+            for each in routed:
+                here = each.missed_rpm(takes)
+                self.routes[each.route].missed += sum(here.values()) * length_s / SECONDS_PER_MIN
+                missed |= here
+            for server, number_rpm in missed.items():
+                capacity_s[server] += takes[server] * length_s
+                self.tallies[server].missed += number_rpm * length_s / SECONDS_PER_MIN
+        return sum(capacity_s.values()) / (times_s[1] - times_s[0])
 
     def _count_server(self, server: str, decisions: Decisions, span_s: float) -> None:
         tally, decision = self.tallies[server], decisions.servers.get(server)
@@ -209,10 +295,10 @@ class _Run:
         tally.held += any(target.held for target in decision.targets.values())
         places = frozenset(
             name for name, target in decision.targets.items() if target.replicas and not target.leaving
-        )
+        ) | frozenset(map(repr, tally.on_cards or ()))
         tally.switches += bool(places and tally.places and not places & tally.places)
         tally.places = places or tally.places
-        tally.most = max(tally.most, sum(decision.replicas.values()))
+        tally.most = max(tally.most, sum(decision.replicas.values()) + sum((tally.on_cards or {}).values()))
 
     def _result(self, name: str, decisions: Decisions) -> ReplayPolicy:
         hours = (self.steps[-1].time_s - self.steps[0].time_s) / SECONDS_PER_H
@@ -225,40 +311,56 @@ class _Run:
                     offered=tally.offered,
                     missed=tally.missed,
                     cost=tally.cost,
-                    changes=0 if decision is None else decision.ups + decision.downs,
+                    changes=tally.card_changes + (0 if decision is None else decision.ups + decision.downs),
                     switches=tally.switches,
                     held=tally.held,
                     most_replicas=tally.most,
                 )
             )
+        routes = self.system.routes.values()
+        alone = [item for item in servers if route_of(routes, item.server) is None]
+        counted: list[ReplayedServer | _RouteTally] = [*alone, *self.routes.values()]
         changes = sum(item.changes for item in servers)
         return ReplayPolicy(
             name=name,
             rules=self.rules,
             cost=sum(item.cost for item in servers),
-            offered=sum(item.offered for item in servers),
-            missed=sum(item.missed for item in servers),
+            offered=sum(item.offered for item in counted),
+            missed=sum(item.missed for item in counted),
             changes=changes,
             changes_per_h=changes / hours,
             switches=sum(item.switches for item in servers),
             servers=tuple(servers),
+            routes=tuple(
+                ReplayedRoute(
+                    route=route,
+                    offered=tally.offered,
+                    rerun=tally.rerun,
+                    missed=tally.missed,
+                    quality_lost=tally.worse / tally.offered if tally.offered else 0.0,
+                )
+                for route, tally in self.routes.items()
+            ),
             points=tuple(self.points),
         )
 
 
+def _unreported(system: System, step: LoadStep) -> Iterator[str]:
+    """Yield the servers whose load, or that of their route, a step does not report."""
+    for name in system.servers:
+        route = route_of(system.routes.values(), name)
+        if name not in step.servers if route is None else route.name not in step.routes:
+            yield name
+
+
 def _at(system: System, step: LoadStep, pods: Pods) -> System:
     """Return the system as it is at a time: with the loads reported, and with what runs."""
-    seen = pods.seen(step.time_s)
-    changed = {}
-    for name, server in system.servers.items():
-        load = step.servers[name].current.load if name in step.servers else server.current.load
-        running = _with_current(server, load=load)
-        if pods.ready_at_s:
-            accelerator, number = largest(seen.get(name, {}))
-            batch = server.current.max_batch
-            current = AllocationData(accelerator=accelerator, num_replicas=number, max_batch=batch, load=load)
-            running = server.model_copy(update={"current": current})
-        changed[name] = running
+    seen, system, changed = pods.seen(step.time_s), with_step(system, step), {}
+    for name, server in system.servers.items() if pods.ready_at_s else ():
+        accelerator, number = largest(seen.get(name, {}))
+        batch, load = server.current.max_batch, server.current.load
+        current = AllocationData(accelerator=accelerator, num_replicas=number, max_batch=batch, load=load)
+        changed[name] = server.model_copy(update={"current": current})
     return system.with_servers(changed)
 
 

@@ -18,7 +18,6 @@ from optimizer.documents import MAX_QUANTITY, Document
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
 from optimizer.plan.routes import capacities_rps
-from optimizer.solvers.routing import RouteArrays
 from optimizer.spec.load_traces import LoadStep
 from optimizer.spec.loads import owners_of_load, rate_rpm, with_rates
 from optimizer.spec.schema import Route, Server
@@ -26,6 +25,7 @@ from optimizer.spec.system import System
 from optimizer.spec.versions import whole_name, whole_servers
 from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, answered, digest_of, tell_nobody
 from optimizer.studies.sweep.document import SafeFleet, SampledDays
+from optimizer.topologies.divisions import RouteArrays
 from optimizer.units import SECONDS_PER_MINUTE
 
 SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -105,7 +105,10 @@ def _largest_load_rpm(owner: Server | Route, plan: Plan) -> float:
     if isinstance(owner, Route):
         if not owner.arrival_rate_rpm:
             return 0.0
-        return RouteArrays.of(owner).most_rps(*capacities_rps(owner, plan)) * SECONDS_PER_MINUTE
+        return (
+            RouteArrays.of(owner, (owner.small, owner.large)).most_rps(*capacities_rps(owner, plan))
+            * SECONDS_PER_MINUTE
+        )
     if any(item.server == owner.name for item in plan.rented):
         return MAX_QUANTITY
     most = sum(pool.max_arrival_rate_rpm for pool in plan.pools_of(owner.name))

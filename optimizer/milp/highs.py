@@ -8,7 +8,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.errors import SolverError
-from optimizer.solvers.model import MilpModel, RelaxingSession, RunResult, RunStatus
+from optimizer.milp.model import MilpModel, RelaxingSession, RunResult, RunStatus
 
 SEED = 0
 THREADS = 1

@@ -11,7 +11,7 @@ from optimizer import SpecError, load_system
 from optimizer.cli.main import main
 from optimizer.spec.examination import examine
 from optimizer.spec.schema import OptimizerOptions, Server
-from optimizer.spec.topologies import TOPOLOGIES
+from optimizer.spec.unsupported import UNSUPPORTED
 
 Capture = pytest.CaptureFixture[str]
 STATED: Json = {
@@ -68,9 +68,9 @@ def written(topology: str, field: str | None = None) -> Json:
     return found
 
 
-FIELDS = [(name, alias(Server, field)) for name, each in TOPOLOGIES.items() for field in each.fields]
+FIELDS = [(name, alias(Server, field)) for name, each in UNSUPPORTED.items() for field in each.fields]
 WITH_OPTIONS = [
-    (name, alias(OptimizerOptions, field)) for name, each in TOPOLOGIES.items() for field in each.options
+    (name, alias(OptimizerOptions, field)) for name, each in UNSUPPORTED.items() for field in each.options
 ]
 
 
@@ -78,7 +78,7 @@ WITH_OPTIONS = [
 def test_each_field_is_found_where_it_stands(topology: str, field: str) -> None:
     load_system(written(topology))
     name = next(name for name in Server.model_fields if alias(Server, name) == field)
-    reason = TOPOLOGIES[topology].fields[name]
+    reason = UNSUPPORTED[topology].fields[name]
     other = "route 'r'" if topology == "routes" else alias(Server, topology)
     with pytest.raises(SpecError) as caught:
         load_system(written(topology, field))
@@ -98,7 +98,7 @@ def test_check_finds_each_option_in_its_own_file(
         yaml.safe_dump({"optimizer": {"gap": 0, option: OPTIONS[option]}}, sort_keys=False), encoding="utf-8"
     )
     name = next(name for name in OptimizerOptions.model_fields if alias(OptimizerOptions, name) == option)
-    reason = TOPOLOGIES[topology].options[name]
+    reason = UNSUPPORTED[topology].options[name]
     other = "routes" if topology == "routes" else alias(Server, topology)
     assert main(["check", str(tmp_path)]) == 2
     error = capsys.readouterr().err

@@ -1,7 +1,7 @@
 """Fields of servers and options that their topology does not support.
 
 The topology of a server is how its requests reach replicas: through a route, on shared cards, from a shared
-queue, to versions, or before a deadline. Its entry of `TOPOLOGIES` is checked when documents are read and
+queue, to versions, or before a deadline. Its entry of `UNSUPPORTED` is checked when documents are read and
 when options change.
 """
 
@@ -22,7 +22,7 @@ _GREEDY = "the greedy solver cannot plan"
 
 
 @dataclass(frozen=True, slots=True)
-class Topology:
+class Unsupported:
     """Why a topology does not support fields of its servers and options of the system, by Python name."""
 
     fields: Mapping[str, str]
@@ -30,9 +30,9 @@ class Topology:
 
 
 ROUTES = "routes"
-TOPOLOGIES: Mapping[str, Topology] = MappingProxyType(
+UNSUPPORTED: Mapping[str, Unsupported] = MappingProxyType(
     {
-        ROUTES: Topology(
+        ROUTES: Unsupported(
             fields={
                 "shared_queue": "requests of a route wait in a queue of their own",
                 "shared_card": "both servers of a route have cards of their own",
@@ -55,7 +55,7 @@ TOPOLOGIES: Mapping[str, Topology] = MappingProxyType(
                 "headroom_share": _ROUTE_RESERVE,
             },
         ),
-        "shared_card": Topology(
+        "shared_card": Unsupported(
             fields={
                 "shared_queue": "servers of a shared queue have cards of their own",
                 "deadline": "offline work has cards of its own",
@@ -75,7 +75,7 @@ TOPOLOGIES: Mapping[str, Topology] = MappingProxyType(
                 "headroom_share": _CARD_RESERVE,
             },
         ),
-        "shared_queue": Topology(
+        "shared_queue": Unsupported(
             {
                 "max_queue_size": "a shared queue has no limit of its own for a server",
                 "external": "a service answers all requests of a queue or none",
@@ -83,7 +83,7 @@ TOPOLOGIES: Mapping[str, Topology] = MappingProxyType(
                 "cache_hit_rate": "a server of a shared queue has no cache",
             }
         ),
-        "split": Topology(
+        "split": Unsupported(
             {
                 "shared_queue": "servers of a shared queue run one model",
                 "deadline": "offline work has no versions",
@@ -91,7 +91,7 @@ TOPOLOGIES: Mapping[str, Topology] = MappingProxyType(
                 "max_num_replicas": "a limit on all versions is not supported",
             }
         ),
-        "deadline": Topology(
+        "deadline": Unsupported(
             {"cache_hit_rate": "offline work has no cache; its requests are those that miss it"}
         ),
     }
@@ -99,7 +99,7 @@ TOPOLOGIES: Mapping[str, Topology] = MappingProxyType(
 """Topologies, by the field of a server that gives it the topology; servers of routes have none."""
 
 
-def unsupported(parts: Sequence[Part], index: Index) -> Iterator[Finding]:
+def topology_problems(parts: Sequence[Part], index: Index) -> Iterator[Finding]:
     """Yield the fields and options of documents that their topologies do not support.
 
     Args:
@@ -111,7 +111,7 @@ def unsupported(parts: Sequence[Part], index: Index) -> Iterator[Finding]:
         owner = index.classes.get(server.service_class)
         in_class = owner is not None and owner.item.headroom_share
         for topology in _topologies_of(server, routed):
-            refused = TOPOLOGIES[topology].fields
+            refused = UNSUPPORTED[topology].fields
             other = f"route {routed[server.name].name!r}" if topology == ROUTES else _key(server, topology)
             for name, reason in refused.items():
                 if _is_stated(server, name):
@@ -143,9 +143,9 @@ def _option_problems(
 ) -> Iterator[tuple[str, str]]:
     used = {topology for server in servers for topology in _topologies_of(server)}
     used |= {ROUTES} if routes else set()
-    for topology in filter(used.__contains__, TOPOLOGIES):
+    for topology in filter(used.__contains__, UNSUPPORTED):
         other = topology if topology == ROUTES else Server.model_fields[topology].alias
-        for name, reason in TOPOLOGIES[topology].options.items():
+        for name, reason in UNSUPPORTED[topology].options.items():
             if _is_stated(options, name):
                 yield _key(options, name), f"{reason}; remove it, or {other}"
 
@@ -153,7 +153,7 @@ def _option_problems(
 def _topologies_of(server: Server, routed: Collection[str] = ()) -> list[str]:
     """Return the topologies of a server, given the names of the servers of routes."""
     return [
-        name for name in TOPOLOGIES if (server.name in routed if name == ROUTES else getattr(server, name))
+        name for name in UNSUPPORTED if (server.name in routed if name == ROUTES else getattr(server, name))
     ]
 
 

@@ -1,0 +1,32 @@
+"""The row that counts the accelerators of a name whose price depends on their number."""
+
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from optimizer.arrays import FloatArray
+from optimizer.limits.limit import Limit, PlacedReplicas, Replicas, Stock
+
+TIERS = "tiers"
+
+
+class TierRow(Limit):
+    """Row that counts the accelerators of one name; it has no amount and is in no table."""
+
+    name: ClassVar[str] = TIERS
+    unit: ClassVar[str] = "accelerator"
+    whole: ClassVar[bool] = False
+
+    def amounts(self, stock: Stock) -> Mapping[str, float]:  # noqa: ARG002
+        """Return nothing."""
+        return {}
+
+    def use(self, replicas: Replicas, item: str) -> FloatArray:
+        """Return the accelerators of a replica."""
+        here = replicas.accelerator == replicas.accelerator_names.index(item)
+        return np.where(here, replicas.accelerators, 0.0)
+
+    def used(self, placed: Iterable[PlacedReplicas]) -> Mapping[str, float]:  # noqa: ARG002
+        """Return nothing."""
+        return {}

@@ -1,0 +1,97 @@
+"""The compact model as an LP or MPS file, with a legend of its variables."""
+
+import csv
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from optimizer.arrays import FloatArray
+from optimizer.errors import SpecError
+from optimizer.milp.model import MilpModel
+from optimizer.milp.pulp_solvers import write_file
+from optimizer.solvers.compact_model import formulate
+from optimizer.solvers.formulation import Formulation
+from optimizer.solvers.levels import Reached, served_in_full, with_outside
+from optimizer.solvers.problem import Problem
+from optimizer.solvers.solution import Solution
+from optimizer.spec.writing import write_text
+from optimizer.topologies.topology import Label
+
+
+def write_model(problem: Problem, solution: Solution, names: tuple[tuple[str, ...], ...], path: Path) -> None:
+    """Write the model of the value level as LP or MPS, by the suffix, with a legend beside it.
+
+    The levels before it are pinned at what the solution serves in full, so the optimum of the file is the
+    value of an exact plan without partial service. The legend, FILE.legend.csv, says what each variable
+    stands for.
+
+    Args:
+        problem: what was chosen from.
+        solution: what was chosen.
+        names: the names of servers and of accelerators.
+        path: FILE.lp or FILE.mps.
+
+    Raises:
+        SpecError: the suffix is of neither format, or the file cannot be written.
+    """
+    check_model_file(path)
+    formulation = formulate(problem)
+    model, objective = _value_level(problem, solution, formulation)
+    labels = formulation.labels
+    if len(objective) > len(labels):
+        labels.append(("constant", "what no choice changes", -1, -1))
+    write_file(model, objective, [label for label, *_ in labels], path)
+    write_text(_legend(labels, names), path.with_name(path.name + ".legend.csv"))
+
+
+def check_model_file(path: Path) -> None:
+    """Refuse a file for a model whose suffix is of neither format.
+
+    Raises:
+        SpecError: the suffix is neither .lp nor .mps.
+    """
+    if path.suffix.lower() not in {".lp", ".mps"}:
+        raise SpecError(f"{path}: the suffix must be .lp or .mps")
+
+
+def _value_level(
+    problem: Problem, solution: Solution, formulation: Formulation
+) -> tuple[MilpModel, FloatArray]:
+    """Return the model with every level before the value pinned at what was reached, and the value.
+
+    Neither file format keeps a constant in the objective: it stands beside a last variable that is one.
+    """
+    model, full = formulation.model, served_in_full(problem, solution.replicas)
+    reached = Reached(problem, np.where(full[problem.table.server], solution.replicas, 0))
+    has_column, offset = np.isin(np.arange(len(full)), formulation.servers), 0.0
+    for level in with_outside(problem, ~has_column):
+        coefficients, constant = formulation.coefficients(level), formulation.constant(level)
+        if level.on_value:
+            offset = constant
+            break
+        if coefficients.any():
+            value = reached.of(level)
+            model = model.with_limit(coefficients, value + level.slack(value) - constant)
+    if not offset:
+        return model, formulation.value
+    with_constant = replace(
+        model,
+        lower=np.append(model.lower, 1.0),
+        upper=np.append(model.upper, 1.0),
+        integer=np.append(model.integer, False),
+    )
+    return with_constant, np.append(formulation.value, offset)
+
+
+def _legend(labels: list[Label], names: tuple[tuple[str, ...], ...]) -> str:
+    """Return as CSV what each variable stands for."""
+    servers, accelerators = names
+    legend = io.StringIO()
+    table = csv.writer(legend, lineterminator="\n")
+    table.writerow(["variable", "stands for", "server", "accelerator"])
+    for label, meaning, server, accelerator in labels:
+        where = "" if accelerator < 0 else (*accelerators, "external", "shared cards")[accelerator]
+        table.writerow([label, meaning, "" if server < 0 else (*servers, "shared cards")[server], where])
+    return legend.getvalue()

@@ -1,0 +1,120 @@
+"""Shared cards in a replay: they follow each plan, and old ones stay while new ones start, if cards are free.
+
+Cards are new if anything else is on them than before, as in a rolling update of what runs on them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from optimizer.plan import Plan
+from optimizer.plan.document import SharedCardUse
+from optimizer.spec.system import System
+from optimizer.stabilisation.cards import FreeCards
+from optimizer.stabilisation.decisions import ReplicaStatus
+from optimizer.studies.replay.pods import Place, Pods
+
+
+@dataclass(frozen=True, slots=True)
+class OnCard:
+    """A server on one shared card."""
+
+    replicas: int
+    rate_rpm: float
+    """Maximum rate [requests/min]."""
+    cost_cents_per_h: float
+    """Its part of the card [cents/h]."""
+
+
+def place_of(use: SharedCardUse) -> Place:
+    """Return the place of cards: all that is on one of them, and the card."""
+    rows = [
+        (item.server, item.accelerator, item.per_card, item.share, item.max_batch) for item in use.servers
+    ]
+    return repr((use.mode, sorted(rows, key=repr))), use.accelerator
+
+
+@dataclass(slots=True)
+class ReplayedCards:
+    """The shared cards of a fleet over the time."""
+
+    servers: dict[Place, dict[str, OnCard]] = field(default_factory=dict)
+    """Servers on one card, by place, of all plans so far."""
+    planned: dict[Place, int] = field(default_factory=dict)
+    """Cards of the last plan."""
+    there: dict[Place, int] = field(default_factory=dict)
+    """Those, and the old ones that stay."""
+
+    def follow(self, plan: Plan, system: System, own: Mapping[Place, int], pods: Pods, now_s: float) -> None:
+        """Follow a plan; ready cards stay while anything starts that their servers are to run on.
+
+        Args:
+            plan: the plan.
+            system: the system, whose free cards they need.
+            own: desired replicas on cards of their own.
+            pods: what is there.
+            now_s: the time.
+        """
+        self.planned = {}
+        for use in plan.shared_cards:
+            self.servers[place_of(use)] = {
+                item.server: OnCard(
+                    item.per_card,
+                    item.max_arrival_rate_rpm / use.num_cards,
+                    item.cost_cents_per_h / use.num_cards,
+                )
+                for item in use.servers
+            }
+            self.planned[place_of(use)] = use.num_cards
+        ready = pods.ready(now_s)
+        starting = {
+            server
+            for place, number in {**own, **self.planned}.items()
+            for server in self.servers.get(place, (place[0],))
+            if ready.get(place, 0) < number
+        }
+        free = FreeCards.beside(system, plan.shared_cards)
+        for (server, accelerator), number in own.items():
+            free.take(server, accelerator, number)
+        self.there = dict(self.planned)
+        for place in sorted(self.servers.keys() & ready.keys()):
+            kind = system.accelerators[place[1]].type
+            old = ready[place] - self.planned.get(place, 0)
+            stay = min(old, free.free.get(kind, old)) if starting & self.servers[place].keys() else 0
+            if stay > 0:
+                self.there[place] = self.there.get(place, 0) + stay
+                free.free[kind] = free.free.get(kind, stay) - stay
+
+    def replicas(self, server: str) -> dict[Place, int]:
+        """Return the replicas of a server on cards of the last plan, by place."""
+        return {
+            place: number * self.servers[place][server].replicas
+            for place, number in self.planned.items()
+            if server in self.servers[place]
+        }
+
+    def cost_cents_per_h(self, server: str) -> float:
+        """Return what a server pays of all cards that are there [cents/h]."""
+        return sum(
+            number * self.servers[place][server].cost_cents_per_h
+            for place, number in self.there.items()
+            if server in self.servers[place]
+        )
+
+    def replicas_on(self, place: Place) -> int:
+        """Return the replicas of all servers on one card."""
+        return sum(item.replicas for item in self.servers[place].values())
+
+    def rates_rpm(self) -> dict[Place, dict[str, float]]:
+        """Return the maximum rates of one card by place and server [requests/min]."""
+        return {
+            place: {server: item.rate_rpm for server, item in self.servers[place].items()}
+            for place in self.there
+        }
+
+
+def seen_cards(plan: Plan, pods: Pods, now_s: float) -> Mapping[str, Mapping[str, ReplicaStatus]]:
+    """Return the cards of a plan that are there already, by name and card, as they would be reported."""
+    ready = pods.ready(now_s)
+    return {
+        use.name: {use.accelerator: ReplicaStatus(ready.get(place_of(use), 0))} for use in plan.shared_cards
+    }

@@ -1,0 +1,1 @@
+"""Topologies: replicas of several servers that serve together, as a solver needs them."""

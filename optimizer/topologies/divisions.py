@@ -1,0 +1,183 @@
+"""A route as arrays, and the division of its requests between given replicas of both servers.
+
+Equation numbers refer to ``docs/math.md``.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from optimizer.arrays import FloatArray
+from optimizer.milp.model import COVER_SCALE, MilpModel
+from optimizer.spec.routes import ROUNDING, flows_of, has_undivided
+from optimizer.spec.schema import Route
+from optimizer.units import SECONDS_PER_MINUTE
+
+SHORTFALL = 2e-9
+"""Relative shortfall of rate that counts as rounding."""
+LOSS_TOLERANCE = 2e-9
+"""Lost quality above its limit that counts as rounding."""
+SNAP = 5e-9
+"""Distance of a share from the end of its range that is rounding."""
+COMFORTABLE = 0.9
+"""Utilisation, as a share of the largest rate within targets, up to which quality goes before room."""
+LP_LIMIT_S = 60.0
+"""Time limit of a linear program of a few variables [s]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """Requests of a route as they are divided."""
+
+    routed: bool
+    """Whether the router is in use; otherwise all requests go to the large model."""
+    shares: tuple[float, ...]
+    """Share of each kind at the small model."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouteArrays:
+    """A route with load; kinds as arrays of shape (D,)."""
+
+    name: str
+    small: int
+    """Index of the small server."""
+    large: int
+    rate_rps: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    quality: FloatArray
+    """Part of all answers that is worse for each unit of the share at the small model."""
+    large_base: FloatArray
+    large_slope: FloatArray
+    """Requests at the large model for each request: base + slope × share at the small model."""
+    max_loss: float
+    has_undivided: bool
+    """Whether other candidates of the large server serve all requests, with the router off."""
+    known: dict[tuple[float, float, float], Division | None] = field(default_factory=dict)
+    """Divisions by capacities of the two servers."""
+
+    @classmethod
+    def of(cls, route: Route, names: tuple[str, ...]) -> "RouteArrays":
+        """Return a route as arrays, from the names of all servers."""
+        flows = flows_of(route)
+        return cls(
+            name=route.name,
+            small=names.index(route.small),
+            large=names.index(route.large),
+            rate_rps=np.array([flow.rate_rpm for flow in flows]) / SECONDS_PER_MINUTE,
+            lower=np.array([flow.lower for flow in flows]),
+            upper=np.array([flow.upper for flow in flows]),
+            quality=np.array([flow.quality for flow in flows]),
+            large_base=np.array([flow.large_base for flow in flows]),
+            large_slope=np.array([flow.large_slope for flow in flows]),
+            max_loss=route.max_loss,
+            has_undivided=has_undivided(route),
+        )
+
+    @property
+    def load_rps(self) -> float:
+        """Arrival rate of all kinds."""
+        return float(self.rate_rps.sum())
+
+    @property
+    def loss_scale(self) -> float:
+        """Factor that turns the row of lost quality into thousandths of its largest coefficient."""
+        return COVER_SCALE / float(self.quality.max()) if self.quality.any() else 0.0
+
+    def division(self, small_rps: float, large_rps: float, undivided_rps: float) -> Division | None:
+        """Return the division between replicas with these maximum rates [requests/s]; None if there is none.
+
+        It loses the least quality with which no server is used by more than `COMFORTABLE`, or else uses the
+        busier server least; the large model takes all requests where that is as good (eq. 227).
+        """
+        key = small_rps, large_rps, undivided_rps
+        if key not in self.known:
+            self.known[key] = self._divide(*key)
+        return self.known[key]
+
+    def most_rps(self, small_rps: float, large_rps: float, undivided_rps: float) -> float:
+        """Return the largest rate that replicas with these maximum rates can divide [requests/s].
+
+        The loads of both servers are proportional to it, so it is the load over the utilisation of the
+        busier server, where that is least.
+        """
+        both = np.array([small_rps, large_rps])
+        found = self._minimised(both, _Bounds(np.inf, self.max_loss), on_loss=False)
+        alone_rps = undivided_rps if self.has_undivided else large_rps
+        return alone_rps if found is None else max(alone_rps, self.load_rps / found.utilisation)
+
+    def _divide(self, small_rps: float, large_rps: float, undivided_rps: float) -> Division | None:
+        alone_rps = undivided_rps if self.has_undivided else large_rps
+        alone = self.load_rps / alone_rps if alone_rps else np.inf
+        undivided = Division(routed=False, shares=(0.0,) * len(self.rate_rps))
+        if alone <= COMFORTABLE or (undivided_rps and alone <= 1 + SHORTFALL):
+            return undivided
+        both = np.array([small_rps, large_rps])
+        first = self._minimised(both, _Bounds(COMFORTABLE, self.max_loss), on_loss=True)
+        if first is not None:
+            second = self._minimised(both, _Bounds(COMFORTABLE, first.lost), on_loss=False)
+            return (second or first).division
+        first = self._minimised(both, _Bounds(1.0, self.max_loss), on_loss=False)
+        if alone <= 1 + SHORTFALL and (first is None or alone <= first.utilisation * (1 + ROUNDING)):
+            return undivided
+        if first is None:
+            return None
+        second = self._minimised(both, _Bounds(first.utilisation, self.max_loss), on_loss=True)
+        return (second or first).division
+
+    def _minimised(self, capacity_rps: FloatArray, most: "_Bounds", *, on_loss: bool) -> "_Shares | None":
+        """Return the shares with the least lost quality, or the least utilisation of the busier server.
+
+        Args:
+            capacity_rps: maximum rates of the small and the large server.
+            most: upper bounds of both.
+            on_loss: whether the lost quality is minimised.
+        """
+        from optimizer.milp.highs import HighsSession
+
+        n, scale = len(self.rate_rps) + 1, COVER_SCALE / self.load_rps
+        loads = np.array([self.rate_rps, self.rate_rps * self.large_slope]) * scale
+        base = np.array([0.0, float(self.rate_rps @ self.large_base)]) * scale
+        lost = np.append(self.quality * (self.loss_scale or 1.0), 0.0)
+        matrix = np.vstack([np.column_stack([loads, -capacity_rps * scale]), lost])
+        model = MilpModel(
+            lower=np.append(self.lower, 0.0),
+            upper=np.append(self.upper, most.utilisation + SHORTFALL),
+            integer=np.zeros(n, np.bool_),
+            row_start=np.arange(4) * n,
+            row_index=np.tile(np.arange(n), 3),
+            row_value=matrix.ravel(),
+            row_lower=np.full(3, -np.inf),
+            row_upper=np.append(
+                SHORTFALL * COVER_SCALE - base, (most.lost + LOSS_TOLERANCE) * (self.loss_scale or 1.0)
+            ),
+        )
+        objective = lost if on_loss else np.append(np.zeros(n - 1), COVER_SCALE)
+        x = HighsSession(model).relax(objective, LP_LIMIT_S).x
+        if x is None:
+            return None
+        shares = np.clip(x[:-1], self.lower, self.upper)
+        for bound in (self.lower, self.upper):
+            shares = np.where(np.abs(shares - bound) <= SNAP, bound, shares)
+        return _Shares(shares, float(self.quality @ shares), float(x[-1]))
+
+
+class _Bounds(NamedTuple):
+    """Upper bounds of a division."""
+
+    utilisation: float
+    lost: float
+
+
+class _Shares(NamedTuple):
+    """Shares at the small model, the quality that they lose, and the utilisation of the busier server."""
+
+    shares: FloatArray
+    lost: float
+    utilisation: float
+
+    @property
+    def division(self) -> Division:
+        return Division(routed=True, shares=tuple(self.shares.tolist()))

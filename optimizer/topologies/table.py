@@ -1,0 +1,8 @@
+"""The table of topologies: each is a module in this package, and an entry here."""
+
+from optimizer.topologies.routes import Routing
+from optimizer.topologies.shared_cards import CardUnits
+from optimizer.topologies.topology import Topology
+
+TOPOLOGIES: tuple[type[Topology], ...] = (CardUnits, Routing)
+"""All topologies, in the order in which models have their rows."""

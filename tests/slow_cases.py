@@ -1,0 +1,14 @@
+"""Many cases of one property, of which the default run takes the first ones."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from _pytest.mark import ParameterSet
+
+
+def mostly_slow(cases: Iterable[Any], quick: int) -> list[Any | ParameterSet]:
+    """Return cases to parametrize with, all but the first ones marked slow; several arguments are a tuple."""
+    found = list(cases)
+    rest = (case if isinstance(case, tuple) else (case,) for case in found[quick:])
+    return [*found[:quick], *(pytest.param(*case, marks=pytest.mark.slow) for case in rest)]
