@@ -96,6 +96,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("files",),
         ("names", "editing"),
         (
+            "unsupported",
             "currency",
             "places",
             "robustness",

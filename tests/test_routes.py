@@ -36,14 +36,11 @@ from optimizer.plan.proof import prove
 from optimizer.plan.routes import small_token_share
 from optimizer.simulation.replicas import Effort
 from optimizer.solvers.deadline import Deadline
-from optimizer.spec.load_traces import LoadStep
 from optimizer.spec.routes import flows_of, largest_mean
 from optimizer.spec.schema import Route
-from optimizer.studies.horizon.horizon import plan_horizon
 from optimizer.studies.load_changes import scale_loads, vary_loads
 from optimizer.studies.simulation.plans import simulate_plan
 from optimizer.studies.sweep.checkpoint import Checkpoint
-from optimizer.studies.sweep.days import sampled_days
 from optimizer.studies.sweep.parameters import read_variations
 from optimizer.studies.sweep.sweep import sweep
 from optimizer.topologies.divisions import COMFORTABLE, RouteArrays
@@ -61,6 +58,33 @@ def test_choice_matches_exhaustive_search_at_every_level(seed: int) -> None:
     assert verify(plan, system) == []
     reached = {level.name: pytest.approx(level.value, rel=1e-6, abs=1e-6) for level in plan.levels}
     assert reached == best_levels(system)
+
+
+@pytest.mark.parametrize("seed", [141, 204, *mostly_slow(range(220, 320), 0)])
+def test_choice_of_free_accelerators_matches_exhaustive_search(seed: int) -> None:
+    """Many plans are equal in value then, and differ in changes and in whether the router is on."""
+    made = random_routes(seed, others=seed % 2)
+    for item in made["accelerators"]:
+        item["cost"] = 0
+    system = load_system(made).with_options(heterogeneous=seed % 4 == 0)
+    plan = solve(system)
+    assert verify(plan, system) == []
+    reached = {level.name: pytest.approx(level.value, rel=1e-6, abs=1e-6) for level in plan.levels}
+    assert reached == best_levels(system)
+
+
+@pytest.mark.parametrize("seed", [7, *mostly_slow(range(320, 420), 0)])
+def test_a_router_that_sends_all_to_the_large_model_is_off(seed: int) -> None:
+    """With tiers, a plan may be as cheap with a router that is in use for nothing."""
+    made = random_routes(seed, others=0)
+    for item in made["accelerators"]:
+        item["tiers"] = [{"units": 3, "cost": 0.6 * item["cost"], "committed": True}]
+    made["count"] = [{"type": kind, "count": 99} for kind in "AB"]
+    system = load_system(made)
+    plan = solve(system)
+    assert verify(plan, system) == []
+    (use,) = plan.routes.values()
+    assert use.routed == (use.served and use.large_rpm < use.arrival_rate_rpm * (1 - 1e-8))
 
 
 @pytest.mark.parametrize("seed", mostly_slow(range(50), 2))
@@ -348,6 +372,7 @@ def edited(**changes: Any) -> Json:
 
 
 OTHER = {"name": "other", "small": "chat-8b", "large": "x", "arrivalRate": 1}
+TOKENS = {"load": {"avgInTokens": 16, "avgOutTokens": 16}}
 ONE = {"share": 1, "inTokens": 1, "outTokens": 1}
 PLAIN = {"name": "other", "priority": 2, "modelTargets": [{"model": "llama-3.1-8b", "slo-itl": 40}]}
 
@@ -370,17 +395,37 @@ PLAIN = {"name": "other", "priority": 2, "modelTargets": [{"model": "llama-3.1-8
             {"s": {"currentAlloc": {"load": {"arrivalRate": 6, "avgInTokens": 1, "avgOutTokens": 1}}}},
             r"servers\[0\].currentAlloc.load.arrivalRate: 'chat-8b' gets its load from route 'chat'",
         ),
-        ({"s": {"sharedQueue": "q"}}, r"servers\[0\].sharedQueue: route 'chat'"),
+        (
+            {"s": {"sharedQueue": "q"}},
+            r"servers\[0\].sharedQueue: requests of a route wait in a queue of their own; remove it, or",
+        ),
         (
             {"l": {"external": {"inPerMillion": 1, "outPerMillion": 1, "ttft": 1, "itl": 1}}},
-            r"servers\[1\].external: route 'chat'",
+            r"servers\[1\].external: both servers of a route run on replicas; remove it, or route 'chat'",
         ),
-        ({"s": {"deadline": {"requests": 9, "hours": 1}}}, r"servers\[0\]"),
-        ({"l": {"spareReplicas": 1}}, r"servers\[1\].spareReplicas: route 'chat': reserves of routes"),
-        ({"l": {"minNumReplicas": 1}}, r"servers\[1\].minNumReplicas: route 'chat'"),
-        ({"l": {"surge": 0.5}}, r"servers\[1\].surge: route 'chat'"),
-        ({"l": {"cacheHitRate": 0.5}}, r"servers\[1\].cacheHitRate: route 'chat'"),
-        ({"l": {"preferred": ["2xH100"]}}, r"servers\[1\].preferred: route 'chat'"),
+        (
+            {"s": {"deadline": {"requests": 9, "hours": 1}, "currentAlloc": TOKENS}},
+            r"servers\[0\].deadline: offline work has no route",
+        ),
+        ({"l": {"spareReplicas": 1}}, r"servers\[1\].spareReplicas: a route has no reserve but a higher"),
+        (
+            {"l": {"minNumReplicas": 1}},
+            r"servers\[1\].minNumReplicas: the plan chooses the number of replicas of",
+        ),
+        ({"l": {"surge": 0.5}}, r"servers\[1\].surge: rollouts of routes are not planned; remove it"),
+        (
+            {"l": {"cacheHitRate": 0.5}},
+            r"servers\[1\].cacheHitRate: the arrivalRate of a route is that of the",
+        ),
+        ({"l": {"preferred": ["2xH100"]}}, r"servers\[1\].preferred: routes prefer no accelerators; list"),
+        (
+            {"s": {"sharedCard": True}},
+            r"servers\[0\].sharedCard: both servers of a route have cards of their",
+        ),
+        (
+            {"s": {"split": [{"model": "llama-3.1-8b", "weight": 1}]}},
+            r"servers\[0\].split: both servers of a route have one model; remove it, or route 'chat'",
+        ),
         (
             {"s": {"class": "other"}, "classes": [PLAIN]},
             r"routes\[0\].large: 'chat-70b' has priority 1, 'chat-8b' 2",
@@ -400,7 +445,7 @@ PLAIN = {"name": "other", "priority": 2, "modelTargets": [{"model": "llama-3.1-8
         ),
         (
             {"s": {"class": "other"}, "classes": [PLAIN | {"priority": 1, "headroomShare": 0.1}]},
-            r"servers\[0\].class: class 'other' has headroomShare",
+            r"servers\[0\].class: class 'other' has headroomShare; a route has no reserve but",
         ),
     ],
 )
@@ -412,13 +457,13 @@ def test_contradictions_of_routes_are_errors(changes: dict[str, Any], message: s
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"milp_solver": False}, "optimizer.milpSolver: the system has routes; the greedy solver"),
+        ({"milp_solver": False}, "optimizer.milpSolver: the greedy solver cannot plan routes; remove it, or"),
         (
             {"saturation_policy": "RoundRobin"},
-            "optimizer.saturationPolicy: the system has routes; a route is",
+            "optimizer.saturationPolicy: a route is served in full or not at all; remove it, or routes",
         ),
-        ({"batch_sizing": "optimal"}, "optimizer.batchSizing: the system has routes"),
-        ({"headroom_share": 0.1}, "optimizer.headroomShare: the system has routes"),
+        ({"batch_sizing": "optimal"}, "optimizer.batchSizing: the best batch depends on the routed load"),
+        ({"headroom_share": 0.1}, "optimizer.headroomShare: a route has no reserve but a higher arrivalRate"),
     ],
 )
 def test_options_that_divide_no_route_are_refused(options: dict[str, Any], message: str) -> None:
@@ -567,15 +612,6 @@ def test_sweeps_vary_the_limit_on_quality() -> None:
     costs = [point.total_cost_cents_per_h for point in found.points]
     assert costs == sorted(costs, reverse=True)
     assert costs[1] == sample()[1].total_cost_cents_per_h
-
-
-def test_studies_of_loads_by_server_refuse_routes() -> None:
-    system, _ = sample()
-    step = LoadStep(0.0, dict(system.servers))
-    with pytest.raises(SpecError, match="horizon plans loads server by server and cannot plan routes"):
-        plan_horizon(system, [step, step])
-    with pytest.raises(SpecError, match="routes: a sweep over sampled days plans loads server by server"):
-        sampled_days(system, np.ones((1, 2)), Checkpoint(), load_cv=0.1, seed=0)
 
 
 def test_the_service_plans_routes() -> None:

@@ -228,7 +228,7 @@ def test_documents_without_shared_cards_have_no_patterns() -> None:
             {"saturationPolicy": "RoundRobin"},
             "optimizer.saturationPolicy: a server on shared cards is served",
         ),
-        ({"headroomShare": 0.2}, "optimizer.headroomShare: shared cards have no reserve"),
+        ({"headroomShare": 0.2}, "optimizer.headroomShare: servers on shared cards have no reserve"),
     ],
 )
 def test_options_that_cannot_share_cards_are_refused(change: Json, words: str) -> None:
@@ -251,10 +251,13 @@ def _python_names(change: Json) -> Json:
 @pytest.mark.parametrize(
     ("server", "words"),
     [
-        ({"surge": 0.5}, r"servers\[0\].surge: not supported together with sharedCard"),
-        ({"spareReplicas": 1}, r"servers\[0\].spareReplicas: not supported"),
-        ({"minNumReplicas": 1}, r"servers\[0\].minNumReplicas: not supported"),
-        ({"keepAccelerator": True}, r"servers\[0\].keepAccelerator: not supported"),
+        (
+            {"surge": 0.5},
+            r"servers\[0\].surge: rollouts on shared cards are not planned; remove it, or sharedC",
+        ),
+        ({"spareReplicas": 1}, r"servers\[0\].spareReplicas: servers on shared cards have no reserve"),
+        ({"minNumReplicas": 1}, r"servers\[0\].minNumReplicas: the plan chooses the number of replicas"),
+        ({"keepAccelerator": True}, r"servers\[0\].keepAccelerator: shared cards are not a server's current"),
     ],
 )
 def test_fields_that_count_replicas_are_refused(server: Json, words: str) -> None:

@@ -8,11 +8,12 @@ from optimizer.candidates import Candidates
 from optimizer.plan.document import Plan, Pool, RoutedKind, RouteUse, traffic_rpm
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution
-from optimizer.spec.routes import flows_of, large_rpm, quality_lost, small_rpm
+from optimizer.spec.routes import flows_of, has_undivided, large_rpm, quality_lost, small_rpm
 from optimizer.spec.schema import Route
 from optimizer.spec.system import System
-from optimizer.topologies.divisions import Division
+from optimizer.topologies.divisions import Division, RouteArrays
 from optimizer.topologies.routes import Routing
+from optimizer.units import SECONDS_PER_MINUTE
 
 Divisions = Mapping[str, Division | None]
 """Division of each route by name; None if it is not served."""
@@ -29,6 +30,31 @@ def divisions_of(system: System, problem: Problem, solution: Solution) -> Divisi
         for route, division in routing.divisions(problem.table, solution.replicas):
             found[route.name] = division
     return found
+
+
+def divisions_within(plan: Plan, system: System) -> Divisions:
+    """Return how the replicas of a plan divide the requests of routes, which may have other rates than then.
+
+    Args:
+        plan: the plan.
+        system: the same system, with any rates of its routes.
+    """
+    return {
+        name: RouteArrays.of(route, _servers(route)).division(*capacities_rps(route, plan))
+        if route.arrival_rate_rpm
+        else Division(routed=False, shares=(0.0,) * len(route.kinds))
+        for name, route in system.routes.items()
+    }
+
+
+def capacities_rps(route: Route, plan: Plan) -> tuple[float, float, float]:
+    """Return the maximum rates of a route's replicas, as `RouteArrays.division` takes them [requests/s]."""
+    small, large = (
+        sum(pool.max_arrival_rate_rpm for pool in plan.allocations.get(server, ())) / SECONDS_PER_MINUTE
+        for server in _servers(route)
+    )
+    undivided = has_undivided(route) and not plan.routes[route.name].routed
+    return (small, 0.0, large) if undivided else (small, large, 0.0)
 
 
 def routed_loads_rpm(

@@ -12,13 +12,7 @@ def tier_uses(
     system: System, allocations: Mapping[str, Iterable[Pool]], cards: Iterable[SharedCardUse] = ()
 ) -> tuple[TierUse, ...]:
     """Return the cost of each accelerator with tiers, shared cards among them (eq. 147)."""
-    used: Counter[str] = Counter()
-    for name, pools in allocations.items():
-        for pool in pools:
-            profile = system.profiles.get((system.servers[name].model, pool.accelerator))
-            used[pool.accelerator] += pool.num_replicas * (profile.acc_count if profile else 1)
-    for use in cards:
-        used[use.accelerator] += use.num_cards
+    used = accelerators_used(system, allocations, cards)
     return tuple(
         TierUse(
             accelerator=item.name,
@@ -29,6 +23,20 @@ def tier_uses(
         for item in system.accelerators.values()
         if item.tiers
     )
+
+
+def accelerators_used(
+    system: System, allocations: Mapping[str, Iterable[Pool]], cards: Iterable[SharedCardUse]
+) -> Counter[str]:
+    """Return the number of accelerators of each name that pools and shared cards take."""
+    used: Counter[str] = Counter()
+    for name, pools in allocations.items():
+        for pool in pools:
+            profile = system.profiles.get((system.servers[name].model, pool.accelerator))
+            used[pool.accelerator] += pool.num_replicas * (profile.acc_count if profile else 1)
+    for use in cards:
+        used[use.accelerator] += use.num_cards
+    return used
 
 
 def tier_cost(item: Accelerator, used: int) -> float:

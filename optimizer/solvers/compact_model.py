@@ -151,7 +151,7 @@ def _add_states(
     k = found.add(
         Variables(
             np.ones(len(keeps)),
-            lambda replicas: unchanged(problem, replicas)[keeps],
+            lambda replicas: unchanged(problem, replicas)[keeps] & (replicas[columns[keeping]] > 0),
             _labels("k", "keeps exactly what it has", keeps),
             changes=-1.0,
         )

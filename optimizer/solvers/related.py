@@ -76,8 +76,8 @@ def _properties(problem: Problem) -> FloatArray:
         table.accelerator,
         table.num_replicas,
         table.members,
-        table.reserved,
         table.pattern,
+        table.reserved,
     )
     return np.column_stack([*choice, table.max_rate_rps, table.meets_targets_below_max_rate, problem.full])
 

@@ -39,6 +39,8 @@ def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
         & (problem.discount[mine] == 0)
         & (room[better] > room[mine])
     ]
+    for key in problem.apart:
+        better = better[key[better] == key[own[table.server[better]]]]
     if not len(better):
         return replicas
     return _exchanged(

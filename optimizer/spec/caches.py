@@ -1,7 +1,5 @@
 """Caches of results: what they leave of loads and targets for replicas (math.md section 27)."""
 
-from collections.abc import Iterator
-
 from optimizer.kinds.fields import Load
 from optimizer.spec.schema import ModelTarget, Server
 
@@ -48,14 +46,3 @@ def target_of_misses(target: ModelTarget, hit_rate: float) -> ModelTarget:
 def _of_misses(percentile: float | None, hit_rate: float) -> float | None:
     """Return the percentile of the misses that is a percentile of all requests; 0 or less: none is."""
     return None if percentile is None else 100 - (100 - percentile) / (1 - hit_rate)
-
-
-def cache_faults(server: Server) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the path and the text of what cannot have a cache."""
-    if not server.cache_hit_rate:
-        return
-    if server.deadline is not None:
-        text = "offline work has no cache; remove it, and give the deadline the requests that are left"
-        yield ("cacheHitRate",), text
-    if server.shared_queue is not None:
-        yield ("cacheHitRate",), "a server of a shared queue has no cache; remove it, or sharedQueue"

@@ -6,7 +6,7 @@ its name, as that of a server; its servers have none of their own.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from optimizer.errors import SpecError
 from optimizer.spec.assumptions import check_answers, check_load
@@ -15,7 +15,7 @@ from optimizer.spec.messages import validated
 from optimizer.spec.offline import with_deadline_of_load
 from optimizer.spec.routes import route_of
 from optimizer.spec.schema import Load, Route, Server
-from optimizer.spec.system import System
+from optimizer.spec.system import System, with_changed_load
 from optimizer.units import REQUESTS_PER_MINUTE, TOKENS, UnitError
 
 _COLUMN_UNITS = {
@@ -127,3 +127,42 @@ def _loaded_server(system: System, server: Server, values: dict[str, object], pl
     check_answers(load, f"{place}: ", system.profiles_of(server.model))
     changed = server.with_load(load)
     return with_deadline_of_load(changed)
+
+
+# --- all loads of a system -----------------------------------------------------------------------------
+
+
+def owners_of_load(system: System) -> tuple[Server | Route, ...]:
+    """Return the planned servers and routes with a load of their own: first servers, then routes, by name."""
+    routed = {name for route in system.routes.values() for name in (route.small, route.large)}
+    servers = (server for name, server in system.servers.items() if name not in routed)
+    return (*servers, *system.routes.values())
+
+
+def rate_rpm(owner: Server | Route) -> float:
+    """Return the arrival rate of a server or a route [requests/min]."""
+    return owner.arrival_rate_rpm if isinstance(owner, Route) else owner.current.load.arrival_rate_rpm
+
+
+def with_owners(system: System, owners: Iterable[Server | Route]) -> System:
+    """Return a system with other planned servers and routes in place of those of the same names."""
+    found = list(owners)
+    servers = {item.name: item for item in found if isinstance(item, Server)}
+    routes = {item.name: item for item in found if isinstance(item, Route)}
+    return system.with_servers(servers).with_routes(routes)
+
+
+def with_rates(system: System, rates_rpm: Iterable[float]) -> System:
+    """Return a system with other arrival rates of its `owners_of_load`, in their order [requests/min].
+
+    Raises:
+        SpecError: a rate is out of range.
+    """
+    owners = zip(owners_of_load(system), rates_rpm, strict=True)
+    return with_owners(system, (_with_rate(owner, rate) for owner, rate in owners))
+
+
+def _with_rate(owner: Server | Route, rate: float) -> Server | Route:
+    if isinstance(owner, Server):
+        return with_changed_load(owner, arrival_rate_rpm=rate)
+    return validated(Route, owner.model_dump() | {"arrival_rate_rpm": rate}, f"routes.{owner.name}.")

@@ -11,33 +11,19 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from optimizer.documents import MIN_RATE
-from optimizer.errors import SpecError
 from optimizer.kinds.queue_models import REFERENCE
 from optimizer.kinds.table import KINDS, kind_of_profile
 from optimizer.quantities import precise
 from optimizer.spec.files import Part
 from optimizer.spec.names import Entry, Finding, Index, Names
 from optimizer.spec.positions import Location
-from optimizer.spec.schema import ModelProfile, OptimizerOptions, RequestKind, Route, Server
+from optimizer.spec.schema import ModelProfile, RequestKind, Route, Server
 from optimizer.timing import is_static
 
 SHARE_TOLERANCE = 1e-6
 """Largest distance of the sum of shares from 1."""
 ROUNDING = 1e-8
 """Part of a route's load that is rounding where a server gets nothing."""
-_UNSUPPORTED = {
-    "shared_queue": "requests of a route wait in a queue of their own",
-    "deadline": "offline work has no route",
-    "external": "both servers of a route run on replicas",
-    "cache_hit_rate": "state the requests that miss as the route's arrivalRate",
-    "min_num_replicas": "the plan chooses the number of replicas of a route",
-    "headroom_share": "reserves of routes are not planned; raise arrivalRate",
-    "spare_replicas": "reserves of routes are not planned; raise arrivalRate",
-    "availability_target": "reserves of routes are not planned; raise arrivalRate",
-    "surge": "rollouts of routes are not planned",
-    "preferred": "preferences of routes are not planned; list accelerators",
-}
-"""Fields of servers that a route cannot have, with the reason."""
 
 
 # --- flows of a route -------------------------------------------------------------------------------------
@@ -233,41 +219,6 @@ def with_partners(routes: Iterable[Route], servers: Iterable[str]) -> list[str]:
     return list(names)
 
 
-def check_routed_options(routes: Mapping[str, Route], options: OptimizerOptions) -> None:
-    """Check that the options of a system plan routes.
-
-    Raises:
-        SpecError: an option does not.
-    """
-    if not routes:
-        return
-    for option, given, advice in (
-        ("milpSolver", not options.milp_solver, "the greedy solver cannot plan routes; remove it"),
-        ("saturationPolicy", options.saturation_policy != "None", "a route is served in full or not at all"),
-        ("batchSizing", options.batch_sizing == "optimal", "the best batch depends on the routed load"),
-        ("maxPower", options.max_power_w is not None, "power depends on the routed load"),
-        ("headroomShare", options.headroom_share > 0, "reserves of routes are not planned"),
-    ):
-        if given:
-            raise SpecError(f"optimizer.{option}: the system has routes; {advice}")
-
-
-def refuse_routes(routes: Mapping[str, Route], study: str) -> None:
-    """Refuse a system with routes where something plans loads of servers.
-
-    Args:
-        routes: the routes of the system.
-        study: subject and verb of the reason, which goes on with its loads.
-
-    Raises:
-        SpecError: the system has routes.
-    """
-    if routes:
-        raise SpecError(
-            f"routes: {study} loads server by server and cannot plan routes; use solve, or remove them"
-        )
-
-
 # --- checks -----------------------------------------------------------------------------------------------
 
 
@@ -325,10 +276,6 @@ def _server_problems(
             "for direct requests"
         )
         yield Finding(part, (*at, "currentAlloc", "load", "arrivalRate"), text)
-    for field, reason in _UNSUPPORTED.items():
-        if getattr(server, field) != Server.model_fields[field].get_default(call_default_factory=True):
-            alias = Server.model_fields[field].alias or field
-            yield Finding(part, (*at, alias), f"route {route.name!r}: {reason}; remove one of the two")
     if any(kind_of_profile(profile) is not KINDS[0] or is_static(profile) for profile in profiles):
         text = f"{server.model!r} is not batched continuously, which route {route.name!r} needs"
         yield Finding(part, (*at, "model"), text)
@@ -345,9 +292,6 @@ def _server_problems(
     target = next((item for item in owner.item.model_targets if item.model == server.model), None)
     if target is not None and target.tps:
         text = f"class {server.service_class!r} has slo-tps for {server.model!r}; routes have none, remove it"
-        yield Finding(part, (*at, "class"), text)
-    if owner.item.headroom_share:
-        text = f"class {server.service_class!r} has headroomShare; {_UNSUPPORTED['headroom_share']}"
         yield Finding(part, (*at, "class"), text)
 
 

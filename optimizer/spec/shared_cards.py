@@ -1,27 +1,13 @@
-"""Checks of servers that share cards: what they cannot have, and figures that are missing."""
+"""Checks of servers that share cards and of slices: numbers, figures that are missing, names of cards."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from optimizer.errors import SpecError
 from optimizer.kinds.table import KINDS, kind_of_profile
 from optimizer.spec.names import Entry, Finding, Index
-from optimizer.spec.schema import ModelProfile, OptimizerOptions, Server
+from optimizer.spec.schema import ModelProfile
 
 MAX_SHARING = 8
 """Maximum number of servers with `sharedCard`: their combinations are the patterns of a card."""
-_REFUSED = (
-    "shared_queue",
-    "deadline",
-    "keep_accelerator",
-    "preferred",
-    "min_num_replicas",
-    "max_num_replicas",
-    "headroom_share",
-    "spare_replicas",
-    "availability_target",
-    "surge",
-)
-"""Fields of a server that count replicas on unshared cards."""
 
 
 def shared_card_problems(index: Index, profiles: Mapping[str, Sequence[ModelProfile]]) -> Iterator[Finding]:
@@ -37,56 +23,7 @@ def shared_card_problems(index: Index, profiles: Mapping[str, Sequence[ModelProf
         text = f"{len(entries)} servers have sharedCard, at most {MAX_SHARING} can; remove it from some"
         yield Finding(part, (*at, "sharedCard"), text)
     for entry in entries:
-        yield from _unsupported(entry, index)
         yield from _parts(entry, index, profiles.get(entry.item.model, ()))
-    if entries:
-        yield from _options(entries[0])
-
-
-def check_card_options(options: OptimizerOptions) -> None:
-    """Check that the options can plan shared cards.
-
-    Raises:
-        SpecError: they cannot.
-    """
-    for key, text in option_problems_of_cards(options):
-        raise SpecError(f"optimizer.{key}: {text}")
-
-
-def check_no_shared_cards(servers: Iterable[Server], what: str) -> None:
-    """Check that no server may share cards.
-
-    Args:
-        servers: the servers.
-        what: what cannot follow shared cards, for the message.
-
-    Raises:
-        SpecError: one may.
-    """
-    for server in servers:
-        if server.shared_card:
-            raise SpecError(f"servers.{server.name}.sharedCard: {what} cannot plan shared cards; remove it")
-
-
-def option_problems_of_cards(options: OptimizerOptions) -> Iterator[tuple[str, str]]:
-    """Yield the options that cannot plan shared cards, and why."""
-    if not options.milp_solver:
-        text = "the greedy solver cannot plan shared cards; remove it, or sharedCard"
-        yield "milpSolver", text
-    if options.saturation_policy != "None":
-        text = "a server on shared cards is served in full or not at all; remove it, or sharedCard"
-        yield "saturationPolicy", text
-    if options.max_power_w is not None:
-        yield "maxPower", "the power of shared cards is unknown; remove it, or sharedCard"
-    if options.headroom_share:
-        yield "headroomShare", "shared cards have no reserve; remove it, or sharedCard"
-
-
-def _options(entry: Entry) -> Iterator[Finding]:
-    part = entry.part
-    given = part.spec.optimizer
-    for key, text in option_problems_of_cards(given):
-        yield Finding(part, ("optimizer", key), text)
 
 
 def _slices(index: Index) -> Iterator[Finding]:
@@ -100,19 +37,6 @@ def _slices(index: Index) -> Iterator[Finding]:
         elif card.item.type != item.type or card.item.multiplicity != 1 or item.multiplicity != 1:
             text = f"must be one card of type {item.type!r}; correct the type or the multiplicity"
             yield Finding(part, here, text)
-
-
-def _unsupported(entry: Entry, index: Index) -> Iterator[Finding]:
-    part, at, server = entry
-    for name in _REFUSED:
-        field = Server.model_fields[name]
-        if getattr(server, name) != field.default:
-            text = "not supported together with sharedCard; remove one of the two"
-            yield Finding(part, (*at, field.alias or name), text)
-    known = index.classes.get(server.service_class)
-    if known is not None and known.item.headroom_share:
-        text = f"class {server.service_class!r} has headroomShare; shared cards have no reserve, remove it"
-        yield Finding(part, (*at, "class"), text)
 
 
 def _parts(entry: Entry, index: Index, profiles: Sequence[ModelProfile]) -> Iterator[Finding]:

@@ -285,15 +285,6 @@ def _unsupported(entry: Entry, index: Index, profiles: Collection[ModelProfile])
     if any(kind_of_profile(profile) is not KINDS[0] or is_static(profile) for profile in profiles):
         text = f"{server.model!r} is not batched continuously, which a shared queue needs; remove it"
         yield Finding(part, (*at, "sharedQueue"), text)
-    if server.max_queue_size is not None:
-        text = "a shared queue has no limit of its own for a server; remove it, or sharedQueue"
-        yield Finding(part, (*at, "maxQueueSize"), text)
-    if server.external is not None:
-        text = "a service answers all requests of a queue or none; remove it, or sharedQueue"
-        yield Finding(part, (*at, "external"), text)
-    if server.deadline is not None:
-        text = "offline work waits for no queue; remove it, or sharedQueue"
-        yield Finding(part, (*at, "deadline"), text)
     known = index.classes.get(server.service_class)
     if known is None:
         return

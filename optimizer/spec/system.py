@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
@@ -24,7 +24,7 @@ from optimizer.spec.assumptions import (
     check_target,
     check_variability,
 )
-from optimizer.spec.caches import cache_faults, target_of_misses
+from optimizer.spec.caches import target_of_misses
 from optimizer.spec.currency import currency_problems, first_currency
 from optimizer.spec.faults import MAX_FAULTS, Fault, FaultyDocumentsError
 from optimizer.spec.files import Part, read_parts, spec_from_value
@@ -60,6 +60,7 @@ from optimizer.spec.shared_queues import (
     stated_servers,
     with_shared_queues,
 )
+from optimizer.spec.unsupported import check_topology_options, topology_problems
 from optimizer.spec.versions import (
     Version,
     target_key,
@@ -132,6 +133,7 @@ class System:
         values = self.options.model_dump() | changes
         options = validated(OptimizerOptions, values, "optimizer.")
         check_options(options, self.accelerators, {accelerator for _, accelerator in self.profiles})
+        check_topology_options(options, self.servers.values(), self.routes)
         return replace(self, options=options)
 
     def without_external(self) -> "System":
@@ -309,11 +311,7 @@ def join_parts(parts: Sequence[Part], *, idle_without_answers: bool = False) -> 
         FaultyDocumentsError: documents contradict each other; the text has the first contradiction.
     """
     index = Index.of(parts)
-    found = chain(
-        _contradictions(parts, index, idle_without_answers=idle_without_answers),
-        option_problems(parts, index),
-        place_problems(parts, index),
-    )
+    found = _findings(parts, index, idle_without_answers=idle_without_answers)
     problems = list(islice(found, MAX_FAULTS + 1))
     if problems:
         raise FaultyDocumentsError(located(problems[:MAX_FAULTS]), others=max(0, len(problems) - MAX_FAULTS))
@@ -355,15 +353,10 @@ def contradictions(parts: Sequence[Part], incomplete: Collection[str]) -> list[F
         incomplete: sections with missing items, which undefined names might refer to.
     """
     index = Index.of(parts)
-    found = chain(
-        _contradictions(parts, index, incomplete),
-        option_problems(parts, index),
-        place_problems(parts, index),
-    )
-    return located(list(islice(found, MAX_FAULTS)))
+    return located(list(islice(_findings(parts, index, incomplete), MAX_FAULTS)))
 
 
-def _contradictions(
+def _findings(
     parts: Sequence[Part],
     index: Index,
     incomplete: Collection[str] = (),
@@ -371,6 +364,16 @@ def _contradictions(
     idle_without_answers: bool = False,
 ) -> Iterator[Finding]:
     """Yield the contradictions within and between documents."""
+    yield from topology_problems(parts, index)
+    yield from _contradictions(parts, index, incomplete, idle_without_answers=idle_without_answers)
+    yield from option_problems(parts, index)
+    yield from place_problems(parts, index)
+
+
+def _contradictions(
+    parts: Sequence[Part], index: Index, incomplete: Collection[str], *, idle_without_answers: bool
+) -> Iterator[Finding]:
+    """Yield contradictions of names, items and topologies."""
     yield from index.twice
     yield from currency_problems(index.accelerators.values(), index.servers.values(), parts)
     by_model: dict[str, list[ModelProfile]] = defaultdict(list)
@@ -430,7 +433,7 @@ def _server_problems(
     for i, name in enumerate(server.accelerators or ()):
         yield from accelerators.missing(part, (*at, "accelerators", i), name)
     yield from server_problems(entry, profiles, accelerators)
-    for path, text in chain(offline_faults(server), cache_faults(server)):
+    for path, text in offline_faults(server):
         yield Finding(part, (*at, *path), text)
     yield from _caught(part, at, lambda item, place: check_server(item, f"{place}.", profiles), server)
     current = server.current

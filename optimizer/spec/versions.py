@@ -319,14 +319,6 @@ def _faults(server: Server) -> Iterator[tuple[tuple[str | int, ...], str]]:
         if server.roll_back:
             yield ("rollBack",), "the server has no versions to roll back from; remove it, or add split"
         return
-    for field, text in (
-        ("sharedQueue", "servers of a shared queue run one model"),
-        ("deadline", "offline work has no versions"),
-        ("external", "an external service takes all requests of a server or none"),
-        ("maxNumReplicas", "a limit on all versions is not supported"),
-    ):
-        if getattr(server, _PYTHON_NAMES[field]) is not None:
-            yield (field,), f"{text}; remove it, or split"
     yield from _weight_faults(server, server.split)
     for i, share in enumerate(server.split):
         here = ("split", i, "currentAlloc")
@@ -334,10 +326,6 @@ def _faults(server: Server) -> Iterator[tuple[tuple[str | int, ...], str]]:
             yield here, f"{share.model!r} is the server's own model; state it in the server's currentAlloc"
         if share.current is not None and share.current.load != Load():
             yield (*here, "load"), "the load of a version follows from its weight; remove it"
-
-
-_PYTHON_NAMES = {field.alias or name: name for name, field in Server.model_fields.items()}
-"""Fields of a server by the name in documents."""
 
 
 def _weight_faults(

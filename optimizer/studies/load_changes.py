@@ -1,9 +1,8 @@
 """Changes of the loads of a system: all by one factor, or each at random from a seed."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
+from optimizer.spec.loads import owners_of_load, rate_rpm, with_owners, with_rates
 from optimizer.spec.schema import Load
 from optimizer.spec.system import System, with_changed_load
 from optimizer.spec.versions import whole_servers
@@ -20,24 +19,7 @@ def scale_loads(system: System, factor: float) -> System:
     Raises:
         SpecError: a rate is then out of range.
     """
-    changed = system.with_servers(
-        {
-            name: with_changed_load(server, arrival_rate_rpm=server.current.load.arrival_rate_rpm * factor)
-            for name, server in system.servers.items()
-        }
-    )
-    return _with_scaled_routes(changed, [factor] * len(system.routes))
-
-
-def _with_scaled_routes(system: System, factors: Sequence[float]) -> System:
-    """Return a system in which the arrival rate of each route is multiplied by its factor."""
-    if not system.routes:
-        return system
-    routes = {
-        name: route.model_copy(update={"arrival_rate_rpm": route.arrival_rate_rpm * factor})
-        for (name, route), factor in zip(system.routes.items(), factors, strict=True)
-    }
-    return system.with_routes(routes)
+    return with_rates(system, [rate_rpm(owner) * factor for owner in owners_of_load(system)])
 
 
 def vary_loads(system: System, rng: np.random.Generator) -> System:
@@ -60,7 +42,15 @@ def vary_loads(system: System, rng: np.random.Generator) -> System:
             for (name, server), row in zip(servers.items(), factors, strict=True)
         }
     )
-    return _with_scaled_routes(changed, rng.uniform(low[0], high[0], size=len(system.routes)).tolist())
+    rates = rng.uniform(low[0], high[0], size=len(system.routes)).tolist()
+    routes = zip(system.routes.values(), rates, strict=True)
+    return with_owners(
+        changed,
+        [
+            route.model_copy(update={"arrival_rate_rpm": route.arrival_rate_rpm * rate})
+            for route, rate in routes
+        ],
+    )
 
 
 def _varied(load: Load, rate: float, in_factor: float, out_factor: float) -> dict[str, float]:

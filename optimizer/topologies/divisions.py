@@ -10,7 +10,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray
 from optimizer.milp.model import COVER_SCALE, MilpModel
-from optimizer.spec.routes import flows_of, has_undivided
+from optimizer.spec.routes import ROUNDING, flows_of, has_undivided
 from optimizer.spec.schema import Route
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -97,6 +97,17 @@ class RouteArrays:
             self.known[key] = self._divide(*key)
         return self.known[key]
 
+    def most_rps(self, small_rps: float, large_rps: float, undivided_rps: float) -> float:
+        """Return the largest rate that replicas with these maximum rates can divide [requests/s].
+
+        The loads of both servers are proportional to it, so it is the load over the utilisation of the
+        busier server, where that is least.
+        """
+        both = np.array([small_rps, large_rps])
+        found = self._minimised(both, _Bounds(np.inf, self.max_loss), on_loss=False)
+        alone_rps = undivided_rps if self.has_undivided else large_rps
+        return alone_rps if found is None else max(alone_rps, self.load_rps / found.utilisation)
+
     def _divide(self, small_rps: float, large_rps: float, undivided_rps: float) -> Division | None:
         alone_rps = undivided_rps if self.has_undivided else large_rps
         alone = self.load_rps / alone_rps if alone_rps else np.inf
@@ -109,7 +120,7 @@ class RouteArrays:
             second = self._minimised(both, _Bounds(COMFORTABLE, first.lost), on_loss=False)
             return (second or first).division
         first = self._minimised(both, _Bounds(1.0, self.max_loss), on_loss=False)
-        if alone <= 1 + SHORTFALL and (first is None or alone <= first.utilisation * (1 + SHORTFALL)):
+        if alone <= 1 + SHORTFALL and (first is None or alone <= first.utilisation * (1 + ROUNDING)):
             return undivided
         if first is None:
             return None

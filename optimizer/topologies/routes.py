@@ -14,7 +14,7 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.milp.model import COVER_SCALE, COVER_TOLERANCE
 from optimizer.milp.rows import ModelRows
-from optimizer.spec.routes import check_routed_options
+from optimizer.spec.routes import ROUNDING
 from optimizer.topologies.divisions import Division, RouteArrays
 from optimizer.topologies.topology import Label, ModelColumns, Topology, Variables
 
@@ -46,7 +46,6 @@ class Routing(Topology):
     def of(cls, candidates: Candidates, added: BoolArray, servers: int) -> "Routing | None":
         """Return the routes of a system; None if none has load."""
         system, names = candidates.system, candidates.arrays.server_names
-        check_routed_options(system.routes, system.options)
         loaded = [route for route in system.routes.values() if route.arrival_rate_rpm]
         routes = tuple(RouteArrays.of(route, names) for route in loaded)
         joint_load, idle = np.zeros((2, servers), np.bool_)
@@ -122,6 +121,26 @@ class Routing(Topology):
                     float(rate[large & self.undivided].sum()),
                 ),
             )
+
+    def tidied(self, table: CandidateTable, replicas: IntArray) -> IntArray:
+        """Return a solution without routers that leave all requests to the large server.
+
+        That server then has the candidates of its accelerators for a router that is off, which carry more.
+        """
+        found = replicas.copy()
+        for route, division in self.divisions(table, replicas):
+            if not route.has_undivided or division is None or not division.routed:
+                continue
+            large_rps = float(route.rate_rps @ (route.large_base + route.large_slope * division.shares))
+            if large_rps < route.load_rps * (1 - ROUNDING):
+                continue
+            rows = np.flatnonzero(table.server == route.large)
+            off = {int(table.accelerator[c]): c for c in rows[self.undivided[rows]]}
+            for c in rows[~self.undivided[rows]]:
+                other = off.get(int(table.accelerator[c]))
+                if found[c] and other is not None:
+                    found[other], found[c] = found[other] + found[c], 0
+        return found
 
     def block(self, table: CandidateTable, columns: ModelColumns) -> tuple[Variables, ModelRows]:
         """Return variables and rows of the routes whose large server has a column (eq. 222-225).

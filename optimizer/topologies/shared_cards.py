@@ -16,7 +16,6 @@ from optimizer.candidates.card_rows import card_rows
 from optimizer.candidates.table import ON_SHARED_CARDS
 from optimizer.milp.model import COVER_SCALE, COVER_TOLERANCE
 from optimizer.milp.rows import ModelRows
-from optimizer.spec.shared_cards import check_card_options
 from optimizer.topologies.topology import ModelColumns, Topology, Variables
 
 
@@ -49,7 +48,6 @@ class CardUnits(Topology):
         shared, nobody = candidates.shared, frozen(np.zeros(servers, np.bool_))
         if shared is None:
             return None
-        check_card_options(candidates.system.options)
         return cls(shared.servers, shared.load_rps, frozen(shared.rates_rps), nobody, nobody)
 
     def together(self, chosen: BoolArray) -> BoolArray:

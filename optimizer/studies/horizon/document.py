@@ -38,6 +38,19 @@ class HourlyUse(Document):
     """Cards of each."""
 
 
+class HourlyRoute(Document):
+    """Requests of a route in one hour."""
+
+    small_rpm: float = Field(alias="small")
+    """Requests at the small model [requests/min]."""
+    large_rpm: float = Field(alias="large")
+    """Requests at the large model, those that it answers again among them [requests/min]."""
+    quality_lost: float = Field(alias="qualityLost")
+    """Share of answers that are worse because the small model gave them."""
+    shares: tuple[float, ...] = Field(strict=False)
+    """Share of each kind of requests at the small model, in the order of the document."""
+
+
 class HourPlan(Document):
     """The plan of one interval."""
 
@@ -46,7 +59,7 @@ class HourPlan(Document):
     hours: float
     """Length [h]."""
     load_rpm: float = Field(alias="load")
-    """Load of all servers [requests/min]."""
+    """Load of all servers and routes [requests/min]."""
     served_rpm: float = Field(alias="served")
     """Load that is served [requests/min]."""
     cost_cents_per_h: float = Field(alias="cost")
@@ -57,6 +70,10 @@ class HourPlan(Document):
     """Accelerators in use."""
     servers: dict[str, Annotated[tuple[Placement, ...], Field(strict=False)]] = Field(strict=False)
     """Pools of each server."""
+    shared_cards: dict[str, Placement] = Field({}, alias="sharedCards", exclude_if=lambda found: not found)
+    """Cards that servers share, each with all its servers, by name; absent without any."""
+    routes: dict[str, HourlyRoute] = Field({}, exclude_if=lambda found: not found)
+    """How the requests of routes that are served are divided, by route; absent without any."""
 
 
 class Policy(Document):

@@ -12,13 +12,15 @@ from functools import partial
 from optimizer.parallel import as_done
 from optimizer.pipeline import solve
 from optimizer.plan import Placement, Plan
+from optimizer.plan.routes import divisions_within
 from optimizer.spec.load_traces import LoadStep
-from optimizer.spec.routes import refuse_routes
-from optimizer.spec.shared_cards import check_no_shared_cards
+from optimizer.spec.loads import owners_of_load, rate_rpm
+from optimizer.spec.routes import large_rpm, quality_lost, small_rpm
+from optimizer.spec.schema import Route
 from optimizer.spec.system import System
-from optimizer.studies.horizon.document import Horizon, HourlyUse, HourPlan, Reservation
+from optimizer.studies.horizon.document import Horizon, HourlyRoute, HourlyUse, HourPlan, Reservation
 from optimizer.studies.horizon.hours import Hour, alone, chained, from_nothing, hours_of, peak_of
-from optimizer.studies.horizon.outcomes import Outcome, outcome_of, same_plan_for, started
+from optimizer.studies.horizon.outcomes import Outcome, outcome_of, started
 from optimizer.studies.horizon.reservations import (
     Offers,
     Taken,
@@ -28,6 +30,7 @@ from optimizer.studies.horizon.reservations import (
     used_by,
     with_reservations,
 )
+from optimizer.topologies.divisions import Division
 from optimizer.units import MINUTES_PER_HOUR
 
 MAX_ROUNDS = 20
@@ -44,11 +47,8 @@ def plan_horizon(system: System, steps: Sequence[LoadStep]) -> Horizon:
         steps: loads, each from its time until the next.
 
     Raises:
-        SpecError: the system has routes, or a server may share cards.
         SolverError: the solver failed.
     """
-    refuse_routes(system.routes, "horizon plans")
-    check_no_shared_cards(system.servers.values(), "a horizon")
     hours, offers = hours_of(system, steps), Offers.of(system)
     lowest = alone([at_lowest_prices(hour.system) for hour in hours])
     fewest = outcome_of(hours, alone([by_cards(hour.system) for hour in hours]), offers.none)
@@ -93,11 +93,14 @@ def _reserved(hours: tuple[Hour, ...], offers: Offers, plans: Sequence[Plan]) ->
 
 
 def _for_peak(hours: tuple[Hour, ...], offers: Offers) -> Outcome | None:
-    """Return one plan for every server's largest load, kept all the time; None if it does not fit."""
+    """Return one plan for every largest load, kept all the time; None if it does not fit.
+
+    Its replicas serve all smaller loads: the shares of a route at its largest rate serve any smaller one.
+    """
     plan = solve(from_nothing(at_lowest_prices(peak_of(hours))))
     if not plan.complete:
         return None
-    return _reserved(hours, offers, [same_plan_for(hour.system, plan) for hour in hours])
+    return _reserved(hours, offers, [plan] * len(hours))
 
 
 def _document(chosen: Outcome, offers: Offers, simple: dict[str, Outcome], lowest: Sequence[Plan]) -> Horizon:
@@ -151,10 +154,19 @@ def _reservations(chosen: Outcome, offers: Offers) -> tuple[Reservation, ...]:
     return tuple(found)
 
 
+def _hourly_route(route: Route, division: Division) -> HourlyRoute:
+    return HourlyRoute(
+        small_rpm=small_rpm(route, division.shares),
+        large_rpm=large_rpm(route, division.shares, routed=division.routed),
+        quality_lost=quality_lost(route, division.shares),
+        shares=division.shares,
+    )
+
+
 def _hour_plan(chosen: Outcome, h: int) -> HourPlan:
     hour, plan, system = chosen.hours[h], chosen.plans[h], chosen.hours[0].system
     one = outcome_of((hour,), [plan], chosen.taken)
-    load = sum(server.current.load.arrival_rate_rpm for server in hour.system.servers.values())
+    load = sum(map(rate_rpm, owners_of_load(hour.system)))
     use = []
     for name, count in sorted(used_by(plan, system).items()):
         reserved = min(count, sum(chosen.taken.get(name, ())))
@@ -166,10 +178,19 @@ def _hour_plan(chosen: Outcome, h: int) -> HourPlan:
         load_rpm=load,
         served_rpm=max(load - sum(one.unserved) / MINUTES_PER_HOUR / hour.hours, 0.0),
         cost_cents_per_h=one.cost / hour.hours,
-        started=started(chosen.plans[h - 1], plan) if h else 0,
+        started=started(chosen.plans[h - 1], plan, system) if h else 0,
         use=tuple(use),
         servers={
             name: tuple(Placement(accelerator=p.accelerator, num_replicas=p.num_replicas) for p in pools)
             for name, pools in plan.allocations.items()
+        },
+        shared_cards={
+            use.name: Placement(accelerator=use.accelerator, num_replicas=use.num_cards)
+            for use in plan.shared_cards
+        },
+        routes={
+            name: _hourly_route(hour.system.routes[name], division)
+            for name, division in divisions_within(plan, hour.system).items()
+            if division is not None
         },
     )

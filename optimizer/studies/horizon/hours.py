@@ -5,13 +5,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from types import MappingProxyType
 
-import numpy as np
-
 from optimizer.candidates import SizingMemo
 from optimizer.parallel import as_done
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
 from optimizer.spec.load_traces import LoadStep, with_step
+from optimizer.spec.loads import owners_of_load, rate_rpm, with_owners
 from optimizer.spec.offline import without_past_deadlines
 from optimizer.spec.schema import AllocationData, Server
 from optimizer.spec.system import System
@@ -50,17 +49,9 @@ def hours_of(system: System, steps: Sequence[LoadStep]) -> tuple[Hour, ...]:
 
 
 def peak_of(hours: Sequence[Hour]) -> System:
-    """Return the system in which each server has its largest load of all hours."""
-    loads = np.array([_rates(hour.system) for hour in hours])
-    system, largest = hours[0].system, loads.argmax(axis=0)
-    changed = {
-        name: hours[h].system.servers[name] for name, h in zip(system.servers, largest.tolist(), strict=True)
-    }
-    return system.with_servers(changed)
-
-
-def _rates(system: System) -> list[float]:
-    return [server.current.load.arrival_rate_rpm for server in system.servers.values()]
+    """Return the system in which each server and each route has its largest load of all hours."""
+    loads = zip(*(owners_of_load(hour.system) for hour in hours), strict=True)
+    return with_owners(hours[0].system, [max(each, key=rate_rpm) for each in loads])
 
 
 def from_nothing(system: System) -> System:

@@ -1,11 +1,12 @@
 """Outcome of a policy: cost with the best reservations, transitions, and service."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
-from optimizer.plan import Plan, Pool
+from optimizer.plan import Plan
 from optimizer.spec.system import System
 from optimizer.studies.horizon.document import Policy
 from optimizer.studies.horizon.hours import Hour
@@ -56,8 +57,8 @@ class Outcome:
             transition_cost=self.transition_cost,
             unit_hours=sum(units),
             unserved=sum(self.unserved),
-            transitions=sum(transitions(before, after) for before, after in pairs),
-            startups=sum(started(before, after) for before, after in pairs),
+            transitions=sum(transitions(before, after, system) for before, after in pairs),
+            startups=sum(started(before, after, system) for before, after in pairs),
         )
 
 
@@ -84,60 +85,57 @@ def outcome_of(hours: tuple[Hour, ...], plans: Sequence[Plan], taken: Taken) -> 
 
 def moved_cents_per_h(before: Plan, after: Plan, system: System) -> float:
     """Return the cost of what moves between two plans, old and new, at list price (eq. 31 to 33)."""
-    total = 0.0
-    for name in sorted(before.allocations.keys() | after.allocations.keys()):
-        old, new = _list_costs(before, name, system), _list_costs(after, name, system)
-        total += sum(cost for accelerator, cost in new.items() if accelerator not in old)
-        total += 0.0 if old.keys() & new.keys() else sum(old.values())
+    total, old, new = 0.0, _running(before, system), _running(after, system)
+    for name in sorted(old.keys() | new.keys()):
+        was, will = old.get(name, {}), new.get(name, {})
+        total += sum(pools.cost_cents_per_h for place, pools in will.items() if place not in was)
+        total += 0.0 if was.keys() & will.keys() else sum(pools.cost_cents_per_h for pools in was.values())
     return total
 
 
-def _list_costs(plan: Plan, name: str, system: System) -> dict[str, float]:
-    """Return the cost of a server's pools at list price [cents/h], by accelerator."""
-    model = system.servers[name].model
-    return {
-        pool.accelerator: pool.num_replicas
-        * system.profiles[model, pool.accelerator].acc_count
-        * system.accelerators[pool.accelerator].cost_cents_per_h
-        for pool in plan.allocations.get(name, ())
-    }
-
-
-def transitions(before: Plan, after: Plan) -> int:
+def transitions(before: Plan, after: Plan, system: System) -> int:
     """Return the number of servers that move to an accelerator on which they did not run."""
+    new = _running(after, system)
+    return sum(bool(new.get(name, {}).keys() - places) for name, places in _running(before, system).items())
+
+
+def started(before: Plan, after: Plan, system: System) -> int:
+    """Return the number of replicas that start between two plans."""
+    old = _running(before, system)
     return sum(
-        bool(pools) and bool(_places(after.allocations.get(name, ())) - _places(pools))
-        for name, pools in before.allocations.items()
+        max(pools.replicas - old.get(name, {}).get(place, _Running()).replicas, 0)
+        for name, places in _running(after, system).items()
+        for place, pools in places.items()
     )
 
 
-def started(before: Plan, after: Plan) -> int:
-    """Return the number of replicas that start between two plans."""
-    old, new = _replicas(before), _replicas(after)
-    return sum(max(count - old.get(place, 0), 0) for place, count in new.items())
+class _Running(NamedTuple):
+    """Replicas of a server in one place, and their cost at list price [cents/h]."""
+
+    replicas: int = 0
+    cost_cents_per_h: float = 0.0
 
 
-def _replicas(plan: Plan) -> Mapping[tuple[str, str], int]:
-    return {
-        (name, pool.accelerator): pool.num_replicas
-        for name, pools in plan.allocations.items()
-        for pool in pools
-    }
-
-
-def _places(pools: Sequence[Pool]) -> set[str]:
-    return {pool.accelerator for pool in pools}
-
-
-def same_plan_for(system: System, plan: Plan) -> Plan:
-    """Return a complete plan of larger loads as one of a system: its pools serve all that comes."""
-    pools = {
-        name: tuple(
-            pool.model_copy(
-                update={"arrival_rate_rpm": system.servers[name].current.load.arrival_rate_rpm / len(mine)}
+def _running(plan: Plan, system: System) -> dict[str, dict[tuple[str, bool], _Running]]:
+    """Return what runs, by server and place: an accelerator, and whether its cards are shared."""
+    found = {
+        name: {
+            (pool.accelerator, False): _Running(
+                pool.num_replicas,
+                pool.num_replicas
+                * system.profiles[system.servers[name].model, pool.accelerator].acc_count
+                * system.accelerators[pool.accelerator].cost_cents_per_h,
             )
-            for pool in mine
-        )
-        for name, mine in plan.allocations.items()
+            for pool in pools
+        }
+        for name, pools in plan.allocations.items()
+        if pools
     }
-    return plan.model_copy(update={"allocations": pools})
+    for name, items in plan.on_shared_cards.items():
+        places = found.setdefault(name, {})
+        for item in items:
+            here = places.get((item.accelerator, True), _Running())
+            places[item.accelerator, True] = _Running(
+                here.replicas + item.num_replicas, here.cost_cents_per_h + item.cost_cents_per_h
+            )
+    return found

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from optimizer.plan import Plan
-from optimizer.plan.tiers import tier_cost
+from optimizer.plan.tiers import accelerators_used, tier_cost
 from optimizer.spec.schema import Accelerator, PriceTier
 from optimizer.spec.system import System
 
@@ -77,12 +77,7 @@ def _with(system: System, changed: Mapping[str, Accelerator]) -> System:
 
 def used_by(plan: Plan, system: System) -> Counter[str]:
     """Return the number of accelerators of each name that a plan uses."""
-    used: Counter[str] = Counter()
-    for name, pools in plan.allocations.items():
-        for pool in pools:
-            profile = system.profiles[system.servers[name].model, pool.accelerator]
-            used[pool.accelerator] += pool.num_replicas * profile.acc_count
-    return used
+    return accelerators_used(system, plan.allocations, plan.shared_cards)
 
 
 def best_reservations(

@@ -1,8 +1,8 @@
 """Cost of being safe on a share of sampled days with varying loads.
 
-A day is safe if every server has the replicas for its load. A fleet that is kept on all days is planned for
-all loads times one factor; each day planned anew shows what foresight would save. Equation numbers refer to
-``docs/math.md``.
+A day is safe if every server has the replicas for its load, and every route those for a division of its
+requests. A fleet that is kept on all days is planned for all loads times one factor; each day planned anew
+shows what foresight would save. Equation numbers refer to ``docs/math.md``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,15 +14,19 @@ from pydantic import Field
 
 from optimizer.arrays import BoolArray, FloatArray
 from optimizer.candidates import SizingMemo
-from optimizer.documents import Document
+from optimizer.documents import MAX_QUANTITY, Document
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
+from optimizer.plan.routes import capacities_rps
 from optimizer.spec.load_traces import LoadStep
-from optimizer.spec.routes import refuse_routes
-from optimizer.spec.system import System, with_changed_load
+from optimizer.spec.loads import owners_of_load, rate_rpm, with_rates
+from optimizer.spec.schema import Route, Server
+from optimizer.spec.system import System
 from optimizer.spec.versions import whole_name, whole_servers
 from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, answered, digest_of, tell_nobody
 from optimizer.studies.sweep.document import SafeFleet, SampledDays
+from optimizer.topologies.divisions import RouteArrays
+from optimizer.units import SECONDS_PER_MINUTE
 
 SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 """Shares of days that are shown."""
@@ -41,53 +45,74 @@ class FleetPlan(Document):
     complete: bool
     """Whether every server is served in full."""
     most_rpm: tuple[float, ...] = Field(alias="most", strict=False)
-    """Largest load that each server's replicas take within their targets [requests/min]."""
+    """Largest load of each server and route that their replicas take within their targets [requests/min]."""
 
 
 def lognormal_days(system: System, samples: int, load_cv: float, seed: int) -> FloatArray:
     """Return loads on sampled days [requests/min], shape (D, S): the system's, each times its own factor.
 
     Factors are independent and lognormal with mean 1 (eq. 160). The versions of a server have the same.
+
+    Returns:
+        Loads of the servers and routes that `owners_of_load` returns.
     """
     spread = np.sqrt(np.log1p(load_cv**2))
-    places = {name: s for s, name in enumerate(whole_servers(system.servers))}
-    normal = np.random.default_rng(seed).standard_normal((samples, len(places)))
-    normal = normal[:, [places[whole_name(server)] for server in system.servers.values()]]
+    servers = {item.name: item for item in owners_of_load(system) if isinstance(item, Server)}
+    places = {name: s for s, name in enumerate(whole_servers(servers))}
+    count = len(places) + len(system.routes)
+    columns = [*(places[whole_name(server)] for server in servers.values()), *range(len(places), count)]
+    normal = np.random.default_rng(seed).standard_normal((samples, count))[:, columns]
     loads: FloatArray = _loads_rpm(system) * np.exp(spread * normal - spread**2 / 2)
     return loads
 
 
 def trace_days(system: System, steps: Sequence[LoadStep], samples: int, seed: int) -> FloatArray:
-    """Return loads on days drawn from a trace [requests/min], shape (D, S): each server's peak of the day.
+    """Return loads on days drawn from a trace [requests/min], shape (D, S): each one's peak of the day.
 
-    All servers' loads come from the same day, so that what rises together stays together. A server that a day
+    All loads come from the same day, so that what rises together stays together. A server or route that a day
     does not report has the system's load.
+
+    Returns:
+        Loads of the servers and routes that `owners_of_load` returns.
     """
     days: dict[int, FloatArray] = {}
-    names = {name: s for s, name in enumerate(system.servers)}
+    places = {(type(item) is Route, item.name): s for s, item in enumerate(owners_of_load(system))}
     first = steps[0].time_s
     for step in steps:
-        peaks = days.setdefault(int((step.time_s - first) // SECONDS_PER_DAY), np.full(len(names), np.nan))
-        for name, server in step.servers.items():
-            peaks[names[name]] = np.fmax(peaks[names[name]], server.current.load.arrival_rate_rpm)
+        peaks = days.setdefault(int((step.time_s - first) // SECONDS_PER_DAY), np.full(len(places), np.nan))
+        reported: tuple[Server | Route, ...] = (*step.servers.values(), *step.routes.values())
+        for owner in reported:
+            s = places.get((type(owner) is Route, owner.name))
+            if s is not None:  # the servers of routes have no load of their own
+                peaks[s] = np.fmax(peaks[s], rate_rpm(owner))
     every = np.array([np.where(np.isnan(peaks), _loads_rpm(system), peaks) for peaks in days.values()])
     drawn: FloatArray = every[np.random.default_rng(seed).integers(len(every), size=samples)]
     return drawn
 
 
 def within_targets(most_rpm: FloatArray, loads_rpm: FloatArray) -> BoolArray:
-    """Return on which days each server's replicas take its load, shape (D, S)."""
+    """Return on which days the replicas take the loads, shape (D, S)."""
     return np.asarray(loads_rpm <= most_rpm * (1 + ROUNDING), np.bool_)
 
 
-def most_by_server(plan: Plan, system: System) -> FloatArray:
-    """Return the largest load that a plan takes of each server, with its cache [requests/min], shape (S,)."""
-    return np.array(
-        [
-            sum(pool.max_arrival_rate_rpm for pool in plan.pools_of(name)) / (1 - server.cache_hit_rate)
-            for name, server in system.servers.items()
-        ]
-    )
+def largest_loads_rpm(plan: Plan, system: System) -> FloatArray:
+    """Return the largest loads of the `owners_of_load` that a plan takes [requests/min], shape (S,)."""
+    return np.array([_largest_load_rpm(owner, plan) for owner in owners_of_load(system)])
+
+
+def _largest_load_rpm(owner: Server | Route, plan: Plan) -> float:
+    """Return the largest load of a server, what its cache answers included, or of a route."""
+    if isinstance(owner, Route):
+        if not owner.arrival_rate_rpm:
+            return 0.0
+        return (
+            RouteArrays.of(owner, (owner.small, owner.large)).most_rps(*capacities_rps(owner, plan))
+            * SECONDS_PER_MINUTE
+        )
+    if any(item.server == owner.name for item in plan.rented):
+        return MAX_QUANTITY
+    most = sum(pool.max_arrival_rate_rpm for pool in plan.pools_of(owner.name))
+    return most / (1 - owner.cache_hit_rate)
 
 
 def sampled_days(
@@ -103,17 +128,15 @@ def sampled_days(
 
     Args:
         system: what to plan.
-        loads_rpm: loads on each day [requests/min], shape (D, S).
+        loads_rpm: loads of the `owners_of_load` on each day [requests/min], shape (D, S).
         done: plans that are finished; new ones are added.
         tell: is told how far the work has come.
         load_cv: how the days were drawn; none: from a trace.
         seed: random seed of the draw.
 
     Raises:
-        SpecError: the system has routes.
         SolverError: the solver failed.
     """
-    refuse_routes(system.routes, "a sweep over sampled days plans")
     anew = _planned(system, [tuple(day) for day in loads_rpm.tolist()], done, tell)
     costs = np.array([plan.total_cost_cents_per_h for plan in anew])
     fleets = _fleets(system, loads_rpm, done, tell)
@@ -178,7 +201,7 @@ def _reach(plan: FleetPlan, loads_rpm: FloatArray) -> float:
 def _planned(
     system: System, loads_rpm: Sequence[tuple[float, ...]], done: Checkpoint, tell: Tell
 ) -> list[FleetPlan]:
-    """Return the plan for each of some loads [requests/min], each of S servers."""
+    """Return the plan for each of some loads [requests/min], each of S servers and routes."""
     keys = [f"loads {digest_of(repr(loads))}" for loads in loads_rpm]
     found = answered(partial(_plans, system), dict(zip(keys, loads_rpm, strict=True)), FleetPlan, done, tell)
     by_key = dict(zip(dict.fromkeys(keys), found, strict=True))
@@ -186,9 +209,9 @@ def _planned(
 
 
 def _plans(system: System, loads_rpm: Sequence[Sequence[float]]) -> list[FleetPlan]:
-    """Return the plan for some days' loads [requests/min], each of S servers."""
+    """Return the plan for some days' loads [requests/min], each of S servers and routes."""
     memo = SizingMemo()
-    return [_plan(_with_loads(system, loads), memo) for loads in loads_rpm]
+    return [_plan(with_rates(system, loads), memo) for loads in loads_rpm]
 
 
 def _plan(system: System, memo: SizingMemo) -> FleetPlan:
@@ -196,19 +219,9 @@ def _plan(system: System, memo: SizingMemo) -> FleetPlan:
     return FleetPlan(
         total_cost_cents_per_h=plan.total_cost_cents_per_h,
         complete=plan.complete,
-        most_rpm=tuple(most_by_server(plan, system).tolist()),
-    )
-
-
-def _with_loads(system: System, loads_rpm: Sequence[float]) -> System:
-    changed = system.servers.items()
-    return system.with_servers(
-        {
-            name: with_changed_load(server, arrival_rate_rpm=rate)
-            for (name, server), rate in zip(changed, loads_rpm, strict=True)
-        }
+        most_rpm=tuple(largest_loads_rpm(plan, system).tolist()),
     )
 
 
 def _loads_rpm(system: System) -> FloatArray:
-    return np.array([server.current.load.arrival_rate_rpm for server in system.servers.values()])
+    return np.array([rate_rpm(owner) for owner in owners_of_load(system)])

@@ -90,7 +90,7 @@ class SafeFleet(Document):
     safe_days_share: float | None = Field(None, alias="safeDays")
     """Share of the sampled days on which all servers are within their targets."""
     safe_server_days_share: float | None = Field(None, alias="safeServerDays")
-    """Share of all servers' days within their targets."""
+    """Share of the days of all servers and routes within their targets."""
     replanned_cents_per_h: float = Field(alias="replanned")
     """Cost that suffices on this share of the days if every day is planned anew [cents/h]."""
 
