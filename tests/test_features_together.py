@@ -186,6 +186,16 @@ def test_a_cache_in_front_of_shared_cards_is_verified() -> None:
     }
 
 
+def test_the_network_has_no_margin_on_cards_shared_in_time() -> None:
+    """Of 400 ms the network takes 100; 1.25 times the percentile of the card must be within the other 300."""
+    one = {"name": "s", "model": "embed", "sharedCard": True, "place": "ap", "currentAlloc": load(300)}
+    card = {"name": "A", "type": "A", "cost": 10, "memSize": 16, "place": "us"}
+    far = {"networkMs": {"us": {"ap": 100}}}
+    both = [one, one | {"name": "t"}]
+    made = system([embed(memory=2)], both, EMBED, 9, accelerators=[card], optimizer=far)
+    assert [use.mode for use in solve(made).shared_cards] == ["time"]
+
+
 def test_an_availability_near_one_is_counted_without_tolerance() -> None:
     """21 replicas of 50 % have two with a probability of 0.9999895, which is not 0.99999."""
     server: Json = {"name": "s", "model": "chat", "availabilityTarget": 0.99999, "minNumReplicas": 2}

@@ -267,17 +267,17 @@ def _figures(facts: Facts, use: SharedCardUse) -> Iterator[str]:
             yield str(error)
             return
         for item, (figures, targets) in zip(use.servers, found, strict=True):
-            for label, value, limit, margin in targets:
-                if not meets_target(value * margin, limit, MISS_TOLERANCE * (1 if stated else 10)):
+            for label, value, limit, margin_ms in targets:
+                if not meets_target(value + margin_ms, limit, MISS_TOLERANCE * (1 if stated else 10)):
                     where = "the load" if stated else "its largest rate"
-                    shown = f"{precise(value)}{f' x {margin}' if margin > 1 else ''}"
+                    shown = precise(value) + (f" + {precise(margin_ms)}" if margin_ms else "")
                     yield f"{item.server}: {label} at {where} is {shown}, the limit is {precise(limit)}"
             if stated:
                 yield from _compared(item, figures, targets)
 
 
 _Target = tuple[str, float, float, float]
-"""Name, value, limit and margin of a target."""
+"""Name, value, limit and margin [ms] of a target."""
 _Measured = tuple[dict[str, object], list[_Target]]
 
 
@@ -347,12 +347,12 @@ def _measure(system: System, use: SharedCardUse, rates_rps: Sequence[float]) -> 
         }
         figures |= own_fields(arrays, system, i, i, int(batch[i]))
         mine = zip(targets.measures, found.targets[:, i].tolist(), targets.limits[:, i].tolist(), strict=True)
-        rows.append((figures, [(m.label, value, limit, 1.0) for m, value, limit in mine if limit < np.inf]))
+        rows.append((figures, [(m.label, value, limit, 0.0) for m, value, limit in mine if limit < np.inf]))
     return rows
 
 
 def _measure_turns(system: System, use: SharedCardUse, rates_rps: Sequence[float]) -> list[_Measured]:
-    """Return the same of servers that share the card in time; percentiles with their margin."""
+    """Return the same of servers that share the card in time; percentiles with a margin, the network without."""
     arrays, turns = tabulate(system), list[Turn]()
     for i, (name, item) in enumerate(zip(system.servers, use.servers, strict=True)):
         turn = turn_of(system, arrays, name, i, item.max_batch)
@@ -361,9 +361,9 @@ def _measure_turns(system: System, use: SharedCardUse, rates_rps: Sequence[float
         turns.append(turn)
     rows = list[_Measured]()
     for turn, found in zip(turns, measure_turns(turns, np.array(rates_rps)), strict=True):
-        targets = [
-            (m.label, value, turn.limits[m] + turn.network_ms, 1.0 if m.percentile is None else MARGIN)
-            for m, value in found.figures.items()
-        ]
+        targets = list[_Target]()
+        for m, value in found.figures.items():
+            margin_ms = 0.0 if m.percentile is None else (MARGIN - 1) * (value - turn.network_ms)
+            targets.append((m.label, value, turn.limits[m] + turn.network_ms, margin_ms))
         rows.append((found.pool_figures(turn), targets))
     return rows
