@@ -196,6 +196,22 @@ def test_the_network_has_no_margin_on_cards_shared_in_time() -> None:
     assert [use.mode for use in solve(made).shared_cards] == ["time"]
 
 
+def test_a_small_model_serves_a_route_whose_large_model_runs_nowhere() -> None:
+    """A plan was not proved where the large server has no candidate, and is not needed."""
+    server = {"name": "large", "model": "large", "accelerators": ["B"]}
+    kinds = [{"share": 1, "inTokens": 300, "outTokens": 200}]
+    route = {"name": "r", "small": "small", "large": "large", "arrivalRate": 60}
+    servers = [{"name": "small", "model": "chat"}, server]
+    targets = CHAT | {"large": CHAT["chat"]}
+    models = [chat(), chat() | {"name": "large"}]
+    both = system(models, servers, targets, 9, routes=[route | {"kinds": kinds}])
+    plan = solve(both)
+    assert (plan.complete, plan.total_cost_cents_per_h) == (True, 10)
+    assert [level.bound for level in plan.levels] == [level.value for level in plan.levels]
+    needed = system(models, servers, targets, 9, routes=[route | {"kinds": [kinds[0] | {"miss": 0.1}]}])
+    assert [item.server for item in solve(needed).unserved] == ["large"]
+
+
 def test_an_availability_near_one_is_counted_without_tolerance() -> None:
     """21 replicas of 50 % have two with a probability of 0.9999895, which is not 0.99999."""
     server: Json = {"name": "s", "model": "chat", "availabilityTarget": 0.99999, "minNumReplicas": 2}

@@ -54,7 +54,8 @@ def _single(problem: Problem) -> Formulation:
 def _mixed(problem: Problem) -> Formulation:
     """Write the choice of a number of replicas for every column (eq. 39-48)."""
     columns, most, each = mixed_columns(problem)
-    servers, row = np.unique(problem.table.server[columns], return_inverse=True)
+    servers = _with_partners(problem, np.unique(problem.table.server[columns]))
+    row = np.searchsorted(servers, problem.table.server[columns])
     counts = problem.counted[servers]
     found = Formulation(
         problem=problem,
@@ -95,6 +96,16 @@ def _mixed(problem: Problem) -> Formulation:
     blocks.add_keeping(keeping, k)
     for own in rows:
         found.rows.join(own)
+    return found
+
+
+def _with_partners(problem: Problem, servers: IntArray) -> IntArray:
+    """Return servers with those that share a load with them, which may have no candidate."""
+    found = servers
+    for each in problem.topologies:
+        joint = [group for group in each.groups() if each.joint_load[[*group]].all()]
+        partners = [s for group in joint if np.isin(group, servers).any() for s in group]
+        found = np.union1d(found, np.array(partners, np.int64))
     return found
 
 

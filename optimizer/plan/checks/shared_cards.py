@@ -352,7 +352,7 @@ def _measure(system: System, use: SharedCardUse, rates_rps: Sequence[float]) -> 
 
 
 def _measure_turns(system: System, use: SharedCardUse, rates_rps: Sequence[float]) -> list[_Measured]:
-    """Return the same of servers that share the card in time; percentiles with a margin, the network without."""
+    """Return the same of servers that share the card in time; percentiles with a margin."""
     arrays, turns = tabulate(system), list[Turn]()
     for i, (name, item) in enumerate(zip(system.servers, use.servers, strict=True)):
         turn = turn_of(system, arrays, name, i, item.max_batch)
