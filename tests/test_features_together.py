@@ -14,6 +14,8 @@ from optimizer import System, explain, load_system, make_report, render_report, 
 from optimizer.plan.files import plan_from_value
 from optimizer.render.explanation_sections import explanation_sections
 from optimizer.render.manifests import deployment_patch, manifests_text, variants
+from optimizer.solvers.deadline import Deadline
+from optimizer.stabilisation.keeping import Planner, plan_keeping
 
 Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parent.parent
@@ -210,6 +212,26 @@ def test_a_small_model_serves_a_route_whose_large_model_runs_nowhere() -> None:
     assert [level.bound for level in plan.levels] == [level.value for level in plan.levels]
     needed = system(models, servers, targets, 9, routes=[route | {"kinds": [kinds[0] | {"miss": 0.1}]}])
     assert [item.server for item in solve(needed).unserved] == ["large"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "most"),
+    [({"maxPower": 1000}, 5), ({"budget": 65}, 5), ({"rollout": "all"}, 6)],
+    ids=["power", "budget", "rollout"],
+)
+def test_kept_replicas_stay_within_all_limits(limit: Json, most: int) -> None:
+    """A server that is too large to be served keeps replicas beside the one of another server.
+
+    One takes up to 150 W and 10 cents; the other server starts one more while it rolls out on one of 8 cards.
+    """
+    servers: list[Json] = [
+        {"name": "low", "model": "chat", "surge": 1, "currentAlloc": load(300)},
+        {"name": "large", "model": "chat", "currentAlloc": load(20000)},
+    ]
+    made = system([chat()], servers, CHAT, 8, optimizer=limit)
+    plan = plan_keeping(made, {"large": {"A": 8}}, Planner(Deadline.after(10)))
+    assert [item.server for item in plan.unserved] == ["large"]
+    assert {item.server: item.num_replicas for item in plan.kept} == {"large": most}
 
 
 def test_an_availability_near_one_is_counted_without_tolerance() -> None:

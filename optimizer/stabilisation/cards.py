@@ -1,10 +1,15 @@
 """Free cards by accelerator type, and the number of replicas that they suffice for."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from optimizer.limits.table import LIMITS
 from optimizer.plan.document import SharedCardUse
+from optimizer.spec.placed import placed
 from optimizer.spec.system import System
+
+ROUNDING = 1e-9
+"""Part of a replica, or of an amount, that is rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +19,8 @@ class FreeCards:
     system: System
     free: dict[str, int]
     """Free cards by accelerator type; unlimited types are absent."""
+    limits: dict[tuple[str, str], float] = field(default_factory=dict)
+    """What is left of limits other than cards, by limit and item; empty where they do not count."""
 
     @classmethod
     def of(cls, system: System) -> "FreeCards":
@@ -35,18 +42,28 @@ class FreeCards:
 
     def copy(self) -> "FreeCards":
         """Return an independent copy."""
-        return FreeCards(self.system, dict(self.free))
+        return FreeCards(self.system, dict(self.free), dict(self.limits))
 
     @property
     def is_short(self) -> bool:
-        """Whether more cards are used than available."""
-        return min(self.free.values(), default=0) < 0
+        """Whether more cards are used than available, or more of another limit."""
+        return min(self.free.values(), default=0) < 0 or min(self.limits.values(), default=0.0) < -ROUNDING
 
     def take(self, server: str, accelerator: str, replicas: int) -> None:
         """Take the cards of some replicas; a negative number returns them."""
         kind, each = self.system.units_per_replica(server, accelerator)
         if kind in self.free:
             self.free[kind] -= each * replicas
+        for key, use in self._uses(server, accelerator).items():
+            self.limits[key] -= use * replicas
+
+    def _uses(self, server: str, accelerator: str) -> dict[tuple[str, str], float]:
+        """Return what a replica that does not roll out uses of limits other than cards, by limit and item."""
+        if not self.limits:
+            return {}
+        one = placed(self.system, server, accelerator, 1)._replace(surge=0.0)
+        uses = {(limit.name, item): use for limit in LIMITS for item, use in limit.used([one]).items()}
+        return {key: use for key, use in uses.items() if key in self.limits}
 
     def take_all(self, server: str, replicas: Mapping[str, int], sign: int = 1) -> None:
         """Take the cards of replicas by accelerator, or with sign -1 return them."""
@@ -54,7 +71,7 @@ class FreeCards:
             self.take(server, accelerator, sign * number)
 
     def fitting(self, server: str, accelerator: str, wanted: int) -> int:
-        """Return the number of replicas, at most `wanted`, that fit on the free cards.
+        """Return the number of replicas, at most `wanted`, that fit on the free cards and the limits.
 
         Args:
             server: name of the server.
@@ -62,9 +79,12 @@ class FreeCards:
             wanted: maximum number.
         """
         kind, each = self.system.units_per_replica(server, accelerator)
-        if kind not in self.free or not each:
-            return wanted
-        return min(wanted, max(0, self.free[kind]) // each)
+        if kind in self.free and each:
+            wanted = min(wanted, max(0, self.free[kind]) // each)
+        for key, use in self._uses(server, accelerator).items():
+            if use > 0:
+                wanted = min(wanted, int(max(0.0, self.limits[key]) / use + ROUNDING))
+        return wanted
 
     def missing(self, server: str, accelerator: str) -> int:
         """Return the number of replicas to remove until no card of their type is missing."""

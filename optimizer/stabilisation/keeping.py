@@ -7,10 +7,15 @@ priority. Servers of lower priority are then planned again around the kept repli
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from optimizer.candidates import SizingMemo
+from optimizer.limits.limit import PlacedReplicas
+from optimizer.limits.table import LIMITS
 from optimizer.pipeline import Solved, Timings, solve_in_full
-from optimizer.plan import Plan
+from optimizer.plan import Plan, Pool
 from optimizer.solvers.deadline import Deadline
+from optimizer.spec.placed import placed
 from optimizer.spec.routes import with_partners
 from optimizer.spec.system import System
 from optimizer.stabilisation.cards import FreeCards
@@ -86,7 +91,7 @@ def _next_group(plan: Plan, runs: Runs, excluded: set[str]) -> list[str]:
 
 
 def left_by(system: System, plan: Plan, kept: Kept, lowest: int | None = None) -> FreeCards:
-    """Return the cards not used by kept replicas, nor by allocations down to a priority (None: all).
+    """Return what kept replicas, and allocations down to a priority (None: all), leave of cards and limits.
 
     Args:
         system: the system.
@@ -100,13 +105,25 @@ def left_by(system: System, plan: Plan, kept: Kept, lowest: int | None = None) -
 
     shared = [use for use in plan.shared_cards if any(counts(item.server) for item in use.servers)]
     cards = FreeCards.beside(system, shared)
+    pools = [(name, pool) for name, pools in plan.allocations.items() for pool in pools]
+    for name, pool in pools:
+        if counts(name):
+            cards.take(name, pool.accelerator, pool.num_replicas)
+    others = [_at_rest(system, name, pool) for name, pool in pools if not counts(name)]
+    freed = {(limit.name, item): use for limit in LIMITS for item, use in limit.used(others).items()}
+    for use in plan.limits:
+        key = use.limit, use.item
+        cards.limits[key] = min(use.amount, use.amount - use.used + freed.get(key, 0.0))
     for (name, accelerator), replicas in kept.items():
         cards.take(name, accelerator, replicas)
-    for name, pools in plan.allocations.items():
-        if counts(name):
-            for pool in pools:
-                cards.take(name, pool.accelerator, pool.num_replicas)
     return cards
+
+
+def _at_rest(system: System, name: str, pool: Pool) -> PlacedReplicas:
+    """Return a pool as limits count it at least: without load, and not rolling out."""
+    item = system.accelerators.get(pool.accelerator)
+    power_w = 0.0 if item is None else float(item.power.at(np.zeros(1))[0])
+    return placed(system, name, pool.accelerator, pool.num_replicas, power_w)._replace(surge=0.0)
 
 
 def by_server(kept: Mapping[tuple[str, str], int]) -> dict[str, dict[str, int]]:
