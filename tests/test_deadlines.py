@@ -267,6 +267,18 @@ def test_a_replay_runs_offline_work_until_its_deadline(tmp_path: Path) -> None:
     assert [point.planned for point in every.points] == [5, 4, 3]
 
 
+@pytest.mark.parametrize(("requests", "planned"), [(120_000, [5, 4, 3]), (1e7, [3, 2, 3])])
+def test_no_noise_rule_keeps_work_whose_deadline_has_passed(
+    tmp_path: Path, requests: float, planned: list[int]
+) -> None:
+    """Work of 120,000 requests kept its replicas; 10 million were planned at their rate without requests."""
+    (tmp_path / "day.csv").write_text(TRACE, encoding="utf-8")
+    system = fleet(8, requests=requests, hours=2)
+    trace = read_load_trace(system, tmp_path / "day.csv")
+    quiet, _ = replay(system, trace, {"noise": Rules(noise=2)}, 180.0).variants
+    assert [point.planned for point in quiet.points] == planned
+
+
 def test_loads_of_offline_work_are_refused(tmp_path: Path) -> None:
     (tmp_path / "day.csv").write_text(f"{TRACE}0,night,5\n", encoding="utf-8")
     with pytest.raises(
