@@ -136,7 +136,9 @@ def _gauge(name: str, text: str, value: float) -> Metric:
 
 
 def _labels(now: Snapshot, server: str, accelerator: str) -> tuple[str, ...]:
-    item = now.entities.planned[server]
+    item = now.entities.planned.get(server)
+    if item is None:  # shared cards, with several models and classes
+        return server, "", "", accelerator
     return server, item.model, item.service_class, accelerator
 
 

@@ -51,6 +51,16 @@ def test_each_kind_of_shared_card_has_one_target(service: TestClient) -> None:
     assert service.get("/v1/targets/others/T4").status_code == 404
 
 
+def test_metrics_have_the_targets_of_shared_cards(service: TestClient) -> None:
+    """A card has no model and no class of its own."""
+    plan = service.post("/v1/loads", json={}).json()
+    answer = service.get("/metrics")
+    assert answer.status_code == 200
+    for use in plan["sharedCards"]:
+        labels = f'accelerator="T4",model="",server="{use["name"]}",service_class=""'
+        assert f"inferplan_desired_replicas{{{labels}}} {use['numCards']}.0" in answer.text
+
+
 @pytest.mark.parametrize(("option", "value"), [("milpSolver", False), ("saturationPolicy", "RoundRobin")])
 def test_options_that_cannot_share_cards_are_422(service: TestClient, option: str, value: object) -> None:
     answer = service.post("/v1/plan", json=source() | {"optimizer": {option: value}})
