@@ -639,3 +639,11 @@ def test_explain_repairs_an_unserved_route_with_its_router() -> None:
 def test_multipliers_of_patterns_prove_nothing_of_routes() -> None:
     system, plan = sample()
     assert prove(plan, find_candidates(system), Deadline.after(5)).levels == ()
+
+
+@pytest.mark.parametrize("rate_rpm", [1e-9, 1e-11])
+def test_routes_with_hardly_any_requests_are_planned(rate_rpm: float) -> None:
+    """Capacities over such loads are coefficients of a model that the solver refused."""
+    made = random_routes(241)
+    made["routes"][0]["arrivalRate"] = rate_rpm
+    assert solve(load_system(made)).routes["r0"].served

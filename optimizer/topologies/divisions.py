@@ -22,6 +22,8 @@ SNAP = 5e-9
 """Distance of a share from the end of its range that is rounding."""
 COMFORTABLE = 0.9
 """Utilisation, as a share of the largest rate within targets, up to which quality goes before room."""
+LARGEST_COEFFICIENT = 1e12
+"""Coefficient of a rate that carries tiny loads; solvers refuse much larger ones."""
 LP_LIMIT_S = 60.0
 """Time limit of a linear program of a few variables [s]."""
 
@@ -137,14 +139,18 @@ class RouteArrays:
         """
         from optimizer.milp.highs import HighsSession
 
+        upper = self.upper if capacity_rps[0] else np.zeros(len(self.upper))
+        if (self.lower > upper).any():
+            return None
         n, scale = len(self.rate_rps) + 1, COVER_SCALE / self.load_rps
         loads = np.array([self.rate_rps, self.rate_rps * self.large_slope]) * scale
         base = np.array([0.0, float(self.rate_rps @ self.large_base)]) * scale
         lost = np.append(self.quality * (self.loss_scale or 1.0), 0.0)
-        matrix = np.vstack([np.column_stack([loads, -capacity_rps * scale]), lost])
+        capacity = np.minimum(capacity_rps * scale, LARGEST_COEFFICIENT)
+        matrix = np.vstack([np.column_stack([loads, -capacity]), lost])
         model = MilpModel(
             lower=np.append(self.lower, 0.0),
-            upper=np.append(self.upper, most.utilisation + SHORTFALL),
+            upper=np.append(upper, most.utilisation + SHORTFALL),
             integer=np.zeros(n, np.bool_),
             row_start=np.arange(4) * n,
             row_index=np.tile(np.arange(n), 3),
@@ -158,8 +164,8 @@ class RouteArrays:
         x = HighsSession(model).relax(objective, LP_LIMIT_S).x
         if x is None:
             return None
-        shares = np.clip(x[:-1], self.lower, self.upper)
-        for bound in (self.lower, self.upper):
+        shares = np.clip(x[:-1], self.lower, upper)
+        for bound in (self.lower, upper):
             shares = np.where(np.abs(shares - bound) <= SNAP, bound, shares)
         return _Shares(shares, float(self.quality @ shares), float(x[-1]))
 

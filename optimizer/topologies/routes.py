@@ -15,7 +15,7 @@ from optimizer.candidates import Candidates, CandidateTable
 from optimizer.milp.model import COVER_SCALE, COVER_TOLERANCE
 from optimizer.milp.rows import ModelRows
 from optimizer.spec.routes import ROUNDING
-from optimizer.topologies.divisions import Division, RouteArrays
+from optimizer.topologies.divisions import LARGEST_COEFFICIENT, Division, RouteArrays
 from optimizer.topologies.topology import Label, ModelColumns, Topology, Variables
 
 ENDLESS = np.inf
@@ -209,12 +209,13 @@ def _add_loads(
     scale, total = COVER_SCALE / route.load_rps, route.load_rps
     shares = place + 2 + np.arange(len(route.rate_rps))
     slack = COVER_SCALE * COVER_TOLERANCE
-    rows.add_one(-slack, ENDLESS, (small[0], scale * small[1]), (shares, -scale * route.rate_rps))
+    small_rates, large_rates = (np.minimum(scale * rate, LARGEST_COEFFICIENT) for _, rate in (small, large))
+    rows.add_one(-slack, ENDLESS, (small[0], small_rates), (shares, -scale * route.rate_rps))
     base = float(route.rate_rps @ route.large_base)
     rows.add_one(
         COVER_SCALE - slack,
         ENDLESS,
-        (large[0], scale * large[1]),
+        (large[0], large_rates),
         ([unserved], [COVER_SCALE]),
         ([place], [scale * (total - base)]),
         (shares, -scale * route.rate_rps * route.large_slope),
