@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from slow_cases import mostly_slow
 
 from optimizer import Plan, System, find_candidates, solve, verify
 from optimizer.generate import generate_system
@@ -79,7 +80,7 @@ def test_ten_thousand_servers_of_which_many_must_wait() -> None:
     assert carried(plan, system) >= carried(solve(system, milp_solver=False), system)
 
 
-@pytest.mark.parametrize("policy", ["PriorityExhaustive", "RoundRobin"])
+@pytest.mark.parametrize("policy", mostly_slow(["PriorityExhaustive", "RoundRobin"], 1))
 def test_partial_service_searches_about_once_per_replica(
     policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ import random
 from typing import Any
 
 import pytest
+from slow_cases import mostly_slow
 
 from optimizer import SpecError, System, explain, find_candidates, load_system, solve, verify
 from optimizer.simulation.replicas import Effort
@@ -98,7 +99,7 @@ def alone(spec: dict[str, Any], server: dict[str, Any], accelerator: dict[str, A
     return found[0] | {"ttftAverage": found[0]["ttftAverage"] + ms} if found else None
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", mostly_slow(range(40), 10))
 def test_plans_are_those_of_shorter_targets(seed: int) -> None:
     spec = document(seed)
     system = load_system(spec)

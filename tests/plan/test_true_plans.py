@@ -8,6 +8,7 @@ import pytest
 from builders import Json
 from hypothesis import given
 from hypothesis import strategies as st
+from slow_cases import mostly_slow
 from strategies import documents
 
 from optimizer import System, find_candidates, load_system, solve, verify
@@ -53,7 +54,7 @@ def test_plans_hold_where_latencies_step(source: Json, chosen: dict[str, Any], g
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("name", ["small", "large", "long-prompts.yaml"])
-@pytest.mark.parametrize("divisor", [1, 3])
+@pytest.mark.parametrize("divisor", mostly_slow([3, 1], 1))
 def test_plans_of_the_samples_hold(specs: Path, name: str, divisor: int, policy: str) -> None:
     system = load_system(specs / name)
     system = replace(system, capacity={kind: count // divisor for kind, count in system.capacity.items()})

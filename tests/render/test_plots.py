@@ -295,7 +295,7 @@ def _undrawn_ticks(axes: Axes) -> set[Text]:
     return found
 
 
-@pytest.mark.parametrize("file_format", ["svg", "png", "pdf"])
+@pytest.mark.parametrize("file_format", mostly_slow(["pdf", "svg", "png"], 2))
 def test_the_same_figure_is_the_same_bytes(file_format: plots.Format, figures: dict[str, Figure]) -> None:
     for kind in ("types", "pareto") if file_format == "svg" else ("pareto",):
         first = draw(figures[kind], file_format)

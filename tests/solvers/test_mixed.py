@@ -12,6 +12,7 @@ from builders import accelerator, profile, running, server, service_class
 from builders import system as build
 from mixed_oracles import Demand, demands, mixed_brute_force, random_mixed_document
 from oracles import find_target, linear_replica, plain
+from slow_cases import mostly_slow
 
 from optimizer import Plan, System, load_system, solve, verify
 from optimizer.generate import generate_system
@@ -269,7 +270,7 @@ def service_of(plan: Plan) -> list[float]:
 # --- scarce and stopped early ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["small", "large"])
+@pytest.mark.parametrize("name", mostly_slow(["small", "large"], 1))
 def test_a_quarter_of_capacity_is_solved_in_time_with_all_gaps(name: str, specs: Path) -> None:
     system = scaled(load_system(specs / name), 4).with_options(
         heterogeneous=True, time_limit_s=3.0, saturation_policy="None"

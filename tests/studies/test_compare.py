@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from builders import accelerator, document, random_document, running, server, service_class, shuffled, system
+from slow_cases import mostly_slow
 
 from optimizer import Comparison, Plan, SpecError, System, compare, load_system, scale_loads, solve
 from optimizer.studies.comparison.sums import total
@@ -104,7 +105,7 @@ def parts_add_up(found: Comparison) -> None:
         assert float(sum(map(Fraction, values))) == pytest.approx(whole, rel=CENTS, abs=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", mostly_slow(range(50), 12))
 def test_the_parts_of_random_systems_add_up(seed: int) -> None:
     rng = random.Random(seed)
     source = load_system(random_document(rng))

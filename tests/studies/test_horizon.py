@@ -48,7 +48,7 @@ DAY = (1, 1, 2, 4, 6, 6, 5, 3)
 
 
 @pytest.mark.parametrize("units", [1, 3, 99])
-@pytest.mark.parametrize("share", mostly_slow((0.3, 0.76, 1.0, 0.1, 0.5), 3))
+@pytest.mark.parametrize("share", mostly_slow((0.76, 0.3, 1.0, 0.1, 0.5), 2))
 def test_one_accelerator_is_reserved_up_to_where_it_pays(units: int, share: float) -> None:
     system = one_type(units, 10 * share)
     found = plan_horizon(system, trace(system, *[(load,) for load in DAY]))
@@ -123,7 +123,7 @@ def tiered_fleet(seed: int, hours: int, penalty: float) -> tuple[System, list[Lo
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.1])
-@pytest.mark.parametrize("seed", mostly_slow(range(4), 2))
+@pytest.mark.parametrize("seed", mostly_slow(range(6), 1))
 def test_the_plan_is_never_worse_than_a_simple_policy(seed: int, penalty: float) -> None:
     found = plan_horizon(*tiered_fleet(seed, 6, penalty))
     first, *others = found.policies

@@ -10,6 +10,7 @@ import pytest
 from builders import accelerator, random_document, server, service_class
 from builders import system as made
 from pydantic import ValidationError
+from slow_cases import mostly_slow
 
 from optimizer import SpecError, System, load_system, solve
 from optimizer.candidates import SizingMemo
@@ -129,7 +130,7 @@ def every_integer(system: System, kind: str, last: int) -> list[tuple[float, flo
 
 
 @pytest.mark.parametrize("policy", ["None", "RoundRobin"])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", mostly_slow(range(12), 4))
 def test_ranges_of_integers_are_those_of_planning_each(seed: int, policy: str) -> None:
     system = load_system(random_document(random.Random(seed)))
     system = system.with_options(unlimited=False, milp_solver=True, saturation_policy=policy)
