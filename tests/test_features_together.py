@@ -203,7 +203,7 @@ def test_a_small_model_serves_a_route_whose_large_model_runs_nowhere() -> None:
     server = {"name": "large", "model": "large", "accelerators": ["B"]}
     kinds = [{"share": 1, "inTokens": 300, "outTokens": 200}]
     route = {"name": "r", "small": "small", "large": "large", "arrivalRate": 60}
-    servers = [{"name": "small", "model": "chat"}, server]
+    servers: list[Json] = [{"name": "small", "model": "chat"}, server]
     targets = CHAT | {"large": CHAT["chat"]}
     models = [chat(), chat() | {"name": "large"}]
     both = system(models, servers, targets, 9, routes=[route | {"kinds": kinds}])

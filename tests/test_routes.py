@@ -647,3 +647,21 @@ def test_routes_with_hardly_any_requests_are_planned(rate_rpm: float) -> None:
     made = random_routes(241)
     made["routes"][0]["arrivalRate"] = rate_rpm
     assert solve(load_system(made)).routes["r0"].served
+
+
+def test_a_small_server_without_replicas_gets_no_share() -> None:
+    """The linear program left it a share of 1e-7, above all tolerances, of a tiny load."""
+    lengths = {"outTokens": 64, "inTokens": 128}
+    route = Route.model_validate(
+        {"name": "r", "small": "s", "large": "l", "arrivalRate": 5e-7, "maxLoss": 0.5, "rerun": True}
+        | {
+            "kinds": [
+                {"share": 0.375, "loss": 0.05, "miss": 0.3} | lengths,
+                {"share": 0.625, "miss": 0.1, "inTokens": 64, "outTokens": 32},
+            ]
+        }
+    )
+    for large_rps in (1.0, 3.0):
+        division = RouteArrays.of(route, ("s", "l")).division(0.0, large_rps, 0.0)
+        assert division is not None
+        assert division.shares == (0.0, 0.0)
