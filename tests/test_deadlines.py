@@ -268,7 +268,7 @@ def test_a_replay_runs_offline_work_until_its_deadline(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("requests", "planned"), [(120_000, [5, 4, 3]), (1e7, [3, 2, 3])])
-def test_no_noise_rule_keeps_work_whose_deadline_has_passed(
+def test_the_noise_rule_drops_work_after_its_deadline(
     tmp_path: Path, requests: float, planned: list[int]
 ) -> None:
     """Work of 120,000 requests kept its replicas; 10 million were planned at their rate without requests."""
