@@ -614,6 +614,17 @@ def test_sweeps_vary_the_limit_on_quality() -> None:
     assert costs[1] == sample()[1].total_cost_cents_per_h
 
 
+def test_sweeps_vary_the_rate_of_a_route() -> None:
+    system = load_system(SPEC)
+    found = sweep(system, read_variations(system, ["load:chat=0.5,1"]), Checkpoint())
+    (route,) = system.routes.values()
+    half = system.with_routes({"chat": route.model_copy(update={"arrival_rate_rpm": 3000.0})})
+    costs = [point.total_cost_cents_per_h for point in found.points]
+    assert costs == [solve(half).total_cost_cents_per_h, sample()[1].total_cost_cents_per_h]
+    with pytest.raises(SpecError, match="'chat-8b' does not exist"):
+        read_variations(system, ["load:chat-8b=1,2"])
+
+
 def test_the_service_plans_routes() -> None:
     document = edited()
     with client(stateful=True) as service:

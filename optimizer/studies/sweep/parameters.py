@@ -14,6 +14,7 @@ import numpy as np
 
 from optimizer.errors import SpecError
 from optimizer.spec.messages import known_name, validated
+from optimizer.spec.routes import route_of
 from optimizer.spec.schema import Accelerator, OptimizerOptions, Route
 from optimizer.spec.system import System
 from optimizer.studies.load_changes import scale_loads
@@ -43,11 +44,19 @@ class SweepParameter(NamedTuple):
     """Whether it must name an item."""
 
 
-def _with_load(system: System, server: str, factor: float) -> System:
-    if not server:
+def _with_load(system: System, name: str, factor: float) -> System:
+    if not name:
         return scale_loads(system, factor)
-    rate = system.named[server].current.load.arrival_rate_rpm
-    return system.with_load(server, arrival_rate_rpm=rate * factor)
+    if name in system.routes:
+        return _with_route(system, name, arrival_rate_rpm=system.routes[name].arrival_rate_rpm * factor)
+    rate = system.named[name].current.load.arrival_rate_rpm
+    return system.with_load(name, arrival_rate_rpm=rate * factor)
+
+
+def _loaded_items(system: System) -> list[str]:
+    """Return the names of servers and routes with a load of their own."""
+    routes = system.routes.values()
+    return [*system.routes, *(name for name in system.named if route_of(routes, name) is None)]
 
 
 def _with_cost(system: System, name: str, cost: float) -> System:
@@ -56,14 +65,14 @@ def _with_cost(system: System, name: str, cost: float) -> System:
     return replace(system, accelerators=MappingProxyType({**system.accelerators, name: changed}))
 
 
-def _with_max_loss(system: System, name: str, share: float) -> System:
-    values = system.routes[name].model_dump() | {"max_loss": share}
+def _with_route(system: System, name: str, **changes: float) -> System:
+    values = system.routes[name].model_dump() | changes
     return system.with_routes({name: validated(Route, values, f"routes.{name}.")})
 
 
 PARAMETERS: Mapping[str, SweepParameter] = MappingProxyType(
     {
-        "load": SweepParameter("", _with_load, lambda system: list(system.named)),
+        "load": SweepParameter("", _with_load, _loaded_items),
         "count": SweepParameter(
             "cards",
             lambda system, kind, units: system.with_capacity({kind: int(units)}),
@@ -74,7 +83,12 @@ PARAMETERS: Mapping[str, SweepParameter] = MappingProxyType(
         "cost": SweepParameter(
             "cents/h", _with_cost, lambda system: list(system.accelerators), needs_item=True
         ),
-        "maxLoss": SweepParameter("", _with_max_loss, lambda system: list(system.routes), needs_item=True),
+        "maxLoss": SweepParameter(
+            "",
+            lambda system, route, share: _with_route(system, route, max_loss=share),
+            lambda system: list(system.routes),
+            needs_item=True,
+        ),
     }
 )
 """Parameters of a system; numeric options of the optimizer are parameters as well."""
