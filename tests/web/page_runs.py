@@ -187,13 +187,22 @@ class Journey:
         """Replace the text of the editor, as a paste does."""
         script = "const view = arguments[0].cmTile?.root?.view ?? arguments[0].cmView.view;"
         script += "view.dispatch({changes: {from: 0, to: view.state.doc.length, insert: arguments[1]}});"
-        self.wait(lambda: self.all(".cm-content"))
-        self.browser.execute_script(script, self.all(".cm-content")[0], text)
+        self._with_first(".cm-content", lambda editor: self.browser.execute_script(script, editor, text))
 
     def upload(self, file: Path) -> None:
         """Choose a file."""
-        self.wait(lambda: self.all("input[type=file]"))
-        self.all("input[type=file]")[0].send_keys(str(file))
+        self._with_first("input[type=file]", lambda field: field.send_keys(str(file)))
+
+    def _with_first(self, selector: str, act: Callable[[Any], object]) -> None:
+        """Act on the first element of a selector; again, if the page has replaced it meanwhile."""
+
+        def acted() -> bool:
+            found = self.all(selector)
+            for element in found[:1]:
+                act(element)
+            return bool(found)
+
+        self.wait(acted)
 
     def barriers(self) -> list[str]:
         """Return the rules of WCAG 2.1 AA that the page breaks."""
