@@ -300,7 +300,7 @@ def test_a_mixed_plan_is_never_worse_than_a_faster_single_one(
         system = solve(system, milp_solver=False).applied_to(system)
     single = choose(build_problem(find_candidates(system)), deadline=Deadline.after(0.05))
     mixed = build_problem(find_candidates(system.with_options(heterogeneous=True)))
-    for limit_s in (0.2, 0.4):
+    for limit_s in (0.5, 1.0):
         found = choose(mixed, deadline=Deadline.after(limit_s))
         assert not is_better(mixed, single.replicas, found.replicas)
         assert not is_better(mixed, best_initial_solution(mixed), found.replicas)
