@@ -5,13 +5,14 @@ import random
 import pytest
 from fleets import RULES, Loop, desired, units
 from shared_card_oracles import random_system
+from slow_cases import mostly_slow
 
 from optimizer import load_system, verify
 from optimizer.spec.system import System
 from optimizer.stabilisation.decisions import ReplicaStatus
 from optimizer.stabilisation.rules import Rules
 
-SEEDS = [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 120))]
+SEEDS = mostly_slow(range(120), 3)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

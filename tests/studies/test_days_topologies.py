@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from builders import accelerator, document, server
 from route_oracles import Case, random_routes
-from test_horizon_topologies import at_rate, sharing, slow, without_tiers
+from slow_cases import mostly_slow
+from test_horizon_topologies import at_rate, sharing, without_tiers
 
 from optimizer import System, load_system, scale_loads, solve
 from optimizer.arrays import FloatArray
@@ -53,7 +54,7 @@ def divides(day: System, plan: Any) -> bool:
     return route.least_small(large) <= case.capacity(route.small, placed[route.small]) * (1 + 1e-8)
 
 
-@pytest.mark.parametrize("seed", [0, *slow(range(1, 8))])
+@pytest.mark.parametrize("seed", mostly_slow(range(8), 1))
 def test_days_of_a_route_are_safe_where_it_can_be_divided(seed: int) -> None:
     system = small_route(seed)
     found, days = sampled(system, 16, 0.4)

@@ -123,9 +123,7 @@ def test_every_answer_is_that_of_a_whole_new_solve(seed: int) -> None:
 # --- blocks ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 60))]
-)
+@pytest.mark.parametrize("seed", mostly_slow(range(60), 4))
 def test_solved_blocks_are_the_solution_of_the_whole(seed: int) -> None:
     problem = build_problem(find_candidates(load_system(random_coupled(seed))))
     found = solve_in_blocks(problem, whole, Deadline.after(3600)).solution

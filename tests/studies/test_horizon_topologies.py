@@ -2,7 +2,6 @@
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 from route_oracles import Case, Choice, random_routes
 from shared_card_oracles import best_by_enumeration
+from slow_cases import mostly_slow
 
 from optimizer import System, load_system, solve
 from optimizer.cli.main import main
@@ -37,11 +37,6 @@ def routed(seed: int) -> System:
         item["tiers"] = [{"units": OFFERED, "cost": 0.6 * item["cost"], "committed": True}]
     made["count"] = [{"type": kind, "count": 99} for kind in "AB"]
     return load_system(made).with_options(transition_penalty=0.0, time_limit_s=600.0)
-
-
-def slow(values: Iterable[float]) -> Iterator[Any]:
-    """Yield parameters of slow tests."""
-    return (pytest.param(value, marks=pytest.mark.slow) for value in values)
 
 
 def at_rate(system: System, factor: float) -> System:
@@ -69,7 +64,7 @@ MISSED = {14}
 FACTORS = (0.4, 1.0, 0.7)
 
 
-@pytest.mark.parametrize("seed", [0, 3, *slow(range(4, 20))])
+@pytest.mark.parametrize("seed", mostly_slow([0, *range(3, 20)], 2))
 def test_a_route_over_three_hours_matches_brute_force(seed: int) -> None:
     system = routed(seed)
     hours = [at_rate(system, factor) for factor in FACTORS]
@@ -231,7 +226,7 @@ def cards_needed() -> list[int]:
     return [round(best_by_enumeration(hour)[-2] / 35) for hour in hours_of(without_tiers(sharing()))]
 
 
-@pytest.mark.parametrize("committed", [16.0, *slow([5.0, 20.0, 30.0])])
+@pytest.mark.parametrize("committed", mostly_slow([16.0, 5.0, 20.0, 30.0], 1))
 def test_shared_cards_are_reserved_where_it_pays(committed: float) -> None:
     system = sharing(committed)
     hours = hours_of(system)
