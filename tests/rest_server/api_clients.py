@@ -31,6 +31,20 @@ def client(**settings: Any) -> Iterator[TestClient]:
         yield found
 
 
+def refused(answer: Any, status: int, place: str = "") -> Json:
+    """Check that an answer is a problem document with the status and the place; return it."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"].partition(";")[0] == PROBLEM
+    problem: Json = answer.json()
+    assert problem["status"] == status
+    assert place in json.dumps(problem, ensure_ascii=False)
+    asked_for = answer.request.headers.get("if-match", "")  # an answer quotes it whole
+    assert len(answer.content) < 2_000 + len(asked_for)
+    for word in ("Traceback", "pydantic", "ValidationError", "NoneType"):
+        assert word not in answer.text
+    return problem
+
+
 def state_of(service: TestClient) -> Any:
     """Return what the application of a service holds."""
     app: Any = service.app
