@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from api_clients import client, refused, serving
+from api_clients import client, refused
 from builders import accelerator, document, profile, server, service_class
 from fastapi.testclient import TestClient
 from patience import until
+from service_runs import in_a_thread
 
 from optimizer import (
     Comparison,
@@ -220,9 +221,9 @@ def test_a_system_without_an_answer_is_answered_in_words(
 
 def test_studies_run_in_processes_of_their_own() -> None:
     system = load_system(scarce())
-    with serving(solver_processes=1, max_solves=1) as found:
-        assert found.request("POST", "/v1/explain", scarce()).body.decode() == explain(system).to_json()
-        page = found.request("POST", "/v1/report?format=html", scarce()).body.decode()
+    with in_a_thread(solver_processes=1) as found:
+        assert found.ask("POST", "/v1/explain", scarce()).text == explain(system).to_json()
+        page = found.ask("POST", "/v1/report?format=html", scarce()).text
     assert page == render_report(make_report(system), system, "html")
 
 
@@ -230,8 +231,8 @@ def test_a_study_that_takes_too_long_is_ended() -> None:
     slow = document([server(f"s{i}") for i in range(300)], [accelerator("A")], {"A": 100})
     slow["models"][0]["maxBatchSize"] = 2048
     slow["optimizer"] = {"batchSizing": "optimal"}
-    with serving(solver_processes=1, max_solves=1, request_timeout_s=0.5) as found:
-        until(lambda: found.request("POST", "/v1/explain", slow).status == 504)  # 408 where it came too late
+    with in_a_thread(solver_processes=1, request_timeout_s=0.5) as found:
+        until(lambda: found.ask("POST", "/v1/explain", slow).status == 504)  # 408 where it came too late
 
 
 def test_simulations_and_repaired_plans_are_the_librarys(service: TestClient) -> None:

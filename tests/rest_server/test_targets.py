@@ -177,8 +177,8 @@ def test_a_plan_is_followed_for_the_promised_time_and_no_longer() -> None:
 def test_a_number_is_read_while_every_solver_worker_is_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     busy = {"a": threading.Event(), "b": threading.Event()}
     with in_a_thread(busy, stateful=True) as here:
-        assert here.ask("PUT", "/v1/fleet", json.dumps(source()).encode()).status == 200
-        assert here.ask("POST", "/v1/loads", b"{}").status == 200
+        assert here.ask("PUT", "/v1/fleet", source()).status == 200
+        assert here.ask("POST", "/v1/loads", {}).status == 200
 
         def no_solve(*_: object, **__: object) -> None:
             pytest.fail("a number is not worth a solve")

@@ -1,13 +1,12 @@
 """Who may use the page: keys in a cookie, hosts, other sites, uploads that are too large, one process."""
 
 import base64
-import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from service_runs import Reply, ask, watched
+from service_runs import ask, connected, watched
 
 from optimizer.cli.main import main
 
@@ -53,9 +52,8 @@ def handshake(port: int, **headers: str) -> int:
     names = {"Host": f"127.0.0.1:{port}", "Upgrade": "websocket", "Connection": "Upgrade"}
     names |= {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version": "13"} | headers
     lines = "".join(f"{name}: {value}\r\n" for name, value in names.items())
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as opened:
-        path = "/web/_nicegui_ws/socket.io/?EIO=4&transport=websocket"
-        opened.sendall(f"GET {path} HTTP/1.1\r\n{lines}\r\n".encode())
+    path = "/web/_nicegui_ws/socket.io/?EIO=4&transport=websocket"
+    with connected(port, f"GET {path} HTTP/1.1\r\n{lines}\r\n".encode()) as opened:
         return int(opened.recv(100).split()[1])
 
 
@@ -68,7 +66,7 @@ def test_a_socket_of_another_site_is_refused(port: int) -> None:
 
 
 def test_no_site_may_frame_or_post_to_the_page(port: int) -> None:
-    page: Reply = ask(port, "GET", "/web/", Cookie=cookie(READ))
+    page = ask(port, "GET", "/web/", Cookie=cookie(READ))
     assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
     foreign = {"Origin": "http://evil.example", "Sec_Fetch_Site": "cross-site"}
     assert ask(port, "POST", "/web/sign-in", f"key={KEY}".encode(), **foreign).status == 403
