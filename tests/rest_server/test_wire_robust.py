@@ -29,15 +29,11 @@ def robust() -> Json:
 
 def wrapped(source: Json) -> Json:
     """Return a document as the wire has it."""
-    return {
-        "system": {
-            "acceleratorData": {"accelerators": source["accelerators"]},
-            "modelData": {"models": source["models"]},
-            "serviceClassData": {"serviceClasses": source["serviceClasses"]},
-            "serverData": {"servers": source["servers"]},
-            "capacityData": {"count": source["count"]},
-        }
-    }
+    found = system(
+        *source["servers"], accelerators=source["accelerators"], models=source["models"], optimizer={}
+    )
+    found["system"]["serviceClassData"] = {"serviceClasses": source["serviceClasses"]}
+    return found
 
 
 def test_the_wire_keeps_what_it_was_given() -> None:

@@ -21,13 +21,8 @@ def test_a_server_with_dangling_references_is_unserved_and_named() -> None:
     models = [*MODELS, {**MODELS[0], "acc": "gone"}]
     answer = client.post("/optimizeOne", json=system(one_server(), *stray, models=models))
     assert set(answer.json()["allocations"]) == {"s"}
-    assert answer.headers["X-Inferplan-Unplanned"].split(", ") == [
-        "models/m/gone",
-        "servers/no%20model",
-        "servers/no%20class",
-        "servers/no%20accelerator",
-        "servers/held",
-    ]
+    unplanned = [f"servers/{name}" for name in ("no%20model", "no%20class", "no%20accelerator", "held")]
+    assert answer.headers["X-Inferplan-Unplanned"].split(", ") == ["models/m/gone", *unplanned]
     assert len(client.get("/getServers").json()["servers"]) == 5
 
 
@@ -43,7 +38,7 @@ def test_a_server_on_a_removed_accelerator_is_planned_as_new() -> None:
 def test_where_nothing_can_be_planned_the_answer_is_empty() -> None:
     answer = wire_client(stateful=True).post("/optimizeOne", json=system(one_server(model="x")))
     assert (answer.status_code, answer.json()) == (200, {"allocations": {}})
-    assert answer.headers["X-Inferplan-Unplanned"] == "servers/x".replace("x", "s")
+    assert answer.headers["X-Inferplan-Unplanned"] == "servers/s"
 
 
 def test_a_solver_that_is_not_there_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,22 +90,9 @@ def test_without_a_state_the_last_system_is_shown_unchanged() -> None:
     client.post("/optimizeOne", json=system(one_server("first")))
     client.post("/optimizeOne", json=system(one_server("second")))
     assert [item["name"] for item in client.get("/getServers").json()["servers"]] == ["second"]
-    for method, path in (
-        ("GET", "/removeServer/second"),
-        ("GET", "/applyAllocation"),
-        ("POST", "/addServer"),
-        ("POST", "/optimize"),
-    ):
-        answer = client.request(method, path)
+    for line in ("GET /removeServer/second", "GET /applyAllocation", "POST /addServer", "POST /optimize"):
+        answer = client.request(*line.split())
         assert (answer.status_code, answer.text) == (404, "404 page not found")
-
-
-def test_a_bad_plan_request_leaves_the_state_alone() -> None:
-    client = wire_client(stateful=True)
-    client.post("/addServer", json=one_server())
-    assert client.post("/optimizeOne", content="{").status_code == 400
-    assert client.post("/optimize", json={"unlimited": "yes"}).status_code == 400
-    assert [item["name"] for item in client.get("/getServers").json()["servers"]] == ["s"]
 
 
 # --- limits --------------------------------------------------------------------------------------------

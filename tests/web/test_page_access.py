@@ -1,14 +1,14 @@
 """Who may use the page: keys in a cookie, hosts, other sites, uploads that are too large, one process."""
 
 import base64
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from commands import Run, is_one_line
 from service_runs import ask, connected, watched
-
-from optimizer.cli.main import main
 
 KEY, READ = "a-key-that-may-all", "a-key-that-may-read"
 
@@ -81,15 +81,14 @@ def test_an_upload_of_50_mb_is_refused(port: int) -> None:
     assert ask(port, "GET", "/healthz").status == 200
 
 
-def test_the_page_needs_one_process(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve", "--web", "--workers", "2", "--port", "0"]) == 2
-    assert "--workers 2: the page holds its visitors in one process" in capsys.readouterr().err
+def test_the_page_needs_one_process(run: Run) -> None:
+    message = "--workers 2: the page holds its visitors in one process"
+    is_one_line(run("serve", "--web", "--workers", "2", "--port", "0"), message)
 
 
 def test_without_the_extra_the_command_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], specs: Path
+    run: Run, monkeypatch: pytest.MonkeyPatch, specs: Path
 ) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "nicegui", None)
-    monkeypatch.delitem(__import__("sys").modules, "rest_server.web.mount", raising=False)
-    assert main(["web", str(specs / "small"), "--port", "0", "--no-browser"]) == 2
-    assert "pip install inferplan[web]" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "nicegui", None)
+    monkeypatch.delitem(sys.modules, "rest_server.web.mount", raising=False)
+    is_one_line(run("web", specs / "small", "--port", "0", "--no-browser"), "pip install inferplan[web]")
