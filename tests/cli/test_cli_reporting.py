@@ -3,17 +3,15 @@
 import json
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
 
 import pytest
-from builders import accelerator, document, server, service_class
+from builders import accelerator, document, server
 from commands import ROOT, Answer, Run, is_one_line
-from notes import besides_compiling
 
 from optimizer import __version__, load_system, make_figure, make_report, render_report, scale_loads
 from optimizer.cli import reporting
 from optimizer.render.pages import Origin
-from optimizer.studies.figures.kinds import KINDS, PLAN_KINDS
+from optimizer.studies.figures.kinds import KINDS
 
 SMALL = str(ROOT / "specs" / "small")
 LARGE = str(ROOT / "specs" / "large")
@@ -118,34 +116,6 @@ def test_plot_says_what_is_wrong_in_one_line(
 def test_report_says_what_is_wrong_in_one_line(run: Run, tmp_path: Path) -> None:
     is_one_line(run("report", SMALL, "-o", tmp_path), str(tmp_path))
     is_one_line(run("report", SMALL, "-o", tmp_path / "no" / "x.html"), "no such file")
-
-
-CASES: dict[str, dict[str, Any]] = {
-    "nothing fits": {"units": {"A": 0, "B": 0}},
-    "no target can be met": {"units": {"A": 9, "B": 9}, "classes": [service_class("gold", itl=0.1)]},
-    "everything is idle": {"units": {"A": 9, "B": 9}, "rate": 0.0},
-    "one type has no units": {"units": {"A": 0, "B": 9}},
-}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_every_command_answers_where_there_is_little_to_show(run: Run, case: str, tmp_path: Path) -> None:
-    changes = dict(CASES[case])
-    rate = changes.pop("rate", 60.0)
-    servers = [server("s", rate), server("t", rate)]
-    path = write(
-        tmp_path, document(servers, [accelerator("A"), accelerator("B")], changes.pop("units"), **changes)
-    )
-    assert "No server runs." in run("report", path).out or case == "one type has no units"
-    picture = tmp_path / "plan.svg"
-    assert run("plot", "plan", path, "-o", picture) == Answer(0, "", "")
-    assert ET.fromstring(picture.read_bytes()).tag.endswith("svg")  # noqa: S314
-    for kind in KINDS[len(PLAN_KINDS) :]:
-        for place in ((), ("--accelerator", "A")):
-            found = run("plot", kind, path, "--json", "--server", "s", *place)
-            assert (found.status, besides_compiling(found.err)) == (0, "")
-            figure = found.json
-            assert figure["panels"] or figure["note"].startswith("Nothing to show: s ")
 
 
 @pytest.mark.parametrize(

@@ -103,17 +103,6 @@ def test_unequal_service_is_no_price_of_scarcity() -> None:
     assert row(unserved, "a")[:4] == ["a", "1", "100%", "0%"]
 
 
-def test_equal_costs_of_different_plans_are_told() -> None:
-    sides = [
-        system([server("a", replicas=1, accelerators=[name])], [accelerator("A"), accelerator("B")])
-        for name in "AB"
-    ]
-    assert headline(compare(*sides)) == "The two plans cost the same, 10.00 cents/h, but differ."
-    assert headline(compare(sides[0], single(60, 9))).startswith(
-        "The second plan costs 10.00 cents/h more (+"
-    )
-
-
 def test_a_difference_that_is_only_rounding_reads_as_none() -> None:
     """10 × 0.7 is not 3 × 0.7 + 7 × 0.7 in binary; nobody pays the 9e-16 cents/h between them."""
     sides = [

@@ -352,11 +352,3 @@ def test_the_largest_rate_is_shown_target_by_target(targets: dict[str, Any], row
     assert text.count(" alone") == len(rows) - 1  # a target that was not asked for is not shown
     assert f"{sizing.max_rate_rps:.7g}" in text
     assert f"{sizing.max_rate_rps * 60:.7g}" in text
-
-
-def test_names_with_markup_are_shown_literally() -> None:
-    for name in ("[bold]x[/bold]", "[/x]", "[link=y]z", ":warning:"):
-        system = load_system(document([server(name)], [accelerator(name)], {name: 4}))
-        plan = solve(system)
-        assert name in text_of(plan_sections(plan, system))
-        assert name in text_of(candidate_sections(find_candidates(system)))

@@ -215,12 +215,6 @@ def test_lists_keep_the_order_in_which_things_came(service: TestClient) -> None:
     assert [item["name"] for item in service.get("/v1/servers").json()["servers"]] == ["z", "a", "m"]
 
 
-def test_names_that_refer_to_nothing_may_be_written(service: TestClient) -> None:
-    written(service, "servers/s", server("s"))
-    written(service, "models/m/nowhere", {})
-    refused(service.post("/v1/loads", json={}), 422, "does not exist")
-
-
 @pytest.mark.parametrize("path", ["servers", "servers/s", "optimizer", "plan", "plan/apply", "loads"])
 def test_another_method_is_refused_with_those_that_work(service: TestClient, path: str) -> None:
     answer = service.request("PATCH", f"/v1/{path}")

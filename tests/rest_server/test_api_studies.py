@@ -205,20 +205,6 @@ def test_a_picture_of_the_whole_plan_takes_no_server(service: TestClient) -> Non
     assert refused(answer, 422)["path"] == "server"
 
 
-@pytest.mark.parametrize("route", ["compare", "explain", "report", "figure"])
-@pytest.mark.parametrize(
-    "change", [{"classes": [service_class("gold", itl=1e-6)]}, {"rate": 0.0}, {"units": {}}]
-)
-def test_a_system_without_an_answer_is_answered_in_words(
-    service: TestClient, route: str, change: dict[str, Any]
-) -> None:
-    """Nothing fits, everything is idle, there are no cards."""
-    given: Json = {"rate": 60.0, "units": {"A": 1, "B": 9}} | change
-    rate = given.pop("rate")
-    source = document([server("s", rate), server("t", rate)], [accelerator("A"), accelerator("B")], **given)
-    assert service.post(f"/v1/{route}", json=source).status_code == 200
-
-
 def test_studies_run_in_processes_of_their_own() -> None:
     system = load_system(scarce())
     with in_a_thread(solver_processes=1) as found:

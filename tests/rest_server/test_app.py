@@ -141,15 +141,6 @@ def test_unknown_paths_and_methods_answer_as_the_reference_does() -> None:
         assert (wrong.status, wrong.json["title"]) == (405, "Method Not Allowed")
 
 
-def test_an_error_under_v1_names_the_field_and_the_request() -> None:
-    with in_a_thread() as here:
-        answer = here.ask("POST", "/v1/plan", {"servers": [{"name": "s"}]})
-        assert (answer.status, answer.headers["content-type"]) == (422, "application/problem+json")
-        assert answer.json["path"] == "servers[0].model"
-        assert answer.json["type"] == "urn:inferplan:problem:the-document-is-wrong"
-        assert answer.json["detail"].startswith("servers[0].model: missing")
-
-
 def test_an_unexpected_error_is_a_500_in_the_form_of_its_path() -> None:
     def broken() -> None:
         raise RuntimeError

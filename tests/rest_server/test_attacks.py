@@ -16,6 +16,7 @@ from statistics import median
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 from patience import until
 from service_runs import Service, Watched, connected, in_a_thread, watched
 from wire_client import one_server, system, wire_client
@@ -201,11 +202,10 @@ def test_total_body_size_is_bounded_but_small_bodies_pass() -> None:
         ("", 200),
     ],
 )
-def test_dns_rebinding_reaches_nothing(host: str, status: int) -> None:
-    client = wire_client(stateful=True)
-    assert client.get("/addModel/m", headers={"Host": host}).status_code == status
-    assert client.get("/getModels").json() == (["m"] if status == 200 else [])
-    assert client.get("/healthz", headers={"Host": host}).status_code == 200
+def test_dns_rebinding_reaches_nothing(service: TestClient, host: str, status: int) -> None:
+    assert service.get("/addModel/m", headers={"Host": host}).status_code == status
+    assert service.get("/getModels").json() == (["m"] if status == 200 else [])
+    assert service.get("/healthz", headers={"Host": host}).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import json
 from typing import Any
 
 import pytest
-from wire_client import LOAD, one_server, wire_client
+from fastapi.testclient import TestClient
+from wire_client import LOAD, one_server
 
 from optimizer import SpecError
 from optimizer.spec.schema import Accelerator, Capacity, ModelProfile, Server, ServiceClass
@@ -78,9 +79,8 @@ def test_a_truth_value_is_no_zero_and_a_zero_is_no_truth_value(model: Any, raw: 
 
 
 @pytest.mark.parametrize("policy", ["none", "PriorityRoundRobin", "ROUNDROBIN", "priorityexhaustive"])
-def test_saturation_policies_are_known_in_any_case(policy: str) -> None:
-    client = wire_client(stateful=True)
-    answer = client.post("/optimize", json={"unlimited": True, "saturationPolicy": policy, "colour": 1})
+def test_saturation_policies_are_known_in_any_case(service: TestClient, policy: str) -> None:
+    answer = service.post("/optimize", json={"unlimited": True, "saturationPolicy": policy, "colour": 1})
     assert answer.headers["X-Inferplan-Ignored"] == "colour"
 
 
@@ -117,20 +117,19 @@ def target(model: str, itl: int, ttft: int) -> Json:
     return {"model": model, "slo-itl": itl, "slo-ttft": ttft, "slo-tps": 0}
 
 
-def test_added_targets_replace_only_those_of_their_models() -> None:
+def test_added_targets_replace_only_those_of_their_models(service: TestClient) -> None:
     """The reference keeps targets in a map by model, into which those of the body are written."""
-    client = wire_client(stateful=True)
     before = [target("m", 50, 900), target("n", 60, 800)]
     gold: Json = {"name": "gold", "priority": 1}
-    client.post("/setServiceClasses", json={"serviceClasses": [gold | {"modelTargets": before}]})
+    service.post("/setServiceClasses", json={"serviceClasses": [gold | {"modelTargets": before}]})
     added = [target("n", 20, 300), target("o", 30, 400)]
-    answer = client.post("/addServiceClassModelTargets", json=gold | {"modelTargets": added}).json()
+    answer = service.post("/addServiceClassModelTargets", json=gold | {"modelTargets": added}).json()
     wanted = {"m": before[0], "n": added[0], "o": added[1]}
-    for shown in (answer, client.get("/getServiceClass/gold").json()):
+    for shown in (answer, service.get("/getServiceClass/gold").json()):
         assert {item["model"]: item for item in shown["modelTargets"]} == wanted
         assert len(shown["modelTargets"]) == 3
     for model, item in wanted.items():
-        assert client.get(f"/getServiceClassModelTarget/gold/{model}").json() == item
+        assert service.get(f"/getServiceClassModelTarget/gold/{model}").json() == item
 
 
 def test_of_two_targets_of_one_model_in_a_body_the_last_counts() -> None:
@@ -168,13 +167,12 @@ def test_a_header_names_twenty_paths_and_counts_the_rest(count: int) -> None:
     assert more == (f"{count - 20} more" if count > 20 else "")
 
 
-@pytest.mark.parametrize("length", [99, 100, 101])
-def test_a_header_cuts_a_path_after_a_hundred_characters(length: int) -> None:
-    assert notice_headers(["x" * length])["X-Inferplan-Ignored"] == "x" * min(length, 100)
-
-
-def test_a_header_escapes_what_headers_cannot_hold() -> None:
-    assert notice_headers(["é\n€~"])["X-Inferplan-Ignored"] == r"\xe9\n\u20ac~"
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [("é\n€~", r"\xe9\n\u20ac~"), *(("x" * length, "x" * min(length, 100)) for length in (99, 100, 101))],
+)
+def test_a_header_escapes_and_cuts_what_headers_cannot_hold(path: str, shown: str) -> None:
+    assert notice_headers([path])["X-Inferplan-Ignored"] == shown
     assert notice_headers([]) == {}
 
 

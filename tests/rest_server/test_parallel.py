@@ -3,7 +3,6 @@
 The reference keeps one global system: parallel calls of ``/optimizeOne`` answer one another's questions.
 """
 
-import json
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -58,24 +57,6 @@ def different(clients: int = CLIENTS) -> list[Json]:
         for item in source["servers"]:
             item["name"] = f"client{i}-{item['name']}"
     return sources
-
-
-def test_many_clients_of_v1_plan_get_their_own_systems_plan(stateless: Service) -> None:
-    sources = different()
-    answers = at_once(lambda i: stateless.ask("POST", "/v1/plan", sources[i]))
-    for source, answer in zip(sources, answers, strict=True):
-        assert answer.status == 200
-        assert answer.text == solve(load_system(source)).to_json()
-
-
-def test_clients_of_optimize_one_get_answers_of_their_own(stateless: Service) -> None:
-    sources = different()
-    answers = at_once(lambda i: stateless.ask("POST", "/optimizeOne", sources[i]))
-    for source, answer in zip(sources, answers, strict=True):
-        assert answer.status == 200
-        system = load_system(source)
-        wanted = solve(system).reference_answer(system)
-        assert answer.json == json.loads(json.dumps(wanted))
 
 
 def test_questions_of_every_kind_do_not_disturb_one_another(stateless: Service) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 from service_runs import in_a_thread
-from wire_client import wire_client
 
 from optimizer.errors import SpecError
 from rest_server.security import KeyFiles, given_key, needed_scope
@@ -70,11 +70,13 @@ def test_solving_that_changes_the_fleet_needs_the_write_scope(
 
 
 @pytest.mark.parametrize(("site", "status"), [("cross-site", 403), ("same-site", 403), ("none", 200)])
-def test_pages_of_other_sites_cannot_use_the_browser_of_a_user(site: str, status: int) -> None:
-    client, sent = wire_client(stateful=True), {"Sec-Fetch-Site": site}
-    assert client.get("/addModel/m", headers=sent).status_code == status
-    assert client.get("/getModels").json() == (["m"] if status == 200 else [])
-    assert client.get("/healthz", headers=sent).status_code == 200
+def test_pages_of_other_sites_cannot_use_the_browser_of_a_user(
+    service: TestClient, site: str, status: int
+) -> None:
+    sent = {"Sec-Fetch-Site": site}
+    assert service.get("/addModel/m", headers=sent).status_code == status
+    assert service.get("/getModels").json() == (["m"] if status == 200 else [])
+    assert service.get("/healthz", headers=sent).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -90,10 +92,10 @@ def test_pages_of_other_sites_cannot_use_the_browser_of_a_user(site: str, status
     ],
 )
 def test_where_a_browser_does_not_say_the_site_the_origin_counts(
-    origin: str, site: str | None, status: int
+    service: TestClient, origin: str, site: str | None, status: int
 ) -> None:
     sent = {"Host": "localhost:8080", "Origin": origin} | ({"Sec-Fetch-Site": site} if site else {})
-    answer = wire_client(stateful=True).post("/setModels", content=b'{"models": []}', headers=sent)
+    answer = service.post("/setModels", content=b'{"models": []}', headers=sent)
     assert answer.status_code == status
 
 

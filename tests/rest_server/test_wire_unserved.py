@@ -321,21 +321,20 @@ def test_the_header_has_bounded_length_and_separates_odd_names() -> None:
 
 
 @pytest.mark.parametrize("route", ["/optimizeOne", "/optimize"])
-def test_what_a_server_keeps_is_desired_of_it_and_applied(route: str) -> None:
-    client = wire_client(stateful=True)
+def test_what_a_server_keeps_is_desired_of_it_and_applied(service: TestClient, route: str) -> None:
     body = warming(7)
     idle = running(load=dict.fromkeys(LOAD, 0))
     body["system"]["serverData"]["servers"].append(one_server("idle", currentAlloc=idle))
-    client.post("/optimizeOne", json=body)
+    service.post("/optimizeOne", json=body)
     if route == "/optimize":
-        client.post("/setServers", json=body["system"]["serverData"])
-        assert client.get("/getServer/s3").json()["desiredAlloc"]["numReplicas"] == 0
-        client.post("/optimize", json={})
+        service.post("/setServers", json=body["system"]["serverData"])
+        assert service.get("/getServer/s3").json()["desiredAlloc"]["numReplicas"] == 0
+        service.post("/optimize", json={})
     wanted = {"s0": 1, "s1": 2, "s2": 3, "s3": 1, "idle": 0}
-    shown = {item["name"]: item for item in client.get("/getServers").json()["servers"]}
+    shown = {item["name"]: item for item in service.get("/getServers").json()["servers"]}
     assert {name: item["desiredAlloc"]["numReplicas"] for name, item in shown.items()} == wanted
-    assert client.get("/applyAllocation").json() == "Done"
-    shown = {item["name"]: item["currentAlloc"] for item in client.get("/getServers").json()["servers"]}
+    assert service.get("/applyAllocation").json() == "Done"
+    shown = {item["name"]: item["currentAlloc"] for item in service.get("/getServers").json()["servers"]}
     assert {name: item["numReplicas"] for name, item in shown.items()} == wanted
     assert shown["s3"]["load"] == LOAD
 
@@ -350,11 +349,10 @@ def test_running_unplanned_replicas_stay_when_plans_are_applied() -> None:
     assert [item["currentAlloc"]["numReplicas"] for item in shown] == [1, 2, 3, 4, 3]
 
 
-def test_the_last_plan_says_that_servers_were_not_served() -> None:
-    client = wire_client(stateful=True)
+def test_the_last_plan_says_that_servers_were_not_served(service: TestClient) -> None:
     body = crowded(6, 1, 2)
     body["system"]["serverData"]["servers"][0]["currentAlloc"]["load"]["arrivalRate"] *= 3
-    client.post("/optimizeOne", json=body)
-    plan = client.get("/v1/plan").json()
+    service.post("/optimizeOne", json=body)
+    plan = service.get("/v1/plan").json()
     assert not plan["complete"]
     assert {item["server"] for item in plan["unserved"]} == {"s0", "s1"}
