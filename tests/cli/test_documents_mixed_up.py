@@ -59,9 +59,6 @@ def test_other_answers_are_named(run: Run, folder: Path) -> None:
     system = folder / "system.yaml"
     answers: dict[str, list[str | Path]] = {
         "a comparison": ["compare", system],
-        "an explanation": ["explain", system],
-        "a report": ["report", system],
-        "a figure": ["plot", "types", system],
         "a list of candidates": ["candidates", system],
         "an estimate": ["estimate", "llama-3.1-8b", "H100"],
     }

@@ -247,18 +247,6 @@ def test_no_name_is_a_formula_or_breaks_a_row_of_the_csv(name: str, shown: str) 
     assert (line["server"], line["accelerator"]) == (shown, "A")
 
 
-def test_what_is_nearly_all_does_not_read_as_all() -> None:
-    policy = "PriorityExhaustive"
-    source = document([server("s", 60000.0)], [accelerator("A")], {"A": 0}, saturationPolicy=policy)
-    needed = solve(load_system(source), unlimited=True).allocations["s"][0].num_replicas
-    source["count"][0]["count"] = needed - 1
-    system = load_system(source)
-    report = make_report(system)
-    (missed,) = report.plan.unserved
-    assert 0.995 < missed.served_fraction < 1
-    assert rows(render_report(report, system, "markdown"), "Not served in full")[0][2] == "&gt;99%"
-
-
 def edge(**changes: Any) -> System:
     """Return two servers on two types."""
     rate = changes.pop("rate", 60.0)

@@ -349,14 +349,6 @@ def test_questions_take_the_names_that_flags_take(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("at_a_terminal")
-def test_a_price_that_no_flag_gives_is_asked_for(tmp_path: Path) -> None:
-    path = tmp_path / "system.yaml"
-    flags = [*FLAGS[:2], "--accelerator", "H100:8", *FLAGS[4:]]
-    assert asked(path, flags, "3.50 USD/h") == 0
-    assert load_system(path).accelerators["2xH100"].cost_cents_per_h == 700
-
-
-@pytest.mark.usefixtures("at_a_terminal")
 def test_only_templates_that_suit_the_facts_are_offered(tmp_path: Path) -> None:
     path = tmp_path / "system.yaml"
     flags = ["--model", "llama-3.1-8b", "--accelerator", "H100::3USD/h"]  # no count: clouds alone
