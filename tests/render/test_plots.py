@@ -197,7 +197,7 @@ def test_type_colours_are_used_for_types_only(kind: str, large: System) -> None:
     colours = type_colours(figure.types)
     assert figure.types == tuple(sorted({item.type for item in large.accelerators.values()}))
     assert len(set(colours.values())) == len(colours)
-    canvas = canvas_of(*figure.panels)
+    canvas = laid_out(figure)
     for panel, axes in zip(figure.panels, canvas.axes, strict=False):
         if isinstance(panel, CurvePanel):
             drawn = {to_hex(line.get_color()).upper() for line in axes.lines}
