@@ -84,7 +84,7 @@ def test_the_largest_rates_of_one_gpu() -> None:
     one = sized(max_batch=1, window_ms=0).offered_rps
     assert (round(one, 1), ceil(RATE_RPS / one), ceil(RATE_RPS / rates[0])) == (20.4, 49, 11)
     assert (t4().queues().full_rate_rps[0], t4(1).queues().full_rate_rps[0]) == (100, 25)
-    assert "Full batches need 10 T4s for 1,000/s, and single requests 40; the targets require 11 and 49" in TEXT
+    assert "need 10 T4s for 1,000/s, and single requests 40; the targets require 11 and 49" in TEXT
     assert [steady(80).quantile_ms(q) for q in (0.5, 0.99)] == pytest.approx([80, 172], abs=0.5)
     assert "carry 160 and 320 requests/s at 80 each, with a p50 of 80 ms and a p99 of 172 ms" in TEXT
     means = [f"{steady(rate, window).mean_ms:.1f}" for rate in (20, 60) for window in (0, 10)]
