@@ -17,7 +17,7 @@ from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.solution import Solution, Status
 from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.system import System
-from optimizer.studies.explanation.before import SAME, Before
+from optimizer.studies.explanation.base_plan import SAME, BasePlan
 from optimizer.studies.explanation.document import Effect, EffectRange
 from optimizer.studies.explanation.intervals import Direction, interval_of
 from optimizer.studies.explanation.outcome import PlanOutcome
@@ -71,13 +71,13 @@ class Answer:
     """Interval of the change of the first unproved level, None if all are proved."""
 
 
-def effect_of(before: Before, answer: Answer) -> Effect:
+def effect_of(before: BasePlan, answer: Answer) -> Effect:
     """Return the difference between the plan of an answer and the original plan."""
     found = effect(before.outcome, answer.outcome, before.candidates.system)
     return found.model_copy(update={"interval": answer.interval})
 
 
-def answered(before: Before, questions: Mapping[_Key, Question], inquiry: Inquiry) -> dict[_Key, Answer]:
+def answered(before: BasePlan, questions: Mapping[_Key, Question], inquiry: Inquiry) -> dict[_Key, Answer]:
     """Return the answers of all questions: solved in time, or bounded without a solve.
 
     Raises:
@@ -218,7 +218,7 @@ class _Pace:
 class _OpenQuestion:
     """A question and the best that is known of its answer."""
 
-    def __init__(self, before: Before, question: Question) -> None:
+    def __init__(self, before: BasePlan, question: Question) -> None:
         self.before, self.question = before, question
         self.outcome: PlanOutcome | None = None
         self.attempts = 0

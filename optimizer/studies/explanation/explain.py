@@ -11,7 +11,7 @@ from optimizer.spec.shared_queues import members_of
 from optimizer.spec.system import System
 from optimizer.spec.versions import versions_text
 from optimizer.studies.explanation.answering import answered, expect_questions
-from optimizer.studies.explanation.before import Before
+from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.document import Explanation
 from optimizer.studies.explanation.repair import find_repair
 from optimizer.studies.explanation.resolving import Inquiry
@@ -63,7 +63,7 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     servers = list(range(len(names))) if server is None else [names.index(server)]
     own = None if server is None else _names(system.servers[server])
     needs_repair = any(own is None or item.server in own for item in plan.unserved)
-    before = Before(candidates, plan)
+    before = BasePlan(candidates, plan)
     overload = _overload(candidates, plan, inquiry) if needs_repair else None
     of_servers = server_questions(before, servers, in_depth=server is not None)
     of_units = unit_questions(before) if server is None else {}

@@ -10,7 +10,7 @@ from optimizer.candidates.arrays import ALL_MEMBERS, own_fields
 from optimizer.kinds.batch_servers.stages import STAGE
 from optimizer.plan import Plan
 from optimizer.studies.explanation.answering import Answer, Question, answered, effect_of
-from optimizer.studies.explanation.before import Before
+from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.binding import binding_limits
 from optimizer.studies.explanation.document import (
     Alternative,
@@ -29,7 +29,7 @@ _Alternatives = dict[ServerQuestion, Alternative]
 
 
 def explain_servers(
-    before: Before, servers: Sequence[int], answers: Mapping[ServerQuestion, Answer]
+    before: BasePlan, servers: Sequence[int], answers: Mapping[ServerQuestion, Answer]
 ) -> tuple[ServerExplanation, ...]:
     """Explain some servers with the answers to their questions."""
     candidates, plan = before.candidates, before.plan
@@ -61,7 +61,7 @@ def _with_stages(
 
 
 def server_questions(
-    before: Before, servers: Sequence[int], *, in_depth: bool
+    before: BasePlan, servers: Sequence[int], *, in_depth: bool
 ) -> dict[ServerQuestion, Question]:
     """Return the questions of servers kept off what was chosen; in depth, kept to each candidate."""
     arrays, candidates = before.candidates.arrays, before.candidates
@@ -85,7 +85,7 @@ def _kept(
 
 
 def settled(
-    before: Before, answers: Mapping[ServerQuestion, Answer], inquiry: Inquiry
+    before: BasePlan, answers: Mapping[ServerQuestion, Answer], inquiry: Inquiry
 ) -> dict[ServerQuestion, Answer]:
     """Return the answers, with next-best alternatives solved again where needed, kept to the alternative.
 
@@ -107,7 +107,7 @@ def settled(
     }
 
 
-def _alternative(before: Before, answer: Answer, s: int) -> Alternative:
+def _alternative(before: BasePlan, answer: Answer, s: int) -> Alternative:
     pools = answer.outcome.pools.get(before.candidates.arrays.server_names[s], ())
     return Alternative(pools=pools, effect=effect_of(before, answer))
 

@@ -10,7 +10,7 @@ from optimizer.documents import MAX_QUANTITY
 from optimizer.queueing.measures import LATENCIES, METRICS, LatencyName
 from optimizer.spec.shared_queues import members_of
 from optimizer.studies.explanation.answering import Answer, Question, effect_of
-from optimizer.studies.explanation.before import Before
+from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.document import TargetPrice
 from optimizer.studies.explanation.resolving import with_targets_of
 
@@ -66,7 +66,7 @@ def target_words(target: Target) -> str:
     return f"{service_class}/{model} {METRICS[metric].label}"
 
 
-def target_questions(before: Before, servers: Sequence[int]) -> dict[Target, Question]:
+def target_questions(before: BasePlan, servers: Sequence[int]) -> dict[Target, Question]:
     """Return the question for each latency target of some servers, relaxed by 10 %."""
     candidates = before.candidates
     return {
@@ -79,7 +79,7 @@ def target_questions(before: Before, servers: Sequence[int]) -> dict[Target, Que
     }
 
 
-def price_targets(before: Before, answers: Mapping[Target, Answer]) -> tuple[TargetPrice, ...]:
+def price_targets(before: BasePlan, answers: Mapping[Target, Answer]) -> tuple[TargetPrice, ...]:
     """Return the prices of targets from the answers to their questions."""
     return tuple(
         TargetPrice(

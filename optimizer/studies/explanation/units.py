@@ -14,7 +14,7 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.expansion import unit_prices
 from optimizer.solvers.problem import build_problem
 from optimizer.studies.explanation.answering import Answer, Question, effect_of
-from optimizer.studies.explanation.before import Before
+from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.document import LimitExplanation, TypeExplanation, UnitValues
 from optimizer.studies.explanation.intervals import interval_of
 from optimizer.studies.explanation.resolving import Inquiry, with_more
@@ -23,7 +23,7 @@ UnitQuestion = tuple[int, int]
 """A limited item, and 1 for a unit more or -1 for one fewer."""
 
 
-def unit_questions(before: Before) -> dict[UnitQuestion, Question]:
+def unit_questions(before: BasePlan) -> dict[UnitQuestion, Question]:
     """Return the question for one unit more and one unit fewer of each item."""
     candidates, limits = before.candidates, before.problem.limits
     questions = {}
@@ -39,7 +39,7 @@ def unit_questions(before: Before) -> dict[UnitQuestion, Question]:
 
 
 def explain_units(
-    before: Before, answers: Mapping[UnitQuestion, Answer], inquiry: Inquiry
+    before: BasePlan, answers: Mapping[UnitQuestion, Answer], inquiry: Inquiry
 ) -> tuple[tuple[TypeExplanation, ...], tuple[LimitExplanation, ...]]:
     """Value one unit more or less from the what-if solutions, with shadow prices if time allows.
 
@@ -87,7 +87,7 @@ def explain_units(
     return types, limits
 
 
-def _spares_one(before: Before, place: int) -> bool:
+def _spares_one(before: BasePlan, place: int) -> bool:
     """Return whether one unit fewer changes nothing: the plan leaves one that no policy gives out."""
     policy = before.candidates.system.options.saturation_policy != "None" and not before.plan.complete
     left = -before.problem.limits.of_sources(-before.left)

@@ -34,7 +34,7 @@ SAME = 1e-9
 """Relative difference of two values of a level that is rounding."""
 
 
-class Before:
+class BasePlan:
     """The plan that questions are about, and what it says of their answers."""
 
     def __init__(self, candidates: Candidates, plan: Plan) -> None:
