@@ -24,7 +24,7 @@ from optimizer.solvers.solution import Solution, Status
 from optimizer.studies.explanation.answering import answered
 from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.document import EffectRange, Explanation
-from optimizer.studies.explanation.resolving import Inquiry
+from optimizer.studies.explanation.resolving import QuestionBudget
 from optimizer.studies.explanation.servers import server_questions
 from optimizer.studies.explanation.targets import relaxed, target_questions, targets_of_servers
 from optimizer.studies.explanation.units import unit_questions
@@ -88,7 +88,7 @@ def assert_levels_are(found: Any, expected: Any) -> None:
 
 def assert_answers_are_those_of_whole_solves(document: Json) -> None:
     """Solve the changed document from the start for every question: cards, targets and accelerators."""
-    system, soon = load_system(document), Inquiry(Deadline.after(3600))
+    system, soon = load_system(document), QuestionBudget(Deadline.after(3600))
     before = BasePlan(find_candidates(system), solve(system))
     servers, names = range(len(system.servers)), list(system.servers)
     answers = answered(before, unit_questions(before), soon)

@@ -31,7 +31,7 @@ from optimizer.studies.explanation.answering import (
 from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.intervals import interval_of
 from optimizer.studies.explanation.outcome import PlanOutcome
-from optimizer.studies.explanation.resolving import Inquiry, no_worse
+from optimizer.studies.explanation.resolving import QuestionBudget, no_worse
 from optimizer.studies.explanation.servers import server_questions
 from optimizer.studies.explanation.targets import target_questions
 from optimizer.studies.explanation.units import unit_questions
@@ -97,7 +97,7 @@ def assert_every_interval_holds(source: System) -> None:
         questions = questions_of(before)
         optima = {key: solved(question) for key, question in questions.items()}
         for limit_s in LIMITS_S:
-            answers = answered(before, questions, Inquiry(Deadline.after(limit_s)))
+            answers = answered(before, questions, QuestionBudget(Deadline.after(limit_s)))
             assert answers.keys() == questions.keys()
             for key, answer in answers.items():
                 assert_the_truth_is_inside(before, truth, answer, optima[key])
@@ -125,7 +125,7 @@ def test_answers_from_other_processes_are_those_of_full_solves(monkeypatch: pyte
     source = scarce_system(1, mixed=True)
     before = BasePlan(find_candidates(source), solve(source))
     questions = questions_of(before)
-    answers = answered(before, questions, Inquiry(Deadline.after(3600)))
+    answers = answered(before, questions, QuestionBudget(Deadline.after(3600)))
     assert sent
     assert all(answer.interval is None for answer in answers.values())
     for key, question in questions.items():

@@ -21,7 +21,7 @@ from optimizer.studies.explanation.base_plan import SAME, BasePlan
 from optimizer.studies.explanation.document import Effect, EffectRange
 from optimizer.studies.explanation.intervals import Direction, interval_of
 from optimizer.studies.explanation.outcome import PlanOutcome
-from optimizer.studies.explanation.resolving import Inquiry, effect, no_worse, share_of
+from optimizer.studies.explanation.resolving import QuestionBudget, effect, no_worse, share_of
 
 BLOCKS_SHARE = 0.2
 """Part of the time left for the blocks of a plan, which questions about other blocks keep."""
@@ -77,20 +77,22 @@ def effect_of(before: BasePlan, answer: Answer) -> Effect:
     return found.model_copy(update={"interval": answer.interval})
 
 
-def answered(before: BasePlan, questions: Mapping[_Key, Question], inquiry: Inquiry) -> dict[_Key, Answer]:
+def answered(
+    before: BasePlan, questions: Mapping[_Key, Question], budget: QuestionBudget
+) -> dict[_Key, Answer]:
     """Return the answers of all questions: solved in time, or bounded without a solve.
 
     Raises:
         SolverError: the solver failed.
     """
     asked = {key: _OpenQuestion(before, question) for key, question in questions.items()}
-    before.find_blocks(_choose, inquiry.deadline.share(BLOCKS_SHARE))
+    before.find_blocks(_choose, budget.deadline.share(BLOCKS_SHARE))
     started = len(asked) >= MANY_LEFT and _expects_many(before.candidates.system) and may_start_processes()
     if not started:
-        _time_beside_intervals(inquiry, len(asked)).part(FIRST_SHARE).attempt(_OpenQuestion.solve, asked)
+        _time_beside_intervals(budget, len(asked)).part(FIRST_SHARE).attempt(_OpenQuestion.solve, asked)
     for share, least in ROUNDS:
         left = _unproved(asked)
-        solving = _time_beside_intervals(inquiry, len(left))
+        solving = _time_beside_intervals(budget, len(left))
         if (
             not started
             and before.blocks is None
@@ -105,9 +107,9 @@ def answered(before: BasePlan, questions: Mapping[_Key, Question], inquiry: Inqu
             solving.part(share).attempt(_OpenQuestion.solve, left, least)
     left = {key: item for key, item in asked.items() if item.interval is not None or item.outcome is None}
     if left:
-        before.find_multipliers(inquiry.deadline)
+        before.find_multipliers(budget.deadline)
     for item in left.values():
-        item.bound(inquiry.deadline)
+        item.bound(budget.deadline)
     return {key: item.answer for key, item in asked.items()}
 
 
@@ -117,10 +119,10 @@ def _unproved(asked: Mapping[_Key, "_OpenQuestion"]) -> dict[_Key, "_OpenQuestio
     return dict(sorted(left, key=lambda each: (each[1].attempts, not each[1].easy)))
 
 
-def _time_beside_intervals(inquiry: Inquiry, questions: int) -> Inquiry:
+def _time_beside_intervals(budget: QuestionBudget, questions: int) -> QuestionBudget:
     """Return the time in which questions may be solved, when none of so many is answered by it."""
-    kept_s = min(DRAFT_S * questions, DRAFTS_SHARE * inquiry.deadline.left_s)
-    return Inquiry(inquiry.deadline.later(-kept_s))
+    kept_s = min(DRAFT_S * questions, DRAFTS_SHARE * budget.deadline.left_s)
+    return QuestionBudget(budget.deadline.later(-kept_s))
 
 
 def expect_questions(system: System) -> None:

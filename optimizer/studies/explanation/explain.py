@@ -14,7 +14,7 @@ from optimizer.studies.explanation.answering import answered, expect_questions
 from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.document import Explanation
 from optimizer.studies.explanation.repair import find_repair
-from optimizer.studies.explanation.resolving import Inquiry
+from optimizer.studies.explanation.resolving import QuestionBudget
 from optimizer.studies.explanation.routes import price_losses
 from optimizer.studies.explanation.servers import explain_servers, server_questions, settled
 from optimizer.studies.explanation.targets import price_targets, target_questions
@@ -53,29 +53,29 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
         server = _planned_name(system, server)
     notes = _notes(system)
     system = system.with_options(milp_solver=True)
-    inquiry = Inquiry(Deadline.after(system.options.time_limit_s))
+    budget = QuestionBudget(Deadline.after(system.options.time_limit_s))
     if server is None:
         expect_questions(system)
     memo = SizingMemo()
-    found = solve_in_full(system, deadline=inquiry.deadline.share(0.5), memo=memo)
+    found = solve_in_full(system, deadline=budget.deadline.share(0.5), memo=memo)
     plan, candidates = found.plan, found.candidates
     names = list(system.servers)
     servers = list(range(len(names))) if server is None else [names.index(server)]
     own = None if server is None else _names(system.servers[server])
     needs_repair = any(own is None or item.server in own for item in plan.unserved)
     before = BasePlan(candidates, plan)
-    overload = _overload(candidates, plan, inquiry) if needs_repair else None
+    overload = _overload(candidates, plan, budget) if needs_repair else None
     of_servers = server_questions(before, servers, in_depth=server is not None)
     of_units = unit_questions(before) if server is None else {}
     of_targets = target_questions(before, servers)
-    asked = inquiry.part(QUESTIONS_SHARE if needs_repair else ALONE_SHARE)
+    asked = budget.part(QUESTIONS_SHARE if needs_repair else ALONE_SHARE)
     answers = answered(before, {**of_targets, **of_servers, **of_units}, asked)
-    alternatives = settled(before, {key: answers[key] for key in of_servers}, inquiry.part(1 / 3))
+    alternatives = settled(before, {key: answers[key] for key in of_servers}, budget.part(1 / 3))
     units = {key: answers[key] for key in of_units}
-    types, limits = explain_units(before, units, inquiry) if server is None else ((), ())
-    wishes = wish_costs(system, before.outcome, inquiry, memo) if server is None else ()
-    losses = price_losses(system, before.outcome, inquiry, memo) if server is None else ()
-    repair = find_repair(candidates, plan, inquiry) if needs_repair else None
+    types, limits = explain_units(before, units, budget) if server is None else ((), ())
+    wishes = wish_costs(system, before.outcome, budget, memo) if server is None else ()
+    losses = price_losses(system, before.outcome, budget, memo) if server is None else ()
+    repair = find_repair(candidates, plan, budget) if needs_repair else None
     return Explanation(
         plan=plan,
         server=server,
@@ -88,7 +88,7 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
         overload=overload,
         repair=repair,
         targets=price_targets(before, {key: answers[key] for key in of_targets}),
-        unanswered=tuple(inquiry.unanswered),
+        unanswered=tuple(budget.unanswered),
     )
 
 
@@ -108,10 +108,10 @@ def _names(server: Server) -> set[str]:
     return {server.name, *(member.name for member in members_of(server))}
 
 
-def _overload(candidates: Candidates, plan: Plan, inquiry: Inquiry) -> Overload | None:
+def _overload(candidates: Candidates, plan: Plan, budget: QuestionBudget) -> Overload | None:
     """Return options that serve more than a plan, if they are found in a part of the time."""
     return overload_of(
-        candidates, plan, Deadline.after(LIMIT_S).sooner(inquiry.deadline.share(OVERLOAD_SHARE))
+        candidates, plan, Deadline.after(LIMIT_S).sooner(budget.deadline.share(OVERLOAD_SHARE))
     )
 
 

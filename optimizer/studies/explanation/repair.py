@@ -21,7 +21,7 @@ from optimizer.solvers.solution import Status
 from optimizer.spec.shared_queues import members_of
 from optimizer.studies.explanation.document import Beyond, Relaxation, RepairOptions, UnitRepair
 from optimizer.studies.explanation.outcome import PlanOutcome
-from optimizer.studies.explanation.resolving import Inquiry, effect, solved, with_more
+from optimizer.studies.explanation.resolving import QuestionBudget, effect, solved, with_more
 from optimizer.studies.explanation.targets import (
     Target,
     relaxed,
@@ -39,17 +39,19 @@ MAX_DOUBLINGS = 70
 """Doublings of a target after which it is effectively none."""
 
 
-def find_repair(candidates: Candidates, plan: Plan, inquiry: Inquiry | None = None) -> RepairOptions | None:
+def find_repair(
+    candidates: Candidates, plan: Plan, budget: QuestionBudget | None = None
+) -> RepairOptions | None:
     """Return changes that would serve every server in full, within the time limit; None if the plan does.
 
-    Without an inquiry, the time limit of the options applies.
+    Without an budget, the time limit of the options applies.
 
     Raises:
         SolverError: the solver failed.
     """
     if plan.complete:
         return None
-    inquiry = inquiry or Inquiry(Deadline.after(candidates.system.options.time_limit_s))
+    budget = budget or QuestionBudget(Deadline.after(candidates.system.options.time_limit_s))
     problem = build_problem(candidates).serving_all_members()
     unserved = {item.server for item in plan.unserved}
     servers = candidates.system.servers.values()
@@ -57,8 +59,8 @@ def find_repair(candidates: Candidates, plan: Plan, inquiry: Inquiry | None = No
     short[: len(servers)] = [any(m.name in unserved for m in members_of(one)) for one in servers]
     servable = problem.to_serve & _servable(problem)
     by_units = problem.of_servers(problem.with_partners(servable))
-    before = len(inquiry.unanswered)
-    by_time = inquiry.part(0.5)
+    before = len(budget.unanswered)
+    by_time = budget.part(0.5)
     units = _of_units(candidates, plan, by_units, by_time) if (short & servable).any() else {}
     targets = targets_of_servers(candidates, np.flatnonzero(short).tolist())
     beyond = tuple(
@@ -67,14 +69,14 @@ def find_repair(candidates: Candidates, plan: Plan, inquiry: Inquiry | None = No
     )
     found = RepairOptions(
         summary="",
-        cheapest=_cheapest(by_units, units, inquiry),
+        cheapest=_cheapest(by_units, units, budget),
         fewest=units.get("fewest"),
         of_one_type=tuple(repair for question, repair in units.items() if question.startswith("of ")),
-        relaxations=_relaxations(candidates, plan, targets, inquiry.part(2 / 3)),
-        common_factor=_common_factor(candidates, targets, inquiry),
+        relaxations=_relaxations(candidates, plan, targets, budget.part(2 / 3)),
+        common_factor=_common_factor(candidates, targets, budget),
         beyond_units=beyond,
     )
-    all_answered = len(inquiry.unanswered) == before
+    all_answered = len(budget.unanswered) == before
     return found.model_copy(update={"summary": _summary(found, all_answered=all_answered)})
 
 
@@ -100,7 +102,7 @@ _Ask = Callable[[Problem, Deadline], Expansion | None]
 
 
 def _of_units(
-    candidates: Candidates, plan: Plan, problem: Problem, inquiry: Inquiry
+    candidates: Candidates, plan: Plan, problem: Problem, budget: QuestionBudget
 ) -> dict[str, UnitRepair]:
     """Return the repairs of least value, of least cost, and of the fewest units, of all types and of each."""
     items, addable = problem.limits.items, problem.limits.addable & problem.limits.own
@@ -126,7 +128,7 @@ def _of_units(
     def repaired(question: tuple[_Ask, BoolArray], deadline: Deadline) -> UnitRepair | None:
         return _unit_repair(candidates, plan, problem, *question, deadline)
 
-    repairs = inquiry.ask(repaired, questions, lambda key: words[key])
+    repairs = budget.ask(repaired, questions, lambda key: words[key])
     return {key: found for key, found in repairs.items() if found is not None}
 
 
@@ -147,7 +149,7 @@ def _moves_cost(problem: Problem) -> bool:
     return bool((problem.current_accelerator >= 0).any())
 
 
-def _cheapest(problem: Problem, units: Mapping[str, UnitRepair], inquiry: Inquiry) -> UnitRepair | None:
+def _cheapest(problem: Problem, units: Mapping[str, UnitRepair], budget: QuestionBudget) -> UnitRepair | None:
     """Return the repair of least total cost, then of the fewest units.
 
     Where moving counts, the plan with the units of least cost may stay where it is and cost more than it
@@ -162,7 +164,7 @@ def _cheapest(problem: Problem, units: Mapping[str, UnitRepair], inquiry: Inquir
         if found is None or found.total_cost_cents_per_h <= cheapest.total_cost_cents_per_h + LEAST_SAVING:
             return found
         return cheapest.model_copy(update={"proved": False})
-    best = choose(_endless(problem.from_nothing()), deadline=inquiry.deadline)
+    best = choose(_endless(problem.from_nothing()), deadline=budget.deadline)
     least = float((best.replicas * problem.table.cost_per_replica).sum())
     reached = best.status is Status.optimal and cheapest.total_cost_cents_per_h <= least * (1 + 1e-9)
     fewest = "least cost" in units and cheapest.units == units["least cost"].units
@@ -230,7 +232,7 @@ def _taken_ahead(
 
 
 def _relaxations(
-    candidates: Candidates, plan: Plan, targets: Sequence[Target], inquiry: Inquiry
+    candidates: Candidates, plan: Plan, targets: Sequence[Target], budget: QuestionBudget
 ) -> tuple[Relaxation, ...]:
     """Return the targets of which one alone, relaxed, serves everything."""
     before = PlanOutcome.of_plan(plan)
@@ -249,9 +251,7 @@ def _relaxations(
         )
 
     questions = {target: target for target in targets}
-    found = inquiry.ask(
-        relaxation, questions, lambda target: f"{target_words(target)} at which all is served"
-    )
+    found = budget.ask(relaxation, questions, lambda target: f"{target_words(target)} at which all is served")
     return tuple(item for item in found.values() if item is not None)
 
 
@@ -261,7 +261,7 @@ def _needed_ms(candidates: Candidates, target: Target, deadline: Deadline) -> fl
     return _least(now, 0.0, lambda value: _all_fits(candidates, {target: value}, deadline))
 
 
-def _common_factor(candidates: Candidates, targets: Sequence[Target], inquiry: Inquiry) -> float | None:
+def _common_factor(candidates: Candidates, targets: Sequence[Target], budget: QuestionBudget) -> float | None:
     """Return the least factor on some targets together at which everything fits; none if no factor does."""
     now = {target: target_ms(candidates, target) for target in targets}
     if not now:
@@ -273,7 +273,7 @@ def _common_factor(candidates: Candidates, targets: Sequence[Target], inquiry: I
 
         return _least(1.0, 1e-3, enough)
 
-    return inquiry.ask(factor, {"": None}, lambda _: "the common factor of the latency targets").get("")
+    return budget.ask(factor, {"": None}, lambda _: "the common factor of the latency targets").get("")
 
 
 def _all_fits(candidates: Candidates, values_ms: Mapping[Target, float], deadline: Deadline) -> bool:

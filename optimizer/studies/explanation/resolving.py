@@ -36,16 +36,16 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-class Inquiry:
-    """The time for the questions of an explanation, and those that it left without an answer."""
+class QuestionBudget:
+    """Time limit shared by the questions of an explanation, and the questions left unanswered."""
 
     def __init__(self, deadline: Deadline, unanswered: list[str] | None = None) -> None:
         self.deadline = deadline
         self.unanswered: list[str] = [] if unanswered is None else unanswered
 
-    def part(self, share: float) -> "Inquiry":
-        """Return an inquiry that may use a share of the time left; what it leaves open is known to both."""
-        return Inquiry(self.deadline.share(share), self.unanswered)
+    def part(self, share: float) -> "QuestionBudget":
+        """Return a budget with a share of the remaining time; both list the questions left unanswered."""
+        return QuestionBudget(self.deadline.share(share), self.unanswered)
 
     def ask(
         self,
@@ -53,7 +53,7 @@ class Inquiry:
         questions: Mapping[_Key, _Item],
         words: Callable[[_Key], str],
     ) -> dict[_Key, _Result]:
-        """Return the answers to those questions that are answered in time; the words are for the others.
+        """Return the answers found in time, and list the other questions by their `words` as unanswered.
 
         Raises:
             SolverError: the solver failed.
@@ -68,11 +68,11 @@ class Inquiry:
         questions: Mapping[_Key, _Item],
         least_share: float = 0.0,
     ) -> dict[_Key, _Result]:
-        """Return the answers to those questions that are answered in time.
+        """Return the answers found in time.
 
-        Several are worked on at a time: the solver lets other threads run meanwhile. Each may take up to
-        twice an equal share of the time left, or the least share of it where that is more: few answers are
-        worth more than many beginnings.
+        Questions are solved in parallel threads because the solver releases the GIL. Each can use up to twice
+        an equal share of the remaining time, but at least `least_share` of it: a few complete answers are worth
+        more than many incomplete ones.
 
         Raises:
             SolverError: the solver failed.

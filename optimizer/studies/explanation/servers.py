@@ -20,7 +20,7 @@ from optimizer.studies.explanation.document import (
     RejectedAccelerator,
     ServerExplanation,
 )
-from optimizer.studies.explanation.resolving import Inquiry, on_accelerators
+from optimizer.studies.explanation.resolving import QuestionBudget, on_accelerators
 from optimizer.units import SECONDS_PER_MINUTE
 
 ServerQuestion = tuple[int, str | None]
@@ -85,7 +85,7 @@ def _kept(
 
 
 def settled(
-    before: BasePlan, answers: Mapping[ServerQuestion, Answer], inquiry: Inquiry
+    before: BasePlan, answers: Mapping[ServerQuestion, Answer], budget: QuestionBudget
 ) -> dict[ServerQuestion, Answer]:
     """Return the answers, with next-best alternatives solved again where needed, kept to the alternative.
 
@@ -101,7 +101,7 @@ def settled(
         if only is None and pools and not answer.outcome.complete:
             allowed = [a for a, name in enumerate(arrays.accelerator_names) if name in pools]
             again[s, only] = _kept(before.candidates, s, allowed)
-    found = answered(before, again, inquiry)
+    found = answered(before, again, budget)
     return dict(answers) | {
         key: answer for key, answer in found.items() if answer.outcome.pools.get(arrays.server_names[key[0]])
     }

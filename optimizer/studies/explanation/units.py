@@ -17,7 +17,7 @@ from optimizer.studies.explanation.answering import Answer, Question, effect_of
 from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.document import LimitExplanation, TypeExplanation, UnitValues
 from optimizer.studies.explanation.intervals import interval_of
-from optimizer.studies.explanation.resolving import Inquiry, with_more
+from optimizer.studies.explanation.resolving import QuestionBudget, with_more
 
 UnitQuestion = tuple[int, int]
 """A limited item, and 1 for a unit more or -1 for one fewer."""
@@ -39,7 +39,7 @@ def unit_questions(before: BasePlan) -> dict[UnitQuestion, Question]:
 
 
 def explain_units(
-    before: BasePlan, answers: Mapping[UnitQuestion, Answer], inquiry: Inquiry
+    before: BasePlan, answers: Mapping[UnitQuestion, Answer], budget: QuestionBudget
 ) -> tuple[tuple[TypeExplanation, ...], tuple[LimitExplanation, ...]]:
     """Value one unit more or less from the what-if solutions, with shadow prices if time allows.
 
@@ -57,7 +57,7 @@ def explain_units(
     prices = None
     if items:
         ask = partial(_prices, before.candidates, plan)
-        prices = inquiry.ask(lambda _, due: ask(due), {"": None}, lambda _: "shadow prices").get("")
+        prices = budget.ask(lambda _, due: ask(due), {"": None}, lambda _: "shadow prices").get("")
     values = {
         row.key: UnitValues(
             one_more=effects.get((place, 1)),

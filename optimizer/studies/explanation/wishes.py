@@ -12,7 +12,7 @@ from optimizer.candidates import SizingMemo, find_candidates
 from optimizer.spec.system import System
 from optimizer.studies.explanation.document import WishCost
 from optimizer.studies.explanation.outcome import PlanOutcome
-from optimizer.studies.explanation.resolving import Inquiry, effect, solved
+from optimizer.studies.explanation.resolving import QuestionBudget, effect, solved
 
 
 def _of_servers(system: System, **changes: Any) -> System:
@@ -55,7 +55,7 @@ WITHOUT: Mapping[str, Callable[[System], System]] = {
 
 
 def wish_costs(
-    system: System, before: PlanOutcome, inquiry: Inquiry, memo: SizingMemo
+    system: System, before: PlanOutcome, budget: QuestionBudget, memo: SizingMemo
 ) -> tuple[WishCost, ...]:
     """Return the cost of each option that a system uses, as far as time allows.
 
@@ -66,7 +66,7 @@ def wish_costs(
     used = {name: other for name, other in asked.items() if other.to_spec() != system.to_spec()}
     if not used:
         return ()
-    found = inquiry.ask(
+    found = budget.ask(
         lambda other, due: solved(find_candidates(other, memo), due), used, lambda name: f"what {name} costs"
     )
     return tuple(
