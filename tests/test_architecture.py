@@ -306,7 +306,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ),
         (
             "figures.collecting",
-            "explanation.before",
+            "explanation.base_plan",
             "explanation.intervals",
             "explanation.resolving",
             "sweep.points",

@@ -71,8 +71,8 @@ class QuestionBudget:
         """Return the answers found in time.
 
         Questions are solved in parallel threads because the solver releases the GIL. Each can use up to twice
-        an equal share of the remaining time, but at least `least_share` of it: a few complete answers are worth
-        more than many incomplete ones.
+        an equal share of the remaining time, but at least `least_share` of it: a few complete answers are
+        worth more than many incomplete ones.
 
         Raises:
             SolverError: the solver failed.
