@@ -19,7 +19,7 @@ from optimizer.queueing.measures import TargetMeasure
 from optimizer.queueing.roots import root_above, smallest_integer
 from optimizer.simulation.batches import CLOCK
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide
-from optimizer.studies.figures.placed import NothingToShow, Placed
+from optimizer.studies.figures.placed import EmptyFigureError, Placed
 from optimizer.units import SECONDS_PER_MINUTE
 
 WINDOWS = 9
@@ -108,7 +108,7 @@ def batch_panels(placed: Placed) -> tuple[CurvePanel, ...]:
 def _ways(placed: Placed, servers: BulkQueues) -> _BatchingSettings:
     load_rps = float(placed.arrays.servers.load_rps[0])
     if load_rps == 0:
-        raise NothingToShow(f"{placed.title} carries no load; {placed.remark}")
+        raise EmptyFigureError(f"{placed.title} carries no load; {placed.remark}")
     limits = placed.arrays.servers.targets.limits_of(0)
     fewest = [
         _fewest_replicas(servers.take(np.array([row])), load_rps, limits)
@@ -150,7 +150,7 @@ def _panels(
 ) -> tuple[CurvePanel, CurvePanel]:
     """Return the panel of replicas, and that of latencies with these and with twice as many."""
     if np.isnan(ways.replicas).all():
-        raise NothingToShow(f"{placed.title}: at no {named} a number of replicas meets the targets")
+        raise EmptyFigureError(f"{placed.title}: at no {named} a number of replicas meets the targets")
     measures = latencies_shown(placed)
     known = ways.replicas[~np.isnan(ways.replicas)]
     wide = known.max() > WIDE * known.min()

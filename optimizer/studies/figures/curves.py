@@ -13,7 +13,7 @@ from optimizer.queueing.performance import MS_PER_S
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, target_line
 from optimizer.studies.figures.placed import (
     LATENCY_TITLES,
-    NothingToShow,
+    EmptyFigureError,
     Placed,
     has_targets,
     numbers,
@@ -92,7 +92,7 @@ def batch_figure(placed: Placed) -> Figure:
     batch = _batches(ceiling)
     rate = placed.largest_rates(batch)
     if np.isnan(rate).all():
-        raise NothingToShow(f"{placed.title}: no batch meets the targets; {placed.remark}")
+        raise EmptyFigureError(f"{placed.title}: no batch meets the targets; {placed.remark}")
     known = np.flatnonzero(~np.isnan(rate))
     which, met = ("", " that meets the targets") if has_targets(placed.arrays) else ("stable ", "")
     latencies = _latencies(placed)
@@ -160,7 +160,7 @@ def timing_figure(placed: Placed) -> Figure:
     batch = _batches(int(placed.pair.batch_ceiling[0]))
     law = placed.law(len(batch))
     if not isinstance(law, ServiceLaw):
-        raise NothingToShow(f"the {law.name} latency model has no token times")
+        raise EmptyFigureError(f"the {law.name} latency model has no token times")
     occupancy = batch.astype(np.float64)
     times = law.token_times(law.service_time_ms(occupancy), occupancy, batch)
     servers = placed.arrays.servers

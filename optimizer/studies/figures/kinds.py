@@ -17,7 +17,7 @@ from optimizer.studies.figures.any_kind import figures_by_batch_limit, figures_b
 from optimizer.studies.figures.collecting import batch_limit_figure, window_figure
 from optimizer.studies.figures.curves import batch_figure, latency_figure, occupancy_figure, timing_figure
 from optimizer.studies.figures.document import Figure
-from optimizer.studies.figures.placed import NothingToShow, Placed, chosen_server, place, place_unsized
+from optimizer.studies.figures.placed import EmptyFigureError, Placed, chosen_server, place, place_unsized
 from optimizer.studies.figures.plans import PANELS, WHOLE_PLAN, PlannedSystem, plan_figure
 from optimizer.studies.figures.prices import cost_figure, pareto_figure
 from optimizer.studies.figures.rejections import batch_latency_figure, rejection_figure
@@ -94,14 +94,14 @@ def make_figure(
         if kind == "window":
             return window_figure(place_unsized(system, name, accelerator, backend))
         return _replica_figure(kind, place(system, name, accelerator, backend))
-    except NothingToShow as nothing:
+    except EmptyFigureError as nothing:
         return Figure(title=f"{kind[0].upper()}{kind[1:]}: {name}", note=f"Nothing to show: {nothing}")
 
 
 def _pareto_figure(system: System, server: str, accelerator: str | None, backend: str) -> Figure:
     kind = system.model_kinds().get(system.servers[server].model)
     if kind is not None and not kind.lengths:
-        raise NothingToShow(_none_of(kind, server))
+        raise EmptyFigureError(_none_of(kind, server))
     return pareto_figure(system, server, accelerator, solve(system, backend=backend))
 
 
@@ -109,7 +109,7 @@ def _replica_figure(name: str, placed: Placed) -> Figure:
     """Return a figure of a replica, as its kind shows it."""
     picture = _pictures(placed.kind).get(name)
     if picture is None:
-        raise NothingToShow(_none_of(placed.kind, placed.server))
+        raise EmptyFigureError(_none_of(placed.kind, placed.server))
     return picture(placed)
 
 

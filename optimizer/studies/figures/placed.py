@@ -49,8 +49,8 @@ LATENCY_TITLES: dict[Literal["itl", "ttft"], str] = {
 """Latencies in separate panels, with their titles."""
 
 
-class NothingToShow(Exception):  # noqa: N818  it is no error: its text is the answer
-    """Raised inside the studies if a server has no queue to show; the text is the reason."""
+class EmptyFigureError(Exception):
+    """A figure has no data; the message states the reason and is shown instead of the figure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +93,10 @@ class Placed:
         """Check that the replica has load.
 
         Raises:
-            NothingToShow: it has none.
+            EmptyFigureError: it has none.
         """
         if self.rate_rps == 0:
-            raise NothingToShow(f"{self.title} carries no load; {self.remark}")
+            raise EmptyFigureError(f"{self.title} carries no load; {self.remark}")
 
     def batch_guide(self) -> Guide:
         """Return a line at the batch limit."""
@@ -120,11 +120,11 @@ class Placed:
         """Return the birth-death queue of one replica; rates are requests/ms.
 
         Raises:
-            NothingToShow: its queue model is another.
+            EmptyFigureError: its queue model is another.
         """
         replica = self._replica()
         if not isinstance(replica, ReplicaQueues):
-            raise NothingToShow(self._no_occupancy(replica.name))
+            raise EmptyFigureError(self._no_occupancy(replica.name))
         return replica.queue
 
     def _no_occupancy(self, queue_model: str) -> str:
@@ -151,11 +151,11 @@ class Placed:
         """Return the queue model of one batch server.
 
         Raises:
-            NothingToShow: it is none.
+            EmptyFigureError: it is none.
         """
         replica = self._replica()
         if not isinstance(replica, BulkQueues):
-            raise NothingToShow(f"{self.server} is no batch server; give its model batchParms")
+            raise EmptyFigureError(f"{self.server} is no batch server; give its model batchParms")
         return replica
 
     def _replica(self) -> QueueModel:
@@ -210,7 +210,7 @@ def place_unsized(system: System, server: str, accelerator: str | None, backend:
 
     Raises:
         SpecError: the accelerator does not exist.
-        NothingToShow: the server has no load, or cannot run there.
+        EmptyFigureError: the server has no load, or cannot run there.
     """
     _check_one_class(system, server)
     model = system.servers[server].model
@@ -220,11 +220,11 @@ def place_unsized(system: System, server: str, accelerator: str | None, backend:
     chosen = known[0] if accelerator is None else known_name(accelerator, system.accelerators, "accelerator")
     arrays = tabulate(alone(system, server))
     if arrays.servers.load_rps[0] == 0:
-        raise NothingToShow(_idle_text(server))
+        raise EmptyFigureError(_idle_text(server))
     pairs = sizable_pairs(arrays, Verdicts.none(arrays.profile_of.shape), choose_batch=False)
     rows = np.flatnonzero(pairs.accelerator == arrays.accelerator_names.index(chosen))
     if not len(rows):
-        raise NothingToShow(f"{server} cannot run on {chosen}")
+        raise EmptyFigureError(f"{server} cannot run on {chosen}")
     return Placed(system, arrays, pairs.take(rows), server, chosen, 0.0, "")
 
 
@@ -247,7 +247,7 @@ def place(system: System, server: str, accelerator: str | None, backend: str = "
 
     Raises:
         SpecError: the accelerator does not exist.
-        NothingToShow: the server has no load, or cannot run there.
+        EmptyFigureError: the server has no load, or cannot run there.
     """
     _check_one_class(system, server)
     if accelerator is not None:
@@ -260,10 +260,10 @@ def _check_one_class(system: System, server: str) -> None:
     """Check that a server is no shared queue, whose classes have different latencies.
 
     Raises:
-        NothingToShow: it is one.
+        EmptyFigureError: it is one.
     """
     if isinstance(system.servers[server], SharedQueue):
-        raise NothingToShow(
+        raise EmptyFigureError(
             f"{server} is a shared queue, whose servers have latencies of their own; plot 'targets', or see "
             "the table of shared queues"
         )
@@ -273,11 +273,11 @@ def loaded(system: System, server: str) -> Candidates:
     """Return the candidates of one server that has load.
 
     Raises:
-        NothingToShow: it has none.
+        EmptyFigureError: it has none.
     """
     candidates = find_candidates(alone(system, server))
     if candidates.arrays.servers.load_rps[0] == 0:
-        raise NothingToShow(_idle_text(server))
+        raise EmptyFigureError(_idle_text(server))
     return candidates
 
 
@@ -326,7 +326,7 @@ def _pair(candidates: Candidates, accelerator: str) -> Pairs:
     """Return the pair with its batch ceiling.
 
     Raises:
-        NothingToShow: the pair has no queue.
+        EmptyFigureError: the pair has no queue.
     """
     arrays = candidates.arrays
     shape = arrays.profile_of.shape
@@ -336,7 +336,7 @@ def _pair(candidates: Candidates, accelerator: str) -> Pairs:
     found = candidates.verdicts.reason[0, arrays.accelerator_names.index(accelerator)]
     if not len(rows) or found == RejectionReason.no_work:
         name = arrays.server_names[0]
-        raise NothingToShow(f"{name} cannot run on {accelerator}: {rejection(candidates, accelerator)}")
+        raise EmptyFigureError(f"{name} cannot run on {accelerator}: {rejection(candidates, accelerator)}")
     return pairs.take(rows)
 
 
@@ -360,7 +360,7 @@ def _as_planned(system: System, server: str, plan: Plan) -> Placed:
     pools = plan.allocations.get(server, ())
     if not pools:
         why = next((item.detail for item in plan.unserved if item.server == server), "nothing is chosen")
-        raise NothingToShow(f"{server} is not served: {why}; name an accelerator to see the server there")
+        raise EmptyFigureError(f"{server} is not served: {why}; name an accelerator to see the server there")
     pool = max(pools, key=lambda item: item.num_replicas)
     pair = replace(_pair(candidates, pool.accelerator), max_batch=np.array([pool.max_batch]))
     rate = pool.arrival_rate_rpm / pool.num_replicas / SECONDS_PER_MINUTE

@@ -22,7 +22,7 @@ from optimizer.spec.system import System
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, target_line
 from optimizer.studies.figures.placed import (
     LATENCY_TITLES,
-    NothingToShow,
+    EmptyFigureError,
     has_targets,
     joined_candidates,
     loaded,
@@ -130,7 +130,7 @@ def _candidates_of(system: System, server: str, accelerator: str | None) -> tupl
         )
         table = table.take(table.accelerator == place_of)
     if not len(table):
-        raise NothingToShow(_no_candidate(candidates, server, accelerator))
+        raise EmptyFigureError(_no_candidate(candidates, server, accelerator))
     return candidates, table
 
 

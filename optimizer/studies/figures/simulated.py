@@ -18,7 +18,7 @@ from optimizer.simulation.engine import SimulatedRun
 from optimizer.simulation.replicas import Effort, run_replica
 from optimizer.simulation.summary import Distribution, counted_rows, summarise
 from optimizer.studies.figures.document import CurvePanel, Figure, Guide
-from optimizer.studies.figures.placed import NothingToShow, Placed
+from optimizer.studies.figures.placed import EmptyFigureError, Placed
 from optimizer.studies.simulation.pools import stream_of
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -77,13 +77,13 @@ def _steady_run(placed: Placed) -> SimulatedRun:
     """Run a replica at its load.
 
     Raises:
-        NothingToShow: it has none, or no steady state under it.
+        EmptyFigureError: it has none, or no steady state under it.
     """
     placed.require_load()
     run = _run(placed, placed.rate_rps)
     overload = summarise([run]).overload
     if overload is not None:
-        raise NothingToShow(f"{placed.title}: {overload}")
+        raise EmptyFigureError(f"{placed.title}: {overload}")
     return run
 
 
