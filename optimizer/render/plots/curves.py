@@ -22,7 +22,7 @@ from optimizer.render.plots.style import (
     widest_mm,
     width_mm,
 )
-from optimizer.studies.figures.document import CurvePanel, Guide, Series
+from optimizer.studies.figures.document import CurvePanel, ReferenceLine, Series
 
 CURVE_MM, STRIP_MM = 46.0, 3.5
 LEFT_MM = 17.0
@@ -79,9 +79,9 @@ def draw_curves(page: Page, panel: CurvePanel, top: float, colours: Mapping[str,
     _draw_levels(axes, [guide for guide in panel.guides if guide.axis == "y" and guide not in far])
 
 
-def _far_levels(panel: CurvePanel) -> dict[Guide, str]:
+def _far_levels(panel: CurvePanel) -> dict[ReferenceLine, str]:
     """Return the levels so far above or below all curves that the curves would be squashed, and which."""
-    found = dict[Guide, str]()
+    found = dict[ReferenceLine, str]()
     values = [value for series in panel.series for value in series.y if value is not None]
     for guide in panel.guides:
         if guide.axis == "y" and values and panel.y_most is None:
@@ -97,7 +97,7 @@ def _strip_mm(panel: CurvePanel) -> float:
     return STRIP_MM if any(guide.axis == "x" for guide in panel.guides) else 0.0
 
 
-def _set_ends(axes: Axes, panel: CurvePanel, near: Sequence[Guide]) -> None:
+def _set_ends(axes: Axes, panel: CurvePanel, near: Sequence[ReferenceLine]) -> None:
     """Begin and end the axes so that all values and near lines are on them, and number them plainly."""
     x = _shown([value for series in panel.series for value in series.x], near, "x")
     y = _shown([value for series in panel.series for value in series.y], near, "y")
@@ -143,7 +143,7 @@ def _set_logarithmic(axes: Axes, name: str, values: Sequence[float]) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def _shown(values: Sequence[float | None], guides: Sequence[Guide], axis: str) -> list[float]:
+def _shown(values: Sequence[float | None], guides: Sequence[ReferenceLine], axis: str) -> list[float]:
     shown = [value for value in values if value is not None]
     return shown + [guide.value for guide in guides if guide.axis == axis] or [0.0, 1.0]
 
@@ -233,10 +233,10 @@ def _apart(places: Sequence[float], sizes: Sequence[float]) -> list[float]:
     return moved
 
 
-def _draw_levels(axes: Axes, guides: Sequence[Guide]) -> None:
+def _draw_levels(axes: Axes, guides: Sequence[ReferenceLine]) -> None:
     """Draw levels with their names; the name of a level close above another is next to the other name."""
     names = {guide: fitted(guide.name, MAX_NAME_MM) for guide in guides}
-    begin_mm, below = dict[Guide, float](), None
+    begin_mm, below = dict[ReferenceLine, float](), None
     for guide in sorted(guides, key=lambda guide: guide.value):
         begin_mm[guide] = 0.0
         if below and _share(axes, guide.value, "y") - _share(axes, below.value, "y") < MIN_LABEL_STEP:
@@ -252,7 +252,7 @@ def _draw_levels(axes: Axes, guides: Sequence[Guide]) -> None:
         )  # fmt: skip
 
 
-def _draw_uprights(axes: Axes, guides: Sequence[Guide]) -> None:
+def _draw_uprights(axes: Axes, guides: Sequence[ReferenceLine]) -> None:
     """Draw upright lines with their names above them, side by side."""
     guides = sorted(guides, key=lambda guide: guide.value)
     places = [_share(axes, guide.value, "x") for guide in guides]

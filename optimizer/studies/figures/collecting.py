@@ -18,7 +18,7 @@ from optimizer.queueing.bulk.steady import ServerSteadyState
 from optimizer.queueing.measures import TargetMeasure
 from optimizer.queueing.roots import root_above, smallest_integer
 from optimizer.simulation.batches import CLOCK
-from optimizer.studies.figures.document import CurvePanel, Figure, Guide
+from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine
 from optimizer.studies.figures.placed import EmptyFigureError, Placed
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -83,7 +83,7 @@ def window_figure(placed: Placed) -> Figure:
         windows = windows[windows >= longest_ms / 2]  # a clock that ticks before a batch is done is none
     rows = server.take(np.zeros(len(windows), np.int64))
     by_window = _ways(placed, replace(rows, policy=replace(rows.policy, window_ms=windows)))
-    given = Guide(name=f"window {quantity(window_ms)} ms", value=window_ms, axis="x")
+    given = ReferenceLine(name=f"window {quantity(window_ms)} ms", value=window_ms, axis="x")
     panels = _panels(placed, by_window, windows, "window [ms]", "window", given)
     return placed.figure("Collecting requests", _note(placed), (*panels, *batch_panels(placed)))
 
@@ -145,7 +145,7 @@ def _panels(
     x: FloatArray,
     label: str,
     named: str,
-    chosen: Guide,
+    chosen: ReferenceLine,
     along: tuple[Literal["x"], ...] = (),
 ) -> tuple[CurvePanel, CurvePanel]:
     """Return the panel of replicas, and that of latencies with these and with twice as many."""
@@ -189,7 +189,7 @@ def latencies_shown(placed: Placed) -> Sequence[TargetMeasure]:
     return [TargetMeasure("e2e"), *(TargetMeasure("e2e", percent) for percent in shown)]
 
 
-def latency_levels(placed: Placed) -> tuple[Guide, ...]:
+def latency_levels(placed: Placed) -> tuple[ReferenceLine, ...]:
     """Return the targets on what is shown of the latency as lines; those with one limit are one line."""
     levels: dict[float, list[str]] = {}
     shown = latencies_shown(placed)
@@ -197,7 +197,7 @@ def latency_levels(placed: Placed) -> tuple[Guide, ...]:
         if measure in shown:
             levels.setdefault(limit, []).append(measure.statistic)
     return tuple(
-        Guide(name=f"target {limit:,.6g} ms, {', '.join(names)}", value=limit, axis="y")
+        ReferenceLine(name=f"target {limit:,.6g} ms, {', '.join(names)}", value=limit, axis="y")
         for limit, names in levels.items()
     )
 

@@ -10,7 +10,7 @@ from optimizer.arrays import FloatArray, IntArray
 from optimizer.quantities import counted, quantity
 from optimizer.queueing.measures import TargetMeasure
 from optimizer.queueing.performance import MS_PER_S
-from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, target_line
+from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine, Series, target_line
 from optimizer.studies.figures.placed import (
     LATENCY_TITLES,
     EmptyFigureError,
@@ -64,7 +64,7 @@ def occupancy_figure(placed: Placed) -> Figure:
             )
             if rows.any()
         ),
-        guides=(Guide(name=f"mean {mean:.3g}", value=mean, axis="x"),),
+        guides=(ReferenceLine(name=f"mean {mean:.3g}", value=mean, axis="x"),),
     )
     rpm = placed.rate_rps * SECONDS_PER_MINUTE
     note = (
@@ -75,7 +75,7 @@ def occupancy_figure(placed: Placed) -> Figure:
     return placed.figure("Occupancy", note, [panel])
 
 
-def _over_batches(title: str, label: str, curve: Series, guides: tuple[Guide, ...]) -> CurvePanel:
+def _over_batches(title: str, label: str, curve: Series, guides: tuple[ReferenceLine, ...]) -> CurvePanel:
     return CurvePanel(
         title=title,
         x_label="batch limit [requests]",
@@ -99,7 +99,7 @@ def batch_figure(placed: Placed) -> Figure:
     at = placed.figures(batch[known], rate[known], [measure for _, measure, _ in latencies])
     x = batch.astype(np.float64)
 
-    def panel(title: str, label: str, values: FloatArray, *guides: Guide) -> CurvePanel:
+    def panel(title: str, label: str, values: FloatArray, *guides: ReferenceLine) -> CurvePanel:
         return _over_batches(title, label, placed.series("", x, values), (placed.batch_guide(), *guides))
 
     def spread(values: FloatArray) -> FloatArray:
@@ -135,7 +135,7 @@ def latency_figure(placed: Placed) -> Figure:
     bound = "all targets are met" if has_targets(placed.arrays) else "the queue is stable; there is no target"
     guides = placed.load_guides()
 
-    def panel(title: str, label: str, values: FloatArray, target: tuple[Guide, ...]) -> CurvePanel:
+    def panel(title: str, label: str, values: FloatArray, target: tuple[ReferenceLine, ...]) -> CurvePanel:
         return CurvePanel(
             title=title,
             x_label="load of one replica [requests/min]",
@@ -205,13 +205,13 @@ def _batches(ceiling: int) -> IntArray:
     return np.unique(np.round(np.geomspace(1, ceiling, FEW_BATCHES))).astype(np.int64)
 
 
-def _latencies(placed: Placed) -> list[tuple[str, TargetMeasure, tuple[Guide, ...]]]:
+def _latencies(placed: Placed) -> list[tuple[str, TargetMeasure, tuple[ReferenceLine, ...]]]:
     """Return the latencies that figures show: title, the measure of the target or the mean, and its line."""
     found = ((title, target_of(placed.arrays, metric)) for metric, title in LATENCY_TITLES.items())
     return [(title, measure, target_line(limit)) for title, (measure, limit) in found]
 
 
-def _view(values: FloatArray, target: tuple[Guide, ...]) -> float | None:
+def _view(values: FloatArray, target: tuple[ReferenceLine, ...]) -> float | None:
     """Return the end of the axis: a queue near saturation must not hide the range around the target."""
     if not target or float(np.max(values)) <= TARGET_VIEW * target[0].value:
         return None

@@ -35,7 +35,7 @@ class Series(Document):
     """Accelerator type that sets its colour; empty if it belongs to no type."""
 
 
-class Guide(Document):
+class ReferenceLine(Document):
     """A straight line across a panel: a target, a limit, a load."""
 
     name: str
@@ -59,7 +59,7 @@ class CurvePanel(Document):
     """Quantity and unit."""
     series: tuple[Series, ...] = Field(strict=False)
     """The curves."""
-    guides: tuple[Guide, ...] = Field((), strict=False)
+    guides: tuple[ReferenceLine, ...] = Field((), strict=False)
     """Reference lines."""
     y_most: float | None = Field(None, alias="yMost")
     """End of the axis, if the curves continue beyond the range of interest."""
@@ -144,8 +144,8 @@ class Figure(Document):
     """All accelerator types of the system; the position of a type sets its colour in every picture."""
 
 
-def target_line(target_ms: float) -> tuple[Guide, ...]:
+def target_line(target_ms: float) -> tuple[ReferenceLine, ...]:
     """Return the line of a latency target [ms]; empty without a target."""
     if not isfinite(target_ms):
         return ()
-    return (Guide(name=f"target {precise(target_ms)} ms", value=target_ms, axis="y"),)
+    return (ReferenceLine(name=f"target {precise(target_ms)} ms", value=target_ms, axis="y"),)

@@ -38,7 +38,7 @@ from optimizer.queueing.reference import ReplicaQueues
 from optimizer.spec.messages import known_name
 from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.system import System
-from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, SeriesStyle
+from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine, Series, SeriesStyle
 from optimizer.timing import Law
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -98,15 +98,17 @@ class Placed:
         if self.rate_rps == 0:
             raise EmptyFigureError(f"{self.title} carries no load; {self.remark}")
 
-    def batch_guide(self) -> Guide:
+    def batch_guide(self) -> ReferenceLine:
         """Return a line at the batch limit."""
-        return Guide(name=f"batch {self.max_batch:,}", value=float(self.max_batch), axis="x")
+        return ReferenceLine(name=f"batch {self.max_batch:,}", value=float(self.max_batch), axis="x")
 
-    def load_guides(self) -> tuple[Guide, ...]:
+    def load_guides(self) -> tuple[ReferenceLine, ...]:
         """Return lines at the maximum load within all targets, and at the load of the plan."""
         named = (("largest", float(self.largest_rates(self.pair.max_batch)[0])), ("load", self.rate_rps))
         rates = ((name, rate * SECONDS_PER_MINUTE) for name, rate in named if rate > 0)
-        return tuple(Guide(name=f"{name} {quantity(rpm)}", value=rpm, axis="x") for name, rpm in rates)
+        return tuple(
+            ReferenceLine(name=f"{name} {quantity(rpm)}", value=rpm, axis="x") for name, rpm in rates
+        )
 
     def series(self, name: str, x: FloatArray, values: FloatArray, style: SeriesStyle = "line") -> Series:
         """Return a curve of it, in the colour of its accelerator's type."""

@@ -19,7 +19,7 @@ from optimizer.quantities import quantity
 from optimizer.queueing.targets import meets_target
 from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
-from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, target_line
+from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine, Series, target_line
 from optimizer.studies.figures.placed import (
     LATENCY_TITLES,
     EmptyFigureError,
@@ -68,7 +68,7 @@ def cost_figure(system: System, server: str, accelerator: str | None) -> Figure:
         x_label="load [requests/min]",
         y_label=f"cost [{cost_unit(system.currency)}]",
         series=series,
-        guides=(Guide(name="load", value=load * SECONDS_PER_MINUTE, axis="x"),),
+        guides=(ReferenceLine(name="load", value=load * SECONDS_PER_MINUTE, axis="x"),),
         y_most=y_most,
     )
     some = f"the {len(rows)} cheapest of {len(table)} accelerators at" if len(rows) < len(table) else "at"

@@ -10,7 +10,7 @@ from optimizer.quantities import quantity
 from optimizer.queueing.measures import LOSS
 from optimizer.simulation.limits import UNLIMITED
 from optimizer.studies.figures.collecting import latencies_shown, latency_levels, shown_ms
-from optimizer.studies.figures.document import CurvePanel, Figure, Guide
+from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine
 from optimizer.studies.figures.placed import Placed
 
 POINTS = 33
@@ -78,7 +78,7 @@ def _rejected_panel(placed: Placed, rate_rps: FloatArray) -> CurvePanel:
     levels = (
         ()
         if limit is None
-        else (Guide(name=f"target {PERCENT * limit:g} %", value=PERCENT * limit, axis="y"),)
+        else (ReferenceLine(name=f"target {PERCENT * limit:g} %", value=PERCENT * limit, axis="y"),)
     )
     return CurvePanel(
         title="Requests that find no room",
@@ -89,12 +89,14 @@ def _rejected_panel(placed: Placed, rate_rps: FloatArray) -> CurvePanel:
     )
 
 
-def _loads(placed: Placed) -> tuple[Guide, ...]:
+def _loads(placed: Placed) -> tuple[ReferenceLine, ...]:
     """Return lines at the saturation throughput, and at the planned load of a replica."""
     full = float(placed.batch_servers().full_rate_rps[0])
     named = [("saturation", full)] * _has_room(placed) + [("load", placed.rate_rps)]
     return tuple(
-        Guide(name=f"{name} {quantity(rate)}", value=rate, axis="x") for name, rate in named if rate > 0
+        ReferenceLine(name=f"{name} {quantity(rate)}", value=rate, axis="x")
+        for name, rate in named
+        if rate > 0
     )
 
 

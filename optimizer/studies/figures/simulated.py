@@ -17,7 +17,7 @@ from optimizer.queueing.measures import METRICS, LatencyName, TargetMeasure
 from optimizer.simulation.engine import SimulatedRun
 from optimizer.simulation.replicas import Effort, run_replica
 from optimizer.simulation.summary import Distribution, counted_rows, summarise
-from optimizer.studies.figures.document import CurvePanel, Figure, Guide
+from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine
 from optimizer.studies.figures.placed import EmptyFigureError, Placed
 from optimizer.studies.simulation.pools import stream_of
 from optimizer.units import SECONDS_PER_MINUTE
@@ -130,14 +130,18 @@ def _spread(placed: Placed, run: SimulatedRun, metric: LatencyName, title: str) 
     )
 
 
-def _upright_targets(placed: Placed, metric: LatencyName, farthest_ms: float) -> tuple[Guide, ...]:
+def _upright_targets(placed: Placed, metric: LatencyName, farthest_ms: float) -> tuple[ReferenceLine, ...]:
     """Return a target as a line across a distribution, with the share that it is about."""
-    guides: list[Guide] = []
+    guides: list[ReferenceLine] = []
     for measure, limit in _targets(placed, metric):
         if limit <= farthest_ms:
-            guides.append(Guide(name=f"target {limit:,.6g} ms, {measure.statistic}", value=limit, axis="x"))
+            guides.append(
+                ReferenceLine(name=f"target {limit:,.6g} ms, {measure.statistic}", value=limit, axis="x")
+            )
             if measure.percentile is not None:
-                guides.append(Guide(name=f"{measure.percentile:g} %", value=measure.percentile, axis="y"))
+                guides.append(
+                    ReferenceLine(name=f"{measure.percentile:g} %", value=measure.percentile, axis="y")
+                )
     return tuple(guides)
 
 
@@ -192,10 +196,10 @@ def _against_load(
     )
 
 
-def _levels(targets: Iterable[tuple[TargetMeasure, float]]) -> Iterator[Guide]:
+def _levels(targets: Iterable[tuple[TargetMeasure, float]]) -> Iterator[ReferenceLine]:
     """Yield a line at each target."""
     for measure, limit in targets:
-        yield Guide(name=f"target {limit:,.6g} ms, {measure.statistic}", value=limit, axis="y")
+        yield ReferenceLine(name=f"target {limit:,.6g} ms, {measure.statistic}", value=limit, axis="y")
 
 
 def _value(found: Distribution | None, measure: TargetMeasure) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import counted, percent
-from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series
+from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine, Series
 from optimizer.studies.replay.document import Replay, ReplayPolicy, ReplayStep
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -32,7 +32,7 @@ def replay_figure(found: Replay) -> Figure:
             f"cost [{unit}]",
             lambda point: in_cost_unit(point.cost_per_h, found.currency),
             tuple(
-                Guide(
+                ReferenceLine(
                     name=item.name,
                     value=in_cost_unit(item.cost / found.hours, found.currency),
                     axis="y",
@@ -63,7 +63,7 @@ def _panel(
     title: str,
     label: str,
     value: Callable[[ReplayStep], float],
-    guides: tuple[Guide, ...] = (),
+    guides: tuple[ReferenceLine, ...] = (),
 ) -> CurvePanel:
     return CurvePanel(
         title=title,
