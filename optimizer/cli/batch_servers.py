@@ -9,7 +9,7 @@ from optimizer.errors import AnalysisError, SpecError
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import Request
 from optimizer.kinds.batch_servers.rows import BatchAnswer, BatchRow
-from optimizer.kinds.rows import NoSteadyState
+from optimizer.kinds.rows import UnstableReplica
 from optimizer.spec.messages import validated
 from optimizer.units import MILLISECONDS, MILLISECONDS_PER_REQUEST
 
@@ -115,7 +115,7 @@ def analyzed(row: BatchRow) -> BatchAnswer:
         AnalysisError: the rate is zero, or its queue grows without end.
     """
     found = row.analyze()
-    if isinstance(found, NoSteadyState):
+    if isinstance(found, UnstableReplica):
         raise AnalysisError(f"{found.message}; lower it, or limit the queue")
     return found
 

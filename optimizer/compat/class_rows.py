@@ -23,7 +23,7 @@ from optimizer.kinds.request_classes import (
     class_queues,
     total_figures,
 )
-from optimizer.kinds.rows import NoSteadyState, OverloadedReplica
+from optimizer.kinds.rows import OverloadedReplica, UnstableReplica
 from optimizer.queueing.priority.model import PriorityQueues
 from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.targets import Targets
@@ -75,13 +75,13 @@ class _ClassFields(TokenRow):
         work_cv = replica.out_tokens_cv if self.work_cv is None else self.work_cv
         return class_queues(replica, self.classes, work_cv)
 
-    def analyze(self) -> ClassAnswer | ClassRowAnswer | NoSteadyState:
-        """Return the performance of all requests and of each class, or a `NoSteadyState`."""
+    def analyze(self) -> ClassAnswer | ClassRowAnswer | UnstableReplica:
+        """Return the performance of all requests and of each class, or a `UnstableReplica`."""
         rate_rps = sum(one.rate_rps for one in self.classes)
         queues = self.queues()
         stable_rate_rps = float(queues.stable_rate_rps[0])
         if rate_rps > stable_rate_rps:
-            return NoSteadyState.beyond(rate_rps, stable_rate_rps)
+            return UnstableReplica.beyond(rate_rps, stable_rate_rps)
         return self._answer(queues, rate_rps)
 
     def size(self) -> ClassAnswer | ClassRowAnswer:

@@ -21,7 +21,7 @@ from optimizer.documents import (
 from optimizer.errors import AnalysisError
 from optimizer.kinds.batch_servers.stages import Stage, names_of, repeated_name, slowest_part, stations_of
 from optimizer.kinds.fields import LatencyTarget
-from optimizer.kinds.rows import NoSteadyState, OverloadedReplica, Row, simulated_values
+from optimizer.kinds.rows import OverloadedReplica, Row, UnstableReplica, simulated_values
 from optimizer.queueing.bulk.limits import line_problem, server_problem
 from optimizer.queueing.bulk.model import BatchingPolicy, BulkPerformance, BulkQueues
 from optimizer.queueing.measures import LOSS, TargetMeasure
@@ -127,8 +127,8 @@ class BatchRow(Row):
             limits[LOSS] = self.max_rejected
         return Targets.of_limits([limits], np.zeros(1, np.bool_))
 
-    def analyze(self) -> "BatchAnswer | NoSteadyState":
-        """Return the performance at the row's rate, or a `NoSteadyState`.
+    def analyze(self) -> "BatchAnswer | UnstableReplica":
+        """Return the performance at the row's rate, or a `UnstableReplica`.
 
         Raises:
             AnalysisError: the rate is zero or almost zero.
@@ -139,7 +139,7 @@ class BatchRow(Row):
         queues = self.queues()
         stable_rps = float(queues.stable_rate_rps[0])
         if self.rate_rps > float(queues.longest_rate_rps[0]):
-            return NoSteadyState.beyond(self.rate_rps, stable_rps)
+            return UnstableReplica.beyond(self.rate_rps, stable_rps)
         return BatchAnswer.model_validate(_figures(self, queues, self.rate_rps))
 
     def size(self) -> "BatchSizing":

@@ -15,7 +15,7 @@ from optimizer.kinds.batch_servers.rows import (
     BatchRow,
     SimulatedBatches,
 )
-from optimizer.kinds.rows import NoSteadyState, OverloadedReplica, Row, simulated_values
+from optimizer.kinds.rows import OverloadedReplica, Row, UnstableReplica, simulated_values
 from optimizer.quantities import precise, quantity
 from optimizer.queueing.bulk.time_sharing import (
     MAX_FILL,
@@ -86,8 +86,8 @@ class SharedRow(Row):
         rates = np.array([row.rate_rps for row in self.shared]) / MS_PER_S
         return [row.queues().server(0) for row in self.shared], rates
 
-    def analyze(self) -> "SharedAnswer | NoSteadyState":
-        """Return the latencies of each server, or a `NoSteadyState`.
+    def analyze(self) -> "SharedAnswer | UnstableReplica":
+        """Return the latencies of each server, or a `UnstableReplica`.
 
         Raises:
             AnalysisError: a rate is zero or almost zero.
@@ -100,7 +100,7 @@ class SharedRow(Row):
         offered_rps = float(rates.sum() * MS_PER_S)
         stable_rps = largest_share(servers, rates) * offered_rps
         come = quantity(fill[worst] * servers[worst].size)
-        return NoSteadyState(
+        return UnstableReplica(
             offered_rps=offered_rps,
             stable_rate_rps=stable_rps,
             message=(
