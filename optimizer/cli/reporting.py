@@ -30,7 +30,7 @@ from optimizer.spec.writing import write_bytes, write_text
 from optimizer.studies.figures.document import Figure
 
 if TYPE_CHECKING:
-    from optimizer.render.pages import Origin
+    from optimizer.render.pages import PageMetadata
     from optimizer.render.plots import Format
 
 KINDS = {
@@ -80,15 +80,15 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="write the report as JSON to stdout")
 
 
-def _origin(arguments: argparse.Namespace) -> "Origin":
+def _origin(arguments: argparse.Namespace) -> "PageMetadata":
     """Return the metadata of the page; the date is given, so that the same input produces the same page."""
     from optimizer import __version__
-    from optimizer.render.pages import Origin
+    from optimizer.render.pages import PageMetadata
 
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
     given = datetime.fromtimestamp(int(epoch), UTC).date().isoformat() if epoch.isdecimal() else ""
     source = "standard input" if arguments.path == "-" else Path(arguments.path).name or arguments.path
-    return Origin(__version__, source, given if arguments.date is None else arguments.date)
+    return PageMetadata(__version__, source, given if arguments.date is None else arguments.date)
 
 
 def _report(arguments: argparse.Namespace) -> None:

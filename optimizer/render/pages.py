@@ -44,8 +44,8 @@ _MARKDOWN_SIGNS = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])|:(?=//)")
 """An underscore within a word is one, and stays as it is."""
 
 
-class Origin(NamedTuple):
-    """Origin of a page; unknown parts are omitted."""
+class PageMetadata(NamedTuple):
+    """PageMetadata of a page; unknown parts are omitted."""
 
     version: str = ""
     """Version of the program."""
@@ -63,7 +63,7 @@ class Origin(NamedTuple):
 
 
 def render_report(
-    report: Report, system: System, page_format: PageFormat, origin: Origin | None = None
+    report: Report, system: System, page_format: PageFormat, origin: PageMetadata | None = None
 ) -> str:
     """Return a report as a page of text.
 
@@ -76,15 +76,15 @@ def render_report(
     if page_format == "csv":
         return _csv(report)
     if page_format == "markdown":
-        return _markdown(report, origin or Origin())
-    return _html(report, system, origin or Origin())
+        return _markdown(report, origin or PageMetadata())
+    return _html(report, system, origin or PageMetadata())
 
 
 def _title(report: Report) -> str:
     return f"{'Limited' if report.overview.limited else 'Unlimited'} plan of the inference fleet"
 
 
-def _html(report: Report, system: System, origin: Origin) -> str:
+def _html(report: Report, system: System, origin: PageMetadata) -> str:
     environment = Environment(
         loader=PackageLoader("optimizer.render", "."),
         autoescape=True,
@@ -146,7 +146,7 @@ def _picture(shown: PlannedSystem, kind: str) -> str:
     return base64.b64encode(draw(figure, "svg")).decode("ascii")
 
 
-def _markdown(report: Report, origin: Origin) -> str:
+def _markdown(report: Report, origin: PageMetadata) -> str:
     lines = [f"# {_title(report)}", "", _escaped(status(report.overview)), ""]
     lines += [_line(("figure", "value")), _line(("---", "---:"))]
     for fact in headline(report.overview):
@@ -164,7 +164,7 @@ def _markdown(report: Report, origin: Origin) -> str:
             lines += [""]
         for note in section.notes:
             lines += [_escaped(note), ""]
-    if origin != Origin():
+    if origin != PageMetadata():
         lines += [_escaped(origin.sentence())]
     return "\n".join(lines).rstrip("\n") + "\n"
 
