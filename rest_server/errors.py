@@ -16,7 +16,7 @@ from optimizer.errors import AnalysisError, IncompletePlanError, InferplanError,
 from optimizer.spec.messages import UNKNOWN_KEY, path_text, problem_text
 from rest_server.journal import StateNotWrittenError
 from rest_server.solver_processes import SolverUnavailableError
-from rest_server.workers import ClientDisconnectedError, QueueFullError, RequestTimeout
+from rest_server.workers import ClientDisconnectedError, QueueFullError, RequestTimeoutError
 
 API_PREFIX = "/v1"
 PROBLEM_JSON = "application/problem+json"
@@ -29,7 +29,7 @@ _TITLES: tuple[tuple[type[Exception], str], ...] = (
     (SolverError, "The solver failed"),
     (QueueFullError, "The service is busy"),
     (SolverUnavailableError, "The service cannot solve"),
-    (RequestTimeout, "The time ran out"),
+    (RequestTimeoutError, "The time ran out"),
     (StateNotWrittenError, "The state cannot be written"),
 )
 """Class of error to title; other errors have the text of their status."""

@@ -21,7 +21,7 @@ from rest_server.fleet import Entities
 from rest_server.history import History
 
 
-class RevisionConflict(Exception):  # noqa: N818  the name says what happened
+class RevisionConflictError(Exception):
     """Raised when a change was meant for another revision than the current one."""
 
     def __init__(self, current: int, expected: int) -> None:
@@ -264,14 +264,14 @@ class FleetStore:
             The revision and the entities after the change.
 
         Raises:
-            RevisionConflict: the fleet is at another revision.
+            RevisionConflictError: the fleet is at another revision.
             InferplanError: the journal cannot be written; nothing has changed.
         """
         with self._writing:
             while True:
                 before = self._settled()
                 if if_revision is not None and if_revision != before.revision:
-                    raise RevisionConflict(before.revision, if_revision)
+                    raise RevisionConflictError(before.revision, if_revision)
                 entities = change(before.entities)
                 after = before if entities is before.entities else before.changed(entities, cause)
                 if self._put(before, after):

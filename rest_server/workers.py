@@ -35,7 +35,7 @@ class QueueFullError(InferplanError):
         """Time to the next attempt [s]."""
 
 
-class RequestTimeout(InferplanError):  # noqa: N818  the name says what happened
+class RequestTimeoutError(InferplanError):
     """Raised when the time for a request has run out, in the queue or while its work ran."""
 
     http_status = 504
@@ -85,7 +85,7 @@ class SolverWorkers:
 
         Raises:
             QueueFullError: the queue is full.
-            RequestTimeout: the time has run out.
+            RequestTimeoutError: the time has run out.
             ClientDisconnectedError: the client has left.
             HTTPException: a body that the route does not read is too large, or does not arrive in time.
         """
@@ -102,7 +102,7 @@ class SolverWorkers:
             if leaving.done():
                 leaving.result()  # raises if the unread rest of a body is refused
                 raise ClientDisconnectedError("the client has closed its connection")
-            raise RequestTimeout(
+            raise RequestTimeoutError(
                 f"the time of {self._timeout_s:g} s for a request has run out; ask for less, or try again"
             )
         finally:

@@ -13,7 +13,7 @@ from pydantic_core import CoreSchema
 
 from optimizer.jobs.flag import details_of
 from rest_server.fleet import Entities
-from rest_server.state import FleetStore, RevisionConflict
+from rest_server.state import FleetStore, RevisionConflictError
 
 JSON = "application/json"
 _Answer = TypeVar("_Answer")
@@ -126,7 +126,7 @@ class Precondition:
                 raise _refused(f"the fleet is at revision {tag[1:-1]}, not {meant}", tag)
         try:
             return held.update(change, if_revision=wanted, cause=cause)
-        except RevisionConflict as error:
+        except RevisionConflictError as error:
             tag = held.etag(error.current)
             raise _refused(f"the fleet is now at revision {tag[1:-1]}", tag) from None
 
