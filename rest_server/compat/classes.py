@@ -17,7 +17,7 @@ from rest_server.compat.changes import (
     without_item,
 )
 from rest_server.compat.lenient import read_entity, read_object
-from rest_server.compat.shapes import plain, service_class_shape, target_shape
+from rest_server.compat.serializers import plain, service_class_shape, target_shape
 from rest_server.fleet import Entities
 
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")

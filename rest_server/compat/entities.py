@@ -13,7 +13,7 @@ from optimizer.spec.schema import Accelerator, AllocationData, Capacity, ModelPr
 from rest_server.compat.bodies import read_list
 from rest_server.compat.changes import Change, Changed, echoed, found, with_items, without_item
 from rest_server.compat.lenient import read_entity, read_object
-from rest_server.compat.shapes import (
+from rest_server.compat.serializers import (
     accelerator_shape,
     capacity_shape,
     profile_shape,

@@ -19,9 +19,9 @@ from optimizer.spec.schema import AllocationData, OptimizerOptions, Server, Syst
 from optimizer.spec.versions import planned_names
 from optimizer.stabilisation.keeping import Planner
 from rest_server.compat.bodies import read_options, read_system
-from rest_server.compat.keeping import PlanWithRetained, divide
 from rest_server.compat.lenient import json_body
-from rest_server.compat.shapes import kept_shape, plain
+from rest_server.compat.retention import PlanWithRetained, divide
+from rest_server.compat.serializers import kept_shape, plain
 from rest_server.fleet import Entities, desired_allocations
 from rest_server.limits import check_size
 from rest_server.settings import Settings
