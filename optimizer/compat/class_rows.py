@@ -76,7 +76,7 @@ class _ClassFields(TokenRow):
         return class_queues(replica, self.classes, work_cv)
 
     def analyze(self) -> ClassAnswer | ClassRowAnswer | UnstableReplica:
-        """Return the performance of all requests and of each class, or a `UnstableReplica`."""
+        """Return the performance of all requests and of each class, or an `UnstableReplica`."""
         rate_rps = sum(one.rate_rps for one in self.classes)
         queues = self.queues()
         stable_rate_rps = float(queues.stable_rate_rps[0])

@@ -140,7 +140,7 @@ class FittedProfile(Document):
     queue_model: Literal["continuous"] = Field("continuous", alias="queueModel")
     """Queue model for plans."""
     provenance: Provenance
-    """PageMetadata of the measurements."""
+    """Origin of the measurements."""
     fit: FitReport
     """Quality of the fit."""
     points: tuple[MeasuredPoint, ...] = Field((), strict=False)

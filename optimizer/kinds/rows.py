@@ -20,7 +20,7 @@ class Row(Document):
 
     @abstractmethod
     def analyze(self) -> Document:
-        """Return the performance at the row's rate, or a `UnstableReplica`.
+        """Return the performance at the row's rate, or an `UnstableReplica`.
 
         Raises:
             AnalysisError: the rate or a service time is zero.

@@ -45,7 +45,7 @@ _MARKDOWN_SIGNS = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])|:(?=//)")
 
 
 class PageMetadata(NamedTuple):
-    """PageMetadata of a page; unknown parts are omitted."""
+    """Version, source and date of a report page; unknown parts are omitted."""
 
     version: str = ""
     """Version of the program."""

@@ -17,7 +17,7 @@ from rest_server.compat.changes import (
     without_item,
 )
 from rest_server.compat.lenient import read_entity, read_object
-from rest_server.compat.serializers import plain, service_class_shape, target_shape
+from rest_server.compat.serializers import plain, service_class_json, target_json
 from rest_server.fleet import Entities
 
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
@@ -25,7 +25,7 @@ _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
 def service_classes(entities: Entities) -> Any:
     """Answer ``/getServiceClasses``."""
-    return {"serviceClasses": [service_class_shape(item) for item in entities.service_classes.values()]}
+    return {"serviceClasses": [service_class_json(item) for item in entities.service_classes.values()]}
 
 
 def _class(entities: Entities, name: str) -> ServiceClass:
@@ -35,7 +35,7 @@ def _class(entities: Entities, name: str) -> ServiceClass:
 
 def service_class(entities: Entities, name: str) -> Any:
     """Answer ``/getServiceClass/:name``."""
-    return service_class_shape(_class(entities, name))
+    return service_class_json(_class(entities, name))
 
 
 def add_service_class(entities: Entities, name: str, priority: str) -> Changed:
@@ -43,7 +43,7 @@ def add_service_class(entities: Entities, name: str, priority: str) -> Changed:
     if not _WHOLE_NUMBER.fullmatch(priority):
         raise WireRefusalError(400, f"service class priority {priority} invalid")
     item = read_entity(ServiceClass, {"name": name, "priority": int(priority)}, "", [])
-    return with_items(entities, "service_classes", {name: item}), service_class_shape(item)
+    return with_items(entities, "service_classes", {name: item}), service_class_json(item)
 
 
 def remove_service_class(entities: Entities, name: str) -> Changed:
@@ -54,7 +54,7 @@ def remove_service_class(entities: Entities, name: str) -> Changed:
 def set_service_classes(raw: object, ignored: list[str]) -> Change:
     """Read the body of ``/setServiceClasses``; the answer repeats it, priorities out of range too."""
     items: list[ServiceClass] | None = read_list("serviceClasses", raw, ignored)
-    answer = {"serviceClasses": echoed(items, service_class_shape)}
+    answer = {"serviceClasses": echoed(items, service_class_json)}
     posted = next((value for key, value in spelled(raw).items() if key == "serviceclasses"), ())
     named = classes_by_name(items or (), posted)
     for item, shape, given in zip(items or (), answer["serviceClasses"] or (), posted, strict=True):
@@ -84,13 +84,13 @@ def add_targets(raw: object, ignored: list[str]) -> Change:
 
 def _retargeted(entities: Entities, item: ServiceClass, targets: Iterable[ModelTarget]) -> Changed:
     changed = item.model_copy(update={"model_targets": tuple(targets)})
-    return with_items(entities, "service_classes", {item.name: changed}), service_class_shape(changed)
+    return with_items(entities, "service_classes", {item.name: changed}), service_class_json(changed)
 
 
 def target(entities: Entities, name: str, model: str) -> Any:
     """Answer ``/getServiceClassModelTarget/:name/:model``."""
     targets = {item.model: item for item in _class(entities, name).model_targets}
-    return target_shape(found(targets, model, f"model {model} not found"))
+    return target_json(found(targets, model, f"model {model} not found"))
 
 
 def remove_target(entities: Entities, name: str, model: str) -> Changed:

@@ -21,7 +21,7 @@ from optimizer.stabilisation.keeping import Planner
 from rest_server.compat.bodies import read_options, read_system
 from rest_server.compat.lenient import json_body
 from rest_server.compat.retention import PlanWithRetained, divide
-from rest_server.compat.serializers import kept_shape, plain
+from rest_server.compat.serializers import kept_json, plain
 from rest_server.fleet import Entities, desired_allocations
 from rest_server.limits import check_size
 from rest_server.settings import Settings
@@ -155,7 +155,7 @@ def _answer(found: PlanWithRetained) -> dict[str, Any]:
     allocations: dict[str, Any] = {}
     if found.plan is not None and found.system is not None:
         allocations |= found.plan.reference_answer(found.system)["allocations"]
-    allocations |= {name: kept_shape(item) for name, item in found.kept.items()}
+    allocations |= {name: kept_json(item) for name, item in found.kept.items()}
     return {"allocations": {name: allocations[name] for name in sorted(allocations)}}
 
 

@@ -35,7 +35,7 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def accelerator_shape(item: Accelerator) -> dict[str, Any]:
+def accelerator_json(item: Accelerator) -> dict[str, Any]:
     """Return an accelerator as the reference shows it."""
     power = item.power
     return {
@@ -55,12 +55,12 @@ def accelerator_shape(item: Accelerator) -> dict[str, Any]:
     }
 
 
-def capacity_shape(kind: str, count: int) -> dict[str, Any]:
+def capacity_json(kind: str, count: int) -> dict[str, Any]:
     """Return the units of an accelerator type as the reference shows them."""
     return {"type": kind, "count": count}
 
 
-def profile_shape(item: ModelProfile) -> dict[str, Any]:
+def profile_json(item: ModelProfile) -> dict[str, Any]:
     """Return a profile as the reference shows it."""
     decode, prefill = item.decode or DecodeParms(), item.prefill or PrefillParms()
     return {
@@ -71,12 +71,12 @@ def profile_shape(item: ModelProfile) -> dict[str, Any]:
         "atTokens": item.at_tokens,
         "decodeParms": {"alpha": plain(decode.base_ms), "beta": plain(decode.per_request_ms)},
         "prefillParms": {"gamma": plain(prefill.base_ms), "delta": plain(prefill.per_token_ms)},
-        **({} if item.iteration is None else {"perfParms": law_shape(item.iteration)}),
+        **({} if item.iteration is None else {"perfParms": law_json(item.iteration)}),
         **_beyond(item, ("kv_capacity_tokens", "max_num_tokens", "scheduler")),
     }
 
 
-def law_shape(item: PerfParms) -> dict[str, Any]:
+def law_json(item: PerfParms) -> dict[str, Any]:
     """Return an iteration law as the newest of the family shows it: its three terms, and others if given."""
     three = {
         "alpha": plain(item.base_ms),
@@ -87,7 +87,7 @@ def law_shape(item: PerfParms) -> dict[str, Any]:
     return given | three
 
 
-def target_shape(item: ModelTarget) -> dict[str, Any]:
+def target_json(item: ModelTarget) -> dict[str, Any]:
     """Return the targets of a model as the reference shows them."""
     return {
         "model": item.model,
@@ -97,14 +97,14 @@ def target_shape(item: ModelTarget) -> dict[str, Any]:
     }
 
 
-def service_class_shape(item: ServiceClass) -> dict[str, Any]:
+def service_class_json(item: ServiceClass) -> dict[str, Any]:
     """Return a service class as the reference shows it."""
-    targets = [target_shape(target) for target in item.model_targets]
+    targets = [target_json(target) for target in item.model_targets]
     own = _beyond(item, ("headroom_share",))
     return {"name": item.name, "priority": item.priority, "modelTargets": targets, **own}
 
 
-def server_shape(item: Server) -> dict[str, Any]:
+def server_json(item: Server) -> dict[str, Any]:
     """Return a server as the reference shows it."""
     return {
         "name": item.name,
@@ -124,12 +124,12 @@ def server_shape(item: Server) -> dict[str, Any]:
                 *ReserveFields.model_fields,
             ),
         ),
-        "currentAlloc": allocation_shape(item.current),
-        "desiredAlloc": allocation_shape(item.desired),
+        "currentAlloc": allocation_json(item.current),
+        "desiredAlloc": allocation_json(item.desired),
     }
 
 
-def allocation_shape(item: AllocationData) -> dict[str, Any]:
+def allocation_json(item: AllocationData) -> dict[str, Any]:
     """Return an allocation as the reference shows it."""
     return {
         "accelerator": item.accelerator,
@@ -139,19 +139,19 @@ def allocation_shape(item: AllocationData) -> dict[str, Any]:
         "itlAverage": plain(item.itl_ms),
         "ttftAverage": plain(item.ttft_ms),
         **_beyond(item, ("avg_concurrency",)),
-        "load": load_shape(item.load),
+        "load": load_json(item.load),
     }
 
 
-def kept_shape(item: AllocationData) -> dict[str, Any]:
+def kept_json(item: AllocationData) -> dict[str, Any]:
     """Return a retained allocation in the form of a plan's answer: with the reference's fields only."""
-    shape = allocation_shape(item)
+    shape = allocation_json(item)
     shape.pop("avgConcurrency", None)
     shape["load"].pop("throughput", None)
     return shape
 
 
-def load_shape(item: Load) -> dict[str, Any]:
+def load_json(item: Load) -> dict[str, Any]:
     """Return a load as the reference shows it."""
     return {
         "arrivalRate": plain(item.arrival_rate_rpm),

@@ -321,7 +321,10 @@ def test_a_name_is_text_whatever_it_holds() -> None:
             CurvePanel(
                 title=EVIL, x_label="x", y_label="y",
                 series=(Series(name=EVIL, x=(0, 1), y=(1, 2)), Series(name=EVIL, x=(0, 1), y=(1, 2))),
-                guides=(ReferenceLine(name=EVIL, value=0.5, axis="x"), ReferenceLine(name=EVIL, value=1.5, axis="y")),
+                guides=(
+                    ReferenceLine(name=EVIL, value=0.5, axis="x"),
+                    ReferenceLine(name=EVIL, value=1.5, axis="y"),
+                ),
             ),
             BarPanel(title=EVIL, columns=("a",), bars=(Bar(name=EVIL, group=EVIL, values=(1,)),), mark="m"),
             GridPanel(title=EVIL, columns=(EVIL,), rows=(EVIL,), cells=((Cell(text=EVIL, group=EVIL),),)),

@@ -128,7 +128,7 @@ class BatchRow(Row):
         return Targets.of_limits([limits], np.zeros(1, np.bool_))
 
     def analyze(self) -> "BatchAnswer | UnstableReplica":
-        """Return the performance at the row's rate, or a `UnstableReplica`.
+        """Return the performance at the row's rate, or an `UnstableReplica`.
 
         Raises:
             AnalysisError: the rate is zero or almost zero.

@@ -87,7 +87,7 @@ class SharedRow(Row):
         return [row.queues().server(0) for row in self.shared], rates
 
     def analyze(self) -> "SharedAnswer | UnstableReplica":
-        """Return the latencies of each server, or a `UnstableReplica`.
+        """Return the latencies of each server, or an `UnstableReplica`.
 
         Raises:
             AnalysisError: a rate is zero or almost zero.
