@@ -96,7 +96,7 @@ class _WorkerCollector(Collector):
             "inferplan_requests_waiting", "Requests that wait for one.", labels=("kind",)
         )
         for kind, workers in self._workers().items():
-            number.add_metric((kind,), workers.places)
+            number.add_metric((kind,), workers.size)
             busy.add_metric((kind,), workers.running)
             waiting.add_metric((kind,), workers.waiting)
         return (number, busy, waiting)

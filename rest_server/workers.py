@@ -148,7 +148,7 @@ class SolverWorkers:
         return min(60, 1 + int(self.waiting * self._mean_s / self._max_solves))
 
     @property
-    def places(self) -> int:
+    def size(self) -> int:
         """Number of workers."""
         return self._max_solves
 

@@ -9,7 +9,7 @@ from optimizer.profiles.capacity import CacheCapacity
 from optimizer.profiles.facts import ModelFacts
 
 
-class Places(Document):
+class ConcurrentRequests(Document):
     """Requests that fit at the same time, by the way in which the engine assigns memory."""
 
     reserved: int
@@ -49,13 +49,13 @@ class DeviceMemory(Document):
     """Copies of each head of keys and values; more than 1 if there are fewer heads than devices."""
     kv_tokens: int = Field(alias="kvTokens")
     """Tokens that the cache holds."""
-    requests: Places
+    requests: ConcurrentRequests
     """Requests at the same time."""
-    requests_low: Places = Field(alias="requestsLow")
+    requests_low: ConcurrentRequests = Field(alias="requestsLow")
     """Requests at the lower end of the free memory."""
     least_cards: int | None = Field(None, alias="leastCards")
     """Minimum number of cards on which a request fits; null: more than 64 devices."""
-    least_requests: Places | None = Field(None, alias="leastRequests")
+    least_requests: ConcurrentRequests | None = Field(None, alias="leastRequests")
     """Requests at the same time on these."""
 
 
@@ -159,17 +159,17 @@ def _on_device(capacity: CacheCapacity) -> DeviceMemory:
         token_bytes=_token_bytes(capacity),
         kv_copies=float(tp) if iterations.model.latent else max(1.0, tp / iterations.model.kv_heads),
         kv_tokens=0 if capacity.problem else int(memory.tokens(free)),
-        requests=_places(capacity, free),
-        requests_low=_places(capacity, low),
+        requests=_concurrent_requests(capacity, free),
+        requests_low=_concurrent_requests(capacity, low),
         least_cards=None if least is None else least.memory.iterations.deployment.tp // accelerator.devices,
-        least_requests=None if least is None else _places(least, least.memory.free_bytes[1]),
+        least_requests=None if least is None else _concurrent_requests(least, least.memory.free_bytes[1]),
     )
 
 
-def _places(capacity: CacheCapacity, free_bytes: float) -> Places:
+def _concurrent_requests(capacity: CacheCapacity, free_bytes: float) -> ConcurrentRequests:
     if capacity.problem is not None:
-        return Places(reserved=0, paged=0, average=0)
-    return Places(
+        return ConcurrentRequests(reserved=0, paged=0, average=0)
+    return ConcurrentRequests(
         reserved=capacity.requests(free_bytes, capacity.reserved_tokens, paged=False),
         paged=capacity.requests(free_bytes, capacity.paged_tokens),
         average=capacity.requests(free_bytes, capacity.average_tokens),

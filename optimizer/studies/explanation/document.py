@@ -260,7 +260,7 @@ class UnitRepair(Document):
     """Whether it is proved that no repair of its kind is better."""
 
 
-class Relaxation(Document):
+class TargetRelaxation(Document):
     """A target of a server that is not served in full, and the value at which everything is served."""
 
     service_class: str = Field(alias="class")
@@ -297,7 +297,7 @@ class RepairOptions(Document):
     """Units of all types together: the fewest units, then the least value of the plan."""
     of_one_type: tuple[UnitRepair, ...] = Field((), alias="ofOneType", strict=False)
     """For every type that suffices alone, the fewest units of it."""
-    relaxations: tuple[Relaxation, ...] = Field((), strict=False)
+    relaxations: tuple[TargetRelaxation, ...] = Field((), strict=False)
     """Targets of which one alone, relaxed, is enough with the units that exist, as far as answered."""
     common_factor: float | None = Field(None, alias="commonFactor")
     """The least factor by which the latency targets of all servers that are not served in full, relaxed

@@ -19,7 +19,7 @@ from optimizer.solvers.levels import served_in_full
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.solution import Status
 from optimizer.spec.shared_queues import members_of
-from optimizer.studies.explanation.document import Beyond, Relaxation, RepairOptions, UnitRepair
+from optimizer.studies.explanation.document import Beyond, RepairOptions, TargetRelaxation, UnitRepair
 from optimizer.studies.explanation.outcome import PlanOutcome
 from optimizer.studies.explanation.resolving import QuestionBudget, effect, solved, with_more
 from optimizer.studies.explanation.targets import (
@@ -33,7 +33,7 @@ from optimizer.studies.explanation.units import one_of
 
 MIN_SEARCHED_MS = 1e-6
 """Start of the search for a looser target if the target is lower [ms]."""
-LEAST_SAVING = 1e-6
+MIN_SAVING_CENTS_PER_H = 1e-6
 """Smaller differences of two costs are rounding [cents/h]."""
 MAX_DOUBLINGS = 70
 """Doublings of a target after which it is effectively none."""
@@ -161,7 +161,10 @@ def _cheapest(problem: Problem, units: Mapping[str, UnitRepair], budget: Questio
     cheapest = min(units.values(), key=lambda item: (round(item.total_cost_cents_per_h, 9), item.units))
     if not _moves_cost(problem):
         found = units.get("least value")
-        if found is None or found.total_cost_cents_per_h <= cheapest.total_cost_cents_per_h + LEAST_SAVING:
+        if (
+            found is None
+            or found.total_cost_cents_per_h <= cheapest.total_cost_cents_per_h + MIN_SAVING_CENTS_PER_H
+        ):
             return found
         return cheapest.model_copy(update={"proved": False})
     best = choose(_endless(problem.from_nothing()), deadline=budget.deadline)
@@ -233,15 +236,15 @@ def _taken_ahead(
 
 def _relaxations(
     candidates: Candidates, plan: Plan, targets: Sequence[Target], budget: QuestionBudget
-) -> tuple[Relaxation, ...]:
+) -> tuple[TargetRelaxation, ...]:
     """Return the targets of which one alone, relaxed, serves everything."""
     before = PlanOutcome.of_plan(plan)
 
-    def relaxation(target: Target, deadline: Deadline) -> Relaxation | None:
+    def relaxation(target: Target, deadline: Deadline) -> TargetRelaxation | None:
         value = _needed_ms(candidates, target, deadline)
         if value is None:
             return None
-        return Relaxation(
+        return TargetRelaxation(
             service_class=target[0],
             model=target[1],
             metric=target[2],

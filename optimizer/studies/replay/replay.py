@@ -53,8 +53,10 @@ def replay(
         startup_s: time that a replica or a shared card takes to start [s].
     """
     memo = SizingMemo(MEMO_ROWS)
-    runs = [_Run(system, steps, rules, startup_s, memo).variant(name) for name, rules in variants.items()]
-    constant = _Run(system, steps, Rules(), startup_s, memo, constant=True).variant(MEAN)
+    runs = [
+        _PolicyReplay(system, steps, rules, startup_s, memo).variant(name) for name, rules in variants.items()
+    ]
+    constant = _PolicyReplay(system, steps, Rules(), startup_s, memo, constant=True).variant(MEAN)
     return Replay(
         hours=(steps[-1].time_s - steps[0].time_s) / SECONDS_PER_H,
         steps=len(steps) - 1,
@@ -135,7 +137,7 @@ def _deadline(system: System) -> Deadline:
 
 
 @dataclass(slots=True)
-class _Run:
+class _PolicyReplay:
     """One variant on its way through the loads."""
 
     system: System
