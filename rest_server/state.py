@@ -97,13 +97,13 @@ class Snapshot:
     arriving: _LazyFleet | None = None
     """Replacement of the entities, built on first use."""
 
-    def settled(self) -> "Snapshot":
+    def built(self) -> "Snapshot":
         """Return this with the fleet that has arrived in its place."""
         if self.arriving is None:
             return self
         entities, plan = self.arriving.built()
-        settled = replace(self, entities=entities, arriving=None)
-        return settled if plan is None else settled.planned(plan, self.revision, self.arriving.arrived_at)
+        built = replace(self, entities=entities, arriving=None)
+        return built if plan is None else built.planned(plan, self.revision, self.arriving.arrived_at)
 
     def changed(self, entities: Entities, cause: str) -> "Snapshot":
         """Return the next one, after a change of the entities."""
@@ -190,15 +190,15 @@ class FleetStore:
 
     def read(self) -> tuple[int, Entities]:
         """Return the revision and the entities at it."""
-        now = self._settled()
+        now = self._built()
         return now.revision, now.entities
 
     def snapshot(self) -> Snapshot:
         """Return everything that is held now."""
-        return self._settled()
+        return self._built()
 
     @property
-    def is_settled(self) -> bool:
+    def is_built(self) -> bool:
         """Whether the fleet can be read immediately, without being built."""
         return self._now.arriving is None
 
@@ -222,10 +222,10 @@ class FleetStore:
             after = before.changed(entities, "fleet")
             self._put(before, after if plan is None else after.planned(plan, after.revision, time.time()))
 
-    def _settled(self) -> Snapshot:
+    def _built(self) -> Snapshot:
         """Return the current snapshot, after the fleet that arrived last was built."""
         while (now := self._now).arriving is not None:
-            self._exchanged(now, now.settled())
+            self._exchanged(now, now.built())
         return now
 
     def _put(self, before: Snapshot, after: Snapshot) -> bool:
@@ -269,7 +269,7 @@ class FleetStore:
         """
         with self._writing:
             while True:
-                before = self._settled()
+                before = self._built()
                 if if_revision is not None and if_revision != before.revision:
                     raise RevisionConflictError(before.revision, if_revision)
                 entities = change(before.entities)
@@ -280,7 +280,7 @@ class FleetStore:
     @property
     def plan(self) -> PlanRecord | None:
         """The last plan, if any."""
-        return self._settled().plan
+        return self._built().plan
 
     def keep_plan(
         self,
@@ -308,7 +308,7 @@ class FleetStore:
         """
         with self._writing:
             while True:
-                before = self._settled()
+                before = self._built()
                 if before.plan is not None and before.plan.revision > revision:
                     return revision
                 stands_for = before.revision + 1 if before.changed_at <= revision else revision

@@ -13,7 +13,7 @@ from optimizer.jobs.study import Study
 from optimizer.render.sweep_sections import sweep_sections
 from optimizer.spec.load_traces import read_load_trace
 from optimizer.spec.system import System
-from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, digest_of, tell_nobody
+from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, digest_of, ignore_progress
 from optimizer.studies.sweep.days import lognormal_days, sampled_days, trace_days
 from optimizer.studies.sweep.document import SampledDays, Sweep
 from optimizer.studies.sweep.figure import sweep_figure
@@ -43,7 +43,7 @@ class SweepOptions(ExactOptions):
     """Keep finished plans in FILE, and go on from there."""
 
 
-def sweep_system(system: System, options: SweepOptions, progress: Tell = tell_nobody) -> Sweep:
+def sweep_system(system: System, options: SweepOptions, progress: Tell = ignore_progress) -> Sweep:
     """Plan a system over ranges of parameters: cost, served share by priority, and the limits that bind.
 
     Between two integers of one parameter, service and value are known for every value. With `samples`, the

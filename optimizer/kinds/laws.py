@@ -28,7 +28,7 @@ def _laws_with(document: Document, counts: Callable[[Document], bool]) -> list[t
     for law in QUEUE_MODELS_OF:
         for name in law.parts:
             part = fields.get(name)
-            if part is not None and law.takes(document) and counts(part):
+            if part is not None and law.applies_to(document) and counts(part):
                 found.append(law)
                 break
     return found

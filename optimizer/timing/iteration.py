@@ -169,7 +169,7 @@ class IterationLaw(ServiceLaw, EngineLaw):
     max_num_tokens: FloatArray
 
     @classmethod
-    def takes(cls, document: Document) -> bool:
+    def applies_to(cls, document: Document) -> bool:
         """Return whether a document's iteration model is that of the reference."""
         return isinstance(document, IterationFields) and document.is_of_the_reference
 
@@ -311,7 +311,7 @@ class FullIterationLaw(EngineLaw):
     """1 if whole prompts are computed first, otherwise 0."""
 
     @classmethod
-    def takes(cls, document: Document) -> bool:
+    def applies_to(cls, document: Document) -> bool:
         """Return whether a document has more terms than the reference's model or a mixture."""
         return isinstance(document, IterationFields) and not (
             document.is_of_the_reference or document.is_of_a_mixture

@@ -67,7 +67,7 @@ class LinearLaw(ServiceLaw):
     out_tokens: FloatArray
 
     @classmethod
-    def takes(cls, document: Document) -> bool:
+    def applies_to(cls, document: Document) -> bool:
         """Return whether a document uses continuous batching."""
         return getattr(document, "batching", "continuous") == "continuous"
 

@@ -31,7 +31,7 @@ class MixtureIterationLaw(IterationLaw):
     """Share of the experts chosen by a token."""
 
     @classmethod
-    def takes(cls, document: Document) -> bool:
+    def applies_to(cls, document: Document) -> bool:
         """Return whether a document's iteration model is that of a mixture."""
         return isinstance(document, IterationFields) and document.is_of_a_mixture
 

@@ -34,7 +34,7 @@ class StaticLaw(LinearLaw):
     out_tokens_cv: FloatArray
 
     @classmethod
-    def takes(cls, document: Document) -> bool:
+    def applies_to(cls, document: Document) -> bool:
         """Return whether a document uses static batching."""
         return is_static(document)
 

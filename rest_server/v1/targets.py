@@ -47,9 +47,9 @@ class TargetState:
     """Replicas that are there, as last reported, or as the fleet has them."""
 
 
-async def settled(held: FleetStore) -> Snapshot:
+async def current_snapshot(held: FleetStore) -> Snapshot:
     """Return the current snapshot; a fleet that has just arrived with a request must first be built."""
-    return held.snapshot() if held.is_settled else await run_in_threadpool(held.snapshot)
+    return held.snapshot() if held.is_built else await run_in_threadpool(held.snapshot)
 
 
 def unavailable_reason(now: Snapshot, stale_after_s: float) -> str | None:
@@ -158,7 +158,7 @@ async def read_target(request: Request, key: Annotated[Key, Depends(by_server)])
     is young enough: then nothing is known, and the autoscaler must hold what there is.
     """
     held, (name, accelerator) = held_fleet(request), key
-    now = await settled(held)
+    now = await current_snapshot(held)
     server = now.entities.planned.get(name)
     if server is None and name in now.entities.servers:
         known = now.entities.servers[name]
@@ -201,7 +201,7 @@ def _shared_cards(now: Snapshot, name: str, accelerator: str, request: Request) 
 )
 async def list_targets(request: Request) -> Response:
     """Return every target of the last plan, those without replicas too."""
-    now = await settled(held_fleet(request))
+    now = await current_snapshot(held_fleet(request))
     _require_targets(now, request)
     found = TargetList(targets=tuple(_answer(item, now) for item in readings(now)))
     return Response(found.model_dump_json(by_alias=True), media_type=JSON)

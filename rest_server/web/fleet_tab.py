@@ -14,7 +14,7 @@ from optimizer.section import Column, Section, name, table, words
 from rest_server.history import Event
 from rest_server.security import KeyScope
 from rest_server.state import Snapshot
-from rest_server.v1.targets import readings, settled, unavailable_reason
+from rest_server.v1.targets import current_snapshot, readings, unavailable_reason
 from rest_server.web.charts import TimeLines
 from rest_server.web.desk import Desk
 from rest_server.web.shown import tables_of
@@ -50,7 +50,7 @@ class FleetTab:
             self._tables.clear()
             self._shown = None
             return
-        now = await settled(self._service.state.held)
+        now = await current_snapshot(self._service.state.held)
         unknown = unavailable_reason(now, self._service.state.settings.stale_after_s)
         self._status.set_text(_status(now) if unknown is None else _capitalised(unknown))
         self._status.classes(add="error" if unknown else "", remove="" if unknown else "error")

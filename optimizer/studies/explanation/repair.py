@@ -33,7 +33,7 @@ from optimizer.studies.explanation.units import one_of
 
 MIN_SEARCHED_MS = 1e-6
 """Start of the search for a looser target if the target is lower [ms]."""
-MIN_SAVING_CENTS_PER_H = 1e-6
+MIN_SAVING = 1e-6
 """Smaller differences of two costs are rounding [cents/h]."""
 MAX_DOUBLINGS = 70
 """Doublings of a target after which it is effectively none."""
@@ -161,10 +161,7 @@ def _cheapest(problem: Problem, units: Mapping[str, UnitRepair], budget: Questio
     cheapest = min(units.values(), key=lambda item: (round(item.total_cost_cents_per_h, 9), item.units))
     if not _moves_cost(problem):
         found = units.get("least value")
-        if (
-            found is None
-            or found.total_cost_cents_per_h <= cheapest.total_cost_cents_per_h + MIN_SAVING_CENTS_PER_H
-        ):
+        if found is None or found.total_cost_cents_per_h <= cheapest.total_cost_cents_per_h + MIN_SAVING:
             return found
         return cheapest.model_copy(update={"proved": False})
     best = choose(_endless(problem.from_nothing()), deadline=budget.deadline)

@@ -185,7 +185,7 @@ class Placed:
         """The name of its queue model."""
         return self._replica().name
 
-    def knows(self, measure: TargetMeasure) -> bool:
+    def supports_measure(self, measure: TargetMeasure) -> bool:
         """Return whether the queue model computes a measure."""
         return type(self._replica()).supports_measure(measure)
 
@@ -194,7 +194,7 @@ class Placed:
     ) -> dict[TargetMeasure, FloatArray]:
         """Return the measures that the queue model computes at batch limits and rates > 0, shapes (R,)."""
         pairs = self._rows(len(rate_rps))
-        known = [measure for measure in measures if self.knows(measure)]
+        known = [measure for measure in measures if self.supports_measure(measure)]
         found = {measure: np.zeros(len(rate_rps)) for measure in known}
         for rows, _, performance in performances(
             self.arrays, pairs.server, pairs.accelerator, max_batch, rate_rps

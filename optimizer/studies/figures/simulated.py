@@ -232,6 +232,6 @@ def _said(placed: Placed) -> str:
     """Return a note on the simulation, and on a missing closed form."""
     effort = Effort()
     said = f"simulated: {effort.requests:,} requests, seed {effort.seed}"
-    if placed.knows(TargetMeasure("e2e", 95.0)):
+    if placed.supports_measure(TargetMeasure("e2e", 95.0)):
         return said
     return f"{said}; the queue model {placed.queue_model!r} knows means only"

@@ -26,7 +26,7 @@ Tell = Callable[[int, int], None]
 """Is told how many items of how many are done."""
 
 
-def tell_nobody(_done: int, _total: int) -> None:
+def ignore_progress(_done: int, _total: int) -> None:
     """Keep the progress to oneself."""
 
 

@@ -23,7 +23,7 @@ from optimizer.spec.loads import owners_of_load, rate_rpm, with_rates
 from optimizer.spec.schema import Route, Server
 from optimizer.spec.system import System
 from optimizer.spec.versions import whole_name, whole_servers
-from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, answered, digest_of, tell_nobody
+from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, answered, digest_of, ignore_progress
 from optimizer.studies.sweep.document import SafeFleet, SampledDays
 from optimizer.topologies.divisions import RouteArrays
 from optimizer.units import SECONDS_PER_MINUTE
@@ -119,7 +119,7 @@ def sampled_days(
     system: System,
     loads_rpm: FloatArray,
     done: Checkpoint,
-    tell: Tell = tell_nobody,
+    tell: Tell = ignore_progress,
     *,
     load_cv: float | None,
     seed: int,

@@ -11,7 +11,7 @@ from itertools import pairwise, product
 from optimizer.errors import SpecError
 from optimizer.solvers.solution import ROUNDING
 from optimizer.spec.system import System
-from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, answered, tell_nobody
+from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, answered, ignore_progress
 from optimizer.studies.sweep.document import Axis, Sweep, SweepPoint
 from optimizer.studies.sweep.parameters import MAX_POINTS, Variation
 from optimizer.studies.sweep.points import Values, solve_points
@@ -21,7 +21,7 @@ def sweep(
     system: System,
     variations: tuple[Variation, ...],
     done: Checkpoint,
-    tell: Tell = tell_nobody,
+    tell: Tell = ignore_progress,
 ) -> Sweep:
     """Return the plan at every combination of values.
 
