@@ -1,7 +1,8 @@
-"""Power of replicas: the power curves of their accelerators, at the share of full activity of a replica.
+"""Power of replicas, from the power curve of the accelerator at the replica's share of full activity.
 
-A replica draws power while it computes. Reading the weights draws a fixed part of what full activity draws;
-the rest goes with the part of the time that grows with the tokens in a batch (``docs/math.md``, eq. 161).
+A replica draws power while it computes. Reading the weights draws a fixed fraction of full activity's power;
+the rest is proportional to the part of the time that grows with the tokens in a batch (``docs/math.md``, eq.
+161).
 """
 
 from collections.abc import Sequence
@@ -73,7 +74,7 @@ def largest_power_w(
     max_batch: IntArray,
     max_rate_rps: FloatArray,
 ) -> FloatArray:
-    """Return the power of one replica of each row at its largest rate [W]; full activity without a load."""
+    """Return the power of one replica of each row at its largest rate [W]; without load, of full activity."""
     loaded = (arrays.servers.load_rps[server] > 0) & (max_rate_rps > 0)
     full = _power_w(arrays, powers, server, accelerator, np.ones(len(server)))
     rates = np.where(loaded, max_rate_rps, 0.0)

@@ -1,7 +1,7 @@
-"""External services instead of replicas: a candidate without cards for servers that can rent.
+"""External services instead of replicas: candidates without cards for servers that can rent.
 
-Takes a system, gives rows of a candidate table whose accelerator is the one behind the last. Only the means
-of such a service are known, so that it meets no target on a percentile or a share of requests.
+Their rows have the accelerator index after the last. Only the mean latencies of such a service are known, so
+it meets no target on a percentile or a share of requests.
 """
 
 import numpy as np
@@ -32,7 +32,7 @@ def rented_per_million(external: External, load: Load) -> float:
 
 
 def missed_target(server: Server, target: ModelTarget | None) -> str | None:
-    """Describe the target of a server that its external service misses; None if it meets all."""
+    """Return the target of a server that its external service misses, as text; None if it meets all."""
     external = server.external
     assert external is not None
     if target is None:
@@ -50,7 +50,7 @@ def missed_target(server: Server, target: ModelTarget | None) -> str | None:
 
 
 def rented(arrays: SystemArrays, system: System, load_rps: FloatArray) -> CandidateTable:
-    """Return the candidates without units: servers with load whose external service meets their targets."""
+    """Return the candidates without cards: loaded servers whose external service meets their targets."""
     rows = [
         (s, server.external)
         for s, server in enumerate(system.servers.values())

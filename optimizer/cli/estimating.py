@@ -1,4 +1,4 @@
-"""The sub-command for profiles without measurements: estimate."""
+"""Sub-command `estimate`: profiles without measurements."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""The sub-command that writes a plan as Kubernetes manifests: manifests."""
+"""Sub-command `manifests`: writes a plan as Kubernetes manifests."""
 
 import argparse
 import sys
@@ -29,7 +29,7 @@ class ManifestOptions(Request):
     """Options of the manifests of a plan."""
 
     system: Annotated[str | None, Flag("PATH")] = None
-    """Its system; accelerators that are not chosen then get manifests, too, with no replicas."""
+    """System of the plan; accelerators that are not chosen then also get manifests, with 0 replicas."""
     scaled_objects: bool = False
     """Write KEDA's ScaledObjects that read /v1/targets, instead of patches for Deployments."""
     prometheus: Annotated[str | None, Flag("URL")] = None

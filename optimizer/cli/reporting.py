@@ -1,4 +1,4 @@
-"""The sub-commands that make something to look at: report, plot."""
+"""Sub-commands for reports and figures: `report`, `plot`."""
 
 import argparse
 import os
@@ -51,7 +51,7 @@ KINDS = {
     "cost": "cost against load, by accelerator",
     "pareto": "cost against latency, by accelerator, with the Pareto front",
 }
-"""Kinds of figures of a system; a test compares them with those of the library."""
+"""Kinds of figures of a system; a test compares them with the library's."""
 OF_PROFILES = {"fit": "measured and predicted times of a fitted profile, which PATH then names"}
 """Kinds of figures of a profile."""
 SIMULATED = {"distribution", "percentiles"}
@@ -118,7 +118,7 @@ def _report(arguments: argparse.Namespace) -> None:
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
-    """Refuse what would lose a file, or surprise who opens it, before anything is solved."""
+    """Reject output files that would be lost or are likely mistakes, before anything is solved."""
     named = [path for path in (arguments.output, arguments.markdown, arguments.csv) if path is not None]
     for path in named:
         if named.count(path) > 1 and path.suffix:

@@ -1,4 +1,4 @@
-"""The sub-command for plans that exist: verify."""
+"""Sub-command `verify`: checks existing plans."""
 
 import argparse
 from pathlib import Path
@@ -12,9 +12,9 @@ from optimizer.plan import load_plan
 from optimizer.plan.proof import load_proof
 
 NOT_HELD = 4
-"""Exit status where a plan or its proof does not hold, as for an answer that does not pass verification."""
+"""Exit status if a plan or its proof is wrong, the same as for a result that fails verification."""
 MAX_SHOWN = 10
-"""Mistakes shown one by one."""
+"""Maximum number of mistakes listed."""
 
 
 def _add_verify(parser: argparse.ArgumentParser) -> None:

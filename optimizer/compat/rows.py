@@ -116,9 +116,9 @@ class LinearRow(TokenRow):
     """One replica under the linear law at one rate, with continuous or static batching."""
 
     decode: DecodeParms | None = Field(None, alias="decodeParms")
-    """Linear law, decode."""
+    """Decode parameters of the linear law."""
     prefill: PrefillParms | None = Field(None, alias="prefillParms")
-    """Linear law, prefill."""
+    """Prefill parameters of the linear law."""
     batching: Batching = "continuous"
     """Batching mode."""
     out_tokens_cv: Coefficient | None = Field(None, alias="outTokensCV")
