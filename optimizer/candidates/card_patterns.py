@@ -96,8 +96,10 @@ class SharedCards:
 def maximal(seats: Sequence[Seat], limits: tuple[float, float], most: int) -> list[tuple[int, ...]] | None:
     """Return the numbers of replicas in each seat, for all full cards: no replica fits in addition.
 
-    Args: seats: the seats. limits: capacity of a card for each of the two quantities that seats use. most:
-        number of patterns above which None is returned.
+    Args:
+        seats: the seats.
+        limits: capacity of a card for each of the two quantities that seats use.
+        most: number of patterns above which None is returned.
     """
     found: list[tuple[int, ...]] = []
     for visited, (counts, left) in enumerate(_filled(seats, 0, limits)):
@@ -111,9 +113,7 @@ def maximal(seats: Sequence[Seat], limits: tuple[float, float], most: int) -> li
 def _filled(
     seats: Sequence[Seat], at: int, left: tuple[float, float]
 ) -> Iterator[tuple[tuple[int, ...], tuple[float, float]]]:
-    """Yield replica counts of the seats from position `at`, the last filled up, and the remaining
-    capacity.
-    """
+    """Yield replica counts of the seats from position `at`, the last filled up, and the capacity left."""
     if at == len(seats):
         yield (), left
         return

@@ -71,8 +71,11 @@ class QueueParts:
     def share(self, table: CandidateTable, row: int, bits: int, replicas: int) -> float:
         """Return the largest share of the next member that replicas serve in addition to others (eq. 181).
 
-        Args: table: the candidates. row: a candidate of the queue on the accelerator. bits: members that are
-            served in full. replicas: number of replicas.
+        Args:
+            table: the candidates.
+            row: a candidate of the queue on the accelerator.
+            bits: members that are served in full.
+            replicas: number of replicas.
         """
         key = int(table.server[row]), int(table.accelerator[row]), bits, replicas
         if key not in self._known:

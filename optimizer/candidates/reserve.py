@@ -24,10 +24,13 @@ MAX_FOR_BOTH = 10_000
 def least_available(needed: IntArray, availability: FloatArray, target: FloatArray) -> FloatArray:
     """Return the minimum number of replicas that meets the availability target (eq. 142); shapes (R,).
 
-    Args: needed: replicas that must be available. availability: probability that a replica is available.
+    Args:
+        needed: replicas that must be available.
+        availability: probability that a replica is available.
         target: required probability that at least the needed replicas are available; 0 if none.
 
-    Returns: The number of replicas; inf if no number searched suffices.
+    Returns:
+        The number of replicas; inf if no number searched suffices.
     """
     fewest = needed.astype(np.float64)
     for row in np.flatnonzero((target > 0) & (availability < 1)).tolist():
@@ -64,12 +67,15 @@ def replicas_for_both(
     utilisation divided by that at the maximum rate. For k above the value of (213), Chernoff's bound proves
     this; for smaller k the binomial distribution is evaluated.
 
-    Args: availability: probability that a replica is available. target: required probability that enough are
-        available. full_utilization: utilisation of a replica at its maximum rate. wanted_utilization: minimum
-        utilisation of the m replicas.
+    Args:
+        availability: probability that a replica is available.
+        target: required probability that enough are available.
+        full_utilization: utilisation of a replica at its maximum rate.
+        wanted_utilization: minimum utilisation of the m replicas.
 
-    Returns: m for the smallest k such that both targets hold for it and every larger k; None if there is
-        none, or if it exceeds `MAX_FOR_BOTH`.
+    Returns:
+        m for the smallest k such that both targets hold for it and every larger k; None if there is none, or
+        if it exceeds `MAX_FOR_BOTH`.
     """
     share = wanted_utilization / full_utilization if full_utilization > 0 else math.inf
     if share >= availability and not share <= availability == 1:

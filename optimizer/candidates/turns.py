@@ -129,7 +129,8 @@ def _largest_rates_rps(
 def measure_turns(turns: Sequence[Turn], rates_rps: FloatArray) -> list[TurnMetrics]:
     """Return the performance of servers that share a card in time, at their rates > 0, shape (S,).
 
-    Raises: AnalysisError: a queue grows without bound.
+    Raises:
+        AnalysisError: a queue grows without bound.
     """
     from optimizer.queueing.bulk.time_sharing import shared_steady_states
 

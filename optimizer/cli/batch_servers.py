@@ -60,10 +60,14 @@ def row_of(
 ) -> BatchRow | None:
     """Return the batch server that the flags describe; None if they do not describe one.
 
-    Args: arguments: parsed command line. other_flags: flags of other servers; those not shared with batch
-        servers are rejected. rate_rps: arrival rate [requests/s]. targets: fields of targets.
+    Args:
+        arguments: parsed command line.
+        other_flags: flags of other servers; those not shared with batch servers are rejected.
+        rate_rps: arrival rate [requests/s].
+        targets: fields of targets.
 
-    Raises: SpecError: a flag is invalid, or does not apply to batch servers.
+    Raises:
+        SpecError: a flag is invalid, or does not apply to batch servers.
     """
     given = {_FIELDS[flag]: value for flag, value in given_values(arguments, OWN_FLAGS).items()}
     if not given:
@@ -92,7 +96,8 @@ def row_to_size(
 ) -> BatchRow | None:
     """Return the batch server that the flags describe, with its latency target.
 
-    Raises: SpecError: a flag is invalid, or does not apply to batch servers.
+    Raises:
+        SpecError: a flag is invalid, or does not apply to batch servers.
     """
     at = {} if percentile is None else {"percentile": percentile}
     latency = [{"ms": arguments.target_e2e, **at}] if arguments.target_e2e else []
@@ -106,7 +111,8 @@ def row_to_size(
 def analyzed(row: BatchRow) -> BatchAnswer:
     """Return the performance of a batch server at its rate.
 
-    Raises: AnalysisError: the rate is zero, or its queue grows without bound.
+    Raises:
+        AnalysisError: the rate is zero, or its queue grows without bound.
     """
     found = row.analyze()
     if isinstance(found, UnstableReplica):

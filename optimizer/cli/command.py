@@ -70,7 +70,8 @@ def show_answer(
 def picture_format(path: Path) -> "Format":
     """Return the picture format given by the suffix of a path.
 
-    Raises: SpecError: the suffix is no known format.
+    Raises:
+        SpecError: the suffix is no known format.
     """
     suffix = path.suffix.lower().removeprefix(".")
     for known in PICTURES:

@@ -178,7 +178,8 @@ class _ArgumentParser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Reject a value that is not one of the choices.
 
-        Raises: ArgumentError: the value is not one of the choices.
+        Raises:
+            ArgumentError: the value is not one of the choices.
         """
         if action.choices is None or value in action.choices:
             return

@@ -24,7 +24,8 @@ def add_cluster(parser: argparse.ArgumentParser, work: str = "simulate") -> None
 def check_simulates(arguments: argparse.Namespace) -> None:
     """Reject flags of simulations without ``--simulate``.
 
-    Raises: SpecError: one of them is given.
+    Raises:
+        SpecError: one of them is given.
     """
     for name in () if arguments.simulate else ("requests", "seed", "cluster"):
         if getattr(arguments, name) is not None:

@@ -105,7 +105,8 @@ def _percentile(text: str) -> float:
 def demands_of(arguments: argparse.Namespace, *, can_ask: bool) -> list[Demand]:
     """Return the demands that the flags describe.
 
-    Raises: SpecError: a rate is malformed, or is missing and cannot be prompted for.
+    Raises:
+        SpecError: a rate is malformed, or is missing and cannot be prompted for.
     """
     found = []
     for text in arguments.rate or ():
@@ -158,7 +159,8 @@ def named_accelerator(text: str) -> Named:
 def read_named_price(text: str) -> Price:
     """Parse a price with its currency.
 
-    Raises: UnitError: the text has no currency, or is no price.
+    Raises:
+        UnitError: the text has no currency, or is no price.
     """
     found = read_price(text)
     if not isinstance(found, Price):
@@ -171,7 +173,8 @@ def offers_of(
 ) -> tuple[list[Offer], tuple[str, ...]]:
     """Return the offers, and the names in price files that are not in the catalogue.
 
-    Args: arguments: name accelerators, priced by flag or file; if they name none, all in the files are used.
+    Args:
+        arguments: name accelerators, priced by flag or file; if they name none, all in the files are used.
         ask_price: prompts for a missing price of a slice; None if there is no terminal.
 
     Raises:

@@ -86,7 +86,8 @@ def _init(arguments: argparse.Namespace) -> None:
 def _check_path(arguments: argparse.Namespace) -> None:
     """Reject an output file that cannot be written, before any prompt.
 
-    Raises: SpecError: the file exists, is no YAML file, or has no existing folder.
+    Raises:
+        SpecError: the file exists, is no YAML file, or has no existing folder.
     """
     if arguments.path.exists() and not arguments.force:
         raise SpecError(

@@ -378,7 +378,7 @@ def _damped(jacobian: FloatArray, residuals: FloatArray, x: FloatArray, damping:
 def _differences(
     problem: FitProblem, names: Sequence[str], scales: FloatArray, x: FloatArray, steps: FloatArray
 ) -> FloatArray:
-    """Return the derivatives by all parameters, by differences; shape (N + K, P)."""
+    """Return the derivatives with respect to all parameters, by finite differences; shape (N + K, P)."""
     moved = [(x + step * unit) * scales for step, unit in zip(steps, np.eye(len(x)), strict=True)]
     middle, *others = _all_residuals(problem, names, [x * scales, *moved], 0.0)
     return np.column_stack([(one - middle) / step for one, step in zip(others, steps, strict=True)])

@@ -1,4 +1,4 @@
-"""The study that plans loads by the hour: what to reserve, and what to rent."""
+"""Study that plans loads by the hour: accelerators to reserve, and accelerators to rent each hour."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -50,7 +50,7 @@ class HorizonOptions(ExactOptions):
 def horizon_of(
     system: System, trace: str | Path | None = None, factors: Sequence[float] = (), loads: Sequence[str] = ()
 ) -> Horizon:
-    """Plan the reservations for a whole trace and the rentals of each hour.
+    """Plan the reservations for an entire trace and the rentals of each hour.
 
     Args:
         system: the fleet; committed tiers of its accelerators are offers of reserved ones.
@@ -59,7 +59,7 @@ def horizon_of(
         loads: instead of both, the rates of single servers by the hour, as ``NAME=RATE,RATE,…``.
 
     Raises:
-        SpecError: the file cannot be read, or its loads are not of the system.
+        SpecError: the file cannot be read, or its loads belong to no server of the system.
         RequestError: loads are given twice, or not at all.
         SolverError: the solver failed.
     """
@@ -83,7 +83,7 @@ def _scaled(system: System, factors: Sequence[float]) -> list[LoadStep]:
 
 
 def _loaded(system: System, loads: Sequence[str]) -> list[LoadStep]:
-    """Return the given rates of servers and routes, by the hour."""
+    """Return the given rates of servers and routes for each hour."""
     hours: list[dict[str, Server | Route]] = []
     for text in loads:
         name, _, rates = text.rpartition("=")

@@ -1,4 +1,4 @@
-"""Reserves in a plan: the servers that have theirs, and its cost."""
+"""Reserves in a plan: the servers that have theirs, and the cost."""
 
 from collections.abc import Mapping, Sequence
 
@@ -51,8 +51,8 @@ def reserve_uses(
 def unneeded_cost(pools: Sequence[Pool], load_rpm: float, least: int) -> float:
     """Return the cost of the replicas that the load alone does not need [cents/h] (eq. 146).
 
-    Replicas are taken away from the most expensive pool per request on, as far as the others carry the load
-    and are as many as the server must have.
+    Replicas are removed from the pools with the highest cost per request first, as long as the others carry
+    the load and meet the server's minimum.
     """
     each = {pool.accelerator: pool.max_arrival_rate_rpm / pool.num_replicas for pool in pools}
     order = sorted(

@@ -22,10 +22,10 @@ STEADY_STRATEGIES = {"constant": Arrivals.CONSTANT, "poisson": Arrivals.POISSON}
 
 
 class GuideLlmRun(NamedTuple):
-    """One run of a report."""
+    """One run of a GuideLLM report."""
 
     strategy: Mapping[str, Any]
-    """GuideLLM's form: `type_`, and by type `rate`, `streams` or `max_concurrency`."""
+    """Strategy in GuideLLM's form: `type_`, and depending on it `rate`, `streams` or `max_concurrency`."""
     duration_s: float
     completed: int
     ttft_median_ms: float | None

@@ -27,7 +27,7 @@ def _read(report: BenchmarkFile) -> Benchmark:
     """Read a report.
 
     Raises:
-        FitError: it is cut short, or a newer one without means and medians.
+        FitError: the report is cut short, or is of a newer version, without means and medians.
     """
     if "window.benchmarks" not in report.text:
         if '"ttft_p95_ms"' in report.text:

@@ -45,7 +45,7 @@ _ALONE = {
 
 
 class SharedRow(Row):
-    """Batch servers that share a card in time, one batch at a time, in the order in which they are ready."""
+    """Batch servers that share a card in time; it serves one batch at a time, first ready, first served."""
 
     shared: tuple[BatchRow, ...] = Field(strict=False, min_length=1, max_length=MAX_SERVERS)
     """Servers of the card, each with its rate. Triggers must be `oldest`, arrivals Poisson and queues
@@ -68,7 +68,7 @@ class SharedRow(Row):
 
     @property
     def max_batch(self) -> int:
-        """The largest batch limit of the servers."""
+        """Return the largest batch limit of the servers."""
         return max(row.max_batch for row in self.shared)
 
     def _card(self) -> tuple[list[BatchServer], FloatArray]:
@@ -155,7 +155,7 @@ class SharedFigures(BatchLatencies):
     mean_batch: float = Field(alias="avgBatch")
     """Mean requests per batch."""
     fill: float
-    """Arrivals while every server has one turn, as a share of the batch limit; stable below 1."""
+    """Arrivals while every server has one turn, divided by the batch limit; stable below 1."""
 
 
 class SharedAnswer(Document):

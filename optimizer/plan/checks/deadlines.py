@@ -1,4 +1,4 @@
-"""Check when offline work is done: capacity times hours against requests, by plain arithmetic."""
+"""Check the completion of offline work: capacity times hours against requests."""
 
 from collections.abc import Iterator
 

@@ -1,7 +1,8 @@
-"""Do servers have the reserve that the plan says they have?
+"""Check the reserves that the plan states for servers.
 
-Rates and replicas are counted from the pools, availability by its binomial, and the targets are asked of the
-queueing model again: at the load and with headroom, with all replicas and with the spare ones gone.
+Rates and replicas are counted from the pools, and availability follows from the binomial distribution. Queue
+models recompute the target measures at the load and with headroom, with all replicas and without the spare
+ones.
 """
 
 import math
@@ -46,7 +47,7 @@ def asks_for_reserve(facts: Facts, name: str) -> bool:
 
 
 def has_reserve_to_have(system: System, server: Server, load_rpm: float) -> bool:
-    """Return whether a server of a system requires a reserve at a load."""
+    """Return whether a server requires a reserve at a given load."""
     spares = server.spare_replicas or server.availability_target is not None
     return bool(load_rpm and (spares or headroom_of(system, server)))
 
@@ -96,7 +97,7 @@ def lacking(facts: Facts, server: Server) -> Iterator[str]:
 
 
 def _availability(facts: Facts, server: Server, grown_rpm: float) -> float:
-    """Return the probability that as many replicas are there as the load with headroom needs."""
+    """Return the probability that enough replicas are available for the load with headroom."""
     (pool,) = facts.pools_of(server.name)
     each = pool.max_arrival_rate_rpm / pool.num_replicas
     needed = max(math.ceil(grown_rpm / each * (1 - RELATIVE_TOLERANCE)), server.min_num_replicas, 1)
@@ -106,7 +107,7 @@ def _availability(facts: Facts, server: Server, grown_rpm: float) -> float:
 
 
 def _cost(facts: Facts, server: Server, pools: Sequence[Pool], load_rpm: float) -> float:
-    """Return the cost of what the load does not need, if the dearest replicas per request go first."""
+    """Return the cost of the reserve, if the replicas with the highest cost per request are removed first."""
     each = {pool.accelerator: pool.max_arrival_rate_rpm / pool.num_replicas for pool in pools}
     price = {pool.accelerator: facts.cost_of(server.name, pool) / pool.num_replicas for pool in pools}
     keep, cost = {pool.accelerator: pool.num_replicas for pool in pools}, 0.0
@@ -122,7 +123,7 @@ def _cost(facts: Facts, server: Server, pools: Sequence[Pool], load_rpm: float) 
 
 
 def _missed(facts: Facts, server: Server, load_rpm: float, gone: int) -> Iterator[str]:
-    """Yield the targets that are missed at a load with some replicas gone."""
+    """Yield the targets that are missed at a load if some replicas are unavailable."""
     arrays, pools = facts.arrays, facts.pools_of(server.name)
     most = sum(pool.max_arrival_rate_rpm for pool in pools)
     count = np.array([pool.num_replicas for pool in pools])

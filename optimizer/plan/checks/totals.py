@@ -29,7 +29,7 @@ def _costs(facts: Facts) -> Iterator[str]:
 
 
 def _tiers(facts: Facts) -> Iterator[str]:
-    """Every accelerator with tiers is listed, with what is used of it and what that costs."""
+    """Check that every accelerator with tiers is listed, with its used number and cost."""
     said = [use.accelerator for use in facts.plan.tiers]
     if said != [*facts.tiered]:
         yield f"tiers: are of {[*facts.tiered]}, the plan says {said}"
