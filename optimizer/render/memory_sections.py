@@ -10,7 +10,7 @@ _SHORT = significant(3)
 
 
 def memory_sections(answer: MemoryAnswer) -> list[Section]:
-    """Return the memory of a request, the requests that fit on each accelerator, and what does not fit."""
+    """Return sections about the memory of a request, the requests that fit, and misfits."""
     problems = [f"{_on(item)}: {item.problem}; {_least(item)}" for item in answer.devices if item.problem]
     return [
         _headline(answer),

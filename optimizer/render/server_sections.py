@@ -105,7 +105,7 @@ def _gains(limits: Sequence[Binding]) -> str:
 
 
 def _elsewhere(server: str, plan: Plan, money: Money) -> str:
-    """Return what serves a server that has no cards of its own."""
+    """Return as text what serves a server without its own cards."""
     shared = plan.on_shared_cards.get(server, ())
     if shared:
         uses = [use for use in plan.shared_cards if any(one.server == server for one in use.servers)]

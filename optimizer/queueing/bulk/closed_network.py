@@ -40,7 +40,7 @@ class ClosedNetworkSteadyState:
     """Arrivals [1/ms]."""
     network: ClosedNetwork
     chances: FloatArray
-    """Probability of n jobs in the system, n = 0 … J; the last entry covers J and more."""
+    """Probability of n jobs in the system, n = 0 … J; the last entry covers J or more."""
 
     rejected = 0.0
 

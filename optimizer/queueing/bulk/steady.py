@@ -89,7 +89,7 @@ class ServerSteadyState:
 
     @property
     def mean_batch(self) -> float:
-        """Mean batch."""
+        """Mean batch size."""
         return float(self.served / (1 - self.starts[0]))
 
     def late_share(self, limit_ms: float) -> float:
