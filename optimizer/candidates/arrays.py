@@ -215,7 +215,8 @@ def tabulate_as_served(
     Args:
         system: the system.
         arrays: the same as arrays.
-        served_rpm: served arrival rates, by queue and member, or twice by routed server [requests/min].
+        served_rpm: served arrival rates [requests/min], by queue and member; routed servers are keyed by
+            their name on both levels.
     """
     servers = as_served(system.servers, served_rpm)
     servers = with_undivided_lengths(servers, system.routes.values())

@@ -100,9 +100,7 @@ class StaticQueues(QueueModel):
         return _Times(mean, spread, law.prefill_ms(batch), law.answer_ms(batch))
 
     def _row(self, row: int, rate: float) -> tuple[float, ...]:
-        """Return queueing, prefill and decode time [ms], batch, served, rejected, idle share and steps
-        (means).
-        """
+        """Return mean queueing, prefill and decode time [ms], batch, served, rejected, idle share, steps."""
         size, room = int(self.max_batch[row]), int(min(max(self.max_queue[row], 0), MAX_WAITING))
         times = self._times(row)
         waiting = np.arange(room + 1)

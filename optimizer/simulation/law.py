@@ -80,7 +80,7 @@ class StaticCoefficients(NamedTuple):
     prefill_per_token_ms: float
     """δ [ms per input token of the batch]."""
     padded: bool
-    """Whether requests are computed until the last of the batch completes."""
+    """Whether requests are computed until the last request of the batch completes."""
 
 
 Coefficients = IterationCoefficients | ProcessorSharingCoefficients

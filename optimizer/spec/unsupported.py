@@ -23,7 +23,7 @@ _GREEDY = "the greedy solver cannot plan"
 
 @dataclass(frozen=True, slots=True)
 class Unsupported:
-    """Why a topology does not support fields of its servers and options of the system, by Python name."""
+    """Fields of servers and options, by Python name, that a topology does not support, with the reasons."""
 
     fields: Mapping[str, str]
     options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -96,7 +96,7 @@ UNSUPPORTED: Mapping[str, Unsupported] = MappingProxyType(
         ),
     }
 )
-"""Topologies, by the field of a server that gives it the topology; servers of routes have none."""
+"""Topologies, by the server field that selects them; servers of routes have no such field."""
 
 
 def topology_problems(parts: Sequence[Part], index: Index) -> Iterator[Finding]:
@@ -104,7 +104,7 @@ def topology_problems(parts: Sequence[Part], index: Index) -> Iterator[Finding]:
 
     Args:
         parts: the documents.
-        index: their items.
+        index: the items of the documents.
     """
     routed = {name: route for _, _, route in index.routes.values() for name in (route.small, route.large)}
     for part, at, server in index.servers.values():
@@ -132,7 +132,7 @@ def check_topology_options(
     """Check that the topologies of a system support its options.
 
     Raises:
-        SpecError: one of them does not.
+        SpecError: a topology does not support an option.
     """
     for key, text in _option_problems(options, servers, routes):
         raise SpecError(f"optimizer.{key}: {text}")
@@ -151,7 +151,7 @@ def _option_problems(
 
 
 def _topologies_of(server: Server, routed: Collection[str] = ()) -> list[str]:
-    """Return the topologies of a server, given the names of the servers of routes."""
+    """Return the topologies of a server; `routed` are the servers of routes."""
     return [
         name for name in UNSUPPORTED if (server.name in routed if name == ROUTES else getattr(server, name))
     ]

@@ -82,7 +82,8 @@ def _denoised_routes(
 ) -> System:
     """Return the system with denoised rates of routes; the estimates of their servers are added.
 
-    A route is counted as a whole. Its servers have the same estimate, in proportion to their planned loads.
+    A route's requests are counted together. Its servers have the same estimate, scaled to their planned
+    loads.
     """
     routes = {}
     for name, route in system.routes.items():
@@ -112,7 +113,7 @@ def plan_next(
         rules: the rules.
         last: the previous decisions, if any.
         seen: the observed state of the fleet.
-        planner: the solver; after its deadline nothing is solved again.
+        planner: the solver; no re-solves after its deadline.
 
     Raises:
         SolverError: the solver failed.
@@ -180,7 +181,7 @@ class _PlannedFleet:
 
     @property
     def as_sized(self) -> System:
-        """The system with the lengths for which the plan sizes servers: without a router, those of all."""
+        """The system with the lengths used for sizing; without a router, those of all requests."""
         off = [name for name, use in self.plan.routes.items() if use.served and not use.routed]
         routes = [self.system.routes[name] for name in off if name in self.system.routes]
         servers = {**self.system.servers, **undivided_servers(self.system.servers, routes)}

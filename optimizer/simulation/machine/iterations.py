@@ -30,8 +30,7 @@ def run_iterations(
 ) -> None:
     """Run all iterations that start before `until_ms`; the last can end after it.
 
-    A caller that has recorded the arrivals up to then, live or from a file, can add rows and continue from
-    there.
+    A caller that records arrivals while they happen can add rows and continue from there.
     """
     state = machine.state[0]
     while state.stuck == 0:
