@@ -191,7 +191,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 
 def lines_of(text: str) -> Iterator[str]:
-    r"""Yield lines with their line ends; only \\n, \\r\\n and \\r end a line.
+    r"""Yield lines with their line ends; only \n, \r\n and \r end a line.
 
     `str.splitlines` would also split at characters that are valid in names, such as U+2028.
     """

@@ -217,7 +217,7 @@ class _PlannedFleet:
         return found
 
     def rank(self, name: str) -> tuple[int, str]:
-        """Return the rank of a server in the order in which servers get cards."""
+        """Return a sort key for the order in which servers get cards."""
         return self.system.priority(self.system.servers[name]), name
 
     def fitting(self, wanted: Mapping[str, Recommendation]) -> dict[str, Ruled]:
@@ -267,11 +267,11 @@ class _PlannedFleet:
         return Transition(goals, self.running, self.cards())
 
     def cards(self) -> FreeCards:
-        """Return the cards that are not shared; those that are shared follow the plan, and go first."""
+        """Return the cards outside shared cards, which follow the plan and have precedence."""
         return FreeCards.beside(self.system, self.plan.shared_cards)
 
     def shared_since_s(self, name: str) -> float | None:
-        """Return since when plans put a server on shared cards [s since the epoch]; None if this does not."""
+        """Return the time at which plans began to put a server on shared cards [s]; None if this does not."""
         if name not in self.plan.on_shared_cards:
             return None
         last = self.before.get(name)
@@ -279,7 +279,7 @@ class _PlannedFleet:
         return self.seen.now_s if known is None else known
 
     def _starts_on_shared_cards(self, name: str) -> bool:
-        """Return whether shared cards of a server are not ready: as reported, or else too new."""
+        """Return whether a server's shared cards are not ready yet, as reported or by their age."""
         since_s, reported = self.shared_since_s(name), self.seen.replicas
         if since_s is None:
             return False

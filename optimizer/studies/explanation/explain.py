@@ -1,4 +1,4 @@
-"""One plan, explained: why each server runs where it does, what units and targets are worth, what repairs."""
+"""Explains a plan: placement of each server, value of cards and targets, and repairs."""
 
 from optimizer.candidates import Candidates, SizingMemo
 from optimizer.errors import SpecError
@@ -28,19 +28,20 @@ ALONE_SHARE = 0.97
 """Share of the remaining time without a repair."""
 
 OVERLOAD_SHARE = 0.2
-"""Part of the time left for what would serve more of an overloaded fleet."""
+"""Fraction of the remaining time for options that serve more of an overloaded fleet."""
 
 
 def explain(system: System, server: str | None = None, **options: object) -> Explanation:
     """Explain the best plan of a system by solving it again with one thing changed at a time.
 
-    The exact solver is used, whatever the document says: differences of plans without a proof mean nothing.
-    The time limit is for all of the explanation: up to half of it for the plan, the rest for the questions.
-    What it leaves unproved has an interval; repairs that it leaves without an answer are named.
+    The exact solver is always used, because differences of unproved plans are meaningless. The time limit
+    covers the entire explanation: up to half of it the plan, the rest the questions. Unproved effects have an
+    interval; unanswered repairs are listed.
 
     Args:
-        system: what to plan.
-        server: the server to explain in depth, with every candidate tried; none: all, and the types.
+        system: the system to plan.
+        server: the server to explain in depth, with every candidate forced once; None explains all servers
+            and the accelerator types.
         options: optimizer options by their Python names (``unlimited=True``), which override the document's.
 
     Raises:
@@ -96,7 +97,7 @@ def _planned_name(system: System, server: str) -> str:
     """Return the name under which a server is planned.
 
     Raises:
-        SpecError: its versions are planned instead.
+        SpecError: the server is split, so its versions are planned instead.
     """
     if server in system.servers or not system.named[server].split:
         return next(name for name, one in system.servers.items() if server in _names(one))
@@ -104,12 +105,12 @@ def _planned_name(system: System, server: str) -> str:
 
 
 def _names(server: Server) -> set[str]:
-    """Return the names of a planned server: its own, and those of the servers that share it."""
+    """Return the names that refer to a planned server: its own, and those of its queue's members."""
     return {server.name, *(member.name for member in members_of(server))}
 
 
 def _overload(candidates: Candidates, plan: Plan, budget: QuestionBudget) -> Overload | None:
-    """Return options that serve more than a plan, if they are found in a part of the time."""
+    """Return options that serve more load than a plan, if found within a fraction of the time."""
     return overload_of(
         candidates, plan, Deadline.after(LIMIT_S).sooner(budget.deadline.share(OVERLOAD_SHARE))
     )

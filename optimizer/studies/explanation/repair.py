@@ -1,4 +1,4 @@
-"""Repairs that would serve every server: units to add, or a target to relax, found by solving."""
+"""Repairs that would serve every server: cards to add, or a target to relax, found by solving."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,17 +34,17 @@ from optimizer.studies.explanation.units import one_of
 MIN_SEARCHED_MS = 1e-6
 """Start of the search for a looser target if the target is lower [ms]."""
 MIN_SAVING = 1e-6
-"""Smaller differences of two costs are rounding [cents/h]."""
+"""Difference of two costs below which they count as equal [cents/h]."""
 MAX_DOUBLINGS = 70
-"""Doublings of a target after which it is effectively none."""
+"""Number of doublings of a target after which it is effectively removed."""
 
 
 def find_repair(
     candidates: Candidates, plan: Plan, budget: QuestionBudget | None = None
 ) -> RepairOptions | None:
-    """Return changes that would serve every server in full, within the time limit; None if the plan does.
+    """Return changes that would serve every server in full; None if the plan already does.
 
-    Without an budget, the time limit of the options applies.
+    Without a budget, the time limit of the options applies.
 
     Raises:
         SolverError: the solver failed.
@@ -104,7 +104,7 @@ _Ask = Callable[[Problem, Deadline], Expansion | None]
 def _of_units(
     candidates: Candidates, plan: Plan, problem: Problem, budget: QuestionBudget
 ) -> dict[str, UnitRepair]:
-    """Return the repairs of least value, of least cost, and of the fewest units, of all types and of each."""
+    """Return the repairs of least value, of least cost, and of the fewest units, for all types and each."""
     items, addable = problem.limits.items, problem.limits.addable & problem.limits.own
     questions: dict[str, tuple[_Ask, BoolArray]] = {
         "least value": (_cheapest_of, addable),
@@ -145,16 +145,16 @@ def _smallest_of(problem: Problem, deadline: Deadline, item: int | None = None) 
 
 
 def _moves_cost(problem: Problem) -> bool:
-    """Return whether a plan of least value need not be one of least cost, as some servers have a place."""
+    """Return whether a plan of minimum value can cost more than necessary, because servers are running."""
     return bool((problem.current_accelerator >= 0).any())
 
 
 def _cheapest(problem: Problem, units: Mapping[str, UnitRepair], budget: QuestionBudget) -> UnitRepair | None:
-    """Return the repair of least total cost, then of the fewest units.
+    """Return the repair with the minimum total cost, then with the fewest units.
 
-    Where moving counts, the plan with the units of least cost may stay where it is and cost more than it
-    could, and with reserves it may use units for these. So the least of all repairs is taken; it is proved
-    where it reaches what no plan can undercut.
+    If moving has a price, the plan with the cheapest units can keep servers in place and cost more than
+    necessary, and with reserves it can use units for these. So the cheapest of all repairs is returned; it is
+    proved if its cost equals the lower bound.
     """
     if not units:
         return None
@@ -175,13 +175,14 @@ def _cheapest(problem: Problem, units: Mapping[str, UnitRepair], budget: Questio
 def _unit_repair(
     candidates: Candidates, plan: Plan, problem: Problem, ask: _Ask, addable: BoolArray, deadline: Deadline
 ) -> UnitRepair | None:
-    """Return the repair that a question asks for, once it is seen to serve the servers of the problem.
+    """Return the requested repair, after checking that it serves the servers of the problem.
 
-    It need not at first where levels are settled in stages: a server that no number of units serves in full
-    may take units in part before the servers of lower priorities are solved. Then units for it are added.
+    If levels are solved in stages, it might not at first: a server that cannot be served in full with any
+    number of units can use some of them before lower priorities are solved. Then units for that server are
+    added.
 
     Returns:
-        None if units of the types that may be added do not serve them.
+        The repair; None if units of the addable types do not suffice.
     """
     found = ask(problem, deadline)
     if found is None:
@@ -234,7 +235,7 @@ def _taken_ahead(
 def _relaxations(
     candidates: Candidates, plan: Plan, targets: Sequence[Target], budget: QuestionBudget
 ) -> tuple[TargetRelaxation, ...]:
-    """Return the targets of which one alone, relaxed, serves everything."""
+    """Return the targets whose relaxation alone serves everything."""
     before = PlanOutcome.of_plan(plan)
 
     def relaxation(target: Target, deadline: Deadline) -> TargetRelaxation | None:
@@ -256,13 +257,13 @@ def _relaxations(
 
 
 def _needed_ms(candidates: Candidates, target: Target, deadline: Deadline) -> float | None:
-    """Return the least value of a target at which everything fits, to four digits; none if no value does."""
+    """Return the smallest value of a target at which everything fits, to four digits; None if none does."""
     now = target_ms(candidates, target)
     return _least(now, 0.0, lambda value: _all_fits(candidates, {target: value}, deadline))
 
 
 def _common_factor(candidates: Candidates, targets: Sequence[Target], budget: QuestionBudget) -> float | None:
-    """Return the least factor on some targets together at which everything fits; none if no factor does."""
+    """Return the smallest common factor on targets at which everything fits; None if none does."""
     now = {target: target_ms(candidates, target) for target in targets}
     if not now:
         return None
@@ -286,13 +287,13 @@ def _all_fits(candidates: Candidates, values_ms: Mapping[Target, float], deadlin
 
 
 def _least(low: float, step: float, enough: Callable[[float], bool]) -> float | None:
-    """Return the least value above `low`, to four digits and in steps no finer than `step`, that is enough.
+    """Return the smallest sufficient value above `low`, to four digits and in steps of at least `step`.
 
-    More is served at looser targets, except where prefill chunks step or batch sizes are chosen: there the
-    answer is enough but need not be the least value that is.
+    Looser targets serve more, except with chunk-count jumps or optimised batches; then the result is
+    sufficient, but not necessarily the smallest.
 
     Returns:
-        None if not even no target, which a value of 0 stands for, is enough.
+        The value; None if even no target, represented by 0, is insufficient.
     """
     if not enough(0.0):
         return None
@@ -307,7 +308,7 @@ def _least(low: float, step: float, enough: Callable[[float], bool]) -> float | 
 
 
 def _written(count: int, step: float) -> float:
-    """Return a number of steps as a number that prints short."""
+    """Return a number of steps as a number with a short decimal form."""
     return float(f"{count * step:.12g}")
 
 
@@ -326,11 +327,11 @@ _MISSING = {
     "place": "a nearer accelerator, or another place in mayServeFrom ({accelerator}: {detail})",
     "not_allowed": "another accelerator ({accelerator}: {detail})",
 }
-"""Reasons that can turn a rejected pair into a candidate, the nearest first."""
+"""Rejection reasons that a change can remove, the easiest first."""
 
 
 def _missing(candidates: Candidates, s: int) -> str:
-    """Return the shortfalls of a server that units cannot fix: for each reason its nearest pair."""
+    """Return a server's shortfalls that more cards cannot fix: the nearest pair for each reason."""
     nearest: dict[str, Rejection] = {}
     for item in candidates.rejections(s):
         if item.reason not in nearest or _factor(item) < _factor(nearest[item.reason]):

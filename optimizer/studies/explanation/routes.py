@@ -1,4 +1,4 @@
-"""Cost of the limit on the quality that a route loses: the plan with other limits, less the plan."""
+"""Cost of a route's quality limit: the plan with other limits, minus the plan."""
 
 from optimizer.candidates import SizingMemo, find_candidates
 from optimizer.spec.schema import Route
@@ -8,13 +8,13 @@ from optimizer.studies.explanation.outcome import PlanOutcome
 from optimizer.studies.explanation.resolving import QuestionBudget, effect, solved
 
 MIN_LIMIT = 0.01
-"""Limit that is tried instead of twice the limit where that is 0."""
+"""Limit that is tried instead of twice the limit if that is 0."""
 
 
 def price_losses(
     system: System, before: PlanOutcome, budget: QuestionBudget, memo: SizingMemo
 ) -> tuple[LossPrice, ...]:
-    """Return what each route costs with another limit: no answer, twice as many or all, as time allows.
+    """Return the cost of each route under other quality limits: 0, twice the limit, or 1; as time permits.
 
     Raises:
         SolverError: the solver failed.

@@ -20,7 +20,7 @@ from optimizer.studies.explanation.intervals import interval_of
 from optimizer.studies.explanation.resolving import QuestionBudget, with_more
 
 UnitQuestion = tuple[int, int]
-"""A limited item, and 1 for a unit more or -1 for one fewer."""
+"""A limited item, and 1 for one unit more or -1 for one fewer."""
 
 
 def unit_questions(before: BasePlan) -> dict[UnitQuestion, Question]:
@@ -41,10 +41,10 @@ def unit_questions(before: BasePlan) -> dict[UnitQuestion, Question]:
 def explain_units(
     before: BasePlan, answers: Mapping[UnitQuestion, Answer], budget: QuestionBudget
 ) -> tuple[tuple[TypeExplanation, ...], tuple[LimitExplanation, ...]]:
-    """Value one unit more or less from the what-if solutions, with shadow prices if time allows.
+    """Return the value of one unit more or fewer from the answers, with shadow prices if time permits.
 
     Returns:
-        That of the cards of each type, and of what else is limited.
+        The values for the cards of each type, and for other limits.
 
     Raises:
         SolverError: the solver failed.
@@ -88,7 +88,7 @@ def explain_units(
 
 
 def _spares_one(before: BasePlan, place: int) -> bool:
-    """Return whether one unit fewer changes nothing: the plan leaves one that no policy gives out."""
+    """Return whether one unit fewer changes nothing, because the plan leaves one that no policy uses."""
     policy = before.candidates.system.options.saturation_policy != "None" and not before.plan.complete
     left = -before.problem.limits.of_sources(-before.left)
     return not policy and bool(left[place] >= before.problem.limits.items[place].limit.step)

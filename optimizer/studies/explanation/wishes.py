@@ -1,6 +1,6 @@
-"""Costs of reserves, limits and prices: the plan without one of them, less the plan.
+"""Costs of reserves, limits and prices: the plan without one of them, minus the plan.
 
-Each option is taken out of the whole system at once, and the system is sized and planned again.
+Each option is removed from the entire system, which is then sized and planned again.
 """
 
 from collections.abc import Callable, Mapping
@@ -51,13 +51,13 @@ WITHOUT: Mapping[str, Callable[[System], System]] = {
     "tiers": lambda system: _of_accelerators(system, tiers=()),
     "external": lambda system: _of_servers(system, external=None),
 }
-"""A system without an option, by the option's name in documents."""
+"""Functions that remove an option from a system, by the option's name in documents."""
 
 
 def wish_costs(
     system: System, before: PlanOutcome, budget: QuestionBudget, memo: SizingMemo
 ) -> tuple[WishCost, ...]:
-    """Return the cost of each option that a system uses, as far as time allows.
+    """Return the cost of each option that a system uses, as far as time permits.
 
     Raises:
         SolverError: the solver failed.

@@ -1,6 +1,6 @@
-"""A replica against its load, or its batch limit: the figures that tables show of its kind.
+"""Metrics of a replica by load or by batch limit: those that tables show for its kind.
 
-Takes a `Placed` server, gives a `Figure`: the pictures of kinds of replicas without specific pictures.
+These are the figures of kinds of replicas without specific ones.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ MAX_LOAD = 0.95
 
 
 def figures_by_load(placed: Placed) -> Figure:
-    """Return the figures of a replica against its load."""
+    """Return the metrics of a replica by load."""
     least, stable = placed.rate_range_rps()
     rate_rps = np.linspace(least, MAX_LOAD * stable, POINTS)
     found = placed.analyze(np.full(POINTS, placed.max_batch), rate_rps)
@@ -30,7 +30,7 @@ def figures_by_load(placed: Placed) -> Figure:
 
 
 def figures_by_batch_limit(placed: Placed) -> Figure:
-    """Return the figures of a replica at its load against its batch limit."""
+    """Return the metrics of a replica at its load, by batch limit."""
     placed.require_load()
     most = int(placed.pair.batch_ceiling[0])
     limits = np.unique(np.round(np.geomspace(1, most, POINTS))).astype(np.int64)

@@ -1,7 +1,6 @@
-"""One server on one accelerator, as curves: its queue, its batch, its rate, its token times.
+"""Curves for one server on one accelerator: queue, batch, rate and token times.
 
-Takes a `Placed` server, gives a `Figure`. The numbers come from the same queueing model that plans are made
-with. Equation numbers refer to ``docs/math.md``.
+The numbers come from the queue model that is also used for plans. Equation numbers refer to ``docs/math.md``.
 """
 
 import numpy as np
@@ -24,19 +23,19 @@ from optimizer.timing import ServiceLaw
 from optimizer.units import SECONDS_PER_MINUTE
 
 POINTS = 240
-"""Points of a smooth curve."""
+"""Number of points of a smooth curve."""
 LARGE_BATCH = 2**14
-"""Above this batch limit a queue takes a while, and a curve has few points."""
+"""Batch limit above which curves have few points, because the queue takes long to compute."""
 FEW_POINTS = 48
 MAX_EVERY_BATCH = 256
-"""Up to this ceiling every batch is evaluated, above it `FEW_BATCHES`, in geometric steps."""
+"""Maximum ceiling up to which every batch is evaluated; above it, `FEW_BATCHES` in geometric steps."""
 FEW_BATCHES = 64
 MAX_STATES = 2000
-"""States of a queue that are given; with more, every second, third … of them."""
+"""Maximum number of queue states shown; if there are more, only every second, third, … is."""
 TARGET_VIEW = 2.0
-"""Latencies are shown up to this multiple of their target."""
+"""Multiple of the target up to which latencies are shown."""
 RARE = 1e-4
-"""States beyond a full batch are shown until all the rest together is as rare as this."""
+"""Total probability of the states beyond those shown."""
 
 
 def occupancy_figure(placed: Placed) -> Figure:
@@ -206,13 +205,13 @@ def _batches(ceiling: int) -> IntArray:
 
 
 def _latencies(placed: Placed) -> list[tuple[str, TargetMeasure, tuple[ReferenceLine, ...]]]:
-    """Return the latencies that figures show: title, the measure of the target or the mean, and its line."""
+    """Return the latencies shown: title, the measure of the target or the mean, and the target's line."""
     found = ((title, target_of(placed.arrays, metric)) for metric, title in LATENCY_TITLES.items())
     return [(title, measure, target_line(limit)) for title, (measure, limit) in found]
 
 
 def _view(values: FloatArray, target: tuple[ReferenceLine, ...]) -> float | None:
-    """Return the end of the axis: a queue near saturation must not hide the range around the target."""
+    """Return the end of the axis, so that values near saturation do not hide the range around the target."""
     if not target or float(np.max(values)) <= TARGET_VIEW * target[0].value:
         return None
     return TARGET_VIEW * max(target[0].value, float(np.min(values)))

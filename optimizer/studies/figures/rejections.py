@@ -1,4 +1,4 @@
-"""A batch server against its load: how many requests find no room, and how long the others take.
+"""A batch server by load: rejection rate, and latency of the other requests.
 
 Takes a `Placed` server, gives a `Figure`. Equation numbers refer to ``docs/math.md``.
 """
@@ -16,7 +16,7 @@ from optimizer.studies.figures.placed import Placed
 POINTS = 33
 """Number of loads that are evaluated."""
 MIN_LOAD, MAX_LOAD, MAX_STABLE_LOAD = 0.02, 1.5, 0.97
-"""Minimum and maximum load, over the saturation throughput; the last for queues without a limit."""
+"""Minimum and maximum load, relative to the saturation throughput; the last is for unlimited queues."""
 PERCENT = 100.0
 
 
