@@ -21,7 +21,7 @@ class TokenTimes:
     prefill_ms: FloatArray
     itl_ms: FloatArray
     first_token_ms: FloatArray
-    """From the start of service to the first token, without queueing time."""
+    """Time from the start of service to the first token, without queueing time [ms]."""
 
 
 @dataclass(frozen=True, slots=True)

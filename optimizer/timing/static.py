@@ -76,8 +76,8 @@ class StaticLaw(LinearLaw):
     def answer_ms(self, occupancy: FloatArray) -> FloatArray:
         """Return the time from a request's first token to its last in a batch, shape (R,) (eq. 119).
 
-        Only other requests that are still in progress count: the mean of the shorter of two lognormal lengths
-        is 2Φ(−σ/√2) of their mean.
+        Only requests that are still in progress add time; the mean of the shorter of two lognormal lengths is
+        2Φ(−σ/√2) times their mean.
         """
         from scipy.special import ndtr
 

@@ -53,5 +53,5 @@ def interval_of(
 
 
 def _bound(level: SolvedLevel) -> float:
-    """Return the lower bound of a level; -inf if it has none."""
+    """Return the lower bound of a level: the proved one or else 0, and at most its value."""
     return min(level.bound if level.bound is not None else 0.0, level.value)

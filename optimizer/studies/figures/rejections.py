@@ -21,7 +21,7 @@ PERCENT = 100.0
 
 
 def rejection_figure(placed: Placed) -> Figure:
-    """Return the share of requests that find no room, and latencies, against the load (eq. 103)."""
+    """Return the rejection rate and the latencies by load (eq. 103)."""
     rate_rps = loads_rps(placed)
     panels: tuple[CurvePanel, ...] = (latency_panel(placed, rate_rps),)
     note = "any number may wait, so that none is rejected"
@@ -32,7 +32,7 @@ def rejection_figure(placed: Placed) -> Figure:
 
 
 def batch_latency_figure(placed: Placed) -> Figure:
-    """Return latencies alone against the load."""
+    """Return only the latencies by load."""
     panels = (latency_panel(placed, loads_rps(placed)),)
     return _figure("Latency against load", "", placed, panels)
 
@@ -43,7 +43,7 @@ def _figure(title: str, note: str, placed: Placed, panels: tuple[CurvePanel, ...
 
 
 def loads_rps(placed: Placed) -> FloatArray:
-    """Return the loads of one replica that are evaluated."""
+    """Return the loads per replica that are evaluated."""
     server = placed.batch_servers()
     full = float(server.full_rate_rps[0])
     most = (
@@ -55,7 +55,7 @@ def loads_rps(placed: Placed) -> FloatArray:
 
 
 def latency_panel(placed: Placed, rate_rps: FloatArray) -> CurvePanel:
-    """Return mean and percentiles of the latency of those who are answered, against the load."""
+    """Return mean and percentiles of the latency of served requests by load."""
     server = placed.batch_servers()
     rows = [server.row_at(0, rate) for rate in rate_rps.tolist()]
     series = []
@@ -90,7 +90,7 @@ def _rejected_panel(placed: Placed, rate_rps: FloatArray) -> CurvePanel:
 
 
 def _loads(placed: Placed) -> tuple[ReferenceLine, ...]:
-    """Return lines at the saturation throughput, and at the planned load of a replica."""
+    """Return lines at the saturation throughput, and at the planned load per replica."""
     full = float(placed.batch_servers().full_rate_rps[0])
     named = [("saturation", full)] * _has_room(placed) + [("load", placed.rate_rps)]
     return tuple(

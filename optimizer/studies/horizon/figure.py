@@ -65,7 +65,7 @@ def _panel(
     guides: tuple[ReferenceLine, ...] = (),
     areas: tuple[str, ...] = (),
 ) -> CurvePanel:
-    """Return a panel of values that hold from the start of each hour to its end."""
+    """Return a panel of values that are constant within each hour."""
     first, x = found.plans[0].time_s, list[float]()
     for hour in found.plans:
         begin = (hour.time_s - first) / SECONDS_PER_HOUR

@@ -9,11 +9,11 @@ from optimizer.studies.replay.document import Replay, ReplayPolicy, ReplayStep
 from optimizer.units import SECONDS_PER_MINUTE
 
 MAX_POINTS = 1_500
-"""Times that a curve shows; of more, as many at equal distances."""
+"""Maximum number of times shown in a curve; longer curves are thinned evenly."""
 
 
 def replay_figure(found: Replay) -> Figure:
-    """Return the fleet over the time, one curve for each way to follow the plans."""
+    """Return the fleet over time, with one curve per policy."""
     ways = [item for item in found.variants if item.rules is not None]
     constant = [item for item in found.variants if item.rules is None]
     unit = cost_unit(found.currency)

@@ -9,11 +9,11 @@ from optimizer.studies.figures.document import Cell, CurvePanel, Figure, GridPan
 from optimizer.studies.sweep.document import Axis, SampledDays, Sweep, SweepPoint
 
 MAX_COLUMNS, MAX_ROWS = 9, 21
-"""Fields of a map; of more, as many at equal distances."""
+"""Maximum number of columns and rows of a map; larger maps are thinned evenly."""
 
 
 def sweep_figure(found: Sweep) -> Figure:
-    """Return a sweep over one or two parameters as a figure, and the days that it sampled."""
+    """Return the figure of a sweep over one or two parameters, and of its sampled days."""
     panels: list[CurvePanel | GridPanel] = []
     note = ""
     if len(found.axes) == 1:
