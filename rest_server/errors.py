@@ -1,4 +1,4 @@
-"""Errors as answers: ``application/problem+json`` under /v1, elsewhere llm-inferno's ``{"message": …}``."""
+"""Errors as answers: ``application/problem+json`` under /v1, otherwise llm-inferno's ``{"message": …}``."""
 
 import http
 import json
@@ -32,14 +32,13 @@ _TITLES: tuple[tuple[type[Exception], str], ...] = (
     (RequestTimeoutError, "The time ran out"),
     (StateNotWrittenError, "The state cannot be written"),
 )
-"""Class of error to title; other errors have the text of their status."""
+"""Titles by class of error; other errors use the text of their status."""
 _PATH = re.compile(r"([A-Za-z_]\w*(?:[.\[].*?)?)(?::\d+:\d+)?")
-"""Text before the first colon of a message if it is the path of a field; after ``body`` perhaps with
-line and column."""
+"""Pattern of a field path before a message's first colon, after ``body`` optionally with line and column."""
 
 
 class BodyError(SpecError):
-    """Raised when a field of a request's body is wrong that any text may name."""
+    """Raised when a field of a request body is invalid; the path can contain arbitrary text."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(path, problem)
@@ -58,7 +57,7 @@ def is_api(path: str) -> bool:
 
 
 def field_path(message: str) -> str | None:
-    """Return the path of the field at fault, with which a message of the library begins, if it does."""
+    """Return the path of the invalid field at the start of a library message, if there is one."""
     place, unknown, _ = message.partition(f": {UNKNOWN_KEY}")
     if unknown:  # a key that is not known may be any text
         return place
@@ -76,14 +75,14 @@ def error_response(
     path: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return an error as an answer in the form that belongs to the requested path.
+    """Return an error as an answer, in the format of the requested path.
 
     Args:
         scope: ASGI scope of the request.
         status: HTTP status.
-        detail: what, value, limit, what to do.
-        title: the kind of error; without one the text of the status.
-        path: path of the field at fault.
+        detail: the problem, the value, the limit and the fix.
+        title: the kind of error; default: the text of the status.
+        path: path of the invalid field.
         headers: headers of the answer.
     """
     detail = detail.encode("utf-8", "backslashreplace").decode()  # half a surrogate pair cannot be sent
@@ -117,7 +116,7 @@ def _json(value: object, status: int, media_type: str, headers: Mapping[str, str
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Let an application answer every error in the forms of this module."""
+    """Make an application answer all errors in the formats of this module."""
     app.add_exception_handler(InferplanError, _of_the_library)
     app.add_exception_handler(RequestValidationError, _of_validation)
     app.add_exception_handler(HTTPException, _of_http)

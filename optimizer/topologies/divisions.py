@@ -174,14 +174,14 @@ class RouteArrays:
 
 
 class _Bounds(NamedTuple):
-    """Upper bounds of a division."""
+    """Upper bounds in a division: on lost quality and utilisation."""
 
     utilisation: float
     lost: float
 
 
 class _Shares(NamedTuple):
-    """Shares at the small model, the quality that they lose, and the utilisation of the busier server."""
+    """Shares at the small model, their lost quality, and the utilisation of the busier server."""
 
     shares: FloatArray
     lost: float

@@ -39,7 +39,7 @@ def service_class(entities: Entities, name: str) -> Any:
 
 
 def add_service_class(entities: Entities, name: str, priority: str) -> Changed:
-    """Carry out ``/addServiceClass/:name/:priority``: it is there without targets."""
+    """Carry out ``/addServiceClass/:name/:priority``, which adds a class without targets."""
     if not _WHOLE_NUMBER.fullmatch(priority):
         raise WireRefusalError(400, f"service class priority {priority} invalid")
     item = read_entity(ServiceClass, {"name": name, "priority": int(priority)}, "", [])
@@ -52,7 +52,7 @@ def remove_service_class(entities: Entities, name: str) -> Changed:
 
 
 def set_service_classes(raw: object, ignored: list[str]) -> Change:
-    """Read the body of ``/setServiceClasses``; the answer repeats it, priorities out of range too."""
+    """Read the body of ``/setServiceClasses``; the answer repeats it, even out-of-range priorities."""
     items: list[ServiceClass] | None = read_list("serviceClasses", raw, ignored)
     answer = {"serviceClasses": echoed(items, service_class_json)}
     posted = next((value for key, value in spelled(raw).items() if key == "serviceclasses"), ())
@@ -65,7 +65,7 @@ def set_service_classes(raw: object, ignored: list[str]) -> Change:
 
 
 def add_targets(raw: object, ignored: list[str]) -> Change:
-    """Read the body of ``/addServiceClassModelTargets``; its name and priority must be those of a class."""
+    """Read the body of ``/addServiceClassModelTargets``; name and priority must match an existing class."""
     spec = read_entity(ServiceClass, read_object(raw), "", ignored)
     priority = plain(spelled(raw).get("priority", 0))
 

@@ -1,7 +1,7 @@
 """Functions of the reference's routes for accelerators, capacities, models and servers.
 
-A reader takes the entities and the names in the path, and gives what the route answers. A change takes the
-entities and gives the changed ones with the answer. A writer takes a body and gives a change.
+A reader returns the route's answer, given the entities and the names in the path. A change returns the
+changed entities and the answer. A writer turns a body into a change.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ from rest_server.compat.serializers import (
 from rest_server.fleet import Entities
 
 MAX_NAME = 253
-"""Longest name."""
+"""Maximum length of a name."""
 
 
 # --- accelerators --------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ def model(entities: Entities, name: str) -> Any:
 
 
 def add_model(entities: Entities, name: str) -> Changed:
-    """Carry out ``/addModel/:name``: it is there without profiles, also if it was there with some."""
+    """Carry out ``/addModel/:name``, which adds a model without profiles, or removes those it had."""
     if len(name) > MAX_NAME:
         raise SpecError(f"name: must have at most {MAX_NAME} characters")
     return with_items(entities, "models", {name: {}}), name
@@ -130,7 +130,7 @@ def set_models(raw: object, ignored: list[str]) -> Change:
 
 
 def with_profiles(entities: Entities, items: Iterable[ModelProfile]) -> dict[str, Mapping[str, ModelProfile]]:
-    """Return the models of the entities with further profiles, which replace those of the same names."""
+    """Return the models of the entities with profiles added, replacing those of the same names."""
     added: dict[str, dict[str, ModelProfile]] = {}
     for item in items:
         added.setdefault(item.name, {})[item.accelerator] = item
@@ -146,7 +146,7 @@ def profile(entities: Entities, name: str, acc: str) -> Any:
 
 
 def add_profile(raw: object, ignored: list[str]) -> Change:
-    """Read the body of ``/addModelAcceleratorPerf``; its model must be there."""
+    """Read the body of ``/addModelAcceleratorPerf``; its model must exist."""
     item = read_entity(ModelProfile, read_object(raw), "", ignored)
 
     def change(entities: Entities) -> Changed:
@@ -196,9 +196,9 @@ def add_server(raw: object, ignored: list[str]) -> Change:
 
 
 def apply_allocation(entities: Entities) -> Changed:
-    """Carry out ``/applyAllocation``; as there, where nothing is desired not even a load is left.
+    """Carry out ``/applyAllocation``; as in the reference, an empty desired allocation also removes the load.
 
-    But what runs is stopped only where a plan says so: where nothing was ever desired of it, it stays.
+    Unlike there, running servers without any desired allocation keep running, because no plan stopped them.
     """
     nothing, servers = AllocationData(), {}
     for name, server in entities.servers.items():
@@ -210,5 +210,5 @@ def apply_allocation(entities: Entities) -> Changed:
 
 
 def _is_planned(desired: AllocationData) -> bool:
-    """Return whether an empty allocation is from a plan: it has a load and nothing else."""
+    """Return whether an empty allocation is from a plan: it has a load but nothing else."""
     return desired.model_fields_set == {"load"}

@@ -5,7 +5,7 @@ from typing import Any
 from rest_server.errors import PROBLEM_JSON
 
 Answers = dict[int | str, dict[str, Any]]
-"""Descriptions of answers in OpenAPI, by status."""
+"""OpenAPI descriptions of responses, by status."""
 _TEXT: dict[str, Any] = {"type": "string"}
 PROBLEM: dict[str, Any] = {
     "type": "object",
@@ -37,13 +37,13 @@ MEANINGS = {
     507: "The disk is full; nothing was changed.",
 }
 EVERYWHERE = (401, 403, 413, 421)
-"""Statuses of any route."""
+"""Statuses that any route can return."""
 _IMPLIED = {408: (503,), 412: (503, 507), 504: (500, 503)}
-"""Further statuses that a status implies: no memory for a body, no disk for a change, no working solver."""
+"""Further statuses implied by a status: no memory for a body, disk full, no working solver."""
 
 
 def problems(*statuses: int) -> Answers:
-    """Return the documentation of the errors of a route, with those that go with them or are everywhere."""
+    """Return the OpenAPI entries of a route's errors, with implied and common ones."""
     implied = (status for given in statuses for status in _IMPLIED.get(given, ()))
     return {
         status: {"description": MEANINGS[status], "content": {PROBLEM_JSON: {"schema": PROBLEM}}}
@@ -52,7 +52,7 @@ def problems(*statuses: int) -> Answers:
 
 
 def messages() -> Answers:
-    """Return the documentation of the errors that a route outside of /v1 may answer."""
+    """Return the OpenAPI entries of errors of a route outside /v1."""
     shape = {"type": "object", "required": ["message"], "properties": {"message": _TEXT}}
     return {
         status: {"description": MEANINGS[status], "content": {"application/json": {"schema": shape}}}
