@@ -40,7 +40,8 @@ def _quota(group: Path) -> float:
     """Return the CPU quota of one cgroup in cores, inf without one."""
     found = " ".join(_lines(group / "cpu.max")).split()
     found = found or [*_lines(group / "cpu.cfs_quota_us"), *_lines(group / "cpu.cfs_period_us")]
-    limited = len(found) == 2 and all(part.isdecimal() and int(part) for part in found)  # else "max", or -1
+    # Without a quota the first value is "max" or -1.
+    limited = len(found) == 2 and all(part.isdecimal() and int(part) for part in found)
     return int(found[0]) / int(found[1]) if limited else math.inf
 
 

@@ -13,5 +13,5 @@ def spreadsheet_text(value: object) -> object:
     """Return a CSV cell, with an apostrophe before text that a spreadsheet would treat as a formula."""
     if not isinstance(value, str):
         return value
-    text = value.replace("\r", "?")  # the library does not quote it, so it would end the row
+    text = value.replace("\r", "?")  # the csv module does not quote it, so it would end the row
     return f"'{text}" if text.startswith(FORMULA_SIGNS) else text

@@ -230,7 +230,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     state.ready = False
     await asyncio.gather(state.workers.close(), state.study_workers.close())
     await run_in_threadpool(state.held.close)
-    state.workers, state.study_workers = _workers(state.settings)  # for another life of the same application
+    # So that the same application can start again.
+    state.workers, state.study_workers = _workers(state.settings)
 
 
 def _workers(settings: Settings) -> tuple[SolverWorkers, SolverWorkers]:
@@ -274,9 +275,9 @@ def serve(
         SpecError: the settings contradict each other or are unsafe, or the address cannot be used.
     """
     settings.check()
-    KeyFiles(settings.api_key_files)  # a bad file is said once, before workers start
+    KeyFiles(settings.api_key_files)  # report an invalid file once, before workers start
     with _listening(settings) as listening:
-        for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again when it has finished
+        for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again when it has shut down
             signal.signal(number, _end)
         config = _configuration(settings, create)
         host, port = listening.getsockname()[:2]
@@ -320,7 +321,7 @@ def _configuration(settings: Settings, create: Callable[[Settings], FastAPI]) ->
         "rest_server.app:create_app" if settings.workers > 1 else create(settings),
         factory=settings.workers > 1,
         workers=settings.workers,
-        loop="asyncio",  # an event loop that an optional package brings buffers answers differently
+        loop="asyncio",  # the event loop of an optional package would buffer answers differently
         http=partial(Connection, settings=settings),  # type: ignore[arg-type]  # called as the type is
         log_config=log_configuration(),
         access_log=False,

@@ -75,7 +75,7 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         """Accept a connection; at the limit, close the one that has waited longest for its client."""
         super().connection_made(transport)
-        transport.set_write_buffer_limits(0)  # to be told of everything that is not read
+        transport.set_write_buffer_limits(0)  # so that everything unread is reported
         opened = transport.get_extra_info("socket")
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         most = _most_connections()
@@ -96,7 +96,7 @@ class Connection(H11Protocol):
             logging.getLogger(SERVICE).warning("too many connections: those with idle clients are closed")
         oldest = min(waiting, key=lambda each: each._clients_turn_at)  # noqa: SLF001  its own class
         oldest.transport.abort()
-        self.connections.discard(oldest)  # now: many new ones may come before it is told
+        self.connections.discard(oldest)  # immediately, because many new ones can arrive before the callback
         return True
 
     @property

@@ -220,7 +220,7 @@ def _content(name: str) -> bytes:
     if name == START_SCRIPT:
         return _START.encode()
     packaged = resources.files("fastapi_offline").joinpath("static", name).read_bytes()
-    return packaged.replace(_LOGO, b"data:,")  # no image: Redoc leaves it out
+    return packaged.replace(_LOGO, b"data:,")  # no image, so Redoc omits it
 
 
 @cache

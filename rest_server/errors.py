@@ -59,7 +59,7 @@ def is_api(path: str) -> bool:
 def field_path(message: str) -> str | None:
     """Return the path of the invalid field at the start of a library message, if there is one."""
     place, unknown, _ = message.partition(f": {UNKNOWN_KEY}")
-    if unknown:  # a key that is not known may be any text
+    if unknown:  # an unknown key can be any text
         return place
     place, colon, _ = message.partition(": ")
     found = _PATH.fullmatch(place) if colon else None
@@ -85,7 +85,7 @@ def error_response(
         path: path of the invalid field.
         headers: headers of the answer.
     """
-    detail = detail.encode("utf-8", "backslashreplace").decode()  # half a surrogate pair cannot be sent
+    detail = detail.encode("utf-8", "backslashreplace").decode()  # an unpaired surrogate cannot be sent
     if not is_api(scope["path"]):
         return _json({"message": detail}, status, "application/json", headers)
     slug = re.sub(r"\W+", "-", title.lower()) if title else ""
@@ -153,7 +153,7 @@ async def _of_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     unknown_route = error.status_code in {404, 405} and error.detail == _phrase(error.status_code)
     if not is_api(request.scope["path"]) and unknown_route:
-        return PlainTextResponse(NOT_FOUND_TEXT, 404)  # as the reference, which answers no 405 either
+        return PlainTextResponse(NOT_FOUND_TEXT, 404)  # like the reference, which never answers 405
     detail = str(error.detail)
     if unknown_route:
         detail = f"{request.method} {request.scope['path']} does not exist; see /openapi.json"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # SQLite's own lock then keeps others from writing
+except ImportError:  # without it, SQLite's own lock prevents others from writing
     fcntl = None  # type: ignore[assignment]
 
 

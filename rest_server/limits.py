@@ -179,7 +179,7 @@ class _Body:
 
     async def drain(self) -> None:
         """Read and discard the remaining body, up to a limit."""
-        with contextlib.suppress(HTTPException):  # a body that stalls has been refused already
+        with contextlib.suppress(HTTPException):  # stalled bodies are already rejected
             while self._more and self._seen < DRAIN_FACTOR * self._max_bytes:
                 await self._next()
 

@@ -150,7 +150,7 @@ def _keys(path: Path) -> Iterator[ApiKey]:
         words = line.partition("#")[0].split()
         if not words:
             continue
-        if len(words) > 2:  # the line is not shown: it may hold a key
+        if len(words) > 2:  # the line is not shown because it might contain a key
             raise SpecError(f"{path}:{number}: give 'KEY' or 'SCOPES KEY', not {len(words)} words")
         names = words[0].split(",") if len(words) == 2 else list(KeyScope)
         unknown = [name for name in names if name not in set(KeyScope)]

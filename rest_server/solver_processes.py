@@ -76,7 +76,7 @@ def _proxy_parts(proxy: MappingProxyType[Any, Any]) -> tuple[Any, ...]:
     return MappingProxyType, (dict(proxy),)
 
 
-copyreg.pickle(MappingProxyType, _proxy_parts)  # results hold read-only mappings
+copyreg.pickle(MappingProxyType, _proxy_parts)  # results contain read-only mappings
 
 
 class Job:
@@ -113,7 +113,7 @@ class Job:
     def sent_as(self, future: ProcessFuture[bytes]) -> None:
         """Store the future of the work while a process does it."""
         self._future = future
-        if self._given_up:  # perhaps just now, before there was a future to cancel
+        if self._given_up:  # possibly just before there was a future to cancel
             future.cancel()
 
     def cancel(self) -> None:
@@ -203,7 +203,7 @@ class SolverProcesses:
                         "no solver process can be started, perhaps for lack of memory or file descriptors; "
                         f"try again in {SolverUnavailableError.retry_after_s} s"
                     )
-                self._changed.notify_all()  # one may be idle and dead
+                self._changed.notify_all()  # a process can be idle and dead
                 self._changed.wait(CHECK_S)
             self._idle.remove(process)
         try:
@@ -219,7 +219,7 @@ class SolverProcesses:
             self._closing = True
             self._changed.notify_all()
         if self._keeper is not None:
-            self._keeper.join(CHECK_S)  # a process that cannot be started delays nothing
+            self._keeper.join(CHECK_S)  # a process that cannot be started causes no delay
         for process in self._processes:
             process.end()
 
@@ -341,6 +341,6 @@ def _answered(work: bytes) -> bytes:
         return pickle.dumps((True, result), pickle.HIGHEST_PROTOCOL)
     except (InferplanError, HTTPException) as error:
         problem = error
-    except Exception:  # noqa: BLE001  a fault of ours ends the request, not the process, and the service logs it
+    except Exception:  # noqa: BLE001  a bug ends the request, not the process, and is logged
         problem = RuntimeError(f"in the solver's process:\n{traceback.format_exc()}")
     return pickle.dumps((False, problem), pickle.HIGHEST_PROTOCOL)

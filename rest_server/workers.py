@@ -91,7 +91,7 @@ class SolverWorkers:
         """
         if self.running + self.waiting >= self._max_solves + self._max_waiting:
             raise QueueFullError(self.waiting, self._retry_after_s())
-        self.waiting += 1  # now, not when the task begins: many requests may come before it does
+        self.waiting += 1  # counted here, because many requests can arrive before the task starts
         job = asyncio.create_task(self._on_a_worker(request, work, before))
         leaving = asyncio.create_task(_left(request))
         leaving.add_done_callback(_retrieve)
@@ -100,7 +100,7 @@ class SolverWorkers:
             if job.done():
                 return job.result()
             if leaving.done():
-                leaving.result()  # raises if the unread rest of a body is refused
+                leaving.result()  # raises if the unread rest of a body is rejected
                 raise ClientDisconnectedError("the client has closed its connection")
             raise RequestTimeoutError(
                 f"the time of {self._timeout_s:g} s for a request has run out; ask for less, or try again"

@@ -523,7 +523,7 @@ def largest_loss(system: System, server: Server) -> float:
     Without a stated queue capacity the queue is considered unlimited, so the default is no limit.
     """
     if server.deadline is not None:
-        return ANY_LOSS  # a backlog waits
+        return ANY_LOSS  # a backlog of offline work can wait
     target = system.target_of(server)
     default = ANY_LOSS if server.max_queue_size is None else DEFAULT_MAX_LOSS
     stated = (None if target is None else target.largest_loss, system.options.max_loss)

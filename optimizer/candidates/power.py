@@ -84,7 +84,7 @@ def largest_power_w(
 def power_of_rows(candidates: Candidates, table: CandidateTable) -> FloatArray:
     """Return the power of one replica of each candidate at its largest rate [W], shape (C,)."""
     powers = [item.power for item in candidates.system.accelerators.values()]
-    power, own = np.zeros(len(table)), table.units_per_replica > 0  # others are rented
+    power, own = np.zeros(len(table)), table.units_per_replica > 0  # the others are rented
     part = own & (table.members != ALL_MEMBERS)
     _add_power(power, np.flatnonzero(own & ~part), candidates.arrays, powers, table, table.server)
     subsets = Subsets.of(candidates.system, candidates.arrays) if part.any() else None

@@ -60,7 +60,7 @@ def rented(arrays: SystemArrays, system: System, load_rps: FloatArray) -> Candid
     ]
     server = np.array([s for s, _ in rows], np.int64)
     nothing, none = np.zeros(len(rows)), np.zeros(len(rows), np.int64)
-    # As many as the server must have, so that they count like any replicas.
+    # The server's minimum number of replicas, so that they are counted like any replicas.
     count = np.maximum(arrays.servers.min_replicas[server], 1)
     loads = [item.current.load for item in system.servers.values()]
     cost = [rented_cost(external, loads[s], float(load_rps[s]) * SECONDS_PER_MINUTE) for s, external in rows]

@@ -40,7 +40,7 @@ def least_available(needed: IntArray, availability: FloatArray, target: FloatArr
 
 def _least_available(needed: int, availability: float, target: float) -> float:
     """Return the minimum of one row by bisection; more replicas never lower the availability."""
-    from scipy.special import bdtrc  # takes some time to import
+    from scipy.special import bdtrc  # slow to import
 
     def suffice(count: int) -> bool:
         return bool(bdtrc(needed - 1, count, availability) >= target)
@@ -87,7 +87,7 @@ def replicas_for_both(
         proved = math.ceil(-math.log1p(-target) / divergence) + 1 if target < 1 else MAX_REPLICAS + 1
     if proved > MAX_REPLICAS:
         return None
-    from scipy.special import bdtrc  # takes some time to import
+    from scipy.special import bdtrc  # slow to import
 
     needed = np.arange(1, math.ceil(share * proved) + 2)
     most = np.floor(needed / share * (1 + COUNT_TOLERANCE)).astype(np.int64)
@@ -128,7 +128,7 @@ def _sized(arrays: SystemArrays, table: CandidateTable) -> tuple[FloatArray, Boo
     grown = table.load_rps * (1 + reserve.headroom_share[server])
     needed = np.ceil(grown / table.max_rate_rps * (1 - COUNT_TOLERANCE))
     needed = np.maximum(np.maximum(needed, servers.min_replicas[server]), 1)
-    # Where latencies step with the rate, a plan is asked whether targets hold with at least as many.
+    # If latencies are not monotone in the rate, targets are checked with at least this number of replicas.
     needed = np.where(table.meets_targets_below_max_rate, needed, np.maximum(needed, table.num_replicas))
     availability = arrays.profiles.availability[arrays.profile_of[server, table.accelerator]]
     target, spares = reserve.availability_target[server], reserve.spare_replicas[server]

@@ -27,7 +27,7 @@ def _add_convert(parser: argparse.ArgumentParser) -> None:
 
 def _convert(arguments: argparse.Namespace) -> None:
     parts = read_parts(arguments.path)
-    join_parts(parts)  # what contradicts itself is not passed on
+    join_parts(parts)  # rejects inconsistent documents
     write_document(joined_document(parts), arguments.output)
 
 

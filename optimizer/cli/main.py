@@ -83,11 +83,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         try:
             status = _run(argv)
-        finally:  # after help, too, which leaves by SystemExit
+        finally:  # also after help, which exits by SystemExit
             if sys.stdout is not None:
                 sys.stdout.flush()
     except BrokenPipeError:
-        _forget_stdout()  # the reader has gone; no message can reach it
+        _forget_stdout()  # the reader closed the pipe, so no message can reach it
     except OSError as error:
         _forget_stdout()
         print(f"inferplan: error: the answer cannot be written: {error.strerror or error}", file=sys.stderr)

@@ -99,7 +99,7 @@ class ExactOptions(SizingOptions):
             "time_limit_s": self.time_limit,
             "unlimited": self.unlimited,
             "heterogeneous": self.mixed,
-            "milp_solver": True if self.mixed else None,  # only the exact solver makes mixed plans
+            "milp_solver": True if self.mixed else None,  # only the exact solver supports mixed plans
             "saturation_policy": self.saturation,
         }
         return super().given() | {name: value for name, value in options.items() if value is not None}

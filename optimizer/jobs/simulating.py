@@ -111,7 +111,7 @@ def repair_plan(
         AnalysisError: a law has iterations that take no time.
         SolverError: the solver failed.
     """
-    memo = SizingMemo()  # tightened pools reuse their sizing
+    memo = SizingMemo()  # pools with reduced rates reuse their sizing
 
     def plan_of(changed: System) -> Plan:
         return solve(

@@ -82,7 +82,7 @@ class KindOf(ABC, Generic[P, S]):
     """Server fields that are shown with its pools."""
     words: ClassVar[Words]
 
-    def check(self, server: S, profiles: Sequence[P], load: Load) -> Iterator[Fault]:  # noqa: ARG002  most check more
+    def check(self, server: S, profiles: Sequence[P], load: Load) -> Iterator[Fault]:  # noqa: ARG002  most kinds override this
         """Yield the faults of a server and the profiles of its model.
 
         Args:
@@ -92,7 +92,7 @@ class KindOf(ABC, Generic[P, S]):
         """
         yield from ()
 
-    def demand_rps(self, load: Load, throughput_tps: float) -> float:  # noqa: ARG002  for tokens
+    def demand_rps(self, load: Load, throughput_tps: float) -> float:  # noqa: ARG002  used by kinds with tokens
         """Return the rate that a server must carry [requests/s]; 0 if it is idle.
 
         Args:
@@ -101,7 +101,7 @@ class KindOf(ABC, Generic[P, S]):
         """
         return load.arrival_rate_rpm / SECONDS_PER_MINUTE
 
-    def own(self, servers: Sequence[S]) -> OwnRows | None:  # noqa: ARG002  for those that have any
+    def own(self, servers: Sequence[S]) -> OwnRows | None:  # noqa: ARG002  used by kinds with own arrays
         """Return the additional arrays of some servers; None if the kind has none."""
         return None
 
@@ -130,7 +130,7 @@ class KindOf(ABC, Generic[P, S]):
         """
         return {}
 
-    def takes_turns(self, server: S, profile: P, max_batch: int) -> BatchServer | None:  # noqa: ARG002  most cannot
+    def takes_turns(self, server: S, profile: P, max_batch: int) -> BatchServer | None:  # noqa: ARG002  most kinds do not support it
         """Return a replica that shares a card in time, one batch at a time; None if it cannot share.
 
         Args:

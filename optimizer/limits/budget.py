@@ -35,7 +35,7 @@ class Budget(Limit):
         budget = stock.options.budget_cents_per_h
         return {} if budget is None else {ITEM: float(budget)}
 
-    def use(self, replicas: Replicas, item: str) -> FloatArray:  # noqa: ARG002  there is one
+    def use(self, replicas: Replicas, item: str) -> FloatArray:  # noqa: ARG002  there is a single item
         """Return the cost of one replica of each candidate."""
         return replicas.cost
 
@@ -43,7 +43,7 @@ class Budget(Limit):
         """Return the total cost of placed replicas."""
         return {ITEM: math.fsum(item.replicas * item.cost for item in placed)}
 
-    def amount_text(self, item: str, amount: float) -> str:  # noqa: ARG002  there is one
+    def amount_text(self, item: str, amount: float) -> str:  # noqa: ARG002  there is a single item
         """Format an amount for messages: ``90 cents/h of the budget``."""
         return f"{self.counted(amount)} of the budget"
 

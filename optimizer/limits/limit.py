@@ -95,7 +95,7 @@ class Limit(ABC):
     is_sum: ClassVar[bool] = True
     """Whether the total use is the sum of the uses of servers."""
 
-    def needs_power(self, options: Document) -> bool:  # noqa: ARG002  few do
+    def needs_power(self, options: Document) -> bool:  # noqa: ARG002  only some limits use it
         """Return whether the limit counts the power of replicas, which takes some time to compute."""
         return False
 
@@ -117,7 +117,7 @@ class Limit(ABC):
 
     def adding_to(
         self,
-        others: Iterable[PlacedReplicas],  # noqa: ARG002  no difference for a sum
+        others: Iterable[PlacedReplicas],  # noqa: ARG002  irrelevant for a sum
     ) -> Callable[[Iterable[PlacedReplicas]], Uses]:
         """Return a function that computes the use that a server's replicas add to that of the others."""
         return self.used

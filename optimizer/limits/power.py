@@ -40,7 +40,7 @@ class MaxPower(Limit):
         power_w = stock.options.max_power_w
         return {} if power_w is None else {ITEM: power_w}
 
-    def use(self, replicas: Replicas, item: str) -> FloatArray:  # noqa: ARG002  there is one
+    def use(self, replicas: Replicas, item: str) -> FloatArray:  # noqa: ARG002  there is a single item
         """Return the power of one replica of each candidate at its largest rate [W]."""
         return replicas.largest_power()
 
@@ -48,7 +48,7 @@ class MaxPower(Limit):
         """Return the total power of placed replicas [W]."""
         return {ITEM: math.fsum(item.replicas * item.power_w for item in placed)}
 
-    def amount_text(self, item: str, amount: float) -> str:  # noqa: ARG002  there is one
+    def amount_text(self, item: str, amount: float) -> str:  # noqa: ARG002  there is a single item
         """Format an amount for messages: ``700 W of power``."""
         return f"{self.counted(amount)} of power"
 

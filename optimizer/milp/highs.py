@@ -24,17 +24,17 @@ _FIXED_OPTIONS: dict[str, bool | float] = {
     "threads": THREADS,
     "random_seed": SEED,
     "mip_abs_gap": 0.0,
-    # On small models this heuristic takes longer than all the rest; on large ones its finds are not missed.
+    # On small models this heuristic dominates the run time; on large ones its solutions are not needed.
     "mip_heuristic_run_feasibility_jump": False,
-    # HiGHS 1.15.1 answers small mixed models with two like accelerators wrongly with this rule.
+    # With this rule, HiGHS 1.15.1 solves small mixed models with two equal accelerators wrongly.
     "presolve_rule_off": _PARALLEL_COLUMNS,
 }
 _LEAN_OPTIONS: dict[str, bool | float | str] = {
-    # Models of their own in search of better points take more than the proof of a small model.
+    # These sub-MIP heuristics take longer than the proof of a small model.
     "mip_heuristic_run_rins": False,
     "mip_heuristic_run_rens": False,
     "mip_heuristic_run_root_reduced_cost": False,
-    # It gains nothing here, and HiGHS 1.15.1 ends one model wrongly that it simplifies again half-way.
+    # It has no benefit here, and HiGHS 1.15.1 solves a model wrongly if it is presolved again during the search.
     "presolve": "off",
 }
 LEAN_CUTS = 0.01
@@ -102,7 +102,7 @@ class HighsSession(RelaxingSession):
             and start is not None
             and _differ(float(objective @ x), info.objective_function_value)
         ):
-            # HiGHS 1.16.0 may simplify the start to a better point and yet return the start.
+            # HiGHS 1.16.0 can presolve the start to a better point, but still return the start.
             left_s = max(time_limit_s - run_s, 0.0)
             again = self.minimise(objective, None, gap, left_s, presolve=presolve)
             return replace(again, x=start if again.x is None else again.x, run_s=run_s + again.run_s)

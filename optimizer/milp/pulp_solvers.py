@@ -32,7 +32,7 @@ class PulpSession(Session):
     def minimise(
         self,
         objective: FloatArray,
-        start: FloatArray | None,  # noqa: ARG002  few of PuLP's solvers take one
+        start: FloatArray | None,  # noqa: ARG002  few PuLP solvers support a start
         gap: float,
         time_limit_s: float,
     ) -> RunResult:
@@ -61,7 +61,7 @@ class PulpSession(Session):
         x = np.array([variable.varValue or 0.0 for variable in variables])
         x[self.model.integer] = np.round(x[self.model.integer])
         value = float(objective @ x)
-        # PuLP hands on no bound: an optimal status means that the gap asked for was reached.
+        # PuLP returns no bound; an optimal status means that the requested gap was reached.
         bound = value - gap * abs(value) if outcome is RunStatus.optimal else -np.inf
         return RunResult(outcome, x, bound, run_s)
 

@@ -31,7 +31,7 @@ def reserve_uses(
         name = candidates.arrays.server_names[s]
         server, mine = system.servers[name], pools.get(name, ())
         if not mine:
-            continue  # it rents
+            continue  # the server rents
         load_rpm = float(problem.load_rps[s]) * SECONDS_PER_MINUTE
         if problem.is_queue[s]:
             load_rpm = sum(pool.arrival_rate_rpm for pool in mine)

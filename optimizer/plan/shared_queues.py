@@ -65,7 +65,7 @@ def served_members(
 ) -> BoolArray:
     """Return a mask of the candidates that serve the same members as a plan, shape (C,)."""
     names, members = candidates.arrays.server_names, candidates.arrays.servers.members
-    wanted = np.full(len(names) + 1, ALL_MEMBERS)  # shared cards are behind the last server
+    wanted = np.full(len(names) + 1, ALL_MEMBERS)  # shared cards have the index after the last server
     for s, name in enumerate(names):
         if name in uses and uses[name].unserved:
             mine = np.flatnonzero(members.server == s).tolist()

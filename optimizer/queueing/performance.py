@@ -76,7 +76,7 @@ class Performance:
             raise ValueError(f"{measure.label}: only means are known")
         return np.asarray(getattr(self, METRICS[measure.metric].figure))
 
-    def figure_of(self, measure: TargetMeasure, rows: BoolArray) -> FloatArray:  # noqa: ARG002  for those row by row
+    def figure_of(self, measure: TargetMeasure, rows: BoolArray) -> FloatArray:  # noqa: ARG002  used by row-wise models
         """Return the values of a measure for some rows, arbitrary values for the others; shape (R,).
 
         Args:
@@ -85,7 +85,7 @@ class Performance:
         """
         return self.figure(measure)
 
-    def missed_share(self, limits_ms: FloatArray) -> FloatArray:  # noqa: ARG002  for those that know more
+    def missed_share(self, limits_ms: FloatArray) -> FloatArray:  # noqa: ARG002  used by models with percentiles
         """Return the share of requests that exceed at least one of their limits, shape (R,).
 
         Args:

@@ -43,7 +43,7 @@ class StaticQueues(QueueModel):
     max_queue: IntArray
 
     @classmethod
-    def of_law(cls, law: Law, room: ReplicaLimits, variability: Variability) -> Self:  # noqa: ARG003  in the law
+    def of_law(cls, law: Law, room: ReplicaLimits, variability: Variability) -> Self:  # noqa: ARG003  included in the law
         """Build the replicas."""
         assert isinstance(law, StaticLaw)
         return cls(law, room.max_batch, room.max_queue)

@@ -75,7 +75,8 @@ def _by_parts(name: str, common: Counter[str], limit: float, size: Size) -> str:
     parts = [match[0] for match in _parts(name)]
     spans = [range(*match.span()) for match in _parts(name)]
     counts = [common[part] for part in parts]
-    telling = max(counts) if min(counts) < max(counts) else max(counts) + 1  # parts of fewer names than this
+    # Parts that occur in fewer names than this.
+    telling = max(counts) if min(counts) < max(counts) else max(counts) + 1
     kept, shown = set[int](), ""
     open_parts = set(range(len(parts)))
     while open_parts:
@@ -87,7 +88,7 @@ def _by_parts(name: str, common: Counter[str], limit: float, size: Size) -> str:
         open_parts.remove(best)
         least = (
             MIN_FIRST_PART_LETTERS if best == 0 else len(spans[best])
-        )  # of the first part, a few letters will do
+        )  # a few letters of the first part suffice
         for end in range(len(spans[best]), min(least, len(spans[best])) - 1, -1):
             text = _shown(name, kept | set(spans[best][:end]))
             if size(text) <= limit:

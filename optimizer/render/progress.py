@@ -37,7 +37,7 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
     count = TextColumn("{task.fields[count]}")
     columns = (TextColumn("{task.description}"), BarColumn(), count, TimeElapsedColumn())
     with Progress(*columns, console=Console(file=sys.stderr), transient=True) as shown:
-        task = shown.add_task(what, total=None, count="")  # how many parts there are is not known yet
+        task = shown.add_task(what, total=None, count="")  # the number of parts is not known yet
 
         def told(done: int, total: int) -> None:
             shown.update(task, completed=done, total=total, count=f"{done:,}/{total:,}")

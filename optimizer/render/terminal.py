@@ -64,7 +64,7 @@ def show(sections: Sequence[Section], file: IO[str], output: Output | None = Non
     width = UNBOUNDED if output.wide else _columns()
     plain: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
     if file.isatty():
-        height = width and 25  # any: of a simple terminal the library takes both, or neither
+        height = width and 25  # any value: for a simple terminal the library needs both or neither
         console = Console(file=file, width=width, height=height, **plain)
         console.print(*shown, sep="", end="", crop=False, overflow="ignore")
         return

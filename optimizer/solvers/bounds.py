@@ -73,7 +73,7 @@ def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:
     cost = np.where(problem.joint_load, 0.0, cost)
     stays = np.zeros(len(problem.priority), np.bool_)
     stays[server[problem.on_current[rows]]] = True
-    # What replicas elsewhere cost more is part of the cost here.
+    # The additional cost of replicas elsewhere is included in this cost.
     return problem.transition_value(
         np.arange(len(stays)), cost, np.zeros_like(cost), stays, np.zeros_like(stays)
     )

@@ -96,7 +96,7 @@ class CompactModel(LevelSolver):
         result = self.loaded.minimise(formulation.coefficients(objective), start, self.gap, time_s)
         if result.x is not None:
             self.incumbent.offer(formulation.replicas(result.x, len(self.problem.table)))
-        # The incumbent is an answer: a solver that calls the level infeasible has proved nothing.
+        # The incumbent is feasible, so an infeasible status of the solver proves nothing.
         proved = -np.inf if result.outcome is RunStatus.infeasible else result.bound
         bound = max(proved + formulation.constant(objective), floor)
         return LevelResult(bound, result.outcome is RunStatus.optimal, self.is_feasible)

@@ -70,7 +70,7 @@ def _mixed(problem: Problem) -> Formulation:
     )
     _add_columns(found, (problem.replica_value[columns] - problem.discount[columns]) * each)
     leaves = problem.none_changed[servers] - counts
-    for one in problem.topologies:  # they count whether the others of their servers have replicas
+    for one in problem.topologies:  # they state whether other columns of their servers have replicas
         leaves[(one.joint_load & ~one.idle)[servers]] = 0.0
     _add_unserved(found, 0.0, leaves)
     here, now = problem.on_current[columns], problem.current_replicas[servers[row]]

@@ -102,13 +102,13 @@ def _by_either(problem: Problem, deadline: Deadline, related: RelatedSolution | 
     from optimizer.milp.highs import HighsSession
     from optimizer.solvers.branch_and_price.solve import solve_patterns
 
-    if problem.leaves_members:  # patterns have no members
+    if problem.leaves_members:  # patterns do not support queue members
         return solve_milp(problem, partial(HighsSession, lean=True), deadline, related=related)
     if len(np.unique(problem.table.server)) > COMPACT_TO_SERVERS:
         return solve_patterns(problem, deadline, related)
     found = solve_patterns(problem, deadline, related, service_by=deadline.share(PATTERNS_SHARE))
     if found.status is Status.optimal or deadline.passed:
         return found
-    # Not begun from what was found in that time: equal answers would depend on the machine.
+    # It does not start from the solution found so far, because ties would then depend on the machine.
     lean, to_prove = partial(HighsSession, lean=True), related is not None
     return merge(problem, solve_milp(problem, lean, deadline, related=related, to_prove=to_prove), found)

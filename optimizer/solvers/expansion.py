@@ -185,7 +185,7 @@ def _minimise_in_order(
     most = np.round(reached) + INTEGER_SLACK if units_first else reached + value_slack(reached)
     loaded.add_limit(objectives[0], float(most))
     second = _in_time(loaded, objectives[1], first.x, gap, deadline.left_s)
-    # Units are counted again in integers.
+    # Units are recomputed in integers.
     replicas = formulation.replicas(first.x if second.x is None else second.x, len(problem.table))
     return Expansion(_missing(problem, replicas), proved=first.outcome is second.outcome is RunStatus.optimal)
 

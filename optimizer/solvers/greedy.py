@@ -33,7 +33,7 @@ def greedy_replicas(problem: Problem) -> IntArray:
     chosen: list[int] = []
     while more := _placed(problem, choices, left):
         chosen = _give_reserves(problem, chosen + more, left)
-        # A server that moved for its reserve can make room for another.
+        # A server that moved for its reserve can free capacity for another.
         served = set(table.server[chosen].tolist()) if problem.reserve.wanted.any() else choices.keys()
         choices = {server: mine for server, mine in choices.items() if server not in served}
     replicas = np.zeros(len(table), np.int64)
@@ -43,7 +43,7 @@ def greedy_replicas(problem: Problem) -> IntArray:
 
 def _placed(problem: Problem, choices: Mapping[int, Sequence[int]], left: Remaining) -> list[int]:
     """Return the candidates chosen for servers one by one, and subtract them from the remaining capacity."""
-    # In plain numbers, as each turn looks at one or two of them.
+    # In plain numbers, because each turn reads only one or two of them.
     value, priority = problem.value.tolist(), problem.priority.tolist()
     each = problem.table.num_replicas.tolist()
     chosen, taken = list[int](), dict.fromkeys(choices, 0)

@@ -261,7 +261,7 @@ def _nonzero(use: FloatArray) -> tuple[IntArray, FloatArray]:
 def _replicas(candidates: Candidates, table: CandidateTable, priced: list[Accelerator]) -> Replicas:
     """Return one replica of each candidate; accelerators with tiers are priced at their first step."""
     arrays, system = candidates.arrays, candidates.system
-    # Behind the last accelerator stand what is rented, and shared cards.
+    # Rentals and shared cards have indices after the last accelerator.
     slices = np.array([*(item.multiplicity for item in system.accelerators.values()), 1, 1], np.int64)
     accelerators = table.units_per_replica // slices[table.accelerator]
     discount = np.zeros(len(slices))
@@ -285,7 +285,7 @@ def _replicas(candidates: Candidates, table: CandidateTable, priced: list[Accele
 
 def extra_per_replica(system: System, names: tuple[str, ...], table: CandidateTable) -> FloatArray:
     """Return the extra replicas per replica of a candidate during a full roll-out, shape (C,) (eq. 185)."""
-    surge = [*(system.servers[name].surge for name in names), 0.0]  # shared cards belong to none
+    surge = [*(system.servers[name].surge for name in names), 0.0]  # shared cards belong to no server
     if not any(surge):
         return np.zeros(len(table))
     counts = zip(table.server.tolist(), table.num_replicas.tolist(), strict=True)

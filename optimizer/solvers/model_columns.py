@@ -79,7 +79,7 @@ def mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
     indivisible = ~divisible & problem.full
     most = np.minimum(most, problem.limits.most_replicas())
     indivisible &= problem.limits.fits(table.num_replicas)
-    # Value and use of a replica, and the rate; the current accelerator's column always stays.
+    # Value and use of a replica, and the rate; the current accelerator's column is always kept.
     rate = np.minimum(table.max_rate_rps, problem.grown_load_rps[table.server])
     keys = np.column_stack(
         [

@@ -185,7 +185,8 @@ class Problem:
         one_pool = self.reserve.one_pool | self.is_queue
         if self.is_mixed and not self.options.heterogeneous:
             one_pool = one_pool | ~self.joint_load
-        one_pool = one_pool[self.table.server] & (self.table.pattern < 0)  # patterns have any number of units
+        # Patterns can have any number of units.
+        one_pool = one_pool[self.table.server] & (self.table.pattern < 0)
         return frozen(self.table.meets_targets_below_max_rate & ~one_pool)
 
     @cached_property
@@ -353,7 +354,8 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
     extra = sum(kind.extra_servers for kind in TOPOLOGIES if kind.rows(candidates))
     table, topologies = _rows_and_topologies(candidates, excluded, len(names) + extra)
     limits = limit_rows(candidates, table)
-    accelerators = len(candidates.arrays.accelerator_names) + 2  # behind them are rented and shared ones
+    # Rentals and shared cards have higher indices.
+    accelerators = len(candidates.arrays.accelerator_names) + 2
     over = candidates.over_limit.server * accelerators + candidates.over_limit.accelerator
     idle = np.logical_or.reduce([np.zeros(len(names) + extra, np.bool_), *(each.idle for each in topologies)])
     to_serve, members = (servers.load_rps > 0) | (servers.min_replicas > 0), servers.members

@@ -87,12 +87,12 @@ class _Leftover:
         self.load: list[float] = problem.load_rps.tolist()
         self.least: list[int] = problem.min_replicas.tolist()
         self.most: list[int] = problem.max_replicas.tolist()
-        whole = problem.repeats | problem.reserve.surges[table.server]  # a surge is of all replicas
+        whole = problem.repeats | problem.reserve.surges[table.server]  # a surge depends on all replicas
         pools = np.flatnonzero(table.meets_targets_below_max_rate & ~whole)
         ends = np.searchsorted(table.server[pools], np.arange(len(self.load) + 1)).tolist()
         candidates = pools.tolist()
         self.candidates = [candidates[start:end] for start, end in itertools.pairwise(ends)]
-        # What a server has of its candidates; a server that waits has none at first.
+        # Replicas of each candidate of a server; waiting servers start without any.
         self.mine: list[list[int]] = [[] for _ in self.load]
 
     def replicas(self) -> IntArray:

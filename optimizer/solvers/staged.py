@@ -54,7 +54,7 @@ def solve_in_stages(problem: Problem, solve: Solve, deadline: Deadline | None = 
         now = open_servers & (problem.priority <= settled)
         if (now != open_servers).any():
             stage, before = _remaining(problem, now, replicas), solution.replicas[now[stage.table.server]]
-            # A solver that is stopped may find less for these servers alone than it did among all.
+            # An interrupted solver can serve less for these servers alone than it did for all.
             solution = not_worse_than(stage, before, solve(stage, deadline.share(0.5)))
         sharing = share_leftover(stage, solution.replicas, due)
         replicas[np.isin(problem.table.server, np.flatnonzero(now))] = sharing.replicas

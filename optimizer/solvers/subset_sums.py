@@ -34,7 +34,7 @@ def fixed_by_subset_sum(weight: FloatArray, total: float) -> tuple[BoolArray, Bo
         sums.append((sums[-1] | sums[-1] << one) & below)
     if not sums[-1] >> whole:
         return served, left_out
-    # From the last server back: the sums of those before it from which the total can be reached.
+    # Backwards from the last server: the sums of earlier servers from which the total can be reached.
     reaching = 1 << whole
     for server, one, before in zip(servers[::-1], each[::-1], sums[-2::-1], strict=True):
         served[server] = not (before << one) & reaching

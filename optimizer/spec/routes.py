@@ -50,7 +50,7 @@ class KindFlow:
     def of(cls, route: Route, kind: RequestKind) -> "KindFlow":
         """Return the flow of one kind of a route's requests (eq. 220, 221)."""
         lower, upper = kind.wrong, 1 - kind.miss
-        # A share ψ of the kind is meant for the small model: φ = ψ upper + (1 − ψ) lower.
+        # If a share ψ of the kind is assigned to the small model, φ = ψ upper + (1 − ψ) lower.
         rerun_slope = lower / (upper - lower) if route.rerun and upper > lower else 0.0
         rerun_base = rerun_slope * upper if upper > lower else lower * route.rerun
         return cls(

@@ -54,7 +54,7 @@ def versions_of(server: Server) -> tuple[Version, ...]:
         if load.arrival_rate_rpm < MIN_RATE:
             load = load.model_copy(update={"arrival_rate_rpm": 0.0})
         is_main = share.model == server.model
-        if is_main and server.roll_back:  # it is also to take all requests as they arrive
+        if is_main and server.roll_back:  # it must also be able to take all arriving requests
             load = load.model_copy(
                 update={"arrival_cv": max(load.arrival_cv, server.current.load.arrival_cv)}
             )
@@ -287,7 +287,7 @@ def _of_profiles(
     i: int,
     index: Index,
     mine: Sequence[ModelProfile],
-    idle_without_answers: bool,  # noqa: FBT001  named by its caller
+    idle_without_answers: bool,  # noqa: FBT001  passed by position
 ) -> Iterator[Finding]:
     """Yield settings of a server that the profiles of a version do not support."""
     part, at, server = entry

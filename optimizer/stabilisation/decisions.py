@@ -18,7 +18,7 @@ class TargetReason(StrEnum):
     switch = "Switch"
     not_chosen = "NotChosen"
     unserved = "Unserved"
-    # the plan has another number:
+    # reasons if the number differs from the plan:
     load_missing = "LoadMissing"
     noise = "Noise"
     scale_down_load = "ScaleDownLoad"

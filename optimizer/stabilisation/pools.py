@@ -288,7 +288,7 @@ class _Step:
 
     def _shrinking(self, name: str, target: ReplicaTarget, before: int) -> ReplicaTarget:
         """Return a target reduced only as far as the rules allow."""
-        upper = before  # pending replicas can be removed at once
+        upper = before  # pending replicas can be removed immediately
         there = self.replicas.get(name)
         if self.rules.pending_limit_s is not None and there is not None:
             upper = min(before, max(there.ready, target.replicas))

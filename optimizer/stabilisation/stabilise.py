@@ -48,13 +48,13 @@ def denoise_loads(
             continue
         decision = None if last is None else last.servers.get(name)
         load, before = server.current.load, None if decision is None else decision.load
-        stated = server.deadline is not None  # offline work is not counted, and ends at its deadline
+        stated = server.deadline is not None  # offline work has no counted load, and ends at its deadline
         if before is not None and (
             before.level_rpm == load.arrival_rate_rpm if stated else name in seen.missing
         ):
             estimates[name] = before
         else:
-            share = share_of_load(server)  # versions are not counted, their server is
+            share = share_of_load(server)  # loads are counted for servers, not for versions
             counted = None if before is None or stated else scaled(before, 1 / share)
             all_of_it, window_s = counted_load(server), rules.load_window_s
             found = with_load(

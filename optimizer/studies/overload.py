@@ -72,7 +72,7 @@ def find_overload(system: System, plan: Plan) -> Overload | None:
     if not is_overloaded(plan):
         return None
     limit_s = min(LIMIT_S, system.options.time_limit_s)
-    system = system.with_rate_factors(plan.factor_of_pair)  # of a plan that was repaired
+    system = system.with_rate_factors(plan.factor_of_pair)  # in a repaired plan
     return overload_of(find_candidates(system), plan, Deadline.after(limit_s))
 
 
@@ -121,7 +121,8 @@ def _planned(candidates: Candidates, changes: dict[str, Any], deadline: Deadline
     """
     if deadline.passed:
         return OtherOptions(**changes)
-    exact = {"milp_solver": True} if changes.get("heterogeneous") else {}  # only it makes mixed plans
+    # Only the exact solver supports mixed plans.
+    exact = {"milp_solver": True} if changes.get("heterogeneous") else {}
     system = candidates.system.with_options(**changes, **exact)
     other = replace(candidates, system=system)
     problem = build_problem(other)

@@ -249,7 +249,7 @@ class IterationLaw(ServiceLaw, EngineLaw):
         base = self._base_ms(occupancy, chunks)
         return (chunks + self.out_tokens) * base + occupancy * (prefill + decode)
 
-    def _base_ms(self, occupancy: FloatArray, chunks: FloatArray) -> FloatArray:  # noqa: ARG002  of a mixture
+    def _base_ms(self, occupancy: FloatArray, chunks: FloatArray) -> FloatArray:  # noqa: ARG002  used for mixtures
         """Return α at a constant batch, averaged over its iterations [ms]; all shapes (R,)."""
         return self.iteration_base_ms
 

@@ -69,7 +69,7 @@ class Law(RowArrays, ABC):
         """Return times of one-token requests in an idle replica, and of a full batch [ms], shapes (R,)."""
 
     @classmethod
-    def applies_to(cls, document: Document) -> bool:  # noqa: ARG003  laws that share parts tell them apart
+    def applies_to(cls, document: Document) -> bool:  # noqa: ARG003  laws with shared fields check them
         """Return whether a document that gives some of these fields uses this model."""
         return True
 

@@ -91,7 +91,7 @@ class StaticLaw(LinearLaw):
 
     def token_times(
         self,
-        mean_service_ms: FloatArray,  # noqa: ARG002  the batch says it
+        mean_service_ms: FloatArray,  # noqa: ARG002  the batch determines it
         mean_in_service: FloatArray,
         max_batch: IntArray,
     ) -> TokenTimes:

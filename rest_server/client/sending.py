@@ -131,7 +131,7 @@ def outcome(call: Call[Answer], result: Any, attempt: int, settings: ClientSetti
         again, requested = call.waits and error.status == 503, result.headers.get("retry-after", "")
     if attempt >= settings.retries or not again:
         raise error
-    wait_s = FIRST_WAIT_S * 2**attempt * random.uniform(0.5, 1.5)  # noqa: S311  spreads clients
+    wait_s = FIRST_WAIT_S * 2**attempt * random.uniform(0.5, 1.5)  # noqa: S311  spreads the retries of clients
     return RetryDelay(min(float(requested) if requested.isdigit() else wait_s, MAX_WAIT_S))
 
 

@@ -68,5 +68,5 @@ def check_fleet(entities: Entities, settings: Settings) -> None:
             raise.
     """
     check_size(entities.spec(), settings)
-    if len(entities.models) > settings.max_models:  # those without a profile are in no document
+    if len(entities.models) > settings.max_models:  # models without profiles are in no document
         raise SpecError(f"models: there may be at most {settings.max_models:,}; remove some")

@@ -67,7 +67,7 @@ def json_body(body: bytes) -> object:
     if not body.strip():
         raise SpecError("the body is empty; a JSON object is expected")
     try:
-        text = body.decode()  # json.loads would guess at the encoding of bytes
+        text = body.decode()  # json.loads would guess the encoding of bytes
         if text.startswith(BYTE_ORDER_MARK):
             raise SpecError("the body begins with a byte-order mark; send UTF-8 without one")
         return json.loads(text, parse_constant=_refuse_constant)
@@ -121,7 +121,7 @@ def read_entity(model: type[_Model], raw: object, path: str, ignored: list[str])
         if model is Capacity and isinstance(fitted, dict):
             fitted.setdefault("count", 0)
         entity = _validated_at(path, model, fitted)
-        if typeless:  # it counts as its own type, and is shown without one
+        if typeless:  # it becomes its own type, and is shown without one
             entity.model_fields_set.discard("type")
     return checked(entity, path)
 
@@ -218,7 +218,7 @@ def _fitted(model: type[Document], raw: object, path: str, ignored: list[str]) -
         if key is None or (key.wire == "saturationPolicy" and _is_unknown_policy(value)):
             ignored.append(here)
         elif value is None and not key.is_list:
-            continue  # as there: what another spelling of the key has said stays
+            continue  # as in the reference, a value under another spelling of the key remains
         elif value is None or _is_unset(key.wire, value):
             fitted.pop(key.wire, None)
         elif key.model is not None and isinstance(value, list):

@@ -236,6 +236,6 @@ def _fitted(server: Server, entities: Entities) -> Server | None:
     if server.keep_accelerator:
         return None
     if current.num_replicas and not current.cost_cents_per_h:
-        # The reference takes an unknown price for 0, and the value is then that of a server with nothing.
+        # The reference treats an unknown price as 0, so the value is that of a server without replicas.
         return server.model_copy(update={"current": AllocationData(load=current.load)})
     return server

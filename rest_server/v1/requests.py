@@ -50,7 +50,7 @@ class RawRoute(APIRoute):
 
         async def raw(request: Request) -> Response:
             received = _RawRequest(request.scope, request.receive)
-            await received.body()  # FastAPI would answer 400 to a client that leaves meanwhile
+            await received.body()  # FastAPI would answer 400 to a client that disconnects in the meantime
             return await handler(received)
 
         return raw

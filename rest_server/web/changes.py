@@ -204,7 +204,7 @@ def _set_option(document: dict[str, Any], kind: str, text: str) -> None:
     options = document.setdefault("optimizer", {})
     options[field] = values[text]
     if field == "heterogeneous" and values[text]:
-        options["milpSolver"] = True  # only the exact solver makes mixed plans
+        options["milpSolver"] = True  # only the exact solver supports mixed plans
 
 
 _KINDS: Mapping[str, Callable[[dict[str, Any], str, str, str], None]] = {

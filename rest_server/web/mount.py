@@ -33,7 +33,7 @@ def mount_page(app: FastAPI, prefix: str, path: str | None) -> None:
         path: path of the documents that it opens first.
     """
     add_signing_in(app, prefix)
-    load_catalogue(), use_cases()  # read now, not while the first visitor waits
+    load_catalogue(), use_cases()  # read here, so that the first visitor does not wait for it
     if prefix:
         app.add_api_route(prefix, _with_slash, methods=["GET"], include_in_schema=False)
     nicegui_app.state.service, nicegui_app.state.prefix, nicegui_app.state.path = app, prefix, path

@@ -79,7 +79,7 @@ class PlanTab:
         self._charts.show(plan.types, compared.types if compared else (), plan.cost_unit)
         self._tables.show(plan.tables, pinned=compared.tables if compared else (), colours=plan.colours)
         for box in (self._server, self._limits):
-            box.clear()  # they were about another plan
+            box.clear()  # they belong to another plan
 
     async def _undo(self) -> None:
         self._desk.undo()

@@ -56,5 +56,5 @@ def told(name: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def _bytes(memory: SharedMemory) -> memoryview:
-    assert memory.buf is not None  # it is open
+    assert memory.buf is not None  # the memory is open
     return memory.buf

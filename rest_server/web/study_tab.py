@@ -88,7 +88,7 @@ class StudyTab:
             self._tell()
             self._timer.activate()
             found = await self._guarded(lambda: self._desk.study(name, options, progress.name))
-        if self._running[2] is progress:  # no other study has begun
+        if self._running[2] is progress:  # no other study has started
             self._timer.deactivate()
             self._elapsed.set_text(
                 "" if found is None else f"{name}: done in {time.monotonic() - began:.1f} s"

@@ -77,7 +77,7 @@ def open_text(text: str, settings: Settings) -> Opened:
     document = checked.system.to_spec().model_dump(mode="json", by_alias=True, exclude_unset=True)
     try:
         system = system_from(document, settings)
-    except SpecError as error:  # it is larger than the service takes
+    except SpecError as error:  # it exceeds the size limits
         return Opened(text, (CheckFinding(1, str(error), is_error=True), *findings))
     return Opened(text, findings, json.dumps(document).encode(), _controls(system, document))
 

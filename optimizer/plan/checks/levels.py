@@ -164,5 +164,5 @@ def _allowed(facts: Facts, level: PlanLevel) -> float:
         return target * scale + RELATIVE_TOLERANCE * max(1.0, scale)
     if level.name == CHANGES:
         return target * len(system.servers) + RELATIVE_TOLERANCE
-    # Goals are sums of rates, unlike the levels of service, whose weights are whole numbers.
+    # Goals are sums of rates, unlike service levels, whose weights are integers.
     return (target + (RELATIVE_TOLERANCE if level.name in _goals(facts) else SHARE_TOLERANCE)) * level.value

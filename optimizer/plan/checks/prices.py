@@ -48,7 +48,7 @@ def headroom_of(system: System, server: Server) -> float:
         own = system.service_classes[server.service_class].headroom_share
     share = system.options.headroom_share if own is None else own
     if isinstance(server, Version) and server.roll_back and server.weight:
-        return (1 + share) / server.weight - 1  # its load is to be that of all versions
+        return (1 + share) / server.weight - 1  # it must be able to take the load of all versions
     return share
 
 

@@ -92,7 +92,7 @@ def cycles_ms(servers: Sequence[BatchServer], rates: FloatArray) -> FloatArray:
     full_ms = all_of.turn_ms(all_of.size)
     cycle_ms = full_ms
     for _ in range(CYCLE_ROUNDS):
-        come = rates * cycle_ms[:, np.newaxis]  # of server j (column) in a cycle of server k (row)
+        come = rates * cycle_ms[:, np.newaxis]  # turns of server j (column) in a cycle of server k (row)
         turns = all_of.base_ms * -np.expm1(-come) + all_of.slope_ms * np.minimum(come, all_of.size)
         longer = full_ms + (turns * others).sum(axis=1)
         if (longer - cycle_ms <= CYCLE_PRECISION * longer).all():

@@ -103,7 +103,7 @@ def _draw_column(
             axes.plot([mark, mark], [row - 0.45, row + 0.45], color=INK, linewidth=1.1)
         end = max(value or 0.0, mark or 0.0)
         if panel.line is not None and end <= panel.line:
-            end = panel.line  # beyond the line, which would cross the number
+            end = panel.line  # beyond the line, which would otherwise cross the number
         axes.annotate(label, (end, row), (2, 0), textcoords="offset points", va="center", fontsize=NUMBER_PT)
 
 

@@ -78,7 +78,7 @@ def collect(
         Start of the batch, the next request to arrive, and the end of the queue, which is empty if no
         request is left.
     """
-    # A request that finds the server free does not wait, even without queue places; with a clock it does.
+    # A request that finds the server free does not queue, even without queue places, unless there is a clock.
     room = server.room if server.trigger == CLOCK else max(server.room, 1)
     deadline = first_deadline(server, free_ms, tick, tail - head, arrival_ms, head, queue)
     now_ms = free_ms

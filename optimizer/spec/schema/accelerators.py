@@ -60,7 +60,7 @@ class _Slice(Document):
     """Price of the slice [cents/h]."""
 
 
-class Accelerator(SliceField, PlaceField, PriceFields, _Slice):  # the fields of the last come first
+class Accelerator(SliceField, PlaceField, PriceFields, _Slice):  # pydantic puts the last base's fields first
     """A purchasable slice: one or more cards of one type (``4xA100``)."""
 
 

@@ -96,5 +96,5 @@ class _Targets(Document):
     """Targets by model."""
 
 
-class ServiceClass(HeadroomField, _Targets):  # the fields of the last come first
+class ServiceClass(HeadroomField, _Targets):  # pydantic puts the last base's fields first
     """A class of service: its priority and its targets by model."""

@@ -85,7 +85,7 @@ class PriceFields(Document):
 
     @model_validator(mode="after")
     def _prices_do_not_fall(self) -> "PriceFields":
-        listed: float = getattr(self, "cost_cents_per_h")  # noqa: B009  of the accelerator
+        listed: float = getattr(self, "cost_cents_per_h")  # noqa: B009  attribute of the accelerator
         prices = (*(tier.cost_cents_per_h for tier in self.tiers), listed)
         for number, (before, after) in enumerate(pairwise(prices), 1):
             if after < before:

@@ -366,7 +366,7 @@ def _mean(weighted: Sequence[tuple[float, float]]) -> float | None:
     """Return the weighted mean of values (eq. 55); None if all weights are 0."""
     weighted = [(value, weight) for value, weight in weighted if weight > 0]
     if len({value for value, _ in weighted}) <= 1:
-        return weighted[0][0] if weighted else None  # not a digit lost
+        return weighted[0][0] if weighted else None  # exact conversion
     heaviest = max(weight for _, weight in weighted)
     shares = [weight / heaviest for _, weight in weighted]
     return fsum(value * share for (value, _), share in zip(weighted, shares, strict=True)) / fsum(shares)

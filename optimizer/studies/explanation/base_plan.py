@@ -151,7 +151,7 @@ class BasePlan:
         table = problem.table
         if len(table) != len(old.table) or differing(problem, old).any():
             return False
-        if not (problem.own.all() and old.own.all()):  # rates on shared cards may differ
+        if not (problem.own.all() and old.own.all()):  # rates on shared cards can differ
             return False
         ones = np.ones(len(table), np.int64)
         now, then = (each.limits.scaled(ones)[-1] for each in (problem, old))

@@ -55,7 +55,7 @@ def find_repair(
     problem = build_problem(candidates).serving_all_members()
     unserved = {item.server for item in plan.unserved}
     servers = candidates.system.servers.values()
-    short = np.zeros(len(problem.priority), np.bool_)  # shared cards are behind the last server
+    short = np.zeros(len(problem.priority), np.bool_)  # shared cards have the index after the last server
     short[: len(servers)] = [any(m.name in unserved for m in members_of(one)) for one in servers]
     servable = problem.to_serve & _servable(problem)
     by_units = problem.of_servers(problem.with_partners(servable))

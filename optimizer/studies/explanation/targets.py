@@ -50,7 +50,7 @@ def relaxed(candidates: Candidates, values_ms: Mapping[Target, float]) -> Candid
             if owner == [service_class, model]
         }
         if not system.targets[service_class, model].model_copy(update=changes).request_limits():
-            changes["goodput_share"] = None  # a share of the requests within no limit at all is no target
+            changes["goodput_share"] = None  # a share of requests without any limit is no target
         system = system.with_target(service_class, model, **changes)
     servers = system.servers.values()
     affected = np.array(

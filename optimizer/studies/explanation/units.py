@@ -107,7 +107,7 @@ def _prices(candidates: Candidates, plan: Plan, deadline: Deadline) -> FloatArra
 
     problem = build_problem(candidates)
     if problem.is_compact_only:
-        return None  # a price is for serving all
+        return None  # a price is defined only if all servers are served
     partly = {item.server for item in plan.unserved}
     served = np.array([name not in partly for name in candidates.arrays.server_names], dtype=np.bool_)
     return unit_prices(problem.of_servers(problem.with_partners(served)), HighsSession, deadline)

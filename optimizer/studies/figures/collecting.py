@@ -80,7 +80,7 @@ def window_figure(placed: Placed) -> Figure:
     longest_ms = 2 * window_ms if window_ms > 0 else 2 * float(server.base_ms[0] + server.slope_ms[0])
     windows = np.linspace(0, longest_ms, WINDOWS)
     if server.policy.trigger[0] == CLOCK:
-        windows = windows[windows >= longest_ms / 2]  # a clock that ticks before a batch is done is none
+        windows = windows[windows >= longest_ms / 2]  # a clock faster than a batch has no effect
     rows = server.take(np.zeros(len(windows), np.int64))
     by_window = _ways(placed, replace(rows, policy=replace(rows.policy, window_ms=windows)))
     given = ReferenceLine(name=f"window {quantity(window_ms)} ms", value=window_ms, axis="x")

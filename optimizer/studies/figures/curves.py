@@ -186,9 +186,10 @@ def _occupancy(placed: Placed) -> tuple[IntArray, FloatArray]:
     log_load = float(log_rate - queue.log_full_rate[0])
     log_p_empty = queue.solve(np.array([log_rate])).log_p_empty
     log_in_batch = np.arange(batch + 1) * log_rate + queue.log_weight + log_p_empty
-    above = max(1 - float(np.sum(np.exp(log_in_batch))), RARE)  # at most this remains beyond a full batch
+    # Upper bound of the probability beyond a full batch.
+    above = max(1 - float(np.sum(np.exp(log_in_batch))), RARE)
     waiting = int(queue.max_queue[0])
-    if log_load < 0:  # and falls by the same factor from state to state
+    if log_load < 0:  # and it falls geometrically
         waiting = min(waiting, 1 + int(np.log(RARE / above) / log_load))
     last = batch + waiting
     states = np.arange(0, last + 1, -(-(last + 1) // MAX_STATES))

@@ -37,7 +37,7 @@ PICTURES: dict[type[Kind], dict[str, Picture]] = {
         "timing": timing_figure,
         "distribution": distribution_figure,
         "percentiles": percentiles_figure,
-        "window": window_figure,  # only reports that the server has no window; likewise the next
+        "window": window_figure,  # only shows a note that the server has no window; likewise the next
         "rejection": rejection_figure,
     },
     BatchServers: {

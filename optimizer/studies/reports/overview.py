@@ -232,7 +232,8 @@ def _empty_rows(system: System, names: Iterable[str]) -> tuple[EmptyRow, ...]:
 
 def _pool_rows(system: System, name: str, pools: Iterable[Pool], *, on_card: bool = False) -> list[PoolRow]:
     server = system.servers[name]
-    target = None if isinstance(server, SharedQueue) else system.target_of(server)  # members have their own
+    # Members have separate targets.
+    target = None if isinstance(server, SharedQueue) else system.target_of(server)
     rows = []
     for pool in pools:
         kind, accelerator = kind_of_pool(pool), system.accelerators[pool.accelerator]

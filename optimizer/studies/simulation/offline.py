@@ -41,7 +41,7 @@ def offline_run(system: System, plan: Plan, name: str, pool: Pool) -> OfflineRun
     if server.deadline is None:
         return None
     together = sum(other.max_arrival_rate_rpm for other in plan.allocations[name])
-    patient = server.model_copy(update={"max_queue_size": None})  # a backlog waits
+    patient = server.model_copy(update={"max_queue_size": None})  # a backlog can wait
     profile, load = profile_of(system, server, pool.accelerator), open_load(server.current.load, 1.0)
     return OfflineRun(
         requests=server.deadline.requests * pool.max_arrival_rate_rpm / together / pool.num_replicas,

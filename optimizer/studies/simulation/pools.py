@@ -249,7 +249,7 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
         accelerator=run.pool.accelerator,
         num_replicas=run.pool.num_replicas,
         rate_rps=run.rate_rps,
-        overload=None if run.offline else summary.overload,  # offline work need not keep up, only end
+        overload=None if run.offline else summary.overload,  # offline work only has to end in time
         estimated=run.pool.estimated,
         **({kind.simulated_mark: True} if kind.simulated_mark else {}),
         own={
@@ -298,7 +298,7 @@ def within(run: SimulatedRun, limits: Mapping[LatencyName, float]) -> BoolArray:
     kept = ~np.isnan(run.last_ms)
     for metric, limit in limits.items():
         values = _latencies(run, metric)
-        kept &= np.isnan(values) | (values <= limit)  # an answer of one token has no ITL to miss
+        kept &= np.isnan(values) | (values <= limit)  # an output of one token has no ITL
     return kept
 
 

@@ -186,7 +186,7 @@ def _repair(run: PoolRun, share: float, factor: float, found: SimulatedPool) -> 
 def _lost(first: Plan, state: _Progress, pools: list[SimulatedPool]) -> tuple[LostServer, ...]:
     """Return the servers that get less than the first plan promised, and those that still miss targets."""
     promised = {item.server: item.served_fraction for item in first.unserved}
-    missed = {repair.server: repair.missed for repair in state.repairs}  # the last of each
+    missed = {repair.server: repair.missed for repair in state.repairs}  # the last result of each
     lost = [
         LostServer(
             server=item.server,

@@ -83,7 +83,7 @@ def trace_days(system: System, steps: Sequence[LoadStep], samples: int, seed: in
         reported: tuple[Server | Route, ...] = (*step.servers.values(), *step.routes.values())
         for owner in reported:
             s = places.get((type(owner) is Route, owner.name))
-            if s is not None:  # the servers of routes have no load of their own
+            if s is not None:  # the servers of routes have no separate load
                 peaks[s] = np.fmax(peaks[s], rate_rpm(owner))
     every = np.array([np.where(np.isnan(peaks), _loads_rpm(system), peaks) for peaks in days.values()])
     drawn: FloatArray = every[np.random.default_rng(seed).integers(len(every), size=samples)]

@@ -73,7 +73,8 @@ def _curves(found: Sweep) -> list[CurvePanel]:
         ),
     ]
     if binding:
-        kinds = {item.type for item in points[0].units}  # others have no colour, and are told apart by dashes
+        # Others have no colour, and are distinguished by dashes.
+        kinds = {item.type for item in points[0].units}
         limits = tuple(series(item, held(item), item if item in kinds else "") for item in binding)
         title = "Servers that a limit keeps from service or from a cheaper candidate"
         panels.append(CurvePanel(title=title, x_label=label, y_label="servers", series=limits))
