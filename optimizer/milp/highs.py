@@ -34,7 +34,7 @@ _LEAN_OPTIONS: dict[str, bool | float | str] = {
     "mip_heuristic_run_rins": False,
     "mip_heuristic_run_rens": False,
     "mip_heuristic_run_root_reduced_cost": False,
-    # It has no benefit here, and HiGHS 1.15.1 solves a model wrongly if it is presolved again during the search.
+    # No benefit here, and HiGHS 1.15.1 solves a model wrongly if it is presolved again in the search.
     "presolve": "off",
 }
 LEAN_CUTS = 0.01

@@ -294,7 +294,7 @@ def _queue(
     scv, prompt_scv = replicas.arrival_scv, replicas.prompt_scv
     wait = found / (1 - found) * service * (scv + prompt_scv) / (scv + 1)
     wait *= _seldom_met(load, scv, prompt_scv)
-    # The third moment is weighted by the variability of arrivals: evenly spaced ones do not meet long prompts.
+    # The third moment is weighted by the variability of arrivals: evenly spaced ones miss long prompts.
     third = np.minimum(scv, 1.0) * load * service**2 * (1 + prompt_scv) ** 3 / (3 * (1 - load))
     square = np.maximum(2 * wait**2 / np.maximum(found, TINY), 2 * wait**2 + third)
     return wait, square - wait**2, found
