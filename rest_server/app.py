@@ -155,12 +155,12 @@ def _add_health(app: FastAPI) -> None:
         200: {"content": {"application/openmetrics-text": {"schema": {"type": "string"}}}}
     }
     app.add_api_route(
-        "/healthz", _health, summary="Is the service alive?", response_model=dict[str, str], **given
+        "/healthz", _health, summary="Check that the service is alive", response_model=dict[str, str], **given
     )
     app.add_api_route(
         "/readyz",
         _readiness,
-        summary="Does it take requests?",
+        summary="Check that the service accepts requests",
         response_model=readiness,
         responses=not_ready,
         **given,
@@ -168,7 +168,7 @@ def _add_health(app: FastAPI) -> None:
     app.add_api_route(
         "/metrics",
         _scraped,
-        summary="What Prometheus scrapes.",
+        summary="Metrics for Prometheus",
         response_class=PlainTextResponse,
         responses=messages() | openmetrics,
         **given,

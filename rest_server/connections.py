@@ -46,7 +46,7 @@ class _StrictH11Connection(h11.Connection):
         if isinstance(event, h11.Request):
             self._chunks = self._chunk_bytes = 0
             if {b"content-length", b"transfer-encoding"} <= {name for name, _ in event.headers}:
-                raise h11.RemoteProtocolError("both a length and chunks: the end of the body is ambiguous")
+                raise h11.RemoteProtocolError("Content-Length and chunks: the end of the body is ambiguous")
         elif isinstance(event, h11.Data):
             self._chunks += event.chunk_start
             self._chunk_bytes += len(event.data)
@@ -82,7 +82,7 @@ class Connection(H11Protocol):
         if most is not None and len(self.connections) > most and not self._made_room():
             transport.abort()
             if self._sparing.allows("refused", self.loop.time()):
-                logging.getLogger(SERVICE).warning("connections are refused, as %d are busy", most)
+                logging.getLogger(SERVICE).warning("connections are rejected: %d are busy", most)
             return
         self._watch()
 

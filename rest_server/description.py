@@ -151,7 +151,7 @@ def _front_page(app: FastAPI, *, stateful: bool) -> Handler:
             else f"<li>{escape(path)}: {escape(text)}</li>\n"
             for path, text in places.items()
         )
-        mode = "It holds a fleet." if stateful else "It is stateless: every request brings its system."
+        mode = "It stores a fleet." if stateful else "It is stateless: every request brings its system."
         body = (
             f"<h1>{escape(app.title)} {escape(app.version)}</h1>\n<p>{escape(app.summary or '')} {mode}</p>\n"
             f"<ul>\n{pages}</ul>"

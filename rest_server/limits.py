@@ -64,7 +64,7 @@ def check_size(document: SystemSpec, settings: Settings) -> None:
         if number > limit:
             what = "different models" if setting == "max_models" and path == "models" else "items"
             raise SpecError(
-                f"{path}: {number:,} {what} are over the limit of {limit:,} of this service; "
+                f"{path}: {number:,} {what} exceed the limit of {limit:,} of this service; "
                 f"split the system, or raise {_variable(setting)}"
             )
     batches = [("models", i, item.max_batch_size) for i, item in enumerate(document.models)]
@@ -72,7 +72,7 @@ def check_size(document: SystemSpec, settings: Settings) -> None:
     for section, i, batch in batches:
         if batch > settings.max_batch:
             raise SpecError(
-                f"{section}[{i}].maxBatchSize: {batch:,} requests are over the limit of "
+                f"{section}[{i}].maxBatchSize: {batch:,} requests exceed the limit of "
                 f"{settings.max_batch:,} of this service; lower it, or raise {_variable('max_batch')}"
             )
 

@@ -90,7 +90,7 @@ class _WorkerCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Yield the current metrics."""
-        number = GaugeMetricFamily("inferplan_solver_workers", "Places to solve.", labels=("kind",))
+        number = GaugeMetricFamily("inferplan_solver_workers", "Solver workers.", labels=("kind",))
         busy = GaugeMetricFamily("inferplan_solver_workers_busy", "Busy solver workers.", labels=("kind",))
         waiting = GaugeMetricFamily(
             "inferplan_requests_waiting", "Requests that wait for one.", labels=("kind",)
@@ -200,7 +200,7 @@ def _desired(found: Sequence[TargetState], now: Snapshot, aliases: Sequence[str]
     """Yield the desired replicas of every target."""
     desired = GaugeMetricFamily("inferplan_desired_replicas", "Desired replicas.", labels=LABELS)
     held = GaugeMetricFamily(
-        "inferplan_held_target", "1 where the plan asks for a different number.", labels=(*LABELS, "reason")
+        "inferplan_held_target", "1 if the plan requires a different number.", labels=(*LABELS, "reason")
     )
     for item in found:
         labels = _labels(now, item.server, item.accelerator)
@@ -209,7 +209,7 @@ def _desired(found: Sequence[TargetState], now: Snapshot, aliases: Sequence[str]
             held.add_metric((*labels, item.target.reason), 1)
     yield from (desired, held, _changes(now))
     for family in aliases:
-        text = f"Replicas that are desired, under the name of {family}."
+        text = f"Desired replicas, under the metric name of {family}."
         alias = GaugeMetricFamily(f"{family}_desired_replicas", text, labels=ALIAS_LABELS)
         for item in found:
             namespace, _, name = item.server.rpartition("/")

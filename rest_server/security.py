@@ -121,7 +121,7 @@ class KeyFiles:
                 self._keys[path] = tuple(_keys(path))
             except SpecError as error:
                 self._keys[path] = ()
-                logging.getLogger(SERVICE).warning("%s; its keys are refused until it is mended", error)
+                logging.getLogger(SERVICE).warning("%s; its keys are rejected until it is fixed", error)
             self._seen[path] = mark
         return self._keys[path]
 
@@ -196,7 +196,7 @@ class AuthMiddleware:
             return error_response(scope, 421, detail)
         followed = self._page is not None and self._page.is_followed(scope, headers)
         if _is_foreign(headers) and not followed:
-            detail = "a page of another site made the browser send this request; the service refuses it"
+            detail = "a page of another site made the browser send this request; it is rejected"
             return error_response(scope, 403, detail)
         return None
 

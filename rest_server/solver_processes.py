@@ -189,7 +189,7 @@ class SolverProcesses:
                 raise result
         raise SolverUnavailableError(
             "two solver processes died in a row, possibly out of memory; "
-            f"try again in {SolverUnavailableError.retry_after_s} s, or ask for less"
+            f"try again in {SolverUnavailableError.retry_after_s} s, or send a smaller request"
         )
 
     @contextmanager
@@ -200,7 +200,7 @@ class SolverProcesses:
                 job.check()
                 if self._failing and self._none_works():
                     raise SolverUnavailableError(
-                        "no solver process can be started, perhaps for lack of memory or file descriptors; "
+                        "no solver process can be started, possibly for lack of memory or file descriptors; "
                         f"try again in {SolverUnavailableError.retry_after_s} s"
                     )
                 self._changed.notify_all()  # a process can be idle and dead

@@ -53,7 +53,7 @@ def open_state(path: Path, rules: Rules | None = None) -> FleetStore:
     except OSError as error:
         raise SpecError(f"{shown}: {(error.strerror or str(error)).lower()}; name another file") from None
     except sqlite3.Error as error:
-        raise SpecError(f"{shown}: a state file cannot be made here: {error}") from None
+        raise SpecError(f"{shown}: a state file cannot be created here: {error}") from None
     if not lock.writable:
         logging.getLogger(SERVICE).warning("%s: read-only; requests that change the fleet will fail", shown)
     return FleetStore(instance=instance, resumed=snapshot, journal=FileJournal(path, lock), rules=rules)

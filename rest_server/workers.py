@@ -103,7 +103,7 @@ class SolverWorkers:
                 leaving.result()  # raises if the unread rest of a body is rejected
                 raise ClientDisconnectedError("the client has closed its connection")
             raise RequestTimeoutError(
-                f"the time of {self._timeout_s:g} s for a request has run out; ask for less, or try again"
+                f"the time limit of {self._timeout_s:g} s was exceeded; send a smaller request, or try again"
             )
         finally:
             job.cancel()

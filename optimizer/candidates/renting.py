@@ -43,7 +43,7 @@ def missed_target(server: Server, target: ModelTarget | None) -> str | None:
     for measure, limit in target.latency_targets():
         mean = means.get(measure.metric) if measure.percentile is None else None
         if mean is None:
-            return f"{measure.label} is not known of it, only means are"
+            return f"{measure.label} is unknown: a service states means only"
         if not meets_target(mean, limit):
             return f"{measure.label} is {measure.text(mean)}, target {measure.text(limit)}"
     return None

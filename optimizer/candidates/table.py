@@ -363,8 +363,8 @@ _DETAILS = {
     RejectionReason.no_work: "the service time of a request is zero; give the profile token times",
     RejectionReason.slo_unattainable: "best {measure.label} at batch 1 is {measured}, target {target}",
     RejectionReason.slo_missed: "{measure.label} at the load per replica is {measured}, target {target}",
-    RejectionReason.window: "window: at {shown} requests/min a replica waits for its batches too long, "
-    "its targets hold from {bound} on",
+    RejectionReason.window: "window: at {shown} requests/min a replica waits too long to fill its batches; "
+    "its targets hold from {bound} requests/min",
     RejectionReason.place: "it is at {there}, which mayServeFrom does not list",
     RejectionReason.network: "the network from {here} to {there} takes {shown} ms, a target is {bound} ms",
     RejectionReason.simulation_missed: "its targets were missed at every simulated load",

@@ -76,7 +76,7 @@ def row_of(
     for flag in other_flags:
         value = getattr(arguments, flag)
         if value is not None and flag not in _SHARED_FLAGS:
-            raise SpecError(f"{_flag(flag)}: a batch server has no use for it; remove it")
+            raise SpecError(f"{_flag(flag)}: not used by a batch server; remove it")
         if value is not None:
             given[_SHARED_FLAGS[flag]] = value
     if "stages" in given:
@@ -104,7 +104,7 @@ def row_to_size(
     row = row_of(arguments, other_flags, 0.0, latency=latency)
     for flag in ("target_ttft", "target_itl", "throughput_target"):
         if row is not None and getattr(arguments, flag):
-            raise SpecError(f"{_flag(flag)}: a batch server answers without tokens; give --target-e2e")
+            raise SpecError(f"{_flag(flag)}: a batch server has no tokens; give --target-e2e")
     return row
 
 

@@ -40,7 +40,7 @@ def add_output(parser: argparse.ArgumentParser, *tables: str) -> None:
         "--csv", action="store_true", help="write a table as CSV: the first, or that of --table"
     )
     add_wide(forms)
-    parser.add_argument("--table", metavar="NAME", help=f"write one of the tables only: {', '.join(tables)}")
+    parser.add_argument("--table", metavar="NAME", help=f"write only one table: {', '.join(tables)}")
 
 
 def add_wide(group: argparse._ActionsContainer) -> None:

@@ -46,7 +46,7 @@ def add_deployment(parser: argparse._ActionsContainer, fields: Collection[str]) 
         "--eager",
         action="store_const",
         const=True,
-        help="the engine runs without CUDA graphs: the host starts every kernel",
+        help="the engine runs without CUDA graphs: the host launches every kernel",
     )
 
 

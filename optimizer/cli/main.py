@@ -68,7 +68,7 @@ exit status:
 EXIT_CODES = {
     0: "done; also when servers are unserved, unless --require-complete is given",
     1: "the answer cannot be written to stdout",
-    2: "bad input or arguments; stderr says what and where",
+    2: "bad input or arguments; see stderr",
     3: "--require-complete, and a server is not served in full; the plan is still written",
     4: "the solver failed, or its answer did not pass verification",
     130: "interrupted",

@@ -55,7 +55,7 @@ def _add_manifests(parser: argparse.ArgumentParser) -> None:
         "Each server on each accelerator is its own Deployment; names have at most 63 characters. "
         "docs/kubernetes.md goes from an empty cluster to replicas that follow the plan."
     )
-    parser.add_argument("plan", metavar="PLAN", help="a plan: what solve -o wrote, or - for stdin")
+    parser.add_argument("plan", metavar="PLAN", help="a plan written by solve -o, or - for stdin")
     kinds = ("scaled_objects", "prometheus")
     add_request(parser.add_mutually_exclusive_group(), ManifestOptions, fields=kinds)
     add_request(parser, ManifestOptions, skipped=kinds)

@@ -115,8 +115,8 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
     if found.offered_rps > found.stable_rate_rps:
         print_stderr(
             f"inferplan: note: rate {precise(found.offered_rps)} requests/s exceeds the stable maximum "
-            f"{precise(found.stable_rate_rps)}; {found.loss:.1%} is lost, and the latencies are those "
-            "of the rest"
+            f"{precise(found.stable_rate_rps)}; {found.loss:.1%} of the requests are rejected; "
+            "the latencies are those of the others"
         )
     return None
 
@@ -177,7 +177,8 @@ def _refuse_beside_batch(arguments: argparse.Namespace, own: Iterable[str]) -> N
     """Reject flags that describe a replica if ``--batch`` is given, because its lines describe replicas."""
     given = given_values(arguments, (*replica_flags.TOKEN_FLAGS, *batch_servers.OWN_FLAGS, *own))
     if given:
-        raise SpecError(f"--batch: its lines give everything; remove --{next(iter(given)).replace('_', '-')}")
+        flag = next(iter(given)).replace("_", "-")
+        raise SpecError(f"--batch: reads all values from its lines; remove --{flag}")
 
 
 def _answer_lines(

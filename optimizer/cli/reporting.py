@@ -34,18 +34,18 @@ if TYPE_CHECKING:
     from optimizer.render.plots import Format
 
 KINDS = {
-    "plan": "all four of the next, on one page",
+    "plan": "the next four plots on one page",
     "load": "arrival rate and tokens of each model and class",
     "assignment": "accelerator and replicas of each model and class",
     "types": "cards, replicas and cost of each accelerator type",
     "servers": "cost, replicas, batch, token time and wait of each server",
     "targets": "latencies of each server as shares of their targets",
-    "occupancy": "how many requests are in a replica, and how often",
+    "occupancy": "distribution of the number of requests in a replica",
     "batch": "largest load and latencies by batch limit",
     "latency": "latencies against load, with the targets",
     "timing": "token times of the fitted latency model against batch",
-    "distribution": "how latencies spread over requests: in closed form and simulated",
-    "percentiles": "means and percentiles of latencies against load: the same",
+    "distribution": "distribution of request latencies: closed form and simulated",
+    "percentiles": "mean and percentile latencies against load: closed form and simulated",
     "window": "replicas and latency of a batch server by window and batch limit",
     "rejection": "rejected requests and latency of a batch server against load",
     "cost": "cost against load, by accelerator",
@@ -122,7 +122,7 @@ def _check_files(arguments: argparse.Namespace) -> None:
     named = [path for path in (arguments.output, arguments.markdown, arguments.csv) if path is not None]
     for path in named:
         if named.count(path) > 1 and path.suffix:
-            raise SpecError(f"{path}: named for two forms of the report; name another file for one of them")
+            raise SpecError(f"{path}: given for two formats of the report; name another file for one of them")
     if arguments.output is not None and arguments.output.suffix.lower() not in {"", ".html", ".htm"}:
         raise SpecError(f"-o: {arguments.output}: the page is HTML; the name must end in .html or .htm")
 

@@ -40,7 +40,7 @@ def add_study(entry: StudyEntry[Any, Any], parser: argparse.ArgumentParser) -> N
         return
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--json", action="store_true", help="write JSON instead of tables")
-    forms.add_argument("--csv", action="store_true", help="write a row for each pool, with every digit")
+    forms.add_argument("--csv", action="store_true", help="write a row for each pool, with all digits")
     add_wide(forms)
     parser.set_defaults(table=None)
 

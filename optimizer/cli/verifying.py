@@ -18,8 +18,8 @@ MAX_SHOWN = 10
 
 
 def _add_verify(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("plan", metavar="PLAN", help="plan: a JSON file of `solve -o`, or - for stdin")
-    parser.add_argument("path", metavar="SYSTEM", help="system that it was made for, with the same flags")
+    parser.add_argument("plan", metavar="PLAN", help="plan written by `solve -o` (JSON), or - for stdin")
+    parser.add_argument("path", metavar="SYSTEM", help="system of the plan; give the same flags as for solve")
     add_request(parser, PlanOptions)
     add_load(parser)
     parser.add_argument(

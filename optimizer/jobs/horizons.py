@@ -99,7 +99,7 @@ def _loaded(system: System, loads: Sequence[str]) -> list[LoadStep]:
             )
             raise RequestError("loads", f"server {name!r} has {len(parts)} rates; give {wanted}")
         if name in system.stated and system.stated[name].deadline is not None:
-            raise RequestError("loads", f"server {name!r} has a deadline, which is its load; leave it out")
+            raise RequestError("loads", f"server {name!r} has a deadline, which sets its load; remove it")
         if name in hours[0]:
             raise RequestError("loads", f"server {name!r} is given twice; give it once")
         for h, part in enumerate(parts):
@@ -110,7 +110,7 @@ def _loaded(system: System, loads: Sequence[str]) -> list[LoadStep]:
 def _horizon(system: System, options: HorizonOptions) -> Horizon:
     """Plan loads by the hour: what to reserve for the whole time, and what to rent in each hour.
 
-    A committed tier of an accelerator is an offer of 0 to `units` accelerators. The answer has a lower bound
+    From each committed tier, up to `units` accelerators can be reserved. The answer has a lower bound
     of the cost, and simple policies for comparison. Loads are factors on all of them, or rates of single
     servers. A long trace can need more time than the service allows a request.
     """
@@ -129,7 +129,7 @@ STUDY = Study(
     working="planning hours",
     epilog=(
         "The trace has the columns of replay: time, server and arrivalRate, or time and a column of rates "
-        "for each server; loads hold from their time until the next. Committed tiers of accelerators are "
-        "offers of 0 to their units for the whole time."
+        "for each server; each load lasts until the next. From each committed tier, any number of "
+        "accelerators up to its units can be reserved, for the entire time."
     ),
 )

@@ -39,7 +39,7 @@ _BY_POLICY = (
     "capacity that the fully served servers leave is given out by the saturation policy, which follows its "
     "order and does not search for the optimum."
 )
-_BY_IDLE = "an idle server goes without its least replicas then, and their cards serve load of others."
+_BY_IDLE = "an idle server then lacks its minimum number of replicas, whose cards serve the load of others."
 
 
 def explanation_sections(explanation: Explanation) -> list[Section]:

@@ -44,7 +44,8 @@ def _served_text(item: ServiceChange) -> str:
     if item.is_idle:
         return f"{item.server} {shares} of its replicas (idle)"
     if not item.load_change_rpm:
-        return f"{item.server} {'now' if item.in_full_after else 'no longer'} with its least replicas"
+        now = "now" if item.in_full_after else "no longer"
+        return f"{item.server} {now} with its minimum number of replicas"
     return f"{item.server} {shares} ({quantity(item.load_change_rpm, sign=True)} req/min)"
 
 

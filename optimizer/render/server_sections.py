@@ -154,7 +154,7 @@ def _candidates(item: ServerExplanation, money: Money, plan: Plan) -> Section:
         words("binding constraint", lambda option: binding_text(option.binding)),
         Column("plan cost", lambda option: _forced(option, money, plan), money.unit),
     )
-    title = "Where it can run, and what more the plan would then cost (* runs there)"
+    title = "Where it can run, and the additional cost of the plan (* runs there)"
     return table(title, columns, item.options, "candidates")
 
 

@@ -166,7 +166,7 @@ def run_replica(load: Load, replica: SimulatedReplica, effort: Effort, stream: i
     fewest = min(map(len, drawn))
     if fewest < MIN_REQUESTS:
         raise AnalysisError(
-            f"{fewest} of the recorded requests come to a replica, and percentiles need {MIN_REQUESTS}; "
+            f"{fewest} of the recorded requests reach a replica, and percentiles need {MIN_REQUESTS}; "
             "record for longer"
         )
     return [replica.run(requests) for requests in drawn]

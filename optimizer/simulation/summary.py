@@ -157,7 +157,7 @@ def overload_of(run: SimulatedRun) -> str | None:
         return None
     offered, done = (1000 * count / (end - begin) for count in (taken, completed))
     return (
-        f"{quantity(offered)} requests/s come and {quantity(done)} are completed: the queue grows without "
+        f"{quantity(offered)} requests/s arrive and {quantity(done)} are completed: the queue grows without "
         "end; lower the load, or add replicas"
     )
 

@@ -65,7 +65,7 @@ def read_load_trace(system: System, path: str | os.PathLike[str]) -> tuple[LoadS
             if name in here:
                 raise SpecError(f"{place}: {noun_of(found)} {name!r} occurs twice at this time")
             if given and isinstance(found, Server) and found.deadline is not None:
-                raise SpecError(f"{place}: server {name!r} has a deadline, which is its load; leave it out")
+                raise SpecError(f"{place}: server {name!r} has a deadline, which sets its load; remove it")
             if given:
                 here[name] = found
         if len(steps) > MAX_STEPS:

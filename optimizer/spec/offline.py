@@ -74,7 +74,7 @@ def offline_faults(server: Server) -> Iterator[tuple[tuple[str, ...], str]]:
     if work is None:
         return
     if rate_rpm and not isclose(rate_rpm, work.rate_rpm, rel_tol=_SAME):
-        asked = f"{precise(rate_rpm)} requests/min, but deadline asks for {precise(work.rate_rpm)}"
+        asked = f"{precise(rate_rpm)} requests/min, but the deadline requires {precise(work.rate_rpm)}"
         yield ("currentAlloc", "load", "arrivalRate"), f"{asked}; remove one of the two"
     try:
         with_load_of_deadline(server)

@@ -62,4 +62,4 @@ def _time_ms(times: Mapping[str, Mapping[str, float]], here: str | None, there: 
 
 
 def _missing(here: str | None, there: str | None) -> str:
-    return f"the time between {here!r} and {there!r} is missing; add it, or limit mayServeFrom"
+    return f"the network latency between {here!r} and {there!r} is missing; add it, or limit mayServeFrom"

@@ -182,12 +182,12 @@ class System:
         found = known[server_name]
         if isinstance(found, Version):
             whole = found.whole.name
-            text = f"servers.{server_name}: its load is a share of that of {whole!r}; change that"
+            text = f"servers.{server_name}: its load is a share of the load of {whole!r}; change that"
             raise SpecError(text)
         route = route_of(self.routes.values(), server_name)
         if route is not None:
             raise SpecError(
-                f"servers.{server_name}.load: it is that of route {route.name!r}; change the route"
+                f"servers.{server_name}.load: it is the load of route {route.name!r}; change the route"
             )
         server = with_changed_load(found, **changes)
         check_answers(server.current.load, f"servers.{server_name}.load.", self.profiles_of(server.model))

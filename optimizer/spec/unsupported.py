@@ -34,12 +34,12 @@ UNSUPPORTED: Mapping[str, Unsupported] = MappingProxyType(
     {
         ROUTES: Unsupported(
             fields={
-                "shared_queue": "requests of a route wait in a queue of their own",
-                "shared_card": "both servers of a route have cards of their own",
+                "shared_queue": "requests of a route wait in their own queue",
+                "shared_card": "both servers of a route have their own cards",
                 "split": "both servers of a route have one model",
                 "deadline": "offline work has no route",
                 "external": "both servers of a route run on replicas",
-                "cache_hit_rate": "the arrivalRate of a route is that of the requests that miss a cache",
+                "cache_hit_rate": "the arrivalRate of a route counts only requests that miss the cache",
                 "min_num_replicas": "the plan chooses the number of replicas of a route",
                 "headroom_share": _ROUTE_RESERVE,
                 "spare_replicas": _ROUTE_RESERVE,
@@ -57,8 +57,8 @@ UNSUPPORTED: Mapping[str, Unsupported] = MappingProxyType(
         ),
         "shared_card": Unsupported(
             fields={
-                "shared_queue": "servers of a shared queue have cards of their own",
-                "deadline": "offline work has cards of its own",
+                "shared_queue": "servers of a shared queue have their own cards",
+                "deadline": "offline work has its own cards",
                 "keep_accelerator": "shared cards are not a server's current accelerator",
                 "preferred": "servers on shared cards prefer no accelerators; list the allowed ones",
                 "min_num_replicas": _CARD_COUNT,
@@ -77,9 +77,9 @@ UNSUPPORTED: Mapping[str, Unsupported] = MappingProxyType(
         ),
         "shared_queue": Unsupported(
             {
-                "max_queue_size": "a shared queue has no limit of its own for a server",
+                "max_queue_size": "a shared queue has no separate limit for each server",
                 "external": "a service answers all requests of a queue or none",
-                "deadline": "offline work waits for no queue",
+                "deadline": "offline work does not wait in a queue",
                 "cache_hit_rate": "a server of a shared queue has no cache",
             }
         ),

@@ -79,7 +79,8 @@ def _target_slips(part: Part, at: Location, target: ModelTarget, written: Writte
         yield Finding(part, (*at, "goodputShare"), text)
     for key, loss in (("maxLoss", target.max_loss), ("maxRejected", target.max_rejected)):
         if loss is not None and loss >= HALF and written.is_plain(part, (*at, key)):
-            yield Finding(part, (*at, key), f"{loss:.0%} of requests may be lost; it is a share: 0.01, or 1%")
+            text = f"{loss:.0%} of requests may be rejected; this is a share: 0.01, or 1%"
+            yield Finding(part, (*at, key), text)
     limits = {"slo-ttft": target.ttft_ms, "slo-itl": target.itl_ms, "slo-e2e": target.e2e_ms}
     for key, limit in limits.items():
         if 0 < limit < SHORTEST_MS[key] and written.is_plain(part, (*at, key)):

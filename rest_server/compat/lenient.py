@@ -82,7 +82,7 @@ def json_body(body: bytes) -> object:
 
 
 def _refuse_constant(name: str) -> object:
-    raise SpecError(f"the body is not JSON: {name} is no number there")
+    raise SpecError(f"the body is not JSON: {name} is not a number in JSON")
 
 
 def read_object(raw: object) -> Mapping[str, Any]:

@@ -237,7 +237,7 @@ def _split_server(servers: Mapping[str, Server], name: str, change: LoadUpdate) 
     """
     whole = next((w for w, one in servers.items() if one.split and name in planned_names(one)), None)
     if whole is not None and change.model_dump(exclude_none=True, exclude={"replicas"}):
-        raise BodyError(_place(name), f"its load is a share of that of {whole!r}; give that")
+        raise BodyError(_place(name), f"its load is a share of the load of {whole!r}; give that")
     return whole
 
 

@@ -129,7 +129,7 @@ def _add_options(router: APIRouter) -> None:
         revision, _ = condition.update(held_fleet(request), lambda old: replace(old, optimizer=given))
         return _answer(request, given, revision)
 
-    @router.delete(path, status_code=204, summary="Take the default options", responses=problems(412, 422))
+    @router.delete(path, status_code=204, summary="Restore the default options", responses=problems(412, 422))
     def delete_options(request: Request, condition: Condition) -> Response:
         default = OptimizerOptions()
         revision, _ = condition.update(held_fleet(request), lambda old: replace(old, optimizer=default))

@@ -94,7 +94,7 @@ def _check_items(spec: SystemSpec, imported: Entities) -> None:
 @router.get("/history", response_model=FleetHistory, summary="Read the history", responses=problems(422))
 def read_history(
     request: Request,
-    limit: Annotated[int, Query(ge=1, le=MAX_SHOWN, description="Most events to show.")] = 100,
+    limit: Annotated[int, Query(ge=1, le=MAX_SHOWN, description="Maximum number of events to show.")] = 100,
 ) -> Response:
     """Return the last changes and plans, newest first, and the revisions of plans that can still be read."""
     history = held_fleet(request).snapshot().history

@@ -17,23 +17,23 @@ PROBLEM: dict[str, Any] = {
         "title": _TEXT,
         "status": {"type": "integer"},
         "detail": _TEXT,
-        "path": _TEXT | {"description": "The field that is at fault: `servers[3].model`."},
-        "requestId": _TEXT | {"description": "The request, as the logs name it."},
+        "path": _TEXT | {"description": "The invalid field: `servers[3].model`."},
+        "requestId": _TEXT | {"description": "ID of the request in the logs."},
     },
 }
 MEANINGS = {
     401: "No API key, or an unknown one.",
     403: "The API key lacks the scope, or a page of another site sent the request.",
     404: "It does not exist.",
-    408: "The body did not arrive in time.",
+    408: "The body was not received in time.",
     412: "The fleet is at another revision than `If-Match` says.",
-    413: "The body is larger than the service takes.",
-    421: "The service does not go by the name in `Host`.",
+    413: "The body is over the size limit.",
+    421: "The host name in `Host` is not allowed.",
     422: "The body is not JSON, or a value in it, in the path or in the query is wrong; `detail` gives the "
     "location, the value and the limit.",
     500: "The solver failed.",
-    503: "The service cannot do it now; `detail` gives the reason; see `Retry-After`.",
-    504: "The time for a request ran out.",
+    503: "The request cannot be served now; `detail` gives the reason; see `Retry-After`.",
+    504: "The request exceeded its time limit.",
     507: "The disk is full; nothing was changed.",
 }
 EVERYWHERE = (401, 403, 413, 421)

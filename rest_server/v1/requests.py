@@ -137,7 +137,7 @@ def _refused(problem: str, tag: str) -> HTTPException:
 
 def precondition(
     if_match: Annotated[
-        str | None, Header(description="Revision (`ETag`) that the write is meant for; 412 if it is another.")
+        str | None, Header(description="Required revision (`ETag`); 412 if the fleet is at another.")
     ] = None,
 ) -> Precondition:
     """Read ``If-Match``; by RFC 9110, a weak or unreadable tag matches nothing."""

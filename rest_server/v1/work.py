@@ -291,4 +291,4 @@ def _named_error(
             answer(items[i : i + 1])
         except AnalysisError as error:
             return AnalysisError(f"items[{i}].replica: {error}")
-    return AnalysisError(f"items[{first}].replica: it cannot be analysed beside its neighbours")
+    return AnalysisError(f"items[{first}].replica: it cannot be analysed together with the items next to it")

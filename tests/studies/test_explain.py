@@ -482,7 +482,7 @@ def test_repairs_without_an_answer_in_time_are_no_verdict() -> None:
     assert (repair.cheapest, repair.fewest, repair.of_one_type, repair.relaxations) == (None, None, (), ())
     assert repair.common_factor is None
     assert repair.summary == "no repair was found within the time limit; give it more time"
-    assert "the repair of the fewest cards" in budget.unanswered
+    assert "the repair with the fewest cards" in budget.unanswered
     assert "the common factor of the latency targets" in budget.unanswered
 
 

@@ -119,7 +119,7 @@ def _run(row: GuideLlmRun, prompts: TokenCounts, answers: TokenCounts, *, bursts
     if kind in STEADY_STRATEGIES:
         rate = number(row.strategy.get("rate"), f"{row.place}: strategy.rate")
         if rate == 0:
-            raise FitError(f"{row.place}: strategy.rate is 0; nothing was asked of the server")
+            raise FitError(f"{row.place}: strategy.rate is 0; no requests were sent")
         burst = math.floor(rate) if bursts and row.strategy.get("initial_burst") else 0
         return replace(common, arrivals=STEADY_STRATEGIES[kind], rate_rps=rate, burst=burst)
     known = ", ".join([*SWEEP_FIRST, "concurrent", *STEADY_STRATEGIES])

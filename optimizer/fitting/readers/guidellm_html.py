@@ -78,7 +78,8 @@ def _strategies(kind: str, rates: list[float], report: BenchmarkFile) -> list[di
     if kind in guidellm.STEADY_STRATEGIES:
         return [{"type_": kind, "rate": rate} for rate in rates]
     raise FitError(
-        f"{report.name}: runs of kind {kind!r} say no limit in flight here; give the JSON or CSV of the run"
+        f"{report.name}: runs of kind {kind!r} do not state the limit of requests in flight "
+        "in this format; give the JSON or CSV of the run"
     )
 
 

@@ -162,7 +162,7 @@ def _target_figures(
     expected = [targets.measures[k].label for k in shown] if pool.arrival_rate_rpm > 0 else []
     stated = [item.measure for item in pool.targets]
     if stated != expected:
-        yield f"{name}: on {pool.accelerator} targets are about {stated}, they are about {expected}"
+        yield f"{name}: on {pool.accelerator} targets use {stated}, not {expected}"
         return
     for k, item in zip(shown, pool.targets, strict=False):
         for what, value, claimed in (("", measured[k], item.value), ("the limit on ", limits[k], item.limit)):

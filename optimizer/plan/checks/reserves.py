@@ -64,13 +64,13 @@ def _item(facts: Facts, server: Server, item: ReserveUse) -> Iterator[str]:
     cost = _cost(facts, server, pools, load)
     yield from differing("its reserve costs", cost, item.cost_cents_per_h)
     if (server.spare_replicas or server.availability_target) and len(pools) > 1:
-        yield f"{len(pools)} pools, a server with spares or an availability has one"
+        yield f"{len(pools)} pools, a server with spares or an availability target has only one"
         return
     lacks = next(lacking(facts, server), None)
     if lacks is not None and item.has_reserve:
         yield lacks
     if lacks is None and not item.has_reserve:
-        yield "has its reserve, the plan says that it has none"
+        yield "keeps its reserve, the plan says that it does not"
 
 
 def lacking(facts: Facts, server: Server) -> Iterator[str]:
@@ -81,16 +81,16 @@ def lacking(facts: Facts, server: Server) -> Iterator[str]:
     without = f" without {gone} of its replicas" if gone else ""
     least, replicas = server.min_num_replicas, sum(pool.num_replicas for pool in pools)
     if replicas < least + gone:
-        yield f"has {counted(replicas, 'replica')}, {least} and {gone} to spare are its reserve"
+        yield f"has {counted(replicas, 'replica')}, its reserve requires {least} and {gone} spares"
         return
     if left < grown * (1 - RELATIVE_TOLERANCE):
-        yield f"carries at most {precise(left)}{without}, {precise(grown)} requests/min are its reserve"
+        yield f"carries at most {precise(left)}{without}, its reserve requires {precise(grown)} requests/min"
         return
     if server.availability_target is not None:
         there = _availability(facts, server, grown)
         if there < server.availability_target * (1 - RELATIVE_TOLERANCE):
             target = precise(server.availability_target)
-            yield f"enough replicas are there with probability {precise(there)}, its target is {target}"
+            yield f"enough replicas are available with probability {precise(there)}, its target is {target}"
     for rate in (load, grown):
         for spares in {0, gone}:
             yield from _missed(facts, server, rate, spares)

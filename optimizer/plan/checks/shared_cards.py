@@ -47,11 +47,11 @@ def check_card_names(plan: Plan, system: System) -> Iterator[str]:
     for use in plan.shared_cards:
         card = system.accelerators.get(use.accelerator)
         if card is None or card.slice is not None:
-            yield f"{use.name}: {use.accelerator} is no card of the system"
+            yield f"{use.name}: {use.accelerator} is not a card of the system"
         for item in use.servers:
             server = system.servers.get(item.server)
             if server is None or not server.shared_card:
-                yield f"{use.name}: {item.server} is no server that may share cards"
+                yield f"{use.name}: {item.server} is not a server that can share cards"
             elif (server.model, item.accelerator) not in system.profiles:
                 yield f"{use.name}: no profile of {server.model} on {item.accelerator}"
             elif plan.allocations.get(item.server) != ():
@@ -108,7 +108,7 @@ def _sizes(facts: Facts, candidates: Candidates) -> Iterator[str]:
         for item in use.servers:
             own = (item.whole_cards, item.whole_cost_cents_per_h)
             if own != cheapest_cards(candidates, names.index(item.server)):
-                yield f"{use.name}: other cards than wholeCards are the cheapest of its own for {item.server}"
+                yield f"{use.name}: wholeCards is not the cheapest choice of its own cards for {item.server}"
 
 
 def _place(shared: SharedCards, seat: Seat) -> tuple[object, ...]:
@@ -175,7 +175,7 @@ def _room(facts: Facts, use: SharedCardUse) -> Iterator[str]:
     if use.mode == "whole" and count > 1:
         yield f"{count} replicas on a whole card"
     if use.mode == "time" and (count > MAX_TURNS or count > len({item.server for item in use.servers})):
-        yield f"{count} replicas take turns, at most one of each of {MAX_TURNS} servers can"
+        yield f"{count} replicas share a card in time, at most one replica of each of {MAX_TURNS} servers can"
 
 
 def _item(facts: Facts, use: SharedCardUse, item: SharedPool) -> Iterator[str]:
@@ -185,13 +185,13 @@ def _item(facts: Facts, use: SharedCardUse, item: SharedPool) -> Iterator[str]:
     part = facts.system.accelerators[item.accelerator].slice
     here = use.accelerator if use.mode != "slices" else part and part.card
     if here != use.accelerator or (use.mode != "slices" and item.accelerator != use.accelerator):
-        yield f"{item.server} is on {item.accelerator}, which is no part of {use.accelerator}"
+        yield f"{item.server} is on {item.accelerator}, which is not a part of {use.accelerator}"
     allowed = server.accelerators
     if allowed is not None and not {item.accelerator, use.accelerator} & {*allowed}:
         yield f"{item.server}: {use.accelerator} is not in its list of accelerators"
     known = [(one.share, one.slowdown) for one in profile.shares]
     if (use.mode == "shares") != ((item.share, item.slowdown) in known):
-        yield f"{item.server}: {item.share} with slowdown {item.slowdown} is no share of its profile"
+        yield f"{item.server}: {item.share} with slowdown {item.slowdown} is not a share of its profile"
     if use.mode != "shares" and (item.share is not None or item.slowdown is not None):
         yield f"{item.server}: a share on a card that is not shared in shares"
     for word, true, said in (
@@ -212,7 +212,7 @@ def _origin(facts: Facts, item: SharedPool) -> Iterator[str]:
     server = facts.system.servers[item.server]
     given = facts.system.profiles[server.model, item.accelerator].provenance
     if item.estimated is not None:
-        yield f"{item.server}: estimated, which no part of a card is"
+        yield f"{item.server}: estimated, but parts of cards have no estimates"
     named = None if given is None else given.of_pair(server.model, item.accelerator)
     if item.provenance != named:
         yield f"{item.server}: the provenance differs from that of its profile"
@@ -230,7 +230,7 @@ def _whole(facts: Facts, item: SharedPool) -> Iterator[str]:
     model = facts.system.servers[item.server].model
     profile, card = facts.system.profiles.get((model, own.accelerator)), facts.system.accelerators
     if profile is None or own.accelerator not in card:
-        yield f"{item.server}: no profile on {own.accelerator}, on which whole cards would be"
+        yield f"{item.server}: no profile on {own.accelerator}, the accelerator of its wholeCards"
         return
     cost = own.num_replicas * profile.acc_count * card[own.accelerator].cost_cents_per_h
     yield from differing(f"{item.server}: whole cards cost", cost, item.whole_cost_cents_per_h or 0.0)

@@ -106,7 +106,7 @@ def check_shared_queues(facts: Facts) -> list[str]:
 def _queue(facts: Facts, name: str, use: SharedQueueUse) -> Iterator[str]:
     pools = facts.pools_of(name)
     if len(pools) > 1:
-        yield f"{len(pools)} pools, a shared queue has one"
+        yield f"{len(pools)} pools, a shared queue has only one"
         return
     carried = math.fsum(member.arrival_rate_rpm for member in use.members.values())
     if pools and not close(carried, pools[0].arrival_rate_rpm):
@@ -173,7 +173,7 @@ def _members(facts: Facts, name: str, use: SharedQueueUse) -> Iterator[str]:
             value, stated = getattr(true, field), getattr(item, field)
             yield from differing(f"{member}: {field.removesuffix('_ms')} is", value, stated, " ms")
         if [each.measure for each in true.targets] != [each.measure for each in item.targets]:
-            yield f"{member}: targets are about {[each.measure for each in true.targets]}"
+            yield f"{member}: its targets must be on {[each.measure for each in true.targets]}"
             continue
         for target, claim in zip(true.targets, item.targets, strict=True):
             for value, stated in ((target.value, claim.value), (target.limit, claim.limit)):

@@ -167,7 +167,7 @@ def _states(server: BatchServer, rate: float) -> tuple[int, float]:
     mean, load = rate * server.spacing_ms, load_of(server, rate)
     if load >= 1:
         if server.room >= UNLIMITED:
-            raise AnalysisError("the queue grows without end; lower the rate, or limit the queue")
+            raise AnalysisError("the queue grows without bound; lower the rate, or limit the queue")
         return min(max(server.room, 1), MAX_STATES), 0.0
     decay = _decay(server.size, mean)
     ripples = -math.log(TAIL) / math.log1p(math.sqrt(2 * math.pi / server.size))

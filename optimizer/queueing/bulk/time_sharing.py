@@ -150,7 +150,7 @@ def shared_steady_states(servers: Sequence[BatchServer], rates: FloatArray) -> l
     cycle_ms = cycles_ms(servers, rates)
     fill = rates * cycle_ms / all_of.size
     if fill.max() > MAX_FILL:
-        raise AnalysisError("a queue grows without end; lower the rates")
+        raise AnalysisError("a queue grows without bound; lower the rates")
     longest_ms = cycle_ms - all_of.turn_ms(all_of.size)
     delay_ms, batch = np.zeros(len(servers)), all_of.size
     for round_ in range(ROUNDS):

@@ -156,13 +156,13 @@ def _notes(kind: Kind, one: Case, two: Case, labels: tuple[str, str]) -> Iterabl
         elif case.plan.status == "heuristic":
             yield f"{label} was found by a heuristic, without proof"
         elif case.plan.status == "feasible":
-            yield f"the solver stopped early on {label}; a better plan may exist"
+            yield f"the solver stopped early on {label}; a better plan might exist"
         elif case.plan.gap:
             yield f"{label} is proved to within {case.plan.gap:.2%} of the least value, not to the last cent"
     if kind == "load_change" and any(len(pools) > 1 for pools in one.plan.allocations.values()):
         yield (
             f"the plan {labels[1]} starts from the largest pool of each server of the mixed plan "
-            f"{labels[0]}; a current allocation holds one"
+            f"{labels[0]}; a current allocation has only one"
         )
     runs = one.system is not None and any(server.current.is_running for server in one.system.servers.values())
     if kind == "scarcity" and runs:

@@ -123,7 +123,7 @@ def _of_units(
         for place, row in enumerate(items)
     }
     words |= {key: f"the repair of {key}" for key in ("least value", "least cost")}
-    words["fewest"] = "the repair of the fewest cards"
+    words["fewest"] = "the repair with the fewest cards"
 
     def repaired(question: tuple[_Ask, BoolArray], deadline: Deadline) -> UnitRepair | None:
         return _unit_repair(candidates, plan, problem, *question, deadline)

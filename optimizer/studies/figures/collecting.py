@@ -167,7 +167,7 @@ def _panels(
     twice = _latencies(ways.long_runs(2), last)
     curves.append(placed.series(f"{last.statistic}, twice the replicas", x, twice))
     latencies = CurvePanel(
-        title=f"Latency with so many replicas, by {named}",
+        title=f"Latency with the fewest replicas, by {named}",
         x_label=label,
         y_label="latency [ms]",
         series=tuple(curves),

@@ -153,11 +153,11 @@ class Placed:
         """Return the queue model of one batch server.
 
         Raises:
-            EmptyFigureError: the replica is no batch server.
+            EmptyFigureError: the replica is not a batch server.
         """
         replica = self._replica()
         if not isinstance(replica, BulkQueues):
-            raise EmptyFigureError(f"{self.server} is no batch server; give its model batchParms")
+            raise EmptyFigureError(f"{self.server} is not a batch server; give its model batchParms")
         return replica
 
     def _replica(self) -> QueueModel:

@@ -63,7 +63,7 @@ def latency_panel(placed: Placed, rate_rps: FloatArray) -> CurvePanel:
         values = [shown_ms(row, measure) for row in rows]
         series.append(placed.series(measure.statistic, rate_rps, np.array(values)))
     return CurvePanel(
-        title="Latency of those who are answered",
+        title="Latency of answered requests",
         x_label="load of one replica [requests/s]",
         y_label="latency [ms]",
         series=tuple(series),
@@ -81,7 +81,7 @@ def _rejected_panel(placed: Placed, rate_rps: FloatArray) -> CurvePanel:
         else (ReferenceLine(name=f"target {PERCENT * limit:g} %", value=PERCENT * limit, axis="y"),)
     )
     return CurvePanel(
-        title="Requests that find no room",
+        title="Rejected requests",
         x_label="load of one replica [requests/s]",
         y_label="rejected [%]",
         series=(placed.series("", rate_rps, PERCENT * rejected),),

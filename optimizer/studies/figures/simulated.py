@@ -234,4 +234,4 @@ def _said(placed: Placed) -> str:
     said = f"simulated: {effort.requests:,} requests, seed {effort.seed}"
     if placed.supports_measure(TargetMeasure("e2e", 95.0)):
         return said
-    return f"{said}; the queue model {placed.queue_model!r} knows means only"
+    return f"{said}; the queue model {placed.queue_model!r} computes means only"

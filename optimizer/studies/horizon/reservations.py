@@ -1,6 +1,6 @@
 """Offers of reserved accelerators: systems with reservations, and the best ones for a given use.
 
-A committed tier of an accelerator is an offer of 0 … `units` at its price for the whole time.
+From a committed tier, up to `units` accelerators can be reserved at its price for the entire time.
 """
 
 from collections import Counter, defaultdict

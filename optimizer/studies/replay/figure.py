@@ -78,7 +78,7 @@ def _load_panel(ways: list[ReplayPolicy]) -> CurvePanel:
     loads = [point.load_rpm for point in ways[0].points]
     takes = [_series(item.name, item, [float(point.capacity_rpm) for point in item.points]) for item in ways]
     return CurvePanel(
-        title="What ready replicas take, beside the load",
+        title="Load and capacity of ready replicas",
         x_label="time [min]",
         y_label="requests/min",
         series=(_series("load", ways[0], loads), *takes),

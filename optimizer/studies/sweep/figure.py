@@ -132,7 +132,7 @@ def _days_panel(found: Sweep, days: SampledDays) -> CurvePanel:
         (item.days_share, item.replanned_cents_per_h) for item in days.fleets
     ]
     return CurvePanel(
-        title="Cost of being safe on a share of the days",
+        title="Cost of one fleet that is safe on a share of days",
         x_label="days [%]",
         y_label=f"cost [{unit}]",
         series=(*safe, series("planned anew every day", anew)),

@@ -182,7 +182,7 @@ def _values(name: str, text: str, *, whole: bool, alone: bool) -> tuple[tuple[fl
         try:
             values = sorted({float(part) for part in text.split(",")})
         except ValueError:
-            raise SpecError(f"vary {name}: {text!r} is no list or range of numbers; {_EXAMPLE}") from None
+            raise SpecError(f"vary {name}: {text!r} is not a list or range of numbers; {_EXAMPLE}") from None
         return _checked(name, values, whole=whole), False
     first, last = float(found[1]), float(found[2])
     if first >= last:
@@ -202,7 +202,7 @@ def _values(name: str, text: str, *, whole: bool, alone: bool) -> tuple[tuple[fl
 def _checked(name: str, values: Sequence[float], *, whole: bool) -> tuple[float, ...]:
     for value in values:
         if not np.isfinite(value):
-            raise SpecError(f"vary {name}: {value} is no finite number")
+            raise SpecError(f"vary {name}: {value} is not a finite number")
         if whole and not value.is_integer():
-            raise SpecError(f"vary {name}: {value:g} is no integer")
+            raise SpecError(f"vary {name}: {value:g} is not an integer")
     return tuple(values)
