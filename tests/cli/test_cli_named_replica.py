@@ -108,7 +108,7 @@ def test_more_devices_and_a_bigger_share_of_memory_hold_more(run: Run) -> None:
         ),
         ((*NAMES, "--weights", "fp7"), "did you mean 'fp8'"),
         ((*NAMES, "--decode-base", "5"), "--decode-base: --model is estimated"),
-        ((*NAMES, "--service-base", "5"), "--model: a batch server has no use for it"),
+        ((*NAMES, "--service-base", "5"), "--model: not used by a batch server"),
         ((*NAMES, "--batch", "rows"), "--batch: reads all values from its lines; remove --model"),
         ((*NAMES, "--out-tokens", "0"), "--out-tokens: must be between 1 and"),
         ((), "give --model and --accelerator, whose token times are estimated, or one latency model"),

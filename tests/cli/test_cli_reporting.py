@@ -45,7 +45,7 @@ def test_report_writes_what_the_library_returns(tmp_path: Path, capsys: pytest.C
     ("flags", "problem"),
     [
         (["-o", "page.pdf"], "-o: page.pdf: the page is HTML; the name must end in .html or .htm"),
-        (["-o", "page.html", "--markdown", "page.html"], "page.html: named for two forms of the report"),
+        (["-o", "page.html", "--markdown", "page.html"], "page.html: given for two formats of the report"),
         (["--csv", "-"], "-: only input is read from -"),
     ],
 )

@@ -431,7 +431,7 @@ TABLE: list[tuple[str, str, Path, Lie, str]] = [
         "shared",
         seat("slowdown", 2),
         to(1.0),
-        ".*x: 0.25 with slowdown 1.0 is no share",
+        ".*x: 0.25 with slowdown 1.0 is not a share",
     ),
     ("SharedPool.max_batch", "shared", seat("maxBatch"), to(7), ".*v: batch 7, the limit is 8"),
     (
@@ -493,7 +493,7 @@ TABLE: list[tuple[str, str, Path, Lie, str]] = [
     ("SharedPool.mean_batch", "shared", seat("avgBatch", 1), times(0.9), ".*w: mean_batch is"),
     ("SharedPool.batch_window_ms", "shared", seat("batchWindow", 1), to(5.0), ".*w: batch_window_ms is 0"),
     ("SharedPool.binding", "shared", seat("binding", 1), to("server"), ".*w: binding is None"),
-    ("SharedPool.whole_cards", "shared", seat("wholeCards", 1), to(None), ".*other cards than wholeCards"),
+    ("SharedPool.whole_cards", "shared", seat("wholeCards", 1), to(None), ".*wholeCards is not the cheapest"),
     (
         "SharedPool.whole_cost_cents_per_h",
         "shared",
