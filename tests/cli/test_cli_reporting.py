@@ -10,7 +10,7 @@ from commands import ROOT, Answer, Run, is_one_line
 
 from optimizer import __version__, load_system, make_figure, make_report, render_report, scale_loads
 from optimizer.cli import reporting
-from optimizer.render.pages import Origin
+from optimizer.render.pages import PageMetadata
 from optimizer.studies.figures.kinds import KINDS
 
 SMALL = str(ROOT / "specs" / "small")
@@ -32,7 +32,7 @@ def test_report_writes_what_the_library_returns(run: Run, tmp_path: Path) -> Non
     files = [part for name, flag in names.items() for part in (flag, tmp_path / name)]
     assert run("report", SMALL, "--unlimited", *files) == Answer(0, "", "")
     system = load_system(SMALL).with_options(unlimited=True)
-    report, origin = make_report(system), Origin(__version__, "small")
+    report, origin = make_report(system), PageMetadata(__version__, "small")
     for name in names:
         assert (tmp_path / name).read_text(encoding="utf-8") == render_report(report, system, name, origin)  # type: ignore[arg-type]
 
@@ -41,7 +41,7 @@ def test_report_writes_what_the_library_returns(run: Run, tmp_path: Path) -> Non
     ("flags", "problem"),
     [
         (["-o", "page.pdf"], "-o: page.pdf: the page is HTML; the name must end in .html or .htm"),
-        (["-o", "page.html", "--markdown", "page.html"], "page.html: named for two forms of the report"),
+        (["-o", "page.html", "--markdown", "page.html"], "page.html: given for two formats of the report"),
         (["--csv", "-"], "-: only input is read from -"),
     ],
 )
@@ -58,7 +58,7 @@ def test_report_loses_no_file_and_surprises_nobody(
 def test_report_without_a_file_prints_markdown_or_json(run: Run) -> None:
     system = load_system(SMALL)
     report = make_report(system)
-    text = render_report(report, system, "markdown", Origin(__version__, "small"))
+    text = render_report(report, system, "markdown", PageMetadata(__version__, "small"))
     assert run("report", SMALL).out == text
     assert run("report", SMALL, "--json").out == report.to_json() + "\n"
 
