@@ -82,7 +82,7 @@ def test_points_come_back_one_object_a_row(run: Run, tmp_path: Path) -> None:
         (("llama-3.1-8b", "h100", "--weights", "fp7"), "format of the weights: 'fp7' does not exist"),
         (("llama-3.1-8b", "h100", "--at-batch", "0"), "at-batch: must be at least 1"),
         (("no/config.json", "h100"), "no such file"),
-        (("--points", "no.csv", "--tp", "2"), "leave out tp"),
+        (("--points", "no.csv", "--tp", "2"), "remove tp"),
         (("--points", "no.csv"), "no such file"),
     ],
 )
