@@ -5,33 +5,25 @@ from functools import cache
 
 import numpy as np
 import pytest
-from mixed_oracles import mixed_brute_force, random_mixed_document
+from mixed_oracles import random_mixed_document
 from slow_cases import mostly_slow
 
 from optimizer import find_candidates, load_system, solve
-from optimizer.arrays import FloatArray
+from optimizer.arrays import FloatArray, IntArray
 from optimizer.generate import generate_system
 from optimizer.milp.highs import HighsSession
-from optimizer.milp.model import RunResult
 from optimizer.pipeline import choose
-from optimizer.solvers.branch_and_price.bounds import lagrangian_bound
-from optimizer.solvers.branch_and_price.candidates import PatternCandidates, candidates_of
-from optimizer.solvers.branch_and_price.generation import generate_columns
-from optimizer.solvers.branch_and_price.master import MasterProblem
-from optimizer.solvers.branch_and_price.pool import ColumnPool
+from optimizer.solvers.branch_and_price.candidates import candidates_of
 from optimizer.solvers.branch_and_price.pricing import EnumeratedPatterns, enumerate_patterns, subproblems_of
 from optimizer.solvers.branch_and_price.solve import solve_patterns
 from optimizer.solvers.compact import solve_milp
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.exact import solve_exactly
-from optimizer.solvers.levels import is_better, served, value_of
+from optimizer.solvers.levels import is_better, served
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.solution import Solution, Status
 from optimizer.solvers.warm_starts import best_initial_solution
-
-SEEDS = range(15)
-MORE_SEEDS = range(15, 540)
 
 
 @cache
@@ -49,34 +41,17 @@ def scarce_problem(servers: int, tightness: float, *, mixed: bool) -> Problem:
 def assert_equal(found: Solution, other: Solution) -> None:
     assert found.status is other.status is Status.optimal
     for mine, theirs in zip(found.levels, other.levels, strict=True):
-        assert mine.value == pytest.approx(theirs.value, rel=1e-8, abs=1e-6), mine.name
+        assert mine.value == pytest.approx(theirs.value, rel=1e-9, abs=1e-6), mine.name
         assert mine.bound == pytest.approx(theirs.bound, rel=1e-7, abs=1e-6), mine.name
 
 
 # --- against other ways to the same answer ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mixed", [True, False])
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("seed", "mixed"), mostly_slow(itertools.product(range(540), (True, False)), 30))
 def test_patterns_and_replica_counts_agree_at_every_level(seed: int, mixed: bool) -> None:  # noqa: FBT001
     problem = random_problem(seed, mixed=mixed)
     assert_equal(solve_patterns(problem), solve_milp(problem, HighsSession))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mixed", [True, False])
-@pytest.mark.parametrize("seed", MORE_SEEDS)
-def test_patterns_and_replica_counts_agree_on_many_more_systems(seed: int, mixed: bool) -> None:  # noqa: FBT001
-    problem = random_problem(seed, mixed=mixed)
-    assert_equal(solve_patterns(problem), solve_milp(problem, HighsSession))
-
-
-@pytest.mark.parametrize("seed", range(15))
-def test_patterns_equal_exhaustive_search(seed: int) -> None:
-    system = load_system(random_mixed_document(seed)).with_options(heterogeneous=True, unlimited=False)
-    best, found = mixed_brute_force(system), solve_patterns(random_problem(seed, mixed=True))
-    for level in found.levels:
-        assert level.value == pytest.approx(float(best[level.name]), rel=0, abs=1e-6), level.name
 
 
 @pytest.mark.parametrize("mixed", [True, False])
@@ -89,94 +64,29 @@ def test_a_scarce_fleet_has_the_same_answer_in_both_formulations(mixed: bool) ->
 # --- the search ------------------------------------------------------------------------------------------
 
 
-def every_pattern(problem: Problem, candidates: PatternCandidates, server: int) -> list[dict[int, int]]:
-    """Return every multiset of replicas that serves a server, each count up to what serves it alone."""
-    mine = np.flatnonzero((candidates.server == server) & candidates.divisible)
-    load = 1 - 1e-9 if problem.load_rps[server] > 0 else 0.0
-    least, most = int(problem.min_replicas[server]), int(problem.max_replicas[server])
-    alone = [max(int(np.ceil(load / candidates.share[c])), least, 1) for c in mine]
-    found = []
-    for counts in itertools.product(*(range(n + 1) for n in alone)):
-        carried = float(np.array(counts) @ candidates.share[mine])
-        if max(least, 1) <= sum(counts) <= most and carried >= load - 1e-12:
-            found.append({int(c): n for c, n in zip(mine, counts, strict=True) if n})
-    return found
-
-
 def weights(found: EnumeratedPatterns, each: FloatArray) -> FloatArray:
     """Return the weight of each pattern, from that of a replica of each candidate."""
     total: FloatArray = (np.where(found.candidate >= 0, each[found.candidate], 0.0) * found.count).sum(axis=1)
     return total
 
 
-@pytest.mark.parametrize("seed", range(25))
-def test_pricing_finds_the_cheapest_pattern_of_every_server(seed: int) -> None:
-    problem = random_problem(seed, mixed=True)
-    candidates, rng = candidates_of(problem), np.random.default_rng(seed)
-    subproblems = subproblems_of(problem, candidates)
-    prices = rng.uniform(0, 20, len(candidates.amount)) * rng.integers(0, 2, len(candidates.amount))
-    kind = candidates.row_used[:, 0]
-    units = candidates.use[:, 0] * candidates.divisor[kind]
-    weight = candidates.cost + prices[kind] * units
-    found = enumerate_patterns(candidates, subproblems, weight, np.full(len(subproblems.server), np.inf))
-    assert not found.cut.any()
-    exist = candidates.amount * candidates.divisor
-    best = np.full(len(problem.priority), np.inf)
-    for case, part, count, cost in zip(
-        found.subproblem, found.candidate, found.count, weights(found, weight), strict=True
-    ):
-        taken = np.bincount(kind[part], count * units[part] * (part >= 0), len(exist))
-        assert (count * units[part] <= exist[kind[part]]).all()
-        if (taken <= exist).all():
-            best[subproblems.server[case]] = min(
-                best[subproblems.server[case]], cost + subproblems.value[case]
-            )
-    for server in np.unique(subproblems.server):
-        costs = []
-        for pattern in every_pattern(problem, candidates, int(server)):
-            total = np.zeros(len(exist))
-            for part, count in pattern.items():
-                total[kind[part]] += count * units[part]
-            if (total > exist).any():
-                continue
-            replicas = np.zeros(len(problem.table), np.int64)
-            for part, count in pattern.items():
-                replicas[candidates.row[part]] = count
-            alone = problem.of_servers(np.arange(len(problem.priority)) == server)
-            paid = sum(units[c] * n * prices[kind[c]] for c, n in pattern.items())
-            costs.append(value_of(alone, replicas[problem.table.server == server]) + paid)
-        assert best[server] == pytest.approx(min(costs, default=np.inf), abs=1e-9)
-
-
-def test_an_oversized_search_reports_the_omitted_and_their_bound(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("steps", [None, 0, 1, 3])
+def test_a_search_cut_short_reports_the_omitted_and_their_bound(
+    steps: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """By the number of prefixes, or by time after so many looks at the clock."""
     problem = scarce_problem(20, 1.7, mixed=True)
     candidates, subproblems = candidates_of(problem), subproblems_of(problem, candidates_of(problem))
-    limit = np.full(len(subproblems.server), np.inf)
+    limit, looks = np.full(len(subproblems.server), np.inf), itertools.count()
     every = enumerate_patterns(candidates, subproblems, candidates.cost, limit)
-    monkeypatch.setattr("optimizer.solvers.branch_and_price.pricing.MAX_PREFIXES", 200)
-    cut = enumerate_patterns(candidates, subproblems, candidates.cost, limit)
     assert not every.cut.any()
-    assert cut.cut.any()
-    least = np.full(len(subproblems.server), np.inf)
-    np.minimum.at(least, every.subproblem, weights(every, candidates.cost))
-    assert (cut.least <= least + 1e-9).all()
-
-
-@pytest.mark.parametrize("steps", [0, 1, 3])
-def test_a_timed_out_search_reports_the_omitted_and_their_bound(
-    steps: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    problem = scarce_problem(20, 1.7, mixed=True)
-    candidates, subproblems = candidates_of(problem), subproblems_of(problem, candidates_of(problem))
-    limit = np.full(len(subproblems.server), np.inf)
-    every = enumerate_patterns(candidates, subproblems, candidates.cost, limit)
-    looks = itertools.count()
-    monkeypatch.setattr(Deadline, "passed", property(lambda _: next(looks) >= steps))
+    if steps is None:
+        monkeypatch.setattr("optimizer.solvers.branch_and_price.pricing.MAX_PREFIXES", 200)
+    else:
+        monkeypatch.setattr(Deadline, "passed", property(lambda _: next(looks) >= steps))
     cut = enumerate_patterns(candidates, subproblems, candidates.cost, limit, due=Deadline.after(3600))
     assert cut.cut.any()
-    assert next(looks) == steps + 1
+    assert steps is None or next(looks) == steps + 1
     found, whole = (np.bincount(x.subproblem, minlength=len(limit)) for x in (cut, every))
     assert (found[~cut.cut] == whole[~cut.cut]).all()
     assert found.sum() < whole.sum()
@@ -185,37 +95,13 @@ def test_a_timed_out_search_reports_the_omitted_and_their_bound(
     assert (cut.least <= least + 1e-9).all()
 
 
-# --- bounds ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("mixed", [True, False])
-def test_the_bound_lies_between_compact_relaxation_and_optimum(
-    mixed: bool,  # noqa: FBT001
-) -> None:
-    problem = scarce_problem(40, 1.0, mixed=mixed)
-    pool = ColumnPool.of(problem)
-    everyone = np.ones(len(problem.priority), np.bool_)
-    master = MasterProblem(pool.candidates, problem.objectives[-2], (), everyone, ~everyone)
-    relaxed = generate_columns(master, pool, np.flatnonzero(pool.columns.served), Deadline.after(3600))
-    best = solve_milp(problem, HighsSession)
-    assert best.levels[0].value == 0
-    assert relaxed is not None
-    assert relaxed.finished
-    assert relaxed.bound <= best.level("value").value
-    assert relaxed.bound == pytest.approx(relaxed.value, rel=1e-7)
-
-
-def test_bounds_hold_if_a_server_has_no_column() -> None:
-    problem = scarce_problem(6, 1.0, mixed=True)
-    everyone = np.ones(len(problem.priority), np.bool_)
-    pool = ColumnPool.of(problem)
-    master = MasterProblem(pool.candidates, problem.objectives[-2], (), everyone, ~everyone)
-    relaxed = generate_columns(master, pool, np.flatnonzero(pool.columns.served), Deadline.after(3600))
-    assert relaxed is not None
-    assert lagrangian_bound(master, relaxed.duals, np.array([*[1.0] * 5, np.inf])) == np.inf
-
-
 # --- stopped solves --------------------------------------------------------------------------------------
+
+
+def assert_no_worse(problem: Problem, found: Solution, *others: IntArray) -> None:
+    """Compare with other answers, and check that every level has a bound."""
+    assert not any(is_better(problem, other, found.replicas) for other in others)
+    assert all(level.bound is not None and level.bound <= level.value for level in found.levels)
 
 
 @pytest.mark.parametrize("limit_s", [0.0, 0.02, 0.2])
@@ -225,11 +111,7 @@ def test_a_stopped_solve_is_no_worse_than_its_seed_and_bounded(
     mixed: bool,  # noqa: FBT001
 ) -> None:
     problem = scarce_problem(40, 1.9, mixed=mixed)
-    found = solve_patterns(problem, Deadline.after(limit_s))
-    assert not is_better(problem, best_initial_solution(problem), found.replicas)
-    for level in found.levels:
-        assert level.bound is not None
-        assert level.bound <= level.value
+    assert_no_worse(problem, solve_patterns(problem, Deadline.after(limit_s)), best_initial_solution(problem))
 
 
 @pytest.mark.parametrize("limit_s", [0.0, 0.3])
@@ -237,8 +119,7 @@ def test_a_mixed_plan_that_starts_from_a_single_one_is_not_worse(limit_s: float)
     mixed = scarce_problem(40, 1.9, mixed=True)
     plain = solve_patterns(scarce_problem(40, 1.9, mixed=False))
     known = RelatedSolution(plain.replicas, ~served(mixed, plain.replicas), plain.levels)
-    found = solve_patterns(mixed, Deadline.after(limit_s), known)
-    assert not is_better(mixed, plain.replicas, found.replicas)
+    assert_no_worse(mixed, solve_patterns(mixed, Deadline.after(limit_s), known), plain.replicas)
 
 
 @pytest.mark.parametrize("limit_s", [0.01, 0.5])
@@ -248,8 +129,7 @@ def test_a_stopped_mixed_plan_yields_to_a_better_single_one(
     monkeypatch.setattr("optimizer.solvers.exact.COMPACT_TO_SERVERS", 0)
     problem = scarce_problem(40, 1.9, mixed=True)
     found = solve_exactly(problem, HighsSession, Deadline.after(limit_s), with_patterns=True)
-    assert not is_better(problem, best_initial_solution(problem), found.replicas)
-    assert all(level.bound is not None and level.bound <= level.value for level in found.levels)
+    assert_no_worse(problem, found, best_initial_solution(problem))
 
 
 def test_column_generation_proves_the_same_single_plan(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,34 +139,7 @@ def test_column_generation_proves_the_same_single_plan(monkeypatch: pytest.Monke
         problem = build_problem(find_candidates(system))
         found = solve_exactly(problem, HighsSession, Deadline.after(3600), with_patterns=True)
         true = solve_milp(problem, HighsSession, Deadline.after(3600))
-        assert found.status is true.status is Status.optimal
-        for mine, theirs in zip(found.levels, true.levels, strict=True):
-            assert mine.value == pytest.approx(theirs.value, rel=1e-9, abs=1e-6)
-
-
-def test_proving_columns_can_use_all_the_time_of_a_level() -> None:
-    limits: list[float] = []
-
-    class Watched(HighsSession):
-        def minimise(
-            self,
-            objective: FloatArray,
-            start: FloatArray | None,
-            gap: float,
-            time_limit_s: float,
-            *,
-            presolve: bool = True,
-        ) -> RunResult:
-            limits.append(time_limit_s)
-            return super().minimise(objective, start, gap, time_limit_s, presolve=presolve)
-
-    problem = build_problem(find_candidates(generate_system(12, 6, 3, 4, 2.6)))
-    for to_prove in (False, True):
-        limits.clear()
-        solve_milp(problem, Watched, Deadline.after(1e6), to_prove=to_prove)
-        # The first run is of the value with all served, which has no start and gets half of its time.
-        assert limits[0] < 0.51e6
-        assert (0.99e6 < limits[1] < 1e6) is to_prove
+        assert_equal(found, true)
 
 
 @pytest.mark.parametrize(("seed", "running"), mostly_slow([(2, True), (1, False)], 1))
@@ -302,7 +155,4 @@ def test_a_mixed_plan_is_never_worse_than_a_faster_single_one(
     mixed = build_problem(find_candidates(system.with_options(heterogeneous=True)))
     for limit_s in (0.5, 1.0):
         found = choose(mixed, deadline=Deadline.after(limit_s))
-        assert not is_better(mixed, single.replicas, found.replicas)
-        assert not is_better(mixed, best_initial_solution(mixed), found.replicas)
-        for level in found.levels:
-            assert level.bound is None or level.bound <= level.value
+        assert_no_worse(mixed, found, single.replicas, best_initial_solution(mixed))

@@ -112,32 +112,10 @@ def test_some_of_these_relaxations_leave_out_parts_of_servers() -> None:
     assert sum(gain > 1 for gain in gains) >= 4
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_nodes_remain_only_if_something_is_below_the_cutoff(seed: int) -> None:
-    master, pool = last_level(seed)
-    root, best = root_of(master, pool), best_of_whole_servers(master, pool)
-    assert not branches_of(root, pool, best * (1 - 1e-6))
-    assert branches_of(root, pool, best * (1 + 1e-6))
-
-
 def test_a_tree_that_has_no_time_is_the_level_itself() -> None:
     master, pool = last_level(0)
     root = root_of(master, pool)
     assert branches_of(root, pool, np.inf, Deadline.after(0)) == [root]
-
-
-def test_nodes_exclude_a_server_or_force_a_pattern_for_it() -> None:
-    master, pool = last_level(0)
-    server = divided(root_of(master, pool), pool)
-    assert server is not None
-    mine = pool.columns.server == server
-    for served in (False, True):
-        branch = master.branch(server, served=served)
-        assert (pool.columns.served[branch.allowed(pool.columns) & mine] == served).all()
-        limit = np.full(len(master.active), np.inf)
-        found = pool.price_columns(branch, np.zeros(len(master.limits)), limit).columns
-        assert (server in found.server) is served
-        assert branch.branch(server + 1, served=served).allowed(pool.columns)[mine].any()
 
 
 @pytest.mark.parametrize("times", [1.0, 1e3, 1e6])
@@ -167,18 +145,3 @@ def test_no_branch_is_divided_by_the_same_server_twice() -> None:
     for served in (False, True):
         branch = Node(master.branch(server, served=served), half, root.bound)
         assert _fractional_server(branch, pool) is None
-
-
-def test_columns_of_another_branch_come_back() -> None:
-    """One relaxation for all branches gives what a fresh one gives, in any order."""
-    master, pool = last_level(0)
-    shared = RestrictedMaster(master, pool, nothing_of(pool))
-    server = divided(root_of(master, pool), pool)
-    assert server is not None
-    branches = [master.branch(server, served=False), master.branch(server, served=True)]
-    for branch in [*branches, *branches[::-1], master]:
-        fresh = RestrictedMaster(branch, pool, nothing_of(pool)).solve(branch, NO_LIMIT)
-        again = shared.solve(branch, NO_LIMIT)
-        assert again is not None
-        assert fresh is not None
-        assert again.bound == pytest.approx(fresh.bound, rel=1e-9, abs=1e-6)
