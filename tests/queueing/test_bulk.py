@@ -47,12 +47,6 @@ def test_metrics_match_the_reference_simulation(row: Row) -> None:
     assert found.rejected == pytest.approx(rejected, abs=5e-4)
 
 
-def test_minimum_latency_is_one_service() -> None:
-    found = server_steady_state(server_of((4, 0, 2, 1, None, False, "oldest", 100, 0, 0, 0)), 0.1)
-    assert found.quantile_ms(1e-8) == 3.0
-    assert found.quantile_ms(1e-2) >= 3.0
-
-
 @pytest.mark.parametrize("row", [SIMULATED[1], SIMULATED[7], SIMULATED[8]], ids=lambda row: row[6])
 def test_engine_matches_within_confidence_intervals(row: Row) -> None:
     count, runs, server, rate = 100_000, 8, server_of(row), row[7] / 1000

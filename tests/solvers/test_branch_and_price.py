@@ -61,6 +61,28 @@ def test_a_scarce_fleet_has_the_same_answer_in_both_formulations(mixed: bool) ->
     assert_equal(solve_patterns(problem), solve_milp(problem, HighsSession))
 
 
+def first_difference(one: Solution, other: Solution) -> str | None:
+    """Return the first level at which one answer is below what the other proves, if there is one."""
+    for mine, theirs in zip(one.levels, other.levels, strict=True):
+        slack = 1e-6 * max(1.0, abs(mine.value))
+        for found, bound in ((mine, theirs), (theirs, mine)):
+            if bound.bound is not None and found.value < bound.bound - slack:
+                return f"{mine.name}: {found.value} is below the bound {bound.bound}"
+        if abs(mine.value - theirs.value) > slack:
+            return None if Status.feasible in (one.status, other.status) else f"{mine.name} differs"
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(200))
+def test_patterns_and_replica_counts_agree_on_fifty_servers(seed: int) -> None:
+    source = generate_system(50, 10, 5, seed, tightness=1.1 + 0.1 * (seed % 6))
+    problem = build_problem(find_candidates(source.with_options(heterogeneous=bool(seed % 2), gap=0.0)))
+    priced = solve_patterns(problem, Deadline.after(20.0))  # what one of them does not prove is compared by
+    counted = solve_milp(problem, HighsSession, Deadline.after(20.0))  # its bounds
+    assert first_difference(priced, counted) is None
+
+
 # --- the search ------------------------------------------------------------------------------------------
 
 

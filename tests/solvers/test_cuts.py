@@ -37,17 +37,6 @@ def test_a_tightened_relaxation_stays_below_the_optimum(seed: int) -> None:
     assert mean[master.servers] == pytest.approx(1.0, abs=1e-6)
 
 
-def test_cuts_raise_bounds_of_relaxations_that_mix_patterns() -> None:
-    raised = []
-    for seed in MIXING:
-        master, pool = last_level(seed)
-        root, best = root_of(master, pool), best_of_patterns(master, pool)
-        found = with_cuts(master, pool, np.arange(len(pool.columns)), best, NO_LIMIT)
-        assert found is not None
-        raised.append((found.bound - root.bound) / (best - root.bound))
-    assert sum(part > 0.2 for part in raised) >= 4
-
-
 @pytest.mark.parametrize("seed", mostly_slow(MIXING, 4))
 def test_nodes_of_a_tightened_level_contain_the_optimum(seed: int) -> None:
     master, pool = last_level(seed)

@@ -292,40 +292,26 @@ def _keeps_fairly(seen: Outcome, i: str, j: str) -> bool:
 # --- on the samples ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+SINGLE = [
+    (name, solver, divisor, False) for name in ("small", "large") for divisor in (2, 4) for solver in SOLVERS
+]
+MIXED = [("small", "milp", 2), ("large", "greedy", 4), ("small", "milp", 4), ("large", "greedy", 2)]
+SAMPLES = [*SINGLE[:2], *((*case, True) for case in MIXED), *SINGLE[2:]]
+
+
 @pytest.mark.parametrize("delayed", DELAYS)
 @pytest.mark.parametrize("policy", ["None", *POLICIES])
-@pytest.mark.parametrize("divisor", [2, pytest.param(4, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", ["small", pytest.param("large", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("name", "solver", "divisor", "mixed"), mostly_slow(SAMPLES, 4))
 def test_every_policy_keeps_its_promises_on_the_samples(
-    name: str, divisor: int, policy: str, solver: str, *, delayed: bool
+    name: str, solver: str, divisor: int, policy: str, *, mixed: bool, delayed: bool
 ) -> None:
-    system = sample(name, divisor, mixed=False).with_options(
-        saturation_policy=policy, delayed_best_effort=delayed, milp_solver=solver == "milp"
-    )
-    seen = outcome(system)
-    assert seen.plan.unserved
-    assert broken_promises(seen) == []
-    assert seen.plan.to_json() == solve(system).to_json()  # the recorder changes nothing
-
-
-@pytest.mark.parametrize("delayed", DELAYS)
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize(
-    ("name", "solver", "divisor"),
-    mostly_slow(
-        [("small", "milp", 2), ("large", "greedy", 4), ("small", "milp", 4), ("large", "greedy", 2)], 2
-    ),
-)
-def test_every_policy_keeps_its_promises_on_mixed_plans(
-    name: str, solver: str, divisor: int, policy: str, *, delayed: bool
-) -> None:
-    system = sample(name, divisor, mixed=True).with_options(
+    system = sample(name, divisor, mixed=mixed).with_options(
         saturation_policy=policy, delayed_best_effort=delayed, milp_solver=solver == "milp", time_limit_s=60.0
     )
     seen = outcome(system)
     assert seen.plan.unserved
     assert broken_promises(seen) == []
+    assert seen.plan.to_json() == solve(seen.system).to_json()  # the recorder changes nothing
 
 
 @pytest.mark.slow
