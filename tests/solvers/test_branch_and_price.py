@@ -13,7 +13,10 @@ from optimizer.arrays import FloatArray, IntArray
 from optimizer.generate import generate_system
 from optimizer.milp.highs import HighsSession
 from optimizer.pipeline import choose
+from optimizer.solvers.branch_and_price.bounds import lagrangian_bound
 from optimizer.solvers.branch_and_price.candidates import candidates_of
+from optimizer.solvers.branch_and_price.master import MasterProblem
+from optimizer.solvers.branch_and_price.pool import ColumnPool
 from optimizer.solvers.branch_and_price.pricing import EnumeratedPatterns, enumerate_patterns, subproblems_of
 from optimizer.solvers.branch_and_price.solve import solve_patterns
 from optimizer.solvers.compact import solve_milp
@@ -115,6 +118,15 @@ def test_a_search_cut_short_reports_the_omitted_and_their_bound(
     least = np.full(len(subproblems.server), np.inf)
     np.minimum.at(least, every.subproblem, weights(every, candidates.cost))
     assert (cut.least <= least + 1e-9).all()
+
+
+def test_there_is_no_solution_if_a_server_has_no_column() -> None:
+    problem = scarce_problem(6, 1.0, mixed=True)
+    pool, everyone = ColumnPool.of(problem), np.ones(len(problem.priority), np.bool_)
+    master = MasterProblem(pool.candidates, problem.objectives[-2], (), everyone, ~everyone)
+    duals = np.zeros(len(master.limits))
+    assert np.isfinite(lagrangian_bound(master, duals, np.ones(6)))
+    assert lagrangian_bound(master, duals, np.array([*[1.0] * 5, np.inf])) == np.inf
 
 
 # --- stopped solves --------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.exact import solve_exactly
 from optimizer.solvers.levels import levels_of, served
 from optimizer.solvers.problem import Problem, build_problem
-from optimizer.solvers.related import RelatedSolution, repaired
+from optimizer.solvers.related import RelatedSolution, differing, repaired
 from optimizer.solvers.solution import Solution, Status
 from optimizer.solvers.warm_starts import best_initial_solution
 from optimizer.studies.explanation.before import Before
@@ -130,3 +130,34 @@ def test_a_repaired_answer_fits_and_keeps_what_fits(seed: int) -> None:
     assert (problem.left_by(repaired(problem, too_much)) >= 0).all()
     found = solve_patterns(problem).replicas
     assert (repaired(problem, found)[found > 0] == found[found > 0]).all()
+
+
+def looser_and_plain() -> tuple[Problem, Problem, set[str], str]:
+    """Return a problem with one target 3 times as loose and without, models that differ, and the target's."""
+    system = scarce_system(2)
+    candidates, _ = planned(system)
+    target = targets_of_servers(candidates, range(len(system.servers)))[0]
+    looser = relaxed(candidates, {target: target_ms(candidates, target) * 3})
+    problems = build_problem(looser), build_problem(candidates)
+    names = np.array(candidates.arrays.server_names)[differing(*problems)]
+    return *problems, {system.servers[name].model for name in names}, target[1]
+
+
+def test_servers_differ_only_if_a_candidate_carries_more() -> None:
+    _, problem, models, model = looser_and_plain()
+    assert models == {model}
+    assert not differing(problem, problem).any()
+
+
+def test_carried_rates_are_those_of_the_other_problem_if_any() -> None:
+    looser, problem, *_ = looser_and_plain()
+    nobody = np.zeros(len(problem.priority), np.bool_)
+    known = RelatedSolution(np.zeros(len(looser.table), np.int64), nobody, ())
+    assert (known.carried_before(looser) == -np.inf).all()
+    before, less = replace(known, with_less=problem).carried_before(looser), problem.table
+    there = before > -np.inf
+    assert (before[there] <= looser.table.max_rate_rps[there]).all()
+    assert (before[there] < looser.table.max_rate_rps[there]).any()
+    for c in np.flatnonzero(there):
+        like = (less.server == looser.table.server[c]) & (less.accelerator == looser.table.accelerator[c])
+        assert less.max_rate_rps[like].tolist() == [before[c]]
