@@ -34,20 +34,19 @@ def assert_levels(plan: Plan, best: Levels) -> None:
         assert level.bound == pytest.approx(level.value, rel=0, abs=1e-6), level.name
 
 
-# --- against brute force -----------------------------------------------------------------------------------
+UNLIMITED = mostly_slow([(seed, True) for seed in range(60)], 25)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_the_choice_equals_brute_force_at_every_level(seed: int) -> None:
-    plan = solve(random_system(seed))
-    assert_levels(plan, best_levels(seed))
-    assert (plan.status, plan.solver) == ("optimal", "milp")
+@pytest.mark.parametrize(("seed", "unlimited"), [*((seed, False) for seed in SEEDS), *UNLIMITED])
+def test_the_choice_equals_brute_force_at_every_level(seed: int, *, unlimited: bool) -> None:
+    source = random_system(seed).with_options(unlimited=unlimited)
+    plan = solve(source)
+    assert_levels(plan, brute_force(read_case(source)))
+    assert (plan.status, plan.solver) == ("optimal", "separable" if unlimited else "milp")
     assert [level.gap for level in plan.levels] == [0.0] * len(plan.levels)
-    assert plan.allocations.keys() | {item.server for item in plan.unserved} == set(
-        random_system(seed).servers
-    )
-    assert verify(plan, random_system(seed)) == []
-    assert check_plan(plan.model_dump(mode="json", by_alias=True), random_system(seed)) == []
+    assert plan.allocations.keys() | {item.server for item in plan.unserved} == set(source.servers)
+    assert verify(plan, source) == []
+    assert check_plan(plan.model_dump(mode="json", by_alias=True), source) == []
 
 
 @pytest.mark.slow
@@ -132,18 +131,6 @@ def best_answers(case: Case) -> list[tuple[Option, ...]]:
     ]
     keys = [tuple(case.levels(taken).values())[:-1] for taken in answers]
     return [taken for taken, key in zip(answers, keys, strict=True) if key == min(keys)]
-
-
-@pytest.mark.parametrize("seed", mostly_slow(range(60), 25))
-def test_an_unlimited_choice_equals_brute_force(seed: int) -> None:
-    random_system = load_system(random_document(random.Random(seed))).with_options(unlimited=True)
-    plan, best = solve(random_system), brute_force(read_case(random_system))
-    assert [level.name for level in plan.levels] == list(best)
-    assert [level.value for level in plan.levels] == pytest.approx([float(v) for v in best.values()])
-    assert [level.gap for level in plan.levels] == [0.0] * len(best)
-    assert (plan.status, plan.solver) == ("optimal", "separable")
-    assert verify(plan, random_system) == []
-    assert check_plan(plan.model_dump(mode="json", by_alias=True), random_system) == []
 
 
 def test_capacities_are_ignored_but_still_counted() -> None:

@@ -18,7 +18,7 @@ from optimizer.solvers.branch_and_price.master import ChvatalGomoryCut, MasterPr
 from optimizer.solvers.branch_and_price.nodes import BranchTree, Node, _fractional_server, unserved_fractions
 from optimizer.solvers.branch_and_price.pool import ColumnPool
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.objectives import LevelConstraint, LevelObjective
+from optimizer.solvers.objectives import LevelObjective
 from optimizer.solvers.problem import build_problem
 
 NO_LIMIT = Deadline.after(1e6)
@@ -118,22 +118,6 @@ def test_a_tree_that_has_no_time_is_the_level_itself() -> None:
     master, pool = last_level(0)
     root = root_of(master, pool)
     assert branches_of(root, pool, np.inf, Deadline.after(0)) == [root]
-
-
-@pytest.mark.parametrize("times", [1.0, 1e3, 1e6])
-def test_an_infeasible_node_is_priced_above_any_cutoff(times: float) -> None:
-    """One server is left out, which a limit of large weights does not allow."""
-    master, pool = last_level(0)
-    rate = master.objective.on_unserved
-    server = int(np.argmax(rate))
-    everyone = master.active
-    held = LevelConstraint(LevelObjective("held", np.where(rate > 0, 1e6, 0.0), everyone), 0.5)
-    count = LevelObjective("count", (rate > 0).astype(np.float64), everyone)
-    counted = replace(master, objective=count, held=(held,))
-    branch = counted.branch(server, served=False)
-    relaxed = RestrictedMaster(counted, pool, nothing_of(pool)).solve(branch, NO_LIMIT, times)
-    assert relaxed is not None
-    assert relaxed.bound >= times
 
 
 def test_no_branch_is_divided_by_the_same_server_twice() -> None:
