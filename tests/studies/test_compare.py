@@ -309,19 +309,13 @@ def test_nothing_that_runs_is_compared_like_anything_else(units: dict[str, int],
 
 
 def test_after_a_load_change_the_first_plan_is_what_runs(specs: Path) -> None:
+    """Eq. 31 of docs/math.md, added up from the rows; the penalty of the sample is the default, 0.1."""
     sample = load_system(specs / "large")
     changed = scale_loads(sample, 1.1)
-    found = compare(sample, changed, transition=True)
-    first = solve(sample)
+    found, first = compare(sample, changed, transition=True), solve(sample)
     assert found.first.plan == first
     assert found.second.plan == solve(first.applied_to(changed))
     assert (found.kind, found.first.label, found.second.label) == ("load_change", "before", "after")
-
-
-def test_transition_value_is_cost_difference_plus_penalty(specs: Path) -> None:
-    """Eq. 31 of docs/math.md, added up from the rows; the penalty of the sample is the default, 0.1."""
-    sample = load_system(specs / "large")
-    found = compare(sample, scale_loads(sample, 1.1), transition=True)
     value = Fraction(0)
     for row in found.servers:
         assert row.first is not None
