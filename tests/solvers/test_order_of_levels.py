@@ -91,7 +91,8 @@ CASES = {
         A, {"A": 3}, {"busy": ("A", 2)}, {RATE: 0, SERVERS: 1},
     ),
     "an idle server without one gives up its replicas": Case(  # 30 cents saved, 0.1 of it for stopping
-        [server("idle", 0, current=running("A", 3, 30))], A, {"A": 3}, {}, {SERVERS: 0, VALUE: -27, CHANGES: 1},
+        [server("idle", 0, current=running("A", 3, 30))],
+        A, {"A": 3}, {}, {SERVERS: 0, VALUE: -27, CHANGES: 1},
     ),
     # Units.
     "scarce units go where they save most": Case(
