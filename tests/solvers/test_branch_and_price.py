@@ -14,7 +14,7 @@ from optimizer.generate import generate_system
 from optimizer.milp.highs import HighsSession
 from optimizer.pipeline import choose
 from optimizer.solvers.branch_and_price.bounds import lagrangian_bound
-from optimizer.solvers.branch_and_price.candidates import candidates_of
+from optimizer.solvers.branch_and_price.candidates import PatternCandidates, candidates_of
 from optimizer.solvers.branch_and_price.master import MasterProblem
 from optimizer.solvers.branch_and_price.pool import ColumnPool
 from optimizer.solvers.branch_and_price.pricing import EnumeratedPatterns, enumerate_patterns, subproblems_of
@@ -22,7 +22,7 @@ from optimizer.solvers.branch_and_price.solve import solve_patterns
 from optimizer.solvers.compact import solve_milp
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.exact import solve_exactly
-from optimizer.solvers.levels import is_better, served
+from optimizer.solvers.levels import is_better, served, value_of
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.solution import Solution, Status
@@ -89,29 +89,94 @@ def test_patterns_and_replica_counts_agree_on_fifty_servers(seed: int) -> None:
 # --- the search ------------------------------------------------------------------------------------------
 
 
+def every_pattern(problem: Problem, candidates: PatternCandidates, server: int) -> list[dict[int, int]]:
+    """Return every multiset of replicas that serves a server, each count up to what serves it alone."""
+    mine = np.flatnonzero((candidates.server == server) & candidates.divisible)
+    load = 1 - 1e-9 if problem.load_rps[server] > 0 else 0.0
+    least, most = int(problem.min_replicas[server]), int(problem.max_replicas[server])
+    alone = [max(int(np.ceil(load / candidates.share[c])), least, 1) for c in mine]
+    found = []
+    for counts in itertools.product(*(range(n + 1) for n in alone)):
+        carried = float(np.array(counts) @ candidates.share[mine])
+        if max(least, 1) <= sum(counts) <= most and carried >= load - 1e-12:
+            found.append({int(c): n for c, n in zip(mine, counts, strict=True) if n})
+    return found
+
+
 def weights(found: EnumeratedPatterns, each: FloatArray) -> FloatArray:
     """Return the weight of each pattern, from that of a replica of each candidate."""
     total: FloatArray = (np.where(found.candidate >= 0, each[found.candidate], 0.0) * found.count).sum(axis=1)
     return total
 
 
-@pytest.mark.parametrize("steps", [None, 0, 1, 3])
-def test_a_search_cut_short_reports_the_omitted_and_their_bound(
-    steps: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By the number of prefixes, or by time after so many looks at the clock."""
+@pytest.mark.parametrize("only_best", [False, True])
+@pytest.mark.parametrize("seed", range(25))
+def test_pricing_finds_the_cheapest_pattern_of_every_server(seed: int, *, only_best: bool) -> None:
+    problem = random_problem(seed, mixed=True)
+    candidates, rng = candidates_of(problem), np.random.default_rng(seed)
+    subproblems = subproblems_of(problem, candidates)
+    prices = rng.uniform(0, 20, len(candidates.amount)) * rng.integers(0, 2, len(candidates.amount))
+    kind = candidates.row_used[:, 0]
+    units = candidates.use[:, 0] * candidates.divisor[kind]
+    weight = candidates.cost + prices[kind] * units
+    limit = np.full(len(subproblems.server), np.inf)
+    found = enumerate_patterns(candidates, subproblems, weight, limit, only_best=only_best)
+    assert not found.cut.any()
+    exist = candidates.amount * candidates.divisor
+    best = np.full(len(problem.priority), np.inf)
+    for case, part, count, cost in zip(
+        found.subproblem, found.candidate, found.count, weights(found, weight), strict=True
+    ):
+        taken = np.bincount(kind[part], count * units[part] * (part >= 0), len(exist))
+        assert (count * units[part] <= exist[kind[part]]).all()
+        if (taken <= exist).all():
+            best[subproblems.server[case]] = min(
+                best[subproblems.server[case]], cost + subproblems.value[case]
+            )
+    for server in np.unique(subproblems.server):
+        costs = []
+        for pattern in every_pattern(problem, candidates, int(server)):
+            total = np.zeros(len(exist))
+            for part, count in pattern.items():
+                total[kind[part]] += count * units[part]
+            if (total > exist).any():
+                continue
+            replicas = np.zeros(len(problem.table), np.int64)
+            for part, count in pattern.items():
+                replicas[candidates.row[part]] = count
+            alone = problem.of_servers(np.arange(len(problem.priority)) == server)
+            paid = sum(units[c] * n * prices[kind[c]] for c, n in pattern.items())
+            costs.append(value_of(alone, replicas[problem.table.server == server]) + paid)
+        assert best[server] == pytest.approx(min(costs, default=np.inf), abs=1e-9)
+
+
+@pytest.mark.parametrize(("most", "only_best"), [(200, False), (2, True)])
+def test_an_oversized_search_reports_the_omitted_and_their_bound(most: int, *, only_best: bool) -> None:
     problem = scarce_problem(20, 1.7, mixed=True)
     candidates, subproblems = candidates_of(problem), subproblems_of(problem, candidates_of(problem))
-    limit, looks = np.full(len(subproblems.server), np.inf), itertools.count()
+    limit = np.full(len(subproblems.server), np.inf)
     every = enumerate_patterns(candidates, subproblems, candidates.cost, limit)
+    cut = enumerate_patterns(candidates, subproblems, candidates.cost, limit, most, only_best=only_best)
     assert not every.cut.any()
-    if steps is None:
-        monkeypatch.setattr("optimizer.solvers.branch_and_price.pricing.MAX_PREFIXES", 200)
-    else:
-        monkeypatch.setattr(Deadline, "passed", property(lambda _: next(looks) >= steps))
+    assert cut.cut.any()
+    least = np.full(len(subproblems.server), np.inf)
+    np.minimum.at(least, every.subproblem, weights(every, candidates.cost))
+    assert (cut.least <= least + 1e-9).all()
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_a_timed_out_search_reports_the_omitted_and_their_bound(
+    steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = scarce_problem(20, 1.7, mixed=True)
+    candidates, subproblems = candidates_of(problem), subproblems_of(problem, candidates_of(problem))
+    limit = np.full(len(subproblems.server), np.inf)
+    every = enumerate_patterns(candidates, subproblems, candidates.cost, limit)
+    looks = itertools.count()
+    monkeypatch.setattr(Deadline, "passed", property(lambda _: next(looks) >= steps))
     cut = enumerate_patterns(candidates, subproblems, candidates.cost, limit, due=Deadline.after(3600))
     assert cut.cut.any()
-    assert steps is None or next(looks) == steps + 1
+    assert next(looks) == steps + 1
     found, whole = (np.bincount(x.subproblem, minlength=len(limit)) for x in (cut, every))
     assert (found[~cut.cut] == whole[~cut.cut]).all()
     assert found.sum() < whole.sum()
