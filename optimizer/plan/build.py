@@ -74,13 +74,13 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     tiers = tier_uses(candidates.system, pools, cards)
     items = _items(candidates, problem, solution.replicas, tiers, rented.values(), cards)
     used_now = _with_load_use(candidates.system, arrays, _limit_uses(candidates, items), pools)
-    left = _left(candidates.system, problem, solution.replicas, used_now)
-    unserved = _unserved(candidates, problem, solution.replicas, left, items, fraction, queues)
+    unserved = _unserved(candidates, problem, solution.replicas, used_now, items, fraction, queues)
     full = served_in_full(problem, solution.replicas)[: len(names)]
     reserves = reserve_uses(candidates, problem, solution, pools, full)
     rollouts = rollout_uses(candidates.system, pools)
     return Plan(
         **_proof_of(solution),
+        **_stated_facts(candidates.system),
         complete=not unserved,
         total_cost_cents_per_h=_total_cost(pools, rented, tiers, cards),
         allocations={name: pools[name] for name in names if name in pools},
@@ -92,17 +92,12 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         tiers=tiers,
         shared_cards=cards,
         rented=tuple(rented.values()),
-        not_rented=candidates.system.not_rented,
         reserves=reserves,
-        caches=cache_uses(candidates.system),
         versions=split_uses(candidates, problem, pools, unserved, reserves),
         rollouts=rollouts,
         replica_counts=replica_counts(arrays, pools, reserves, rollouts),
         deadlines=deadline_uses(candidates.system, pools, rented),
         changes=_changes(candidates, pools, rented, cards),
-        currency=candidates.system.currency,
-        rate_factors=_rate_factors(candidates),
-        kept=_kept(candidates.system),
     )
 
 
@@ -121,11 +116,21 @@ def _proof_of(solution: Solution) -> dict[str, Any]:
     }
 
 
-def _kept(system: System) -> tuple[Kept, ...]:
-    return tuple(
-        Kept(server=server, accelerator=accelerator, num_replicas=replicas)
-        for (server, accelerator), replicas in system.kept.items()
-    )
+def _stated_facts(system: System) -> dict[str, Any]:
+    """Return the fields of a plan that depend on its system alone."""
+    factors: dict[str, dict[str, float]] = {}
+    for (server, accelerator), factor in system.rate_factors.items():
+        factors.setdefault(server, {})[accelerator] = factor
+    return {
+        "not_rented": system.not_rented,
+        "caches": cache_uses(system),
+        "currency": system.currency,
+        "rate_factors": factors,
+        "kept": tuple(
+            Kept(server=server, accelerator=accelerator, num_replicas=replicas)
+            for (server, accelerator), replicas in system.kept.items()
+        ),
+    }
 
 
 def _arrays_as_served(
@@ -143,13 +148,14 @@ def _unserved(
     candidates: Candidates,
     problem: Problem,
     replicas: IntArray,
-    left: FloatArray,
+    used_now: Iterable[LimitUse],
     items: Sequence[PlacedReplicas],
     fraction: FloatArray,
     queues: Served,
 ) -> tuple[Unserved, ...]:
     """Return the servers that are not served in full, also those of shared queues, sorted by name."""
     names = candidates.arrays.server_names
+    left = _left(candidates.system, problem, replicas, used_now)
     found = [
         unserved_with_reason(candidates, problem, int(s), left, items, float(fraction[s]))
         for s in np.flatnonzero(~served_in_full(problem, replicas))
@@ -279,13 +285,6 @@ def _left(system: System, problem: Problem, replicas: IntArray, uses: Iterable[L
             taken = problem.limits.items[r].limit.used(kept).get(use.item, 0.0) if kept else 0.0
             left[r] = max(use.amount - taken, 0.0) - use.used
     return left
-
-
-def _rate_factors(candidates: Candidates) -> dict[str, dict[str, float]]:
-    factors: dict[str, dict[str, float]] = {}
-    for (server, accelerator), factor in candidates.system.rate_factors.items():
-        factors.setdefault(server, {})[accelerator] = factor
-    return factors
 
 
 def served_fraction(problem: Problem, replicas: IntArray, carried_rps: FloatArray) -> FloatArray:

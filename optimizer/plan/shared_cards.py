@@ -118,31 +118,20 @@ def _use(
     cost = count * candidates.system.accelerators[card].cost_cents_per_h
     weights = [part_of(pattern.mode, seat.uses[1], seat.uses[0], copies) for seat, copies in pattern.seats]
     rates = [rate * shares[seat.server] for (seat, _), rate in zip(pattern.seats, pattern.rates, strict=True)]
-    figures = _figures(shared, pattern, rates)
-    servers = []
-    for i, (seat, copies) in enumerate(pattern.seats):
-        place = shared.arrays.accelerator_names[seat.place]
-        own, own_cost = cheapest_cards(candidates, seat.server)
-        model = candidates.system.servers[candidates.arrays.server_names[seat.server]].model
-        servers.append(
-            SharedPool(
-                server=candidates.arrays.server_names[seat.server],
-                accelerator=place if pattern.mode == "slices" else card,
-                num_replicas=copies * count,
-                per_card=copies,
-                max_batch=seat.max_batch,
-                memory_gb=shared.system.profiles[model, place].memory_gb,
-                share=seat.uses[1] if pattern.mode == "shares" else None,
-                slowdown=seat.slowdown if pattern.mode == "shares" else None,
-                cost_cents_per_h=cost * weights[i] / sum(weights),
-                arrival_rate_rpm=count * rates[i] * SECONDS_PER_MINUTE,
-                max_arrival_rate_rpm=count * pattern.rates[i] * SECONDS_PER_MINUTE,
-                whole_cards=own,
-                whole_cost_cents_per_h=own_cost,
-                **figures[i],
-                **_origin(candidates, seat, place, figures[i]),
-            )
+    servers = [
+        SharedPool(
+            **_seat_fields(candidates, shared, seat, figures),
+            num_replicas=copies * count,
+            per_card=copies,
+            cost_cents_per_h=cost * weight / sum(weights),
+            arrival_rate_rpm=count * rate * SECONDS_PER_MINUTE,
+            max_arrival_rate_rpm=count * most * SECONDS_PER_MINUTE,
+            **figures,
         )
+        for (seat, copies), weight, rate, most, figures in zip(
+            pattern.seats, weights, rates, pattern.rates, _figures(shared, pattern, rates), strict=True
+        )
+    ]
     return SharedCardUse(
         name=name,
         accelerator=card,
@@ -153,17 +142,31 @@ def _use(
     )
 
 
-def _origin(candidates: Candidates, seat: Seat, place: str, figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the provenance of measured times of a server on a part of a card."""
-    assert candidates.shared is not None
+def _seat_fields(
+    candidates: Candidates, shared: SharedCards, seat: Seat, figures: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the fields of a server on a part of a card that do not depend on the number of cards."""
+    place = shared.arrays.accelerator_names[seat.place]
     server = candidates.system.servers[candidates.arrays.server_names[seat.server]]
-    found = candidates.shared.system.profiles[server.model, place].provenance
+    profile = shared.system.profiles[server.model, place]
+    whole, whole_cost = cheapest_cards(candidates, seat.server)
+    accelerator = place if seat.mode == "slices" else shared.card_of[place]
+    fields = {
+        "server": server.name,
+        "accelerator": accelerator,
+        "max_batch": seat.max_batch,
+        "memory_gb": profile.memory_gb,
+        "share": seat.uses[1] if seat.mode == "shares" else None,
+        "slowdown": seat.slowdown if seat.mode == "shares" else None,
+        "whole_cards": whole,
+        "whole_cost_cents_per_h": whole_cost,
+    }
+    found = profile.provenance
     if found is None:
-        return {}
+        return fields
     load, in_flight = server.current.load, figures["utilization"] * seat.max_batch
-    part = place if seat.mode == "slices" else candidates.shared.card_of[place]
-    return {
-        "provenance": found.of_pair(server.model, part),
+    return fields | {
+        "provenance": found.of_pair(server.model, accelerator),
         "outside": tuple(found.domain.misses(load.in_tokens, load.out_tokens, in_flight)),
     }
 

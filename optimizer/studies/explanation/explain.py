@@ -1,16 +1,18 @@
 """One plan, explained: why each server runs where it does, what units and targets are worth, what repairs."""
 
-from optimizer.candidates import Candidates, SizingMemo
+from collections.abc import Mapping
+from typing import Any
+
+from optimizer.candidates import SizingMemo
 from optimizer.errors import SpecError
 from optimizer.pipeline import solve_in_full
-from optimizer.plan import Plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.messages import known_name
 from optimizer.spec.schema import Server
 from optimizer.spec.shared_queues import members_of
 from optimizer.spec.system import System
 from optimizer.spec.versions import versions_text
-from optimizer.studies.explanation.answering import answered, expect_questions
+from optimizer.studies.explanation.answering import Answer, answered, expect_questions
 from optimizer.studies.explanation.before import Before
 from optimizer.studies.explanation.document import Explanation
 from optimizer.studies.explanation.repair import find_repair
@@ -36,68 +38,71 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
 
     The exact solver is used, whatever the document says: differences of plans without a proof mean nothing.
     The time limit is for all of the explanation: up to half of it for the plan, the rest for the questions.
-    What it leaves unproved has an interval; repairs that it leaves without an answer are named.
 
     Args:
         system: what to plan.
         server: the server to explain in depth, with every candidate tried; none: all, and the types.
-        options: optimizer options by their Python names (``unlimited=True``), which override the document's.
+        options: optimizer options by their Python names, which override those of the document.
 
     Raises:
         SpecError: the server or an option does not exist, or a value is out of range.
         SolverError: the solver failed, or the plan does not pass verification.
     """
-    system = system.with_options(**options)
-    if server is not None:
-        known_name(server, system.named, "server")
-        server = _planned_name(system, server)
-    notes = _notes(system)
-    system = system.with_options(milp_solver=True)
+    asked = system.with_options(**options)
+    server = None if server is None else _planned_name(asked, server)
+    system = asked.with_options(milp_solver=True)
     inquiry = Inquiry(Deadline.after(system.options.time_limit_s))
     if server is None:
         expect_questions(system)
     memo = SizingMemo()
     found = solve_in_full(system, deadline=inquiry.deadline.share(0.5), memo=memo)
-    plan, candidates = found.plan, found.candidates
-    names = list(system.servers)
-    servers = list(range(len(names))) if server is None else [names.index(server)]
+    before = Before(found.candidates, found.plan)
+    servers = [s for s, name in enumerate(system.servers) if server in {None, name}]
     own = None if server is None else _names(system.servers[server])
-    needs_repair = any(own is None or item.server in own for item in plan.unserved)
-    before = Before(candidates, plan)
-    overload = _overload(candidates, plan, inquiry) if needs_repair else None
+    needs_repair = any(own is None or item.server in own for item in found.plan.unserved)
+    overload = _overload(before, inquiry) if needs_repair else None
     of_servers = server_questions(before, servers, in_depth=server is not None)
-    of_units = unit_questions(before) if server is None else {}
     of_targets = target_questions(before, servers)
-    asked = inquiry.part(QUESTIONS_SHARE if needs_repair else ALONE_SHARE)
-    answers = answered(before, {**of_targets, **of_servers, **of_units}, asked)
+    of_units = unit_questions(before) if server is None else {}
+    part = inquiry.part(QUESTIONS_SHARE if needs_repair else ALONE_SHARE)
+    answers = answered(before, {**of_targets, **of_servers, **of_units}, part)
     alternatives = settled(before, {key: answers[key] for key in of_servers}, inquiry.part(1 / 3))
-    units = {key: answers[key] for key in of_units}
-    types, limits = explain_units(before, units, inquiry) if server is None else ((), ())
-    wishes = wish_costs(system, before.outcome, inquiry, memo) if server is None else ()
-    losses = price_losses(system, before.outcome, inquiry, memo) if server is None else ()
-    repair = find_repair(candidates, plan, inquiry) if needs_repair else None
     return Explanation(
-        plan=plan,
+        plan=found.plan,
         server=server,
-        notes=notes,
+        notes=_notes(asked),
         servers=explain_servers(before, servers, alternatives),
-        types=types,
-        limits=limits,
-        wishes=wishes,
-        losses=losses,
+        **(_fleet_parts(before, answers, inquiry, memo) if server is None else {}),
         overload=overload,
-        repair=repair,
+        repair=find_repair(found.candidates, found.plan, inquiry) if needs_repair else None,
         targets=price_targets(before, {key: answers[key] for key in of_targets}),
         unanswered=tuple(inquiry.unanswered),
     )
+
+
+def _fleet_parts(
+    before: Before, answers: Mapping[Any, Answer], inquiry: Inquiry, memo: SizingMemo
+) -> dict[str, Any]:
+    """Return the fields of an explanation that are about the whole fleet."""
+    system, outcome = before.candidates.system, before.outcome
+    units = {key: answers[key] for key in unit_questions(before)}
+    types, limits = explain_units(before, units, inquiry)
+    wishes = wish_costs(system, outcome, inquiry, memo)
+    return {
+        "types": types,
+        "limits": limits,
+        "wishes": wishes,
+        "losses": price_losses(system, outcome, inquiry, memo),
+    }
 
 
 def _planned_name(system: System, server: str) -> str:
     """Return the name under which a server is planned.
 
     Raises:
-        SpecError: its versions are planned instead.
+        SpecError: there is no such server, or its versions are planned instead.
     """
+    known_name(server, system.named, "server")
     if server in system.servers or not system.named[server].split:
         return next(name for name, one in system.servers.items() if server in _names(one))
     raise SpecError(f"server {server!r} is split; name a version: {versions_text(system.named[server])}")
@@ -108,11 +113,10 @@ def _names(server: Server) -> set[str]:
     return {server.name, *(member.name for member in members_of(server))}
 
 
-def _overload(candidates: Candidates, plan: Plan, inquiry: Inquiry) -> Overload | None:
-    """Return options that serve more than a plan, if they are found in a part of the time."""
-    return overload_of(
-        candidates, plan, Deadline.after(LIMIT_S).sooner(inquiry.deadline.share(OVERLOAD_SHARE))
-    )
+def _overload(before: Before, inquiry: Inquiry) -> Overload | None:
+    """Return options that serve more than the plan, if they are found in a part of the time."""
+    deadline = Deadline.after(LIMIT_S).sooner(inquiry.deadline.share(OVERLOAD_SHARE))
+    return overload_of(before.candidates, before.plan, deadline)
 
 
 def _notes(system: System) -> tuple[str, ...]:
