@@ -7,7 +7,7 @@ from pydantic import Field
 
 from optimizer.documents import Document, is_none
 from optimizer.plan import Plan
-from optimizer.plan.document import LimitUse
+from optimizer.plan.document import CapacityUse, LimitUse, Placement
 from optimizer.queueing.measures import LatencyName
 from optimizer.studies.overload import Overload
 
@@ -85,13 +85,9 @@ class Binding(Document):
     """The stage that can serve no more, where that is the limit; else absent."""
 
 
-class ChosenPool(Document):
+class ChosenPool(Placement):
     """A pool of the plan, and what keeps its replicas from taking more load."""
 
-    accelerator: str
-    """The accelerator's name."""
-    num_replicas: int = Field(alias="numReplicas")
-    """Replicas."""
     max_batch: int = Field(alias="maxBatch")
     """Batch limit of a replica."""
     cost_cents_per_h: float = Field(alias="cost")
@@ -100,13 +96,9 @@ class ChosenPool(Document):
     """The binding constraints; empty for a server without load."""
 
 
-class ForcedPool(Document):
+class ForcedPool(Placement):
     """Pool of a server in a plan that was solved again."""
 
-    accelerator: str
-    """The accelerator's name."""
-    num_replicas: int = Field(alias="numReplicas")
-    """Replicas."""
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of the pool [cents/h]."""
 
@@ -204,18 +196,12 @@ class UnitValues(Document):
     were divisible [cents/h of the objective]; for the servers that the plan serves in full."""
 
 
-class _CardUse(Document):
-    type: str
-    """The accelerator type."""
-    limit: int | None = None
-    """Available cards; None if unlimited."""
-    used: int
-    """Cards that the plan uses."""
+class _CardsLeft(CapacityUse):
     left: int | None = None
     """Units that it leaves."""
 
 
-class TypeExplanation(UnitValues, _CardUse):  # pydantic takes the fields of the last base first
+class TypeExplanation(UnitValues, _CardsLeft):  # pydantic takes the fields of the last base first
     """Value of the units of an accelerator type."""
 
 
@@ -228,9 +214,7 @@ class LimitExplanation(UnitValues, _LimitLeft):
     """Value of the units of a limit other than cards."""
 
 
-class TargetPrice(Document):
-    """Cost of a target: the plan with the target relaxed by 10 %, minus the plan."""
-
+class _ModelLatency(Document):
     service_class: str = Field(alias="class")
     """The service class."""
     model: str
@@ -239,6 +223,11 @@ class TargetPrice(Document):
     """Name of the target."""
     target_ms: float = Field(alias="target")
     """The target [ms]."""
+
+
+class TargetPrice(_ModelLatency):
+    """Cost of a target: the plan with the target relaxed by 10 %, minus the plan."""
+
     relaxed_ms: float = Field(alias="relaxed")
     """The relaxed target [ms]."""
     effect: Effect
@@ -260,17 +249,9 @@ class UnitRepair(Document):
     """Whether it is proved that no repair of its kind is better."""
 
 
-class Relaxation(Document):
+class Relaxation(_ModelLatency):
     """A target of a server that is not served in full, and the value at which everything is served."""
 
-    service_class: str = Field(alias="class")
-    """The service class."""
-    model: str
-    """The model."""
-    metric: LatencyName
-    """Name of the target."""
-    target_ms: float = Field(alias="target")
-    """The target [ms]."""
     needed_ms: float = Field(alias="needed")
     """The least value, to four digits, at which the plan serves everything [ms]."""
     effect: Effect

@@ -66,9 +66,7 @@ def explain_units(
     }
     types = tuple(
         TypeExplanation(
-            type=item.type,
-            limit=item.limit,
-            used=item.used,
+            **dict(item),
             left=None if item.limit is None else item.limit - item.used,
             **dict(values.get((CARDS, item.type), UnitValues())),
         )
