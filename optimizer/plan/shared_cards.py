@@ -11,13 +11,12 @@ import numpy as np
 
 from optimizer.arrays import IntArray
 from optimizer.candidates import Candidates
-from optimizer.candidates.arrays import own_fields
 from optimizer.candidates.card_patterns import CardPattern, Seat, SharedCards
 from optimizer.candidates.measuring import measure_pairs
 from optimizer.candidates.table import ON_SHARED_CARDS
 from optimizer.candidates.turns import Turn, measure_turns, turn_of
 from optimizer.plan.document import Placement, Plan, SharedCardUse, SharedPool, TargetFigure
-from optimizer.plan.rows import target_figures
+from optimizer.plan.rows import pool_figures
 from optimizer.solvers.problem import Problem
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -197,29 +196,15 @@ def _figures(shared: SharedCards, pattern: CardPattern, rates: Sequence[float]) 
     if pattern.mode == "time":
         turns = [_turn(shared, seat) for seat, _ in pattern.seats]
         return list(turn_figures(turns, rates))
-    servers = _sized_servers(shared, pattern)
-    columns = (
-        np.array(servers),
+    names = shared.arrays.server_names
+    pairs = (
+        np.array([names.index(shared.names[seat.server]) for seat, _ in pattern.seats]),
         np.array([seat.place for seat, _ in pattern.seats]),
         np.array([seat.max_batch for seat, _ in pattern.seats]),
-        np.array([rate / copies for rate, (_, copies) in zip(rates, pattern.seats, strict=True)]),
     )
-    found, targets = measure_pairs(shared.arrays, *columns), shared.arrays.servers.targets
-    rows = []
-    for i, s in enumerate(servers):
-        own = own_fields(shared.arrays, shared.system, s, int(columns[1][i]), int(columns[2][i]))
-        kind = {name: float(values[i]) for name, values in found.own.items() if not np.isnan(values[i])}
-        means = ("itl_ms", "ttft_ms", "wait_ms", "utilization", "loss")
-        rows.append(
-            {name: float(getattr(found.performance, name)[i]) for name in means}
-            | {**own, **kind}
-            | {"targets": target_figures(targets.measures, found.targets[:, i], targets.limits[:, s])}
-        )
-    return rows
-
-
-def _sized_servers(shared: SharedCards, pattern: CardPattern) -> list[int]:
-    return [shared.arrays.server_names.index(shared.names[seat.server]) for seat, _ in pattern.seats]
+    each_rps = np.array([rate / copies for rate, (_, copies) in zip(rates, pattern.seats, strict=True)])
+    found = measure_pairs(shared.arrays, *pairs, each_rps)
+    return list(pool_figures(shared.arrays, shared.system, pairs, found))
 
 
 def _turn(shared: SharedCards, seat: Seat) -> Turn:
