@@ -127,7 +127,7 @@ def rows_of(arrays: SystemArrays, pairs: Pairs) -> ServerRows:
 
 
 def _mixes(arrays: SystemArrays, server: IntArray, pair: IntArray, member: IntArray) -> list[ClassMix]:
-    """Return the mix of each pair; a request works in proportion to its output."""
+    """Return the mix of each pair; the work of a request is proportional to its output."""
     members = arrays.servers.members
     known: dict[int, ClassMix] = {}
     for s in server.tolist():

@@ -17,7 +17,7 @@ from optimizer.queueing.sizing import largest_rate
 COUNT_TOLERANCE = 1e-9
 """Relative excess of load over replicas × rate that does not yet require another replica."""
 CHUNK_STEP_TRIES = 16
-"""Replicas added at most where a step of the prefill chunks makes the first count miss a target."""
+"""Maximum number of replicas added if, because of a chunk-count jump, the first count misses a target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,13 @@ class ReplicaMetrics:
     performance: Performance
     """Long-run means."""
     targets: FloatArray
-    """Values of the measures of its targets, shape (K, R); 0 for shared queues, whose members have them."""
+    """Values of the target measures, shape (K, R); 0 for shared queues, whose members have the targets."""
     own: Mapping[str, FloatArray]
-    """Figures that only some kinds have, by fields of pools; NaN for others, shapes (R,)."""
+    """Metrics that only some kinds have, by pool field; NaN for other kinds, shapes (R,)."""
 
 
 CLIENT_TIMES = frozenset({"ttft_ms", "response_ms"})
-"""Times of a performance that include the network."""
+"""Fields of a performance that include the network latency."""
 
 
 def measure_pairs(
@@ -70,11 +70,11 @@ class MemberMetrics:
     member: int
     """Index into the members."""
     means: Mapping[str, float]
-    """By the fields of a performance."""
+    """Long-run means, by field of a performance."""
     targets: FloatArray
-    """Values of the measures of its targets, shape (K,)."""
+    """Values of the target measures, shape (K,)."""
     limits: FloatArray
-    """Shape (K,)."""
+    """Limits on these measures, shape (K,)."""
 
 
 MEMBER_MEANS = ("itl_ms", "ttft_ms", "wait_ms")
@@ -116,7 +116,7 @@ def largest_rates_of(
 def targets_hold(
     arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
 ) -> BoolArray:
-    """Return whether one replica per row meets its targets at its rate, or those of all its classes."""
+    """Return whether one replica per row meets its targets, or those of all its classes, at its rate."""
     holds = np.zeros(len(server), np.bool_)
     for rows, some in parts(arrays, server, accelerator, max_batch):
         mine = rows_of(arrays, some)
@@ -135,7 +135,7 @@ def performances(
 def parts(
     arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray
 ) -> Iterator[tuple[IntArray, Pairs]]:
-    """Yield rows that are analysed together, queue model by queue model, and their pairs."""
+    """Yield the rows that are analysed together, one queue model at a time, and their pairs."""
     pairs = Pairs.of(arrays, server, accelerator, max_batch)
     queued = arrays.servers.is_queue[server]
     for alike in (np.flatnonzero(~queued), np.flatnonzero(queued)):

@@ -1,8 +1,7 @@
 """Candidates of shared queues: each subset of a queue's loaded servers, on each accelerator.
 
-A subset is sized as a separate queue: its mix, its batch and memory limits, its classes. Only afterwards do
-its rows become rows of the queue, which say which members they serve. Equation numbers refer to
-``docs/math.md``.
+A subset is sized as a separate queue with its own mix, batch and memory limits, and classes. Its rows then
+become rows of the queue that record the members they serve. Equation numbers refer to ``docs/math.md``.
 """
 
 from collections.abc import Iterator
@@ -35,7 +34,7 @@ class QueueTables:
 
 @dataclass(frozen=True, slots=True)
 class Subsets:
-    """Subsets of the loaded members of shared queues, each as a queue; V of them."""
+    """The V subsets of the loaded members of shared queues, each treated as a queue."""
 
     arrays: SystemArrays
     """A system in which each subset is a server."""
@@ -46,7 +45,7 @@ class Subsets:
 
     @classmethod
     def of(cls, system: System, arrays: SystemArrays) -> "Subsets | None":
-        """Return all subsets; None without a loaded queue."""
+        """Return all subsets; None if there is no loaded queue."""
         servers: list[SharedQueue] = []
         queue, members = [], []
         for s in np.flatnonzero(arrays.servers.is_queue).tolist():
@@ -87,7 +86,7 @@ class Subsets:
 
 
 def _subsets(arrays: SystemArrays, s: int, server: SharedQueue) -> Iterator[tuple[int, SharedQueue]]:
-    """Yield the subsets of a queue's loaded members, all of them first; idle ones are in every subset."""
+    """Yield the subsets of a queue's loaded members, the full set first; all contain the idle members."""
     members = arrays.servers.members
     mine = np.flatnonzero(members.server == s)
     rates = dict(zip([part.name for part in server.parts], members.load_rps[mine].tolist(), strict=True))
@@ -139,7 +138,7 @@ def _reject_queues(subsets: Subsets, mine: Verdicts, verdicts: Verdicts) -> None
 
 
 def _near(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> Pairs:
-    """Reject pairs whose network takes as long as a target of any loaded member; return the others."""
+    """Reject pairs whose network latency reaches a target of any loaded member; return the others."""
     members = arrays.servers.members
     loaded = members.load_rps > 0
     least_ms = np.full(len(arrays.server_names), np.inf)

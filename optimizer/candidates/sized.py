@@ -29,7 +29,7 @@ WINDOW_TOLERANCE = 1e-9
 def loaded_candidates(
     arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts, memo: SizingMemo | None
 ) -> CandidateTable:
-    """Return candidates with the maximum rate, the replicas needed, and the latencies at the load.
+    """Return candidates with the maximum rate, the replicas needed, and the latencies at that load.
 
     Args:
         arrays: the system as arrays.
@@ -93,7 +93,7 @@ def _settled(
 ) -> tuple[Performance, BoolArray]:
     """Return the performance of rows at the load per replica, and whether the targets of pairs are met.
 
-    They are met with the first count if latencies increase with the rate. If a chunk-count jump breaks that,
+    The first replica count meets them if latencies increase with the rate. If a chunk-count jump breaks that,
     replicas are added to `needed`, in place, until the targets are met.
     """
     for tries in range(CHUNK_STEP_TRIES + 1):

@@ -1,4 +1,4 @@
-"""One plan, explained: why each server runs where it does, what units and targets are worth, what repairs."""
+"""Explains a plan: placement of each server, value of cards and targets, and repairs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,10 +13,10 @@ from optimizer.spec.shared_queues import members_of
 from optimizer.spec.system import System
 from optimizer.spec.versions import versions_text
 from optimizer.studies.explanation.answering import Answer, answered, expect_questions
-from optimizer.studies.explanation.before import Before
+from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.document import Explanation
 from optimizer.studies.explanation.repair import find_repair
-from optimizer.studies.explanation.resolving import Inquiry
+from optimizer.studies.explanation.resolving import QuestionBudget
 from optimizer.studies.explanation.routes import price_losses
 from optimizer.studies.explanation.servers import explain_servers, server_questions, settled
 from optimizer.studies.explanation.targets import price_targets, target_questions
@@ -30,18 +30,19 @@ ALONE_SHARE = 0.97
 """Share of the remaining time without a repair."""
 
 OVERLOAD_SHARE = 0.2
-"""Part of the time left for what would serve more of an overloaded fleet."""
+"""Fraction of the remaining time for options that serve more of an overloaded fleet."""
 
 
 def explain(system: System, server: str | None = None, **options: object) -> Explanation:
     """Explain the best plan of a system by solving it again with one thing changed at a time.
 
-    The exact solver is used, whatever the document says: differences of plans without a proof mean nothing.
-    The time limit is for all of the explanation: up to half of it for the plan, the rest for the questions.
+    The exact solver is always used, because differences of unproved plans are meaningless. The time limit
+    covers the entire explanation: up to half of it the plan, the rest the questions.
 
     Args:
-        system: what to plan.
-        server: the server to explain in depth, with every candidate tried; none: all, and the types.
+        system: the system to plan.
+        server: the server to explain in depth, with every candidate forced once; None explains all servers
+            and the accelerator types.
         options: optimizer options by their Python names, which override those of the document.
 
     Raises:
@@ -51,48 +52,48 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     asked = system.with_options(**options)
     server = None if server is None else _planned_name(asked, server)
     system = asked.with_options(milp_solver=True)
-    inquiry = Inquiry(Deadline.after(system.options.time_limit_s))
+    budget = QuestionBudget(Deadline.after(system.options.time_limit_s))
     if server is None:
         expect_questions(system)
     memo = SizingMemo()
-    found = solve_in_full(system, deadline=inquiry.deadline.share(0.5), memo=memo)
-    before = Before(found.candidates, found.plan)
+    found = solve_in_full(system, deadline=budget.deadline.share(0.5), memo=memo)
+    before = BasePlan(found.candidates, found.plan)
     servers = [s for s, name in enumerate(system.servers) if server in {None, name}]
     own = None if server is None else _names(system.servers[server])
     needs_repair = any(own is None or item.server in own for item in found.plan.unserved)
-    overload = _overload(before, inquiry) if needs_repair else None
+    overload = _overload(before, budget) if needs_repair else None
     of_servers = server_questions(before, servers, in_depth=server is not None)
     of_targets = target_questions(before, servers)
     of_units = unit_questions(before) if server is None else {}
-    part = inquiry.part(QUESTIONS_SHARE if needs_repair else ALONE_SHARE)
+    part = budget.part(QUESTIONS_SHARE if needs_repair else ALONE_SHARE)
     answers = answered(before, {**of_targets, **of_servers, **of_units}, part)
-    alternatives = settled(before, {key: answers[key] for key in of_servers}, inquiry.part(1 / 3))
+    alternatives = settled(before, {key: answers[key] for key in of_servers}, budget.part(1 / 3))
     return Explanation(
         plan=found.plan,
         server=server,
         notes=_notes(asked),
         servers=explain_servers(before, servers, alternatives),
-        **(_fleet_parts(before, answers, inquiry, memo) if server is None else {}),
+        **(_fleet_parts(before, answers, budget, memo) if server is None else {}),
         overload=overload,
-        repair=find_repair(found.candidates, found.plan, inquiry) if needs_repair else None,
+        repair=find_repair(found.candidates, found.plan, budget) if needs_repair else None,
         targets=price_targets(before, {key: answers[key] for key in of_targets}),
-        unanswered=tuple(inquiry.unanswered),
+        unanswered=tuple(budget.unanswered),
     )
 
 
 def _fleet_parts(
-    before: Before, answers: Mapping[Any, Answer], inquiry: Inquiry, memo: SizingMemo
+    before: BasePlan, answers: Mapping[Any, Answer], budget: QuestionBudget, memo: SizingMemo
 ) -> dict[str, Any]:
     """Return the fields of an explanation that are about the whole fleet."""
     system, outcome = before.candidates.system, before.outcome
     units = {key: answers[key] for key in unit_questions(before)}
-    types, limits = explain_units(before, units, inquiry)
-    wishes = wish_costs(system, outcome, inquiry, memo)
+    types, limits = explain_units(before, units, budget)
+    wishes = wish_costs(system, outcome, budget, memo)
     return {
         "types": types,
         "limits": limits,
         "wishes": wishes,
-        "losses": price_losses(system, outcome, inquiry, memo),
+        "losses": price_losses(system, outcome, budget, memo),
     }
 
 
@@ -109,13 +110,13 @@ def _planned_name(system: System, server: str) -> str:
 
 
 def _names(server: Server) -> set[str]:
-    """Return the names of a planned server: its own, and those of the servers that share it."""
+    """Return the names that refer to a planned server: its own, and those of its queue's members."""
     return {server.name, *(member.name for member in members_of(server))}
 
 
-def _overload(before: Before, inquiry: Inquiry) -> Overload | None:
-    """Return options that serve more than the plan, if they are found in a part of the time."""
-    deadline = Deadline.after(LIMIT_S).sooner(inquiry.deadline.share(OVERLOAD_SHARE))
+def _overload(before: BasePlan, budget: QuestionBudget) -> Overload | None:
+    """Return options that serve more load than a plan, if found within a fraction of the time."""
+    deadline = Deadline.after(LIMIT_S).sooner(budget.deadline.share(OVERLOAD_SHARE))
     return overload_of(before.candidates, before.plan, deadline)
 
 
