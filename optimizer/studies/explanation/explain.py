@@ -41,8 +41,7 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
 
     Args:
         system: the system to plan.
-        server: the server to explain in depth, with every candidate forced once; None explains all servers
-            and the accelerator types.
+        server: the server to explain in depth, with every candidate forced once; None: all, and the types.
         options: optimizer options by their Python names, which override those of the document.
 
     Raises:
