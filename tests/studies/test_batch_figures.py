@@ -106,7 +106,7 @@ def test_no_picture_of_batch_servers_has_times_of_tokens(kind: str) -> None:
 def test_other_servers_have_nothing_to_show(kind: str) -> None:
     figure = make_figure(load_system(SPECS / "small"), kind, server="Premium-llama_13b", accelerator="G2")
     assert not figure.panels
-    assert "no batch server" in figure.note
+    assert "not a batch server" in figure.note
 
 
 def test_distribution_matches_queue_model_and_simulation() -> None:

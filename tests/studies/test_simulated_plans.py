@@ -114,7 +114,7 @@ def test_an_overloaded_pool_has_no_latencies_and_says_why() -> None:
     found = simulate_plan(busy, SimulateOptions(requests=SHORT), loaded)
     (pool,) = found.pools
     assert pool.overload is not None
-    assert "requests/s come" in pool.overload
+    assert "requests/s arrive" in pool.overload
     assert pool.ttft is None
     assert not found.holds
     assert not any(check.met for check in pool.targets)
