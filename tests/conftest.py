@@ -54,6 +54,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     What is there by then is left alone by the garbage collector.
     """
     gc.freeze()
+    gc.set_threshold(50_000)  # the young objects of a test are looked through less often
     gc.enable()
     mine = getattr(session.config, "workerinput", None)
     if mine is None or len(session.items) < WHOLE_SUITE:
