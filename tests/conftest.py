@@ -80,12 +80,21 @@ def specs() -> Path:
     return ROOT / "specs"
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Any]":
-    """A fresh headless browser."""
+@pytest.fixture(scope="session")
+def started_browser(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Any]":
+    """A headless browser, whose start takes seconds."""
     from browsers import started
 
     yield from started(tmp_path_factory.mktemp("browser"))
+
+
+@pytest.fixture(scope="module")
+def browser(started_browser: "Any") -> "Iterator[Any]":
+    """A headless browser without a page or cookies, of the usual size and look."""
+    from browsers import cleared
+
+    yield started_browser
+    cleared(started_browser)
 
 
 @pytest.fixture(scope="module")

@@ -370,7 +370,7 @@ def check_comparisons(seed: int) -> None:
             assert not re.search("saves|costs", headline(from_files))
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(25), 12))
+@pytest.mark.parametrize("seed", mostly_slow(range(25), 8))
 def test_sentences_of_comparisons_are_true(seed: int) -> None:
     check_comparisons(seed)
 
@@ -537,7 +537,7 @@ def _current_cost(system: System, name: str) -> float:
     return system.accelerators[current.accelerator].cost_cents_per_h * current.num_replicas
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(15), 8))
+@pytest.mark.parametrize("seed", mostly_slow(range(15), 6))
 def test_sentences_of_reports_are_true(seed: int) -> None:
     check_report(seed)
 

@@ -135,7 +135,7 @@ def test_a_seed_is_a_point_of_the_model_with_the_same_levels(
     assert changes == pytest.approx(reached["changes"])
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(60), 30))
+@pytest.mark.parametrize("seed", mostly_slow(range(60), 20))
 def test_seeds_of_small_mixed_systems_are_points_of_their_models(seed: int) -> None:
     """These have limits on replicas, stated costs of their own, and types without units."""
     problem = problem_of(load_system(random_mixed_document(seed)))
@@ -419,7 +419,7 @@ def test_what_runs_is_kept_under_saturation_policies_too(seed: int, policy: str,
     assert_no_worse(found, what_runs(source)[: len(found)])
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(40), 15))
+@pytest.mark.parametrize("seed", mostly_slow(range(40), 10))
 def test_bounds_of_plain_arithmetic_are_below_what_is_reached(seed: int) -> None:
     """Unlimited mixed plans without any time, against those with all of it."""
     rng = random.Random(seed)

@@ -23,7 +23,7 @@ from optimizer.studies.explanation.repair import find_repair
 from optimizer.studies.explanation.resolving import Inquiry, no_worse
 
 SPECS = Path(__file__).resolve().parents[2] / "specs"
-SEEDS = mostly_slow(range(12), 4)
+SEEDS = mostly_slow(range(12), 3)
 POLICIES = ("None", "RoundRobin", "PriorityExhaustive")
 
 
