@@ -55,8 +55,8 @@ def test_requests_one_after_the_other_keep_their_connection(monkeypatch: pytest.
             while not answer.endswith(b'{"status":"ok"}'):
                 answer += connection.recv(10_000)
             assert answer.startswith(b"HTTP/1.1 200 OK")
-            monkeypatch.setattr(connections, "HEAD_S", 0.3)  # of what comes from now on
-            time.sleep(0.5)
+            monkeypatch.setattr(connections, "HEAD_S", 0.2)  # of what comes from now on
+            time.sleep(0.3)
         connection.sendall(HEAD)
         assert closed(connection)
 
