@@ -541,11 +541,6 @@ def test_a_process_exits_with_the_status_and_prints_only_json(path: Path, scarce
     assert not json.loads(incomplete.stdout)["complete"]
 
 
-def test_output_does_not_depend_on_the_hash_seed(run: Run, specs: Path) -> None:
-    elsewhere = shell("solve", specs / "small", "--json", environment={"PYTHONHASHSEED": "1"})
-    assert run("solve", specs / "small", "--json").out == elsewhere.stdout
-
-
 def test_standard_input_has_a_name_in_messages(run: Run, path: Path) -> None:
     found = run("check", "-", stdin=path.read_bytes())
     assert found.status == 0

@@ -92,7 +92,7 @@ def test_independent_slots_match_m_m_c(load: float, precision: float) -> None:
     places = 8
     found = summary_of(ONE_BY_ONE, Limits(places, places), load * places, geometric)
     offered = load * places
-    blocking = 1 - pdtr(places - 1, offered) / pdtr(places, offered)
+    blocking = float(1 - pdtr(places - 1, offered) / pdtr(places, offered))
     waits = blocking / (1 - load * (1 - blocking))
     half_an_iteration_ms = 0.5
     wait_ms = waits * TOKENS / (places * (1 - load))
