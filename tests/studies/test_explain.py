@@ -199,8 +199,7 @@ def with_added(source: System, added: dict[str, int]) -> System:
     return source.with_capacity({kind: source.capacity.get(kind, 0) + n for kind, n in added.items()})
 
 
-@pytest.mark.parametrize("mixed", [False, True])
-@pytest.mark.parametrize("seed", [0, 1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("seed", "mixed"), mostly_slow(itertools.product(range(3), [False, True]), 3))
 def test_the_repair_serves_everything_and_nothing_cheaper_does(seed: int, *, mixed: bool) -> None:
     source = scarce(seed).with_options(heterogeneous=mixed)
     found = explain(source)
