@@ -39,6 +39,14 @@ def started(folder: Path) -> Iterator[Any]:
     driver.quit()
 
 
+def cleared(driver: Any) -> None:
+    """Leave the page, and take back what was set for it."""
+    driver.get("about:blank")
+    driver.execute_cdp_cmd("Network.clearBrowserCookies", {})
+    driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
 def opened(driver: Any, address: str, shown: str = "body") -> tuple[list[str], list[Any]]:
     """Open a page; return the addresses that it has requested, its own among them, and what it has logged.
 

@@ -57,6 +57,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     What is there by then is left alone by the garbage collector.
     """
     gc.freeze()
+    gc.set_threshold(50_000)  # the young objects of a test are looked through less often
     gc.enable()
     mine = getattr(session.config, "workerinput", None)
     if mine is None or len(session.items) < WHOLE_SUITE:
@@ -101,12 +102,21 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     return call
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Any]":
-    """A fresh headless browser."""
+@pytest.fixture(scope="session")
+def started_browser(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Any]":
+    """A headless browser, whose start takes seconds."""
     from browsers import started
 
     yield from started(tmp_path_factory.mktemp("browser"))
+
+
+@pytest.fixture(scope="module")
+def browser(started_browser: Any) -> "Iterator[Any]":
+    """A headless browser without a page or cookies, of the usual size and look."""
+    from browsers import cleared
+
+    yield started_browser
+    cleared(started_browser)
 
 
 @pytest.fixture(scope="module")

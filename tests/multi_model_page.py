@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from scipy.stats import binom
+from scipy.special import bdtrc
 
 from optimizer import Plan, System, load_system, solve
 from optimizer.kinds.batch_servers.rows import BatchRow, BatchSizing
@@ -66,7 +66,7 @@ def gpus(max_batch: int, hits: float) -> int:
 def fleet(needed: int, availability: float) -> int:
     """Return the fewest replicas of which enough are there with a probability of 99.9 %, by counting up."""
     count = needed
-    while binom.sf(needed - 1, count, availability) < ENOUGH:
+    while bdtrc(needed - 1, count, availability) < ENOUGH:
         count += 1
     return count
 

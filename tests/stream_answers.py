@@ -26,7 +26,7 @@ from optimizer.jobs.simulating import SimulateOptions, simulate_plan
 from rest_server.app import create_app
 from rest_server.settings import Settings
 
-REQUESTS = 20_000
+REQUESTS = 10_000
 PICTURES = ("latency", "batch", "cost")
 SERVER = "calls"
 

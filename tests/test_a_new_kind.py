@@ -105,7 +105,7 @@ def test_a_plan_of_streams_is_verified(answers: dict[str, Any]) -> None:
 def test_simulated_loss_of_streams_matches_erlang(answers: dict[str, Any]) -> None:
     (pool,) = answers["simulation"]["pools"]
     planned = pool_of(answers["plan"])
-    # 20,000 streams of one seed: the interval is the simulation's own, of 95 %, and here twice as wide.
+    # 10,000 streams of one seed: the interval is the simulation's own, of 95 %, and here twice as wide.
     width = 2 * pool["loss"]["halfWidth"]
     assert pool["loss"]["value"] == pytest.approx(erlang_b(offered(planned), PLACES), abs=width)
     assert {check["target"]: check["verdict"] for check in pool["targets"]}["TTFT"] == "held"

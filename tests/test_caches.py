@@ -10,6 +10,7 @@ import pytest
 import yaml
 from builders import Json, accelerator, document, server, service_class
 from random_fleets import random_fleet_document
+from slow_cases import mostly_slow
 
 from optimizer import SpecError, System, load_system, solve, verify
 from optimizer.kinds.simulated import open_load
@@ -67,7 +68,7 @@ def cached_fleet(seed: int) -> Json:
     return source
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", mostly_slow(range(20), 12))
 def test_a_cache_is_a_smaller_load_with_other_percentiles(seed: int) -> None:
     source = cached_fleet(seed)
     system, plain = load_system(source), load_system(without_caches(source))

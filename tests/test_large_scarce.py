@@ -47,8 +47,12 @@ def assert_a_good_answer(system: System) -> Plan:
     return plan
 
 
-@pytest.mark.parametrize("delayed", [False, True])
-@pytest.mark.parametrize("policy", ["None", "PriorityExhaustive"])
+@pytest.mark.parametrize(
+    ("policy", "delayed"),
+    mostly_slow(
+        [("None", False), ("PriorityExhaustive", True), ("None", True), ("PriorityExhaustive", False)], 2
+    ),
+)
 def test_two_hundred_servers_of_which_many_must_wait(policy: str, *, delayed: bool) -> None:
     system = fleet(200, 16, 6).with_options(
         time_limit_s=1.0, saturation_policy=policy, delayed_best_effort=delayed

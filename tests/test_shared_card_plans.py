@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from shared_card_oracles import best_by_cards, best_by_enumeration, is_less, random_document, random_system
+from slow_cases import mostly_slow
 
 from optimizer import Plan, SpecError, load_system, solve, verify
 from optimizer.candidates import find_candidates, shared_cards
@@ -297,22 +298,12 @@ def test_a_slice_needs_a_card_of_its_type() -> None:
 # --- against other computations ------------------------------------------------------------------------
 
 
-SLOW_SEEDS = (17, 20)
-"""Systems with so many units that their enumeration takes ten seconds and more."""
-
-
 def _as_good(plan: Plan, best: tuple[float, ...]) -> bool:
     reached = tuple(level.value for level in plan.levels)
     return plan.status == "optimal" and not is_less(best, reached) and not is_less(reached, best)
 
 
-@pytest.mark.parametrize(
-    "seed",
-    [
-        *(n for n in range(22) if n not in SLOW_SEEDS),
-        *(pytest.param(n, marks=pytest.mark.slow) for n in (*SLOW_SEEDS, *range(22, 162))),
-    ],
-)
+@pytest.mark.parametrize("seed", mostly_slow(range(162), 14))
 def test_random_plans_match_the_enumeration_of_all_units(seed: int) -> None:
     system = random_system(seed, 3, cards=2)
     if find_candidates(system).shared is not None:

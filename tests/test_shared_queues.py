@@ -20,7 +20,7 @@ from optimizer.studies.simulation.plans import simulate_plan
 # --- the choice ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(220), 20))
+@pytest.mark.parametrize("seed", mostly_slow(range(220), 12))
 def test_choice_matches_exhaustive_search_at_every_level(seed: int) -> None:
     mixed = seed % 3 == 0
     made = random_queues(seed, queues=1 + seed % 2, others=0 if mixed else 1)
@@ -44,7 +44,7 @@ def test_choice_matches_a_formulation_by_member_in_cbc(seed: int) -> None:
     assert reached == cbc_levels(system)
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(40), 4))
+@pytest.mark.parametrize("seed", mostly_slow(range(40), 3))
 def test_greedy_plans_hold_and_serve_no_more(seed: int) -> None:
     system = load_system(random_queues(seed))
     greedy, exact = solve(system, milp_solver=False), solve(system)

@@ -40,7 +40,7 @@ def fleet(rate: float = 6000, units: int = 60, **more: Any) -> Json:
 # --- the choice ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(200), 20))
+@pytest.mark.parametrize("seed", mostly_slow(range(200), 12))
 def test_choice_matches_exhaustive_search_at_every_level(seed: int) -> None:
     """The oracle searches the versions as servers of their own, spelled out by plain arithmetic."""
     source = random_splits(seed, mixed=seed % 2 == 1)

@@ -369,12 +369,12 @@ def test_a_process_exits_with_the_status_and_prints_only_json(path: Path, scarce
     ("arguments", "buffered"),
     [
         ("solve {}", False),
-        ("candidates {}", True),
         ("solve --help", True),
         ("--version", False),
         *(
             pytest.param(words, buffered, marks=pytest.mark.slow)
             for words, buffered in [
+                ("candidates {}", True),
                 ("solve {} --json", True),
                 ("schema", True),
                 ("schema", False),
@@ -403,11 +403,10 @@ def test_a_reader_that_goes_away_is_no_error(specs: Path, arguments: str, *, buf
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["analyze", "--help"],
         ["solve", "{}"],
         *(
             pytest.param(words, marks=pytest.mark.slow)
-            for words in (["--help"], ["schema"], ["candidates", "{}"])
+            for words in (["--help"], ["analyze", "--help"], ["schema"], ["candidates", "{}"])
         ),
     ],
 )

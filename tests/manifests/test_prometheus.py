@@ -56,7 +56,7 @@ def prometheus(service: Service, tmp_path_factory: pytest.TempPathFactory) -> It
     rules = yaml.safe_load((COMPONENT / "prometheusrule.yaml").read_text())["spec"]
     (place / "rules.yaml").write_text(yaml.safe_dump(rules))
     job = {"job_name": "inferplan", "static_configs": [{"targets": [f"127.0.0.1:{service.port}"]}]}
-    scrape = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    scrape = {"scrape_interval": "200ms", "evaluation_interval": "200ms"}
     config = {"global": scrape, "scrape_configs": [job], "rule_files": ["rules.yaml"]}
     (place / "config.yaml").write_text(yaml.safe_dump(config))
     command = [

@@ -74,7 +74,7 @@ def held(here: Forked) -> dict[str, int]:
     return {item["type"]: item["count"] for item in here.ask("GET", "/v1/capacity").json["count"]}
 
 
-@pytest.mark.parametrize("kills", [10, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [6, pytest.param(100, marks=pytest.mark.slow)])
 def test_acknowledged_writes_survive_a_kill_completely(tmp_path: Path, services: Nursery, kills: int) -> None:
     chance, acknowledged, path = random.Random(18), [0] * WRITERS, tmp_path / "fleet.db"
     for _ in range(kills):

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 import pytest
 from builders import service_class
 from fastapi.testclient import TestClient
+from slow_cases import mostly_slow
 from wire_client import ACCELERATORS, LOAD, MODELS, Json, one_server, system, wire_client
 
 HEADER = "X-Inferplan-Unserved"
@@ -127,7 +128,7 @@ def omitting() -> TestClient:
     return wire_client(stateful=False, unserved="omit")
 
 
-@pytest.mark.parametrize("part", [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3))])
+@pytest.mark.parametrize("part", mostly_slow(range(4), 1))
 def test_no_running_server_is_stopped_by_silence(part: int, keeping: TestClient) -> None:
     stopped = kept = 0
     for seed, plenty in itertools.product(range(part, SYSTEMS, 4), (False, True)):

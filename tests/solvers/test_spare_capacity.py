@@ -67,7 +67,7 @@ def problem_of(found: System) -> Problem:
     return build_problem(find_candidates(found))
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(40), 20))
+@pytest.mark.parametrize("seed", mostly_slow(range(40), 12))
 def test_without_limits_no_equal_answer_has_more_room(seed: int) -> None:
     problem = problem_of(load_system(tied(random.Random(seed), unlimited=True)))
     for solver in ("separable", "greedy", "milp"):
@@ -87,7 +87,7 @@ def _chosen(seed: int, solver: str) -> Solution:
     return choose(problem_of(load_system(source)))
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(60), 30))
+@pytest.mark.parametrize("seed", mostly_slow(range(60), 20))
 def test_no_server_could_move_to_more_spare_capacity(seed: int) -> None:
     problem = problem_of(load_system(tied(random.Random(seed))))
     found = choose(problem).replicas
@@ -100,7 +100,7 @@ def test_no_server_could_move_to_more_spare_capacity(seed: int) -> None:
             assert spare_capacity_of(problem, other) <= spare_capacity_of(problem, found) + 1e-12
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(40), 20))
+@pytest.mark.parametrize("seed", mostly_slow(range(40), 12))
 def test_an_exchange_leaves_every_level_as_it_is(seed: int) -> None:
     problem = problem_of(load_system(tied(random.Random(seed))))
     for answer in all_answers(problem):

@@ -345,7 +345,7 @@ def test_what_runs_is_kept_under_saturation_policies_too(seed: int, policy: str,
     assert_no_worse(found, what_runs(source)[: len(found)])
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(40), 15))
+@pytest.mark.parametrize("seed", mostly_slow(range(40), 10))
 def test_bounds_of_plain_arithmetic_are_below_what_is_reached(seed: int) -> None:
     """Unlimited mixed plans without any time, against those with all of it."""
     rng = random.Random(seed)

@@ -24,7 +24,7 @@ from optimizer.studies.explanation.repair import find_repair
 from optimizer.studies.explanation.resolving import QuestionBudget, no_worse
 
 SPECS = Path(__file__).resolve().parents[2] / "specs"
-SEEDS = mostly_slow(range(12), 4)
+SEEDS = mostly_slow(range(12), 3)
 POLICIES = ("None", "RoundRobin", "PriorityExhaustive")
 
 
@@ -189,8 +189,7 @@ def with_added(source: System, added: dict[str, int]) -> System:
     return source.with_capacity({kind: source.capacity.get(kind, 0) + n for kind, n in added.items()})
 
 
-@pytest.mark.parametrize("mixed", [False, True])
-@pytest.mark.parametrize("seed", mostly_slow(range(3), 2))
+@pytest.mark.parametrize(("seed", "mixed"), mostly_slow(itertools.product(range(3), [False, True]), 3))
 def test_the_repair_serves_everything_and_nothing_cheaper_does(seed: int, *, mixed: bool) -> None:
     source = scarce(seed).with_options(heterogeneous=mixed)
     found = explain(source)

@@ -105,6 +105,7 @@ class Page:
         self.canvas.text(left / WIDTH_MM, 1 - top / self.height_mm, text, **(plain | style))
 
 
+@lru_cache(maxsize=4096)
 def width_mm(text: str, size_pt: float = SMALL_PT, *, bold: bool = False) -> float:
     """Return the drawn width of a line; East Asian characters, which the font lacks, count as square."""
     font = FontProperties(family=FONT, weight="bold" if bold else "normal", size=size_pt)

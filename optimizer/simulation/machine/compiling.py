@@ -20,23 +20,23 @@ from numba.core.types import unliteral
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-_jit: Any = partial(njit, nogil=True, error_model="numpy", _nrt=False)
+_jit: Any = partial(njit, nogil=True, error_model="numpy", no_cfunc_wrapper=True, _nrt=False)
 """Compilation without checks of divisors, which are positive, or reference counts, as nothing is
 allocated.
 """
-_allocating_jit: Any = partial(njit, nogil=True, error_model="numpy")
+_allocating_jit: Any = partial(njit, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
 """Compilation of functions that allocate arrays."""
 
 
 def compiled(function: _Function) -> _Function:
-    """Compile an internal function; it is cached with the entries that call it."""
-    part: _Function = _for_any_number(_jit(function))
+    """Compile an internal function; it is cached with the entries that call it, and Python cannot call it."""
+    part: _Function = _for_any_number(_jit(function, no_cpython_wrapper=True))
     return part
 
 
 def compiled_with_arrays(function: _Function) -> _Function:
-    """Compile an internal function that allocates arrays; it is cached with the entries that call it."""
-    part: _Function = _for_any_number(_allocating_jit(function))
+    """Compile an internal function, like `compiled`, that allocates arrays."""
+    part: _Function = _for_any_number(_allocating_jit(function, no_cpython_wrapper=True))
     return part
 
 
