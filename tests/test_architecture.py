@@ -211,7 +211,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("levels", "open_queues", "spare_capacity", "subset_sums"),
         ("bounds", "formulation", "greedy", "saturation", "model_columns"),
         ("compact_model",),
-        ("merging", "related", "level_solver", "separable"),
+        ("merging", "related", "level_solver"),
         ("blocks", "staged", "model_file", "lexicographic", "warm_starts", "branch_and_price.candidates"),
         ("compact", "branch_and_price.columns"),
         ("expansion", "branch_and_price.master", "branch_and_price.pricing"),

@@ -323,7 +323,7 @@ def _pools(
     )
     own = _own_figures(candidates, table, loaded, measured)
     pools: dict[str, tuple[Pool, ...]] = {}
-    for i, (s, a) in enumerate(zip(table.server.tolist(), table.accelerator.tolist(), strict=True)):
+    for i, (s, a) in enumerate(table.pairs()):
         batch = int(table.max_batch[i])
         pool = Pool(
             accelerator=arrays.accelerator_names[a],

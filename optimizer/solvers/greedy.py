@@ -94,6 +94,20 @@ def best_first(problem: Problem, rows: IntArray, *goals: BoolArray) -> IntArray:
     return rows[np.lexsort((*(key[rows] for key in keys[::-1]), problem.table.server[rows]))]
 
 
+def best_of_each(problem: Problem, rows: IntArray) -> IntArray:
+    """Return the best of some candidates for each server that has one, with its reserve if it can be."""
+    order = best_first(problem, rows, ~problem.table.reserved)
+    return order[np.unique(problem.table.server[order], return_index=True)[1]]
+
+
+def solve_separable(problem: Problem) -> Solution:
+    """Solve a plan of one accelerator per server without limits: each server takes its best candidate."""
+    replicas = np.zeros(len(problem.table), np.int64)
+    chosen = best_of_each(problem, np.flatnonzero(problem.full))
+    replicas[chosen] = problem.table.num_replicas[chosen]
+    return Solution(replicas, Status.optimal, "separable", levels_of(problem, replicas, proved=True))
+
+
 def _give_reserves(problem: Problem, chosen: list[int], left: Remaining) -> list[int]:
     """Return candidates with the reserve of their servers in place of those without, as far as they fit.
 

@@ -4,7 +4,7 @@ Questions about a plan are solved one after the other; the plan's own solution i
 question only takes something away its bounds hold as well. Nothing here asks a solver.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -50,36 +50,24 @@ class RelatedSolution:
 
         Minus infinity where that does not have the candidate, or not with any number of replicas.
         """
-        carried = np.full(len(problem.table), -np.inf)
-        if self.with_less is None:
-            return carried
-        less, now = self.with_less.table, problem.table
-        divisible = np.flatnonzero(less.meets_targets_below_max_rate)
-        pairs = zip(less.server[divisible].tolist(), less.accelerator[divisible].tolist(), strict=True)
-        then = dict(zip(pairs, less.max_rate_rps[divisible].tolist(), strict=True))
-        pairs = zip(now.server.tolist(), now.accelerator.tolist(), strict=True)
-        return np.array([then.get(pair, -np.inf) for pair in pairs])
+        then: dict[tuple[int, int], float] = {}
+        if self.with_less is not None:
+            less = self.with_less.table
+            rate = np.where(less.meets_targets_below_max_rate, less.max_rate_rps, -np.inf)
+            then = dict(zip(less.pairs(), rate.tolist(), strict=True))
+        return np.array([then.get(pair, -np.inf) for pair in problem.table.pairs()])
 
 
 def differing(problem: Problem, other: Problem) -> BoolArray:
     """Return the servers whose candidates are not the same in two problems, shape (S,)."""
-    one, two = (_properties(each) for each in (problem, other))
-    servers = range(len(problem.priority))
-    return np.array([not np.array_equal(one[one[:, 0] == s], two[two[:, 0] == s]) for s in servers], np.bool_)
-
-
-def _properties(problem: Problem) -> FloatArray:
-    """Return the server of each candidate and what tells candidates apart, shape (C, properties)."""
-    table = problem.table
-    choice = (
-        table.server,
-        table.accelerator,
-        table.num_replicas,
-        table.members,
-        table.pattern,
-        table.reserved,
+    one, two = (
+        np.column_stack([each.full, *(getattr(each.table, field.name) for field in fields(each.table))])
+        for each in (problem, other)
     )
-    return np.column_stack([*choice, table.max_rate_rps, table.meets_targets_below_max_rate, problem.full])
+    servers = ((problem.table.server == s, other.table.server == s) for s in range(len(problem.priority)))
+    return np.array(
+        [not np.array_equal(one[mine], two[theirs], equal_nan=True) for mine, theirs in servers], np.bool_
+    )
 
 
 def repaired(problem: Problem, replicas: IntArray) -> IntArray:
@@ -89,16 +77,12 @@ def repaired(problem: Problem, replicas: IntArray) -> IntArray:
     of something is used, servers lose theirs from the lowest priority up, those that use the least first
     among equals.
     """
-    if not problem.own.all():
-        if not (problem.left_by(replicas) < 0).any() and not _short(problem, replicas).any():
-            return problem.without_idle(replicas)
-        problem = problem.without_sharing
-        replicas = np.where(problem.own, replicas, 0)
+    shares = (replicas[~problem.own] > 0).any()
+    if shares and not ((problem.left_by(replicas) < 0).any() or _short(problem, replicas).any()):
+        return problem.without_idle(replicas)
+    problem, replicas = problem.without_sharing, np.where(problem.own, replicas, 0)
     table = problem.table
-    short = _short(problem, replicas)
-    fitting = np.where(short[table.server], 0, replicas)
-    if not len(problem.limits):
-        return fitting
+    fitting = np.where(_short(problem, replicas)[table.server], 0, replicas)
     over = -problem.at_list_price.left_by(fitting)
     for limit in np.flatnonzero(over > 0).tolist():
         use = problem.at_list_price.limits.used_of(limit, fitting)

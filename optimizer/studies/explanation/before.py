@@ -92,9 +92,8 @@ class Before:
         pools |= {(item.server, EXTERNAL): counts.get(item.server, 0) for item in self.plan.rented}
         pools |= dict.fromkeys(((name, SHARED) for name in self.plan.on_shared_cards), 1)
         table = problem.table
-        pairs = zip(table.server.tolist(), table.accelerator.tolist(), strict=True)
         places = (*accelerators, EXTERNAL, SHARED)
-        found = np.array([pools.get(((*names, "")[s], places[a]), 0) for s, a in pairs], np.int64)
+        found = np.array([pools.get(((*names, "")[s], places[a]), 0) for s, a in table.pairs()], np.int64)
         for pattern, count in units_of(self.candidates, self.plan).items():
             found[table.pattern == pattern] = count
         found[~served_members(self.candidates, table, self.plan.shared_queues)] = 0
