@@ -193,7 +193,7 @@ def choose(
         SolverError: the solver failed.
     """
     deadline = deadline or Deadline.after(problem.options.time_limit_s)
-    if not len(problem.limits) and not problem.is_mixed and not problem.topologies:
+    if not problem.is_limited and not problem.is_mixed and not problem.topologies:
         return solve_separable(problem)
     if not problem.options.milp_solver:  # greedy: one accelerator per server, as in the reference
         single = replace(problem, options=problem.options.model_copy(update={"heterogeneous": False}))

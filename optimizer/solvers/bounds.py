@@ -21,32 +21,22 @@ def trivial_bounds(problem: Problem) -> dict[str, float]:
 
 
 def least_value(problem: Problem, rows: IntArray, *, all_served: bool) -> float:
-    """Return the least value of any answer in some candidates [cents/h], as in `least_values`."""
-    has_candidate = np.isin(np.arange(len(problem.priority)), problem.table.server[rows])
-    least = least_values(problem, rows, all_served=all_served)
-    return float(least.sum() + problem.none_value[~has_candidate].sum()) + problem.tiers.committed
-
-
-def least_values(problem: Problem, rows: IntArray, *, all_served: bool) -> FloatArray:
-    """Return for each server the least that any answer in some candidates adds to the value [cents/h].
+    """Return the least value of any answer in some candidates [cents/h].
 
     Args:
         problem: what is chosen from.
         rows: the candidates, of which every server that is to be served has one.
         all_served: whether every server that has a candidate is served.
-
-    Returns:
-        Shape (S,); 0 for servers without a candidate.
     """
-    server = problem.table.server[rows]
     served = np.full(len(problem.priority), np.inf)
     if problem.is_mixed:
         served = _least_mixed(problem, rows)
     else:
-        np.minimum.at(served, server, problem.model_value[rows])
+        np.minimum.at(served, problem.table.server[rows], problem.model_value[rows])
     least = served if all_served else np.minimum(served, problem.none_value)
-    has_candidate = np.isin(np.arange(len(problem.priority)), server)
-    return np.where(has_candidate, least, 0.0)
+    return (
+        float(np.where(problem.has_some_of(rows), least, problem.none_value).sum()) + problem.tiers.committed
+    )
 
 
 def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:
@@ -55,25 +45,15 @@ def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:
     A split server runs all its load on the candidate that carries it at the least cost. It may keep what it
     runs on now beside that, without moving.
     """
-    table, server, each = (
-        problem.table,
-        problem.table.server[rows],
-        problem.replica_value[rows] - problem.discount[rows],
-    )
-    load = problem.table.load_rps[rows]
-    split = np.divide(load, table.max_rate_rps[rows], out=np.zeros(len(rows)), where=load > 0)
+    rate, load = problem.table.max_rate_rps[rows], problem.table.load_rps[rows]
+    split = np.divide(load, rate, out=np.zeros(len(rows)), where=load > 0)
     count = np.where(load > 0, np.maximum(split, 1.0), 0.0)
-    indivisible = ~problem.divisible[rows]
-    count = np.where(indivisible, table.num_replicas[rows], count)
-    carrying, counting = np.full((2, len(problem.priority)), np.inf)
-    np.minimum.at(carrying, server, each * count)
-    np.minimum.at(counting, server, each)
-    counting[problem.min_replicas == 0] = 0.0
-    cost = np.maximum(carrying, counting * problem.min_replicas) * (1 - ROUNDING)
-    cost = np.where(problem.joint_load, 0.0, cost)
-    stays = np.zeros(len(problem.priority), np.bool_)
-    stays[server[problem.on_current[rows]]] = True
-    # What replicas elsewhere cost more is part of the cost here.
-    return problem.transition_value(
-        np.arange(len(stays)), cost, np.zeros_like(cost), stays, np.zeros_like(stays)
-    )
+    count = np.where(problem.divisible[rows], count, problem.table.num_replicas[rows])
+    least = np.full(len(problem.priority), np.inf)
+    each = problem.replica_value[rows] - problem.discount[rows]
+    np.minimum.at(least, problem.table.server[rows], each * count * (1 - ROUNDING))
+    stays = problem.has_some_of(rows[problem.on_current[rows]])
+    value = np.where(problem.joint_load, 0.0, least)
+    # What replicas elsewhere cost more is part of the value here.
+    none = np.zeros_like(value)
+    return problem.transition_value(np.arange(len(stays)), value, none, stays, none > 0)

@@ -20,8 +20,7 @@ RESERVE_TOLERANCE = 2e-9
 
 def served(problem: Problem, replicas: IntArray) -> BoolArray:
     """Return a mask of the servers with an allocation, shape (S,)."""
-    has = np.zeros(len(problem.priority), np.bool_)
-    has[problem.table.server[replicas > 0]] = True
+    has = problem.has_some_of(replicas > 0)
     for topology in problem.topologies:
         has = topology.served(problem.table, replicas, has)
     return has
@@ -32,13 +31,12 @@ def served_in_full(problem: Problem, replicas: IntArray) -> BoolArray:
 
     Of a shared queue, those members count that its candidate is for.
     """
-    count, load = len(problem.priority), problem.load_rps
+    load = problem.load_rps
     if problem.leaves_members:
         taken = problem.table.take(np.flatnonzero((replicas > 0) & problem.is_queue[problem.table.server]))
         load = load.copy()
         load[taken.server] = taken.load_rps
-    rate = np.bincount(problem.table.server, replicas * problem.table.max_rate_rps, minlength=count)
-    pools = np.bincount(problem.table.server, replicas, minlength=count)
+    rate, pools = problem.by_server(replicas * problem.table.max_rate_rps), problem.by_server(replicas)
     full: BoolArray = (
         (rate >= load * (1 - 2 * COVER_TOLERANCE))
         & (pools >= problem.min_replicas)
@@ -49,18 +47,12 @@ def served_in_full(problem: Problem, replicas: IntArray) -> BoolArray:
     return full
 
 
-def _by_server(problem: Problem, amount: FloatArray | IntArray | BoolArray) -> FloatArray:
-    """Return the sum of a column quantity for each server, shape (S,)."""
-    sums = np.bincount(problem.table.server, amount, len(problem.priority))
-    return sums.astype(np.float64, copy=False)
-
-
 def unchanged(problem: Problem, replicas: IntArray) -> BoolArray:
     """Return a mask of the servers whose allocation, or lack of one, does not change; shape (S,)."""
     taken = replicas > 0
     stays = problem.on_current & (replicas == problem.current_replicas[problem.table.server]) & taken
-    pools = _by_server(problem, taken)
-    kept = _by_server(problem, stays) > 0
+    pools = problem.by_server(taken)
+    kept = problem.has_some_of(stays)
     same: BoolArray = (kept & (pools == 1)) | ((pools == 0) & ~problem.none_changed)
     return same
 
@@ -73,24 +65,24 @@ def without_reserve(problem: Problem, replicas: IntArray) -> BoolArray:
     table, wanted = problem.table, problem.reserve.wanted
     if not wanted.any():
         return np.zeros(len(wanted), np.bool_)
-    carried = _by_server(problem, np.where(problem.divisible, replicas * table.max_rate_rps, 0.0))
+    carried = problem.by_server(np.where(problem.divisible, replicas * table.max_rate_rps, 0.0))
     has = carried >= problem.grown_load_rps * (1 - RESERVE_TOLERANCE)
-    has |= _by_server(problem, (replicas > 0) & table.reserved & ~problem.divisible) > 0
+    has |= problem.has_some_of((replicas > 0) & table.reserved & ~problem.divisible)
     return wanted & ~has & served(problem, replicas)
 
 
 def value_of(problem: Problem, replicas: IntArray) -> float:
     """Return the transition value of an answer [cents/h]."""
-    pools = replicas * problem.table.cost_per_replica
-    parts = pools, np.where(problem.on_current, 0.0, pools)
-    cost, elsewhere = (_by_server(problem, part) for part in parts)
-    stays = _by_server(problem, np.where(problem.on_current, replicas, 0)) > 0
-    every = np.arange(len(problem.priority))
-    same = unchanged(problem, replicas)
-    value = float(problem.transition_value(every, cost, elsewhere, stays, same).sum())
-    return value + (
-        problem.tiers.difference(problem.limits.used(replicas)) if len(problem.tiers.row) else 0.0
-    )
+    value = float(values_of(problem, replicas).sum())
+    return value + problem.tiers.difference(problem.limits.used(replicas))
+
+
+def values_of(problem: Problem, replicas: IntArray) -> FloatArray:
+    """Return the transition value of each server at list prices [cents/h], shape (S,)."""
+    pools, here = replicas * problem.table.cost_per_replica, problem.on_current
+    cost, elsewhere = problem.by_server(pools), problem.by_server(np.where(here, 0.0, pools))
+    stays, same = problem.has_some_of(here & (replicas > 0)), unchanged(problem, replicas)
+    return problem.transition_value(np.arange(len(cost)), cost, elsewhere, stays, same)
 
 
 def changes_of(problem: Problem, replicas: IntArray) -> int:

@@ -177,7 +177,7 @@ class LexicographicSolve:
         levels = bounded_levels(problem, replicas, self.bounds)
         proved = self.proved or all(level.is_proved(self.solver.gap) for level in levels)
         solver: SolverName = "separable"
-        if len(problem.limits) or any(each.extra_servers for each in problem.topologies):
+        if problem.is_limited or any(each.extra_servers for each in problem.topologies):
             solver = "milp"
         return Solution(replicas, Status.optimal if proved else Status.feasible, solver, levels)
 

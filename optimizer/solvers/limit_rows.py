@@ -109,11 +109,6 @@ class LimitRows:
         use: FloatArray = replicas * np.where(self.row == row, self.use, 0.0).sum(axis=1)
         return use
 
-    def fits(self, replicas: IntArray) -> BoolArray:
-        """Return a mask of the candidates that fit alone with the given number of replicas; shapes (C,)."""
-        there = self.amount[self.row] if len(self) else np.zeros_like(self.use)
-        return np.asarray((self.use * replicas[:, None] <= there).all(axis=1), np.bool_)
-
     def most_replicas(self) -> FloatArray:
         """Return the largest number of replicas of each candidate that fits alone, shape (C,)."""
         most = np.full(self.use.shape, np.inf)
@@ -136,13 +131,9 @@ class LimitRows:
         """
         use = self.use * each[:, None]
         rows = np.unique([*self.row[use > 0].tolist(), *([also] if also >= 0 else [])]).astype(np.int64)
-        whole = self.whole
-        divisor = np.array(
-            [
-                float(np.gcd.reduce(use[(self.row == r) & (use > 0)].astype(np.int64))) if whole[r] else 1.0
-                for r in rows.tolist()
-            ]
-        )
+        whole, divisors = self.whole, np.zeros(len(self), np.int64)
+        np.gcd.at(divisors, self.row, np.where(whole[self.row], use, 1).astype(np.int64))
+        divisor = np.maximum(divisors, 1)[rows].astype(np.float64)
         amount = self.amount[rows] / divisor
         return rows, divisor, np.where(whole[rows], np.floor(amount), amount)
 
@@ -181,21 +172,6 @@ class LimitRows:
             use=np.column_stack([use, of_row]),
         )
 
-    def only(self, chosen: BoolArray) -> "LimitRows":
-        """Return some of the rows, shape (R,)."""
-        place = np.cumsum(chosen) - 1
-        kept = chosen[self.row] if len(self) else np.zeros(self.row.shape, np.bool_)
-        items = tuple(item for item, is_kept in zip(self.items, chosen.tolist(), strict=True) if is_kept)
-        if not items:
-            return LimitRows((), np.zeros(0), self.row[:, :0], self.use[:, :0], self.source[:0])
-        return LimitRows(
-            items,
-            self.amount[chosen],
-            np.where(kept, place[self.row], 0),
-            np.where(kept, self.use, 0.0),
-            _sources(items),
-        )
-
 
 class Remaining:
     """What is left of the limits while replicas are placed one after the other, in plain numbers."""
@@ -225,36 +201,28 @@ def limit_rows(candidates: Candidates, table: CandidateTable) -> LimitRows:
     priced = tiered(system.accelerators)
     replicas = _replicas(candidates, table, priced)
     kept = list(kept_replicas(system))
-    items, amount, use = list[LimitItem](), list[float](), list[tuple[IntArray, FloatArray]]()
+    items, amount, uses = list[LimitItem](), list[float](), list[tuple[IntArray, FloatArray]]()
     committed = committed_cents_per_h(system.accelerators)
+
+    def add(item: LimitItem, left: float, use: FloatArray) -> None:
+        items.append(item)
+        amount.append(left)
+        uses.append((np.flatnonzero(use), use[use != 0]))
+
     for limit in LIMITS:
         taken = limit.used(kept)
-        for item, exists in limit.amounts(stock_of(system, arrays.type_names)).items():
-            source = LimitItem(limit, item).source
-            taken_already = taken.get(item, 0.0) + committed * (limit.name == BUDGET)
-            left = max(exists - taken_already, 0.0) + candidates.more.get(source, 0.0)
-            for part, each in limit.rows(replicas, item):
-                items.append(LimitItem(limit, item, part))
-                amount.append(left if limit.whole else left * (1 + ROUNDING))
-                use.append(_nonzero(each))
-    for name in [item.name for item in priced]:
-        items.append(LimitItem(TierRow(), name))
-        amount.append(np.inf)
-        use.append(_nonzero(items[-1].limit.use(replicas, name)))
-    row, entries = _entries(use, len(table))
-    return LimitRows(tuple(items), np.array(amount), row, entries, _sources(items))
-
-
-def _sources(items: Sequence[LimitItem]) -> IntArray:
-    """Return the row whose item has the amount of each row, itself if there is no other; shape (R,)."""
+        for name, exists in limit.amounts(stock_of(system, arrays.type_names)).items():
+            taken_already = taken.get(name, 0.0) + committed * (limit.name == BUDGET)
+            more = candidates.more.get(LimitItem(limit, name).source, 0.0)
+            left = max(exists - taken_already, 0.0) + more
+            for part, use in limit.rows(replicas, name):
+                add(LimitItem(limit, name, part), left if limit.whole else left * (1 + ROUNDING), use)
+    for tiers in [LimitItem(TierRow(), item.name) for item in priced]:
+        add(tiers, np.inf, tiers.limit.use(replicas, tiers.item))
+    row, entries = _entries(uses, len(table))
     place = {item.key: r for r, item in enumerate(items) if not item.limit.follows}
-    return np.array([place.get(item.source, r) for r, item in enumerate(items)], np.int64)
-
-
-def _nonzero(use: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Return the candidates that use an item, and their uses, of shape (C,)."""
-    users = np.flatnonzero(use)
-    return users, use[users]
+    source = np.array([place.get(item.source, r) for r, item in enumerate(items)], np.int64)
+    return LimitRows(tuple(items), np.array(amount), row, entries, source)
 
 
 def _replicas(candidates: Candidates, table: CandidateTable, priced: list[Accelerator]) -> Replicas:
@@ -293,14 +261,12 @@ def extra_per_replica(system: System, names: tuple[str, ...], table: CandidateTa
 
 def _entries(uses: Sequence[tuple[IntArray, FloatArray]], count: int) -> tuple[IntArray, FloatArray]:
     """Return the rows and the uses of each candidate, shapes (C, J), from the candidates of each row."""
-    users = np.concatenate([users for users, _ in uses]) if uses else np.zeros(0, np.int64)
-    row = np.repeat(np.arange(len(uses)), [len(users) for users, _ in uses])
+    users = np.concatenate([np.zeros(0, np.int64), *(users for users, _ in uses)])
     order = np.argsort(users, kind="stable")
-    candidate, row = users[order], row[order]
-    size = np.bincount(candidate, minlength=count)
-    place = np.arange(len(row)) - (np.cumsum(size) - size)[candidate]
+    candidate, size = users[order], np.bincount(users, minlength=count)
+    place = np.arange(len(order)) - (np.cumsum(size) - size)[candidate]
     shape = count, int(size.max(initial=0))
     rows, entries = np.zeros(shape, np.int64), np.zeros(shape)
-    rows[candidate, place] = row
-    entries[candidate, place] = np.concatenate([use for _, use in uses])[order] if uses else 0.0
+    rows[candidate, place] = np.repeat(np.arange(len(uses)), [len(users) for users, _ in uses])[order]
+    entries[candidate, place] = np.concatenate([np.zeros(0), *(use for _, use in uses)])[order]
     return rows, entries

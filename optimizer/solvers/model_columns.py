@@ -15,7 +15,7 @@ def fitting_candidates(problem: Problem) -> IntArray:
     """Return the nondominated candidates that fit by themselves."""
     columns = nondominated_candidates(problem)
     columns = columns[problem.table.pattern[columns] < 0]
-    return columns[problem.limits.fits(problem.table.num_replicas)[columns]]
+    return columns[(problem.limits.most_replicas() >= problem.table.num_replicas)[columns]]
 
 
 def shared_units(problem: Problem) -> tuple[IntArray, IntArray]:
@@ -77,8 +77,8 @@ def mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
     most = np.minimum(most, problem.max_replicas[table.server])
     divisible = problem.divisible
     indivisible = ~divisible & problem.full
-    most = np.minimum(most, problem.limits.most_replicas())
-    indivisible &= problem.limits.fits(table.num_replicas)
+    fitting = problem.limits.most_replicas()
+    most, indivisible = np.minimum(most, fitting), indivisible & (table.num_replicas <= fitting)
     # Value and use of a replica, and the rate; the current accelerator's column always stays.
     rate = np.minimum(table.max_rate_rps, problem.grown_load_rps[table.server])
     keys = np.column_stack(

@@ -190,11 +190,6 @@ class Problem:
         return frozen(self.table.meets_targets_below_max_rate & ~one_pool)
 
     @cached_property
-    def without_sharing(self) -> "Problem":
-        """The problem in which only candidates whose replicas are their server's own serve anything."""
-        return self if self.own.all() else replace(self, full=frozen(self.full & self.own))
-
-    @cached_property
     def grown_load_rps(self) -> FloatArray:
         """Load of each server with its headroom, shape (S,)."""
         return frozen(self.load_rps * (1 + self.reserve.headroom_share))
@@ -227,15 +222,15 @@ class Problem:
             *later_objectives(self.priority, self.load_rps, wanted, preference=self.preference),
         )
 
-    @property
-    def service(self) -> tuple[LevelObjective, ...]:
-        """The levels of service, in their order (eq. 34, 35)."""
-        return tuple(each for each in self.objectives if each.is_service)
-
     @cached_property
     def leaves_members(self) -> bool:
         """Whether some candidates serve only a part of the members of their server."""
         return bool((self.table.members != ALL_MEMBERS).any())
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether servers share what is limited, or what it costs."""
+        return bool(np.isfinite(self.limits.amount).any() or len(self.tiers.row))
 
     @property
     def is_compact_only(self) -> bool:
@@ -245,7 +240,15 @@ class Problem:
     @cached_property
     def unserved_parts(self) -> tuple[FloatArray, ...]:
         """Members that candidates leave unserved, by level of service; shapes (C,)."""
-        return tuple(level.on_columns for level in self.service if level.on_columns is not None)
+        return tuple(level.on_columns for level in self.objectives if level.on_columns is not None)
+
+    def by_server(self, amount: FloatArray | IntArray | BoolArray) -> FloatArray:
+        """Return the sum of an amount of candidates, shape (C,), for each server; shape (S,)."""
+        return np.bincount(self.table.server, amount, len(self.priority)).astype(np.float64, copy=False)
+
+    def has_some_of(self, rows: IntArray | BoolArray) -> BoolArray:
+        """Return the servers of some candidates, shape (S,)."""
+        return np.isin(np.arange(len(self.priority)), self.table.server[rows])
 
     def with_partners(self, chosen: BoolArray) -> BoolArray:
         """Return chosen servers, shape (S,), with what serves them besides their own candidates."""
@@ -271,14 +274,8 @@ class Problem:
 
     def of_servers(self, chosen: BoolArray) -> "Problem":
         """Return the problem with only the candidates of the chosen servers, and only these to be served."""
-        return replace(
-            self.take(np.flatnonzero(chosen[self.table.server]), chosen),
-            to_serve=self.to_serve & chosen,
-            current_accelerator=np.where(chosen, self.current_accelerator, -1),
-            current_replicas=np.where(chosen, self.current_replicas, 0),
-            current_cost=np.where(chosen, self.current_cost, 0.0),
-            none_changed=self.none_changed & chosen,
-        )
+        some = self.take(np.flatnonzero(chosen[self.table.server]), chosen)
+        return replace(some.from_nothing(~chosen), to_serve=self.to_serve & chosen)
 
     def serving_all_members(self) -> "Problem":
         """Return the problem with only the candidates that serve all members of their server."""
@@ -287,14 +284,6 @@ class Problem:
     def with_amounts(self, amount: FloatArray) -> "Problem":
         """Return the problem with other amounts of what is limited, shape (R,)."""
         return replace(self, limits=self.limits.with_amounts(amount))
-
-    def with_rows(self, chosen: BoolArray) -> "Problem":
-        """Return the problem with some of the limited items, shape (R,), with those of tiers among them."""
-        place = np.cumsum(chosen) - 1
-        budget = self.tiers.budget_row
-        kept = int(place[budget]) if budget >= 0 and chosen[budget] else -1
-        tiers = replace(self.tiers, row=place[self.tiers.row], budget_row=kept)
-        return replace(self, limits=self.limits.only(chosen), tiers=tiers)
 
     def left_by(self, replicas: IntArray) -> FloatArray:
         """Return the remaining amount of each limited item under a solution, shape (R,)."""
@@ -312,8 +301,6 @@ class Problem:
     @cached_property
     def discount(self) -> FloatArray:
         """Discount of one replica of each candidate from the list price in the first steps, shape (C,)."""
-        if not len(self.tiers.row):
-            return np.zeros(len(self.table))
         return frozen((self.limits.use * self.tiers.discount(len(self.limits))[self.limits.row]).sum(axis=1))
 
     @cached_property
@@ -330,15 +317,14 @@ class Problem:
         limits = self.limits.with_more_use(row, self.discount)
         return replace(self, limits=limits, tiers=replace(self.tiers, budget_row=-1))
 
-    def from_nothing(self) -> "Problem":
-        """Return the problem as if nothing ran yet, so that the plan of least value is that of least cost."""
-        nothing = np.zeros(len(self.priority), np.int64)
+    def from_nothing(self, servers: BoolArray | bool = True) -> "Problem":  # noqa: FBT001, FBT002
+        """Return the problem as if some servers, shape (S,), did not run yet: value is cost for these."""
         return replace(
             self,
-            current_accelerator=nothing - 1,
-            current_replicas=nothing,
-            current_cost=nothing.astype(np.float64),
-            none_changed=nothing > 0,
+            current_accelerator=np.where(servers, -1, self.current_accelerator),
+            current_replicas=np.where(servers, 0, self.current_replicas),
+            current_cost=np.where(servers, 0.0, self.current_cost),
+            none_changed=self.none_changed & np.logical_not(servers),
         )
 
 

@@ -4,7 +4,7 @@ Questions about a plan are solved one after the other; the plan's own solution i
 question only takes something away its bounds hold as well. Nothing here asks a solver.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -80,8 +80,9 @@ def repaired(problem: Problem, replicas: IntArray) -> IntArray:
     shares = (replicas[~problem.own] > 0).any()
     if shares and not ((problem.left_by(replicas) < 0).any() or _short(problem, replicas).any()):
         return problem.without_idle(replicas)
-    problem, replicas = problem.without_sharing, np.where(problem.own, replicas, 0)
-    table = problem.table
+    own, table = problem.own, problem.table
+    problem = problem if own.all() else replace(problem, full=problem.full & own)
+    replicas = np.where(own, replicas, 0)
     fitting = np.where(_short(problem, replicas)[table.server], 0, replicas)
     over = -problem.at_list_price.left_by(fitting)
     for limit in np.flatnonzero(over > 0).tolist():
@@ -97,8 +98,7 @@ def repaired(problem: Problem, replicas: IntArray) -> IntArray:
 
 def _short(problem: Problem, replicas: IntArray) -> BoolArray:
     """Return the servers that lack some of their pools, with both of a route, shape (S,)."""
-    has = np.bincount(problem.table.server, replicas, len(problem.priority)) > 0
-    return has & ~problem.with_partners(served_in_full(problem, replicas))
+    return (problem.by_server(replicas) > 0) & ~problem.with_partners(served_in_full(problem, replicas))
 
 
 def completed(problem: Problem, replicas: IntArray, settled: BoolArray) -> IntArray:

@@ -90,7 +90,7 @@ def _servable(problem: Problem) -> BoolArray:
 
 def _endless(problem: Problem) -> Problem:
     """Return the problem with no limit on what can be added."""
-    return problem.with_rows(~problem.limits.addable)
+    return problem.with_amounts(np.where(problem.limits.addable, np.inf, problem.limits.amount))
 
 
 # --- units -----------------------------------------------------------------------------------------------
