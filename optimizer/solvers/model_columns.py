@@ -18,7 +18,15 @@ def fitting_candidates(problem: Problem) -> IntArray:
     return columns[(problem.limits.most_replicas() >= problem.table.num_replicas)[columns]]
 
 
-def shared_units(problem: Problem) -> tuple[IntArray, IntArray]:
+def single_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the columns of a plan of one accelerator per server, and the rest as `mixed_columns` does."""
+    own, (units, most_units) = fitting_candidates(problem), _shared_units(problem)
+    columns = np.concatenate([own, units])
+    most = np.concatenate([np.ones(len(own), np.int64), most_units])
+    return columns, most, problem.table.num_replicas[columns]
+
+
+def _shared_units(problem: Problem) -> tuple[IntArray, IntArray]:
     """Return the candidates of which a unit serves several servers and fits, and the most of use."""
     most = np.zeros(len(problem.table))
     for topology in problem.topologies:
@@ -92,7 +100,7 @@ def mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
         ]
     )
     pools = _nondominated(problem, np.flatnonzero(divisible & (most >= 1)), keys)
-    units, most_units = shared_units(problem)
+    units, most_units = _shared_units(problem)
     most[units] = most_units
     columns = np.sort(np.concatenate([pools, np.flatnonzero(indivisible), units]))
     each = np.where(divisible, 1, table.num_replicas)[columns]
