@@ -29,7 +29,6 @@ def solve_milp(
     deadline: Deadline | None = None,
     *,
     related: RelatedSolution | None = None,
-    to_prove: bool = False,
 ) -> Solution:
     """Choose candidates within the capacities, level by level; never worse than what runs, or than greedy.
 
@@ -37,8 +36,8 @@ def solve_milp(
         problem: what to choose from.
         session: loads a model into a solver.
         deadline: when all levels are due; None: after the time limit of the options.
-        related: the solution of a problem that differs in one thing, to start from if it is better.
-        to_prove: whether an answer without a proof is of no use: a level may then take all the time.
+        related: the solution of a problem that differs in one thing, to start from if it is better. An
+            answer without a proof is then of no use, so a level may take all the time.
 
     Raises:
         SolverError: the solver failed, or what it returned breaks a limit.
@@ -47,7 +46,7 @@ def solve_milp(
     starts = [best_initial_solution(problem)]
     starts += [] if related is None else [repaired(problem, related.replicas)]
     solver = CompactModel(problem, session, starts)
-    return LexicographicSolve(solver, deadline, related, deadline if to_prove else None).solve()
+    return LexicographicSolve(solver, deadline, related, None if related is None else deadline).solve()
 
 
 class CompactModel(LevelSolver):

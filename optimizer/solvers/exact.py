@@ -4,7 +4,6 @@ One pattern per server is the tighter model; numbers of replicas are fewer varia
 many replicas each, and the only model that other solvers than HiGHS get (docs/solver.md).
 """
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from optimizer.errors import SpecError
 from optimizer.solvers.compact import SessionFactory, solve_milp
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.merging import merge, not_worse_than
+from optimizer.solvers.merging import merge
 from optimizer.solvers.model_columns import mixed_columns, nondominated_candidates
 from optimizer.solvers.problem import GAP_FREE_COLUMNS, Problem
 from optimizer.solvers.related import RelatedSolution
@@ -24,10 +23,6 @@ COMPACT_TO_SERVERS = 200
 """Servers up to which a mixed plan goes on with the compact model if branch and price proves too little."""
 PATTERNS_SHARE = 0.8
 """Part of the time left in which branch and price has to prove the service of such a plan."""
-SINGLE_SHARE = 0.2
-"""Part of the time left for the plan of one accelerator per server if the mixed one is not proved."""
-MIN_SINGLE_S = 0.5
-"""Time that it gets at least, or as much as there was in all if that is less [s]."""
 
 
 def solve_exactly(
@@ -53,7 +48,7 @@ def solve_exactly(
     if problem.topologies:
         return solve_milp(problem, session, deadline)
     if problem.options.heterogeneous and with_patterns:
-        return _solve_mixed(problem, deadline, related)
+        return _by_either(problem, deadline, related)
     few = len(nondominated_candidates(problem)) < PATTERNS_FROM_COLUMNS
     if not with_patterns or few or problem.leaves_members:
         return solve_milp(problem, session, deadline)
@@ -77,26 +72,6 @@ def check_columns(problem: Problem) -> None:
             )
 
 
-def _solve_mixed(problem: Problem, deadline: Deadline, related: RelatedSolution | None) -> Solution:
-    """Choose mixtures; use one accelerator per server if that is better than an unproved mixture.
-
-    That plan always gets some time, after the deadline if there is none before. A solution that begins from a
-    related one of the same kind needs no other.
-    """
-    from optimizer.milp.highs import HighsSession
-
-    limit_s = deadline.left_s
-    if related is not None:
-        return _by_either(problem, deadline, related)
-    found = _by_either(problem, deadline.share(1 - SINGLE_SHARE), None)
-    if found.status is Status.optimal:
-        return found
-    options = problem.options.model_copy(update={"heterogeneous": False})
-    due = Deadline.after(max(deadline.left_s, min(limit_s, MIN_SINGLE_S)))
-    single = solve_exactly(replace(problem, options=options), HighsSession, due, with_patterns=True)
-    return not_worse_than(problem, single.replicas, found)
-
-
 def _by_either(problem: Problem, deadline: Deadline, related: RelatedSolution | None) -> Solution:
     """Choose mixtures by branch and price and, for few servers, by the compact model after it."""
     from optimizer.milp.highs import HighsSession
@@ -110,5 +85,5 @@ def _by_either(problem: Problem, deadline: Deadline, related: RelatedSolution | 
     if found.status is Status.optimal or deadline.passed:
         return found
     # Not begun from what was found in that time: equal answers would depend on the machine.
-    lean, to_prove = partial(HighsSession, lean=True), related is not None
-    return merge(problem, solve_milp(problem, lean, deadline, related=related, to_prove=to_prove), found)
+    lean = partial(HighsSession, lean=True)
+    return merge(problem, solve_milp(problem, lean, deadline, related=related), found)

@@ -29,7 +29,7 @@ def greedy_replicas(problem: Problem) -> IntArray:
     """Return the replicas of each candidate that are chosen greedily, shape (C,)."""
     problem = problem.at_list_price
     table = problem.table
-    choices, left = _choices(problem, problem.full & ~problem.repeats), Remaining(problem.limits)
+    choices, left = _choices(problem, ~problem.repeats), Remaining(problem.limits)
     chosen: list[int] = []
     while more := _placed(problem, choices, left):
         chosen = _give_reserves(problem, chosen + more, left)
@@ -59,7 +59,7 @@ def _placed(problem: Problem, choices: Mapping[int, Sequence[int]], left: Remain
         server = heapq.heappop(waiting)[-1]
         candidate = choices[server][taken[server]]
         taken[server] += 1
-        if left.fits(candidate, each[candidate]):
+        if left.most(candidate) >= each[candidate]:
             chosen.append(candidate)
             left.take(candidate, each[candidate])
         elif taken[server] < len(choices[server]):
@@ -67,12 +67,15 @@ def _placed(problem: Problem, choices: Mapping[int, Sequence[int]], left: Remain
     return chosen
 
 
+def rows_by_server(problem: Problem, rows: IntArray) -> dict[int, list[int]]:
+    """Return candidates that are in the order of their servers by server."""
+    server = problem.table.server[rows]
+    return {int(server[begin]): rows[begin:end].tolist() for begin, end in runs(server)}
+
+
 def _choices(problem: Problem, among: BoolArray) -> dict[int, list[int]]:
-    """Return some of the candidates by server, the best first."""
-    order = best_first(problem, np.flatnonzero(among))
-    return {
-        int(problem.table.server[order[a]]): order[a:b].tolist() for a, b in runs(problem.table.server[order])
-    }
+    """Return those of some candidates that serve in full by server, the best first."""
+    return rows_by_server(problem, best_first(problem, np.flatnonzero(problem.full & among)))
 
 
 def best_first(problem: Problem, rows: IntArray, *goals: BoolArray) -> IntArray:
@@ -116,14 +119,14 @@ def _give_reserves(problem: Problem, chosen: list[int], left: Remaining) -> list
     table = problem.table
     if not problem.reserve.wanted.any():
         return chosen
-    choices, each = _choices(problem, problem.full & table.reserved), table.num_replicas.tolist()
+    choices, each = _choices(problem, table.reserved), table.num_replicas.tolist()
     reserved, members = table.reserved.tolist(), table.members.tolist()
     found = []
     for candidate in chosen:
         options = [] if reserved[candidate] else choices.get(int(table.server[candidate]), [])
         options = [option for option in options if members[option] == members[candidate]]
         left.take(candidate, -each[candidate])
-        fitting = (option for option in options if left.fits(option, each[option]))
+        fitting = (option for option in options if left.most(option) >= each[option])
         found.append(next(fitting, candidate))
         left.take(found[-1], each[found[-1]])
     return found

@@ -1,5 +1,7 @@
 """The levels of a given answer: whom it serves, its value, its changes, and the order of two answers.
 
+Also bounds by plain arithmetic, where no solver proves a better one.
+
 Equation numbers refer to ``docs/math.md``.
 """
 
@@ -10,10 +12,12 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.milp.model import COVER_TOLERANCE
-from optimizer.solvers.objectives import LevelObjective, value_slack
+from optimizer.solvers.objectives import VALUE, LevelObjective, value_slack
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import SolvedLevel
 
+BELOW = 1 - 1e-8
+"""Factor that keeps a bound of the value below what tolerances let an answer reach."""
 RESERVE_TOLERANCE = 2e-9
 """Relative shortfall of a rate with headroom that counts as rounding."""
 
@@ -31,19 +35,17 @@ def served_in_full(problem: Problem, replicas: IntArray) -> BoolArray:
 
     Of a shared queue, those members count that its candidate is for.
     """
-    load = problem.load_rps
-    if problem.leaves_members:
-        taken = problem.table.take(np.flatnonzero((replicas > 0) & problem.is_queue[problem.table.server]))
-        load = load.copy()
-        load[taken.server] = taken.load_rps
-    rate, pools = problem.by_server(replicas * problem.table.max_rate_rps), problem.by_server(replicas)
+    table, load = problem.table, problem.load_rps.copy()
+    taken = np.flatnonzero((replicas > 0) & problem.is_queue[table.server])
+    load[table.server[taken]] = table.load_rps[taken]
+    rate, pools = problem.by_server(replicas * table.max_rate_rps), problem.by_server(replicas)
     full: BoolArray = (
         (rate >= load * (1 - 2 * COVER_TOLERANCE))
         & (pools >= problem.min_replicas)
         & ((pools > 0) | ~problem.to_serve)
     )
     for topology in problem.topologies:
-        full = topology.in_full(problem.table, replicas, full)
+        full = topology.in_full(table, replicas, full)
     return full
 
 
@@ -63,8 +65,6 @@ def without_reserve(problem: Problem, replicas: IntArray) -> BoolArray:
     Pools that divide have it if they carry the load with headroom, others as they were sized.
     """
     table, wanted = problem.table, problem.reserve.wanted
-    if not wanted.any():
-        return np.zeros(len(wanted), np.bool_)
     carried = problem.by_server(np.where(problem.divisible, replicas * table.max_rate_rps, 0.0))
     has = carried >= problem.grown_load_rps * (1 - RESERVE_TOLERANCE)
     has |= problem.has_some_of((replicas > 0) & table.reserved & ~problem.divisible)
@@ -114,10 +114,6 @@ class Reached:
         total += objective.on_value * value_of(problem, replicas) if objective.on_value else 0.0
         return total + (objective.on_changes * changes_of(problem, replicas) if objective.on_changes else 0.0)
 
-    def reported(self, objective: LevelObjective, steps: float) -> float:
-        """Return a value or bound of a level as plans report it."""
-        return objective.reported(steps, self.left, self.taken)
-
     def differences(self, than: "Reached") -> Iterator[float]:
         """Yield the difference to another solution at each level; 0 if they are equal.
 
@@ -153,11 +149,12 @@ def bounded_levels(
     """
     reached, levels = Reached(problem, replicas), []
     for objective in problem.objectives:
-        steps = reached.of(objective)
-        value, bound = reached.reported(objective, steps), bounds.get(objective.name, infinite)
+        steps, bound = reached.of(objective), bounds.get(objective.name, infinite)
+        value = objective.reported(steps, reached.left, reached.taken)
         if bound is not None:
             counts_as_same = objective.is_goal and value - bound <= value_slack(value)
-            bound = value if counts_as_same else min(reached.reported(objective, min(bound, steps)), value)
+            least = objective.reported(min(bound, steps), reached.left, reached.taken)
+            bound = value if counts_as_same else min(least, value)
         levels.append(SolvedLevel(objective.name, value, bound))
     return tuple(levels)
 
@@ -175,3 +172,49 @@ def with_outside(problem: Problem, without: BoolArray) -> list[LevelObjective]:
 def is_better(problem: Problem, replicas: IntArray, than: IntArray) -> bool:
     """Return whether an answer is better than another in the order of all levels."""
     return Reached(problem, replicas).is_better(Reached(problem, than))
+
+
+def trivial_bounds(problem: Problem) -> dict[str, float]:
+    """Return the bounds of all levels that hold for any answer, those of service in steps."""
+    every = np.arange(len(problem.table))
+    bounds = dict.fromkeys((each.name for each in problem.objectives), 0.0)
+    return bounds | {VALUE: least_value(problem, every, all_served=False)}
+
+
+def least_value(problem: Problem, rows: IntArray, *, all_served: bool) -> float:
+    """Return the least value of any answer in some candidates [cents/h].
+
+    Args:
+        problem: what is chosen from.
+        rows: the candidates, of which every server that is to be served has one.
+        all_served: whether every server that has a candidate is served.
+    """
+    served = np.full(len(problem.priority), np.inf)
+    if problem.is_mixed:
+        served = _least_mixed(problem, rows)
+    else:
+        np.minimum.at(served, problem.table.server[rows], problem.model_value[rows])
+    least = served if all_served else np.minimum(served, problem.none_value)
+    return (
+        float(np.where(problem.has_some_of(rows), least, problem.none_value).sum()) + problem.tiers.committed
+    )
+
+
+def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:
+    """Return the least value of a served server if replicas could be split (eq. 39, 43); shape (S,).
+
+    A split server runs all its load on the candidate that carries it at the least cost. It may keep what it
+    runs on now beside that, without moving.
+    """
+    rate, load = problem.table.max_rate_rps[rows], problem.table.load_rps[rows]
+    split = np.divide(load, rate, out=np.zeros(len(rows)), where=load > 0)
+    count = np.where(load > 0, np.maximum(split, 1.0), 0.0)
+    count = np.where(problem.divisible[rows], count, problem.table.num_replicas[rows])
+    least = np.full(len(problem.priority), np.inf)
+    each = problem.replica_value[rows] - problem.discount[rows]
+    np.minimum.at(least, problem.table.server[rows], each * count * BELOW)
+    stays = problem.has_some_of(rows[problem.on_current[rows]])
+    value = np.where(problem.joint_load, 0.0, least)
+    # What replicas elsewhere cost more is part of the value here.
+    none = np.zeros_like(value)
+    return problem.transition_value(np.arange(len(stays)), value, none, stays, none > 0)

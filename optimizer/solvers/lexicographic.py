@@ -7,10 +7,9 @@ Takes a `LevelSolver`, gives a `Solution`. It is the same for every formulation.
 import numpy as np
 
 from optimizer.errors import SolverError
-from optimizer.solvers.bounds import least_value, trivial_bounds
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.level_solver import KnownBounds, LevelSolver
-from optimizer.solvers.levels import bounded_levels, served, served_in_full
+from optimizer.solvers.levels import bounded_levels, least_value, served, served_in_full, trivial_bounds
 from optimizer.solvers.model_columns import keepable
 from optimizer.solvers.objectives import CHANGES, ROUNDING, VALUE, LevelObjective
 from optimizer.solvers.related import RelatedSolution
@@ -45,7 +44,6 @@ class LexicographicSolve:
         self.deadline, self.service_by = deadline, service_by
         self.related = related
         self.without = solver.without_candidates
-        self._restart()
 
     def solve(self) -> Solution:
         """Minimise all levels in their order."""
@@ -110,11 +108,7 @@ class LexicographicSolve:
         compares = objective.is_service or objective.on_value
         if related is None or not self.matches_related or not compares:
             return KnownBounds(least)
-        if objective.on_value:
-            bound = related.least_value
-        else:
-            proved = related.is_proved(objective.name)
-            bound = related.unserved(objective.on_unserved) if proved else objective.outside
+        bound = related.bound_of(objective)
         if related.restricts:
             return KnownBounds(max(least, bound))
         return KnownBounds(least, bound if related.with_less is not None else -np.inf)
@@ -142,7 +136,7 @@ class LexicographicSolve:
         if objective.is_service:
             self.assumed.append((objective, value))
             if self.related is not None:
-                self.matches_related &= value == self.related.unserved(objective.on_unserved)
+                self.matches_related &= value == objective.steps(self.related.left_out)
             weight, inside = objective.on_unserved * ~self.without, value - objective.outside
             if inside == 0:
                 self.solver.fix(weight > 0, np.zeros(len(weight), np.bool_))
@@ -159,9 +153,7 @@ class LexicographicSolve:
         unchanged = problem.full & ~problem.changed
         if problem.is_mixed:
             unchanged |= keepable(problem)
-        stays = np.zeros(len(problem.priority), np.bool_)
-        stays[problem.table.server[unchanged]] = True
-        stays &= ~(fixed.forced_unserved | self.without)
+        stays = problem.has_some_of(unchanged) & ~(fixed.forced_unserved | self.without)
         changes = problem.none_changed | (fixed.forced_served & ~problem.joint_load)
         return float((~stays & changes).sum())
 

@@ -111,10 +111,8 @@ class LimitRows:
 
     def most_replicas(self) -> FloatArray:
         """Return the largest number of replicas of each candidate that fits alone, shape (C,)."""
-        most = np.full(self.use.shape, np.inf)
-        if len(self):
-            there = self.amount[self.row]
-            np.floor_divide(there, self.use, out=most, where=(self.use > 0) & np.isfinite(there))
+        most, there = np.full(self.use.shape, np.inf), self.amount[self.row]
+        np.floor_divide(there, self.use, out=most, where=(self.use > 0) & np.isfinite(there))
         fewest: FloatArray = most.min(axis=1, initial=np.inf)
         return fewest
 
@@ -157,20 +155,11 @@ class LimitRows:
         """Return the rows over some of the candidates."""
         return replace(self, row=self.row[candidates], use=self.use[candidates])
 
-    def with_amounts(self, amount: FloatArray) -> "LimitRows":
-        """Return the rows with other amounts, shape (R,)."""
-        return replace(self, amount=amount)
-
     def with_more_use(self, row: int, more: FloatArray) -> "LimitRows":
         """Return the rows if a replica of each candidate uses more of an item, shape (C,)."""
-        mine = (self.row == row) & (self.use > 0)
-        use = np.where(mine, 0.0, self.use)
-        of_row = np.where(mine, self.use, 0.0).sum(axis=1) + more
-        return replace(
-            self,
-            row=np.column_stack([self.row, np.full(len(self.row), row)]),
-            use=np.column_stack([use, of_row]),
-        )
+        of_row = self.used_of(row, np.ones(len(more), np.int64)) + more
+        use = np.column_stack([np.where(self.row == row, 0.0, self.use), of_row])
+        return replace(self, row=np.column_stack([self.row, np.full(len(more), row)]), use=use)
 
 
 class Remaining:
@@ -180,10 +169,6 @@ class Remaining:
         """Begin with the amounts of the limits, or with those given, shape (R,)."""
         self.left: list[float] = (limits.amount if left is None else left).tolist()
         self.entries = limits.entries()
-
-    def fits(self, candidate: int, count: int) -> bool:
-        """Return whether so many replicas of a candidate fit."""
-        return all(self.left[row] >= use * count for row, use in self.entries[candidate])
 
     def most(self, candidate: int) -> float:
         """Return the replicas of a candidate that fit."""

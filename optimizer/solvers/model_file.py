@@ -65,8 +65,8 @@ def _value_level(
     """
     model, full = formulation.model, served_in_full(problem, solution.replicas)
     reached = Reached(problem, np.where(full[problem.table.server], solution.replicas, 0))
-    has_column, offset = np.isin(np.arange(len(full)), formulation.servers), 0.0
-    for level in with_outside(problem, ~has_column):
+    without, offset = ~np.isin(np.arange(len(full)), formulation.servers), 0.0
+    for level in with_outside(problem, without):
         coefficients, constant = formulation.coefficients(level), formulation.constant(level)
         if level.on_value:
             offset = constant

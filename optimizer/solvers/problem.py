@@ -283,7 +283,7 @@ class Problem:
 
     def with_amounts(self, amount: FloatArray) -> "Problem":
         """Return the problem with other amounts of what is limited, shape (R,)."""
-        return replace(self, limits=self.limits.with_amounts(amount))
+        return replace(self, limits=replace(self.limits, amount=amount))
 
     def left_by(self, replicas: IntArray) -> FloatArray:
         """Return the remaining amount of each limited item under a solution, shape (R,)."""
@@ -347,8 +347,10 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
     partly = servers.is_queue.any() and not needs_power(system) and not servers.reserve.surges.any()
 
     def by_server(values: Array, last: float = 0) -> Array:
-        return with_last(values, last, extra)
+        """Return values by server with those of the extra ones behind the last."""
+        return frozen(np.append(values, np.full(extra, last, values.dtype)))
 
+    reserve = [by_server(getattr(servers.reserve, each.name)) for each in fields(ReserveArrays)]
     return Problem(
         table=table,
         full=frozen(~np.isin(table.server * accelerators + table.accelerator, over)),
@@ -363,14 +365,10 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
         none_changed=by_server(servers.running),
         limits=limits,
         options=system.options,
-        reserve=ReserveArrays(
-            *(by_server(getattr(servers.reserve, each.name)) for each in fields(ReserveArrays))
-        ),
+        reserve=ReserveArrays(*reserve),
         tiers=tiers_of(system.accelerators, [item.key for item in limits.items]),
         preference=bool(servers.preference.any()),
-        members=replace(members, load_rps=np.where(idle[members.server], 0.0, members.load_rps))
-        if idle.any()
-        else members,
+        members=replace(members, load_rps=np.where(idle[members.server], 0.0, members.load_rps)),
         is_queue=by_server(servers.is_queue),
         queue_parts=QueueParts(candidates) if partly else None,
         topologies=topologies,
@@ -390,23 +388,15 @@ def _rows_and_topologies(
         source += [place] * len(added)
     of = np.repeat(source, [len(each) for each in tables])[CandidateTable.joined_order(tables)]
     table = CandidateTable.joined(tables)
-    left_out = [s for s, name in enumerate(candidates.arrays.server_names) if name in excluded]
-    kept = ~np.isin(table.server, left_out)
-    if not kept.all():
-        table, of = table.take(kept), of[kept]
     found = [kind.of(candidates, of == place, servers) for place, kind in enumerate(TOPOLOGIES, 1)]
     topologies = [each for each in found if each is not None]
-    usable = np.logical_and.reduce(
-        [np.ones(len(table), np.bool_), *(each.usable(table) for each in topologies)]
-    )
-    if usable.all():
+    left_out = [s for s, name in enumerate(candidates.arrays.server_names) if name in excluded]
+    kept = ~np.isin(table.server, left_out)
+    for each in topologies:
+        kept &= each.usable(table)
+    if kept.all():
         return table, tuple(topologies)
-    return table.take(usable), tuple(each.take(usable) for each in topologies)
-
-
-def with_last(values: Array, last: float, count: int) -> Array:
-    """Return values by server with those of some servers behind the last."""
-    return frozen(np.append(values, np.full(count, last, values.dtype))) if count else values
+    return table.take(kept), tuple(each.take(kept) for each in topologies)
 
 
 def gap_target(options: OptimizerOptions, columns: int) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.solvers.greedy import greedy_replicas
 from optimizer.solvers.levels import served, served_in_full
-from optimizer.solvers.objectives import VALUE
+from optimizer.solvers.objectives import LevelObjective
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import SolvedLevel
 
@@ -31,19 +31,12 @@ class RelatedSolution:
     with_less: Problem | None = None
     """The other problem, if the one at hand differs in that some candidates of it carry more."""
 
-    def unserved(self, weight: FloatArray) -> float:
-        """Return the sum of a weight of servers, shape (S,), that the solution does not serve."""
-        return float(weight[self.left_out].sum())
-
-    def is_proved(self, name: str) -> bool:
-        """Return whether the level of that name is proved to be optimal."""
-        return any(each.name == name and each.is_proved(0.0) for each in self.levels)
-
-    @property
-    def least_value(self) -> float:
-        """Bound of the value, for answers that are as good at the levels before."""
-        bound = next(level.bound for level in self.levels if level.name == VALUE)
-        return -np.inf if bound is None else bound
+    def bound_of(self, objective: LevelObjective) -> float:
+        """Return the bound of service or value, for answers that are as good at the levels before."""
+        level = next(each for each in self.levels if each.name == objective.name)
+        if objective.is_service:
+            return objective.steps(self.left_out) if level.is_proved(0.0) else objective.outside
+        return -np.inf if level.bound is None else level.bound
 
     def carried_before(self, problem: Problem) -> FloatArray:
         """Return the maximum rate per replica of a candidate in the other problem [requests/s], shape (C,).

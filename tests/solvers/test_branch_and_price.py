@@ -24,7 +24,7 @@ from optimizer.solvers.branch_and_price.solve import solve_patterns
 from optimizer.solvers.compact import solve_milp
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.exact import solve_exactly
-from optimizer.solvers.levels import is_better, served, value_of
+from optimizer.solvers.levels import is_better, levels_of, served, value_of
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.solution import Solution, Status
@@ -281,12 +281,15 @@ def test_proving_columns_can_use_all_the_time_of_a_level() -> None:
             return super().minimise(objective, start, gap, time_limit_s, presolve=presolve)
 
     problem = build_problem(find_candidates(generate_system(12, 6, 3, 4, 2.6)))
-    for to_prove in (False, True):
+    start = best_initial_solution(problem)
+    levels = levels_of(problem, start, proved=False)
+    known = RelatedSolution(start, np.zeros(len(problem.priority), np.bool_), levels)
+    for related in (None, known):
         limits.clear()
-        solve_milp(problem, Watched, Deadline.after(1e6), to_prove=to_prove)
+        solve_milp(problem, Watched, Deadline.after(1e6), related=related)
         # The first run is of the value with all served, which has no start and gets half of its time.
         assert limits[0] < 0.51e6
-        assert (0.99e6 < limits[1] < 1e6) is to_prove
+        assert (0.99e6 < limits[1] < 1e6) is (related is not None)
 
 
 @pytest.mark.parametrize(("seed", "running"), mostly_slow([(2, True), (1, False)], 1))

@@ -140,6 +140,7 @@ def scarce_search(gap: float = 1e-4) -> LevelSearch:
     system = generate_system(20, 12, 12, 12, 1.6).with_options(heterogeneous=True, gap=gap)
     problem = build_problem(find_candidates(system))
     solver = ColumnGeneration(problem, NO_LIMIT, [best_initial_solution(problem)])
+    solver.restart()
     objective = problem.objectives[-2]
     master = MasterProblem(
         solver.pool.candidates, objective, (), solver.forced_served, solver.forced_unserved

@@ -17,10 +17,9 @@ from optimizer.plan.proof import ordered_levels
 from optimizer.plan.shared_cards import units_of
 from optimizer.plan.shared_queues import served_members
 from optimizer.solvers.blocks import Solve, SolvedBlocks, solve_in_blocks
-from optimizer.solvers.bounds import trivial_bounds
 from optimizer.solvers.branch_and_price.duals import DualBounds, DualMultipliers
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.levels import changes_of, levels_of, served, value_of
+from optimizer.solvers.levels import changes_of, levels_of, served, trivial_bounds, value_of
 from optimizer.solvers.objectives import CHANGES, VALUE
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.related import RelatedSolution, differing, repaired
