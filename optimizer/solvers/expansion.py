@@ -42,8 +42,6 @@ def least_expansion(
 ) -> Expansion | None:
     """Return the units with which the value is least, and the fewest of them (eq. 61), or vice versa.
 
-    The first level, which has no start, may use half of the time.
-
     Args:
         problem: every server is to be served; `from_nothing` its value is the total cost.
         session: loads a model into a solver.
@@ -69,19 +67,23 @@ def least_expansion(
     value, units = np.pad(formulation.value, (0, len(items))), np.repeat([0.0, 1.0], [n, len(items)])
     gap = gap_target(problem.options, len(formulation.columns))
     objectives = (units, value) if units_first else (value, units)
-    first = _in_time(loaded, objectives[0], None, gap, deadline.left_s / 2)
+    first = _in_time(loaded, objectives[0], None, gap, deadline.left_s / 2)  # it has no start
     if first.x is None:
         return None
     reached = float(objectives[0] @ first.x)
     most = np.round(reached) + INTEGER_SLACK if units_first else reached + value_slack(reached)
     loaded.add_limit(objectives[0], float(most))
     second = _in_time(loaded, objectives[1], first.x, gap, deadline.left_s)
-    # Units are counted again in integers, beyond what exists.
+    # Units are counted again in integers.
     replicas = formulation.replicas(first.x if second.x is None else second.x, len(problem.table))
+    return Expansion(_missing(problem, replicas), proved=first.outcome is second.outcome is RunStatus.optimal)
+
+
+def _missing(problem: Problem, replicas: IntArray) -> IntArray:
+    """Return the units of each item that a solution takes beyond what exists, if they can be added; (R,)."""
     limits = problem.limits
     over = np.maximum(limits.of_sources(-problem.left_by(replicas)), 0.0)
-    added = np.round(np.where(limits.addable & limits.own, over, 0.0)).astype(np.int64)
-    return Expansion(added, proved=first.outcome is second.outcome is RunStatus.optimal)
+    return np.round(np.where(limits.addable & limits.own, over, 0.0)).astype(np.int64)
 
 
 def fits(problem: Problem, session: SessionFactory, deadline: Deadline | None = None) -> bool:

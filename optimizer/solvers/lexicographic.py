@@ -48,14 +48,14 @@ class LexicographicSolve:
     def solve(self) -> Solution:
         """Minimise all levels in their order."""
         for optimistic in (True, False):
-            self._restart()
             if self._minimise_all(optimistic=optimistic):
                 break
         else:
             self.proved = False
         return self._solution()
 
-    def _restart(self) -> None:
+    def _minimise_all(self, *, optimistic: bool) -> bool:
+        """Minimise all levels; return whether an answer confirms what was assumed of them."""
         self.solver.restart()
         self.bounds = trivial_bounds(self.problem)
         """By the name of the level, those of service in steps."""
@@ -63,9 +63,6 @@ class LexicographicSolve:
         self.matches_related = self.related is not None
         """Whether the levels so far are as in the related solution, so that its bounds hold."""
         self.assumed: list[tuple[LevelObjective, float]] = []
-
-    def _minimise_all(self, *, optimistic: bool) -> bool:
-        """Minimise all levels; return whether an answer confirms what was assumed of them."""
         for objective in self.solver.objectives:
             if not self._minimise(objective, optimistic=optimistic):
                 return False

@@ -76,13 +76,9 @@ def _value_level(
             model = model.with_limit(coefficients, value + level.slack(value) - constant)
     if not offset:
         return model, formulation.value
-    with_constant = replace(
-        model,
-        lower=np.append(model.lower, 1.0),
-        upper=np.append(model.upper, 1.0),
-        integer=np.append(model.integer, False),
-    )
-    return with_constant, np.append(formulation.value, offset)
+    none = np.zeros(0, np.int64)
+    wider = model.widened(np.ones(1), (none, none, np.zeros(0)))
+    return replace(wider, lower=np.append(model.lower, 1.0)), np.append(formulation.value, offset)
 
 
 def _legend(labels: list[Label], names: tuple[tuple[str, ...], ...]) -> str:

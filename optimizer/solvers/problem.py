@@ -347,7 +347,6 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
     partly = servers.is_queue.any() and not needs_power(system) and not servers.reserve.surges.any()
 
     def by_server(values: Array, last: float = 0) -> Array:
-        """Return values by server with those of the extra ones behind the last."""
         return frozen(np.append(values, np.full(extra, last, values.dtype)))
 
     reserve = [by_server(getattr(servers.reserve, each.name)) for each in fields(ReserveArrays)]
@@ -366,7 +365,7 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
         limits=limits,
         options=system.options,
         reserve=ReserveArrays(*reserve),
-        tiers=tiers_of(system.accelerators, [item.key for item in limits.items]),
+        tiers=tiers_of(system.accelerators, limits.keys),
         preference=bool(servers.preference.any()),
         members=replace(members, load_rps=np.where(idle[members.server], 0.0, members.load_rps)),
         is_queue=by_server(servers.is_queue),

@@ -8,7 +8,6 @@ import numpy as np
 from optimizer.arrays import IntArray
 from optimizer.solvers.greedy import best_of_each
 from optimizer.solvers.levels import is_better
-from optimizer.solvers.model_columns import keepable
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.related import repaired
 
@@ -29,13 +28,11 @@ def _staying(problem: Problem) -> IntArray:
 
     They all fit together wherever the current allocations fit.
     """
-    table, now = problem.table, problem.current_replicas[problem.table.server]
-    here = problem.full | keepable(problem) if problem.options.heterogeneous else problem.full
-    replicas = np.where(problem.full, table.num_replicas, now)
-    possible = np.flatnonzero(problem.own & problem.on_current & here & (replicas <= now))
-    rows = best_of_each(problem, possible)
+    table = problem.table
+    enough = problem.on_current & (table.num_replicas <= problem.current_replicas[table.server])
+    rows = best_of_each(problem, np.flatnonzero(problem.full & problem.own & enough))
     staying = np.zeros(len(table), np.int64)
-    staying[rows] = replicas[rows]
+    staying[rows] = table.num_replicas[rows]
     return staying
 
 
