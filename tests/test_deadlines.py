@@ -172,7 +172,7 @@ def test_a_larger_load_is_more_requests() -> None:
         (
             {"rate": 10},
             (
-                "servers[0].currentAlloc.load.arrivalRate: 10 requests/min, but deadline asks for 1; "
+                "servers[0].currentAlloc.load.arrivalRate: 10 requests/min, but the deadline requires 1; "
                 "remove one of the two"
             ),
         ),
@@ -286,6 +286,6 @@ def test_loads_of_offline_work_are_refused(tmp_path: Path) -> None:
     ):
         horizon_of(fleet(8), tmp_path / "day.csv")
     with pytest.raises(
-        SpecError, match=r"loads: server 'night' has a deadline, which is its load; leave it out"
+        SpecError, match=r"loads: server 'night' has a deadline, which sets its load; remove it"
     ):
         horizon_of(fleet(8), loads=["day=1,2", "night=3,4"])

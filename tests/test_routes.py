@@ -397,7 +397,7 @@ PLAIN = {"name": "other", "priority": 2, "modelTargets": [{"model": "llama-3.1-8
         ),
         (
             {"s": {"sharedQueue": "q"}},
-            r"servers\[0\].sharedQueue: requests of a route wait in a queue of their own; remove it, or",
+            r"servers\[0\].sharedQueue: requests of a route wait in their own queue; remove it, or",
         ),
         (
             {"l": {"external": {"inPerMillion": 1, "outPerMillion": 1, "ttft": 1, "itl": 1}}},
@@ -472,7 +472,7 @@ def test_options_that_divide_no_route_are_refused(options: dict[str, Any], messa
 
 
 def test_the_load_of_a_routed_server_is_that_of_its_route() -> None:
-    with pytest.raises(SpecError, match=r"servers\.chat-8b\.load: it is that of route 'chat'"):
+    with pytest.raises(SpecError, match=r"servers\.chat-8b\.load: it is the load of route 'chat'"):
         load_system(SPEC).with_load("chat-8b", arrival_rate_rpm=3)
 
 

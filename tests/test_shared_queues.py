@@ -109,7 +109,7 @@ def two(**second: Any) -> Json:
             {"class": "roomy"},
             r"servers\[1\].headroomShare: 0.5, but 'a' in the same shared queue has nothing",
         ),
-        ({"maxQueueSize": 5}, r"servers\[1\].maxQueueSize: a shared queue has no limit of its own"),
+        ({"maxQueueSize": 5}, r"servers\[1\].maxQueueSize: a shared queue has no separate limit"),
         (
             {"external": {"inPerMillion": 1, "outPerMillion": 1, "ttft": 1, "itl": 1}},
             r"servers\[1\].external: a service answers all requests of a queue or none",

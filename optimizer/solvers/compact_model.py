@@ -1,7 +1,7 @@
-"""The choice as a mixed-integer model: of one accelerator per server, or of numbers of replicas.
+"""The planning problem as a mixed-integer model: one accelerator per server, or numbers of replicas.
 
-Takes a `Problem` with or without capacities, gives a `Formulation`: the model as arrays, and what its
-variables mean. Equation numbers refer to ``docs/math.md``.
+A `Problem`, with or without capacities, becomes a `Formulation`: the model as arrays, and the meaning of its
+variables. Equation numbers refer to ``docs/math.md``.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,16 +19,16 @@ from optimizer.solvers.problem import Problem
 from optimizer.topologies.topology import Label, Values, Variables
 
 BARE_SHARE = 0.5
-"""What a pool as it was sized counts in the row of a load if it lacks more than headroom."""
+"""Coefficient of a pool without reserve in its load row, if it lacks more than headroom."""
 
 
 def formulate(problem: Problem) -> Formulation:
-    """Write the choice as a model: of numbers of replicas for mixed plans and where a topology needs them."""
+    """Formulate the problem, with numbers of replicas if plans are mixed or a topology requires them."""
     return _mixed(problem) if problem.is_mixed else _single(problem)
 
 
 def _single(problem: Problem) -> Formulation:
-    """Write the choice of at most one column per server (eq. 36-38)."""
+    """Formulate the choice of at most one column per server (eq. 36-38)."""
     table, (columns, most, each) = problem.table, single_columns(problem)
     own = np.flatnonzero(table.pattern[columns] < 0)
     servers, row = np.unique(table.server[columns[own]], return_inverse=True)
@@ -47,7 +47,7 @@ def _single(problem: Problem) -> Formulation:
 
 
 def _mixed(problem: Problem) -> Formulation:
-    """Write the choice of a number of replicas for every column (eq. 39-48)."""
+    """Formulate the choice of a number of replicas for every column (eq. 39-48)."""
     columns, most, each = mixed_columns(problem)
     servers = _with_partners(problem, np.unique(problem.table.server[columns]))
     found = Formulation(problem, columns, most, each, servers)
@@ -55,7 +55,7 @@ def _mixed(problem: Problem) -> Formulation:
     found.value_offset, found.changed_offset = float(problem.none_value[servers].sum()), float(counts.sum())
     _add_columns(found, (problem.replica_value[columns] - problem.discount[columns]) * each)
     leaves = problem.none_changed[servers] - counts
-    for one in problem.topologies:  # they count whether the others of their servers have replicas
+    for one in problem.topologies:  # they state whether other columns of their servers have replicas
         leaves[(one.joint_load & ~one.idle)[servers]] = 0.0
     _add_unserved(found, 0.0, leaves)
     blocks = [_staying(found), _keeping(found), *found.topology_blocks()]
@@ -74,7 +74,7 @@ def _mixed(problem: Problem) -> Formulation:
 
 
 def _with_partners(problem: Problem, servers: IntArray) -> IntArray:
-    """Return servers with those that share a load with them, which may have no candidate."""
+    """Return servers plus those that share a load with them, which can lack candidates."""
     joint = [g for each in problem.topologies for g in each.groups() if each.joint_load[[*g]].all()]
     partners = [s for group in joint if np.isin(group, servers).any() for s in group]
     return np.union1d(servers, np.array(partners, np.int64))
@@ -117,7 +117,7 @@ def _add_unserved(found: Formulation, value: FloatArray | float, changes: Values
 
 
 def _staying(found: Formulation) -> ModelRows:
-    """Add s, whether servers keep a pool where they run now; it needs a replica there (eq. 43)."""
+    """Add s, whether servers keep a pool where they run, only with a replica there (eq. 43)."""
     problem, columns, servers = found.problem, found.columns, found.column_servers
     here = np.flatnonzero(problem.on_current[columns] & (problem.current_cost[servers] > 0))
     every, one, rows = np.arange(len(here)), np.ones(len(here)), ModelRows()
@@ -129,7 +129,7 @@ def _staying(found: Formulation) -> ModelRows:
 
 
 def _keeping(found: Formulation) -> ModelRows:
-    """Add k, whether servers keep exactly what they have; it fixes them to that (eq. 44-46)."""
+    """Add k; k = 1 fixes its server to exactly the current replicas (eq. 44-46)."""
     problem, columns, each, rows = found.problem, found.columns, found.replicas_each, ModelRows()
     now = problem.current_replicas[found.column_servers]
     exact = np.flatnonzero(keepable(problem)[columns] & (now <= found.most * each))
@@ -154,14 +154,14 @@ def _keeping(found: Formulation) -> ModelRows:
 
 
 def _block_of(found: Formulation, some: IntArray) -> tuple[IntArray, IntArray]:
-    """Return a row for each of some places of servers, -1 for others, and the columns that have one."""
+    """Return a row number for each selected server (-1 for others), and the columns that have one."""
     block = np.full(len(found.servers), -1)
     block[some] = np.arange(len(some))
     return block, np.flatnonzero(block[found.row] >= 0)
 
 
 def _add_covering(found: Formulation) -> None:
-    """A served server's pools carry its load (eq. 39), or only that without its reserve (eq. 145)."""
+    """Require served pools to carry the load (eq. 39), or without reserve only the load (eq. 145)."""
     problem, reserve, table = found.problem, found.problem.reserve, found.problem.table
     load = problem.grown_load_rps[found.servers]
     bare = np.where(reserve.one_pool, BARE_SHARE, 1 / (1 + reserve.headroom_share))[found.servers]
@@ -181,7 +181,7 @@ def _add_covering(found: Formulation) -> None:
 
 
 def _add_replica_limits(found: Formulation) -> None:
-    """A served server keeps to its limits of replicas; an unserved one has none (eq. 40, 41)."""
+    """Limit the replicas of served servers; unserved ones have none (eq. 40, 41)."""
     problem, m = found.problem, len(found.servers)
     least = problem.min_replicas[found.servers].astype(np.float64)
     together = np.bincount(found.row, found.most * found.replicas_each, minlength=m)
@@ -193,7 +193,7 @@ def _add_replica_limits(found: Formulation) -> None:
 
 
 def _add_exclusions(found: Formulation) -> None:
-    """An indivisible column excludes every other column of its server."""
+    """Let an all-or-nothing column exclude all other columns of its server."""
     divisible = found.problem.divisible[found.columns]
     some = np.unique(found.row[~divisible])
     block, mine = _block_of(found, some)

@@ -1,4 +1,4 @@
-"""The levels of a given answer: whom it serves, its value, its changes, and the order of two answers.
+"""Levels of a given solution: service, value and changes; and the comparison of two solutions.
 
 Also bounds by plain arithmetic, where no solver proves a better one.
 
@@ -17,7 +17,7 @@ from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import SolvedLevel
 
 BELOW = 1 - 1e-8
-"""Factor that keeps a bound of the value below what tolerances let an answer reach."""
+"""Factor that keeps a bound below the values that tolerances allow."""
 RESERVE_TOLERANCE = 2e-9
 """Relative shortfall of a rate with headroom that counts as rounding."""
 
@@ -31,9 +31,9 @@ def served(problem: Problem, replicas: IntArray) -> BoolArray:
 
 
 def served_in_full(problem: Problem, replicas: IntArray) -> BoolArray:
-    """Return a mask of the servers that a solution serves in full, by plain arithmetic; shape (S,).
+    """Return a mask of the servers that a solution serves in full; shape (S,).
 
-    Of a shared queue, those members count that its candidate is for.
+    For a shared queue, only the members of its candidate count.
     """
     table, load = problem.table, problem.load_rps.copy()
     taken = np.flatnonzero((replicas > 0) & problem.is_queue[table.server])
@@ -62,7 +62,7 @@ def unchanged(problem: Problem, replicas: IntArray) -> BoolArray:
 def without_reserve(problem: Problem, replicas: IntArray) -> BoolArray:
     """Return a mask of the servers served without their required reserve, shape (S,) (eq. 143).
 
-    Pools that divide have it if they carry the load with headroom, others as they were sized.
+    Divisible pools have their reserve if they carry the load with headroom; others have it as sized.
     """
     table, wanted = problem.table, problem.reserve.wanted
     carried = problem.by_server(np.where(problem.divisible, replicas * table.max_rate_rps, 0.0))
@@ -72,7 +72,7 @@ def without_reserve(problem: Problem, replicas: IntArray) -> BoolArray:
 
 
 def value_of(problem: Problem, replicas: IntArray) -> float:
-    """Return the transition value of an answer [cents/h]."""
+    """Return the transition value of a solution [cents/h]."""
     value = float(values_of(problem, replicas).sum())
     return value + problem.tiers.difference(problem.limits.used(replicas))
 
@@ -91,7 +91,7 @@ def changes_of(problem: Problem, replicas: IntArray) -> int:
 
 
 class Reached:
-    """What a solution has of each level, computed when it is asked for."""
+    """Values of a solution at each level, computed on first use."""
 
     def __init__(self, problem: Problem, replicas: IntArray) -> None:
         self.problem, self.replicas = problem, replicas
@@ -99,7 +99,7 @@ class Reached:
         self._known: dict[str, float] = {}
 
     def of(self, objective: LevelObjective) -> float:
-        """Return the objective's value; that of a level of service is in whole steps."""
+        """Return the objective's value; service levels in integer steps."""
         if objective.name not in self._known:
             self._known[objective.name] = self._of(objective)
         return self._known[objective.name]
@@ -130,22 +130,22 @@ class Reached:
 
 
 def levels_of(problem: Problem, replicas: IntArray, *, proved: bool) -> tuple[SolvedLevel, ...]:
-    """Return every level at the value that an answer has there, with that as its bound if it is proved."""
+    """Return every level with its value for a solution, which is also the bound if it is proved."""
     return bounded_levels(problem, replicas, {}, infinite=np.inf if proved else None)
 
 
 def bounded_levels(
     problem: Problem, replicas: IntArray, bounds: Mapping[str, float], infinite: float | None = None
 ) -> tuple[SolvedLevel, ...]:
-    """Return every level at the value that an answer has there, with its bound.
+    """Return every level with its value for a solution, and its bound.
 
-    A goal whose value counts as the same as its bound is proved: solvers see no smaller difference.
+    A goal is proved if value and bound differ by less than solvers can distinguish.
 
     Args:
-        problem: what was chosen from.
-        replicas: the answer, shape (C,).
-        bounds: by the name of the level, those of service in steps; infinity: the value is proved.
-        infinite: bound of levels without one; None: none.
+        problem: the planning problem.
+        replicas: the solution, shape (C,).
+        bounds: bounds by level name, those of service levels in steps; inf if the value is proved.
+        infinite: bound of levels without a finite one; None if they have none.
     """
     reached, levels = Reached(problem, replicas), []
     for objective in problem.objectives:
@@ -160,7 +160,7 @@ def bounded_levels(
 
 
 def with_outside(problem: Problem, without: BoolArray) -> list[LevelObjective]:
-    """Return the levels with the contribution of servers without a candidate, shape (S,), to any answer."""
+    """Return the levels plus the contribution of servers without a candidate, shape (S,), to any solution."""
     value = float(problem.none_value[without].sum()) + problem.tiers.committed
     changes = float(problem.none_changed[without].sum())
     return [
@@ -170,23 +170,23 @@ def with_outside(problem: Problem, without: BoolArray) -> list[LevelObjective]:
 
 
 def is_better(problem: Problem, replicas: IntArray, than: IntArray) -> bool:
-    """Return whether an answer is better than another in the order of all levels."""
+    """Return whether a solution is better than another in the order of all levels."""
     return Reached(problem, replicas).is_better(Reached(problem, than))
 
 
 def trivial_bounds(problem: Problem) -> dict[str, float]:
-    """Return the bounds of all levels that hold for any answer, those of service in steps."""
+    """Return bounds of all levels that hold for any solution; those of service levels in steps."""
     every = np.arange(len(problem.table))
     bounds = dict.fromkeys((each.name for each in problem.objectives), 0.0)
     return bounds | {VALUE: least_value(problem, every, all_served=False)}
 
 
 def least_value(problem: Problem, rows: IntArray, *, all_served: bool) -> float:
-    """Return the least value of any answer in some candidates [cents/h].
+    """Return the minimum value of any solution with some candidates [cents/h].
 
     Args:
-        problem: what is chosen from.
-        rows: the candidates, of which every server that is to be served has one.
+        problem: the planning problem.
+        rows: the candidates; every server to be served must have one.
         all_served: whether every server that has a candidate is served.
     """
     served = np.full(len(problem.priority), np.inf)
@@ -201,10 +201,10 @@ def least_value(problem: Problem, rows: IntArray, *, all_served: bool) -> float:
 
 
 def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:
-    """Return the least value of a served server if replicas could be split (eq. 39, 43); shape (S,).
+    """Return the minimum value of each served server with fractional replicas (eq. 39, 43); shape (S,).
 
-    A split server runs all its load on the candidate that carries it at the least cost. It may keep what it
-    runs on now beside that, without moving.
+    It serves all load on the cheapest candidate, and can keep its current replicas in addition, which counts
+    as not moving.
     """
     rate, load = problem.table.max_rate_rps[rows], problem.table.load_rps[rows]
     split = np.divide(load, rate, out=np.zeros(len(rows)), where=load > 0)
@@ -215,6 +215,6 @@ def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:
     np.minimum.at(least, problem.table.server[rows], each * count * BELOW)
     stays = problem.has_some_of(rows[problem.on_current[rows]])
     value = np.where(problem.joint_load, 0.0, least)
-    # What replicas elsewhere cost more is part of the value here.
+    # The additional cost of replicas elsewhere is included in this value.
     none = np.zeros_like(value)
     return problem.transition_value(np.arange(len(stays)), value, none, stays, none > 0)

@@ -1,6 +1,6 @@
-"""Answers to start from: what runs now, as far as it can stay, and the greedy plan.
+"""Initial solutions: the current allocations as far as feasible, and the greedy plan.
 
-A solver that is stopped early answers no worse than these. They are plain arithmetic: no solver is asked.
+They need no solver, and a solver that is stopped early returns nothing worse.
 """
 
 import numpy as np
@@ -24,9 +24,9 @@ def best_initial_solution(problem: Problem) -> IntArray:
 
 
 def _staying(problem: Problem) -> IntArray:
-    """Return the replicas of servers that need no more units where they run now, shape (C,).
+    """Return the replicas of servers that need no more units on their current accelerators, shape (C,).
 
-    They all fit together wherever the current allocations fit.
+    If the current allocations fit, these also fit together.
     """
     table = problem.table
     enough = problem.on_current & (table.num_replicas <= problem.current_replicas[table.server])
@@ -37,10 +37,10 @@ def _staying(problem: Problem) -> IntArray:
 
 
 def in_columns(columns: IntArray, problem: Problem, replicas: IntArray) -> IntArray:
-    """Return an answer of one pool per server in the columns that a model has, rows of the candidate table.
+    """Return a single-pool solution expressed in the columns of a model, which are rows of the table.
 
-    A candidate that the model leaves out for a better one of its server that uses the same limits is taken
-    over by that, as it was sized.
+    A candidate missing from the model is replaced by the better one of its server with the same limits, as
+    sized.
     """
     table, answer, groups = problem.table, replicas.copy(), problem.limits.groups()
     use, columns = problem.limits.use, np.sort(columns)

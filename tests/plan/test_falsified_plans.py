@@ -336,7 +336,7 @@ TABLE: list[tuple[str, str, Path, Lie, str]] = [
     ("Pool.utilization", "fleet", pool("utilization", "standby"), to(0.5), "standby: utilization on A is 0,"),
     ("Pool.loss", "fleet", pool("loss"), plus(1e-6), "free: loss on A is"),
     ("Pool.loss", "fleet", pool("loss", "standby"), to(0.5), "standby: loss on A is 0,"),
-    ("Pool.targets", "tails", pool("targets", "a"), to([]), "a: on A targets are about"),
+    ("Pool.targets", "tails", pool("targets", "a"), to([]), "a: on A targets use"),
     (
         "Pool.targets",
         "fleet",
@@ -378,7 +378,7 @@ TABLE: list[tuple[str, str, Path, Lie, str]] = [
     ("QueueMember.ttft_ms", "queued", (*member("b"), "ttftAverage"), times(0.9), "q: b: ttft is .* ms, the"),
     ("QueueMember.wait_ms", "queued", (*member(), "waitAverage"), plus(1), "q: a: wait is .* ms, the plan"),
     ("QueueMember.wait_p95_ms", "queued", (*member(), "waitP95"), plus(1), "q: a: wait_p95 is .* ms, the"),
-    ("QueueMember.targets", "queued", (*member("b"), "targets"), to([]), "q: b: targets are about"),
+    ("QueueMember.targets", "queued", (*member("b"), "targets"), to([]), "q: b: its targets must be on"),
     ("Pool.ttft_ms", "queued", pool("ttftAverage", "q"), times(0.9), "q: TTFT is .* ms, the plan says"),
     (
         "Pool.max_arrival_rate_rpm",
@@ -394,7 +394,7 @@ TABLE: list[tuple[str, str, Path, Lie, str]] = [
         "shared",
         (*CARDS, "accelerator"),
         to("B-4"),
-        ".*B-4 is no card of the system",
+        ".*B-4 is not a card of the system",
     ),
     (
         "SharedCardUse.accelerator",
@@ -407,7 +407,7 @@ TABLE: list[tuple[str, str, Path, Lie, str]] = [
     ("SharedCardUse.num_cards", "shared", (*CARDS, "numCards"), to(2), ".*shared-v: cost is 120"),
     ("SharedCardUse.cost_cents_per_h", "shared", (*CARDS, "cost"), plus(1), ".*shared-v: cost is 60"),
     ("SharedCardUse.servers", "shared", (*CARDS, "servers"), to([]), ".*shared-v: 1 cards with 0 servers"),
-    ("SharedPool.server", "shared", seat("server"), to("alone"), ".*alone is no server that may share cards"),
+    ("SharedPool.server", "shared", seat("server"), to("alone"), ".*alone is not a server that can share"),
     ("SharedPool.accelerator", "shared", seat("accelerator"), to("B"), ".*no profile of v on B"),
     (
         "SharedPool.num_replicas",
@@ -424,14 +424,14 @@ TABLE: list[tuple[str, str, Path, Lie, str]] = [
         "shared",
         seat("share", 2),
         to(0.5),
-        ".*(shares add up to|is no share of its profile)",
+        ".*(shares add up to|is not a share of its profile)",
     ),
     (
         "SharedPool.slowdown",
         "shared",
         seat("slowdown", 2),
         to(1.0),
-        ".*x: 0.25 with slowdown 1.0 is no share",
+        ".*x: 0.25 with slowdown 1.0 is not a share",
     ),
     ("SharedPool.max_batch", "shared", seat("maxBatch"), to(7), ".*v: batch 7, the limit is 8"),
     (
@@ -454,7 +454,7 @@ TABLE: list[tuple[str, str, Path, Lie, str]] = [
         "shared",
         seat("maxArrivalRate", 1),
         times(1.5),
-        ".*(at its largest rate is .* the limit is|a queue grows without end)",
+        ".*(at its largest rate is .* the limit is|a queue grows without bound)",
     ),
     ("SharedPool.itl_ms", "shared", seat("itlAverage"), plus(1), ".*v: itl_ms is 0.0, the plan says 1"),
     ("SharedPool.ttft_ms", "shared", seat("ttftAverage", 1), times(0.9), ".*w: ttft_ms is"),
@@ -473,7 +473,7 @@ TABLE: list[tuple[str, str, Path, Lie, str]] = [
         "shared",
         seat("estimated"),
         to("upper"),
-        ".*v: estimated, which no part of a card",
+        ".*v: estimated, but parts of cards have no",
     ),
     (
         "SharedPool.provenance",
@@ -493,7 +493,7 @@ TABLE: list[tuple[str, str, Path, Lie, str]] = [
     ("SharedPool.mean_batch", "shared", seat("avgBatch", 1), times(0.9), ".*w: mean_batch is"),
     ("SharedPool.batch_window_ms", "shared", seat("batchWindow", 1), to(5.0), ".*w: batch_window_ms is 0"),
     ("SharedPool.binding", "shared", seat("binding", 1), to("server"), ".*w: binding is None"),
-    ("SharedPool.whole_cards", "shared", seat("wholeCards", 1), to(None), ".*other cards than wholeCards"),
+    ("SharedPool.whole_cards", "shared", seat("wholeCards", 1), to(None), ".*wholeCards is not the cheapest"),
     (
         "SharedPool.whole_cost_cents_per_h",
         "shared",
