@@ -12,11 +12,10 @@ from optimizer.plan import Plan, make_plan, verify
 from optimizer.solvers.compact import SessionFactory
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.exact import check_columns, solve_exactly
-from optimizer.solvers.greedy import solve_greedy
+from optimizer.solvers.greedy import solve_greedy, solve_separable
 from optimizer.solvers.limit_rows import limit_rows
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.related import RelatedSolution
-from optimizer.solvers.separable import solve_separable
 from optimizer.solvers.solution import Solution
 from optimizer.solvers.staged import solve_in_stages
 from optimizer.spec.system import System
@@ -194,7 +193,7 @@ def choose(
         SolverError: the solver failed.
     """
     deadline = deadline or Deadline.after(problem.options.time_limit_s)
-    if not len(problem.limits) and not problem.is_mixed and not problem.topologies:
+    if not problem.is_limited and not problem.is_mixed and not problem.topologies:
         return solve_separable(problem)
     if not problem.options.milp_solver:  # greedy: one accelerator per server, as in the reference
         single = replace(problem, options=problem.options.model_copy(update={"heterogeneous": False}))

@@ -127,6 +127,10 @@ class CandidateTable:
         """Cost of the candidate [cents/h]."""
         return self.num_replicas * self.cost_per_replica
 
+    def pairs(self) -> list[tuple[int, int]]:
+        """Return server and accelerator of each candidate."""
+        return list(zip(self.server.tolist(), self.accelerator.tolist(), strict=True))
+
     def units_used(self, replicas: IntArray, types: int) -> IntArray:
         """Return the cards of each type used by replicas of shape (C,); shape (T,)."""
         return np.bincount(self.kind, replicas * self.units_per_replica, types).astype(np.int64)

@@ -309,7 +309,7 @@ def _pools(
         zip(loaded.tolist(), pool_figures(arrays, candidates.system, pairs, measured), strict=True)
     )
     pools: dict[str, tuple[Pool, ...]] = {}
-    for i, (s, a) in enumerate(zip(table.server.tolist(), table.accelerator.tolist(), strict=True)):
+    for i, (s, a) in enumerate(table.pairs()):
         batch = int(table.max_batch[i])
         if i not in figures:
             figures[i] = {**_idle_figures(table, i), **own_fields(arrays, candidates.system, s, a, batch)}

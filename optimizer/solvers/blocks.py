@@ -11,9 +11,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from optimizer.arrays import BoolArray, IntArray
-from optimizer.solvers.bounds import trivial_bounds
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.levels import levels_of
+from optimizer.solvers.levels import levels_of, trivial_bounds
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.related import differing
 from optimizer.solvers.solution import ROUNDING, Solution, SolvedLevel, Status
@@ -112,19 +111,18 @@ def _joined(found: SolvedBlocks) -> SolvedBlocks | None:
 def _differing(problem: Problem, other: Problem) -> BoolArray:
     """Return a mask of servers whose candidates or limits differ between two problems, shape (S,)."""
     differ = differing(problem, other)
-    mine, theirs = _limits_of_servers(problem), _limits_of_servers(other)
-    differ |= np.array([one != another for one, another in zip(mine, theirs, strict=True)])
-    for each, another in zip(problem.topologies, other.topologies, strict=True):
-        for group in each.groups() if each.differs(another) else ():
+    for one, another in ((problem, other), (other, problem)):
+        mine, theirs = (_amounts(each) for each in (one, another))
+        changed = np.array([theirs.get(key) != amount for key, amount in mine.items()], np.bool_)
+        uses, _ = np.nonzero(changed[one.limits.row] & (one.limits.use > 0))
+        differ |= one.has_some_of(uses)
+    for each, before in zip(problem.topologies, other.topologies, strict=True):
+        for group in each.groups() if each.differs(before) else ():
             differ[list(group)] = True
     return differ
 
 
-def _limits_of_servers(problem: Problem) -> list[list[object]]:
-    """Return, for each server, its candidates' use of limits, independent of the numbering of rows."""
-    limits, found = problem.limits, [list[object]() for _ in problem.priority]
-    amounts = zip(limits.items, limits.amount.tolist(), strict=True)
-    rows = [(*item.key, item.part, amount) for item, amount in amounts]
-    for server, entries in zip(problem.table.server.tolist(), limits.entries(), strict=True):
-        found[server].append({rows[row]: use for row, use in entries})
-    return found
+def _amounts(problem: Problem) -> dict[tuple[str, str, str], float]:
+    """Return the amount of each row by its names: two problems can number rows anew."""
+    rows = zip(problem.limits.items, problem.limits.amount.tolist(), strict=True)
+    return {(*item.key, item.part): amount for item, amount in rows}

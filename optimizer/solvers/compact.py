@@ -29,7 +29,6 @@ def solve_milp(
     deadline: Deadline | None = None,
     *,
     related: RelatedSolution | None = None,
-    to_prove: bool = False,
 ) -> Solution:
     """Solve a problem level by level; the result is no worse than the current or the greedy allocation.
 
@@ -37,8 +36,8 @@ def solve_milp(
         problem: the planning problem.
         session: factory that loads a model into a solver.
         deadline: deadline for all levels; None: now plus the time limit of the options.
-        related: solution of a problem that differs in one change, used as a start if it is better.
-        to_prove: whether only proved solutions are useful; a level can then use all of the time.
+        related: solution of a problem that differs in one change, used as a start if it is better. Only
+            proved solutions are then useful, so a level can use all of the time.
 
     Raises:
         SolverError: the solver failed, or its solution exceeds a limit.
@@ -47,7 +46,7 @@ def solve_milp(
     starts = [best_initial_solution(problem)]
     starts += [] if related is None else [repaired(problem, related.replicas)]
     solver = CompactModel(problem, session, starts)
-    return LexicographicSolve(solver, deadline, related, deadline if to_prove else None).solve()
+    return LexicographicSolve(solver, deadline, related, None if related is None else deadline).solve()
 
 
 class CompactModel(LevelSolver):

@@ -4,7 +4,6 @@ One pattern per server is the tighter model. The compact model has fewer variabl
 replicas each, and is the only model for solvers other than HiGHS (docs/solver.md).
 """
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from optimizer.errors import SpecError
 from optimizer.solvers.compact import SessionFactory, solve_milp
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.merging import merge, not_worse_than
+from optimizer.solvers.merging import merge
 from optimizer.solvers.model_columns import mixed_columns, nondominated_candidates
 from optimizer.solvers.problem import GAP_FREE_COLUMNS, Problem
 from optimizer.solvers.related import RelatedSolution
@@ -24,10 +23,6 @@ COMPACT_TO_SERVERS = 200
 """Maximum number of servers for which a mixed plan falls back to the compact model if proofs are weak."""
 PATTERNS_SHARE = 0.8
 """Fraction of the remaining time in which branch and price must prove the service of such a plan."""
-SINGLE_SHARE = 0.2
-"""Fraction of the remaining time for the single-accelerator plan if the mixed plan is not proved."""
-MIN_SINGLE_S = 0.5
-"""Minimum time for that plan, or all of the initial time if it was shorter [s]."""
 
 
 def solve_exactly(
@@ -53,7 +48,7 @@ def solve_exactly(
     if problem.topologies:
         return solve_milp(problem, session, deadline)
     if problem.options.heterogeneous and with_patterns:
-        return _solve_mixed(problem, deadline, related)
+        return _by_either(problem, deadline, related)
     few = len(nondominated_candidates(problem)) < PATTERNS_FROM_COLUMNS
     if not with_patterns or few or problem.leaves_members:
         return solve_milp(problem, session, deadline)
@@ -77,26 +72,6 @@ def check_columns(problem: Problem) -> None:
             )
 
 
-def _solve_mixed(problem: Problem, deadline: Deadline, related: RelatedSolution | None) -> Solution:
-    """Solve for a mixed plan; use the single-accelerator plan if it is better than an unproved mixed one.
-
-    The single-accelerator plan always gets some time, if necessary after the deadline. It is skipped if the
-    solve starts from a related mixed solution.
-    """
-    from optimizer.milp.highs import HighsSession
-
-    limit_s = deadline.left_s
-    if related is not None:
-        return _by_either(problem, deadline, related)
-    found = _by_either(problem, deadline.share(1 - SINGLE_SHARE), None)
-    if found.status is Status.optimal:
-        return found
-    options = problem.options.model_copy(update={"heterogeneous": False})
-    due = Deadline.after(max(deadline.left_s, min(limit_s, MIN_SINGLE_S)))
-    single = solve_exactly(replace(problem, options=options), HighsSession, due, with_patterns=True)
-    return not_worse_than(problem, single.replicas, found)
-
-
 def _by_either(problem: Problem, deadline: Deadline, related: RelatedSolution | None) -> Solution:
     """Solve for a mixed plan by branch and price and, for few servers, then by the compact model."""
     from optimizer.milp.highs import HighsSession
@@ -110,5 +85,5 @@ def _by_either(problem: Problem, deadline: Deadline, related: RelatedSolution | 
     if found.status is Status.optimal or deadline.passed:
         return found
     # It does not start from the solution found so far, because ties would then depend on the machine.
-    lean, to_prove = partial(HighsSession, lean=True), related is not None
-    return merge(problem, solve_milp(problem, lean, deadline, related=related, to_prove=to_prove), found)
+    lean = partial(HighsSession, lean=True)
+    return merge(problem, solve_milp(problem, lean, deadline, related=related), found)

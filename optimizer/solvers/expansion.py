@@ -32,13 +32,22 @@ class Expansion:
     """Whether the expansion is proved optimal at both levels."""
 
 
-def cheapest_expansion(
-    problem: Problem, session: SessionFactory, deadline: Deadline | None = None
+def least_expansion(
+    problem: Problem,
+    session: SessionFactory,
+    deadline: Deadline | None = None,
+    *,
+    units_first: bool,
+    item: int | None = None,
 ) -> Expansion | None:
-    """Return the units to add that minimise the value, and then their number (eq. 61).
+    """Return the units to add that minimise the value, and then their number (eq. 61), or vice versa.
 
-    For a problem `from_nothing` they minimise the total cost. The default deadline is now plus the time limit
-    of the options; the same applies to the functions below.
+    Args:
+        problem: the planning problem; `from_nothing`, its value is the total cost.
+        session: factory that loads a model into a solver.
+        deadline: default: now plus the time limit of the options, as for the functions below.
+        units_first: whether the number of units comes before the value (eq. 62).
+        item: the only item of which units can be added; None: all.
 
     Returns:
         The units; None if no units serve every server.
@@ -47,22 +56,34 @@ def cheapest_expansion(
         OutOfTimeError: the deadline passed before any solution was found.
         SolverError: the solver failed.
     """
-    return _minimise_in_order(problem, session, deadline, units_first=False)
+    if not problem.to_serve.any():
+        return Expansion(np.zeros(len(problem.limits), np.int64), proved=True)
+    formulation, model, items = _expandable(problem)
+    loaded, deadline = session(model), deadline or Deadline.after(problem.options.time_limit_s)
+    loaded.set_upper(formulation.unserved, 0.0)
+    n = len(formulation.value)
+    if item is not None:
+        loaded.set_upper(n + np.flatnonzero(items != item), 0.0)
+    value, units = np.pad(formulation.value, (0, len(items))), np.repeat([0.0, 1.0], [n, len(items)])
+    gap = gap_target(problem.options, len(formulation.columns))
+    objectives = (units, value) if units_first else (value, units)
+    first = _in_time(loaded, objectives[0], None, gap, deadline.left_s / 2)  # it has no start
+    if first.x is None:
+        return None
+    reached = float(objectives[0] @ first.x)
+    most = np.round(reached) + INTEGER_SLACK if units_first else reached + value_slack(reached)
+    loaded.add_limit(objectives[0], float(most))
+    second = _in_time(loaded, objectives[1], first.x, gap, deadline.left_s)
+    # Units are recomputed in integers.
+    replicas = formulation.replicas(first.x if second.x is None else second.x, len(problem.table))
+    return Expansion(_missing(problem, replicas), proved=first.outcome is second.outcome is RunStatus.optimal)
 
 
-def smallest_expansion(
-    problem: Problem, session: SessionFactory, item: int | None = None, deadline: Deadline | None = None
-) -> Expansion | None:
-    """Return the fewest units to add, of `item` if given, and among these the minimum value (eq. 62).
-
-    Returns:
-        The units; None if units of that item do not suffice.
-
-    Raises:
-        OutOfTimeError: the deadline passed before any solution was found.
-        SolverError: the solver failed.
-    """
-    return _minimise_in_order(problem, session, deadline, units_first=True, item=item)
+def _missing(problem: Problem, replicas: IntArray) -> IntArray:
+    """Return the units of each item that a solution uses beyond the existing ones, if addable; shape (R,)."""
+    limits = problem.limits
+    over = np.maximum(limits.of_sources(-problem.left_by(replicas)), 0.0)
+    return np.round(np.where(limits.addable & limits.own, over, 0.0)).astype(np.int64)
 
 
 def fits(problem: Problem, session: SessionFactory, deadline: Deadline | None = None) -> bool:
@@ -98,17 +119,17 @@ def unit_prices(
         OutOfTimeError: the deadline passed.
         SolverError: the solver failed.
     """
-    formulation, model, _ = _expandable(problem)
+    formulation, model, items = _expandable(problem)
     prices = np.zeros(len(problem.limits))
     if not len(formulation.columns):
         return prices
     relaxation = session(model)
     relaxation.set_upper(formulation.unserved, 0.0)
-    relaxation.set_upper(np.arange(len(formulation.value), len(model.lower)), 0.0)
+    relaxation.set_upper(len(formulation.value) + np.arange(len(items)), 0.0)
     due = deadline or Deadline.after(problem.options.time_limit_s)
     if due.passed:
         raise OutOfTimeError
-    found = relaxation.relax(_padded(formulation.value, model), due.left_s)
+    found = relaxation.relax(np.pad(formulation.value, (0, len(items))), due.left_s)
     if found.outcome is RunStatus.time_limit:
         raise OutOfTimeError
     if found.row_price is None or found.outcome is not RunStatus.optimal:
@@ -148,51 +169,3 @@ def _in_time(
     if start is None and result.x is None and result.outcome is RunStatus.time_limit:
         raise OutOfTimeError
     return result
-
-
-def _padded(objective: FloatArray, model: MilpModel) -> FloatArray:
-    return np.concatenate([objective, np.zeros(len(model.lower) - len(objective))])
-
-
-def _minimise_in_order(
-    problem: Problem,
-    session: SessionFactory,
-    deadline: Deadline | None,
-    *,
-    units_first: bool,
-    item: int | None = None,
-) -> Expansion | None:
-    """Minimise the value and then the added units, or vice versa, with every server served.
-
-    The first level, which has no start, can use half of the time. `item` restricts the units to one item.
-    """
-    if not problem.to_serve.any():
-        return Expansion(np.zeros(len(problem.limits), np.int64), proved=True)
-    formulation, model, items = _expandable(problem)
-    loaded, deadline = session(model), deadline or Deadline.after(problem.options.time_limit_s)
-    loaded.set_upper(formulation.unserved, 0.0)
-    added = np.arange(len(formulation.value), len(model.lower))
-    if item is not None:
-        loaded.set_upper(added[items != item], 0.0)
-    value, units = _padded(formulation.value, model), np.zeros(len(model.lower))
-    units[added] = 1.0
-    gap = gap_target(problem.options, len(formulation.columns))
-    objectives = (units, value) if units_first else (value, units)
-    first = _in_time(loaded, objectives[0], None, gap, deadline.left_s / 2)
-    if first.x is None:
-        return None
-    reached = float(objectives[0] @ first.x)
-    most = np.round(reached) + INTEGER_SLACK if units_first else reached + value_slack(reached)
-    loaded.add_limit(objectives[0], float(most))
-    second = _in_time(loaded, objectives[1], first.x, gap, deadline.left_s)
-    # Units are recomputed in integers.
-    replicas = formulation.replicas(first.x if second.x is None else second.x, len(problem.table))
-    return Expansion(_missing(problem, replicas), proved=first.outcome is second.outcome is RunStatus.optimal)
-
-
-def _missing(problem: Problem, replicas: IntArray) -> IntArray:
-    """Return the units of each item that a solution uses beyond the existing ones, if addable; shape (R,)."""
-    limits = problem.limits
-    over = limits.of_sources(-problem.left_by(replicas))
-    more = np.where(limits.addable & limits.own, np.maximum(over, 0.0), 0.0)
-    return np.round(more).astype(np.int64)

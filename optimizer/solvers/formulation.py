@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.arrays import FloatArray, IntArray
 from optimizer.milp.model import MilpModel
 from optimizer.milp.rows import ModelRows
 from optimizer.solvers.objectives import LevelObjective
@@ -39,10 +39,6 @@ class Formulation:
     """Number of replicas that one unit of each column represents, shape (n,)."""
     servers: IntArray
     """Server of each of the next m variables, which are 1 if it is unserved; shape (m,)."""
-    unreserved_columns: BoolArray
-    """Columns that serve their server without its reserve, shape (n,); empty if a variable states this."""
-    off_preferred: FloatArray
-    """Load that each column carries off preferred accelerators [requests/min], shape (n,)."""
     value_offset: float = 0.0
     """Constant term of the value level."""
     changed_offset: float = 0.0
@@ -53,15 +49,20 @@ class Formulation:
     rows: ModelRows = field(default_factory=ModelRows)
     shared: SharedRows = field(init=False)
     """The rows of the limits."""
-    reserving: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    unreserved: IntArray = field(init=False)
     """Variables that are 1 if a server is served without its reserve."""
-    unreserved_servers: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    unreserved_servers: IntArray = field(init=False)
     """Servers of these variables."""
 
     @cached_property
     def column_servers(self) -> IntArray:
         """Server of each column, shape (n,)."""
         return self.problem.table.server[self.columns]
+
+    @cached_property
+    def row(self) -> IntArray:
+        """Place of each column's server among the servers, shape (n,)."""
+        return np.searchsorted(self.servers, self.column_servers)
 
     @property
     def unserved(self) -> IntArray:
@@ -74,25 +75,21 @@ class Formulation:
         self.size += len(block.upper)
         return np.arange(self.size - len(block.upper), self.size)
 
-    def add_steps(self) -> IntArray:
-        """Add variables for the use of price steps after the first (eq. 147)."""
-        tiers, limits = self.problem.tiers, self.problem.limits
-        return self.add(
+    def add_limits(self) -> None:
+        """Add the rows of the limits, in multiples of the common divisors of the columns' uses (eq. 37, 42).
+
+        Price steps after the first are variables (eq. 147).
+        """
+        all_limits, tiers = self.problem.limits, self.problem.tiers
+        steps = self.add(
             Variables(
                 tiers.size[tiers.later],
-                lambda replicas: tiers.steps(limits.used(replicas))[tiers.later],
+                lambda replicas: tiers.steps(all_limits.used(replicas))[tiers.later],
                 lambda: [(f"t_{t}", "accelerators at a later price", -1, -1) for t in tiers.later.tolist()],
                 value=tiers.more,
             )
         )
-
-    def add_limits(self, steps: IntArray) -> None:
-        """Add the rows of the limits, in multiples of the common divisors of the columns' uses (eq. 37, 42).
-
-        Args:
-            steps: variables of price steps.
-        """
-        limits, tiers = self.problem.limits.take(self.columns), self.problem.tiers
+        limits = all_limits.take(self.columns)
         limit, divisor, amount = limits.scaled(self.replicas_each, tiers.budget_row)
         place = np.full(len(limits), -1)
         place[limit] = np.arange(len(limit))
@@ -158,12 +155,12 @@ class Formulation:
         """Return the coefficients of a level, by variable."""
         found, n = objective.on_value * self.value + objective.on_changes * self.changed, len(self.columns)
         found[self.unserved] += objective.on_unserved[self.servers]
-        found[:n] += objective.on_off_preferred * self.off_preferred
+        off_preferred = self.problem.off_preferred_rpm[self.columns] * self.replicas_each
+        found[:n] += objective.on_off_preferred * off_preferred
         if objective.on_columns is not None:
             found[:n] += objective.on_columns[self.columns]
         if objective.on_unreserved is not None:
-            found[:n] += np.where(self.unreserved_columns, objective.on_unreserved[self.column_servers], 0.0)
-            found[self.reserving] += objective.on_unreserved[self.unreserved_servers]
+            found[self.unreserved] += objective.on_unreserved[self.unreserved_servers]
         return found
 
     def constant(self, objective: LevelObjective) -> float:
@@ -178,6 +175,5 @@ class Formulation:
     def replicas(self, x: FloatArray, rows: int) -> IntArray:
         """Return the replicas of each row of the candidate table at a point of the model."""
         replicas = np.zeros(rows, np.int64)
-        n = len(self.columns)
-        replicas[self.columns] = np.round(x[:n]).astype(np.int64) * self.replicas_each
+        replicas[self.columns] = np.round(x[: len(self.columns)]).astype(np.int64) * self.replicas_each
         return replicas

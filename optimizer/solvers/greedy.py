@@ -29,7 +29,7 @@ def greedy_replicas(problem: Problem) -> IntArray:
     """Return the replicas of each candidate in the greedy solution, shape (C,)."""
     problem = problem.at_list_price
     table = problem.table
-    choices, left = _choices(problem, problem.full & ~problem.repeats), Remaining(problem.limits)
+    choices, left = _choices(problem, ~problem.repeats), Remaining(problem.limits)
     chosen: list[int] = []
     while more := _placed(problem, choices, left):
         chosen = _give_reserves(problem, chosen + more, left)
@@ -59,7 +59,7 @@ def _placed(problem: Problem, choices: Mapping[int, Sequence[int]], left: Remain
         server = heapq.heappop(waiting)[-1]
         candidate = choices[server][taken[server]]
         taken[server] += 1
-        if left.fits(candidate, each[candidate]):
+        if left.most(candidate) >= each[candidate]:
             chosen.append(candidate)
             left.take(candidate, each[candidate])
         elif taken[server] < len(choices[server]):
@@ -67,12 +67,15 @@ def _placed(problem: Problem, choices: Mapping[int, Sequence[int]], left: Remain
     return chosen
 
 
+def rows_by_server(problem: Problem, rows: IntArray) -> dict[int, list[int]]:
+    """Return candidates that are in the order of their servers by server."""
+    server = problem.table.server[rows]
+    return {int(server[begin]): rows[begin:end].tolist() for begin, end in runs(server)}
+
+
 def _choices(problem: Problem, among: BoolArray) -> dict[int, list[int]]:
-    """Return the given candidates by server, best first."""
-    order = best_first(problem, np.flatnonzero(among))
-    return {
-        int(problem.table.server[order[a]]): order[a:b].tolist() for a, b in runs(problem.table.server[order])
-    }
+    """Return those of the given candidates that serve in full, by server, best first."""
+    return rows_by_server(problem, best_first(problem, np.flatnonzero(problem.full & among)))
 
 
 def best_first(problem: Problem, rows: IntArray, *goals: BoolArray) -> IntArray:
@@ -94,6 +97,20 @@ def best_first(problem: Problem, rows: IntArray, *goals: BoolArray) -> IntArray:
     return rows[np.lexsort((*(key[rows] for key in keys[::-1]), problem.table.server[rows]))]
 
 
+def best_of_each(problem: Problem, rows: IntArray) -> IntArray:
+    """Return the best of some candidates for each server that has one, with its reserve if it can be."""
+    order = best_first(problem, rows, ~problem.table.reserved)
+    return order[np.unique(problem.table.server[order], return_index=True)[1]]
+
+
+def solve_separable(problem: Problem) -> Solution:
+    """Solve a single-accelerator plan without limits, in which servers are independent."""
+    replicas = np.zeros(len(problem.table), np.int64)
+    chosen = best_of_each(problem, np.flatnonzero(problem.full))
+    replicas[chosen] = problem.table.num_replicas[chosen]
+    return Solution(replicas, Status.optimal, "separable", levels_of(problem, replicas, proved=True))
+
+
 def _give_reserves(problem: Problem, chosen: list[int], left: Remaining) -> list[int]:
     """Replace candidates by those with the reserve of their servers, as far as they fit.
 
@@ -103,14 +120,14 @@ def _give_reserves(problem: Problem, chosen: list[int], left: Remaining) -> list
     table = problem.table
     if not problem.reserve.wanted.any():
         return chosen
-    choices, each = _choices(problem, problem.full & table.reserved), table.num_replicas.tolist()
+    choices, each = _choices(problem, table.reserved), table.num_replicas.tolist()
     reserved, members = table.reserved.tolist(), table.members.tolist()
     found = []
     for candidate in chosen:
         options = [] if reserved[candidate] else choices.get(int(table.server[candidate]), [])
         options = [option for option in options if members[option] == members[candidate]]
         left.take(candidate, -each[candidate])
-        fitting = (option for option in options if left.fits(option, each[option]))
+        fitting = (option for option in options if left.most(option) >= each[option])
         found.append(next(fitting, candidate))
         left.take(found[-1], each[found[-1]])
     return found

@@ -69,7 +69,6 @@ class LevelSolver(ABC):
         self.problem, self.incumbent, self.gap = problem, incumbent, gap
         self.without_candidates = ~np.isin(np.arange(len(problem.priority)), servers)
         self.objectives = with_outside(problem, self.without_candidates)
-        self.restart()
 
     def restart(self) -> None:
         """Restart with the first level, keeping the incumbent."""

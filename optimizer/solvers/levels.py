@@ -1,5 +1,7 @@
 """Levels of a given solution: service, value and changes; and the comparison of two solutions.
 
+Also bounds by plain arithmetic, where no solver proves a better one.
+
 Equation numbers refer to ``docs/math.md``.
 """
 
@@ -10,18 +12,19 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.milp.model import COVER_TOLERANCE
-from optimizer.solvers.objectives import LevelObjective, value_slack
+from optimizer.solvers.objectives import VALUE, LevelObjective, value_slack
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import SolvedLevel
 
+BELOW = 1 - 1e-8
+"""Factor that keeps a bound below the values that tolerances allow."""
 RESERVE_TOLERANCE = 2e-9
 """Relative shortfall of a rate with headroom that counts as rounding."""
 
 
 def served(problem: Problem, replicas: IntArray) -> BoolArray:
     """Return a mask of the servers with an allocation, shape (S,)."""
-    has = np.zeros(len(problem.priority), np.bool_)
-    has[problem.table.server[replicas > 0]] = True
+    has = problem.has_some_of(replicas > 0)
     for topology in problem.topologies:
         has = topology.served(problem.table, replicas, has)
     return has
@@ -32,35 +35,26 @@ def served_in_full(problem: Problem, replicas: IntArray) -> BoolArray:
 
     For a shared queue, only the members of its candidate count.
     """
-    count, load = len(problem.priority), problem.load_rps
-    if problem.leaves_members:
-        taken = problem.table.take(np.flatnonzero((replicas > 0) & problem.is_queue[problem.table.server]))
-        load = load.copy()
-        load[taken.server] = taken.load_rps
-    rate = np.bincount(problem.table.server, replicas * problem.table.max_rate_rps, minlength=count)
-    pools = np.bincount(problem.table.server, replicas, minlength=count)
+    table, load = problem.table, problem.load_rps.copy()
+    taken = np.flatnonzero((replicas > 0) & problem.is_queue[table.server])
+    load[table.server[taken]] = table.load_rps[taken]
+    rate, pools = problem.by_server(replicas * table.max_rate_rps), problem.by_server(replicas)
     full: BoolArray = (
         (rate >= load * (1 - 2 * COVER_TOLERANCE))
         & (pools >= problem.min_replicas)
         & ((pools > 0) | ~problem.to_serve)
     )
     for topology in problem.topologies:
-        full = topology.in_full(problem.table, replicas, full)
+        full = topology.in_full(table, replicas, full)
     return full
-
-
-def _by_server(problem: Problem, amount: FloatArray | IntArray | BoolArray) -> FloatArray:
-    """Return the sum of a column quantity for each server, shape (S,)."""
-    sums = np.bincount(problem.table.server, amount, len(problem.priority))
-    return sums.astype(np.float64, copy=False)
 
 
 def unchanged(problem: Problem, replicas: IntArray) -> BoolArray:
     """Return a mask of the servers whose allocation, or lack of one, does not change; shape (S,)."""
     taken = replicas > 0
     stays = problem.on_current & (replicas == problem.current_replicas[problem.table.server]) & taken
-    pools = _by_server(problem, taken)
-    kept = _by_server(problem, stays) > 0
+    pools = problem.by_server(taken)
+    kept = problem.has_some_of(stays)
     same: BoolArray = (kept & (pools == 1)) | ((pools == 0) & ~problem.none_changed)
     return same
 
@@ -71,26 +65,24 @@ def without_reserve(problem: Problem, replicas: IntArray) -> BoolArray:
     Divisible pools have their reserve if they carry the load with headroom; others have it as sized.
     """
     table, wanted = problem.table, problem.reserve.wanted
-    if not wanted.any():
-        return np.zeros(len(wanted), np.bool_)
-    carried = _by_server(problem, np.where(problem.divisible, replicas * table.max_rate_rps, 0.0))
+    carried = problem.by_server(np.where(problem.divisible, replicas * table.max_rate_rps, 0.0))
     has = carried >= problem.grown_load_rps * (1 - RESERVE_TOLERANCE)
-    has |= _by_server(problem, (replicas > 0) & table.reserved & ~problem.divisible) > 0
+    has |= problem.has_some_of((replicas > 0) & table.reserved & ~problem.divisible)
     return wanted & ~has & served(problem, replicas)
 
 
 def value_of(problem: Problem, replicas: IntArray) -> float:
     """Return the transition value of a solution [cents/h]."""
-    pools = replicas * problem.table.cost_per_replica
-    parts = pools, np.where(problem.on_current, 0.0, pools)
-    cost, elsewhere = (_by_server(problem, part) for part in parts)
-    stays = _by_server(problem, np.where(problem.on_current, replicas, 0)) > 0
-    every = np.arange(len(problem.priority))
-    same = unchanged(problem, replicas)
-    value = float(problem.transition_value(every, cost, elsewhere, stays, same).sum())
-    return value + (
-        problem.tiers.difference(problem.limits.used(replicas)) if len(problem.tiers.row) else 0.0
-    )
+    value = float(values_of(problem, replicas).sum())
+    return value + problem.tiers.difference(problem.limits.used(replicas))
+
+
+def values_of(problem: Problem, replicas: IntArray) -> FloatArray:
+    """Return the transition value of each server at list prices [cents/h], shape (S,)."""
+    pools, here = replicas * problem.table.cost_per_replica, problem.on_current
+    cost, elsewhere = problem.by_server(pools), problem.by_server(np.where(here, 0.0, pools))
+    stays, same = problem.has_some_of(here & (replicas > 0)), unchanged(problem, replicas)
+    return problem.transition_value(np.arange(len(cost)), cost, elsewhere, stays, same)
 
 
 def changes_of(problem: Problem, replicas: IntArray) -> int:
@@ -121,10 +113,6 @@ class Reached:
             total += objective.on_off_preferred * float((replicas * problem.off_preferred_rpm).sum())
         total += objective.on_value * value_of(problem, replicas) if objective.on_value else 0.0
         return total + (objective.on_changes * changes_of(problem, replicas) if objective.on_changes else 0.0)
-
-    def reported(self, objective: LevelObjective, steps: float) -> float:
-        """Return a value or bound of a level as plans report it."""
-        return objective.reported(steps, self.left, self.taken)
 
     def differences(self, than: "Reached") -> Iterator[float]:
         """Yield the difference to another solution at each level; 0 if they are equal.
@@ -161,11 +149,12 @@ def bounded_levels(
     """
     reached, levels = Reached(problem, replicas), []
     for objective in problem.objectives:
-        steps = reached.of(objective)
-        value, bound = reached.reported(objective, steps), bounds.get(objective.name, infinite)
+        steps, bound = reached.of(objective), bounds.get(objective.name, infinite)
+        value = objective.reported(steps, reached.left, reached.taken)
         if bound is not None:
             counts_as_same = objective.is_goal and value - bound <= value_slack(value)
-            bound = value if counts_as_same else min(reached.reported(objective, min(bound, steps)), value)
+            least = objective.reported(min(bound, steps), reached.left, reached.taken)
+            bound = value if counts_as_same else min(least, value)
         levels.append(SolvedLevel(objective.name, value, bound))
     return tuple(levels)
 
@@ -183,3 +172,49 @@ def with_outside(problem: Problem, without: BoolArray) -> list[LevelObjective]:
 def is_better(problem: Problem, replicas: IntArray, than: IntArray) -> bool:
     """Return whether a solution is better than another in the order of all levels."""
     return Reached(problem, replicas).is_better(Reached(problem, than))
+
+
+def trivial_bounds(problem: Problem) -> dict[str, float]:
+    """Return bounds of all levels that hold for any solution; those of service levels in steps."""
+    every = np.arange(len(problem.table))
+    bounds = dict.fromkeys((each.name for each in problem.objectives), 0.0)
+    return bounds | {VALUE: least_value(problem, every, all_served=False)}
+
+
+def least_value(problem: Problem, rows: IntArray, *, all_served: bool) -> float:
+    """Return the minimum value of any solution with some candidates [cents/h].
+
+    Args:
+        problem: the planning problem.
+        rows: the candidates; every server to be served must have one.
+        all_served: whether every server that has a candidate is served.
+    """
+    served = np.full(len(problem.priority), np.inf)
+    if problem.is_mixed:
+        served = _least_mixed(problem, rows)
+    else:
+        np.minimum.at(served, problem.table.server[rows], problem.model_value[rows])
+    least = served if all_served else np.minimum(served, problem.none_value)
+    return (
+        float(np.where(problem.has_some_of(rows), least, problem.none_value).sum()) + problem.tiers.committed
+    )
+
+
+def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:
+    """Return the minimum value of each served server with fractional replicas (eq. 39, 43); shape (S,).
+
+    It serves all load on the cheapest candidate, and can keep its current replicas in addition, which counts
+    as not moving.
+    """
+    rate, load = problem.table.max_rate_rps[rows], problem.table.load_rps[rows]
+    split = np.divide(load, rate, out=np.zeros(len(rows)), where=load > 0)
+    count = np.where(load > 0, np.maximum(split, 1.0), 0.0)
+    count = np.where(problem.divisible[rows], count, problem.table.num_replicas[rows])
+    least = np.full(len(problem.priority), np.inf)
+    each = problem.replica_value[rows] - problem.discount[rows]
+    np.minimum.at(least, problem.table.server[rows], each * count * BELOW)
+    stays = problem.has_some_of(rows[problem.on_current[rows]])
+    value = np.where(problem.joint_load, 0.0, least)
+    # The additional cost of replicas elsewhere is included in this value.
+    none = np.zeros_like(value)
+    return problem.transition_value(np.arange(len(stays)), value, none, stays, none > 0)

@@ -6,10 +6,9 @@ It works with any `LevelSolver` and returns a `Solution`. Equation numbers refer
 import numpy as np
 
 from optimizer.errors import SolverError
-from optimizer.solvers.bounds import least_value, trivial_bounds
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.level_solver import KnownBounds, LevelSolver
-from optimizer.solvers.levels import bounded_levels, served, served_in_full
+from optimizer.solvers.levels import bounded_levels, least_value, served, served_in_full, trivial_bounds
 from optimizer.solvers.model_columns import keepable
 from optimizer.solvers.objectives import CHANGES, ROUNDING, VALUE, LevelObjective
 from optimizer.solvers.related import RelatedSolution
@@ -44,19 +43,18 @@ class LexicographicSolve:
         self.deadline, self.service_by = deadline, service_by
         self.related = related
         self.without = solver.without_candidates
-        self._restart()
 
     def solve(self) -> Solution:
         """Minimise all levels in their order."""
         for optimistic in (True, False):
-            self._restart()
             if self._minimise_all(optimistic=optimistic):
                 break
         else:
             self.proved = False
         return self._solution()
 
-    def _restart(self) -> None:
+    def _minimise_all(self, *, optimistic: bool) -> bool:
+        """Minimise all levels; return whether a solution confirms the optimistic assumptions."""
         self.solver.restart()
         self.bounds = trivial_bounds(self.problem)
         """Bounds by level name; those of service levels in steps."""
@@ -64,9 +62,6 @@ class LexicographicSolve:
         self.matches_related = self.related is not None
         """Whether all levels so far equal those of the related solution, so that its bounds hold."""
         self.assumed: list[tuple[LevelObjective, float]] = []
-
-    def _minimise_all(self, *, optimistic: bool) -> bool:
-        """Minimise all levels; return whether a solution confirms the optimistic assumptions."""
         for objective in self.solver.objectives:
             if not self._minimise(objective, optimistic=optimistic):
                 return False
@@ -109,11 +104,7 @@ class LexicographicSolve:
         compares = objective.is_service or objective.on_value
         if related is None or not self.matches_related or not compares:
             return KnownBounds(least)
-        if objective.on_value:
-            bound = related.least_value
-        else:
-            proved = related.is_proved(objective.name)
-            bound = related.unserved(objective.on_unserved) if proved else objective.outside
+        bound = related.bound_of(objective)
         if related.restricts:
             return KnownBounds(max(least, bound))
         return KnownBounds(least, bound if related.with_less is not None else -np.inf)
@@ -141,7 +132,7 @@ class LexicographicSolve:
         if objective.is_service:
             self.assumed.append((objective, value))
             if self.related is not None:
-                self.matches_related &= value == self.related.unserved(objective.on_unserved)
+                self.matches_related &= value == objective.steps(self.related.left_out)
             weight, inside = objective.on_unserved * ~self.without, value - objective.outside
             if inside == 0:
                 self.solver.fix(weight > 0, np.zeros(len(weight), np.bool_))
@@ -158,9 +149,7 @@ class LexicographicSolve:
         unchanged = problem.full & ~problem.changed
         if problem.is_mixed:
             unchanged |= keepable(problem)
-        stays = np.zeros(len(problem.priority), np.bool_)
-        stays[problem.table.server[unchanged]] = True
-        stays &= ~(fixed.forced_unserved | self.without)
+        stays = problem.has_some_of(unchanged) & ~(fixed.forced_unserved | self.without)
         changes = problem.none_changed | (fixed.forced_served & ~problem.joint_load)
         return float((~stays & changes).sum())
 
@@ -176,7 +165,7 @@ class LexicographicSolve:
         levels = bounded_levels(problem, replicas, self.bounds)
         proved = self.proved or all(level.is_proved(self.solver.gap) for level in levels)
         solver: SolverName = "separable"
-        if len(problem.limits) or any(each.extra_servers for each in problem.topologies):
+        if problem.is_limited or any(each.extra_servers for each in problem.topologies):
             solver = "milp"
         return Solution(replicas, Status.optimal if proved else Status.feasible, solver, levels)
 

@@ -109,17 +109,10 @@ class LimitRows:
         use: FloatArray = replicas * np.where(self.row == row, self.use, 0.0).sum(axis=1)
         return use
 
-    def fits(self, replicas: IntArray) -> BoolArray:
-        """Return a mask of the candidates that fit alone with the given number of replicas; shapes (C,)."""
-        there = self.amount[self.row] if len(self) else np.zeros_like(self.use)
-        return np.asarray((self.use * replicas[:, None] <= there).all(axis=1), np.bool_)
-
     def most_replicas(self) -> FloatArray:
         """Return the largest number of replicas of each candidate that fits alone, shape (C,)."""
-        most = np.full(self.use.shape, np.inf)
-        if len(self):
-            there = self.amount[self.row]
-            np.floor_divide(there, self.use, out=most, where=(self.use > 0) & np.isfinite(there))
+        most, there = np.full(self.use.shape, np.inf), self.amount[self.row]
+        np.floor_divide(there, self.use, out=most, where=(self.use > 0) & np.isfinite(there))
         fewest: FloatArray = most.min(axis=1, initial=np.inf)
         return fewest
 
@@ -137,13 +130,9 @@ class LimitRows:
         """
         use = self.use * each[:, None]
         rows = np.unique([*self.row[use > 0].tolist(), *([also] if also >= 0 else [])]).astype(np.int64)
-        whole = self.whole
-        divisor = np.array(
-            [
-                float(np.gcd.reduce(use[(self.row == r) & (use > 0)].astype(np.int64))) if whole[r] else 1.0
-                for r in rows.tolist()
-            ]
-        )
+        whole, divisors = self.whole, np.zeros(len(self), np.int64)
+        np.gcd.at(divisors, self.row, np.where(whole[self.row], use, 1).astype(np.int64))
+        divisor = np.maximum(divisors, 1)[rows].astype(np.float64)
         amount = self.amount[rows] / divisor
         return rows, divisor, np.where(whole[rows], np.floor(amount), amount)
 
@@ -167,35 +156,11 @@ class LimitRows:
         """Return the rows over some of the candidates."""
         return replace(self, row=self.row[candidates], use=self.use[candidates])
 
-    def with_amounts(self, amount: FloatArray) -> "LimitRows":
-        """Return the rows with other amounts, shape (R,)."""
-        return replace(self, amount=amount)
-
     def with_more_use(self, row: int, more: FloatArray) -> "LimitRows":
         """Return the rows with additional use, shape (C,), of an item by a replica of each candidate."""
-        mine = (self.row == row) & (self.use > 0)
-        use = np.where(mine, 0.0, self.use)
-        of_row = np.where(mine, self.use, 0.0).sum(axis=1) + more
-        return replace(
-            self,
-            row=np.column_stack([self.row, np.full(len(self.row), row)]),
-            use=np.column_stack([use, of_row]),
-        )
-
-    def only(self, chosen: BoolArray) -> "LimitRows":
-        """Return some of the rows, shape (R,)."""
-        place = np.cumsum(chosen) - 1
-        kept = chosen[self.row] if len(self) else np.zeros(self.row.shape, np.bool_)
-        items = tuple(item for item, is_kept in zip(self.items, chosen.tolist(), strict=True) if is_kept)
-        if not items:
-            return LimitRows((), np.zeros(0), self.row[:, :0], self.use[:, :0], self.source[:0])
-        return LimitRows(
-            items,
-            self.amount[chosen],
-            np.where(kept, place[self.row], 0),
-            np.where(kept, self.use, 0.0),
-            _sources(items),
-        )
+        of_row = self.used_of(row, np.ones(len(more), np.int64)) + more
+        use = np.column_stack([np.where(self.row == row, 0.0, self.use), of_row])
+        return replace(self, row=np.column_stack([self.row, np.full(len(more), row)]), use=use)
 
 
 class Remaining:
@@ -205,10 +170,6 @@ class Remaining:
         """Start with the amounts of the limits, or with `left`, shape (R,)."""
         self.left: list[float] = (limits.amount if left is None else left).tolist()
         self.entries = limits.entries()
-
-    def fits(self, candidate: int, count: int) -> bool:
-        """Return whether `count` replicas of a candidate fit."""
-        return all(self.left[row] >= use * count for row, use in self.entries[candidate])
 
     def most(self, candidate: int) -> float:
         """Return the maximum number of replicas of a candidate that fits."""
@@ -226,36 +187,28 @@ def limit_rows(candidates: Candidates, table: CandidateTable) -> LimitRows:
     priced = tiered(system.accelerators)
     replicas = _replicas(candidates, table, priced)
     kept = list(kept_replicas(system))
-    items, amount, use = list[LimitItem](), list[float](), list[tuple[IntArray, FloatArray]]()
+    items, amount, uses = list[LimitItem](), list[float](), list[tuple[IntArray, FloatArray]]()
     committed = committed_cents_per_h(system.accelerators)
+
+    def add(item: LimitItem, left: float, use: FloatArray) -> None:
+        items.append(item)
+        amount.append(left)
+        uses.append((np.flatnonzero(use), use[use != 0]))
+
     for limit in LIMITS:
         taken = limit.used(kept)
-        for item, exists in limit.amounts(stock_of(system, arrays.type_names)).items():
-            source = LimitItem(limit, item).source
-            taken_already = taken.get(item, 0.0) + committed * (limit.name == BUDGET)
-            left = max(exists - taken_already, 0.0) + candidates.more.get(source, 0.0)
-            for part, each in limit.rows(replicas, item):
-                items.append(LimitItem(limit, item, part))
-                amount.append(left if limit.whole else left * (1 + ROUNDING))
-                use.append(_nonzero(each))
-    for name in [item.name for item in priced]:
-        items.append(LimitItem(TierRow(), name))
-        amount.append(np.inf)
-        use.append(_nonzero(items[-1].limit.use(replicas, name)))
-    row, entries = _entries(use, len(table))
-    return LimitRows(tuple(items), np.array(amount), row, entries, _sources(items))
-
-
-def _sources(items: Sequence[LimitItem]) -> IntArray:
-    """Return the row whose amount applies to each row; shape (R,)."""
+        for name, exists in limit.amounts(stock_of(system, arrays.type_names)).items():
+            taken_already = taken.get(name, 0.0) + committed * (limit.name == BUDGET)
+            more = candidates.more.get(LimitItem(limit, name).source, 0.0)
+            left = max(exists - taken_already, 0.0) + more
+            for part, use in limit.rows(replicas, name):
+                add(LimitItem(limit, name, part), left if limit.whole else left * (1 + ROUNDING), use)
+    for tiers in [LimitItem(TierRow(), item.name) for item in priced]:
+        add(tiers, np.inf, tiers.limit.use(replicas, tiers.item))
+    row, entries = _entries(uses, len(table))
     place = {item.key: r for r, item in enumerate(items) if not item.limit.follows}
-    return np.array([place.get(item.source, r) for r, item in enumerate(items)], np.int64)
-
-
-def _nonzero(use: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Return the candidates that use an item, and their uses, from uses of shape (C,)."""
-    users = np.flatnonzero(use)
-    return users, use[users]
+    source = np.array([place.get(item.source, r) for r, item in enumerate(items)], np.int64)
+    return LimitRows(tuple(items), np.array(amount), row, entries, source)
 
 
 def _replicas(candidates: Candidates, table: CandidateTable, priced: list[Accelerator]) -> Replicas:
@@ -294,14 +247,12 @@ def extra_per_replica(system: System, names: tuple[str, ...], table: CandidateTa
 
 def _entries(uses: Sequence[tuple[IntArray, FloatArray]], count: int) -> tuple[IntArray, FloatArray]:
     """Return the rows and uses of each candidate, shapes (C, J), given those of each row."""
-    users = np.concatenate([users for users, _ in uses]) if uses else np.zeros(0, np.int64)
-    row = np.repeat(np.arange(len(uses)), [len(users) for users, _ in uses])
+    users = np.concatenate([np.zeros(0, np.int64), *(users for users, _ in uses)])
     order = np.argsort(users, kind="stable")
-    candidate, row = users[order], row[order]
-    size = np.bincount(candidate, minlength=count)
-    place = np.arange(len(row)) - (np.cumsum(size) - size)[candidate]
+    candidate, size = users[order], np.bincount(users, minlength=count)
+    place = np.arange(len(order)) - (np.cumsum(size) - size)[candidate]
     shape = count, int(size.max(initial=0))
     rows, entries = np.zeros(shape, np.int64), np.zeros(shape)
-    rows[candidate, place] = row
-    entries[candidate, place] = np.concatenate([use for _, use in uses])[order] if uses else 0.0
+    rows[candidate, place] = np.repeat(np.arange(len(uses)), [len(users) for users, _ in uses])[order]
+    entries[candidate, place] = np.concatenate([np.zeros(0), *(use for _, use in uses)])[order]
     return rows, entries

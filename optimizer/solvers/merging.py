@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from optimizer.arrays import IntArray
-from optimizer.solvers.bounds import trivial_bounds
-from optimizer.solvers.levels import Reached, bounded_levels, is_better
+from optimizer.solvers.levels import Reached, bounded_levels, is_better, trivial_bounds
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import ROUNDING, Solution, SolvedLevel, Status
 

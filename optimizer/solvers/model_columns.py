@@ -15,10 +15,18 @@ def fitting_candidates(problem: Problem) -> IntArray:
     """Return the nondominated candidates that fit alone."""
     columns = nondominated_candidates(problem)
     columns = columns[problem.table.pattern[columns] < 0]
-    return columns[problem.limits.fits(problem.table.num_replicas)[columns]]
+    return columns[(problem.limits.most_replicas() >= problem.table.num_replicas)[columns]]
 
 
-def shared_units(problem: Problem) -> tuple[IntArray, IntArray]:
+def single_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
+    """Return the columns of a plan of one accelerator per server, and the rest as `mixed_columns` does."""
+    own, (units, most_units) = fitting_candidates(problem), _shared_units(problem)
+    columns = np.concatenate([own, units])
+    most = np.concatenate([np.ones(len(own), np.int64), most_units])
+    return columns, most, problem.table.num_replicas[columns]
+
+
+def _shared_units(problem: Problem) -> tuple[IntArray, IntArray]:
     """Return the candidates on shared cards that fit, and the maximum useful number of units of each."""
     most = np.zeros(len(problem.table))
     for topology in problem.topologies:
@@ -77,8 +85,8 @@ def mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
     most = np.minimum(most, problem.max_replicas[table.server])
     divisible = problem.divisible
     indivisible = ~divisible & problem.full
-    most = np.minimum(most, problem.limits.most_replicas())
-    indivisible &= problem.limits.fits(table.num_replicas)
+    fitting = problem.limits.most_replicas()
+    most, indivisible = np.minimum(most, fitting), indivisible & (table.num_replicas <= fitting)
     # Value and use of a replica, and the rate; the current accelerator's column is always kept.
     rate = np.minimum(table.max_rate_rps, problem.grown_load_rps[table.server])
     keys = np.column_stack(
@@ -92,7 +100,7 @@ def mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
         ]
     )
     pools = _nondominated(problem, np.flatnonzero(divisible & (most >= 1)), keys)
-    units, most_units = shared_units(problem)
+    units, most_units = _shared_units(problem)
     most[units] = most_units
     columns = np.sort(np.concatenate([pools, np.flatnonzero(indivisible), units]))
     each = np.where(divisible, 1, table.num_replicas)[columns]

@@ -65,8 +65,8 @@ def _value_level(
     """
     model, full = formulation.model, served_in_full(problem, solution.replicas)
     reached = Reached(problem, np.where(full[problem.table.server], solution.replicas, 0))
-    has_column, offset = np.isin(np.arange(len(full)), formulation.servers), 0.0
-    for level in with_outside(problem, ~has_column):
+    without, offset = ~np.isin(np.arange(len(full)), formulation.servers), 0.0
+    for level in with_outside(problem, without):
         coefficients, constant = formulation.coefficients(level), formulation.constant(level)
         if level.on_value:
             offset = constant
@@ -76,13 +76,9 @@ def _value_level(
             model = model.with_limit(coefficients, value + level.slack(value) - constant)
     if not offset:
         return model, formulation.value
-    with_constant = replace(
-        model,
-        lower=np.append(model.lower, 1.0),
-        upper=np.append(model.upper, 1.0),
-        integer=np.append(model.integer, False),
-    )
-    return with_constant, np.append(formulation.value, offset)
+    none = np.zeros(0, np.int64)
+    wider = model.widened(np.ones(1), (none, none, np.zeros(0)))
+    return replace(wider, lower=np.append(model.lower, 1.0)), np.append(formulation.value, offset)
 
 
 def _legend(labels: list[Label], names: tuple[tuple[str, ...], ...]) -> str:

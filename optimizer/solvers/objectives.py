@@ -165,7 +165,10 @@ def service_objectives(
         load, count = np.where(here, members.load_rps * SECONDS_PER_MINUTE, 0.0), here.astype(np.float64)
         weight, unit = _whole_rates(load)
         for what, each, step, measure in (("rate", weight, unit, load), ("servers", count, 1.0, count)):
-            left, reported = (_by_server(members, part, len(to_serve)) for part in (each, measure))
+            left, reported = (
+                np.bincount(members.server, part, len(to_serve)).astype(np.float64)
+                for part in (each, measure)
+            )
             parts: tuple[FloatArray | None, ...] = (None, None)
             if not members.are_servers:
                 parts = tuple(members.missing(table.server, table.members, part) for part in (each, measure))
@@ -178,11 +181,6 @@ def service_objectives(
                 measure=reported,
                 column_measure=parts[1],
             )
-
-
-def _by_server(members: MemberArrays, amount: FloatArray, servers: int) -> FloatArray:
-    """Return the sum of an amount of members for each server, shape (S,)."""
-    return np.bincount(members.server, amount, servers).astype(np.float64)
 
 
 def _whole_rates(load_rpm: FloatArray) -> tuple[FloatArray, float]:

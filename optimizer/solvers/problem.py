@@ -190,11 +190,6 @@ class Problem:
         return frozen(self.table.meets_targets_below_max_rate & ~one_pool)
 
     @cached_property
-    def without_sharing(self) -> "Problem":
-        """The problem without candidates whose replicas several servers share."""
-        return self if self.own.all() else replace(self, full=frozen(self.full & self.own))
-
-    @cached_property
     def grown_load_rps(self) -> FloatArray:
         """Load of each server with its headroom, shape (S,)."""
         return frozen(self.load_rps * (1 + self.reserve.headroom_share))
@@ -227,15 +222,15 @@ class Problem:
             *later_objectives(self.priority, self.load_rps, wanted, preference=self.preference),
         )
 
-    @property
-    def service(self) -> tuple[LevelObjective, ...]:
-        """The service levels, in order (eq. 34, 35)."""
-        return tuple(each for each in self.objectives if each.is_service)
-
     @cached_property
     def leaves_members(self) -> bool:
         """Whether any candidate serves only some members of its server."""
         return bool((self.table.members != ALL_MEMBERS).any())
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether servers share what is limited, or what it costs."""
+        return bool(np.isfinite(self.limits.amount).any() or len(self.tiers.row))
 
     @property
     def is_compact_only(self) -> bool:
@@ -245,7 +240,15 @@ class Problem:
     @cached_property
     def unserved_parts(self) -> tuple[FloatArray, ...]:
         """Members that candidates leave unserved, by service level; shapes (C,)."""
-        return tuple(level.on_columns for level in self.service if level.on_columns is not None)
+        return tuple(level.on_columns for level in self.objectives if level.on_columns is not None)
+
+    def by_server(self, amount: FloatArray | IntArray | BoolArray) -> FloatArray:
+        """Return the sum of an amount of candidates, shape (C,), for each server; shape (S,)."""
+        return np.bincount(self.table.server, amount, len(self.priority)).astype(np.float64, copy=False)
+
+    def has_some_of(self, rows: IntArray | BoolArray) -> BoolArray:
+        """Return the servers of some candidates, shape (S,)."""
+        return np.isin(np.arange(len(self.priority)), self.table.server[rows])
 
     def with_partners(self, chosen: BoolArray) -> BoolArray:
         """Return the chosen servers, shape (S,), plus the servers that topologies couple to them."""
@@ -271,14 +274,8 @@ class Problem:
 
     def of_servers(self, chosen: BoolArray) -> "Problem":
         """Return the problem in which only the chosen servers are served and have candidates."""
-        return replace(
-            self.take(np.flatnonzero(chosen[self.table.server]), chosen),
-            to_serve=self.to_serve & chosen,
-            current_accelerator=np.where(chosen, self.current_accelerator, -1),
-            current_replicas=np.where(chosen, self.current_replicas, 0),
-            current_cost=np.where(chosen, self.current_cost, 0.0),
-            none_changed=self.none_changed & chosen,
-        )
+        some = self.take(np.flatnonzero(chosen[self.table.server]), chosen)
+        return replace(some.from_nothing(~chosen), to_serve=self.to_serve & chosen)
 
     def serving_all_members(self) -> "Problem":
         """Return the problem with only the candidates that serve all members of their server."""
@@ -286,15 +283,7 @@ class Problem:
 
     def with_amounts(self, amount: FloatArray) -> "Problem":
         """Return the problem with other amounts of the limited items, shape (R,)."""
-        return replace(self, limits=self.limits.with_amounts(amount))
-
-    def with_rows(self, chosen: BoolArray) -> "Problem":
-        """Return the problem with some of the limited items, shape (R,), and always those of tiers."""
-        place = np.cumsum(chosen) - 1
-        budget = self.tiers.budget_row
-        kept = int(place[budget]) if budget >= 0 and chosen[budget] else -1
-        tiers = replace(self.tiers, row=place[self.tiers.row], budget_row=kept)
-        return replace(self, limits=self.limits.only(chosen), tiers=tiers)
+        return replace(self, limits=replace(self.limits, amount=amount))
 
     def left_by(self, replicas: IntArray) -> FloatArray:
         """Return the remaining amount of each limited item under a solution, shape (R,)."""
@@ -312,8 +301,6 @@ class Problem:
     @cached_property
     def discount(self) -> FloatArray:
         """Discount of one replica of each candidate from the list price, in the first steps, shape (C,)."""
-        if not len(self.tiers.row):
-            return np.zeros(len(self.table))
         return frozen((self.limits.use * self.tiers.discount(len(self.limits))[self.limits.row]).sum(axis=1))
 
     @cached_property
@@ -330,15 +317,14 @@ class Problem:
         limits = self.limits.with_more_use(row, self.discount)
         return replace(self, limits=limits, tiers=replace(self.tiers, budget_row=-1))
 
-    def from_nothing(self) -> "Problem":
-        """Return the problem without current allocations, so that minimum value means minimum cost."""
-        nothing = np.zeros(len(self.priority), np.int64)
+    def from_nothing(self, servers: BoolArray | bool = True) -> "Problem":  # noqa: FBT001, FBT002
+        """Return the problem without current allocations of some servers, (S,): their value is their cost."""
         return replace(
             self,
-            current_accelerator=nothing - 1,
-            current_replicas=nothing,
-            current_cost=nothing.astype(np.float64),
-            none_changed=nothing > 0,
+            current_accelerator=np.where(servers, -1, self.current_accelerator),
+            current_replicas=np.where(servers, 0, self.current_replicas),
+            current_cost=np.where(servers, 0.0, self.current_cost),
+            none_changed=self.none_changed & np.logical_not(servers),
         )
 
 
@@ -354,16 +340,16 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
     extra = sum(kind.extra_servers for kind in TOPOLOGIES if kind.rows(candidates))
     table, topologies = _rows_and_topologies(candidates, excluded, len(names) + extra)
     limits = limit_rows(candidates, table)
-    # Rentals and shared cards have higher indices.
-    accelerators = len(candidates.arrays.accelerator_names) + 2
+    accelerators = len(candidates.arrays.accelerator_names) + 2  # with rentals and shared cards
     over = candidates.over_limit.server * accelerators + candidates.over_limit.accelerator
     idle = np.logical_or.reduce([np.zeros(len(names) + extra, np.bool_), *(each.idle for each in topologies)])
     to_serve, members = (servers.load_rps > 0) | (servers.min_replicas > 0), servers.members
     partly = servers.is_queue.any() and not needs_power(system) and not servers.reserve.surges.any()
 
     def by_server(values: Array, last: float = 0) -> Array:
-        return with_last(values, last, extra)
+        return frozen(np.append(values, np.full(extra, last, values.dtype)))
 
+    reserve = [by_server(getattr(servers.reserve, each.name)) for each in fields(ReserveArrays)]
     return Problem(
         table=table,
         full=frozen(~np.isin(table.server * accelerators + table.accelerator, over)),
@@ -378,14 +364,10 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
         none_changed=by_server(servers.running),
         limits=limits,
         options=system.options,
-        reserve=ReserveArrays(
-            *(by_server(getattr(servers.reserve, each.name)) for each in fields(ReserveArrays))
-        ),
-        tiers=tiers_of(system.accelerators, [item.key for item in limits.items]),
+        reserve=ReserveArrays(*reserve),
+        tiers=tiers_of(system.accelerators, limits.keys),
         preference=bool(servers.preference.any()),
-        members=replace(members, load_rps=np.where(idle[members.server], 0.0, members.load_rps))
-        if idle.any()
-        else members,
+        members=replace(members, load_rps=np.where(idle[members.server], 0.0, members.load_rps)),
         is_queue=by_server(servers.is_queue),
         queue_parts=QueueParts(candidates) if partly else None,
         topologies=topologies,
@@ -405,23 +387,15 @@ def _rows_and_topologies(
         source += [place] * len(added)
     of = np.repeat(source, [len(each) for each in tables])[CandidateTable.joined_order(tables)]
     table = CandidateTable.joined(tables)
-    left_out = [s for s, name in enumerate(candidates.arrays.server_names) if name in excluded]
-    kept = ~np.isin(table.server, left_out)
-    if not kept.all():
-        table, of = table.take(kept), of[kept]
     found = [kind.of(candidates, of == place, servers) for place, kind in enumerate(TOPOLOGIES, 1)]
     topologies = [each for each in found if each is not None]
-    usable = np.logical_and.reduce(
-        [np.ones(len(table), np.bool_), *(each.usable(table) for each in topologies)]
-    )
-    if usable.all():
+    left_out = [s for s, name in enumerate(candidates.arrays.server_names) if name in excluded]
+    kept = ~np.isin(table.server, left_out)
+    for each in topologies:
+        kept &= each.usable(table)
+    if kept.all():
         return table, tuple(topologies)
-    return table.take(usable), tuple(each.take(usable) for each in topologies)
-
-
-def with_last(values: Array, last: float, count: int) -> Array:
-    """Return values by server, with `last` appended `count` times."""
-    return frozen(np.append(values, np.full(count, last, values.dtype))) if count else values
+    return table.take(kept), tuple(each.take(kept) for each in topologies)
 
 
 def gap_target(options: OptimizerOptions, columns: int) -> float:

@@ -4,14 +4,14 @@ What-if questions about a plan use its solution as a warm start. If a question o
 bounds of the plan also hold.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.solvers.greedy import greedy_replicas
 from optimizer.solvers.levels import served, served_in_full
-from optimizer.solvers.objectives import VALUE
+from optimizer.solvers.objectives import LevelObjective
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import SolvedLevel
 
@@ -33,55 +33,36 @@ class RelatedSolution:
     with_less: Problem | None = None
     """The related problem, if candidates of the current one can carry more; otherwise None."""
 
-    def unserved(self, weight: FloatArray) -> float:
-        """Return the sum of a weight of servers, shape (S,), that the solution does not serve."""
-        return float(weight[self.left_out].sum())
-
-    def is_proved(self, name: str) -> bool:
-        """Return whether the level of that name is proved to be optimal."""
-        return any(each.name == name and each.is_proved(0.0) for each in self.levels)
-
-    @property
-    def least_value(self) -> float:
-        """Bound of the value, for solutions that are equally good at the earlier levels."""
-        bound = next(level.bound for level in self.levels if level.name == VALUE)
-        return -np.inf if bound is None else bound
+    def bound_of(self, objective: LevelObjective) -> float:
+        """Return the bound of service or value, for solutions that are equally good at the earlier levels."""
+        level = next(each for each in self.levels if each.name == objective.name)
+        if objective.is_service:
+            return objective.steps(self.left_out) if level.is_proved(0.0) else objective.outside
+        return -np.inf if level.bound is None else level.bound
 
     def carried_before(self, problem: Problem) -> FloatArray:
         """Return the maximum rate per replica of a candidate in the other problem [requests/s], shape (C,).
 
         -inf if the other problem lacks the candidate, or allows it only with a fixed number of replicas.
         """
-        carried = np.full(len(problem.table), -np.inf)
-        if self.with_less is None:
-            return carried
-        less, now = self.with_less.table, problem.table
-        divisible = np.flatnonzero(less.meets_targets_below_max_rate)
-        pairs = zip(less.server[divisible].tolist(), less.accelerator[divisible].tolist(), strict=True)
-        then = dict(zip(pairs, less.max_rate_rps[divisible].tolist(), strict=True))
-        pairs = zip(now.server.tolist(), now.accelerator.tolist(), strict=True)
-        return np.array([then.get(pair, -np.inf) for pair in pairs])
+        then: dict[tuple[int, int], float] = {}
+        if self.with_less is not None:
+            less = self.with_less.table
+            rate = np.where(less.meets_targets_below_max_rate, less.max_rate_rps, -np.inf)
+            then = dict(zip(less.pairs(), rate.tolist(), strict=True))
+        return np.array([then.get(pair, -np.inf) for pair in problem.table.pairs()])
 
 
 def differing(problem: Problem, other: Problem) -> BoolArray:
     """Return a mask of servers whose candidates differ between two problems, shape (S,)."""
-    one, two = (_properties(each) for each in (problem, other))
-    servers = range(len(problem.priority))
-    return np.array([not np.array_equal(one[one[:, 0] == s], two[two[:, 0] == s]) for s in servers], np.bool_)
-
-
-def _properties(problem: Problem) -> FloatArray:
-    """Return the server and the distinguishing properties of each candidate, shape (C, properties)."""
-    table = problem.table
-    choice = (
-        table.server,
-        table.accelerator,
-        table.num_replicas,
-        table.members,
-        table.pattern,
-        table.reserved,
+    one, two = (
+        np.column_stack([each.full, *(getattr(each.table, field.name) for field in fields(each.table))])
+        for each in (problem, other)
     )
-    return np.column_stack([*choice, table.max_rate_rps, table.meets_targets_below_max_rate, problem.full])
+    servers = ((problem.table.server == s, other.table.server == s) for s in range(len(problem.priority)))
+    return np.array(
+        [not np.array_equal(one[mine], two[theirs], equal_nan=True) for mine, theirs in servers], np.bool_
+    )
 
 
 def repaired(problem: Problem, replicas: IntArray) -> IntArray:
@@ -91,16 +72,13 @@ def repaired(problem: Problem, replicas: IntArray) -> IntArray:
     If a limit is exceeded, servers lose their replicas from the lowest priority up, and among equals those
     with the smallest use first.
     """
-    if not problem.own.all():
-        if not (problem.left_by(replicas) < 0).any() and not _short(problem, replicas).any():
-            return problem.without_idle(replicas)
-        problem = problem.without_sharing
-        replicas = np.where(problem.own, replicas, 0)
-    table = problem.table
-    short = _short(problem, replicas)
-    fitting = np.where(short[table.server], 0, replicas)
-    if not len(problem.limits):
-        return fitting
+    shares = (replicas[~problem.own] > 0).any()
+    if shares and not ((problem.left_by(replicas) < 0).any() or _short(problem, replicas).any()):
+        return problem.without_idle(replicas)
+    own, table = problem.own, problem.table
+    problem = problem if own.all() else replace(problem, full=problem.full & own)
+    replicas = np.where(own, replicas, 0)
+    fitting = np.where(_short(problem, replicas)[table.server], 0, replicas)
     over = -problem.at_list_price.left_by(fitting)
     for limit in np.flatnonzero(over > 0).tolist():
         use = problem.at_list_price.limits.used_of(limit, fitting)
@@ -115,8 +93,7 @@ def repaired(problem: Problem, replicas: IntArray) -> IntArray:
 
 def _short(problem: Problem, replicas: IntArray) -> BoolArray:
     """Return a mask of servers that lack some of their pools, including both of a route, shape (S,)."""
-    has = np.bincount(problem.table.server, replicas, len(problem.priority)) > 0
-    return has & ~problem.with_partners(served_in_full(problem, replicas))
+    return (problem.by_server(replicas) > 0) & ~problem.with_partners(served_in_full(problem, replicas))
 
 
 def completed(problem: Problem, replicas: IntArray, settled: BoolArray) -> IntArray:

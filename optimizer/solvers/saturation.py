@@ -7,7 +7,6 @@ minimum.
 """
 
 import heapq
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +15,11 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, IntArray
 from optimizer.candidates.measuring import COUNT_TOLERANCE
+from optimizer.candidates.queue_parts import QueueParts
 from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.greedy import rows_by_server
 from optimizer.solvers.levels import served
 from optimizer.solvers.limit_rows import Remaining
-from optimizer.solvers.open_queues import OpenQueue, queues_with_parts
 from optimizer.solvers.problem import Problem
 
 
@@ -45,15 +45,15 @@ def share_leftover(
     limited = np.isfinite(problem.limits.amount).any()
     if not limited or problem.options.saturation_policy == "None":
         return LeftoverAllocation(replicas, finished=True)
-    open_queues = queues_with_parts(problem, replicas)
-    waiting = np.flatnonzero(problem.to_serve & ~problem.is_queue & ~served(problem, replicas))
-    waiting = np.sort(np.concatenate([waiting, np.array([*open_queues], np.int64)]))
-    if not len(waiting):
-        return LeftoverAllocation(replicas, finished=True)
-    leftover = _Leftover(problem, replicas, deadline or Deadline(math.inf), open_queues)
+    open_queues = _queues_with_parts(problem, replicas)
+    waits = problem.to_serve & ~problem.is_queue & ~served(problem, replicas)
     priority = problem.priority.copy()
     for server, queue in open_queues.items():
-        priority[server] = queue.priority
+        waits[server], priority[server] = True, queue.priority
+    if not waits.any():
+        return LeftoverAllocation(replicas, finished=True)
+    leftover = _Leftover(problem, replicas, deadline or Deadline(math.inf), open_queues)
+    waiting = np.flatnonzero(waits)
     waiting = waiting[np.argsort(priority[waiting], kind="stable")]
     match problem.options.saturation_policy:
         case "PriorityExhaustive":
@@ -64,7 +64,73 @@ def share_leftover(
                 leftover.allocate_round_robin(waiting[priority[waiting] == rank].tolist())
         case "RoundRobin":
             leftover.allocate_round_robin(waiting.tolist())
-    return LeftoverAllocation(leftover.replicas(), leftover.finished)
+    return LeftoverAllocation(np.array(leftover.taken, np.int64), leftover.finished)
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenQueue:
+    """A queue whose next member can be served in part.
+
+    A queue with replicas gets more of the same; one without gets its first on the accelerator that serves
+    most.
+    """
+
+    parts: QueueParts
+    problem: Problem
+    rows: tuple[int, ...]
+    """Candidates that can get further replicas."""
+    bits: int
+    """Members served in full, as bits."""
+    priority: int
+    """Priority of the next member."""
+
+    def share(self, taken: Sequence[int]) -> float:
+        """Return the share of the next member that given replicas of each candidate serve."""
+        return max((self._share(row, taken[row]) for row in self.rows if taken[row]), default=0.0)
+
+    def best(self, taken: Sequence[int], left: Remaining, most: int) -> tuple[int, int] | None:
+        """Return the candidate that serves most of the next member, and the useful further replicas.
+
+        Args:
+            taken: replicas of each candidate.
+            left: remaining capacity of the limits.
+            most: maximum replicas of the queue.
+        """
+        now, found = self.share(taken), list[tuple[float, float, int, int]]()
+        for row in [row for row in self.rows if taken[row]] or self.rows:
+            more = int(min(left.most(row), most - taken[row], self.problem.table.num_replicas.max()))
+            share = self._share(row, taken[row] + more) if more > 0 else 0.0
+            if share > now:
+                count = next(n for n in range(1, more + 1) if self._share(row, taken[row] + n) >= share)
+                cost = count * float(self.problem.table.cost_per_replica[row])
+                found.append((-share, cost, row, count))
+        return min(found)[2:] if found else None
+
+    def _share(self, row: int, replicas: int) -> float:
+        return self.parts.share(self.problem.table, row, self.bits, replicas)
+
+
+def _queues_with_parts(problem: Problem, replicas: IntArray) -> Mapping[int, _OpenQueue]:
+    """Return the queues, by server, that a policy can serve further; none that require a reserve."""
+    if problem.queue_parts is None:
+        return {}
+    found, table, members = {}, problem.table, problem.members
+    for server in np.flatnonzero(problem.is_queue & problem.to_serve & ~problem.reserve.wanted).tolist():
+        rows = np.flatnonzero((table.server == server) & (replicas > 0))
+        bits = int(table.members[rows[0]]) if len(rows) else 0
+        _, part = problem.queue_parts.members(server, bits)
+        if part is None:
+            continue
+        if not len(rows):  # candidates that serve only that loaded member
+            mine = np.flatnonzero(members.server == server)
+            bit, has_load = 1 << members.place[mine], members.load_rps[mine] > 0
+            loaded, bits = int(bit[has_load].sum()), int(bit[~has_load].sum())
+            alone = table.members & loaded == 1 << int(members.place[part])
+            rows = np.flatnonzero((table.server == server) & alone & ~problem.repeats)
+        if len(rows):
+            rank = int(members.priority[part])
+            found[server] = _OpenQueue(problem.queue_parts, problem, tuple(rows.tolist()), bits, rank)
+    return found
 
 
 class _Leftover:
@@ -74,7 +140,7 @@ class _Leftover:
     """
 
     def __init__(
-        self, problem: Problem, replicas: IntArray, deadline: Deadline, queues: Mapping[int, OpenQueue]
+        self, problem: Problem, replicas: IntArray, deadline: Deadline, queues: Mapping[int, _OpenQueue]
     ) -> None:
         problem = problem.at_list_price
         table = problem.table
@@ -89,20 +155,12 @@ class _Leftover:
         self.most: list[int] = problem.max_replicas.tolist()
         whole = problem.repeats | problem.reserve.surges[table.server]  # a surge depends on all replicas
         pools = np.flatnonzero(table.meets_targets_below_max_rate & ~whole)
-        ends = np.searchsorted(table.server[pools], np.arange(len(self.load) + 1)).tolist()
-        candidates = pools.tolist()
-        self.candidates = [candidates[start:end] for start, end in itertools.pairwise(ends)]
-        # Replicas of each candidate of a server; waiting servers start without any.
-        self.mine: list[list[int]] = [[] for _ in self.load]
-
-    def replicas(self) -> IntArray:
-        """Return the replicas of each candidate, shape (C,)."""
-        return np.array(self.taken, np.int64)
+        self.candidates = rows_by_server(problem, pools)
 
     def exhaust(self, server: int) -> None:
         """Allocate all replicas that a server can use."""
         while self._in_time() and (found := self._best_column(server)) is not None:
-            self._give(server, *found)
+            self._give(*found)
 
     def allocate_round_robin(self, members: Sequence[int]) -> None:
         """Allocate one replica at a time to the server with the smallest served share of its load.
@@ -119,7 +177,7 @@ class _Leftover:
                 if found is None:
                     heapq.heappop(queue)
                 else:
-                    self._give(server, found[0], 1)
+                    self._give(found[0], 1)
                     heapq.heapreplace(queue, (self._share(server), turn, server))
             if not any(self._moved(server) for server in members if self._in_time()):
                 return
@@ -131,18 +189,19 @@ class _Leftover:
 
     def _moved(self, server: int) -> bool:
         """Move a server to another accelerator if that serves more of its load; return whether it moved."""
-        if not self.mine[server] or not self.one_pool[server] or server in self.queues:
+        mine = self._mine(server)
+        if not mine or not self.one_pool[server] or server in self.queues:
             return False
-        candidate, share = self.mine[server][0], self._share(server)
+        candidate, share = mine[0], self._share(server)
         count = self.taken[candidate]
-        self._give(server, candidate, -count)
+        self._give(candidate, -count)
         best = self._best_column(server)
         if best is not None and best[0] != candidate:
-            self._give(server, *best)
+            self._give(*best)
             if self._share(server) > share * (1 + 1e-9):
                 return True
-            self._give(server, best[0], -best[1])
-        self._give(server, candidate, count)
+            self._give(best[0], -best[1])
+        self._give(candidate, count)
         return False
 
     def _best_column(self, server: int) -> tuple[int, int] | None:
@@ -153,32 +212,30 @@ class _Leftover:
         """
         if server in self.queues:
             return self.queues[server].best(self.taken, self.left, self.most[server])
-        mine = self.mine[server]
-        carried, count = self._carried(server), self._count(server)
+        mine, (carried, count) = self._mine(server), self._has(server)
         missing = max(self.load[server] - carried, 0.0)
-        best, best_key = None, (0.0, 0.0)
-        for candidate in mine if mine and self.one_pool[server] else self.candidates[server]:
+        found = list[tuple[float, float, int, int]]()
+        for candidate in mine if mine and self.one_pool[server] else self.candidates.get(server, []):
             for_load = math.ceil(missing / self.rate[candidate] * (1 - COUNT_TOLERANCE)) if missing else 0
             useful = max(for_load, self.least[server] - count)
             usable = int(min(useful, self.left.most(candidate), self.most[server] - count))
-            if usable <= 0:
-                continue
-            share = self._share_of(server, carried + usable * self.rate[candidate], count + usable)
-            key = (-share, usable * self.cost[candidate])
-            if best is None or key < best_key:
-                best, best_key = (candidate, usable), key
-        return best
+            if usable > 0:
+                share = self._share_of(server, carried + usable * self.rate[candidate], count + usable)
+                found.append((-share, usable * self.cost[candidate], candidate, usable))
+        return min(found)[2:] if found else None
 
-    def _carried(self, server: int) -> float:
-        return sum(self.taken[candidate] * self.rate[candidate] for candidate in self.mine[server])
+    def _mine(self, server: int) -> list[int]:
+        return [candidate for candidate in self.candidates.get(server, []) if self.taken[candidate]]
 
-    def _count(self, server: int) -> int:
-        return sum(self.taken[candidate] for candidate in self.mine[server])
+    def _has(self, server: int) -> tuple[float, int]:
+        """Return the rate that a server's replicas carry [requests/s], and their number."""
+        mine = self._mine(server)
+        return sum(self.taken[c] * self.rate[c] for c in mine), sum(self.taken[c] for c in mine)
 
     def _share(self, server: int) -> float:
         if server in self.queues:
             return self.queues[server].share(self.taken)
-        return self._share_of(server, self._carried(server), self._count(server))
+        return self._share_of(server, *self._has(server))
 
     def _share_of(self, server: int, carried_rps: float, count: int) -> float:
         """Return the served share: of the load, or of the minimum replicas if that is smaller."""
@@ -187,20 +244,12 @@ class _Leftover:
         of_least = count / least if least > 0 else 1.0
         return min(of_load, of_least, 1.0)
 
-    def _give(self, server: int, candidate: int, count: int) -> None:
+    def _give(self, candidate: int, count: int) -> None:
         self.taken[candidate] += count
         self.left.take(candidate, count)
-        mine = self.mine[server]
-        if server in self.queues:
-            return
-        if not self.taken[candidate]:
-            mine.remove(candidate)
-        elif candidate not in mine:
-            mine.append(candidate)
 
 
 def waiting_servers(problem: Problem, replicas: IntArray) -> BoolArray:
     """Return a mask of the unserved servers that have a candidate; shape (S,)."""
-    has_candidate = np.zeros(len(problem.priority), np.bool_)
-    has_candidate[problem.table.server[problem.table.meets_targets_below_max_rate]] = True
+    has_candidate = problem.has_some_of(problem.table.meets_targets_below_max_rate)
     return has_candidate & problem.to_serve & ~served(problem, replicas)

@@ -37,9 +37,7 @@ class SolvedLevel:
         """Relative distance between value and bound."""
         if self.bound is None:
             return None
-        return (
-            max(self.value - self.bound, 0.0) / max(abs(self.value), 1e-9) if self.value > self.bound else 0.0
-        )
+        return max(self.value - self.bound, 0.0) / max(abs(self.value), 1e-9)
 
     def is_proved(self, gap: float) -> bool:
         """Return whether value and bound differ by at most the gap."""

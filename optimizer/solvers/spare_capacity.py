@@ -22,25 +22,16 @@ def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
     table, room = problem.table, problem.room
     own_cards = problem.own
     chosen = np.flatnonzero((replicas > 0) & problem.full & (replicas == table.num_replicas) & own_cards)
-    pools = np.bincount(table.server[replicas > 0], minlength=len(problem.priority))
+    pools = problem.by_server(replicas > 0)
     chosen = chosen[pools[table.server[chosen]] == 1]
     own = np.full(len(problem.priority), -1)
     own[table.server[chosen]] = chosen
     better = np.flatnonzero(problem.full & own_cards & (own[table.server] >= 0))
     mine = own[table.server[better]]
-    value, changed = problem.value, problem.changed
-    better = better[
-        (value[better] == value[mine])
-        & (changed[better] == changed[mine])
-        & (table.reserved[better] == table.reserved[mine])
-        & (table.members[better] == table.members[mine])
-        & (problem.off_preferred_total[better] == problem.off_preferred_total[mine])
-        & (problem.discount[better] == 0)
-        & (problem.discount[mine] == 0)
-        & (room[better] > room[mine])
-    ]
-    for key in problem.apart:
-        better = better[key[better] == key[own[table.server[better]]]]
+    keys = (problem.value, problem.changed, table.reserved, table.members, problem.off_preferred_total)
+    same = [key[better] == key[mine] for key in (*keys, *problem.apart)]
+    listed = (problem.discount[better] == 0) & (problem.discount[mine] == 0)
+    better = better[np.logical_and.reduce([*same, listed, room[better] > room[mine]])]
     if not len(better):
         return replicas
     return _exchanged(

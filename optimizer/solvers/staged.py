@@ -34,7 +34,7 @@ def solve_in_stages(problem: Problem, solve: Solve, deadline: Deadline | None = 
     """
     options = problem.options
     deadline = deadline or Deadline.after(options.time_limit_s)
-    if options.saturation_policy == "None" or not len(problem.limits) or not len(problem.priority):
+    if options.saturation_policy == "None" or not problem.is_limited or not len(problem.priority):
         return solve(problem, deadline)
     due = deadline.later(SHARING_S)
     if options.delayed_best_effort or problem.leaves_members:  # members have several priorities

@@ -61,20 +61,18 @@ class Tiers:
     def steps(self, used: FloatArray) -> FloatArray:
         """Return the use of each step, shape (K,), given the accelerators of each row, shape (R,)."""
         before = np.cumsum(self.size) - self.size
-        before -= before[self.first][self.of] if len(self.of) else 0.0
+        before -= before[self.first][self.of]
         filled: FloatArray = np.clip(used[self.row][self.of] - before, 0.0, self.size)
         return filled
 
     def difference(self, used: FloatArray) -> float:
         """Return the cost of the accelerators in each row, shape (R,), minus that at list price (eq. 147)."""
-        if not len(self.row):
-            return 0.0
         paid = float((self.steps(used) * self.price).sum()) + self.committed
         return paid - float((used[self.row] * self.listed).sum())
 
     def beyond_first(self, used: FloatArray) -> float:
         """Return the cost of later steps minus that at first prices [cents/h]."""
-        return float((self.steps(used)[self.later] * self.more).sum()) if len(self.row) else 0.0
+        return float((self.steps(used)[self.later] * self.more).sum())
 
     def step_entries(self) -> list[tuple[IntArray, FloatArray]]:
         """Return rows and coefficients of each later step in the limits, one pair per row."""
@@ -86,13 +84,7 @@ class Tiers:
 
     def after(self, used: FloatArray) -> "Tiers":
         """Return the tiers with the remaining size of each step."""
-        if not len(self.row):
-            return self
         return replace(self, size=self.size - self.steps(used), committed=0.0)
-
-
-_NONE, _NOTHING = np.zeros(0, np.int64), np.zeros(0)
-NO_TIERS = Tiers(_NONE, _NOTHING, _NONE, _NOTHING, _NOTHING)
 
 
 def tiers_of(accelerators: Mapping[str, Accelerator], keys: list[tuple[str, str]]) -> Tiers:
@@ -103,16 +95,14 @@ def tiers_of(accelerators: Mapping[str, Accelerator], keys: list[tuple[str, str]
         keys: names of the limit and the item of each row.
     """
     items = tiered(accelerators)
-    if not items:
-        return NO_TIERS
     steps = [(t, *step) for t, item in enumerate(items) for step in steps_of(item)]
-    of, size, price = (np.array(column) for column in zip(*steps, strict=True))
+    of, size, price = np.array(steps, np.float64).reshape(-1, 3).T
     return Tiers(
-        row=np.array([keys.index((TIERS, item.name)) for item in items]),
-        listed=np.array([float(item.cost_cents_per_h) for item in items]),
+        row=np.array([keys.index((TIERS, item.name)) for item in items], np.int64),
+        listed=np.array([item.cost_cents_per_h for item in items], np.float64),
         of=of.astype(np.int64),
-        size=size.astype(np.float64),
-        price=price.astype(np.float64),
+        size=size,
+        price=price,
         committed=committed_cents_per_h(accelerators),
-        budget_row=next((row for row, (limit, _) in enumerate(keys) if limit == BUDGET), -1),
+        budget_row=next((row for row, (limit, _) in enumerate(keys) if items and limit == BUDGET), -1),
     )

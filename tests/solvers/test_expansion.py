@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,8 +16,10 @@ from optimizer.generate import generate_system
 from optimizer.milp.highs import HighsSession
 from optimizer.milp.model import RunResult, RunStatus
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
-from optimizer.solvers.expansion import cheapest_expansion, fits, smallest_expansion, unit_prices
+from optimizer.solvers.expansion import fits, least_expansion, unit_prices
 from optimizer.solvers.problem import Problem, build_problem
+
+by_value, by_units = (partial(least_expansion, units_first=first) for first in (False, True))
 
 
 def problem_of(source: System) -> Problem:
@@ -86,7 +89,7 @@ def test_everything_fits_if_and_only_if_the_plan_is_complete(seed: int, *, mixed
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_cheapest_and_smallest_expansions_match_brute_force(seed: int) -> None:
+def test_cheapest_and_by_unitss_match_brute_force(seed: int) -> None:
     source = only_servable(load_system(random_document(random.Random(seed))))
     case, kinds = read_case(source), list(find_candidates(source).arrays.type_names)
     choices = [choice for choice in case.choices if choice.to_serve]
@@ -96,8 +99,8 @@ def test_cheapest_and_smallest_expansions_match_brute_force(seed: int) -> None:
         added = [max(0, n - source.capacity.get(kind, 0)) for n, kind in zip(used, kinds, strict=True)]
         found.append((float(sum(item.value for item in taken)), added))
     problem = problem_of(source)
-    cheapest = cheapest_expansion(problem, HighsSession)
-    smallest = smallest_expansion(problem, HighsSession)
+    cheapest = by_value(problem, HighsSession)
+    smallest = by_units(problem, HighsSession)
     assert cheapest is not None
     assert smallest is not None
     assert cheapest.added.sum() == min((round(value, 6), sum(added)) for value, added in found)[1]
@@ -105,7 +108,7 @@ def test_cheapest_and_smallest_expansions_match_brute_force(seed: int) -> None:
     assert any(added == list(cheapest.added) for _, added in found)
     for t in range(len(kinds)):
         alone = [added[t] for _, added in found if sum(added) == added[t]]
-        of_one = smallest_expansion(problem, HighsSession, t)
+        of_one = by_units(problem, HighsSession, item=t)
         assert (of_one is None) == (not alone)
         if of_one is not None:
             assert of_one.added[t] == of_one.added.sum() == min(alone)
@@ -113,14 +116,17 @@ def test_cheapest_and_smallest_expansions_match_brute_force(seed: int) -> None:
 
 def test_without_limits_nothing_has_to_be_added() -> None:
     problem = problem_of(system([server("a")], [accelerator("A0")]))
-    found = cheapest_expansion(problem, HighsSession)
+    found = by_value(problem, HighsSession)
     assert found is not None
     assert (found.added.tolist(), found.proved) == ([], True)
 
 
 def test_where_no_server_needs_anything_there_is_nothing_to_add() -> None:
     problem = problem_of(system([server("a", 0.0)], [accelerator("A0")], {"A0": 0}))
-    for found in (cheapest_expansion(problem, HighsSession), smallest_expansion(problem, HighsSession)):
+    for found in (
+        by_value(problem, HighsSession),
+        by_units(problem, HighsSession),
+    ):
         assert found is not None
         assert (found.added.tolist(), found.proved) == ([0], True)
 
@@ -136,14 +142,14 @@ def test_units_do_not_serve_a_server_below_its_needed_replicas() -> None:
             heterogeneous=True,
         )
     )
-    assert cheapest_expansion(problem, HighsSession) is None
-    assert smallest_expansion(problem, HighsSession) is None
+    assert by_value(problem, HighsSession) is None
+    assert by_units(problem, HighsSession) is None
     assert not fits(problem, HighsSession)
 
 
 def test_without_time_there_is_no_answer_rather_than_a_no() -> None:
     problem, gone = problem_of(generate_system(6, 5, 3, 0)), Deadline(0.0)
-    for ask in (cheapest_expansion, smallest_expansion, fits, unit_prices):
+    for ask in (by_value, by_units, fits, unit_prices):
         with pytest.raises(OutOfTimeError):
             ask(problem, HighsSession, deadline=gone)
 
@@ -155,7 +161,7 @@ def test_an_expansion_with_a_stopped_second_level_is_unproved(seed: int) -> None
         return nothing if run.number else run.minimise(run.objective)
 
     problem = problem_of(generate_system(6, 5, 3, seed, tightness=2.0))
-    whole, stopped = (cheapest_expansion(problem, session) for session in (HighsSession, replaced(answer)))
+    whole, stopped = (by_value(problem, session) for session in (HighsSession, replaced(answer)))
     assert whole is not None
     assert stopped is not None
     assert (whole.proved, stopped.proved) == (True, False)

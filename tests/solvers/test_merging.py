@@ -11,11 +11,10 @@ from optimizer import find_candidates
 from optimizer.arrays import IntArray
 from optimizer.generate import generate_system
 from optimizer.milp.highs import HighsSession
-from optimizer.solvers.bounds import trivial_bounds
 from optimizer.solvers.branch_and_price.solve import solve_patterns
 from optimizer.solvers.compact import solve_milp
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.levels import bounded_levels, levels_of
+from optimizer.solvers.levels import bounded_levels, levels_of, trivial_bounds
 from optimizer.solvers.merging import merge, merged_bounds, not_worse_than
 from optimizer.solvers.objectives import CHANGES, VALUE
 from optimizer.solvers.problem import Problem, build_problem

@@ -33,7 +33,7 @@ def last_level(seed: int) -> tuple[MasterProblem, ColumnPool]:
     problem = build_problem(find_candidates(system))
     pool = ColumnPool.of(problem)
     everyone = np.ones(len(problem.priority), np.bool_)
-    rate = np.sum([level.on_unserved for level in problem.service[::2]], axis=0)
+    rate = np.sum([level.on_unserved for level in problem.objectives[::2]], axis=0)
     master = MasterProblem(pool.candidates, LevelObjective("rate", rate, everyone), (), ~everyone, ~everyone)
     limit = np.full(len(everyone), np.inf)
     below = pool.price_columns(master, np.zeros(len(pool.candidates.amount)), limit)

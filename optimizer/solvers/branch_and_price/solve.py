@@ -67,7 +67,7 @@ class ColumnGeneration(LevelSolver):
         row = self.pool.candidates.row
         incumbent = Incumbent(problem, [in_columns(row, problem, start) for start in starts])
         # Without limits the relaxation is integral.
-        gap = gap_target(problem.options, len(row) if len(problem.limits) else 0)
+        gap = gap_target(problem.options, len(row) if problem.is_limited else 0)
         super().__init__(problem, self.pool.candidates.servers, incumbent, gap)
 
     def restart(self) -> None:

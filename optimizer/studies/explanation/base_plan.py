@@ -17,10 +17,9 @@ from optimizer.plan.proof import ordered_levels
 from optimizer.plan.shared_cards import units_of
 from optimizer.plan.shared_queues import served_members
 from optimizer.solvers.blocks import Solve, SolvedBlocks, solve_in_blocks
-from optimizer.solvers.bounds import trivial_bounds
 from optimizer.solvers.branch_and_price.duals import DualBounds, DualMultipliers
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.levels import changes_of, levels_of, served, value_of
+from optimizer.solvers.levels import changes_of, levels_of, served, trivial_bounds, value_of
 from optimizer.solvers.objectives import CHANGES, VALUE
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.related import RelatedSolution, differing, repaired
@@ -94,9 +93,8 @@ class BasePlan:
         pools |= {(item.server, EXTERNAL): counts.get(item.server, 0) for item in self.plan.rented}
         pools |= dict.fromkeys(((name, SHARED) for name in self.plan.on_shared_cards), 1)
         table = problem.table
-        pairs = zip(table.server.tolist(), table.accelerator.tolist(), strict=True)
         places = (*accelerators, EXTERNAL, SHARED)
-        found = np.array([pools.get(((*names, "")[s], places[a]), 0) for s, a in pairs], np.int64)
+        found = np.array([pools.get(((*names, "")[s], places[a]), 0) for s, a in table.pairs()], np.int64)
         for pattern, count in units_of(self.candidates, self.plan).items():
             found[table.pattern == pattern] = count
         found[~served_members(self.candidates, table, self.plan.shared_queues)] = 0

@@ -14,7 +14,7 @@ from optimizer.plan import Plan
 from optimizer.quantities import quantity
 from optimizer.queueing.roots import smallest_integer
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
-from optimizer.solvers.expansion import Expansion, cheapest_expansion, fits, smallest_expansion
+from optimizer.solvers.expansion import Expansion, fits, least_expansion
 from optimizer.solvers.levels import served_in_full
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.solution import Status
@@ -92,7 +92,7 @@ def _servable(problem: Problem) -> BoolArray:
 
 def _endless(problem: Problem) -> Problem:
     """Return the problem with no limit on what can be added."""
-    return problem.with_rows(~problem.limits.addable)
+    return problem.with_amounts(np.where(problem.limits.addable, np.inf, problem.limits.amount))
 
 
 # --- units -----------------------------------------------------------------------------------------------
@@ -135,13 +135,13 @@ def _of_units(
 def _cheapest_of(problem: Problem, deadline: Deadline) -> Expansion | None:
     from optimizer.milp.highs import HighsSession
 
-    return cheapest_expansion(problem, HighsSession, deadline)
+    return least_expansion(problem, HighsSession, deadline, units_first=False)
 
 
 def _smallest_of(problem: Problem, deadline: Deadline, item: int | None = None) -> Expansion | None:
     from optimizer.milp.highs import HighsSession
 
-    return smallest_expansion(problem, HighsSession, item, deadline)
+    return least_expansion(problem, HighsSession, deadline, units_first=True, item=item)
 
 
 def _moves_cost(problem: Problem) -> bool:

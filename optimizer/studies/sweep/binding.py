@@ -10,7 +10,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.pipeline import Solved
-from optimizer.solvers.levels import served_in_full
+from optimizer.solvers.levels import served_in_full, values_of
 from optimizer.solvers.problem import Problem
 from optimizer.studies.sweep.document import SweepBinding
 
@@ -25,7 +25,7 @@ def binding_limits(solved: Solved) -> tuple[SweepBinding, ...]:
     """Return the limits that block better candidates, in the order of the rows."""
     problem, replicas = solved.problem, solved.solution.replicas
     full = served_in_full(problem, replicas)
-    left, values = problem.left_by(replicas), _values(problem, replicas)
+    left, values = problem.left_by(replicas), values_of(problem, replicas)
     unserved, dearer = defaultdict[_Key, set[int]](set), defaultdict[_Key, set[int]](set)
     stranded = 0
     for s in np.flatnonzero(problem.to_serve).tolist():
@@ -45,25 +45,6 @@ def binding_limits(solved: Solved) -> tuple[SweepBinding, ...]:
     if stranded:
         binds.append(SweepBinding(limit=NO_CANDIDATE, item="", unserved=stranded, dearer=0))
     return tuple(binds)
-
-
-def _values(problem: Problem, replicas: IntArray) -> FloatArray:
-    """Return the transition value of each server's allocation [cents/h], shape (S,)."""
-    table, servers = problem.table, np.arange(len(problem.priority))
-    cost = table.cost_per_replica * replicas
-    here = problem.on_current & (replicas > 0)
-
-    def by_server(weight: FloatArray) -> FloatArray:
-        return np.bincount(table.server, weight, len(servers)).astype(np.float64)
-
-    stays = by_server(here.astype(np.float64)) > 0
-    same = here & (replicas == problem.current_replicas[table.server])
-    pools = by_server((replicas > 0).astype(np.float64))
-    unchanged = ((pools == 1) & (by_server(same.astype(np.float64)) > 0)) | (
-        (pools == 0) & ~problem.none_changed
-    )
-    elsewhere = by_server(np.where(problem.on_current, 0.0, cost))
-    return problem.transition_value(servers, by_server(cost), elsewhere, stays, unchanged)
 
 
 def _blocking(
