@@ -51,6 +51,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if unread else None
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Use one worker more than there are cores, because tests of services and pages wait for processes."""
+    from optimizer.parallel import core_count
+
+    return core_count() + 1
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Compile before a run of the whole suite begins, which is when all workers have come this far.
 
