@@ -322,4 +322,4 @@ def test_a_plan_states_profile_sources_and_their_domain(
         assert "m on H100: measured (points, vLLM 0.11, bf16)" in shown, command
         assert "far on H100: prompts of 8,000 tokens, measured from 256 to 256" in shown, command
     assert main(["check", str(system)]) == 0
-    assert "outside what was measured of 'm' on 'H100'" in " ".join(capsys.readouterr().err.split())
+    assert "outside the measured range of 'm' on 'H100'" in " ".join(capsys.readouterr().err.split())

@@ -219,7 +219,7 @@ def _origin(facts: Facts, item: SharedPool) -> Iterator[str]:
     load, inside = server.current.load, item.utilization * item.max_batch
     missed = () if given is None else given.domain.misses(load.in_tokens, load.out_tokens, inside)
     if item.outside != tuple(missed):
-        yield f"{item.server}: {len(tuple(missed))} of its figures are outside what was measured"
+        yield f"{item.server}: {len(tuple(missed))} of its figures are outside the measured range"
 
 
 def _whole(facts: Facts, item: SharedPool) -> Iterator[str]:
