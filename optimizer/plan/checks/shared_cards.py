@@ -173,7 +173,7 @@ def _room(facts: Facts, use: SharedCardUse) -> Iterator[str]:
         yield f"shares add up to {precise(shares)}, a card has {precise(ALL_SHARES)}"
     count = sum(item.per_card for item in use.servers)
     if use.mode == "whole" and count > 1:
-        yield f"{count} replicas on a whole card"
+        yield f"{count} replicas on a full card"
     if use.mode == "time" and (count > MAX_TURNS or count > len({item.server for item in use.servers})):
         yield f"{count} replicas share a card in time, at most one replica of each of {MAX_TURNS} servers can"
 
