@@ -149,8 +149,8 @@ def _profiles(arguments: argparse.Namespace) -> None:
     text = found.text_for(target)
     if text is None and output is None:
         raise SpecError(
-            f"{target}: an anchor or a merge shares the text of the entry with other places; write the entire "
-            "system to another file with -o"
+            f"{target}: an anchor or a merge shares the text of the entry with other places; write "
+            "the entire system to another file with -o"
         )
     if text is None:
         write_document(found.document(), target)
