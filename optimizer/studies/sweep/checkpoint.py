@@ -109,7 +109,7 @@ def _complete_lines(path: Path) -> list[Any]:
     """Return the values of a file's complete lines; empty if there is no file.
 
     Raises:
-        SpecError: the file cannot be read, or is no such file.
+        SpecError: the file cannot be read, or has another format.
     """
     try:
         lines = [json.loads(line) for line in path.read_text("utf-8").split("\n")[:-1]]
