@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from functools import cache
 from html import escape
 from importlib import resources
+from pathlib import Path
+from string import Template
 from typing import Any
 
 from fastapi import FastAPI
@@ -49,33 +51,12 @@ _PLACES = {
     "/healthz": "is the service alive?",
     "/readyz": "does it take requests?",
 }
-_PAGE = """\
-<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-{head}
-</head>
-<body>
-{body}
-</body>
-</html>
-"""
+_PAGE = Template(Path(__file__).with_name("description.html").read_text("utf-8"))
 _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:42rem;margin:2rem auto;padding:0 1rem}"
     "@media(prefers-color-scheme:dark){body{background:#16181c;color:#e4e6ea}a{color:#8ab4f8}}"
 )
-_START = """\
-const page = document.currentScript.dataset;
-SwaggerUIBundle({
-  url: page.openapi,
-  dom_id: "#swagger-ui",
-  presets: [SwaggerUIBundle.presets.apis, SwaggerUIBundle.SwaggerUIStandalonePreset],
-  deepLinking: true,
-});
-"""
+_START = Path(__file__).with_name("description.js")
 
 
 def add_description(app: FastAPI, *, keyless: Collection[str] | None, stateful: bool) -> None:
@@ -163,7 +144,7 @@ def _front_page(app: FastAPI, *, stateful: bool) -> Handler:
 
 
 def _html(title: str, head: str, body: str, policy: str, headers: Mapping[str, str]) -> Response:
-    text = _PAGE.format(title=escape(title), head=head, body=body)
+    text = _PAGE.substitute(title=escape(title), head=head, body=body)
     every = {**_ALWAYS, "Content-Security-Policy": policy, **headers}
     return Response(text, headers=every, media_type="text/html")
 
@@ -218,7 +199,7 @@ async def _asset(request: Request) -> Response:
 def _content(name: str) -> bytes:
     """Return an asset, without references to other hosts."""
     if name == START_SCRIPT:
-        return _START.encode()
+        return _START.read_bytes()
     packaged = resources.files("fastapi_offline").joinpath("static", name).read_bytes()
     return packaged.replace(_LOGO, b"data:,")  # no image, so Redoc omits it
 

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, Field, ValidationError, field_validator
+from pydantic import AliasChoices, Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from optimizer.errors import SpecError
@@ -119,11 +119,12 @@ class Settings(BaseSettings):
     max_batch: _Count = 8_192
     """Maximum batch limit in a document [requests]."""
 
-    @field_validator("api_key_files", mode="before")
+    @field_validator("api_key_files", "metric_aliases", mode="before")
     @classmethod
-    def _paths(cls, value: Any) -> Any:
-        """Split a value from the environment."""
-        return tuple(part for part in value.split(os.pathsep) if part) if isinstance(value, str) else value
+    def _parts(cls, value: Any, info: ValidationInfo) -> Any:
+        """Split what came from the environment."""
+        between = os.pathsep if info.field_name == "api_key_files" else ","
+        return tuple(filter(None, value.split(between))) if isinstance(value, str) else value
 
     @field_validator("allowed_hosts", mode="before")
     @classmethod
@@ -131,12 +132,6 @@ class Settings(BaseSettings):
         """Split a value from the environment; names are case-insensitive."""
         names = value.split(",") if isinstance(value, str) else value
         return tuple(name.strip().strip("[]").lower() for name in names if name.strip())
-
-    @field_validator("metric_aliases", mode="before")
-    @classmethod
-    def _names(cls, value: Any) -> Any:
-        """Split a value from the environment."""
-        return tuple(part for part in value.split(",") if part) if isinstance(value, str) else value
 
     def environment(self) -> dict[str, str]:
         """Return environment variables from which another process reads the same settings."""

@@ -1,7 +1,9 @@
 """What all tests share: how hypothesis searches, and where the reference data lie."""
 
 import gc
+import io
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,7 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from commands import Run
     from fastapi.testclient import TestClient
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -77,6 +80,25 @@ def reference() -> Path:
 def specs() -> Path:
     """The sample systems of the repository."""
     return ROOT / "specs"
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> "Run":
+    """Run a command in this process, with `stdin` as its standard input."""
+    from commands import Answer
+
+    from optimizer.cli.main import main
+
+    def call(*arguments: object, stdin: bytes = b"") -> Answer:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capsys.readouterr()
+        try:
+            status = main([str(item) for item in arguments])
+        except SystemExit as stop:
+            status = int(stop.code or 0)
+        return Answer(status, *capsys.readouterr())
+
+    return call
 
 
 @pytest.fixture(scope="module")

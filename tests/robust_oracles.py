@@ -19,7 +19,7 @@ from mixed_oracles import TOLERANCE, Demand, demands, random_mixed_document, ran
 from oracles import Json, Levels, exact, plain
 
 from optimizer import System, find_candidates
-from optimizer.candidates.measuring import analyze_pairs
+from optimizer.candidates.measuring import measure_pairs
 
 EXTERNAL = "external"
 Used = tuple[Fraction, ...]
@@ -170,7 +170,7 @@ def _power(system: System) -> dict[tuple[str, str], Fraction]:
             rows = table.server[[c]], table.accelerator[[c]], table.max_batch[[c]], table.max_rate_rps[[c]]
             busy = 1.0
             if arrays.servers.load_rps[table.server[c]] > 0:
-                found_there = analyze_pairs(arrays, *rows)
+                found_there = measure_pairs(arrays, *rows).performance
                 row = system.profiles[system.servers[server].model, acc]
                 tokens = system.servers[server].current.load.out_tokens
                 assert row.decode is not None

@@ -197,7 +197,7 @@ INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
         ("pairs",),
         ("batches", "choices", "class_rows", "rows", "card_rows", "undivided"),
         ("measuring",),
-        ("reserve", "renting", "shared_cards"),
+        ("reserve", "renting", "shared_cards", "sized"),
         ("shared_queues",),
         ("power", "queue_parts"),
         ("finder",),

@@ -327,7 +327,7 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
     servers = list(system.servers.values())
     loads, load_rps = [replica_load(server) for server in servers], server_loads_rps(system)
     targets = _targets_of(system)
-    every, members = _member_arrays(system, targets, load_rps)
+    every, members = _member_arrays(system, targets)
 
     def integers(values: list[int]) -> IntArray:
         return frozen(np.array(values, dtype=np.int64))
@@ -379,21 +379,13 @@ def _allowed(system: System, place_of: dict[str, int]) -> BoolArray:
     return allowed
 
 
-def _member_arrays(
-    system: System, targets: list[ModelTarget | None], load_rps: FloatArray
-) -> tuple[Targets, MemberArrays]:
+def _member_arrays(system: System, targets: list[ModelTarget | None]) -> tuple[Targets, MemberArrays]:
     """Return the targets of planned servers, and their members."""
     servers = list(system.servers.values())
-    loss = [largest_loss(system, server) for server in servers]
-    if not any(isinstance(server, SharedQueue) for server in servers):
-        own, every = _targets(targets, loss, frozen(_tps(targets) > 0)), np.arange(len(servers))
-        priority = np.array([system.priority(server) for server in servers], np.int64)
-        lengths = np.array([server.current.load.out_tokens for server in servers])
-        return own, MemberArrays(every, every * 0, load_rps, priority, own, tuple(system.servers), lengths)
     parts = [(s, place, part) for s, one in enumerate(servers) for place, part in enumerate(members_of(one))]
     kinds = system.server_kinds()
     mine = [system.target_of(part) for _, _, part in parts]
-    loss += [largest_loss(system, part) for _, _, part in parts]
+    loss = [largest_loss(system, one) for one in (*servers, *(part for _, _, part in parts))]
     joined = _targets([*targets, *mine], loss, frozen(_tps([*targets, *mine]) > 0))
     rates = [
         kinds[s].demand_rps(replica_load(part), target.tps if target else 0.0)

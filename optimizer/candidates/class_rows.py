@@ -1,33 +1,78 @@
-"""Shared queues on accelerators: a row for each class, which has its own waiting time and its own targets."""
+"""Pairs as rows of queue models: one for a server, one for each class of a shared queue.
+
+A class has its own waiting time and its own targets.
+"""
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates.arrays import SystemArrays
-from optimizer.candidates.pairs import Pairs, replicas_of
-from optimizer.queueing.performance import Performance
+from optimizer.candidates.pairs import Pairs, replicas_of, targets_of
+from optimizer.queueing.performance import Performance, QueueModel
 from optimizer.queueing.priority.model import COUNTED, WITH_WAIT, ClassMix, ClassPerformance, PriorityQueues
-from optimizer.queueing.targets import DELAYED, MISS_TOLERANCE, Targets, meets_target
+from optimizer.queueing.targets import Targets
 
 
 @dataclass(frozen=True, slots=True)
-class ClassRows:
+class ServerRows:
+    """Rows of R pairs of server and accelerator, one each."""
+
+    queues: QueueModel
+    targets: Targets
+    """Targets at the replica: those of the servers without the time of the network."""
+    network_ms: FloatArray
+    """Time of the network between the place of the server and the accelerator."""
+
+    @classmethod
+    def of(cls, arrays: SystemArrays, pairs: Pairs) -> Self:
+        """Return the rows of R ≥ 1 pairs with the same latency and queue model."""
+        network_ms = arrays.servers.network_ms[pairs.server, pairs.accelerator]
+        return cls(replicas_of(arrays, pairs), targets_of(arrays, pairs), network_ms)
+
+    def of_pairs(self, ufunc: np.ufunc, values: Any) -> Any:
+        """Return values of rows, joined by a function to one for each pair, shape (R,)."""
+        del ufunc
+        return values
+
+    def of_rows(self, values: Any) -> Any:
+        """Return the value of its pair, shape (R,), for each row."""
+        return values
+
+    def worst(self, ratio: FloatArray, measure: IntArray) -> IntArray:
+        """Return the row with the largest ratio of each pair, of equal ones that of the first measure."""
+        del measure
+        return np.arange(len(ratio))
+
+    def analyze(self, rate_rps: FloatArray) -> Performance:
+        """Return the metrics of each row at the rate of each pair, shape (R,)."""
+        return self.queues.analyze(rate_rps)
+
+    @property
+    def delays(self) -> FloatArray:
+        """Increase of each measure of the targets by the network, shape (K, Q)."""
+        return self.targets.delays(self.network_ms)
+
+    def met(self, found: Performance) -> BoolArray:
+        """Return whether the targets of all rows of each pair are met, shape (R,)."""
+        return np.asarray(self.of_pairs(np.logical_and, self.targets.met(found)), np.bool_)
+
+    def mean(self, found: Performance) -> Performance:
+        """Return the metrics of each pair: means over the requests of all its rows."""
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class ClassRows(ServerRows):
     """Rows of the loaded members of shared queues on accelerators, shapes (Q,)."""
 
+    queues: PriorityQueues
     pair: IntArray
     """Index of the pair of queue and accelerator; rows of a pair are adjacent."""
     member: IntArray
     """Index of the member."""
-    share: FloatArray
-    """Share of the queue's requests."""
-    queues: PriorityQueues
-    targets: Targets
-    """Targets at the replica: those of the members minus the network latency."""
-    network_ms: FloatArray
-    """Network latency between the places of the queue and the accelerator [ms]."""
 
     @classmethod
     def of(cls, arrays: SystemArrays, pairs: Pairs) -> Self:
@@ -44,57 +89,41 @@ class ClassRows:
         queues = PriorityQueues.of(replicas_of(arrays, pairs).take(pair), mixes, work_cv)
         network_ms = arrays.servers.network_ms[pairs.server[pair], pairs.accelerator[pair]]
         targets = members.targets.take(member).before(network_ms)
-        return cls(pair, member, queues.share, queues, targets, network_ms)
-
-    def take_pairs(self, rows: IntArray) -> "ClassRows":
-        """Return the rows of some pairs, with pairs renumbered in the given order."""
-        place = np.full(int(self.pair.max(initial=-1)) + 1, -1)
-        place[rows] = np.arange(len(rows))
-        mine = np.flatnonzero(place[self.pair] >= 0)
-        mine = mine[np.argsort(place[self.pair[mine]], kind="stable")]
-        return ClassRows(
-            place[self.pair[mine]],
-            self.member[mine],
-            self.share[mine],
-            self.queues.take(mine),
-            self.targets.take(mine),
-            self.network_ms[mine],
-        )
+        return cls(queues, targets, network_ms, pair, member)
 
     @property
     def first(self) -> IntArray:
         """First row of each pair."""
         return np.flatnonzero(np.diff(self.pair, prepend=-1))
 
-    def all_of_pair(self, rows: BoolArray) -> BoolArray:
-        """Return whether a condition holds for all classes of each pair, shape (R,)."""
-        return np.asarray(np.logical_and.reduceat(rows, self.first))
+    def of_pairs(self, ufunc: np.ufunc, values: Any) -> Any:
+        """Return values of rows, joined by a function to one for each pair, shape (R,)."""
+        return ufunc.reduceat(values, self.first)
+
+    def of_rows(self, values: Any) -> Any:
+        """Return the value of its pair, shape (R,), for each row."""
+        return values[self.pair]
+
+    def worst(self, ratio: FloatArray, measure: IntArray) -> IntArray:
+        """Return the row with the largest ratio of each pair, of equal ones that of the first measure."""
+        return np.lexsort((measure, -ratio, self.pair))[self.first]
 
     def analyze(self, rate_rps: FloatArray) -> ClassPerformance:
         """Return the metrics of each class at the rate of all classes of each pair, shape (R,)."""
         return self.queues.analyze(rate_rps[self.pair])
 
-    @property
-    def delays(self) -> FloatArray:
-        """Increase of each target measure due to the network, shape (K, Q)."""
-        return self.targets.delays(self.network_ms)
-
-    def least_limit(self) -> FloatArray:
-        """Return the tightest limit of each pair on latencies that include the network [ms], shape (R,)."""
-        mine = np.minimum(*(self.targets.limit(metric) for metric in sorted(DELAYED))) + self.network_ms
-        return np.asarray(np.minimum.reduceat(mine, self.first))
-
-    def met(self, found: Performance) -> BoolArray:
-        """Return whether the targets of all classes of each pair are met, shape (R,)."""
-        figures = self.targets.figures(found)
-        met = meets_target(figures, self.targets.limits, MISS_TOLERANCE)
-        return self.all_of_pair(np.asarray(met.all(axis=0)))
-
     def mean(self, found: Performance) -> Performance:
         """Return the metrics of each pair: means over the requests of all its classes."""
-        sums = {name: np.add.reduceat(getattr(found, name), self.first) for name in COUNTED}
-        sums |= {name: np.add.reduceat(getattr(found, name) * self.share, self.first) for name in WITH_WAIT}
-        return replace(found.take(self.first), **sums)
+        sums = {name: getattr(found, name) for name in COUNTED}
+        sums |= {name: getattr(found, name) * self.queues.share for name in WITH_WAIT}
+        totals = {name: self.of_pairs(np.add, values) for name, values in sums.items()}
+        return replace(found.take(self.first), **totals)
+
+
+def rows_of(arrays: SystemArrays, pairs: Pairs) -> ServerRows:
+    """Return the rows of R ≥ 1 pairs with the same models, which are all of servers or all of queues."""
+    kind = ClassRows if arrays.servers.is_queue[pairs.server[0]] else ServerRows
+    return kind.of(arrays, pairs)
 
 
 def _mixes(arrays: SystemArrays, server: IntArray, pair: IntArray, member: IntArray) -> list[ClassMix]:

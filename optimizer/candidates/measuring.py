@@ -8,13 +8,11 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates.arrays import SystemArrays
-from optimizer.candidates.class_rows import ClassRows
-from optimizer.candidates.pairs import Pairs, chunks, queue_capacity, replicas_of, targets_of
-from optimizer.candidates.table import CandidateTable
+from optimizer.candidates.class_rows import ClassRows, rows_of
+from optimizer.candidates.pairs import Pairs, chunks, replicas_of
 from optimizer.parallel import in_threads
 from optimizer.queueing.performance import Performance
 from optimizer.queueing.sizing import largest_rate
-from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
 
 COUNT_TOLERANCE = 1e-9
 """Relative excess of load over replicas × rate that does not yet require another replica."""
@@ -38,36 +36,27 @@ CLIENT_TIMES = frozenset({"ttft_ms", "response_ms"})
 """Fields of a performance that include the network latency."""
 
 
-def analyze_pairs(
-    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
-) -> Performance:
-    """Return the long-run means of one replica per row at a given arrival rate > 0; all shapes (R,)."""
-    return measure_pairs(arrays, server, accelerator, max_batch, rate_rps).performance
-
-
 def measure_pairs(
     arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
 ) -> ReplicaMetrics:
-    """Return the long-run means and the values of the target measures of one replica per row."""
+    """Return the means of one replica per row at rates > 0, shapes (R,), and what its targets measure."""
     found = [np.zeros(len(server)) for _ in fields(Performance)]
     measured = np.zeros((len(arrays.servers.targets.measures), len(server)))
     own: defaultdict[str, FloatArray] = defaultdict(lambda: np.full(len(server), np.nan))
 
     def fill(part: tuple[IntArray, Pairs]) -> None:
         rows, some = part
-        offset_ms = arrays.servers.network_ms[some.server, some.accelerator]
-        if arrays.servers.is_queue[some.server[0]]:
-            classes = ClassRows.of(arrays, some)
-            performance = classes.mean(classes.analyze(rate_rps[rows]))
-        else:
-            performance, targets = replicas_of(arrays, some).analyze(rate_rps[rows]), targets_of(arrays, some)
-            measured[:, rows] = targets.figures(performance) + targets.delays(offset_ms)
+        mine = rows_of(arrays, some)
+        of_rows = mine.analyze(rate_rps[rows])
+        if not arrays.servers.is_queue[some.server[0]]:
+            measured[:, rows] = mine.targets.figures(of_rows) + mine.delays
+        performance = mine.mean(of_rows)
         for name, figures in performance.own.items():
             own[name][rows] = figures
         for array, field in zip(found, fields(Performance), strict=True):
             array[rows] = getattr(performance, field.name)
             if field.name in CLIENT_TIMES:
-                array[rows] += offset_ms
+                array[rows] += arrays.servers.network_ms[some.server, some.accelerator]
 
     in_threads(fill, [*parts(arrays, server, accelerator, max_batch)])
     return ReplicaMetrics(Performance(*found), measured, own)
@@ -112,14 +101,15 @@ def measure_members(
             yield MemberMetrics(int(rows[pair]), member, means, figures[:, q], limits[:, q])
 
 
-def largest_queue_rates(arrays: SystemArrays, table: CandidateTable) -> FloatArray:
-    """Return the largest rate of a replica of each row of a shared queue, along its mix [requests/s]."""
-    rates = np.zeros(len(table))
-    for rows, some in parts(arrays, table.server, table.accelerator, table.max_batch):
-        classes = ClassRows.of(arrays, some)
-        found = largest_rate(classes.queues, classes.targets).max_rate_rps
-        least = np.minimum.reduceat(found, classes.first)
-        rates[rows] = least * arrays.rate_factor[some.server, some.accelerator]
+def largest_rates_of(
+    arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray
+) -> FloatArray:
+    """Return the largest rate of a replica of each row, of a shared queue along its mix [requests/s]."""
+    rates = np.zeros(len(server))
+    for rows, some in parts(arrays, server, accelerator, max_batch):
+        mine = rows_of(arrays, some)
+        found = mine.of_pairs(np.minimum, largest_rate(mine.queues, mine.targets).max_rate_rps)
+        rates[rows] = found * arrays.rate_factor[some.server, some.accelerator]
     return rates
 
 
@@ -129,13 +119,8 @@ def targets_hold(
     """Return whether one replica per row meets its targets, or those of all its classes, at its rate."""
     holds = np.zeros(len(server), np.bool_)
     for rows, some in parts(arrays, server, accelerator, max_batch):
-        if arrays.servers.is_queue[some.server[0]]:
-            classes = ClassRows.of(arrays, some)
-            holds[rows] = classes.met(classes.analyze(rate_rps[rows]))
-        else:
-            targets = targets_of(arrays, some)
-            figures = targets.figures(replicas_of(arrays, some).analyze(rate_rps[rows]))
-            holds[rows] = meets_target(figures, targets.limits, MISS_TOLERANCE).all(axis=0)
+        mine = rows_of(arrays, some)
+        holds[rows] = mine.met(mine.analyze(rate_rps[rows]))
     return holds
 
 
@@ -151,8 +136,7 @@ def parts(
     arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray
 ) -> Iterator[tuple[IntArray, Pairs]]:
     """Yield the rows that are analysed together, one queue model at a time, and their pairs."""
-    profile, capacity = arrays.profile_of[server, accelerator], queue_capacity(arrays, server, max_batch)
-    pairs = Pairs(server, accelerator, profile, max_batch, capacity, max_batch, np.full(len(server), np.nan))
+    pairs = Pairs.of(arrays, server, accelerator, max_batch)
     queued = arrays.servers.is_queue[server]
     for alike in (np.flatnonzero(~queued), np.flatnonzero(queued)):
         for rows in chunks(arrays, pairs, alike):

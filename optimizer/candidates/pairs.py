@@ -37,6 +37,14 @@ class Pairs:
     best_rate_rps: FloatArray
     """Highest rate over all batches; NaN unless batch limits are optimised."""
 
+    @classmethod
+    def of(
+        cls, arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray
+    ) -> "Pairs":
+        """Return pairs whose batch limits are also their ceilings; all shapes (R,)."""
+        profile, capacity = arrays.profile_of[server, accelerator], queue_capacity(arrays, server, max_batch)
+        return cls(server, accelerator, profile, max_batch, capacity, max_batch, np.full(len(server), np.nan))
+
     def take(self, rows: IntArray | BoolArray) -> "Pairs":
         """Return the selected rows, in that order."""
         return Pairs(*(getattr(self, field.name)[rows] for field in fields(self)))
@@ -82,9 +90,7 @@ def sizable_pairs(arrays: SystemArrays, verdicts: Verdicts, *, choose_batch: boo
     ):
         verdicts.reject(server[rows], accelerator[rows], reason, value[rows], limit[rows])
     fits = (in_memory >= 1) & (batch <= MAX_BATCH_LIMIT)
-    max_batch = np.where(fits, batch, 1).astype(np.int64)
-    capacity, unknown = queue_capacity(arrays, server, max_batch), np.full(len(server), np.nan)
-    return Pairs(server, accelerator, profile, max_batch, capacity, max_batch, unknown).take(fits)
+    return Pairs.of(arrays, server, accelerator, np.where(fits, batch, 1).astype(np.int64)).take(fits)
 
 
 def _reject_places(arrays: SystemArrays, verdicts: Verdicts) -> None:

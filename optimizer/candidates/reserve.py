@@ -14,6 +14,7 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.measuring import CHUNK_STEP_TRIES, COUNT_TOLERANCE, measure_pairs, targets_hold
 from optimizer.candidates.table import CandidateTable
+from optimizer.queueing.roots import smallest_integer
 
 MAX_REPLICAS = 1_000_000
 """Maximum number of replicas in the search for an availability target."""
@@ -50,10 +51,7 @@ def _least_available(needed: int, availability: float, target: float) -> float:
         low, high = high, 2 * high
         if high > MAX_REPLICAS:
             return float("inf")
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if suffice(middle) else (middle, high)
-    return float(high)
+    return float(smallest_integer(suffice, low, high))
 
 
 def replicas_for_both(

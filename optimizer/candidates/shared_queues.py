@@ -10,17 +10,15 @@ from types import MappingProxyType
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
+from optimizer.arrays import IntArray, frozen
 from optimizer.candidates.arrays import ALL_MEMBERS, SystemArrays, tabulate
-from optimizer.candidates.class_rows import ClassRows
-from optimizer.candidates.measuring import CHUNK_STEP_TRIES, COUNT_TOLERANCE
-from optimizer.candidates.memo import SizedRows, SizingMemo
-from optimizer.candidates.pairs import Pairs, chunks, law_of, sizable_pairs
+from optimizer.candidates.memo import SizingMemo
+from optimizer.candidates.pairs import Pairs, chunks, sizable_pairs
 from optimizer.candidates.reserve import with_reserve
-from optimizer.candidates.rows import candidate_rows, no_rows
+from optimizer.candidates.rows import no_rows
+from optimizer.candidates.sized import loaded_candidates
 from optimizer.candidates.table import CandidateTable, RejectionReason, Verdicts
-from optimizer.queueing.performance import Performance
-from optimizer.queueing.targets import target_ratio
+from optimizer.queueing.targets import DELAYED
 from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
@@ -117,9 +115,9 @@ def queue_candidates(
     if subsets is None:
         return None
     mine = Verdicts.none(subsets.arrays.profile_of.shape)
-    pairs = sizable_pairs(subsets.arrays, mine, choose_batch=False)
+    pairs = _near(subsets.arrays, sizable_pairs(subsets.arrays, mine, choose_batch=False), mine)
     rows = chunks(subsets.arrays, pairs, np.arange(len(pairs.server)))
-    tables = [_sized(subsets.arrays, pairs.take(part), mine, memo) for part in rows]
+    tables = [loaded_candidates(subsets.arrays, pairs.take(part), mine, memo) for part in rows]
     table = CandidateTable.joined([no_rows(subsets.arrays, pairs), *tables])
     over = table.num_replicas > subsets.arrays.servers.max_replicas[table.server]
     within, more = with_reserve(subsets.arrays, table.take(~over))
@@ -139,98 +137,15 @@ def _reject_queues(subsets: Subsets, mine: Verdicts, verdicts: Verdicts) -> None
             verdicts.measure[s, a] = mine.measure[last, a]
 
 
-def _sized(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts, memo: SizingMemo | None) -> CandidateTable:
-    """Return the candidates of pairs of one law, at the maximum rate at which all classes meet targets.
-
-    The mix is fixed, so this is the minimum over the classes' maximum rates (eq. 176, 177).
-    """
-    works = law_of(arrays, pairs).has_work()
-    verdicts.reject(pairs.server[~works], pairs.accelerator[~works], RejectionReason.no_work, np.nan, np.nan)
-    factor = arrays.rate_factor[pairs.server, pairs.accelerator]
-    never = works & (factor == 0)
-    missed = RejectionReason.simulation_missed
-    verdicts.reject(pairs.server[never], pairs.accelerator[never], missed, np.nan, np.nan)
-    pairs, factor = pairs.take(works & ~never), factor[works & ~never]
-    pairs, factor = _near(arrays, pairs, factor, verdicts)
-    if not len(pairs.server):
-        return no_rows(arrays, pairs)
-    classes = ClassRows.of(arrays, pairs)
-    of = SizedRows.of if memo is None else memo.rows
-    sized = of(classes.queues, classes.targets)
-    rate = np.minimum.reduceat(sized.sizing.max_rate_rps, classes.first) * factor
-    found = ~np.isnan(rate)
-    load = arrays.servers.load_rps[pairs.server]
-    needed = np.ceil(load / np.where(found, rate, np.inf) * (1 - COUNT_TOLERANCE))
-    needed = np.maximum(np.maximum(needed, arrays.servers.min_replicas[pairs.server]), 1.0)
-    performance, holds = _settled(classes, load, needed, found)
-    _reject(pairs, classes, sized, holds, verdicts)
-    limit = arrays.servers.max_replicas[pairs.server]
-    over = holds & (needed > limit)
-    verdicts.reject(
-        pairs.server[over], pairs.accelerator[over], RejectionReason.replica_limit, needed[over], limit[over]
-    )
-    table = candidate_rows(
-        arrays,
-        pairs,
-        needed.astype(np.int64),
-        rate,
-        ttft_ms=performance.ttft_ms,
-        itl_ms=performance.itl_ms,
-        utilization=performance.utilization,
-        loss=performance.loss,
-        below=classes.all_of_pair(sized.meets_below),
-    )
-    return table.take(holds)
-
-
-def _near(
-    arrays: SystemArrays, pairs: Pairs, factor: FloatArray, verdicts: Verdicts
-) -> tuple[Pairs, FloatArray]:
-    """Reject pairs whose network latency reaches a target of any class; return the others, with factors."""
-    time_ms = arrays.servers.network_ms[pairs.server, pairs.accelerator]
-    if not time_ms.any():
-        return pairs, factor
-    limit_ms = ClassRows.of(arrays, pairs).least_limit()
-    far = time_ms >= limit_ms
+def _near(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> Pairs:
+    """Reject pairs whose network latency reaches a target of any loaded member; return the others."""
+    members = arrays.servers.members
+    loaded = members.load_rps > 0
+    least_ms = np.full(len(arrays.server_names), np.inf)
+    for metric in DELAYED:
+        np.minimum.at(least_ms, members.server[loaded], members.targets.limit(metric)[loaded])
+    time_ms, limit_ms = arrays.servers.network_ms[pairs.server, pairs.accelerator], least_ms[pairs.server]
+    far = (time_ms > 0) & (time_ms >= limit_ms)
     at = pairs.server[far], pairs.accelerator[far]
     verdicts.reject(*at, RejectionReason.network, time_ms[far], limit_ms[far])
-    return pairs.take(~far), factor[~far]
-
-
-def _settled(
-    classes: ClassRows, load: FloatArray, needed: FloatArray, found: BoolArray
-) -> tuple[Performance, BoolArray]:
-    """Return the metrics of each pair at the load per replica, and whether all its targets are met.
-
-    If latencies are not monotone in the rate, replicas are added to `needed`, in place.
-    """
-    holds = found & classes.met(classes.analyze(load / needed))
-    for _ in range(CHUNK_STEP_TRIES):
-        missed = np.flatnonzero(found & ~holds)
-        if not len(missed):
-            break
-        needed[missed] += 1
-        some = classes.take_pairs(missed)
-        holds[missed] = some.met(some.analyze(load[missed] / needed[missed]))
-    return classes.mean(classes.analyze(load / needed)), holds
-
-
-def _reject(
-    pairs: Pairs,
-    classes: ClassRows,
-    sized: SizedRows,
-    holds: BoolArray,
-    verdicts: Verdicts,
-) -> None:
-    """Reject pairs, with the worst target of any class as the reason."""
-    ratios = target_ratio(sized.sizing.least, classes.targets.limits)
-    for pair in np.flatnonzero(~holds).tolist():
-        mine = np.flatnonzero(classes.pair == pair)
-        measure, row = np.unravel_index(ratios[:, mine].argmax(), (len(ratios), len(mine)))
-        row = mine[row]
-        at = np.array([pairs.server[pair]]), np.array([pairs.accelerator[pair]])
-        delay_ms = classes.delays[measure, row]
-        value = sized.sizing.least[measure, row] + delay_ms
-        limit = classes.targets.limits[measure, row] + delay_ms
-        verdicts.reject(*at, RejectionReason.slo_unattainable, value, limit)
-        verdicts.measure[at] = measure
+    return pairs.take(~far)

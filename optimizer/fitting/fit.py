@@ -70,18 +70,16 @@ def fit(
     """
     model = _one_model(benchmarks, options.key.model)
     runs = [_prepared(run, options) for benchmark in benchmarks for run in benchmark.runs]
-    usable = [run for run in runs if _is_usable(run)]
+    usable = [run for run in runs if not (run.measured.itl_ms is None and run.measured.ttft_ms is None)]
     kept, held_out = _split(usable, options.hold_out)
     _check_enough(kept, len(runs) - len(usable))
-    limits = options.settings.limits()
-    problem = FitProblem.of(kept, limits)
+    problem = FitProblem.of(kept, limits := options.settings.limits())
     solution, dropped = fit_identifiable(problem, options.terms, starts(kept), progress)
-    law = coefficients(solution.names, solution.values)
-    everything = [*kept, *held_out]
-    figures = simulate_all([BenchmarkReplay.of(run, limits, MANY_REQUESTS) for run in everything], [law])[0]
+    replays = [BenchmarkReplay.of(run, limits, MANY_REQUESTS) for run in (*kept, *held_out)]
+    figures = simulate_all(replays, [coefficients(solution.names, solution.values)])[0]
     seen, held = figures[: len(kept)], figures[len(kept) :]
-    notes = [*options.settings.notes(), *(note for benchmark in benchmarks for note in benchmark.notes)]
-    warnings = [*dropped, *_shape_warnings(kept), *notes, *_unusable_notes(len(runs) - len(usable))]
+    notes = [note for benchmark in benchmarks for note in benchmark.notes]
+    warnings = [*dropped, *_shape_warnings(kept), *options.settings.notes(), *notes]
     report = FitReport(
         standard_errors=_perf_parms(solution.names, solution.standard_errors()),
         condition_number=min(solution.condition(), 1e15),
@@ -90,17 +88,14 @@ def fit(
         held_out=_of_rates(held_out, held),
         held_out_throughput=_of_throughput(held_out, held),
         left_out=_left_out(problem, solution, kept, progress) if options.leave_out else {},
-        warnings=tuple(dict.fromkeys(warnings)),
+        warnings=tuple(dict.fromkeys([*warnings, *_unusable_notes(len(runs) - len(usable))])),
     )
     return FittedProfile(
         name=model,
         accelerator=options.key.accelerator,
         acc_count=options.key.cards,
         iteration=_perf_parms(solution.names, solution.values),
-        max_num_tokens=options.settings.max_num_tokens,
-        scheduler=options.settings.scheduler,
-        kv_capacity_tokens=options.settings.kv_capacity_tokens,
-        max_batch_size=options.settings.max_seqs or _most_in_flight(usable),
+        **options.settings.profile_fields(_most_in_flight(usable)),
         provenance=_provenance(benchmarks, options.key, kept, report.errors),
         fit=report,
         points=(*_points(kept, seen, fitted=True), *_points(held_out, held, fitted=False)),
@@ -125,10 +120,6 @@ def _prepared(run: BenchmarkRun, options: FitOptions) -> BenchmarkRun:
     limit = options.max_in_flight
     named = replace(run, source=run.source.rpartition("/")[2])
     return named if limit is None or run.is_alone else replace(named, max_in_flight=limit)
-
-
-def _is_usable(run: BenchmarkRun) -> bool:
-    return run.measured.itl_ms is not None or run.measured.ttft_ms is not None
 
 
 def _unusable_notes(count: int) -> list[str]:

@@ -1,6 +1,7 @@
 """Settings of the measured server, which client reports do not contain."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from optimizer.simulation.limits import UNLIMITED, Limits
 from optimizer.timing import DEFAULT_MAX_NUM_TOKENS, SchedulerName
@@ -26,6 +27,15 @@ class ServerSettings:
             kv_tokens=UNLIMITED if self.kv_capacity_tokens is None else self.kv_capacity_tokens,
             prefill_first=self.scheduler == "prefill-first",
         )
+
+    def profile_fields(self, max_batch_size: int) -> dict[str, Any]:
+        """Return the settings as fields of a profile, with a maximum batch for an unknown one."""
+        return {
+            "max_num_tokens": self.max_num_tokens,
+            "scheduler": self.scheduler,
+            "kv_capacity_tokens": self.kv_capacity_tokens,
+            "max_batch_size": self.max_seqs or max_batch_size,
+        }
 
     def notes(self) -> list[str]:
         """Return the assumptions about missing settings."""

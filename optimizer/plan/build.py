@@ -1,6 +1,5 @@
 """Build a plan from a solution, with names instead of indices and reasons for unserved servers."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,7 +8,7 @@ import numpy as np
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import SystemArrays, own_fields, tabulate_as_served
-from optimizer.candidates.measuring import COUNT_TOLERANCE, ReplicaMetrics, largest_queue_rates, measure_pairs
+from optimizer.candidates.measuring import COUNT_TOLERANCE, largest_rates_of, measure_pairs
 from optimizer.candidates.power import power_of_rows
 from optimizer.candidates.renting import rented_per_million
 from optimizer.candidates.table import NO_PATTERN
@@ -31,7 +30,6 @@ from optimizer.plan.document import (
     Pool,
     Rented,
     SharedCardUse,
-    TargetFigure,
     TierUse,
     Unserved,
 )
@@ -40,7 +38,7 @@ from optimizer.plan.replica_counts import replica_counts
 from optimizer.plan.reserves import reserve_uses
 from optimizer.plan.rollouts import rollout_uses
 from optimizer.plan.routes import Divisions, divisions_of, route_uses, routed_loads_rpm
-from optimizer.plan.rows import target_figures
+from optimizer.plan.rows import MEANS_OF_POOLS, pool_figures
 from optimizer.plan.shared_cards import card_uses
 from optimizer.plan.shared_queues import Served, is_shared, queue_uses, queues_as_served, unserved_members
 from optimizer.plan.shortages import unserved_with_reason
@@ -74,13 +72,13 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     tiers = tier_uses(candidates.system, pools, cards)
     items = _items(candidates, problem, solution.replicas, tiers, rented.values(), cards)
     used_now = _with_load_use(candidates.system, arrays, _limit_uses(candidates, items), pools)
-    left = _left(candidates.system, problem, solution.replicas, used_now)
-    unserved = _unserved(candidates, problem, solution.replicas, left, items, fraction, queues)
+    unserved = _unserved(candidates, problem, solution.replicas, used_now, items, fraction, queues)
     full = served_in_full(problem, solution.replicas)[: len(names)]
     reserves = reserve_uses(candidates, problem, solution, pools, full)
     rollouts = rollout_uses(candidates.system, pools)
     return Plan(
         **_proof_of(solution),
+        **_stated_facts(candidates.system),
         complete=not unserved,
         total_cost_cents_per_h=_total_cost(pools, rented, tiers, cards),
         allocations={name: pools[name] for name in names if name in pools},
@@ -92,17 +90,12 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         tiers=tiers,
         shared_cards=cards,
         rented=tuple(rented.values()),
-        not_rented=candidates.system.not_rented,
         reserves=reserves,
-        caches=cache_uses(candidates.system),
         versions=split_uses(candidates, problem, pools, unserved, reserves),
         rollouts=rollouts,
         replica_counts=replica_counts(arrays, pools, reserves, rollouts),
         deadlines=deadline_uses(candidates.system, pools, rented),
         changes=_changes(candidates, pools, rented, cards),
-        currency=candidates.system.currency,
-        rate_factors=_rate_factors(candidates),
-        kept=_kept(candidates.system),
     )
 
 
@@ -121,11 +114,21 @@ def _proof_of(solution: Solution) -> dict[str, Any]:
     }
 
 
-def _kept(system: System) -> tuple[Kept, ...]:
-    return tuple(
-        Kept(server=server, accelerator=accelerator, num_replicas=replicas)
-        for (server, accelerator), replicas in system.kept.items()
-    )
+def _stated_facts(system: System) -> dict[str, Any]:
+    """Return the fields of a plan that depend on its system alone."""
+    factors: dict[str, dict[str, float]] = {}
+    for (server, accelerator), factor in system.rate_factors.items():
+        factors.setdefault(server, {})[accelerator] = factor
+    return {
+        "not_rented": system.not_rented,
+        "caches": cache_uses(system),
+        "currency": system.currency,
+        "rate_factors": factors,
+        "kept": tuple(
+            Kept(server=server, accelerator=accelerator, num_replicas=replicas)
+            for (server, accelerator), replicas in system.kept.items()
+        ),
+    }
 
 
 def _arrays_as_served(
@@ -143,13 +146,14 @@ def _unserved(
     candidates: Candidates,
     problem: Problem,
     replicas: IntArray,
-    left: FloatArray,
+    used_now: Iterable[LimitUse],
     items: Sequence[PlacedReplicas],
     fraction: FloatArray,
     queues: Served,
 ) -> tuple[Unserved, ...]:
     """Return the servers not served in full, including those of shared queues, sorted by name."""
     names = candidates.arrays.server_names
+    left = _left(candidates.system, problem, replicas, used_now)
     found = [
         unserved_with_reason(candidates, problem, int(s), left, items, float(fraction[s]))
         for s in np.flatnonzero(~served_in_full(problem, replicas))
@@ -281,13 +285,6 @@ def _left(system: System, problem: Problem, replicas: IntArray, uses: Iterable[L
     return left
 
 
-def _rate_factors(candidates: Candidates) -> dict[str, dict[str, float]]:
-    factors: dict[str, dict[str, float]] = {}
-    for (server, accelerator), factor in candidates.system.rate_factors.items():
-        factors.setdefault(server, {})[accelerator] = factor
-    return factors
-
-
 def served_fraction(problem: Problem, replicas: IntArray, carried_rps: FloatArray) -> FloatArray:
     """Return the served fraction of each server's load, or of its minimum replicas if it is idle."""
     count = np.bincount(problem.table.server, replicas, minlength=len(problem.priority))
@@ -306,25 +303,16 @@ def _pools(
     table, count = problem.table.take(chosen), replicas[chosen]
     most_rps, carried_rps = _shared_loads(arrays, problem, table, count)
     loaded = np.flatnonzero(carried_rps > 0)
-    measured = measure_pairs(
-        arrays,
-        table.server[loaded],
-        table.accelerator[loaded],
-        table.max_batch[loaded],
-        carried_rps[loaded] / count[loaded],
+    pairs = table.server[loaded], table.accelerator[loaded], table.max_batch[loaded]
+    measured = measure_pairs(arrays, *pairs, carried_rps[loaded] / count[loaded])
+    figures = dict(
+        zip(loaded.tolist(), pool_figures(arrays, candidates.system, pairs, measured), strict=True)
     )
-    figures = _figures(table, loaded, measured)
-    targets = dict(
-        zip(
-            loaded.tolist(),
-            _target_figures(arrays, table.server[loaded], measured.targets),
-            strict=True,
-        )
-    )
-    own = _own_figures(candidates, table, loaded, measured)
     pools: dict[str, tuple[Pool, ...]] = {}
     for i, (s, a) in enumerate(zip(table.server.tolist(), table.accelerator.tolist(), strict=True)):
         batch = int(table.max_batch[i])
+        if i not in figures:
+            figures[i] = {**_idle_figures(table, i), **own_fields(arrays, candidates.system, s, a, batch)}
         pool = Pool(
             accelerator=arrays.accelerator_names[a],
             num_replicas=int(count[i]),
@@ -333,8 +321,6 @@ def _pools(
             arrival_rate_rpm=float(carried_rps[i] * SECONDS_PER_MINUTE),
             max_arrival_rate_rpm=float(most_rps[i] * SECONDS_PER_MINUTE),
             **figures[i],
-            targets=targets.get(i, ()),
-            **own[i],
             estimated=candidates.estimated(s, a),
             provenance=candidates.provenance(s, a),
             outside=candidates.outside(s, a, figures[i]["utilization"] * batch),
@@ -358,54 +344,17 @@ def _shared_loads(
     if queued.any():
         load = np.where(queued, arrays.servers.load_rps[table.server], load)
         partly = np.flatnonzero(queued & (load != table.load_rps))
-        most[partly] = largest_queue_rates(arrays, table.take(partly)) * count[partly]
+        columns = table.server[partly], table.accelerator[partly], table.max_batch[partly]
+        most[partly] = largest_rates_of(arrays, *columns) * count[partly]
     together = np.bincount(table.server, most, minlength=len(problem.priority))[table.server]
     is_too_much = load >= together * (1 - COUNT_TOLERANCE)
     return most, np.where(is_too_much, np.minimum(load, together), load) * most / together
 
 
-def _figures(table: CandidateTable, loaded: IntArray, measured: ReplicaMetrics) -> list[dict[str, Any]]:
-    """Return the mean metrics of each pool at its load, or those of its candidate without load."""
-    figures = {name: getattr(table, name).copy() for name in ("itl_ms", "ttft_ms", "utilization", "loss")}
-    figures["wait_ms"] = np.zeros(len(table))  # no queueing without load
-    for name, values in figures.items():
-        values[loaded] = getattr(measured.performance, name)
-    columns = {name: values.tolist() for name, values in figures.items()}
-    return [{name: values[i] for name, values in columns.items()} for i in range(len(table))]
-
-
-def _own_figures(
-    candidates: Candidates, chosen: CandidateTable, loaded: IntArray, measured: ReplicaMetrics
-) -> list[dict[str, Any]]:
-    """Return the additional fields of pools' kinds: settings, and metrics if there is a load."""
-    place_of = {row: i for i, row in enumerate(loaded.tolist())}
-    rows: list[dict[str, Any]] = []
-    pairs = zip(
-        *(column.tolist() for column in (chosen.server, chosen.accelerator, chosen.max_batch)), strict=True
-    )
-    for row, (s, a, batch) in enumerate(pairs):
-        shown = dict(own_fields(candidates.arrays, candidates.system, s, a, batch))
-        for name, values in measured.own.items() if row in place_of else ():
-            value = float(values[place_of[row]])
-            shown |= {} if math.isnan(value) else {name: value}
-        rows.append(shown)
-    return rows
-
-
-def _target_figures(
-    arrays: SystemArrays, server: IntArray, measured: FloatArray
-) -> Iterator[tuple[TargetFigure, ...]]:
-    """Yield the targets of each row other than means; queues have none, because their members do.
-
-    Args:
-        arrays: the system as arrays.
-        server: indices of the servers, shape (R,).
-        measured: values of the targets' measures, shape (K, R).
-    """
-    targets = arrays.servers.targets.take(server)
-    for row, queued in enumerate(arrays.servers.is_queue[server].tolist()):
-        found = target_figures(targets.measures, measured[:, row], targets.limits[:, row])
-        yield () if queued else found
+def _idle_figures(table: CandidateTable, row: int) -> dict[str, Any]:
+    """Return the means of a pool without load: those of its candidate, without queueing."""
+    means = {name: float(getattr(table, name)[row]) for name in MEANS_OF_POOLS if name != "wait_ms"}
+    return means | {"wait_ms": 0.0, "targets": ()}
 
 
 def _rented(candidates: Candidates, problem: Problem, replicas: IntArray) -> Iterator[Rented]:

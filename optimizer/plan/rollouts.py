@@ -14,11 +14,8 @@ def rollout_uses(system: System, pools: Mapping[str, Iterable[Pool]]) -> dict[st
     if system.options.rollout is None:
         return found
     for name, mine in pools.items():
-        surge, replicas, cards = (
-            system.servers[name].surge if name in system.servers else 0.0,
-            0,
-            Counter[str](),
-        )
+        surge = system.servers[name].surge if name in system.servers else 0.0
+        replicas, cards = 0, Counter[str]()
         for pool in mine if surge else ():
             kind, each = system.units_per_replica(name, pool.accelerator)
             extra = extra_replicas(surge, pool.num_replicas)

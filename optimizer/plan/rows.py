@@ -1,14 +1,16 @@
 """Pools of a plan as rows of arrays, for queue models; and metrics of rows as targets with their values."""
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
-from optimizer.candidates.arrays import SystemArrays
+from optimizer.candidates.arrays import SystemArrays, own_fields
+from optimizer.candidates.measuring import ReplicaMetrics
 from optimizer.plan.document import Pool, TargetFigure
 from optimizer.queueing.measures import MEANS, TargetMeasure
+from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
 
@@ -39,6 +41,31 @@ def pool_rows(arrays: SystemArrays, pools: Iterable[tuple[str, Pool]]) -> PoolRo
     return PoolRows(
         server.astype(np.int64), accelerator.astype(np.int64), max_batch.astype(np.int64), rate_rps
     )
+
+
+MEANS_OF_POOLS = ("itl_ms", "ttft_ms", "wait_ms", "utilization", "loss")
+"""Means of a performance that pools state."""
+
+
+def pool_figures(
+    arrays: SystemArrays, system: System, pairs: tuple[IntArray, IntArray, IntArray], found: ReplicaMetrics
+) -> Iterator[dict[str, Any]]:
+    """Yield the fields of pools with a load: means, the fields of their kinds, and targets other than means.
+
+    Args:
+        arrays: the system as arrays.
+        system: the system.
+        pairs: indices of server and accelerator, and batch limit; shapes (R,).
+        found: performance of a replica of each.
+    """
+    targets = arrays.servers.targets.take(pairs[0])
+    for i, (s, a, max_batch) in enumerate(zip(*(column.tolist() for column in pairs), strict=True)):
+        means = {name: float(getattr(found.performance, name)[i]) for name in MEANS_OF_POOLS}
+        own = {name: float(values[i]) for name, values in found.own.items() if not np.isnan(values[i])}
+        shown = target_figures(targets.measures, found.targets[:, i], targets.limits[:, i])
+        members = arrays.servers.is_queue[s]  # they have targets of their own
+        settings = own_fields(arrays, system, s, a, max_batch)
+        yield {**means, **settings, **own, "targets": () if members else shown}
 
 
 def target_figures(

@@ -11,13 +11,12 @@ import numpy as np
 
 from optimizer.arrays import IntArray
 from optimizer.candidates import Candidates
-from optimizer.candidates.arrays import own_fields
 from optimizer.candidates.card_patterns import CardPattern, Seat, SharedCards
 from optimizer.candidates.measuring import measure_pairs
 from optimizer.candidates.table import ON_SHARED_CARDS
 from optimizer.candidates.turns import Turn, measure_turns, turn_of
 from optimizer.plan.document import Placement, Plan, SharedCardUse, SharedPool, TargetFigure
-from optimizer.plan.rows import target_figures
+from optimizer.plan.rows import pool_figures
 from optimizer.solvers.problem import Problem
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -118,31 +117,20 @@ def _use(
     cost = count * candidates.system.accelerators[card].cost_cents_per_h
     weights = [part_of(pattern.mode, seat.uses[1], seat.uses[0], copies) for seat, copies in pattern.seats]
     rates = [rate * shares[seat.server] for (seat, _), rate in zip(pattern.seats, pattern.rates, strict=True)]
-    figures = _figures(shared, pattern, rates)
-    servers = []
-    for i, (seat, copies) in enumerate(pattern.seats):
-        place = shared.arrays.accelerator_names[seat.place]
-        own, own_cost = cheapest_cards(candidates, seat.server)
-        model = candidates.system.servers[candidates.arrays.server_names[seat.server]].model
-        servers.append(
-            SharedPool(
-                server=candidates.arrays.server_names[seat.server],
-                accelerator=place if pattern.mode == "slices" else card,
-                num_replicas=copies * count,
-                per_card=copies,
-                max_batch=seat.max_batch,
-                memory_gb=shared.system.profiles[model, place].memory_gb,
-                share=seat.uses[1] if pattern.mode == "shares" else None,
-                slowdown=seat.slowdown if pattern.mode == "shares" else None,
-                cost_cents_per_h=cost * weights[i] / sum(weights),
-                arrival_rate_rpm=count * rates[i] * SECONDS_PER_MINUTE,
-                max_arrival_rate_rpm=count * pattern.rates[i] * SECONDS_PER_MINUTE,
-                whole_cards=own,
-                whole_cost_cents_per_h=own_cost,
-                **figures[i],
-                **_origin(candidates, seat, place, figures[i]),
-            )
+    servers = [
+        SharedPool(
+            **_seat_fields(candidates, shared, seat, figures),
+            num_replicas=copies * count,
+            per_card=copies,
+            cost_cents_per_h=cost * weight / sum(weights),
+            arrival_rate_rpm=count * rate * SECONDS_PER_MINUTE,
+            max_arrival_rate_rpm=count * most * SECONDS_PER_MINUTE,
+            **figures,
         )
+        for (seat, copies), weight, rate, most, figures in zip(
+            pattern.seats, weights, rates, pattern.rates, _figures(shared, pattern, rates), strict=True
+        )
+    ]
     return SharedCardUse(
         name=name,
         accelerator=card,
@@ -153,17 +141,31 @@ def _use(
     )
 
 
-def _origin(candidates: Candidates, seat: Seat, place: str, figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the provenance of measured times of a server on a part of a card."""
-    assert candidates.shared is not None
+def _seat_fields(
+    candidates: Candidates, shared: SharedCards, seat: Seat, figures: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the fields of a server on a part of a card that do not depend on the number of cards."""
+    place = shared.arrays.accelerator_names[seat.place]
     server = candidates.system.servers[candidates.arrays.server_names[seat.server]]
-    found = candidates.shared.system.profiles[server.model, place].provenance
+    profile = shared.system.profiles[server.model, place]
+    whole, whole_cost = cheapest_cards(candidates, seat.server)
+    accelerator = place if seat.mode == "slices" else shared.card_of[place]
+    fields = {
+        "server": server.name,
+        "accelerator": accelerator,
+        "max_batch": seat.max_batch,
+        "memory_gb": profile.memory_gb,
+        "share": seat.uses[1] if seat.mode == "shares" else None,
+        "slowdown": seat.slowdown if seat.mode == "shares" else None,
+        "whole_cards": whole,
+        "whole_cost_cents_per_h": whole_cost,
+    }
+    found = profile.provenance
     if found is None:
-        return {}
+        return fields
     load, in_flight = server.current.load, figures["utilization"] * seat.max_batch
-    part = place if seat.mode == "slices" else candidates.shared.card_of[place]
-    return {
-        "provenance": found.of_pair(server.model, part),
+    return fields | {
+        "provenance": found.of_pair(server.model, accelerator),
         "outside": tuple(found.domain.misses(load.in_tokens, load.out_tokens, in_flight)),
     }
 
@@ -194,29 +196,15 @@ def _figures(shared: SharedCards, pattern: CardPattern, rates: Sequence[float]) 
     if pattern.mode == "time":
         turns = [_turn(shared, seat) for seat, _ in pattern.seats]
         return list(turn_figures(turns, rates))
-    servers = _sized_servers(shared, pattern)
-    columns = (
-        np.array(servers),
+    names = shared.arrays.server_names
+    pairs = (
+        np.array([names.index(shared.names[seat.server]) for seat, _ in pattern.seats]),
         np.array([seat.place for seat, _ in pattern.seats]),
         np.array([seat.max_batch for seat, _ in pattern.seats]),
-        np.array([rate / copies for rate, (_, copies) in zip(rates, pattern.seats, strict=True)]),
     )
-    found, targets = measure_pairs(shared.arrays, *columns), shared.arrays.servers.targets
-    rows = []
-    for i, s in enumerate(servers):
-        own = own_fields(shared.arrays, shared.system, s, int(columns[1][i]), int(columns[2][i]))
-        kind = {name: float(values[i]) for name, values in found.own.items() if not np.isnan(values[i])}
-        means = ("itl_ms", "ttft_ms", "wait_ms", "utilization", "loss")
-        rows.append(
-            {name: float(getattr(found.performance, name)[i]) for name in means}
-            | {**own, **kind}
-            | {"targets": target_figures(targets.measures, found.targets[:, i], targets.limits[:, s])}
-        )
-    return rows
-
-
-def _sized_servers(shared: SharedCards, pattern: CardPattern) -> list[int]:
-    return [shared.arrays.server_names.index(shared.names[seat.server]) for seat, _ in pattern.seats]
+    each_rps = np.array([rate / copies for rate, (_, copies) in zip(rates, pattern.seats, strict=True)])
+    found = measure_pairs(shared.arrays, *pairs, each_rps)
+    return list(pool_figures(shared.arrays, shared.system, pairs, found))
 
 
 def _turn(shared: SharedCards, seat: Seat) -> Turn:

@@ -15,7 +15,7 @@ from optimizer.spec.messages import validated
 from optimizer.spec.offline import with_deadline_of_load
 from optimizer.spec.routes import route_of
 from optimizer.spec.schema import Load, Route, Server
-from optimizer.spec.system import System, with_changed_load
+from optimizer.spec.system import System, with_changed_load, with_changed_route
 from optimizer.units import REQUESTS_PER_MINUTE, TOKENS, UnitError
 
 _COLUMN_UNITS = {
@@ -165,4 +165,4 @@ def with_rates(system: System, rates_rpm: Iterable[float]) -> System:
 def _with_rate(owner: Server | Route, rate: float) -> Server | Route:
     if isinstance(owner, Server):
         return with_changed_load(owner, arrival_rate_rpm=rate)
-    return validated(Route, owner.model_dump() | {"arrival_rate_rpm": rate}, f"routes.{owner.name}.")
+    return with_changed_route(owner, arrival_rate_rpm=rate)

@@ -470,6 +470,15 @@ def with_changed_load(server: Server, **changes: float) -> Server:
     return with_deadline_of_load(changed)
 
 
+def with_changed_route(route: Route, **changes: float) -> Route:
+    """Return a copy of a route with other fields, given by their Python names (``arrival_rate_rpm``).
+
+    Raises:
+        SpecError: a field does not exist, or a value is out of range.
+    """
+    return validated(Route, route.model_dump() | changes, f"routes.{route.name}.")
+
+
 def joined_document(parts: Sequence[Part]) -> dict[str, Any]:
     """Return documents as one, in plain values by wire name, without defaults."""
     joined: dict[str, Any] = {}

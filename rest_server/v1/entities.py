@@ -30,7 +30,8 @@ def entities_router() -> APIRouter:
     router = APIRouter(route_class=RawRoute, tags=["fleet"])
     for kind in KINDS:
         _add_reads(router, kind)
-        _add_writes(router, kind)
+        _add_put(router, kind)
+        _add_delete(router, kind)
     _add_options(router)
     return router
 
@@ -60,7 +61,7 @@ def _add_reads(router: APIRouter, kind: EntityKind) -> None:
         return _answer(request, _found(kind, entities, key), revision)
 
 
-def _add_writes(router: APIRouter, kind: EntityKind) -> None:
+def _add_put(router: APIRouter, kind: EntityKind) -> None:
     shape = Body(openapi_examples=ENTITIES[kind.section])
 
     @router.put(
@@ -90,6 +91,8 @@ def _add_writes(router: APIRouter, kind: EntityKind) -> None:
         revision, _ = condition.update(held_fleet(request), put)
         return _answer(request, document, revision, status=200 if replaced[0] else 201)
 
+
+def _add_delete(router: APIRouter, kind: EntityKind) -> None:
     @router.delete(
         kind.one,
         status_code=204,

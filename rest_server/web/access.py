@@ -4,6 +4,8 @@ import base64
 import binascii
 from collections.abc import Mapping
 from html import escape
+from pathlib import Path
+from string import Template
 from urllib.parse import parse_qs
 
 from fastapi import FastAPI
@@ -17,32 +19,7 @@ from rest_server.security import KeyFiles, KeyScope
 
 COOKIE = "inferplan_key"
 SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
-_STYLE = (
-    "body{font:16px/1.5 system-ui,sans-serif;max-width:24rem;margin:4rem auto;padding:0 1rem;"
-    "color-scheme:light dark}"
-    "input,button{font:inherit;padding:.5rem;width:100%;box-sizing:border-box;margin:.25rem 0}"
-)
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Sign in to inferplan</title>
-<style>{style}</style>
-</head>
-<body>
-<main>
-<h1>Sign in</h1>
-<p>{text}</p>
-<form method="post" action="{action}">
-<label for="key">API key</label>
-<input id="key" name="key" type="password" autocomplete="current-password" required autofocus>
-<button>Sign in</button>
-</form>
-</main>
-</body>
-</html>
-"""
+_PAGE = Template(Path(__file__).with_name("sign_in.html").read_text("utf-8"))
 _HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'"
@@ -87,7 +64,7 @@ def add_signing_in(app: FastAPI, prefix: str) -> None:
 
 def _form(request: Request, text: str, status: int = 200) -> Response:
     query = f"?{request.url.query}" if request.url.query else ""
-    page = _PAGE.format(style=_STYLE, text=text, action=escape(f"{request.url.path}{query}", quote=True))
+    page = _PAGE.substitute(text=text, action=escape(f"{request.url.path}{query}", quote=True))
     return HTMLResponse(page, status, headers=_HEADERS)
 
 

@@ -1,23 +1,26 @@
 """Measure the simulator: ``python tests/benchmarks/simulation.py [--reference DIR | --unseen N]``.
 
 Without `--reference` its speed on one core, and that of plans. With it, what docs/fidelity.md states of the
-engine: its figures against those of other simulators, `simulated/grid.json` (400 cases by a simulator of
-the same rules, with other random numbers) and `simulated/vidur.json` (Vidur, given fits of its iteration
-times; its own runs have 800 to 1,600 requests that count). With `--unseen` the closed form against
-the engine in new cases. Errors are absolute relative ones.
+engine and of both queue models: their figures against those of other simulators, `simulated/grid.json` (400
+cases by a simulator of the same rules, with other random numbers) and `simulated/vidur.json` (Vidur, given
+fits of its iteration times; its own runs have 800 to 1,600 requests that count). With `--unseen` the closed
+form against the engine in new cases. Errors are absolute relative ones; the sweeps of real servers are in
+fidelity.py.
 """
 
 import argparse
 import json
 import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from optimizer import load_system, solve
 from optimizer.compat.rows import ReplicaRow
+from optimizer.errors import InferplanError
 from optimizer.generate import generate_system
 from optimizer.kinds.replicas import analyze_replicas
 from optimizer.parallel import as_done
@@ -53,6 +56,15 @@ VIDUR_LAWS = {
 VIDUR_LIMITS = {"sarathi": Limits(128, 512), "vllm": Limits(128, 4096, prefill_first=True)}
 CONVERSATION_CV = (0.96, 0.77)
 """Prompts and answers of the Azure conversation trace, of which the table gives the means."""
+KNOWN_TO_THE_REFERENCE = (
+    *("alpha", "beta", "gamma", "RPS", "avgInputTokens", "avgOutputTokens", "maxBatchSize", "maxNumTokens"),
+)
+VARIATION = {
+    LengthDistributionKind.FIXED: (0.0, 0.0),
+    LengthDistributionKind.UNIFORM: (0.5, 0.5 / 3**0.5),
+    LengthDistributionKind.LOGNORMAL: (1.0, 1.0),
+}
+"""What lengths of a kind are drawn with, and their coefficient of variation."""
 
 
 def speed() -> None:
@@ -86,97 +98,148 @@ def plans() -> None:
         print(f"{name}: {len(found.pools)} pools in {time.perf_counter() - begin:.1f} s")
 
 
-def grid(folder: Path, requests: int) -> None:
-    """Compare with the grid."""
-    cases = json.loads((folder / "simulated/grid.json").read_text())
-    errors: dict[str, list[float]] = {}
-    inside = 0
-    for case, found in zip(cases, as_done(partial(_grid_case, requests=requests), cases), strict=True):
-        for metric in ("ttft", "itl", "e2e"):
-            mine = getattr(found, metric)
-            for figure, estimate in (("mean", mine.mean), ("p95", mine.percentiles[95])):
-                error = estimate.value / case[metric][figure] - 1
-                errors.setdefault(f"{metric} {figure}", []).append(error)
-        inside += abs(found.ttft.mean.value - case["ttft"]["mean"]) <= 2 * found.ttft.mean.half_width
-    print(
-        f"grid: {len(cases)} cases, {requests:,} requests each; mean TTFT within twice the interval: {inside}"
+class Case(NamedTuple):
+    """A recorded case."""
+
+    row: dict[str, Any]
+    """As `continuous` takes it."""
+    simulate: Callable[[], Summary]
+    """A run of the project's simulator."""
+    figures: dict[str, float]
+    """Recorded latencies [ms], by metric and figure."""
+    assumptions: str = ""
+    """Of the grid: whether the queue model `reference` knows all of the case."""
+
+
+def compare(title: str, cases: Sequence[Case], summaries: Sequence[Summary]) -> None:
+    """Compare both queue models and the simulator with recorded cases.
+
+    `reference` gets α, β and γ of a case's law and knows neither its further terms nor schedulers and
+    variability; of it only the means of TTFT and ITL are compared. A case that a model calls an overload has
+    no figures.
+    """
+    print(f"{title}: {len(cases)} cases")
+    recorded = [case.figures for case in cases]
+    means = [{name: each[name] for name in ("ttft mean", "itl mean")} for each in recorded]
+    show("reference", [closed_figures(of_the_reference(case.row), means[0]) for case in cases], means)
+    show("continuous", [closed_figures(case.row, case.figures) for case in cases], recorded)
+    show("simulator", [figures_of(summary) for summary in summaries], recorded)
+    inside = sum(
+        abs(found.ttft.mean.value - case.figures["ttft mean"]) <= 2 * found.ttft.mean.half_width
+        for case, found in zip(cases, summaries, strict=True)
     )
-    _show(errors)
+    print(f"  mean TTFT of the simulator within twice its interval: {inside}")
 
 
-def _grid_case(case: dict[str, Any], requests: int) -> Summary:
-    kind = LengthDistributionKind(case["kind"])
-    variation = {
-        LengthDistributionKind.FIXED: 0.0,
-        LengthDistributionKind.UNIFORM: 0.5,
-        LengthDistributionKind.LOGNORMAL: 1.0,
-    }[kind]
-    load = OpenLoad(
-        1000 * case["lam"],
-        Lengths(kind, case["I"], variation),
-        Lengths(kind, case["O"], variation, least=1),
-        case["cv"],
-    )
-    limits = Limits(case["N"], case["M"], prefill_first=case["mode"] == 1)
-    return summarise(
-        run_replica(load, TokenReplica(GRID_LAWS[case["law"]], limits), Effort(requests=requests))
-    )
+def _simulated(case: Case) -> Summary:
+    return case.simulate()
 
 
-def vidur(folder: Path, requests: int) -> None:
-    """Compare with Vidur's rows in which nothing was restarted."""
-    rows = json.loads((folder / "simulated/vidur.json").read_text())["rows"]
-    rows = [row for row in rows if row["restarts"] == 0]
-    errors: dict[str, list[float]] = {}
-    for row in rows:
-        found = _vidur_row(row, requests)
-        for figure in ("mean", "p95"):
-            for name, mine, key in (
-                ("TTFT", found.ttft, "ttft_ms"),
-                ("ITL", found.itl, "tbt_request_mean_ms"),
-            ):
-                value = mine.mean.value if figure == "mean" else mine.percentiles[95].value
-                errors.setdefault(f"{name} {figure}", []).append(value / row[key][figure] - 1)
-    print(f"vidur: {len(rows)} rows without restarts, {requests:,} requests each")
-    _show(errors)
+def figures_of(found: Summary) -> dict[str, float]:
+    """Return mean and 95th percentile of each latency [ms]."""
+    latencies = {"ttft": found.ttft, "itl": found.itl, "e2e": found.e2e}
+    means = {f"{metric} mean": one.mean.value for metric, one in latencies.items()}
+    return means | {f"{metric} p95": one.percentiles[95].value for metric, one in latencies.items()}
 
 
-def _vidur_row(row: dict[str, Any], requests: int) -> Summary:
-    cvs = (0.0, 0.0) if row["lengths"] == "fixed" else CONVERSATION_CV
-    prompts, answers = Lengths.with_cv(row["mean_in"], cvs[0]), Lengths.with_cv(row["mean_out"], cvs[1], 1)
-    law = VIDUR_LAWS[row["model"].rpartition("/")[2], row["sched"]]
-    load = OpenLoad(row["qps"], prompts, answers, row["cv"])
-    return summarise(
-        run_replica(load, TokenReplica(law, VIDUR_LIMITS[row["sched"]]), Effort(requests=requests))
-    )
+def closed_figures(row: dict[str, Any], names: Iterable[str]) -> dict[str, float] | None:
+    """Return figures of a queue model [ms]; none in an overload."""
+    try:
+        answer = ReplicaRow.model_validate(row).analyze().model_dump(by_alias=True)
+    except InferplanError:
+        return None
+    if "message" in answer or answer["offeredRPS"] > answer["maxRPS"]:
+        return None
+    parts = {name: name.split() for name in names}
+    return {
+        name: answer[f"{'avg' if figure == 'mean' else figure}{metric.upper()}"]
+        for name, (metric, figure) in parts.items()
+    }
 
 
-def closed(folder: Path) -> None:
-    """Compare the queue model `continuous` with both tables."""
-    cases = json.loads((folder / "simulated/grid.json").read_text())
-    rows = [_closed_grid_row(case) for case in cases]
-    figures = [
-        {
-            f"{m} {f}": case[m]["mean" if f == "mean" else f]
-            for m in ("ttft", "itl", "e2e")
-            for f in ("mean", "p95")
-        }
-        for case in cases
-    ]
-    print(f"closed form, grid: {len(cases)} cases")
-    _show(_closed_errors(rows, figures))
-    recorded = json.loads((folder / "simulated/vidur.json").read_text())["rows"]
-    recorded = [row for row in recorded if row["restarts"] == 0]
-    figures = [
-        {
-            f"{name} {figure}": row[key][figure]
-            for name, key in (("ttft", "ttft_ms"), ("itl", "tbt_request_mean_ms"))
-            for figure in ("mean", "p95")
-        }
-        for row in recorded
-    ]
-    print(f"closed form, vidur: {len(recorded)} rows without restarts")
-    _show(_closed_errors([_closed_vidur_row(row) for row in recorded], figures))
+def of_the_reference(row: dict[str, Any]) -> dict[str, Any]:
+    """Return what the reference knows of a row, with room for ten batches."""
+    known = {name: row[name] for name in KNOWN_TO_THE_REFERENCE if name in row}
+    return known | {"queueModel": "reference", "maxQueueSize": 10 * row["maxBatchSize"]}
+
+
+def show(model: str, found: Sequence[dict[str, float] | None], recorded: Sequence[dict[str, float]]) -> None:
+    """Print the errors of one model, figure by figure."""
+    pairs = [(one, true) for one, true in zip(found, recorded, strict=True) if one is not None]
+    print(f"  {model}, {len(recorded) - len(pairs)} overloads")
+    for name in recorded[0]:
+        error = np.array([one[name] / true[name] - 1 for one, true in pairs])
+        size = np.abs(error)
+        print(
+            f"    {name:10} median {np.median(size):6.1%}   80 % {np.quantile(size, 0.8):6.1%}   "
+            f"largest {size.max():6.1%}   bias {np.median(error):+.1%}"
+        )
+
+
+def grid_cases(folder: Path, requests: int) -> Iterator[Case]:
+    """Yield the cases of the grid."""
+    for case in json.loads((folder / "simulated/grid.json").read_text()):
+        known = case["law"] != "8b-knee" and case["mode"] == 0 and case["cv"] == 1
+        drawn = case | {"law": GRID_LAWS[case["law"]], "kind": LengthDistributionKind(case["kind"])}
+        yield Case(
+            _closed_row(
+                drawn["law"],
+                _limits_of(case),
+                RPS=1000 * case["lam"],
+                avgInputTokens=case["EI"],
+                avgOutputTokens=case["EO"],
+                arrivalCV=case["cv"],
+                inTokensCV=max(case["EI2"] / case["EI"] ** 2 - 1, 0.0) ** 0.5,
+                outTokensCV=max(case["EO2"] / case["EO"] ** 2 - 1, 0.0) ** 0.5,
+            ),
+            partial(_run_case, drawn, Effort(requests=requests)),
+            {f"{m} {f}": case[m][f] for m in ("ttft", "itl", "e2e") for f in ("mean", "p95")},
+            "all that the reference assumes" if known else "the others",
+        )
+
+
+def vidur_cases(folder: Path, requests: int) -> Iterator[Case]:
+    """Yield Vidur's rows in which nothing was restarted."""
+    for row in json.loads((folder / "simulated/vidur.json").read_text())["rows"]:
+        if row["restarts"]:
+            continue
+        cvs = (0.0, 0.0) if row["lengths"] == "fixed" else CONVERSATION_CV
+        law, limits = VIDUR_LAWS[row["model"].rpartition("/")[2], row["sched"]], VIDUR_LIMITS[row["sched"]]
+        lengths = Lengths.with_cv(row["mean_in"], cvs[0]), Lengths.with_cv(row["mean_out"], cvs[1], 1)
+        load = OpenLoad(row["qps"], *lengths, row["cv"])
+        yield Case(
+            _closed_row(
+                law,
+                limits,
+                RPS=row["qps"],
+                avgInputTokens=row["mean_in"],
+                avgOutputTokens=row["mean_out"],
+                arrivalCV=row["cv"],
+                inTokensCV=cvs[0],
+                outTokensCV=cvs[1],
+            ),
+            partial(_run, load, TokenReplica(law, limits), Effort(requests=requests)),
+            {
+                f"{name} {figure}": row[key][figure]
+                for name, key in (("ttft", "ttft_ms"), ("itl", "tbt_request_mean_ms"))
+                for figure in ("mean", "p95")
+            },
+        )
+
+
+def _run(load: OpenLoad, replica: TokenReplica, effort: Effort) -> Summary:
+    return summarise(run_replica(load, replica, effort))
+
+
+def _run_case(case: dict[str, Any], effort: Effort) -> Summary:
+    spread, _ = VARIATION[case["kind"]]
+    lengths = Lengths(case["kind"], case["I"], spread), Lengths(case["kind"], case["O"], spread, least=1)
+    load = OpenLoad(1000 * case["lam"], *lengths, case["cv"])
+    return _run(load, TokenReplica(case["law"], _limits_of(case)), effort)
+
+
+def _limits_of(case: dict[str, Any]) -> Limits:
+    return Limits(case["N"], case["M"], prefill_first=case["mode"] == 1)
 
 
 def unseen(count: int, requests: int) -> None:
@@ -187,17 +250,14 @@ def unseen(count: int, requests: int) -> None:
         stable = _stable_rates([_closed_unseen_row(case) for case in cases])
         for case, rate_rps in zip(cases, stable, strict=True):
             case["lam"] = case["load"] * rate_rps / 1000
-        found = list(as_done(partial(_unseen_case, requests=requests), cases))
+        effort = Effort(requests=requests, seed=99)
+        found = list(as_done(partial(_run_case, effort=effort), cases))
         kept = [i for i, summary in enumerate(found) if summary.overload is None]
-        figures = []
-        for i in kept:
-            latencies = {"ttft": found[i].ttft, "itl": found[i].itl, "e2e": found[i].e2e}
-            figures.append(
-                {f"{m} mean": one.mean.value for m, one in latencies.items()}
-                | {f"{m} p95": one.percentiles[95].value for m, one in latencies.items()}
-            )
-        print(f"closed form, unseen, {name}: {len(kept)} of {count} cases, {requests:,} requests each")
-        _show(_closed_errors([_closed_unseen_row(cases[i]) for i in kept], figures))
+        print(f"unseen, {name}: {len(kept)} of {count} cases, {requests:,} requests each")
+        figures = [figures_of(found[i]) for i in kept]
+        rows = [_closed_unseen_row(cases[i]) for i in kept]
+        closed = [closed_figures(row, known) for row, known in zip(rows, figures, strict=True)]
+        show("continuous", closed, figures)
 
 
 def _like_the_grid(rng: np.random.Generator) -> dict[str, Any]:
@@ -233,27 +293,11 @@ def _reads_weigh(rng: np.random.Generator) -> dict[str, Any]:
     }
 
 
-VARIATION = {
-    LengthDistributionKind.FIXED: (0.0, 0.0),
-    LengthDistributionKind.UNIFORM: (0.5, 0.5 / 3**0.5),
-    LengthDistributionKind.LOGNORMAL: (1.0, 1.0),
-}
-"""What lengths of a kind are drawn with, and their coefficient of variation."""
-
-
-def _unseen_case(case: dict[str, Any], requests: int) -> Summary:
-    spread, _ = VARIATION[case["kind"]]
-    lengths = Lengths(case["kind"], case["I"], spread), Lengths(case["kind"], case["O"], spread, least=1)
-    limits = Limits(case["N"], case["M"], prefill_first=case["mode"] == 1)
-    load = OpenLoad(1000 * case["lam"], *lengths, case["cv"])
-    return summarise(run_replica(load, TokenReplica(case["law"], limits), Effort(requests=requests, seed=99)))
-
-
 def _closed_unseen_row(case: dict[str, Any]) -> dict[str, Any]:
     _, variation = VARIATION[case["kind"]]
     return _closed_row(
         case["law"],
-        Limits(case["N"], case["M"], prefill_first=case["mode"] == 1),
+        _limits_of(case),
         RPS=1000 * case.get("lam", 0.0),
         avgInputTokens=case["I"],
         avgOutputTokens=case["O"],
@@ -269,23 +313,6 @@ def _stable_rates(rows: list[dict[str, Any]]) -> list[float]:
     return [found.stable_rate_rps for found in analyze_replicas(replicas, [1e-3] * len(replicas))]
 
 
-def _closed_errors(rows: list[dict[str, Any]], figures: list[dict[str, float]]) -> dict[str, list[float]]:
-    errors: dict[str, list[float]] = {}
-    unsteady = 0
-    for row, recorded in zip(rows, figures, strict=True):
-        answer = ReplicaRow.model_validate(row).analyze().model_dump(by_alias=True)
-        if "message" in answer:
-            unsteady += 1
-            continue
-        for name, value in recorded.items():
-            metric, figure = name.split()
-            own = answer[f"{'avg' if figure == 'mean' else figure}{metric.upper()}"]
-            errors.setdefault(name, []).append(own / value - 1)
-    if unsteady:
-        print(f"  {unsteady} called unsteady")
-    return errors
-
-
 def _closed_row(law: IterationCoefficients, limits: Limits, **others: object) -> dict[str, Any]:
     return {
         **{PerfParms.model_fields[name].alias or name: value for name, value in law._asdict().items()},
@@ -295,44 +322,6 @@ def _closed_row(law: IterationCoefficients, limits: Limits, **others: object) ->
         "maxNumTokens": limits.max_num_tokens,
         **others,
     }
-
-
-def _closed_grid_row(case: dict[str, Any]) -> dict[str, Any]:
-    limits = Limits(case["N"], case["M"], prefill_first=case["mode"] == 1)
-    return _closed_row(
-        GRID_LAWS[case["law"]],
-        limits,
-        RPS=1000 * case["lam"],
-        avgInputTokens=case["EI"],
-        avgOutputTokens=case["EO"],
-        arrivalCV=case["cv"],
-        inTokensCV=max(case["EI2"] / case["EI"] ** 2 - 1, 0.0) ** 0.5,
-        outTokensCV=max(case["EO2"] / case["EO"] ** 2 - 1, 0.0) ** 0.5,
-    )
-
-
-def _closed_vidur_row(row: dict[str, Any]) -> dict[str, Any]:
-    cvs = (0.0, 0.0) if row["lengths"] == "fixed" else CONVERSATION_CV
-    law = VIDUR_LAWS[row["model"].rpartition("/")[2], row["sched"]]
-    return _closed_row(
-        law,
-        VIDUR_LIMITS[row["sched"]],
-        RPS=row["qps"],
-        avgInputTokens=row["mean_in"],
-        avgOutputTokens=row["mean_out"],
-        arrivalCV=row["cv"],
-        inTokensCV=cvs[0],
-        outTokensCV=cvs[1],
-    )
-
-
-def _show(errors: dict[str, list[float]]) -> None:
-    for name, found in errors.items():
-        size = np.abs(found)
-        print(
-            f"  {name:10} median {np.median(size):6.1%}   80 % {np.quantile(size, 0.8):6.1%}   "
-            f"largest {size.max():6.1%}   bias {np.median(found):+.1%}"
-        )
 
 
 def main() -> None:
@@ -348,9 +337,13 @@ def main() -> None:
         speed()
         plans()
     else:
-        closed(arguments.reference)
-        vidur(arguments.reference, arguments.requests)
-        grid(arguments.reference, arguments.requests)
+        for name, read in (("grid", grid_cases), ("Vidur", vidur_cases)):
+            cases = list(read(arguments.reference, arguments.requests))
+            found = list(as_done(_simulated, cases))
+            compare(name, cases, found)
+            for part in sorted({case.assumptions for case in cases} - {""}):
+                mine = [i for i, case in enumerate(cases) if case.assumptions == part]
+                compare(f"{name}, {part}", [cases[i] for i in mine], [found[i] for i in mine])
 
 
 if __name__ == "__main__":

@@ -1,60 +1,22 @@
 """The command line: every command and flag, exit statuses, and what goes to stdout and what to stderr."""
 
-import io
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from builders import accelerator, document, server, service_class
+from builders import accelerator, document, server
+from commands import ROOT, Answer, Run, shell
 
 from optimizer import Replica, SystemSpec, __version__, analyze_replicas, find_candidates, load_system, solve
-from optimizer.cli.main import COMMANDS, main
+from optimizer.cli.main import COMMANDS
 from optimizer.spec.writing import write_document
 
-ROOT = Path(__file__).resolve().parents[2]
 Json = dict[str, Any]
-
-
-class Answer(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Run = Callable[..., Answer]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a command in this process, with `stdin` as its standard input."""
-
-    def call(*arguments: object, stdin: bytes = b"") -> Answer:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        try:
-            status = main([str(item) for item in arguments])
-        except SystemExit as stop:
-            status = int(stop.code or 0)
-        captured = capsys.readouterr()
-        return Answer(status, captured.out, captured.err)
-
-    return call
-
-
-def shell(*arguments: object, **more: Any) -> subprocess.CompletedProcess[str]:
-    """Run a command in a process of its own."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT)} | more.pop("environment", {})
-    command = [sys.executable, "-m", "optimizer", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, **more)
 
 
 @pytest.fixture
@@ -99,10 +61,13 @@ def test_solve_json_writes_the_plan_alone(run: Run, path: Path) -> None:
     assert answer.out == solve(load_system(path)).to_json() + "\n"
 
 
-def test_the_sample_systems_have_their_known_answers(run: Run, specs: Path) -> None:
-    # the known answers of the reference's README, one accelerator for each server
-    assert run("solve", specs / "small", "--json").json["totalCost"] == pytest.approx(41857.75)
-    assert run("solve", specs / "small", "--json", "--unlimited").json["totalCost"] == pytest.approx(35924.5)
+@pytest.mark.parametrize(
+    ("flags", "cost"),
+    [([], 41857.75), (["--unlimited"], 35924.5), (["--mixed", "--gap", "0"], 37929.0)],
+)
+def test_the_sample_has_its_known_answers(run: Run, specs: Path, flags: list[str], cost: float) -> None:
+    """Those of the reference's README; without --mixed, there is one accelerator for each server."""
+    assert run("solve", specs / "small", "--json", *flags).json["totalCost"] == pytest.approx(cost)
 
 
 def test_flags_override_the_options_of_the_document(run: Run, tmp_path: Path) -> None:
@@ -129,24 +94,13 @@ def test_the_output_file_holds_the_plan_as_json_beside_the_table(
     assert (tmp_path / "plan.json").read_text() == run("solve", path, "--json").out
 
 
-def test_require_complete_is_content_with_a_complete_plan(run: Run, path: Path) -> None:
+def test_require_complete_shows_the_plan_and_exits_with_3(run: Run, path: Path, scarce: Path) -> None:
     assert run("solve", path, "--require-complete").status == 0
-
-
-def test_require_complete_shows_the_plan_and_exits_with_3(run: Run, scarce: Path) -> None:
     answer = run("solve", scarce, "--json", "--require-complete")
     assert answer.status == 3
     assert answer.out == run("solve", scarce, "--json").out
     assert answer.err.startswith("inferplan: incomplete: 2 of the servers cannot be served in full: ")
     assert answer.err.count("\n") == 1
-
-
-def test_an_incomplete_plan_names_unserved_servers_and_reasons(run: Run, scarce: Path) -> None:
-    answer = run("solve", scarce)
-    assert (answer.status, answer.err) == (0, "")
-    assert "1 of 3 servers served in full" in answer.out
-    assert "Not served in full" in answer.out
-    assert "2 replicas on A take 2 cards of A" in " ".join(answer.out.split())
 
 
 def test_timings_go_to_stderr_and_leave_stdout_as_it_is(run: Run, path: Path) -> None:
@@ -178,18 +132,6 @@ def test_the_greedy_solver_can_be_asked_for(run: Run, specs: Path) -> None:
     assert greedy["totalCost"] >= 41857.75
 
 
-def test_a_mixed_plan_can_be_asked_for(run: Run, specs: Path) -> None:
-    mixed = run("solve", specs / "small", "--json", "--mixed", "--gap", "0").json
-    assert mixed["totalCost"] == pytest.approx(37929.0)  # the reference's README, known answers
-
-
-def test_a_load_snapshot_replaces_the_loads_of_the_document(run: Run, path: Path, tmp_path: Path) -> None:
-    (tmp_path / "load.csv").write_text("server,arrivalRate\ns,0\n")
-    answer = run("solve", path, "--json", "--load", tmp_path / "load.csv").json
-    assert answer["allocations"]["s"] == []
-    assert answer["allocations"]["t"][0]["numReplicas"] == 2
-
-
 # --- check, candidates ---------------------------------------------------------------------------------
 
 
@@ -203,25 +145,6 @@ def test_check_counts_what_a_system_holds(run: Run, path: Path) -> None:
     assert answer.out == (
         f"{path}: valid: 2 servers, 1 service class, 1 model, 2 profiles, 2 accelerators, 1 capacity\n"
     )
-
-
-def test_check_of_the_large_sample(run: Run, specs: Path) -> None:
-    assert run("check", specs / "large").out.endswith(
-        ": valid: 27 servers, 4 service classes, 9 models, 189 profiles, 21 accelerators, 9 capacities\n"
-    )
-
-
-def test_candidates_shows_columns_and_rejections(run: Run, tmp_path: Path) -> None:
-    source = document(
-        [server("s", accelerators=["A"])],
-        [accelerator("A"), accelerator("B")],
-        classes=[service_class("gold", itl=99)],
-    )
-    write_document(source, tmp_path / "x.yaml")
-    answer = run("candidates", tmp_path / "x.yaml")
-    assert (answer.status, answer.err) == (0, "")
-    assert "Candidates (1)" in answer.out
-    assert "not_allowed" in answer.out
 
 
 def test_candidates_json_is_what_the_library_finds(run: Run, path: Path) -> None:
@@ -239,8 +162,8 @@ WORKED = ["--decode-base", 19, "--decode-per-request", 1, "--in-tokens", 0, "--o
 ITERATION = [
     "--iteration-base", 12, "--compute-per-token", 0.05, "--kv-read-per-token", 0.0005,
     "--in-tokens", 128, "--out-tokens", 512, "--max-batch", 48, "--max-queue", 128,
+    "--queue-model", "reference",
 ]  # fmt: skip
-REFERENCE = ["--queue-model", "reference"]
 PROBLEM = {
     "RPS": 3, "maxBatchSize": 48, "avgInputTokens": 128, "avgOutputTokens": 512, "alpha": 12, "beta": 0.05,
     "gamma": 0.0005, "maxQueueSize": 128,
@@ -251,43 +174,12 @@ ANSWER_NAMES = [
 ]  # fmt: skip
 
 
-def test_analyze_shows_the_worked_case_of_the_linear_law(run: Run) -> None:
-    answer = run("analyze", *WORKED, "--max-batch", 32, "--max-queue", 168, "--rate", 0.5, "--json")
-    assert (answer.status, answer.err) == (0, "")
-    found = answer.json
-    # worked case A of the reference's README, to the digits printed there
-    assert round(found["inService"] + found["inQueue"], 2) == 21.24
-    assert round(found["response"]) == 42481
-    assert round(found["wait"]) == 674
-    assert round(found["itl"], 1) == 40.8
-
-
-def test_analyze_shows_the_worked_case_of_the_iteration_law(run: Run) -> None:
-    found = run("analyze", *ITERATION, *REFERENCE, "--rate", 3, "--json").json
-    # the true values of the reference's own example (queue-analysis v0.8), recorded
-    assert found["response"] == pytest.approx(10348.367, abs=0.01)
-    assert found["ttft"] == pytest.approx(67.615, abs=0.001)
-    assert found["itl"] == pytest.approx(20.1189, abs=0.0001)
-
-
 def test_analyze_is_the_library_call(run: Run) -> None:
     found = run("analyze", *WORKED, "--max-batch", 32, "--rate", 0.5, "--json").json
     replica = Replica.model_validate(
         {"maxBatch": 32, "inTokens": 0.0, "outTokens": 1025.0, "decodeParms": {"alpha": 19.0, "beta": 1.0}}
     )
     assert found == analyze_replicas([replica], [0.5])[0].model_dump(mode="json", by_alias=True)
-
-
-def test_analyze_shows_every_figure_with_its_unit(run: Run) -> None:
-    answer = run("analyze", *WORKED, "--max-batch", 32, "--rate", 0.5)
-    assert answer.err == ""
-    for figure, unit in (
-        ("offered rate", "req/s"),
-        ("TTFT", "ms"),
-        ("ITL", "ms"),
-        ("in the batch", "requests"),
-    ):
-        assert any(figure in line and unit in line for line in answer.out.splitlines())
 
 
 def test_analyze_notes_an_overload_on_stderr(run: Run) -> None:
@@ -299,19 +191,36 @@ def test_analyze_notes_an_overload_on_stderr(run: Run) -> None:
     assert plain.err.count("\n") == 1
 
 
-def test_size_finds_the_worked_case(run: Run) -> None:
-    arguments = [*WORKED, "--max-batch", 48, "--max-queue", 152, "--target-itl", 50]
-    found = run("size", *arguments, "--json").json
-    assert round(found["maxRate"] * 60, 2) == 35.20  # worked case B of the reference's README
-    assert "35.2" in run("size", *arguments).out
-
-
-def test_size_under_the_iteration_law_meets_both_targets(run: Run) -> None:
-    found = run("size", *ITERATION, *REFERENCE, "--target-ttft", 60, "--target-itl", 20, "--json").json
-    # the reference's own answer, recorded
-    assert found["rateAtTTFT"] == pytest.approx(2.9494622, rel=1e-4)
-    assert found["rateAtITL"] == pytest.approx(2.971982, rel=1e-4)
-    assert found["maxRate"] == pytest.approx(2.9494622, rel=1e-4)
+@pytest.mark.parametrize(
+    ("words", "figures"),
+    [
+        # the worked cases A and B of the reference's README, to the digits printed there
+        (
+            ["analyze", *WORKED, "--max-batch", 32, "--max-queue", 168, "--rate", 0.5],
+            {"response": (42481, 0.5), "wait": (674, 0.5), "itl": (40.8, 0.05)},
+        ),
+        (
+            ["size", *WORKED, "--max-batch", 48, "--max-queue", 152, "--target-itl", 50],
+            {"maxRate": (35.20 / 60, 0.005 / 60)},
+        ),
+        # the true values of the reference's own example (queue-analysis v0.8), recorded
+        (
+            ["analyze", *ITERATION, "--rate", 3],
+            {"response": (10348.367, 0.01), "ttft": (67.615, 0.001), "itl": (20.1189, 0.0001)},
+        ),
+        (
+            ["size", *ITERATION, "--target-ttft", 60, "--target-itl", 20],
+            {"rateAtTTFT": (2.9494622, 3e-4), "rateAtITL": (2.971982, 3e-4), "maxRate": (2.9494622, 3e-4)},
+        ),
+    ],
+)
+def test_a_replica_has_its_known_answers(
+    run: Run, words: list[object], figures: dict[str, tuple[float, float]]
+) -> None:
+    answer = run(*words, "--json")
+    assert (answer.status, answer.err) == (0, "")
+    for name, (value, tolerance) in figures.items():
+        assert answer.json[name] == pytest.approx(value, abs=tolerance), name
 
 
 def test_a_throughput_target_caps_the_rate(run: Run) -> None:
@@ -331,33 +240,6 @@ def test_batches_are_answered_by_line_in_the_reference_format(run: Run, tmp_path
     assert answers[2]["avgTTFT"] == pytest.approx(67.615, abs=0.001)  # the reference's own answer, recorded
     assert answers[2]["RPSTargetTTFT"] == answers[2]["RPSTargetITL"] == 0
     assert run("analyze", "--batch", "-", stdin=file.read_bytes()).out == answer.out
-
-
-def test_a_batch_of_problems_is_sized_line_by_line(run: Run) -> None:
-    line = json.dumps(PROBLEM | {"targetTTFT": 60, "targetITL": 20}).encode()
-    answer = run("size", "--batch", "-", stdin=line)
-    assert (answer.status, answer.err) == (0, "")
-    found = answer.json
-    assert list(found) == ANSWER_NAMES
-    assert found["RPSTargetTTFT"] == pytest.approx(
-        2.9494622, rel=1e-4
-    )  # the reference's own answer, recorded
-    assert found["RPSTargetITL"] == pytest.approx(2.971982, rel=1e-4)
-
-
-def test_keys_of_problems_match_in_any_case(run: Run) -> None:
-    shouted = json.dumps({key.upper(): value for key, value in PROBLEM.items()}).encode()
-    plain = json.dumps(PROBLEM).encode()
-    assert (
-        run("analyze", "--batch", "-", stdin=shouted).out == run("analyze", "--batch", "-", stdin=plain).out
-    )
-
-
-def test_a_problem_without_a_queue_is_a_loss_system(run: Run) -> None:
-    bare = {key: value for key, value in PROBLEM.items() if key != "maxQueueSize"}
-    answer = run("analyze", "--batch", "-", stdin=json.dumps(bare | {"RPS": 5}).encode())
-    assert answer.json["avgWaitTime"] == 0
-    assert answer.json["throughput"] < 4.9
 
 
 def test_a_bad_batch_line_does_not_affect_the_others(run: Run) -> None:
@@ -388,30 +270,9 @@ def test_an_empty_batch_has_no_answers(run: Run) -> None:
 # --- convert, schema, generate -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("suffix", [".json", ".yaml", ".yml"])
-def test_convert_writes_the_same_system_in_one_file(
-    run: Run, specs: Path, tmp_path: Path, suffix: str
-) -> None:
-    target = tmp_path / f"small{suffix}"
-    assert run("convert", specs / "small", "-o", target) == Answer(0, "", "")
-    assert load_system(target) == load_system(specs / "small")
-
-
-def test_convert_there_and_back_gives_the_same_document(run: Run, specs: Path, tmp_path: Path) -> None:
-    run("convert", specs / "small", "-o", tmp_path / "a.json")
-    run("convert", tmp_path / "a.json", "-o", tmp_path / "b.yaml")
-    run("convert", tmp_path / "b.yaml", "-o", tmp_path / "c.json")
-    run("convert", tmp_path / "c.json", "-o", tmp_path / "d.json")
-    assert json.loads((tmp_path / "a.json").read_text()) == json.loads((tmp_path / "c.json").read_text())
-    assert (tmp_path / "c.json").read_bytes() == (tmp_path / "d.json").read_bytes()
-
-
-def test_convert_unwraps_the_format_of_the_reference(run: Run, tmp_path: Path) -> None:
-    wrapped = {"system": {"serverData": {"Servers": fitting()["servers"]}}} | {
-        key: value for key, value in fitting().items() if key != "servers"
-    }
-    run("convert", "-", "-o", tmp_path / "x.json", stdin=json.dumps(wrapped).encode())
-    assert set(json.loads((tmp_path / "x.json").read_text())) == set(fitting())
+def test_convert_writes_the_same_system_in_one_file(run: Run, specs: Path, tmp_path: Path) -> None:
+    assert run("convert", specs / "small", "-o", tmp_path / "small.yml") == Answer(0, "", "")
+    assert load_system(tmp_path / "small.yml") == load_system(specs / "small")
 
 
 def test_convert_may_replace_its_own_source(run: Run, path: Path) -> None:
@@ -420,58 +281,25 @@ def test_convert_may_replace_its_own_source(run: Run, path: Path) -> None:
     assert load_system(path) == before
 
 
-def keys_missing_in(schema: Json, value: Any, node: Json, place: str = "") -> list[str]:
-    """Return the places of a document that its JSON schema does not know."""
-    node = schema["$defs"][node["$ref"].rpartition("/")[2]] if "$ref" in node else node
-    for choice in node.get("anyOf", []):
-        if choice.get("type") != "null":
-            node = schema["$defs"][choice["$ref"].rpartition("/")[2]] if "$ref" in choice else choice
-    if isinstance(value, dict):
-        found = [f"{place}.{key}" for key in value if key not in node["properties"]]
-        for key in set(value) & set(node["properties"]):
-            found += keys_missing_in(schema, value[key], node["properties"][key], f"{place}.{key}")
-        return found
-    if isinstance(value, list):
-        return [
-            x
-            for i, item in enumerate(value)
-            for x in keys_missing_in(schema, item, node["items"], f"{place}[{i}]")
-        ]
-    return []
-
-
-def test_the_schema_knows_every_key_of_the_samples(run: Run, specs: Path) -> None:
+def test_the_schema_is_that_of_the_library_with_closed_objects(run: Run) -> None:
     answer = run("schema")
     assert (answer.status, answer.err) == (0, "")
     schema = answer.json
-    assert schema["type"] == "object"
-    assert set(schema["properties"]) == {
-        "accelerators", "models", "serviceClasses", "servers", "count", "optimizer", "routes",
-    }  # fmt: skip
-    for name in ("small", "large"):
-        spec = load_system(specs / name).to_spec().model_dump(mode="json", by_alias=True, exclude_unset=True)
-        assert keys_missing_in(schema, spec, schema) == []
-    assert keys_missing_in(schema, {"servers": [{"nmae": 1}]}, schema) == [".servers[0].nmae"]
-
-
-def test_the_schema_closes_objects_and_resolves_references(run: Run) -> None:
-    text = run("schema").out
-    schema = json.loads(text)
+    assert schema == SystemSpec.model_json_schema(by_alias=True)
     assert all(item["additionalProperties"] is False for item in [schema, *schema["$defs"].values()])
-    assert set(re.findall(r'"#/\$defs/(\w+)"', text)) <= set(schema["$defs"])
+    assert set(re.findall(r'"#/\$defs/(\w+)"', answer.out)) <= set(schema["$defs"])
     assert schema["$defs"]["Server"]["required"] == ["name", "model"]
 
 
 def test_the_samples_validate_against_the_schema(run: Run, specs: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema")
+    schema = jsonschema.Draft202012Validator(run("schema").json)
     for name in ("small", "large"):
-        spec = load_system(specs / name).to_spec()
-        document = spec.model_dump(mode="json", by_alias=True, exclude_none=True)
-        jsonschema.Draft202012Validator(run("schema").json).validate(document)
-
-
-def test_the_schema_is_that_of_the_library(run: Run) -> None:
-    assert run("schema").json == SystemSpec.model_json_schema(by_alias=True)
+        schema.validate(
+            load_system(specs / name).to_spec().model_dump(mode="json", by_alias=True, exclude_none=True)
+        )
+    with pytest.raises(jsonschema.ValidationError, match="nmae"):
+        schema.validate({"servers": [{"name": "s", "model": "m", "nmae": 1}]})
 
 
 # --- help, version -------------------------------------------------------------------------------------
@@ -481,14 +309,12 @@ def test_the_version_is_shown(run: Run) -> None:
     assert run("--version") == Answer(0, f"inferplan {__version__}\n", "")
 
 
-def test_help_names_every_command_and_every_exit_status(run: Run) -> None:
+def test_help_names_every_command(run: Run) -> None:
     answer = run("--help")
     assert (answer.status, answer.err) == (0, "")
     assert {"solve", "check", "candidates", "analyze", "size", "convert", "schema"} <= set(COMMANDS)
     for name in COMMANDS:
         assert re.search(rf"^ +{name}\b", answer.out, re.MULTILINE)
-    for status in ("0 done", "2 bad input", "3 --require-complete", "4 the solver"):
-        assert status in " ".join(answer.out.split())
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -534,23 +360,9 @@ def test_help_loads_nothing_heavy() -> None:
 
 def test_a_process_exits_with_the_status_and_prints_only_json(path: Path, scarce: Path) -> None:
     good = shell("solve", "-", "--json", input=path.read_text())
-    assert (good.returncode, good.stderr) == (0, "")
-    assert json.loads(good.stdout)["complete"]
+    assert (good.status, good.err, good.json["complete"]) == (0, "", True)
     incomplete = shell("solve", scarce, "--json", "--require-complete")
-    assert incomplete.returncode == 3
-    assert not json.loads(incomplete.stdout)["complete"]
-
-
-def test_output_does_not_depend_on_the_hash_seed(run: Run, specs: Path) -> None:
-    elsewhere = shell("solve", specs / "small", "--json", environment={"PYTHONHASHSEED": "1"})
-    assert run("solve", specs / "small", "--json").out == elsewhere.stdout
-
-
-def test_standard_input_has_a_name_in_messages(run: Run, path: Path) -> None:
-    found = run("check", "-", stdin=path.read_bytes())
-    assert found.status == 0
-    assert "standard input:7:3: accelerators[1].type" in found.err
-    assert found.out.startswith("-: valid: 2 servers")
+    assert (incomplete.status, incomplete.json["complete"]) == (3, False)
 
 
 @pytest.mark.parametrize(
@@ -588,22 +400,6 @@ def test_a_reader_that_goes_away_is_no_error(specs: Path, arguments: str, *, buf
         assert process.wait() in {0, 141}  # done, or ended as by the signal for a broken pipe
 
 
-def test_a_full_disk_behind_the_help_is_one_line_on_stderr() -> None:
-    if not Path("/dev/full").exists():
-        pytest.skip("this system has no /dev/full")
-    with Path("/dev/full").open("w") as full:
-        found = subprocess.run(
-            [sys.executable, "-m", "optimizer", "--help"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-        )
-    assert found.returncode == 1
-    assert found.stderr == "inferplan: error: the answer cannot be written: No space left on device\n"
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -618,26 +414,19 @@ def test_a_full_disk_behind_the_help_is_one_line_on_stderr() -> None:
 def test_a_terminal_that_knows_no_unicode_is_served_as_well(path: Path, arguments: list[str]) -> None:
     words = [word.format(path) for word in arguments]
     found = shell(*words, environment={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
-    assert (found.returncode, found.stderr) == (0, "")
-    assert found.stdout
+    assert (found.status, found.err) == (0, "")
+    assert found.out
 
 
-@pytest.mark.parametrize("flags", [["--json"], pytest.param([], marks=pytest.mark.slow)])
-def test_a_full_disk_behind_stdout_is_one_line_on_stderr(path: Path, flags: list[str]) -> None:
-    if not Path("/dev/full").exists():
-        pytest.skip("this system has no /dev/full")
+@pytest.mark.parametrize(
+    "words", [["--help"], ["solve", "{}", "--json"], pytest.param(["solve", "{}"], marks=pytest.mark.slow)]
+)
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk_behind_stdout_is_one_line_on_stderr(path: Path, words: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
-        found = subprocess.run(
-            [sys.executable, "-m", "optimizer", "solve", path, *flags],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-        )
-    assert found.returncode not in {0, 3}
-    assert found.stderr.startswith("inferplan: error: ")
-    assert found.stderr.count("\n") == 1
+        found = shell(*(word.format(path) for word in words), stdout=full)
+    assert found.status == 1
+    assert found.err == "inferplan: error: the answer cannot be written: No space left on device\n"
 
 
 def test_an_interruption_is_one_line(run: Run, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,11 @@
 """Bad input: one clear line that names the place, exit status 2, nothing on stdout, nothing written.
 
-And what is odd but no mistake: requests of one token and of 100,000, batches of 1 and of 100,000, loads of
-next to nothing and of a billion, systems in which nothing fits. Those get an answer in words.
+One example of each fault is given to every command; all faults of documents are in ``tests/spec``.
+
+And what is odd but no mistake: requests of one token and of 100,000, loads of next to nothing and of a
+billion, systems in which nothing fits. Those get an answer in words.
 """
 
-import io
 import json
 import os
 import random
@@ -15,42 +16,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from builders import accelerator, document, profile, server, service_class
+from commands import ROOT, Answer, Run
 from patience import PATIENCE_S
 
-from optimizer.cli.main import main
 from optimizer.spec.files import MAX_YAML_BYTES
 
-ROOT = Path(__file__).resolve().parents[2]
 Json = dict[str, Any]
-
-
-class Answer(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Answer]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a command in this process, with `stdin` as its standard input."""
-
-    def call(*arguments: object, stdin: bytes = b"") -> Answer:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        try:
-            status = main([str(item) for item in arguments])
-        except SystemExit as stop:
-            status = int(stop.code or 0)
-        captured = capsys.readouterr()
-        return Answer(status, captured.out, captured.err)
-
-    return call
 
 
 def sound() -> Json:
@@ -96,35 +71,16 @@ def refused_by_all(run: Run, path: object, place: str, folder: Path) -> None:
         is_refusal(answer, place)
     checked = answers.pop(READERS.index("check")).err.splitlines()
     assert len({answer.err for answer in answers}) == 1
-    assert (
-        answers[0].err.partition(" (and ")[0].rstrip() in checked
-    )  # which says all, in the order of the lines
+    assert answers[0].err.partition(" (and ")[0].rstrip() in checked  # `check` says all, line by line
     assert sorted(folder.iterdir()) == before
 
 
-# --- the list of the work order ------------------------------------------------------------------------
+# --- documents -----------------------------------------------------------------------------------------
 
 
 def test_a_missing_file(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "nowhere.yaml"
     refused_by_all(run, path, f"error: {path}: no such file or directory\n", tmp_path)
-
-
-def test_a_directory_without_documents(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    refused_by_all(run, tmp_path / "empty", f"error: {tmp_path}/empty: the directory has no", tmp_path)
-
-
-def test_a_path_whose_name_is_too_long(run: Run, tmp_path: Path) -> None:
-    path = tmp_path / ("n" * 300)
-    answer = run("check", path)
-    is_refusal(answer, "n" * 100)
-
-
-@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="the superuser may read everything")
-def test_an_unreadable_file(run: Run, good: Path) -> None:
-    good.chmod(0)
-    is_refusal(run("check", good), f"{good}: permission denied")
 
 
 def test_an_unreadable_special_file(run: Run) -> None:
@@ -137,24 +93,12 @@ def test_an_unreadable_special_file(run: Run) -> None:
     ("name", "text", "place"),
     [
         ("x.yaml", "servers: [1,\n  b: }", "x.yaml:2:6: not valid YAML: "),
-        ("x.yaml", "servers:\n\t- name: x", "x.yaml:2:1: not valid YAML: "),
-        ("x.yaml", "servers: 'open", "x.yaml:"),
-        ("x.json", '{"servers": [', "x.json:1:"),
-        ("x.json", '{"servers": [}', "x.json:1:"),
         ("x.json", "{'servers': []}", "x.json:1:2: not valid JSON: "),
         ("x.json", '{"servers": []} {}', "x.json:1:"),
-        ("x.json", '{"servers": [], "servers": []}', "x.json: key 'servers' occurs twice"),
-        ("x.yaml", "servers: []\nservers: []\n", "x.yaml:2:1: "),
         ("x.json", "", "x.json:1:1: not valid JSON: "),
-        ("x.yaml", "", "x.yaml: expected a document with sections such as 'servers'"),
-        ("x.yaml", "# nothing\n", "x.yaml: expected a document with sections such as 'servers'"),
-        ("x.yaml", "- servers\n", "x.yaml: expected a document with sections such as 'servers'"),
+        ("x.yaml", "servers: []\nservers: []\n", "x.yaml:2:1: "),
         ("x.json", "{}", "x.json: expected a document with sections such as 'servers', but found none"),
-        ("x.yaml", "{}", "x.yaml: expected a document with sections such as 'servers', but found none"),
         ("x", "{}", "x: expected a document with sections such as 'servers', but found none"),
-        ("x.yaml", "servers: [!!bool maybe]", "x.yaml"),
-        ("x.yaml", "servers: [!!timestamp someday]", "x.yaml"),
-        ("x.yaml", "system: &s {system: *s}", "x.yaml"),
     ],
 )
 def test_text_that_is_no_document(run: Run, tmp_path: Path, name: str, text: str, place: str) -> None:
@@ -183,45 +127,15 @@ def wrong(change: Callable[[Json], object]) -> Json:
     ("source", "place"),
     [
         (wrong(lambda d: d["servers"][1].update(modle="m")), "servers[1].modle: unknown key"),
-        (wrong(lambda d: d.update(server=[])), "server: unknown key"),
-        (wrong(lambda d: d["servers"][0].update(name=7)), "servers[0].name: must be text"),
         (wrong(lambda d: d["accelerators"][1].update(cost="7")), "accelerators[1].cost: must be a number"),
-        (wrong(lambda d: d.update(servers={"s": {}})), "servers: must be a list, not an object"),
-        (wrong(lambda d: d["servers"].append(None)), "servers[2]: must be an object with keys, not null"),
         (wrong(lambda d: d["servers"].append("s")), 'servers[2]: must be an object with keys, not "s"'),
-        (wrong(lambda d: d["count"][0].update(count=-1)), "count[0].count: must be at least 0, not -1"),
-        (wrong(lambda d: d["servers"][0].update(minNumReplicas=-1)), "servers[0].minNumReplicas: must be at"),
-        (wrong(lambda d: d["models"][0].update(accCount=0)), "models[0].accCount: must be at least 1, not 0"),
         (wrong(lambda d: d["servers"].append(server("s"))), "servers[2]: 's' occurs twice"),
-        (wrong(lambda d: d["models"].append(d["models"][0])), "models[2]: 'm' on 'A' occurs twice"),
-        (wrong(lambda d: d["count"].append(d["count"][0])), "count[2]: 'A' occurs twice"),
-        (wrong(lambda d: d["servers"][1].update(model="n")), "servers[1].model: model 'n' does not exist"),
-        (
-            wrong(lambda d: d["servers"][1].update({"class": "iron"})),
-            "servers[1].class: service class 'iron' does not exist",
-        ),
-        (wrong(lambda d: d["models"][1].update(acc="C")), "models[1].acc: accelerator 'C' does not exist"),
-        (wrong(lambda d: d.update(accelerators=[])), "models[0].acc: accelerator 'A' does not exist"),
         (wrong(lambda d: d.update(models=[])), "servers[0].model: model 'm' does not exist"),
-        (
-            wrong(lambda d: d.update(serviceClasses=[])),
-            "servers[0].class: service class 'gold' does not exist",
-        ),
-        (
-            wrong(lambda d: d.update(optimizer={"saturationPolicy": "Lottery"})),
-            "optimizer.saturationPolicy: must",
-        ),
-        (
-            wrong(lambda d: d["servers"][0].update(model="zz\nyy")),
-            "servers[0].model: model 'zz\\nyy' does not",
-        ),
+        (wrong(lambda d: d["servers"][0].update(model="zz\nyy")), "servers[0].model: model 'zz\\nyy' does"),
         (wrong(lambda d: d["servers"][0].update({"a\nb": 1})), "servers[0]."),
         (wrong(lambda d: d["servers"][0].update({"k" * 100_000: 1})), "servers[0].k"),
         (wrong(lambda d: d["servers"][0].update(model="\ud800")), "servers[0].model: "),
-        (
-            wrong(lambda d: d["servers"][0].update(maxNumReplicas=10**30)),
-            "servers[0].maxNumReplicas: must be at",
-        ),
+        (wrong(lambda d: d["servers"][0].update(maxNumReplicas=10**30)), "servers[0].maxNumReplicas: must"),
     ],
 )
 def test_a_document_that_is_wrong_in_one_place(run: Run, tmp_path: Path, source: Json, place: str) -> None:
@@ -230,9 +144,7 @@ def test_a_document_that_is_wrong_in_one_place(run: Run, tmp_path: Path, source:
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e400", "-1e400"])
-@pytest.mark.parametrize(
-    ("section", "key"), [("accelerators", "cost"), ("count", "count"), ("models", "maxBatchSize")]
-)
+@pytest.mark.parametrize(("section", "key"), [("accelerators", "cost"), ("count", "count")])
 def test_json_numbers_that_are_not_finite(
     run: Run, tmp_path: Path, value: str, section: str, key: str
 ) -> None:
@@ -240,27 +152,6 @@ def test_json_numbers_that_are_not_finite(
     source[section][0][key] = "HERE"
     (tmp_path / "x.json").write_text(json.dumps(source).replace('"HERE"', value))
     refused_by_all(run, tmp_path / "x.json", f"x.json: {section}[0].{key}: must be a", tmp_path)
-
-
-@pytest.mark.parametrize("value", [".nan", ".NaN", ".inf", "-.inf", "+.INF", "1e400"])
-def test_yaml_numbers_that_are_not_finite(run: Run, tmp_path: Path, value: str) -> None:
-    (tmp_path / "x.yaml").write_text(f"servers:\n- name: s\n  model: m\n  currentAlloc: {{cost: {value}}}\n")
-    place = "x.yaml: servers[0].currentAlloc.cost: must be a finite number, not "
-    refused_by_all(run, tmp_path / "x.yaml", place, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("x.json", '{"count": [{"type": "A", "count": %s}]}' % ("9" * 5000)),
-        ("x.yaml", "count:\n- {type: A, count: %s}\n" % ("9" * 5000)),
-        ("x.yaml", "count:\n- {type: A, count: -%s}\n" % ("9" * 4000)),
-        ("x.json", '{"count": [{"type": "A", "count": %s}]}' % ("9" * 4000)),
-    ],
-)
-def test_whole_numbers_of_thousands_of_digits(run: Run, tmp_path: Path, name: str, text: str) -> None:
-    (tmp_path / name).write_text(text)
-    refused_by_all(run, tmp_path / name, f"{tmp_path}/{name}", tmp_path)
 
 
 # --- rubbish of 50 MB ----------------------------------------------------------------------------------
@@ -355,14 +246,18 @@ def test_rubbish_is_refused_at_once(rubbish: Callable[[str, str, int], Path]) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "suffix"),
-    [("random bytes", ".yaml"), ("random bytes", "")]
-    + [(kind, ".json") for kind in RUBBISH if kind != "distinct lines"],
+    ("kind", "suffix", "size"),
+    [
+        ("random bytes", ".yaml", 50 * MB),
+        ("random bytes", "", 50 * MB),
+        *((kind, ".json", 50 * MB) for kind in RUBBISH if kind != "distinct lines"),
+        *((kind, ".yaml", MAX_YAML_BYTES - 1000) for kind in RUBBISH),
+    ],
 )
-def test_50_mb_of_rubbish_are_refused_at_once(
-    rubbish: Callable[[str, str, int], Path], kind: str, suffix: str
+def test_rubbish_of_every_kind_is_refused_in_bounded_time(
+    rubbish: Callable[[str, str, int], Path], kind: str, suffix: str, size: int
 ) -> None:
-    path = rubbish(kind, suffix, 50 * MB)
+    path = rubbish(kind, suffix, size)
     (answer,) = bounded(path, seconds=20)
     is_refusal(answer, path)
 
@@ -373,26 +268,6 @@ def test_50_mb_of_rubbish_on_standard_input_are_refused_at_once(
     with rubbish("lines of a: b", ".txt", 50 * MB).open("rb") as stream:
         (answer,) = bounded("-", seconds=20, stdin=stream)
     is_refusal(answer, "standard input")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["open brackets", "dashes", "open objects"])
-def test_deep_nesting_just_under_the_limit_of_yaml_is_refused(
-    rubbish: Callable[[str, str, int], Path], kind: str
-) -> None:
-    path = rubbish(kind, ".yaml", min(4 * MB, MAX_YAML_BYTES - 1000))
-    (answer,) = bounded(path, seconds=10)
-    is_refusal(answer, path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", RUBBISH)
-def test_invalid_yaml_below_the_size_limit_fails_in_bounded_time(
-    rubbish: Callable[[str, str, int], Path], kind: str
-) -> None:
-    path = rubbish(kind, ".yaml", MAX_YAML_BYTES - 1000)
-    (answer,) = bounded(path, seconds=20)
-    is_refusal(answer, path)
 
 
 def test_standard_input_that_is_closed_is_refused() -> None:
@@ -430,31 +305,18 @@ def test_standard_input_that_is_closed_is_refused() -> None:
         (["solve", "{good}", "--jason"], "--jason"),
         (["solve", "{good}", "--unlim"], "--unlim"),
         (["solve", "{good}", "--gap", "2"], "--gap: '2': must be at least 0 and at most 1"),
-        (["solve", "{good}", "--gap=-0.1"], "--gap: '-0.1'"),
         (["solve", "{good}", "--gap", "nan"], "--gap: 'nan'"),
-        (["solve", "{good}", "--gap", "wide"], "--gap: 'wide'"),
         (["solve", "{good}", "--gap"], "--gap"),
         (["solve", "{good}", "--time-limit", "0"], "--time-limit: '0': must be more than 0"),
-        (["solve", "{good}", "--time-limit=-1"], "--time-limit: '-1'"),
         (["solve", "{good}", "--time-limit", "inf"], "--time-limit: 'inf'"),
-        (
-            ["solve", "{good}", "-o", "{folder}/nowhere/plan.json"],
-            "nowhere/plan.json: cannot be written: no such",
-        ),
+        (["solve", "{good}", "-o", "{folder}/no/plan.json"], "no/plan.json: cannot be written: no such"),
         (["solve", "{good}", "-o", "{folder}"], "{folder}: cannot be written: is a directory"),
         (["solve", "{good}", "--load", "{folder}/nowhere.csv"], "nowhere.csv: no such file or directory"),
         (["solve", "{good}", "--load", "{good}"], "good.json:1: unknown column"),
         (["check", "{good}", "--wide"], "--wide"),
         (["convert", "{good}"], "--output"),
-        (
-            ["convert", "{good}", "-o", "{folder}/x.txt"],
-            "x.txt: the suffix must be one of .yaml, .yml, .json",
-        ),
         (["convert", "{good}", "-o", "{folder}/x"], "/x: the suffix must be one of .yaml, .yml, .json"),
-        (
-            ["convert", "{good}", "-o", "{folder}/nowhere/x.json"],
-            "nowhere/x.json: cannot be written: no such",
-        ),
+        (["convert", "{good}", "-o", "{folder}/no/x.json"], "no/x.json: cannot be written: no such"),
         (["schema", "more"], "more"),
     ],
 )
@@ -467,93 +329,52 @@ def test_arguments_that_are_wrong(
     assert sorted(tmp_path.iterdir()) == before
 
 
-LAW = ["--decode-base", "19", "--decode-per-request", "1"]
-SHAPE = ["--in-tokens", "0", "--out-tokens", "10"]
-BATCH = ["--max-batch", "4"]
+LAW = {"--decode-base": 19, "--decode-per-request": 1}
+REPLICA = LAW | {"--in-tokens": 0, "--out-tokens": 10, "--max-batch": 4}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "place"),
+    ("command", "change", "place"),
     [
-        (["analyze", *LAW, *SHAPE, *BATCH], "--rate: missing"),
-        (["analyze", *LAW, *SHAPE, *BATCH, "--rate", "0"], "rate: must be more than 0 requests/s, not 0"),
-        (["analyze", *LAW, *SHAPE, *BATCH, "--rate=-1"], "rate: must be more than 0 requests/s, not -1"),
-        (["analyze", *LAW, *SHAPE, *BATCH, "--rate", "nan"], "rate: must be"),
-        (["analyze", *LAW, *SHAPE, *BATCH, "--rate", "inf"], "rate: must be finite"),
-        (["analyze", *LAW, *SHAPE, *BATCH, "--rate", "fast"], "--rate: "),
-        (["analyze", *SHAPE, *BATCH, "--rate", "1"], "--decode-base"),
-        (["analyze", *LAW, "--iteration-base", "1", *SHAPE, *BATCH, "--rate", "1"], "--iteration-base"),
-        (["analyze", *LAW, *BATCH, "--in-tokens", "0", "--rate", "1"], "--out-tokens: missing"),
-        (["analyze", *LAW, *SHAPE, "--rate", "1"], "--max-batch: missing"),
-        (
-            ["analyze", *LAW, *SHAPE, "--max-batch", "0", "--rate", "1"],
-            "--max-batch: must be at least 1, not 0",
-        ),
-        (["analyze", *LAW, *SHAPE, "--max-batch", "2000000", "--rate", "1"], "--max-batch: must be at most "),
-        (["analyze", *LAW, *SHAPE, "--max-batch", "1.5", "--rate", "1"], "--max-batch: "),
-        (
-            ["analyze", *LAW, *SHAPE, *BATCH, "--max-queue", "-1", "--rate", "1"],
-            "--max-queue: must be at least 0",
-        ),
-        (
-            ["analyze", "--decode-base", "nan", *SHAPE, *BATCH, "--rate", "1"],
-            "--decode-base: must be a finite",
-        ),
-        (["analyze", "--decode-base=-1", *SHAPE, *BATCH, "--rate", "1"], "--decode-base: must be at least 0"),
-        (
-            ["analyze", *LAW, "--in-tokens", "0", "--out-tokens", "0.5", *BATCH, "--rate", "1"],
-            "--out-tokens: must be at least 1, not 0.5",
-        ),
-        (
-            ["analyze", *LAW, "--in-tokens", "-1", "--out-tokens", "9", *BATCH, "--rate", "1"],
-            "--in-tokens: must",
-        ),
-        (
-            ["analyze", "--decode-base", "0", *SHAPE, *BATCH, "--rate", "1"],
-            "the service time of a request is zero",
-        ),
-        (["size", *LAW, *SHAPE, *BATCH, "--target-itl", "-1"], "--target-itl: must be at least 0, not -1"),
-        (["size", *LAW, *SHAPE, *BATCH, "--target-ttft", "nan"], "--target-ttft: must be a finite number"),
-        (
-            ["size", *LAW, *SHAPE, *BATCH, "--target-itl", "1"],
-            "the best ITL at batch 1 is 20 ms, target 1 ms",
-        ),
-        (["size", *LAW, *SHAPE, *BATCH, "--rate", "1"], "--rate"),
-        (["analyze", "--batch", "{folder}/nowhere.jsonl"], "nowhere.jsonl: no such file or directory"),
-        (["analyze", "--batch", "{folder}"], "{folder}: is a directory"),
-        (["size", "--batch", "-", *LAW], "--batch"),
-        (["analyze", "--batch", "-", "--rate", "1"], "--batch"),
+        ("analyze", {}, "--rate: missing"),
+        ("analyze", {"--rate": 0}, "rate: must be more than 0 requests/s, not 0"),
+        ("analyze", {"--rate": "nan"}, "rate: must be"),
+        ("analyze", {"--rate": "inf"}, "rate: must be finite"),
+        ("analyze", {"--rate": "fast"}, "--rate: "),
+        ("analyze", {"--rate": 1, **dict.fromkeys(LAW)}, "--decode-base"),
+        ("analyze", {"--rate": 1, "--iteration-base": 1}, "--iteration-base"),
+        ("analyze", {"--rate": 1, "--out-tokens": None}, "--out-tokens: missing"),
+        ("analyze", {"--rate": 1, "--max-batch": None}, "--max-batch: missing"),
+        ("analyze", {"--rate": 1, "--max-batch": 0}, "--max-batch: must be at least 1, not 0"),
+        ("analyze", {"--rate": 1, "--max-batch": 2_000_000}, "--max-batch: must be at most "),
+        ("analyze", {"--rate": 1, "--max-batch": 1.5}, "--max-batch: "),
+        ("analyze", {"--rate": 1, "--max-queue": -1}, "--max-queue: must be at least 0"),
+        ("analyze", {"--rate": 1, "--decode-base": "nan"}, "--decode-base: must be a finite"),
+        ("analyze", {"--rate": 1, "--decode-base": -1}, "--decode-base: must be at least 0"),
+        ("analyze", {"--rate": 1, "--out-tokens": 0.5}, "--out-tokens: must be at least 1, not 0.5"),
+        ("analyze", {"--rate": 1, "--in-tokens": -1}, "--in-tokens: must"),
+        ("analyze", {"--rate": 1} | dict.fromkeys(LAW, 0), "the service time of a request is zero"),
+        ("size", {"--target-itl": -1}, "--target-itl: must be at least 0, not -1"),
+        ("size", {"--target-ttft": "nan"}, "--target-ttft: must be a finite number"),
+        ("size", {"--target-itl": 1}, "the best ITL at batch 1 is 20 ms, target 1 ms"),
+        ("size", {"--rate": 1}, "--rate"),
+        ("analyze", ["--batch", "{folder}/nowhere.jsonl"], "nowhere.jsonl: no such file or directory"),
+        ("analyze", ["--batch", "{folder}"], "{folder}: is a directory"),
+        ("size", ["--batch", "-", "--decode-base", "19"], "--batch"),
+        ("analyze", ["--batch", "-", "--rate", "1"], "--batch"),
     ],
 )
-def test_a_replica_that_is_wrong(run: Run, tmp_path: Path, arguments: list[str], place: str) -> None:
-    is_refusal(run(*(word.format(folder=tmp_path) for word in arguments)), place.format(folder=tmp_path))
+def test_a_replica_that_is_wrong(
+    run: Run, tmp_path: Path, command: str, change: Json | list[str], place: str
+) -> None:
+    if isinstance(change, dict):
+        change = [f"{flag}={value}" for flag, value in (REPLICA | change).items() if value is not None]
+    words = [word.format(folder=tmp_path) for word in change]
+    is_refusal(run(command, *words), place.format(folder=tmp_path))
 
 
 def test_a_batch_that_is_no_text_is_refused(run: Run) -> None:
     is_refusal(run("analyze", "--batch", "-", stdin=b"\xff\xfe"), "standard input: not UTF-8 text")
-
-
-@pytest.mark.parametrize(
-    ("text", "place"),
-    [
-        ("", "1: "),
-        ("arrivalRate\n3\n", ":1: the header must name the column 'server'"),
-        ("server,speed\ns,3\n", ":1: unknown column 'speed'"),
-        ("server,arrivalRate\nq,3\n", ":2: server 'q' does not exist"),
-        ("server,arrivalRate\ns,3\ns,4\n", ":3: server 's' occurs twice"),
-        ("server,arrivalRate\ns,fast\n", ":2: arrivalRate: must be a number"),
-        ("server,arrivalRate\ns,nan\n", ":2: arrivalRate: must be a finite number"),
-        ("server,arrivalRate\ns,-1\n", ":2: arrivalRate: must be at least 0"),
-        ("server,arrivalRate\ns\n", ":2: 1 field"),
-        ("server,avgOutTokens\ns,0.5\n", "avgOutTokens: must be 0 (idle) or at least 1, not 0.5"),
-        ("server,server\ns,t\n", ":1: "),
-    ],
-)
-def test_a_load_snapshot_that_is_wrong(run: Run, good: Path, tmp_path: Path, text: str, place: str) -> None:
-    (tmp_path / "load.csv").write_text(text)
-    is_refusal(
-        run("solve", good, "--load", tmp_path / "load.csv"), f"load.csv{place}" if place[0] == ":" else place
-    )
 
 
 # --- nothing is written --------------------------------------------------------------------------------
@@ -610,12 +431,8 @@ def both(run: Run, tmp_path: Path, source: Json) -> tuple[Json, Json]:
 LINEAR = profile("m", "A")
 LAWS = {
     "linear": LINEAR,
-    "iteration": {
-        "name": "m",
-        "acc": "A",
-        "maxBatchSize": 8,
-        "perfParms": {"alpha": 7, "beta": 0.02, "gamma": 5e-5},
-    },
+    "iteration": {"name": "m", "acc": "A", "maxBatchSize": 8}
+    | {"perfParms": {"alpha": 7, "beta": 0.02, "gamma": 5e-5}},
 }
 
 
@@ -654,21 +471,6 @@ def test_loads_of_every_size_are_planned_or_rejected_with_reason(
 
 
 @pytest.mark.parametrize("law", LAWS)
-@pytest.mark.parametrize("batch", [1, 100_000])
-@pytest.mark.parametrize("rate", [1e-9, 60, 1e9])
-def test_batches_of_one_and_of_100_000_are_planned(
-    run: Run, tmp_path: Path, law: str, batch: int, rate: float
-) -> None:
-    source = one_server(LAWS[law], rate, (100, 100), maxBatchSize=batch)
-    plan, _ = both(run, tmp_path, source)
-    pool = plan["allocations"]["s"][0]
-    assert pool["maxBatch"] == batch
-    assert pool["numReplicas"] >= 1
-    assert pool["arrivalRate"] == rate
-    assert pool["maxArrivalRate"] >= rate * (1 - 1e-6)
-
-
-@pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("rate", [1e-9, 1e9])
 def test_a_replica_at_any_rate_is_analyzed(run: Run, law: str, rate: float) -> None:
     flags = {
@@ -699,59 +501,34 @@ def test_a_truncated_replica_count_is_not_shown_as_the_need(run: Run, tmp_path: 
     assert shown[1] or float(shown[2].replace(",", "")) > 1e12
 
 
-def test_a_system_in_which_nothing_fits(run: Run, tmp_path: Path) -> None:
-    source = document([server("s"), server("t")], [accelerator("A")], {"A": 0})
+NO_TARGETS = [service_class("gold", models=[])]
+
+
+@pytest.mark.parametrize(
+    ("source", "reason", "detail"),
+    [
+        (document([server("s")], [accelerator("A")], {"A": 0}), "capacity", "takes 1 card of A"),
+        (document([server("s")], [accelerator("A")], {"A": 9}, classes=NO_TARGETS), "no_target", ""),
+        (document([server("s", accelerators=[])], [accelerator("A")], {"A": 9}), "not_allowed", ""),
+        (one_server({"name": "m", "acc": "A"}, 60, (100, 100)), "no_profile", ""),
+        (
+            one_server(LINEAR, 60, (100, 100), {"itl": 0.1}),
+            "slo_unattainable",
+            "best ITL at batch 1 is 10.5 ms, target 0.1 ms",
+        ),
+        (
+            document([server("s", 0, replicas=10**9)], [accelerator("A")], {"A": 2}),
+            "capacity",
+            "1,000,000,000 cards of A; 2 of 2 are left",
+        ),
+    ],
+)
+def test_a_server_that_fits_nowhere_has_its_reason(
+    run: Run, tmp_path: Path, source: Json, reason: str, detail: str
+) -> None:
     plan, _ = both(run, tmp_path, source)
-    assert plan["allocations"] == {}
-    assert [item["reason"] for item in plan["unserved"]] == ["capacity"] * 2
-    assert "takes 1 card of A" in plan["unserved"][0]["detail"]
-
-
-def test_a_system_in_which_everything_is_idle(run: Run, tmp_path: Path) -> None:
-    source = document([server("s", 0), server("t", 0)], [accelerator("A")], {"A": 0})
-    plan, candidates = both(run, tmp_path, source)
-    assert plan["allocations"] == {"s": [], "t": []}
-    assert plan["totalCost"] == 0
-    assert candidates["candidates"] == []
-    assert "idle" in run("solve", tmp_path / "odd.json").out
-
-
-def test_a_type_that_is_not_listed_has_no_units(run: Run, tmp_path: Path) -> None:
-    source = document([server("s")], [accelerator("A", cost=1), accelerator("B", cost=99)], {"B": 5})
-    plan, _ = both(run, tmp_path, source)
-    assert plan["allocations"]["s"][0]["accelerator"] == "B"
-    assert {"type": "A", "limit": 0, "used": 0} in plan["capacity"]
-
-
-def test_a_system_whose_targets_nobody_can_meet(run: Run, tmp_path: Path) -> None:
-    plan, candidates = both(run, tmp_path, one_server(LINEAR, 60, (100, 100), {"itl": 0.1}))
-    assert plan["unserved"][0]["reason"] == "slo_unattainable"
-    assert "best ITL at batch 1 is 10.5 ms, target 0.1 ms" in plan["unserved"][0]["detail"]
-    assert [item["reason"] for item in candidates["rejections"]] == ["slo_unattainable"]
-
-
-def test_a_class_without_targets(run: Run, tmp_path: Path) -> None:
-    source = document([server("s")], [accelerator("A")], {"A": 9}, classes=[service_class("gold", models=[])])
-    plan, _ = both(run, tmp_path, source)
-    assert plan["unserved"][0]["reason"] == "no_target"
-
-
-def test_a_server_that_may_use_no_accelerator(run: Run, tmp_path: Path) -> None:
-    source = document([server("s", accelerators=[])], [accelerator("A")], {"A": 9})
-    plan, _ = both(run, tmp_path, source)
-    assert plan["unserved"][0]["reason"] == "not_allowed"
-
-
-def test_a_profile_without_token_times(run: Run, tmp_path: Path) -> None:
-    plan, _ = both(run, tmp_path, one_server({"name": "m", "acc": "A"}, 60, (100, 100)))
-    assert plan["unserved"][0]["reason"] == "no_profile"
-
-
-def test_more_replicas_at_least_than_units_exist(run: Run, tmp_path: Path) -> None:
-    source = document([server("s", 0, replicas=10**9)], [accelerator("A")], {"A": 2})
-    plan, _ = both(run, tmp_path, source)
-    assert plan["unserved"][0]["reason"] == "capacity"
-    assert "1,000,000,000 cards of A; 2 of 2 are left" in plan["unserved"][0]["detail"]
+    assert plan["unserved"][0]["reason"] == reason
+    assert detail in plan["unserved"][0]["detail"]
 
 
 def test_the_largest_costs_and_counts_do_not_overflow(run: Run, tmp_path: Path) -> None:
@@ -776,5 +553,4 @@ def test_names_are_shown_as_they_are_and_never_obeyed(run: Run, tmp_path: Path, 
         assert "\x07" not in shown
         if name.isprintable():
             assert shown.count(name) >= 2
-    is_known = run("check", tmp_path / "odd.json")
-    assert is_known.status == 0
+    assert run("check", tmp_path / "odd.json").status == 0

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from builders import accelerator, document
+from commands import Run
 
 from optimizer import load_plan, load_system, solve, verify
-from optimizer.cli.main import main
 from optimizer.studies.figures.kinds import PLAN_KINDS
 
 Json = dict[str, Any]
@@ -48,62 +48,44 @@ def test_its_plan_is_empty_optimal_and_true(source: Json, options: Json) -> None
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("words", "said"),
     [
-        ["solve"],
-        ["solve", "--require-complete"],
-        ["solve", "--limited"],
-        ["solve", "--unlimited"],
-        ["check"],
-        ["candidates"],
-        ["compare"],
-        ["explain"],
+        (["solve"], "0 of 0 servers served in full"),
+        (["solve", "--require-complete"], "0 of 0"),
+        (["solve", "--limited"], "0 of 0"),
+        (["solve", "--unlimited"], "0 of 0"),
+        (["check"], "0 servers"),
+        (["candidates"], ""),
+        (["compare"], "there are no servers"),
+        (["explain"], "0 of 0 servers served in full"),
     ],
-    ids=" ".join,
 )
-@pytest.mark.parametrize("as_json", [False, True])
-def test_every_command_answers(
-    path: Path, words: list[str], capsys: pytest.CaptureFixture[str], *, as_json: bool
-) -> None:
+def test_every_command_answers(run: Run, path: Path, words: list[str], said: str) -> None:
     command, *flags = words
-    assert main([command, str(path), *flags, *(["--json"] if as_json else [])]) == 0
-    shown = capsys.readouterr()
-    assert shown.err == ""
+    shown = run(command, path, *flags)
+    assert (shown.status, shown.err) == (0, "")
     assert shown.out
-    assert not as_json or json.loads(shown.out)
+    assert said in shown.out
+    assert run(command, path, *flags, "--json").json
 
 
-def test_what_is_said_is_that_there_are_no_servers(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for command, said in (
-        ("solve", "0 of 0 servers served in full"),
-        ("check", "0 servers"),
-        ("compare", "there are no servers"),
-        ("explain", "0 of 0 servers served in full"),
-    ):
-        assert main([command, str(path)]) == 0
-        assert said in capsys.readouterr().out
-
-
-def test_files_are_written_and_read_back(path: Path, tmp_path: Path) -> None:
+def test_files_are_written_and_read_back(run: Run, path: Path, tmp_path: Path) -> None:
     system = load_system(path)
     for suffix in ("yaml", "json"):
         copy = tmp_path / f"copy.{suffix}"
-        assert main(["convert", str(path), "-o", str(copy)]) == 0
+        assert run("convert", path, "-o", copy).status == 0
         assert load_system(copy) == system
-    plan = tmp_path / "plan.json"
-    assert main(["solve", str(path), "-o", str(plan)]) == 0
-    assert load_plan(plan) == solve(system)
+    assert run("solve", path, "-o", tmp_path / "plan.json").status == 0
+    assert load_plan(tmp_path / "plan.json") == solve(system)
     page, text, table = tmp_path / "page.html", tmp_path / "page.md", tmp_path / "page.csv"
-    files = ["-o", str(page), "--markdown", str(text), "--csv", str(table)]
-    assert main(["report", str(path), *files]) == 0
+    assert run("report", path, "-o", page, "--markdown", text, "--csv", table).status == 0
     assert "0 of 0" in text.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("kind", PLAN_KINDS)
 def test_every_picture_of_a_plan_is_drawn_or_refused_in_one_line(
-    path: Path, tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+    run: Run, path: Path, tmp_path: Path, kind: str
 ) -> None:
-    file = tmp_path / "picture.svg"
-    status = main(["plot", kind, str(path), "-o", str(file)])
-    said = capsys.readouterr().err
-    assert (status, said.count("\n"), file.exists()) in {(0, 0, True), (2, 1, False)}
+    answer = run("plot", kind, path, "-o", tmp_path / "picture.svg")
+    drawn = (tmp_path / "picture.svg").exists()
+    assert (answer.status, answer.err.count("\n"), drawn) in {(0, 0, True), (2, 1, False)}

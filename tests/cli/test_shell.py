@@ -8,40 +8,23 @@ from pathlib import Path
 from shutil import which
 
 import pytest
+from commands import ROOT, Run, is_one_line
 
 from optimizer import SpecError, load_system
-from optimizer.cli.main import COMMANDS, EXIT_CODES, main
+from optimizer.cli.main import COMMANDS, EXIT_CODES
 from optimizer.cli.shell import SHELLS
 from optimizer.errors import InferplanError
 from optimizer.spec.samples import samples
 
-ROOT = Path(__file__).resolve().parents[2]
 
-
-def test_every_sample_has_a_name_and_is_read_by_it(capsys: pytest.CaptureFixture[str], specs: Path) -> None:
-    assert main(["samples"]) == 0
-    names = capsys.readouterr().out.split()
-    assert names == [
-        "sample:batching-platform",
-        "sample:chat",
-        "sample:everything",
-        "sample:gpus",
-        "sample:large",
-        "sample:long-prompts",
-        "sample:multi-model-service",
-        "sample:queue-servers",
-        "sample:robust",
-        "sample:routes",
-        "sample:serving-fleet",
-        "sample:shared-cards",
-        "sample:shared-queue",
-        "sample:small",
-        "sample:versions",
-    ]
+def test_every_sample_has_a_name_and_is_read_by_it(run: Run, specs: Path) -> None:
+    names = run("samples").out.split()
+    files = {path.stem for path in specs.iterdir() if path.is_dir() or path.suffix == ".yaml"}
+    assert names == [f"sample:{name}" for name in sorted(files)]
     for name in names:
         assert load_system(name) == load_system(samples()[name.removeprefix("sample:")])
     assert load_system("sample:small") == load_system(specs / "small")
-    assert main(["compare", "sample:long-prompts"]) == 0
+    assert run("compare", "sample:long-prompts").status == 0
 
 
 def test_an_unknown_sample_is_refused_with_the_nearest_name() -> None:
@@ -49,18 +32,13 @@ def test_an_unknown_sample_is_refused_with_the_nearest_name() -> None:
         load_system("sample:smal")
 
 
-def test_the_samples_are_written_whole_and_over_nothing(
-    tmp_path: Path, specs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["samples", str(tmp_path / "mine")]) == 0
+def test_the_samples_are_written_whole_and_over_nothing(run: Run, tmp_path: Path, specs: Path) -> None:
+    assert run("samples", tmp_path / "mine").status == 0
     written = {path.relative_to(tmp_path / "mine"): path for path in (tmp_path / "mine").rglob("*.yaml")}
     assert written.keys() == {path.relative_to(specs) for path in specs.rglob("*.yaml")}
     assert all(path.read_bytes() == (specs / name).read_bytes() for name, path in written.items())
-    capsys.readouterr()
-    assert main(["samples", str(tmp_path / "mine")]) == 2
-    assert capsys.readouterr().err == (
-        f"inferplan: error: {tmp_path}/mine/batching-platform: already exists; name another directory\n"
-    )
+    again = run("samples", tmp_path / "mine")
+    is_one_line(again, f"{tmp_path}/mine/batching-platform: already exists; name another directory\n")
 
 
 def test_a_package_without_samples_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,16 +48,14 @@ def test_a_package_without_samples_says_so(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_the_completion_knows_every_command_and_flag(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", shell]) == 0
-    script = capsys.readouterr().out
+def test_the_completion_knows_every_command_and_flag(run: Run, shell: str) -> None:
+    script = run("completion", shell).out
     for word in (*COMMANDS, "--unlimited", "--require-complete", "--api-keys"):
         assert word.removeprefix("--") in script, word
 
 
-def test_bash_takes_the_completion_and_completes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    main(["completion", "bash"])
-    script = capsys.readouterr().out
+def test_bash_takes_the_completion_and_completes(run: Run, tmp_path: Path) -> None:
+    script = run("completion", "bash").out
     (tmp_path / "fleet.yaml").touch()
     ask = (
         script + '\ncomplete_words() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMPREPLY=(); '
@@ -95,9 +71,8 @@ def test_bash_takes_the_completion_and_completes(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.skipif(which("fish") is None, reason="fish is not installed")
-def test_fish_takes_the_completion_and_completes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    main(["completion", "fish"])
-    (tmp_path / "inferplan.fish").write_text(capsys.readouterr().out, encoding="utf-8")
+def test_fish_takes_the_completion_and_completes(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "inferplan.fish").write_text(run("completion", "fish").out, encoding="utf-8")
     (tmp_path / "fleet.yaml").touch()
     lines = ("sol", "solve --unl", "solve fl", "compare x --with sample:l", "samples fl")
     ask = "; ".join(["source inferplan.fish", *(f"complete -C 'inferplan {line}'" for line in lines)])
@@ -109,20 +84,17 @@ def test_fish_takes_the_completion_and_completes(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.skipif(which("zsh") is None, reason="zsh is not installed")
-def test_zsh_takes_the_completion(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["completion", "zsh"])
-    script = capsys.readouterr().out
+def test_zsh_takes_the_completion(run: Run) -> None:
+    script = run("completion", "zsh").out
     assert "_inferplan_systems() { compadd -- sample:batching-platform" in script
     found = subprocess.run(["zsh", "-n"], input=script, capture_output=True, text=True, check=False)
     assert (found.returncode, found.stderr) == (0, "")
 
 
-def test_the_exit_codes_stand_in_one_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_exit_codes_stand_in_one_table(run: Run) -> None:
     page = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
     section = page.partition("## Exit codes\n")[2].partition("\n## ")[0]
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    shown = capsys.readouterr().out
+    shown = run("--help").out
     for code, text in EXIT_CODES.items():
         assert f"| {code} | {text}" in section
         assert f"  {code:<5}{text}\n" in shown

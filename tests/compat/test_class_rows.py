@@ -1,12 +1,11 @@
 """Rows with classes, read and answered as the command and the service do."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Run
 
-from optimizer.cli.main import main
 from optimizer.compat.row_types import kind_of_row
 from optimizer.errors import AnalysisError, SpecError
 from optimizer.kinds.class_simulation import ClassSimulation
@@ -92,12 +91,9 @@ def test_contradictions_are_errors(more: dict[str, Any], message: str) -> None:
         row(LINEAR | {"classes": CLASSES} | more)
 
 
-def test_batch_servers_have_no_classes() -> None:
+def test_batch_servers_have_no_classes_and_classes_need_a_rate() -> None:
     with pytest.raises(SpecError, match="classes: unknown key"):
         row({"batchParms": {"base": 1}, "maxBatchSize": 2, "classes": CLASSES})
-
-
-def test_a_row_needs_a_rate() -> None:
     with pytest.raises(AnalysisError, match="no class has a rate"):
         answer(LINEAR | {"classes": [{"RPS": 0, "priority": 1}]})
 
@@ -112,9 +108,8 @@ def test_sizing_keeps_proportions_and_all_targets() -> None:
 
 
 def test_rows_with_classes_are_simulated() -> None:
-    law = CONTINUOUS | {
-        "classes": [{"RPS": 3, "priority": 2}, {"RPS": 3, "priority": 1}, {"RPS": 0, "priority": 3}]
-    }
+    classes = [{"RPS": rate, "priority": priority} for rate, priority in ((3, 2), (3, 1), (0, 3))]
+    law = CONTINUOUS | {"classes": classes}
     mine, found = answer(law)["classes"], row(law).simulate(Effort(20_000))
     assert isinstance(found, ClassSimulation)
     low, high, none = found.classes
@@ -127,11 +122,11 @@ def test_rows_with_classes_are_simulated() -> None:
     assert mine[0]["avgTTFT"] == pytest.approx(low.ttft_ms, rel=0.25)
 
 
-def test_the_command_answers_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_answers_a_line(run: Run) -> None:
     value = LINEAR | {"classes": CLASSES}
-    path = tmp_path / "rows.jsonl"
-    path.write_text(json.dumps(value) + "\n" + json.dumps(value | {"RPS": 1}), encoding="utf-8")
-    assert main(["analyze", "--batch", str(path)]) == 2
-    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    rows = f"{json.dumps(value)}\n{json.dumps(value | {'RPS': 1})}"
+    found = run("analyze", "--batch", "-", stdin=rows.encode())
+    assert found.status == 2
+    first, second = map(json.loads, found.out.splitlines())
     assert first == answer(value)
     assert second == {"message": "line 2: RPS: the classes give their rates; remove it"}

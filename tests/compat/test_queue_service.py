@@ -18,15 +18,9 @@ from optimizer.compat.rows import ReplicaRow
 from optimizer.errors import AnalysisError, SpecError
 
 EXAMPLE: dict[str, Any] = {  # the reference's own example
-    "RPS": 3,
-    "maxBatchSize": 48,
-    "avgInputTokens": 128,
-    "avgOutputTokens": 512,
-    "alpha": 12,
-    "beta": 0.05,
-    "gamma": 0.0005,
-    "maxQueueSize": 128,
-}
+    "RPS": 3, "maxBatchSize": 48, "avgInputTokens": 128, "avgOutputTokens": 512, "alpha": 12, "beta": 0.05,
+    "gamma": 0.0005, "maxQueueSize": 128,
+}  # fmt: skip
 
 
 def problem(**changes: Any) -> QueueProblem:
@@ -43,10 +37,9 @@ def wire(answer: QueueAnswer) -> dict[str, Any]:
 
 def test_the_references_analysis_example_is_reproduced() -> None:
     answer = wire(analyze_problem(problem()))
-    assert round(answer["avgRespTime"], 3) == 10_348.367  # this and the next: recorded from the reference
-    assert round(answer["avgWaitTime"], 3) == 21.405
-    assert round(answer["avgNumInServ"], 3) == 30.981
-    assert round(answer["avgTTFT"], 3) == 67.615
+    # recorded from the reference, to its digits
+    recorded = {"avgRespTime": 10_348.367, "avgWaitTime": 21.405, "avgNumInServ": 30.981, "avgTTFT": 67.615}
+    assert {name: round(answer[name], 3) for name in recorded} == recorded
     assert round(answer["avgITL"], 4) == 20.1189
     assert answer["maxRPS"] == pytest.approx(3.8609295, rel=1e-7)
     assert answer["offeredRPS"] == 3
@@ -62,21 +55,6 @@ def test_the_references_sizing_example_is_reproduced() -> None:
     assert answer["RPSTargetITL"] == pytest.approx(2.971982, rel=2e-6)
     assert answer["avgTTFT"] == pytest.approx(60, rel=1e-8)
     assert answer["maxRPS"] == pytest.approx(3.8609295, rel=1e-7)
-
-
-def test_the_fields_of_an_answer_are_the_references() -> None:
-    assert set(wire(analyze_problem(problem()))) == {
-        "offeredRPS",
-        "throughput",
-        "avgRespTime",
-        "avgWaitTime",
-        "avgNumInServ",
-        "avgTTFT",
-        "avgITL",
-        "maxRPS",
-        "RPSTargetTTFT",
-        "RPSTargetITL",
-    }
 
 
 def test_sizing_does_not_ask_for_a_rate() -> None:
@@ -122,7 +100,6 @@ def test_a_rate_or_a_service_time_of_zero_is_an_error(change: dict[str, float]) 
 def test_problems_are_read_line_by_line_and_empty_lines_skipped() -> None:
     lines = [json.dumps(EXAMPLE), "", "  \n", json.dumps(EXAMPLE | {"RPS": 2}) + "\n"]
     assert read(*lines) == [problem(), problem(RPS=2)]
-    assert read() == []
     assert read("", " ") == []
 
 
@@ -142,16 +119,12 @@ def test_fields_that_may_be_missing_are_zero() -> None:
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        ("rubbish", "line 1:1:1: not valid JSON"),
         ("{", "line 1:1:2: not valid JSON"),
         ("[1]", "line 1: must be an object with keys, not a list"),
-        ("3", "line 1: must be an object with keys, not 3"),
-        ('{"RPS": 1, "RPS": 2}', "line 1:1:12: key 'RPS' occurs twice"),
         (json.dumps(EXAMPLE | {"rps": 2}), "line 1: key 'RPS' occurs twice"),
         (json.dumps(EXAMPLE | {"RPS": -1}), "line 1: RPS: must be at least 0, not -1"),
         (json.dumps(EXAMPLE | {"RPS": math.nan}), "line 1: RPS: must be a finite number"),
         (json.dumps(EXAMPLE | {"maxBatchSize": 0}), "line 1: maxBatchSize: must be at least 1, not 0"),
-        (json.dumps(EXAMPLE | {"maxBatchSize": 2.5}), "line 1: maxBatchSize: must be an integer"),
         (json.dumps(EXAMPLE | {"maxBatchSize": 10**7}), "line 1: maxBatchSize: must be at most 1"),
         (json.dumps(EXAMPLE | {"avgOutputTokens": 0}), "line 1: avgOutputTokens: must be at least 1, not 0"),
         (json.dumps(EXAMPLE | {"alpha": "12"}), "line 1: alpha: must be a number"),

@@ -187,6 +187,8 @@ def test_vllm_bench_without_details() -> None:
     assert run.measured == (30, 9, 4)
     assert found.date == "2026-01-05"
     assert any("--save-detailed" in note for note in found.notes)
+    (bursts,) = parse_benchmark("r.json", vllm(burstiness=0.25)).runs
+    assert bursts.cv == pytest.approx(2.0)
 
 
 def test_vllm_bench_with_details_and_a_limit_in_flight() -> None:
@@ -197,11 +199,6 @@ def test_vllm_bench_with_details_and_a_limit_in_flight() -> None:
     assert run.prompts.mean == 512
     assert run.prompts.cv == pytest.approx(0.5)
     assert found.notes == ()
-
-
-def test_vllm_bench_with_bursts() -> None:
-    (run,) = parse_benchmark("r.json", vllm(burstiness=0.25)).runs
-    assert run.cv == pytest.approx(2.0)
 
 
 def test_vllm_bench_with_appended_results() -> None:
@@ -297,6 +294,11 @@ def test_aiperf_with_a_concurrency_and_with_a_rate() -> None:
     assert (found.runs[0].arrivals, found.runs[0].rate_rps) == (Arrivals.CONSTANT, 4)
     assert found.runs[0].measured == pytest.approx((30, 9, 4))
     assert (found.model, found.tool, found.date) == ("org/model", "AIPerf 0.13.0", "2026-03-01")
+    # `arrival_smoothness` (AIPerf 0.13): the shape of the gamma times between arrivals.
+    settings = {"request_rate": 4.0, "arrival_pattern": "gamma", "arrival_smoothness": 0.25}
+    (bursts,) = parse_benchmark("p.json", aiperf(**settings)).runs
+    assert bursts.arrivals is Arrivals.POISSON
+    assert bursts.cv == pytest.approx(2.0)
 
 
 POINTS = (
@@ -305,14 +307,6 @@ POINTS = (
     "512,128,uniform,closed,,60,1,25,7\n"
     "512,128,lognormal,poisson,5,,,,\n"
 )
-
-
-def test_aiperf_with_gamma_arrivals() -> None:
-    """`arrival_smoothness` (AIPerf 0.13): the shape of the gamma times between arrivals."""
-    settings = {"request_rate": 4.0, "arrival_pattern": "gamma", "arrival_smoothness": 0.25}
-    (run,) = parse_benchmark("p.json", aiperf(**settings)).runs
-    assert run.arrivals is Arrivals.POISSON
-    assert run.cv == pytest.approx(2.0)
 
 
 def test_guidellm_warm_up_is_noted() -> None:

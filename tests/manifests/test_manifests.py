@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 import yaml
 from builders import accelerator, document, profile, server
+from commands import ROOT, Run, is_one_line
 
 from optimizer import load_system, solve
-from optimizer.cli.main import _parser, main
+from optimizer.cli.main import _parser
 from optimizer.render.manifests import (
     MAX_NAME,
     deployment_patch,
@@ -31,7 +32,6 @@ from optimizer.render.manifests import (
 from rest_server.settings import load_settings
 
 Json = dict[str, Any]
-ROOT = Path(__file__).resolve().parents[2]
 MANIFESTS = ROOT / "manifests"
 OVERLAYS = ("stateless", "stateful", "compatibility")
 COMPONENTS = ("keda", "prometheus", "network-policy")
@@ -75,16 +75,12 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> list[Json]:
     """Everything at once, as a user's own kustomization puts it together."""
     place = tmp_path_factory.mktemp("own")
     shutil.copytree(MANIFESTS, place / "manifests")
-    (place / "kustomization.yaml").write_text(
-        yaml.safe_dump(
-            {
-                "apiVersion": "kustomize.config.k8s.io/v1beta1",
-                "kind": "Kustomization",
-                "resources": ["manifests/overlays/stateful"],
-                "components": [f"manifests/components/{name}" for name in COMPONENTS],
-            }
-        )
-    )
+    own = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+        "resources": ["manifests/overlays/stateful"],
+        "components": [f"manifests/components/{name}" for name in COMPONENTS],
+    }  # fmt: skip
+    (place / "kustomization.yaml").write_text(yaml.safe_dump(own))
     found: list[Json] = list(yaml.safe_load_all(kustomized(place)))
     return found
 
@@ -170,15 +166,21 @@ def test_each_overlay_is_what_it_says() -> None:
     claim = one(stateful, "PersistentVolumeClaim")["metadata"]["name"]
     volumes = one(stateful, "Deployment")["spec"]["template"]["spec"]["volumes"]
     assert {"claimName": claim} in [volume.get("persistentVolumeClaim") for volume in volumes]
-    assert one(stateful, "PodDisruptionBudget")["spec"] | {"selector": None} == {
-        "maxUnavailable": 1,
-        "selector": None,
-    }
+    disruption = one(stateful, "PodDisruptionBudget")["spec"]
+    del disruption["selector"]
+    assert disruption == {"maxUnavailable": 1}
     policy = one(open_to_all, "NetworkPolicy")["spec"]
     assert policy["podSelector"] == {}
-    assert policy["ingress"][0]["from"] == [
-        {"namespaceSelector": {"matchLabels": {"inferplan-client": "true"}}}
-    ]
+    clients = {"namespaceSelector": {"matchLabels": {"inferplan-client": "true"}}}
+    assert policy["ingress"][0]["from"] == [clients]
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    """A plan of the fleet in a file."""
+    path = tmp_path / "plan.json"
+    path.write_text(solve(fleet()).to_json())
+    return path
 
 
 def scale_down_window_s(item: Json) -> int:
@@ -201,25 +203,15 @@ def test_autoscalers_follow_every_step_only_if_stabilised() -> None:
 @pytest.mark.parametrize("source", [("--scaled-objects",), ("--prometheus", "http://prometheus:9090")])
 @pytest.mark.parametrize(("flags", "window_s"), [((), 300), (("--stabilised",), 0)])
 def test_the_window_for_scaling_down_is_0_only_with_stabilised(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    source: tuple[str, ...],
-    flags: tuple[str, ...],
-    window_s: int,
+    run: Run, plan: Path, source: tuple[str, ...], flags: tuple[str, ...], window_s: int
 ) -> None:
-    plan = tmp_path / "plan.json"
-    plan.write_text(solve(fleet()).to_json())
-    assert main(["manifests", str(plan), *source, *flags]) == 0
-    items = list(yaml.safe_load_all(capsys.readouterr().out))
-    assert items
+    items = yaml.safe_load_all(run("manifests", plan, *source, *flags).out)
     assert {scale_down_window_s(item) for item in items} == {window_s}
 
 
-def test_patches_have_no_window_to_be_told_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plan = tmp_path / "plan.json"
-    plan.write_text(solve(fleet()).to_json())
-    assert main(["manifests", str(plan), "--stabilised"]) == 2
-    assert "--stabilised: patches have no window; add --scaled-objects" in capsys.readouterr().err
+def test_patches_have_no_window_to_be_told_of(run: Run, plan: Path) -> None:
+    message = "--stabilised: patches have no window; add --scaled-objects"
+    is_one_line(run("manifests", plan, "--stabilised"), message)
 
 
 # --- objects of KEDA and of the Prometheus operator -------------------------------------------------------
@@ -233,19 +225,9 @@ def type_errors(objects: list[Json], place: Path) -> str:
     lines = [f'import type {{ I{kind} }} from "@kubernetes-models/{TYPES[kind]}";' for kind in kinds]
     lines += [f"export const o{i}: I{item['kind']} = {json.dumps(item)};" for i, item in enumerate(objects)]
     (place / "objects.ts").write_text("\n".join(lines))
-    options = [
-        "--noEmit",
-        "--strict",
-        "--moduleResolution",
-        "bundler",
-        "--module",
-        "esnext",
-        "--skipLibCheck",
-    ]
-    run = subprocess.run(
-        ["tsc", *options, "--types", "", "objects.ts"], cwd=place, capture_output=True, text=True, check=False
-    )
-    return run.stdout
+    options = ["--noEmit", "--strict", "--skipLibCheck", "--moduleResolution", "bundler"]
+    command = ["tsc", *options, "--module", "esnext", "--types", "", "objects.ts"]
+    return subprocess.run(command, cwd=place, capture_output=True, text=True, check=False).stdout
 
 
 def scaled_objects() -> list[Json]:
@@ -339,11 +321,8 @@ def test_every_server_on_every_accelerator_is_a_variant() -> None:
     found = {(each.server, each.accelerator): each for each in variants(plan, system)}
     assert len(found) == 6
     chosen = found["s", "H100"]
-    assert (chosen.name, chosen.replicas, chosen.max_batch) == (
-        "s-h100",
-        3,
-        plan.allocations["s"][0].max_batch,
-    )
+    (pool,) = plan.allocations["s"]
+    assert (chosen.name, chosen.replicas, chosen.max_batch) == ("s-h100", 3, pool.max_batch)
     assert found["s", "4x A100/80GB"].replicas == 0
     assert found["serving/llama 3.1-70B", "4x A100/80GB"].name == "serving-llama-3-1-70b-4x-a100-80gb"
     assert {each.accelerator for each in variants(plan)} == {"H100"}
@@ -389,10 +368,8 @@ def test_a_server_with_a_surge_rolls_out_beside_its_pods(surge: float, share: st
     plan = solve(system)
     ((rolls, plain), (counted, _)) = variants(plan, system), variants(plan)
     spec = deployment_patch(rolls, "serving", "vllm")["spec"]
-    assert spec["strategy"] == {
-        "type": "RollingUpdate",
-        "rollingUpdate": {"maxSurge": share, "maxUnavailable": 0},
-    }
+    assert spec["strategy"]["type"] == "RollingUpdate"
+    assert spec["strategy"]["rollingUpdate"] == {"maxSurge": share, "maxUnavailable": 0}
     if isinstance(share, str):
         assert -(-int(share[:-1]) * spec["replicas"] // 100) <= plan.rollouts["a"].replicas
     assert counted.max_surge == plan.rollouts["a"].replicas
@@ -400,13 +377,8 @@ def test_a_server_with_a_surge_rolls_out_beside_its_pods(surge: float, share: st
 
 
 @needs_kustomize
-def test_written_manifests_are_valid_and_patch_deployments(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    plan = tmp_path / "plan.json"
-    plan.write_text(solve(fleet()).to_json())
-    assert main(["manifests", str(plan), "--container", "vllm"]) == 0
-    patches = list(yaml.safe_load_all(capsys.readouterr().out))
+def test_written_manifests_are_valid_and_patch_deployments(run: Run, plan: Path, tmp_path: Path) -> None:
+    patches = list(yaml.safe_load_all(run("manifests", plan, "--container", "vllm").out))
     (tmp_path / "patches.yaml").write_text(yaml.safe_dump_all(patches))
     bases = []
     for patch in patches:
@@ -428,10 +400,9 @@ def test_written_manifests_are_valid_and_patch_deployments(
         (container,) = item["spec"]["template"]["spec"]["containers"]
         assert container["command"] == ["vllm", "serve", "m"]
         assert container["args"][0].startswith("--max-num-seqs=")
-    written = tmp_path / "objects.yaml"
-    assert main(["manifests", str(plan), "--scaled-objects", "-o", str(written)]) == 0
-    kinds = {item["kind"] for item in yaml.safe_load_all(written.read_text())}
-    assert kinds == {"ScaledObject"}
+    assert run("manifests", plan, "--scaled-objects", "-o", tmp_path / "objects.yaml").status == 0
+    objects = yaml.safe_load_all((tmp_path / "objects.yaml").read_text())
+    assert {item["kind"] for item in objects} == {"ScaledObject"}
 
 
 # --- image, rules and dashboard ---------------------------------------------------------------------------

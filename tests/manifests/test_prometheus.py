@@ -41,9 +41,9 @@ FLEET = document(
 @pytest.fixture(scope="module")
 def service() -> Iterator[Service]:
     with in_a_thread(stateful=True, metric_aliases=("wva", "inferno")) as here:
-        assert here.ask("PUT", "/v1/fleet", json.dumps(FLEET).encode()).status == 200
+        assert here.ask("PUT", "/v1/fleet", FLEET).status == 200
         loads = {"serving/chat": {"replicas": {"A": {"ready": 1, "pending": 1}}}}
-        assert here.ask("POST", "/v1/loads", json.dumps(loads).encode()).status == 200
+        assert here.ask("POST", "/v1/loads", loads).status == 200
         yield here
 
 

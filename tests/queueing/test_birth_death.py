@@ -64,13 +64,6 @@ def test_constant_rate_matches_m_m_1_k(departure: float, batch: int, room: int, 
     assert found.acceptance[0] == pytest.approx(float(1 - blocked), rel=1e-10)
 
 
-def test_full_states_are_equally_likely_at_load_one() -> None:
-    found = solve([0.7] * 3, 96, 0.7)  # 100 states of 1/100 each
-    assert np.exp(found.log_p_full[0]) == pytest.approx(0.01, rel=1e-12)
-    assert found.in_queue[0] == pytest.approx(sum(range(97)) / 100, rel=1e-12)
-    assert found.in_service[0] == pytest.approx((1 + 2 + 3 * 97) / 100, rel=1e-12)
-
-
 @pytest.mark.parametrize("room", [0, 1, 600, 100_000, 10**9])
 @pytest.mark.parametrize("load", [1e3, 1e6, 1e9])
 def test_overload_admits_the_full_rate_to_full_precision(room: int, load: float) -> None:

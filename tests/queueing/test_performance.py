@@ -73,16 +73,6 @@ def test_means_match_a_walk_over_the_states(machine: Machine, load: float) -> No
     agree(analyzed(machine, rate), machine, rate)
 
 
-@given(machine=MACHINES, load=st.floats(1e-4, 5))
-def test_littles_law_holds(machine: Machine, load: float) -> None:
-    rate = load * machine.stable()
-    found, seen = analyzed(machine, rate), machine.see(rate)
-    # The response is the project's; the mean number and the flow are counted over the states.
-    in_system = seen.in_service + seen.throughput / 1000 * seen.wait
-    assert found["response_ms"] * seen.throughput / 1000 == pytest.approx(in_system, rel=1e-8)
-    assert found["in_service"] + found["in_queue"] == pytest.approx(in_system, rel=1e-8)
-
-
 @given(
     machine=st.builds(Machine, st.one_of(LINEAR, GROWING_ITERATION), st.integers(2, 64), st.integers(0, 300)),
     load=st.floats(1e-3, 1.5),

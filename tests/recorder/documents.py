@@ -128,21 +128,18 @@ def _generated() -> Iterator[Document]:
 # --- small fleets at random ---------------------------------------------------------------------------------
 
 
-def _random() -> Iterator[Document]:
-    def any_one(seed: int, _: Program) -> Json:
-        return random_document(random.Random(seed))
-
-    def mixed(seed: int, _: Program) -> Json:
-        return random_mixed_document(seed)
-
-    for seed in range(30):
-        yield _document(f"random-{seed:02d}", partial(any_one, seed))
-    for seed in range(13):
-        yield _document(f"random-mixed-{seed:02d}", partial(mixed, seed))
-
-
 def _made(document: Callable[[], Json]) -> Source:
     return lambda _: document()
+
+
+def _random() -> Iterator[Document]:
+    def any_one(seed: int) -> Json:
+        return random_document(random.Random(seed))
+
+    for seed in range(30):
+        yield _document(f"random-{seed:02d}", _made(partial(any_one, seed)))
+    for seed in range(13):
+        yield _document(f"random-mixed-{seed:02d}", _made(partial(random_mixed_document, seed)))
 
 
 COUNTS = {

@@ -1,11 +1,10 @@
 """Tables, reports and rows of batch servers: no figure stands under a heading of tokens."""
 
-import csv
-import io
 from functools import cache
 from typing import Any
 
 import pytest
+from shown_text import csv_rows, page_of, text_of
 
 from optimizer import (
     Comparison,
@@ -21,7 +20,6 @@ from optimizer import (
 from optimizer.render.comparison_sections import comparison_sections
 from optimizer.render.plan_sections import candidate_sections, plan_sections
 from optimizer.render.simulation_sections import simulation_csv, simulation_sections
-from optimizer.render.terminal import Output, show
 from optimizer.simulation.replicas import Effort
 from optimizer.studies.simulation.document import Simulation
 from optimizer.studies.simulation.plans import simulate_plan
@@ -37,21 +35,14 @@ def fleet(*, mixed: bool = False, rate_rps: float = 400.0) -> System:
         {"name": "b", "acc": "T4", "maxBatchSize": 5, "batchParms": {"base": 37.5, "slope": 2.5}}
     ]
     targets: list[dict[str, Any]] = [{"model": "b", "latency": limits, "maxRejected": 0.01}]
-    servers: list[dict[str, Any]] = [
-        {
-            "name": "batches",
-            "class": "c",
-            "model": "b",
-            "batchTimeout": 10,
-            "maxQueueSize": 12,
-            "currentAlloc": {"load": {"arrivalRate": rate_rps * 60}},
-        }
-    ]
+    load = {"load": {"arrivalRate": rate_rps * 60}}
+    batches = {"name": "batches", "class": "c", "model": "b", "currentAlloc": load}
+    servers: list[dict[str, Any]] = [batches | {"batchTimeout": 10, "maxQueueSize": 12}]
     if mixed:
         models.append({"name": "m", "acc": "T4", "maxBatchSize": 8, "decodeParms": {"alpha": 20, "beta": 1}})
         targets.append({"model": "m", "slo-itl": 40, "slo-ttft": 900})
-        load = {"arrivalRate": 60, "avgInTokens": 20, "avgOutTokens": 10}
-        servers.append({"name": "chat", "class": "c", "model": "m", "currentAlloc": {"load": load}})
+        load = {"load": {"arrivalRate": 60, "avgInTokens": 20, "avgOutTokens": 10}}
+        servers.append({"name": "chat", "class": "c", "model": "m", "currentAlloc": load})
     return load_system(
         {
             "accelerators": [{"name": "T4", "type": "T4", "cost": 40}],
@@ -79,16 +70,8 @@ def changed(*, mixed: bool = False) -> Comparison:
     return compare(fleet(mixed=mixed), fleet(mixed=mixed, rate_rps=200.0))
 
 
-def text_of(tables: Any, *, wide: bool = True) -> str:
-    file = io.StringIO()
-    show(tables, file, Output(wide=wide))
-    return file.getvalue()
-
-
 def rows_of(tables: Any, table: str | None = None) -> dict[str, dict[str, str]]:
-    file = io.StringIO()
-    show(tables, file, Output(as_csv=True, table=table))
-    return {row["server"]: row for row in csv.DictReader(io.StringIO(file.getvalue()))}
+    return {row["server"]: row for row in csv_rows(text_of(tables, as_csv=True, table=table))}
 
 
 def test_a_fleet_with_tokens_and_without_is_planned() -> None:
@@ -165,10 +148,9 @@ def test_simulated_batch_servers_have_one_latency() -> None:
     assert not rows["batches"]["TTFT simulated [ms]"]
     assert rows["batches"]["latency simulated [ms]"]
     assert not rows["chat"]["latency simulated [ms]"]
-    assert not any(
-        heading.startswith(TOKENS) for heading in rows_of(simulation_sections(simulated()))["batches"]
-    )
-    found = {row["server"]: row for row in csv.DictReader(io.StringIO(simulation_csv(simulated(mixed=True))))}
+    alone = rows_of(simulation_sections(simulated()))["batches"]
+    assert not any(heading.startswith(TOKENS) for heading in alone)
+    found = {row["server"]: row for row in csv_rows(simulation_csv(simulated(mixed=True)))}
     assert not found["batches"]["predictedTTFT"]
     assert not found["batches"]["meanTTFT"]
     assert found["batches"]["predictedE2E"]
@@ -196,10 +178,7 @@ def test_a_report_has_a_section_of_its_own_for_batch_servers() -> None:
 
 def test_the_rows_of_a_report_leave_out_what_has_no_tokens() -> None:
     alone, both = (
-        {
-            row["server"]: row
-            for row in csv.DictReader(io.StringIO(render_report(make_report(system), system, "csv")))
-        }
+        {row["server"]: row for row in csv_rows(page_of(system, "csv"))}
         for system in (fleet(), fleet(mixed=True))
     )
     assert not any(heading.startswith(TOKENS) for heading in alone["batches"])

@@ -1,29 +1,26 @@
 """An explanation on the screen: what a planner reads, on fleets of every kind."""
 
-import io
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from builders import accelerator, document, profile, running, server, service_class
+from shown_text import row, text_of
 from slow_cases import mostly_slow
 
-from optimizer import Explanation, System, explain, load_system
+from optimizer import Explanation, System, explain, load_system, scale_loads
 from optimizer.generate import generate_system
 from optimizer.limits import table
 from optimizer.limits.cards import Cards
 from optimizer.render.explanation_sections import explanation_sections
 from optimizer.render.explanation_text import factor_text
-from optimizer.render.terminal import Output, show
 from optimizer.studies.explanation.document import EffectRange, LimitExplanation
 
 SPECS = Path(__file__).resolve().parents[2] / "specs"
 
 
-def text_of(explanation: Explanation, *, wide: bool = True) -> str:
-    file = io.StringIO()
-    show(explanation_sections(explanation), file, Output(wide=wide))
-    return file.getvalue()
+def told(explanation: Explanation, *, wide: bool = True) -> str:
+    return text_of(explanation_sections(explanation), wide=wide)
 
 
 def two_servers(units: int = 20, **options: Any) -> System:
@@ -57,11 +54,10 @@ def test_a_factor_is_visibly_above_one_and_written_out(factor: float, text: str)
 
 
 def test_overview_names_pool_limit_headroom_alternative() -> None:
-    text = text_of(explain(two_servers()))
+    text = told(explain(two_servers()))
     assert "2 of 2 servers served in full" in text
-    (line,) = [line for line in text.splitlines() if line.startswith(" b ")]
     words = ["b", "2", "x", "A0", "TTFT,", "batch", "346.2", "69.2%", "2", "x", "A1", "+30.00"]
-    assert line.split() == words
+    assert row(text, "b") == words
     assert "with the next-best alternative\n  a: a 100% -> 0% (-900 req/min)" in text
     assert "Every number is the difference between two plans that are proved optimal." in text
 
@@ -76,14 +72,13 @@ def test_a_limit_with_a_step_shows_the_step_and_its_unit(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(table, "LIMITS", (Power(),))
     limit = LimitExplanation(limit="power", item="room", amount=30.0, used=10.0, left=20.0)
-    lines = text_of(explanation.model_copy(update={"limits": (limit,)})).splitlines()
-    (row,) = [line.split() for line in lines if line.startswith(" power")]
-    assert row[:7] == ["power", "room", "10", "30", "20", "W", "100"]
-    assert "none to take" in " ".join(row)
+    words = row(told(explanation.model_copy(update={"limits": (limit,)})), "power")
+    assert words[:7] == ["power", "room", "10", "30", "20", "W", "100"]
+    assert "none to take" in " ".join(words)
 
 
 def test_units_that_are_short_show_who_gains_and_what_repairs() -> None:
-    text = text_of(explain(two_servers(3)))
+    text = told(explain(two_servers(3)))
     assert "a (0% served): 4 replicas on A1 take 4 cards of A1; 2 of 2 are left" in text
     assert "+1 A0: a 0% -> 100% (+900 req/min)" in text
     assert "cheapest plan: +3 A0; the plan then costs 60.00 cents/h (+40.00)" in text
@@ -91,11 +86,21 @@ def test_units_that_are_short_show_who_gains_and_what_repairs() -> None:
     assert "one target: gold/m ITL 12 -> 12." in text
 
 
-def test_an_idle_server_gains_a_share_and_no_load() -> None:
-    policy = "PriorityExhaustive"
-    source = document([server("a", 0.0, replicas=2)], [accelerator("A0")], {"A0": 1}, saturationPolicy=policy)
-    text = text_of(explain(load_system(source)))
-    assert "  +1 A0: a 50% -> 100% of its replicas (idle)\n" in text
+@pytest.mark.parametrize(
+    ("units", "policy", "share"), [(1, "PriorityExhaustive", "50% -> 100%"), (1, "None", "0% -> 100%")]
+)
+def test_an_idle_server_gains_a_share_and_no_load(units: int, policy: str, share: str) -> None:
+    source = document(
+        [server("a", 0.0, replicas=2)], [accelerator("A0")], {"A0": units}, saturationPolicy=policy
+    )
+    found = explain(load_system(source))
+    (kind,) = found.types
+    assert kind.one_more is not None
+    assert kind.one_more.serves == "same"
+    assert [item.load_change_rpm for item in kind.one_more.service] == [0.0]
+    text = told(found)
+    assert "serves as much" in text
+    assert f"  +1 A0: a {share} of its replicas (idle)\n" in text
     assert "+0 req/min" not in text
 
 
@@ -110,12 +115,10 @@ def test_a_fewer_unit_serving_more_is_explained_by_idle_servers() -> None:
     found = explain(load_system(source))
     (kind,) = found.types
     assert kind.one_fewer is not None
-    assert [(item.server, item.is_idle) for item in kind.one_fewer.service] == [
-        ("idle", True),
-        ("busy", False),
-    ]
+    idle = [(item.server, item.is_idle) for item in kind.one_fewer.service]
+    assert idle == [("idle", True), ("busy", False)]
     assert kind.one_fewer.serves == "more"
-    text = " ".join(text_of(found).split())
+    text = " ".join(told(found).split())
     assert "One card fewer can serve more: an idle server then lacks its minimum number of replicas" in text
     assert "-1 A: idle 100% -> 0% of its replicas (idle), busy 0% -> 100% (+60 req/min)" in text
     assert "saturation policy" not in text
@@ -124,18 +127,18 @@ def test_a_fewer_unit_serving_more_is_explained_by_idle_servers() -> None:
 def test_a_price_of_units_that_are_left_is_put_down_to_splitting() -> None:
     found = explain(two_servers())
     first, *rest = found.types
-    assert "Divisible replicas would" not in text_of(found)
+    assert "Divisible replicas would" not in told(found)
     odd = first.model_copy(update={"shadow_price_cents_per_h": 1.0, "left": 2})
-    assert "Divisible replicas would also use up types" in text_of(
+    assert "Divisible replicas would also use up types" in told(
         found.model_copy(update={"types": (odd, *rest)})
     )
 
 
 def test_the_first_line_says_that_the_solver_stopped_early() -> None:
     found = explain(two_servers())
-    assert "stopped early" not in text_of(found)
+    assert "stopped early" not in told(found)
     stopped = found.plan.model_copy(update={"status": "feasible", "gap": 0.25})
-    text = text_of(found.model_copy(update={"plan": stopped}))
+    text = told(found.model_copy(update={"plan": stopped}))
     assert "limited plan, the solver stopped early, gap 25.00%, 2 of 2 servers" in text
 
 
@@ -151,10 +154,10 @@ def test_alternatives_serving_more_are_explained_by_the_policy() -> None:
     assert [
         item.server for item in found.servers if item.next_best and item.next_best.effect.serves == "more"
     ]
-    text = " ".join(text_of(found).split())
+    text = " ".join(told(found).split())
     assert "A next-best alternative can serve more: capacity that the fully served servers leave" in text
     assert "idle" not in text
-    assert "can serve more" not in text_of(explain(two_servers()))
+    assert "can serve more" not in told(explain(two_servers()))
 
 
 def test_unknown_alternatives_change_no_service() -> None:
@@ -164,12 +167,12 @@ def test_unknown_alternatives_change_no_service() -> None:
     (item,) = found.servers
     assert item.next_best is not None
     assert (item.next_best.pools, item.next_best.effect.interval) == ((), None)
-    assert "Changes of service with the next-best alternative" in text_of(found)
+    assert "Changes of service with the next-best alternative" in told(found)
     interval = EffectRange(level="value", low=-1.0, high=0.0)
     effect = item.next_best.effect.model_copy(update={"interval": interval})
     alternative = item.next_best.model_copy(update={"effect": effect})
     unproved = item.model_copy(update={"next_best": alternative})
-    text = text_of(found.model_copy(update={"servers": (unproved,)}))
+    text = told(found.model_copy(update={"servers": (unproved,)}))
     assert "none found" in text
     assert "Changes of service" not in text
 
@@ -184,18 +187,7 @@ def test_replicas_completing_a_server_count_as_more_service() -> None:
     (change,) = kind.one_more.service
     assert kind.one_more.serves == "more"
     assert (change.in_full_before, change.in_full_after, change.load_change_rpm) == (False, True, 0.0)
-    assert "+1 A: a now with its minimum number of replicas" in text_of(found)
-
-
-def test_replicas_of_an_idle_server_serve_no_load() -> None:
-    source = document([server("a", 0.0, replicas=3)], [accelerator("A")], {"A": 2})
-    (kind,) = explain(load_system(source)).types
-    assert kind.one_more is not None
-    assert kind.one_more.serves == "same"
-    assert [item.load_change_rpm for item in kind.one_more.service] == [0.0]
-    text = text_of(explain(load_system(source)))
-    assert "serves as much" in text
-    assert "+1 A: a 0% -> 100% of its replicas (idle)" in text
+    assert "+1 A: a now with its minimum number of replicas" in told(found)
 
 
 def test_one_server_in_depth_shows_candidates_and_rejected_pairs() -> None:
@@ -206,14 +198,13 @@ def test_one_server_in_depth_shows_candidates_and_rejected_pairs() -> None:
         classes=[service_class("gold", itl=12)],
         models=[profile("m", "A0"), profile("m", "A1"), profile("m", "B", alpha=20.0)],
     )
-    text = text_of(explain(load_system(source), "a"))
+    text = told(explain(load_system(source), "a"))
     assert "a: m for class gold, priority 1, 900 requests/min" in text
     assert "Binding constraint: ITL (1 % more raises the largest load by 7.21%)." in " ".join(text.split())
     assert "Next-best alternative: 4 x A1; the plan would cost 60.00 cents/h more." in text
     assert "(* runs there)" in text
     assert "A0 *" in text
-    (line,) = [line for line in text.splitlines() if line.startswith(" B ")]
-    assert line.split()[:4] == ["B", "x", "1.71", "slo_unattainable"]
+    assert row(text, "B")[:4] == ["B", "x", "1.71", "slo_unattainable"]
 
 
 def test_where_moving_has_a_price_cost_and_value_are_both_given() -> None:
@@ -222,7 +213,7 @@ def test_where_moving_has_a_price_cost_and_value_are_both_given() -> None:
         [accelerator("A0", cost=10.0), accelerator("A1", cost=10.5)],
         {"A0": 2, "A1": 2},
     )
-    text = text_of(explain(load_system(source)))
+    text = told(explain(load_system(source)))
     assert "Note: servers run already" in text
     assert "-0.50 (value +1.55)" in text  # 10 - 10.5 and 0.1 x (10 + 10.5) for the move
 
@@ -231,7 +222,7 @@ def test_mixed_pools_stand_one_below_the_other() -> None:
     source = two_servers(1).with_options(heterogeneous=True).with_capacity({"A0": 3, "A1": 2})
     found = explain(source)
     assert max(len(item.pools) for item in found.servers) == 2
-    lines = text_of(found).splitlines()
+    lines = told(found).splitlines()
     first = next(i for i, line in enumerate(lines) if line.startswith(" a "))
     assert lines[first + 1].split()[:3] == ["1", "x", "A1"]
 
@@ -241,9 +232,7 @@ EMPTY = {
     "no target can be met": two_servers()
     .with_target("gold", "m", itl_ms=1.0)
     .with_target("tin", "m", ttft_ms=0.5),
-    "everything is idle": two_servers()
-    .with_load("a", arrival_rate_rpm=0.0)
-    .with_load("b", arrival_rate_rpm=0.0),
+    "everything is idle": scale_loads(two_servers(), 0.0),
     "a type has no units": two_servers().with_capacity({"A0": 0}),
 }
 
@@ -255,23 +244,23 @@ EMPTY = {
 )
 def test_every_odd_fleet_has_an_answer_in_words(case: str, options: dict[str, Any]) -> None:
     source = EMPTY[case]
-    text = text_of(explain(source, **options))
+    text = told(explain(source, **options))
     assert "servers served in full" in text
     if case == "nothing fits" and not options.get("unlimited"):
         assert "What would serve everything" in text
     for name in source.servers:
-        assert f"{name}: m for class" in text_of(explain(source, name, **options))
+        assert f"{name}: m for class" in told(explain(source, name, **options))
 
 
 @pytest.mark.parametrize("spec", ["small", "long-prompts.yaml"])
 @pytest.mark.parametrize("name", [None, "first"])
 def test_an_explanation_fits_a_terminal_of_eighty_columns(spec: str, name: str | None) -> None:
     source = load_system(SPECS / spec)
-    text = text_of(explain(source, name and next(iter(source.servers))), wide=False)
+    text = told(explain(source, name and next(iter(source.servers))), wide=False)
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
 
 
 def test_explanation_of_a_scarce_fleet_fits_80_columns() -> None:
-    text = text_of(explain(generate_system(8, 8, 4, seed=1, tightness=3.0)), wide=False)
+    text = told(explain(generate_system(8, 8, 4, seed=1, tightness=3.0)), wide=False)
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
     assert "fewest cards" in text

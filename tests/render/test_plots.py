@@ -90,16 +90,21 @@ Drawn = Callable[[str], MatplotlibFigure]
 def drawn(figures: dict[str, Figure]) -> Drawn:
     """Return what draws a figure, once for all that look at it."""
 
-    @cache
-    def draw_once(kind: str) -> MatplotlibFigure:
-        with drawing():
-            canvas = plots._drawn(figures[kind])
-            agg = canvas.canvas
-            assert isinstance(agg, FigureCanvasAgg)
-            agg.draw()  # type: ignore[no-untyped-call]
-        return canvas
+    return cache(lambda kind: laid_out(figures[kind]))
 
-    return draw_once
+
+def laid_out(figure: Figure) -> MatplotlibFigure:
+    """Draw a figure, so that all in it has its place."""
+    with drawing():
+        canvas = plots._drawn(figure)
+        agg = canvas.canvas
+        assert isinstance(agg, FigureCanvasAgg)
+        agg.draw()  # type: ignore[no-untyped-call]
+    return canvas
+
+
+def canvas_of(*panels: CurvePanel | BarPanel | GridPanel) -> MatplotlibFigure:
+    return laid_out(Figure(title="t", panels=panels))
 
 
 def wide() -> System:
@@ -179,8 +184,7 @@ def test_a_type_has_one_colour_in_all_pictures(large: System) -> None:
     for system in plans:
         (panel,) = make_figure(system, "assignment").panels
         assert isinstance(panel, GridPanel)
-        with drawing():
-            canvas = plots._drawn(Figure(title="t", panels=(panel,)))
+        canvas = canvas_of(panel)
         patches = [patch for axes in canvas.axes for patch in axes.patches if isinstance(patch, Rectangle)]
         fields = [patch for patch in patches if patch.get_width() > STRIPE_MM]
         stripes = [patch for patch in patches if patch.get_width() == STRIPE_MM]
@@ -201,8 +205,7 @@ def test_type_colours_are_used_for_types_only(kind: str, large: System) -> None:
     colours = type_colours(figure.types)
     assert figure.types == tuple(sorted({item.type for item in large.accelerators.values()}))
     assert len(set(colours.values())) == len(colours)
-    with drawing():
-        canvas = plots._drawn(figure)
+    canvas = laid_out(figure)
     for panel, axes in zip(figure.panels, canvas.axes, strict=False):
         if isinstance(panel, CurvePanel):
             drawn = {to_hex(line.get_color()).upper() for line in axes.lines}
@@ -266,9 +269,7 @@ def test_a_number_too_small_to_matter_is_not_written_out() -> None:
 @pytest.mark.parametrize(("value", "share"), [(6e-10, 0), (0.009, 0.09), (0.5, 1), (0, 0)])
 def test_a_number_that_is_next_to_nothing_has_no_long_bar(value: float, share: float) -> None:
     panel = BarPanel(title="p", columns=("wait\n[ms]",), bars=(Bar(name="a", values=(value,)),))
-    with drawing():
-        canvas = plots._drawn(Figure(title="t", panels=(panel,)))
-    (axes,) = canvas.axes
+    (axes,) = canvas_of(panel).axes
     widths = [patch.get_width() for patch in axes.patches if isinstance(patch, Rectangle)]
     room = width_mm(_label(value, None), NUMBER_PT) + 1
     full = axes.get_xlim()[1] * (1 - room / (axes.get_position().width * WIDTH_MM))
@@ -282,11 +283,8 @@ def test_numbers_of_any_size_stay_within_their_column() -> None:
     wide = BarPanel(title="w", columns=columns, bars=(bar,), mark="before")
     few = Bar(name="a", values=values[:3], marks=values[1:4])
     spacious = BarPanel(title="s", columns=columns[:3], bars=(few,), mark="before")
+    canvas = canvas_of(wide, spacious)
     with drawing():
-        canvas = plots._drawn(Figure(title="t", panels=(wide, spacious)))
-        agg = canvas.canvas
-        assert isinstance(agg, FigureCanvasAgg)
-        agg.draw()  # type: ignore[no-untyped-call]
         for axes in canvas.axes:
             (label,) = axes.texts
             assert label.get_window_extent().x1 <= axes.get_window_extent().x1 + 1, label.get_text()
@@ -414,8 +412,7 @@ def test_a_far_level_is_noted_and_does_not_squash_points(
         title="t", x_label="x", y_label="y", series=(Series(name="", x=(1, 2), y=y, style="points"),),
         guides=(ReferenceLine(name="target", value=target, axis="y"),), logarithmic=logarithmic,
     )  # fmt: skip
-    with drawing():
-        canvas = plots._drawn(Figure(title="f", panels=(panel,)))
+    canvas = canvas_of(panel)
     (axes,) = canvas.axes
     assert words in [text.get_text() for text in canvas.findobj(Text) if isinstance(text, Text)]
     low, high = axes.get_ylim()

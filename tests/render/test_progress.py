@@ -7,13 +7,9 @@ import time
 
 import pytest
 from patience import PATIENCE_S, until
+from shown_text import Terminal
 
 from optimizer.render import progress
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def test_nothing_is_shown_where_stderr_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,16 +49,10 @@ def test_a_count_is_shown_once_it_is_known(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setenv("TERM", "xterm")
     with progress.counting("simulating") as told:
-        deadline = time.monotonic() + 20
-        while "simulating" not in stream.getvalue() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        before = stream.getvalue()
+        until(lambda: "simulating" in stream.getvalue(), 0.01)
+        assert "?" not in stream.getvalue().replace("\x1b[?25l", "")
         told(0, 1200)
-        while "0/1,200" not in stream.getvalue() and time.monotonic() < deadline:
-            time.sleep(0.01)
-    assert "simulating" in before
-    assert "?" not in before.replace("\x1b[?25l", "")
-    assert "0/1,200" in stream.getvalue()
+        until(lambda: "0/1,200" in stream.getvalue(), 0.01)
 
 
 def test_an_error_in_the_work_passes_through(monkeypatch: pytest.MonkeyPatch) -> None:

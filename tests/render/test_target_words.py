@@ -1,16 +1,13 @@
 """Figures stand beside the limits they must keep to, in the table of a plan and in its report."""
 
-import io
 from pathlib import Path
 
 import pytest
+from shown_text import page_of, text_of
 
 from optimizer import load_system, solve
 from optimizer.plan import TargetFigure
-from optimizer.render.pages import render_report
 from optimizer.render.plan_sections import plan_sections
-from optimizer.render.terminal import Output, show
-from optimizer.studies.reports.report import make_report
 
 DOCUMENT = """
 accelerators: [{name: H100, type: H100, cost: 400, multiplicity: 1}]
@@ -49,15 +46,12 @@ def test_percentiles_and_shares_are_shown_with_their_limits(tmp_path: Path) -> N
     system = load_system(path)
     plan = solve(system)
     itl, ttft = plan.allocations["a"][0].targets
-    text = io.StringIO()
-    show(plan_sections(plan, system), text, Output(wide=True))
-    assert f"p95 {itl.value:,.1f} (30)" in text.getvalue()
-    assert f"p95 {ttft.value:,.0f} (400)" in text.getvalue()
-    assert " % within (97 %)" in text.getvalue()
-    report = make_report(system)
-    page = render_report(report, system, "markdown")
+    text, page = text_of(plan_sections(plan, system)), page_of(system)
+    assert f"p95 {itl.value:,.1f} (30)" in text
+    assert f"p95 {ttft.value:,.0f} (400)" in text
+    assert " % within (97 %)" in text
     assert f"| p95 {ttft.value:,.0f} |" in page
     assert " % within (97 %)" in page
-    head, *rows = render_report(report, system, "csv").splitlines()
+    head, *rows = page_of(system, "csv").splitlines()
     assert "p95 TTFT,p95 TTFT limit" in head
     assert f",{ttft.value!r},400.0" in rows[0]

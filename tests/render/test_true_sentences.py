@@ -3,7 +3,6 @@
 Of each side of a comparison, and of each effect of an explanation, the facts are what is served of each
 """
 
-import io
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 from builders import Json, accelerator, document, running, server, service_class
+from shown_text import text_of
 from slow_cases import mostly_slow
 
 from optimizer import Comparison, Plan, compare, explain, load_system, make_report, scale_loads
@@ -25,7 +25,6 @@ from optimizer.render.explanation_text import cost_text, service_text
 from optimizer.render.money import Money
 from optimizer.render.replay_sections import replay_sections
 from optimizer.render.report_sections import status
-from optimizer.render.terminal import Output, show
 from optimizer.spec.system import System
 from optimizer.studies.explanation.document import Effect, Explanation
 from optimizer.studies.replay.figure import replay_figure
@@ -348,19 +347,14 @@ def check_changes(text: str, one: Facts, two: Facts) -> None:
     assert (int(match[1]), int(match[2])) == (sum(expected.values()), len(set(one.names) | set(two.names)))
 
 
-def shown(renderable: Any) -> str:
-    file = io.StringIO()
-    show(renderable, file, Output(wide=True))
-    return file.getvalue()
-
-
-def check_comparisons(seed: int) -> None:
+@pytest.mark.parametrize("seed", mostly_slow([*range(25), *range(1000, 2000)], 12))
+def test_sentences_of_comparisons_are_true(seed: int) -> None:
     for found, one, two in comparisons(random.Random(seed)):
         check_headline(headline(found), found, one, two)
         check_changes(changes_text(found), one, two)
         if "run the same replicas" in headline(found):
             assert changes_text(found).startswith("0 of ")
-        text = shown(comparison_sections(found))
+        text = text_of(comparison_sections(found))
         counts = [f"{sum(map(side.complete, side.names))} of {len(side.names)}" for side in (one, two)]
         assert f"Served in full: {found.first.label} {counts[0]}, {found.second.label} {counts[1]}." in text
         unequal = "not every server is served to the same fraction" in text
@@ -368,17 +362,6 @@ def check_comparisons(seed: int) -> None:
         from_files = compare(found.first.plan, found.second.plan)
         if not same_service(one, two):
             assert not re.search("saves|costs", headline(from_files))
-
-
-@pytest.mark.parametrize("seed", mostly_slow(range(25), 12))
-def test_sentences_of_comparisons_are_true(seed: int) -> None:
-    check_comparisons(seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1000, 2000))
-def test_sentences_of_many_comparisons_are_true(seed: int) -> None:
-    check_comparisons(seed)
 
 
 # --- explanations ----------------------------------------------------------------------------------------
@@ -446,14 +429,15 @@ def check_effect_text(effect: Effect, facts: Facts, money: Money) -> None:
             assert said == f"{now} with its minimum number of replicas"
 
 
-def check_explanation(seed: int) -> None:
+@pytest.mark.parametrize("seed", mostly_slow([*range(8), *range(1000, 1300)], 8))
+def test_sentences_of_explanations_are_true(seed: int) -> None:
     system = load_system(random_fleet(random.Random(seed)))
     found = explain(system)
     facts, money = Facts(found.plan, system), Money.of(found.plan)
     for _, effect in effects(found):
         check_effect(effect, facts)
         check_effect_text(effect, facts, money)
-    text = shown(explanation_sections(found))
+    text = text_of(explanation_sections(found))
     complete = sum(map(facts.complete, facts.names))
     assert f"{complete} of {len(facts.names)} server" in text.splitlines()[0]
     for name in facts.names:
@@ -464,7 +448,7 @@ def check_explanation(seed: int) -> None:
     by_policy = "can serve more: capacity that the fully" in " ".join(text.split())
     assert not by_policy or system.options.saturation_policy != "None"
     for name in facts.names[:1]:
-        check_one_server(" ".join(shown(explanation_sections(explain(system, name))).split()), name, facts)
+        check_one_server(" ".join(text_of(explanation_sections(explain(system, name))).split()), name, facts)
 
 
 def check_one_server(text: str, name: str, facts: Facts) -> None:
@@ -481,21 +465,11 @@ def check_one_server(text: str, name: str, facts: Facts) -> None:
         assert number(match[1]) == pytest.approx(most - facts.load(name), rel=6e-4, abs=1e-3)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_sentences_of_explanations_are_true(seed: int) -> None:
-    check_explanation(seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1000, 1300))
-def test_sentences_of_many_explanations_are_true(seed: int) -> None:
-    check_explanation(seed)
-
-
 # --- reports ---------------------------------------------------------------------------------------------
 
 
-def check_report(seed: int) -> None:
+@pytest.mark.parametrize("seed", mostly_slow([*range(15), *range(1000, 1500)], 8))
+def test_sentences_of_reports_are_true(seed: int) -> None:
     system = load_system(random_fleet(random.Random(seed)))
     report = make_report(system)
     facts = Facts(report.plan, system)
@@ -538,21 +512,12 @@ def _current_cost(system: System, name: str) -> float:
     return system.accelerators[current.accelerator].cost_cents_per_h * current.num_replicas
 
 
-@pytest.mark.parametrize("seed", mostly_slow(range(15), 8))
-def test_sentences_of_reports_are_true(seed: int) -> None:
-    check_report(seed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1000, 1500))
-def test_sentences_of_many_reports_are_true(seed: int) -> None:
-    check_report(seed)
-
-
 # --- replays ---------------------------------------------------------------------------------------------
 
 
-def check_replay(seed: int, path: Path) -> None:
+@pytest.mark.parametrize("seed", mostly_slow([*range(10), *range(1000, 1300)], 5))
+def test_sentences_of_replays_are_true(seed: int, tmp_path: Path) -> None:
+    path = tmp_path / "loads.csv"
     rng = random.Random(seed)
     system = load_system(random_fleet(rng))
     times = sorted(rng.sample(range(0, 7200, 30), rng.randint(2, 6)))
@@ -562,7 +527,7 @@ def check_replay(seed: int, path: Path) -> None:
     found = replay_loads(system, ReplayOptions(loads=path, startup=rng.choice([0.0, 1.0, 180.0])))
     spans_min = [(b - a) / 60 for a, b in pairwise(times)]
     offered = sum(x * span for mine in loads.values() for x, span in zip(mine[1:], spans_min, strict=True))
-    text, note = shown(replay_sections(found)), replay_figure(found).note
+    text, note = text_of(replay_sections(found)), replay_figure(found).note
     hours = (times[-1] - times[0]) / 3600
     assert re.match(
         rf"({NUMBER}) hours?, {len(spans_min)} intervals?; replicas take ({NUMBER}) s to start;", text
@@ -583,14 +548,3 @@ def check_replay(seed: int, path: Path) -> None:
         assert number(row[-1].removesuffix("%")) == number(match[3])
         assert item.missed == pytest.approx(sum(each.missed for each in item.servers))
     assert ways == ["every plan", "recommended rules", "one plan for the mean load"]
-
-
-@pytest.mark.parametrize("seed", mostly_slow(range(10), 5))
-def test_sentences_of_replays_are_true(seed: int, tmp_path: Path) -> None:
-    check_replay(seed, tmp_path / "loads.csv")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1000, 1300))
-def test_sentences_of_many_replays_are_true(seed: int, tmp_path: Path) -> None:
-    check_replay(seed, tmp_path / "loads.csv")

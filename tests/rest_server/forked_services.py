@@ -26,7 +26,7 @@ class Forked(NamedTuple):
     port: int
 
     def ask(self, method: str, path: str, body: Any = None) -> Reply:
-        return ask(self.port, method, path, None if body is None else json.dumps(body).encode())
+        return ask(self.port, method, path, body)
 
     def kill(self) -> None:
         os.kill(self.process, signal.SIGKILL)

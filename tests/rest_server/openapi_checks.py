@@ -1,14 +1,16 @@
 """What holds an answer of a live service to the OpenAPI document, by schemathesis."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import schemathesis
-from api_clients import Server
 from hypothesis import HealthCheck, settings
-from patience import PATIENCE_S
+from patience import PATIENCE_S, until
 from schemathesis.config import NotAServerErrorConfig
 from schemathesis.specs.openapi import checks
+from service_runs import Service, in_a_thread
 
 from rest_server.app import create_app
 from rest_server.settings import Settings
@@ -44,10 +46,18 @@ def sendable(case: "schemathesis.Case[Any]") -> bool:
     return not any(CONTROL.search(str(value)) for value in (case.headers or {}).values())
 
 
-def hold_to_the_document(case: "schemathesis.Case[Any]", live: Server) -> None:
+def hold_to_the_document(case: "schemathesis.Case[Any]", live: Service) -> None:
     unasked = list(NOT_ASKED)
     if not case.path.startswith("/v1/"):
         unasked.append(checks.unsupported_method)  # 404, as the reference
     case.call_and_validate(
         base_url=f"http://127.0.0.1:{live.port}", excluded_checks=unasked, timeout=PATIENCE_S
     )
+
+
+@contextmanager
+def served() -> Iterator[Service]:
+    """Serve with the limits, and wait until work can begin."""
+    with in_a_thread(**LIMITS) as found:
+        until(lambda: found.ask("GET", "/readyz").status == 200)
+        yield found

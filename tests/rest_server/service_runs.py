@@ -42,14 +42,12 @@ class Service(NamedTuple):
     app: FastAPI
     events: dict[str, threading.Event]
 
-    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Reply:
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
         return ask(self.port, method, path, body, **headers)
 
     def connect(self, path: str) -> socket.socket:
         """Send a request on a connection that the caller closes."""
-        connection = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
-        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-        return connection
+        return connected(self.port, f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
 
     def until(self, running: int, waiting: int) -> None:
         """Wait until so many workers are busy and so many requests wait."""
@@ -57,11 +55,20 @@ class Service(NamedTuple):
         until(lambda: (workers.running, workers.waiting) == (running, waiting), 0.005)
 
 
-def ask(port: int, method: str, path: str, body: bytes | None = None, **headers: str) -> Reply:
+def connected(port: int, sent: bytes = b"", patience_s: float = PATIENCE_S) -> socket.socket:
+    """Return a connection that the caller closes, on which something was sent."""
+    connection = socket.create_connection(("127.0.0.1", port), timeout=patience_s)
+    connection.sendall(sent)
+    return connection
+
+
+def ask(port: int, method: str, path: str, body: Any = None, **headers: str) -> Reply:
+    """Make one request on a connection of its own; objects and lists are sent as JSON."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     try:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        connection.request(method, path, body, named)
+        data = json.dumps(body).encode() if isinstance(body, dict | list) else body
+        connection.request(method, path, data, named)
         answer = connection.getresponse()
         found = {name.lower(): value for name, value in answer.getheaders()}
         return Reply(answer.status, found, answer.read().decode())
@@ -109,7 +116,7 @@ class Watched(NamedTuple):
     process: "subprocess.Popen[bytes]"
     log: Path
 
-    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Reply:
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> Reply:
         return ask(self.port, method, path, body, **headers)
 
     def end(self, number: int = signal.SIGTERM) -> tuple[int, list[dict[str, Any]]]:
@@ -122,7 +129,7 @@ class Watched(NamedTuple):
     def accepts(self) -> bool:
         """Say whether new connections are accepted."""
         try:
-            socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S).close()
+            connected(self.port).close()
         except ConnectionRefusedError:
             return False
         return True

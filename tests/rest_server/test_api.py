@@ -8,20 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_clients import PROBLEM, client
-from builders import accelerator, document, profile, server, service_class
+from api_clients import PROBLEM, client, refused
+from builders import accelerator, document, server
 from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from strategies import documents
 
 from optimizer import (
-    LatencyTargets,
     Replica,
     SpecError,
     analyze_replicas,
     find_candidates,
     load_system,
-    size_replicas,
     solve,
 )
 from optimizer.cli.main import main
@@ -54,17 +52,6 @@ def test_a_plan_is_byte_for_byte_the_librarys(service: TestClient, source: Json)
     assert answer.status_code == 200
     assert answer.text == planned(source)
     assert answer.headers["content-type"] == "application/json"
-
-
-def test_a_wrapped_system_gives_the_same_plan_as_a_bare_one(service: TestClient) -> None:
-    bare = api_examples.SYSTEM | {"optimizer": api_examples.OPTIONS}
-    answers = [service.post("/v1/plan", json=source).text for source in (bare, api_examples.WRAPPED)]
-    assert answers == [planned(bare)] * 2
-
-
-def test_keys_are_matched_in_any_case(service: TestClient) -> None:
-    source = json.loads(json.dumps(small()).replace("arrivalRate", "ARRIVALRATE"))
-    assert service.post("/v1/plan", json=source).text == planned(small())
 
 
 def test_a_body_may_have_any_content_type(service: TestClient) -> None:
@@ -110,10 +97,7 @@ def test_a_policy_of_the_query_serves_in_part(service: TestClient) -> None:
         ("saturation=Fair", "saturation"),
         ("gap=2", "gap"),
         ("gap=nan", "gap"),
-        ("gap=-1", "gap"),
         ("time_limit=0", "time_limit"),
-        ("time_limit=inf", "time_limit"),
-        ("time_limit=nan", "time_limit"),
         ("colour=red", "colour"),
     ],
 )
@@ -142,23 +126,10 @@ def test_no_solve_may_take_longer_than_a_request(monkeypatch: pytest.MonkeyPatch
     assert limits == [9.0, 3.0, 9.0]
 
 
-def test_what_cannot_be_served_is_an_answer_and_no_error(service: TestClient) -> None:
-    source = document([server("s", replicas=3)], [accelerator("A")], {"A": 2})
-    answer = service.post("/v1/plan", json=source)
-    assert answer.status_code == 200
-    assert answer.json()["unserved"][0]["reason"] == "capacity"
-
-
 def test_the_time_of_each_stage_stands_in_a_header(service: TestClient) -> None:
     timing = service.post("/v1/plan", json=small()).headers["server-timing"]
     for stage in ("candidates", "solve", "plan", "verify"):
         assert f"{stage};dur=" in timing
-
-
-def test_the_solvers_processes_give_the_same_bytes() -> None:
-    with client(solver_processes=1) as service:
-        assert service.post("/v1/plan", json=small()).text == planned(small())
-        refused(service.post("/v1/plan", json=wrong(lambda d: d.update(servers=[5]))), 422, "servers")
 
 
 @pytest.mark.parametrize("source", [{"servers": []}, {"servers": None}, small() | {"servers": []}])
@@ -203,13 +174,6 @@ def test_several_analyses_are_answered_in_their_order(service: TestClient) -> No
     assert answer["items"] == [pytest.approx(item, rel=1e-9) for item in alone]
 
 
-def test_a_sizing_is_the_librarys(service: TestClient) -> None:
-    answer = service.post("/v1/size", json={"replica": replica(), "targets": api_examples.TARGETS})
-    found = size_replicas([Replica(**replica())], [LatencyTargets(**api_examples.TARGETS)])[0]
-    assert not isinstance(found, Exception)
-    assert answer.json() == found.model_dump(by_alias=True)
-
-
 def test_unreachable_targets_are_refused_alone_but_listed(service: TestClient) -> None:
     item = {"replica": replica(), "targets": {"itl": 1}}
     refused(service.post("/v1/size", json=item), 422, "the best ITL at batch 1 is")
@@ -250,7 +214,6 @@ def test_rows_of_any_kind_get_the_answers_of_the_command(
     [
         (ROWS[0] | {"maxBatchSize": 100_000}, "maxBatchSize"),
         (ROWS[0] | {"batchParms": {"base": -1}}, "batchParms.base"),
-        (ROWS[1] | {"colour": 1}, "colour"),
     ],
 )
 def test_a_wrong_row_is_named(service: TestClient, row: Json, path: str) -> None:
@@ -281,21 +244,19 @@ NO_WORK: Json = {"decodeParms": {}, "prefillParms": {}}
         ("analyze", {"replica": replica()}, "rate: missing"),
         ("analyze", {"rate": 1}, "replica: missing"),
         ("analyze", {"replica": replica(), "rate": 0}, "rate: must be more than 0, not 0"),
-        ("analyze", {"replica": replica(), "rate": "8"}, "rate: must be a number"),
         ("analyze", {"replica": replica(maxBatch=0), "rate": 8}, "replica.maxBatch: must be at least 1"),
         (
             "analyze",
-            {"replica": replica(maxBatch=10_000), "rate": 8},
+            {"replica": replica(maxBatch=9_999), "rate": 8},
             "replica.maxBatch: must be at most 8,192",
         ),
         ("analyze", {"replica": replica(perfParms={"alpha": 1}), "rate": 8}, "replica: give either"),
-        ("analyze", {"replica": replica(**NO_WORK), "rate": 8}, "the service time of a request is zero"),
         ("analyze", {"items": {}}, "items: must be a list"),
         ("analyze", {"items": [{"replica": replica(), "rate": -1}]}, "items[0].rate: must be more than 0"),
         (
             "analyze",
             {"items": [{"replica": replica(), "rate": 1}, {"replica": replica(**NO_WORK), "rate": 8}]},
-            "items[1].replica: the service time",
+            "items[1].replica: the service time of a request is zero",
         ),
         ("size", {"replica": replica(), "targets": {"itl": -1}}, "targets.itl: must be at least 0"),
         ("size", {"items": [{"replica": replica(maxBatch=10_000)}]}, "items[0].replica.maxBatch: must be at"),
@@ -307,19 +268,7 @@ def test_a_replica_that_is_wrong_is_named(service: TestClient, path: str, body: 
     refused(service.post(f"/v1/{path}", json=body), 422, place)
 
 
-# --- bad input: the list of the core -------------------------------------------------------------------
-
-
-def refused(answer: Any, status: int, place: str) -> None:
-    """Hold a refusal to the promise: the status, a problem document, and the place in it."""
-    assert answer.status_code == status
-    assert answer.headers["content-type"].partition(";")[0] == PROBLEM
-    problem = answer.json()
-    assert problem["status"] == status
-    assert place in json.dumps(problem, ensure_ascii=False)
-    assert len(answer.content) < 2_000
-    for word in ("Traceback", "pydantic", "ValidationError", "NoneType"):
-        assert word not in answer.text
+# --- bad input; all faults of documents are in tests/spec ----------------------------------------------
 
 
 def wrong(change: Callable[[Json], object]) -> Json:
@@ -333,53 +282,27 @@ def wrong(change: Callable[[Json], object]) -> Json:
     ("source", "place"),
     [
         (wrong(lambda d: d["servers"][1].update(modle="m")), "servers[1].modle"),
-        (wrong(lambda d: d.update(server=[])), "server"),
-        (wrong(lambda d: d["servers"][0].update(name=7)), "servers[0].name"),
-        (wrong(lambda d: d["accelerators"][1].update(cost="7")), "accelerators[1].cost"),
-        (wrong(lambda d: d.update(servers={"s": {}})), "servers"),
-        (wrong(lambda d: d["servers"].append(None)), "servers[2]"),
-        (wrong(lambda d: d["count"][0].update(count=-1)), "count[0].count"),
-        (wrong(lambda d: d["servers"][0].update(minNumReplicas=-1)), "servers[0].minNumReplicas"),
-        (wrong(lambda d: d["models"][0].update(accCount=0)), "models[0].accCount"),
-        (wrong(lambda d: d["servers"].append(server("s"))), "servers[2]"),
-        (wrong(lambda d: d["models"].append(profile("m", "A"))), "models[2]"),
-        (wrong(lambda d: d["accelerators"].append(accelerator("A"))), "accelerators[2]"),
-        (wrong(lambda d: d["serviceClasses"].append(service_class("gold"))), "serviceClasses[1]"),
-        (wrong(lambda d: d["count"].append(d["count"][0])), "count[2]"),
         (wrong(lambda d: d["servers"][1].update(model="n")), "servers[1].model"),
-        (wrong(lambda d: d["servers"][1].update({"class": "iron"})), "servers[1].class"),
-        (wrong(lambda d: d["models"][1].update(acc="C")), "models[1].acc"),
-        (wrong(lambda d: d["servers"][1].update(accelerators=["C"])), "servers[1].accelerators[0]"),
         ({}, "servers"),
-        (wrong(lambda d: d.update(optimizer={"saturationPolicy": "Lottery"})), "optimizer.saturationPolicy"),
-        (wrong(lambda d: d.update(optimizer={"gap": 7})), "optimizer.gap"),
         (wrong(lambda d: d["servers"][0].update({"k" * 100_000: 1})), "servers[0].k"),
         (wrong(lambda d: d["servers"][0].update(model="zz\nyy")), "servers[0].model"),
-        (wrong(lambda d: d["servers"][0].update(model="x" * 300)), "servers[0].model"),
         (wrong(lambda d: d["servers"][0].update(maxNumReplicas=10**30)), "servers[0].maxNumReplicas"),
-        (wrong(lambda d: d["servers"][0].update(name="")), "servers[0].name"),
     ],
 )
-def test_a_document_that_is_wrong_in_one_place(
+def test_a_wrong_document_is_refused_in_the_words_of_the_library(
     service: TestClient, path: str, source: Json, place: str
 ) -> None:
-    answer = service.post(f"/v1/{path}", json=source)
-    refused(answer, 422, place)
+    problem = refused(service.post(f"/v1/{path}", json=source), 422, place)
     with pytest.raises(SpecError) as error:
         load_system(source)
-    assert answer.json()["detail"] in str(error.value)
+    assert problem["detail"] in str(error.value)
 
 
-@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e400", "-1e400", "9" * 4000])
-@pytest.mark.parametrize(
-    ("section", "key"), [("accelerators", "cost"), ("count", "count"), ("models", "maxBatchSize")]
-)
-def test_numbers_that_are_not_finite(service: TestClient, value: str, section: str, key: str) -> None:
-    source = small()
-    source[section][0][key] = "HERE"
-    text = json.dumps(source).replace('"HERE"', value)
-    for path in ("plan", "candidates"):
-        refused(service.post(f"/v1/{path}", content=text.encode()), 422, f"{section}[0].{key}")
+@pytest.mark.parametrize("value", ["NaN", "-Infinity", "1e400", "9" * 4000])
+@pytest.mark.parametrize("path", ["plan", "candidates"])
+def test_numbers_that_are_not_finite(service: TestClient, path: str, value: str) -> None:
+    text = json.dumps(wrong(lambda d: d["count"][0].update(count="HERE"))).replace('"HERE"', value)
+    refused(service.post(f"/v1/{path}", content=text.encode()), 422, "count[0].count")
 
 
 @pytest.mark.parametrize("path", ["plan", "candidates", "analyze", "size"])
@@ -388,19 +311,15 @@ def test_numbers_that_are_not_finite(service: TestClient, value: str, section: s
     [
         (b"", "body"),
         (b"   ", "body"),
-        (b'{"servers": [', "body:1:"),
         (b'{"servers": []} {}', "body:1:"),
-        (b"{'servers': []}", "body:1:2"),
         (b"servers: []\n", "body:1:1"),
         (b"[]", "body"),
         (b"null", "body"),
-        (b'"servers"', "body"),
         (b"7", "body"),
-        (b'{"servers": [], "servers": []}', "servers"),
         (b'{"servers": [{"name": "s", "name": "t"}]}', "name"),
         (b"\xff\xfe{\x00}\x00", "body"),
         (b'{"servers": "\xe9"}', "body"),
-        (b"\x00\x01\x02", "body"),
+        (random.Random(1).randbytes(100_000), "body"),
         (b"\x1f\x8b\x08\x00", "body"),
         (b"[" * 100_000, "body"),
         (b'{"a":' * 100_000, "body"),
@@ -415,23 +334,8 @@ def test_a_body_that_is_no_document(service: TestClient, path: str, body: bytes,
     refused(service.post(f"/v1/{path}", content=body), 422, place)
 
 
-def test_rubbish_is_refused_whatever_it_is(service: TestClient) -> None:
-    rng = random.Random(1)
-    for size in (1, 10, 1_000, 100_000):
-        refused(service.post("/v1/plan", content=rng.randbytes(size)), 422, "body")
-    assert service.post("/v1/plan", content=b"{").json()["path"] == "body"
-
-
 def test_a_body_over_the_limit_is_refused(service: TestClient) -> None:
     refused(service.post("/v1/plan", content=b" " * (4 * 2**20 + 1)), 413, "4")
-
-
-def test_a_request_of_one_token_and_one_of_100000_are_answered(service: TestClient) -> None:
-    for tokens in (1, 100_000):
-        for batch in (1, 8_192):
-            body = replica(outTokens=tokens, inTokens=tokens, maxBatch=batch)
-            assert service.post("/v1/analyze", json={"replica": body, "rate": 1e-9}).status_code == 200
-            assert service.post("/v1/analyze", json={"replica": body, "rate": 1e9}).status_code == 200
 
 
 # --- OpenAPI -------------------------------------------------------------------------------------------
@@ -510,10 +414,3 @@ def test_a_stateless_service_has_no_fleet(service: TestClient) -> None:
     for path in ("/v1/servers", "/v1/optimizer", "/v1/nothing"):
         assert service.get(path).status_code == 404
     assert service.post("/v1/loads", json={}).status_code == 404
-
-
-@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"])
-def test_another_method_is_refused_with_the_one_that_works(service: TestClient, method: str) -> None:
-    answer = service.request(method, "/v1/plan")
-    refused(answer, 405, "POST")
-    assert answer.headers["allow"] == "POST"

@@ -3,9 +3,10 @@
 import json
 import time
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import pytest
-from api_clients import PROBLEM
+from api_clients import PROBLEM, refused
 from builders import accelerator, document, profile, running, server, service_class
 from fastapi.testclient import TestClient
 
@@ -57,19 +58,9 @@ each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.listing
 
 
 def fleet(service: TestClient, source: Json | None = None) -> Json:
-    """Write a whole system entity by entity."""
+    """Write a whole system, which is revision 1."""
     source = source or document([server("s"), server("t")], [accelerator("A"), accelerator("B")], {"A": 9})
-    for item in source["accelerators"]:
-        written(service, f"accelerators/{item['name']}", item)
-    for item in source["models"]:
-        written(service, f"models/{item['name']}/{item['acc']}", item)
-    for item in source["serviceClasses"]:
-        written(service, f"service-classes/{item['name']}", item)
-    for item in source["servers"]:
-        written(service, f"servers/{item['name']}", item)
-    for item in source["count"]:
-        written(service, f"capacity/{item['type']}", item)
-    written(service, "optimizer", source["optimizer"])
+    assert service.put("/v1/fleet", json=source).status_code == 200
     return source
 
 
@@ -78,13 +69,6 @@ def written(service: TestClient, path: str, body: Json) -> str:
     assert answer.status_code in {200, 201}, answer.text
     etag: str = answer.headers["etag"]
     return etag
-
-
-def refused(answer: Any, status: int, place: str) -> None:
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"].partition(";")[0] == PROBLEM
-    assert answer.json()["status"] == status
-    assert place in json.dumps(answer.json(), ensure_ascii=False)
 
 
 def whole(model: Any, body: Json) -> Json:
@@ -109,11 +93,7 @@ def test_an_entity_is_added_read_replaced_listed_and_deleted(service: TestClient
     found = service.get(f"/v1/{kind.path}")
     assert (found.status_code, found.json(), found.headers["etag"]) == (200, wanted, '"run-2"')
     listed = service.get(f"/v1/{kind.listing}")
-    assert (listed.status_code, listed.json(), listed.headers["etag"]) == (
-        200,
-        {kind.section: [wanted]},
-        '"run-2"',
-    )
+    assert (listed.json(), listed.headers["etag"]) == ({kind.section: [wanted]}, '"run-2"')
     gone = service.delete(f"/v1/{kind.path}")
     assert (gone.status_code, gone.content, gone.headers["etag"]) == (204, b"", '"run-3"')
     assert service.get(f"/v1/{kind.listing}").json() == {kind.section: []}
@@ -155,28 +135,15 @@ def test_a_write_for_another_revision_is_refused_without_effect(service: TestCli
 
 
 @each_kind
-@pytest.mark.parametrize(
-    ("body", "place"),
-    [
-        (b"", "body"),
+def test_a_document_that_is_wrong_changes_nothing(service: TestClient, kind: Kind) -> None:
+    unknown = json.dumps(kind.body | {"colour": 1}).encode()
+    for body, place in (
         (b"[]", "body"),
         (b"{", "body:1"),
-        (
-            (
-                b'{"type": "t", "model": "m", "count": 1, "colour": 1, "small": "s", "large": "t",'
-                b' "kinds": [{"share": 1, "inTokens": 1, "outTokens": 1}]}'
-            ),
-            "unknown key",
-        ),
-        (b'{"colour": 1, "colour": 2}', "colour"),
+        (unknown, "unknown key"),
         (b'{"name": 1, "type": 1, "acc": 1}', "must be text"),
-        (b"\xff", "body"),
-    ],
-)
-def test_a_document_that_is_wrong_changes_nothing(
-    service: TestClient, kind: Kind, body: bytes, place: str
-) -> None:
-    refused(service.put(f"/v1/{kind.path}", content=body), 422, place)
+    ):
+        refused(service.put(f"/v1/{kind.path}", content=body), 422, place)
     assert service.get(f"/v1/{kind.listing}").headers["etag"] == '"run-0"'
 
 
@@ -184,31 +151,13 @@ def test_a_document_that_is_wrong_changes_nothing(
     ("path", "text", "place"),
     [
         ("accelerators/A", '{"type": "A", "cost": NaN}', "cost: must be a finite number"),
-        ("accelerators/A", '{"type": "A", "cost": -1}', "cost: must be at least 0"),
-        ("accelerators/A", '{"type": "A", "cost": Infinity}', "cost: must be"),
-        (
-            "models/m/A",
-            '{"perfParms": {"alpha": 1}, "decodeParms": {"alpha": 1}}',
-            "keep one of the two latency models",
-        ),
-        ("service-classes/c", '{"priority": 0}', "priority: must be at least 1"),
+        ("models/m/A", '{"perfParms": {"alpha": 1}, "decodeParms": {"alpha": 1}}', "keep one of the two"),
         ("service-classes/c", '{"modelTargets": [{"model": "m"}, {"model": "m"}]}', "modelTargets[1].model"),
-        (
-            "service-classes/c",
-            '{"modelTargets": [{"model": "m", "percentile": 99, "goodputShare": 0.9}]}',
-            "modelTargets[0]: goodputShare and percentile exclude each other",
-        ),
         (
             "servers/s",
             '{"model": "m", "minNumReplicas": 3, "maxNumReplicas": 2}',
             "maxNumReplicas 2 is below",
         ),
-        (
-            "servers/s",
-            '{"model": "m", "currentAlloc": {"load": {"avgOutTokens": 0.5}}}',
-            "currentAlloc.load.avgOutTokens: must be 0",
-        ),
-        ("capacity/A", '{"count": -1}', "count: must be at least 0"),
         ("capacity/A", '{"count": 1e400}', "count: must be"),
         ("optimizer", '{"saturationPolicy": "Lottery"}', "saturationPolicy: must be"),
         ("optimizer", '{"gap": NaN}', "gap: must be"),
@@ -224,8 +173,6 @@ def test_a_value_that_is_wrong_is_named(service: TestClient, path: str, text: st
     ["meta/llama", "a b", "ü/ö", "100%", "?", "#", "x" * 253, ".hidden", "a//b", "+", "x\n", "\nx", "x\ny"],
 )
 def test_names_may_hold_anything(service: TestClient, name: str) -> None:
-    from urllib.parse import quote
-
     inside = quote(name, safe="")
     assert service.put(f"/v1/servers/{inside}", json={"model": "m"}).json()["name"] == name
     assert service.get(f"/v1/servers/{inside}").json()["name"] == name
@@ -266,12 +213,6 @@ def test_lists_keep_the_order_in_which_things_came(service: TestClient) -> None:
         written(service, f"servers/{name}", {"model": "m"})
     written(service, "servers/z", {"model": "n"})
     assert [item["name"] for item in service.get("/v1/servers").json()["servers"]] == ["z", "a", "m"]
-
-
-def test_names_that_refer_to_nothing_may_be_written(service: TestClient) -> None:
-    written(service, "servers/s", server("s"))
-    written(service, "models/m/nowhere", {})
-    refused(service.post("/v1/loads", json={}), 422, "does not exist")
 
 
 @pytest.mark.parametrize("path", ["servers", "servers/s", "optimizer", "plan", "plan/apply", "loads"])
@@ -317,25 +258,16 @@ def test_a_fleet_whose_last_server_leaves_gets_an_empty_plan(service: TestClient
     assert service.get("/v1/plan").json()["allocations"] == {}
 
 
-def test_an_empty_snapshot_plans_the_fleet_as_it_is(service: TestClient) -> None:
-    source = fleet(service)
-    assert service.post("/v1/loads", json={}).text == solve(load_system(source)).to_json()
-
-
 @pytest.mark.parametrize(
     ("text", "place"),
     [
         ('{"s": {"arrivalRate": 1}, "x": {"arrivalRate": 1}}', "x"),
-        ('{"s": {"arrivalRate": 1}, "t": {"arrivalRate": NaN}}', "t.arrivalRate"),
         ('{"s": {"arrivalRate": 1}, "t": {"avgInTokens": -Infinity}}', "t.avgInTokens"),
-        ('{"s": {"arrivalRate": 1}, "t": {"arrivalRate": -1}}', "t.arrivalRate"),
         ('{"s": {"arrivalRate": 1}, "t": {"arrivalRate": "1"}}', "t.arrivalRate"),
         ('{"s": {"arrivalRate": 1}, "t": {"avgOutTokens": 0.5}}', "t.avgOutTokens"),
         ('{"s": {"arrivalRate": 1}, "t": {"colour": 1}}', "t.colour"),
         ('{"s": {"arrivalRate": 1}, "t": null}', "t"),
-        ('{"s": {"arrivalRate": 1}, "t": 7}', "t"),
         ('{"s": {"arrivalRate": 1}, "s": {"arrivalRate": 2}}', "'s' occurs twice"),
-        ('[{"s": {"arrivalRate": 1}}]', "body"),
         ("", "body"),
     ],
 )
@@ -360,11 +292,8 @@ def test_a_load_without_an_output_length_is_missing_and_named(service: TestClien
     loads = {"s": {"arrivalRate": 700} | length, "t": {"arrivalRate": 90}}
     answer = service.post("/v1/loads", json=loads)
     assert (answer.status_code, answer.headers["x-inferplan-missing"]) == (200, "s")
-    stored = {
-        item["name"]: item["currentAlloc"]["load"] for item in service.get("/v1/servers").json()["servers"]
-    }
-    assert stored["s"] == before
-    assert stored["t"]["arrivalRate"] == 90
+    stored = service.get("/v1/servers").json()["servers"]
+    assert [item["currentAlloc"]["load"] for item in stored] == [before, before | {"arrivalRate": 90}]
     assert {pool["arrivalRate"] for pool in answer.json()["allocations"]["t"]} == {90}
     # A null is not given, so the length stays as it is.
     answer = service.post("/v1/loads", json={"s": {"arrivalRate": 700, "avgOutTokens": None}})
@@ -375,9 +304,8 @@ def test_a_load_without_an_output_length_is_missing_and_named(service: TestClien
 def test_a_load_without_an_output_length_is_always_missing(service: TestClient) -> None:
     source = fleet(service)
     del source["servers"][0]["currentAlloc"]["load"]["avgOutTokens"]
-    refused(
-        service.put("/v1/fleet", json=source), 422, "servers[0].currentAlloc.load.avgOutTokens: 0 or missing"
-    )
+    place = "servers[0].currentAlloc.load.avgOutTokens: 0 or missing"
+    refused(service.put("/v1/fleet", json=source), 422, place)
     refused(service.put("/v1/servers/s", json=source["servers"][0]), 422, "currentAlloc.load.avgOutTokens")
     source["servers"][0]["currentAlloc"]["load"]["arrivalRate"] = 0
     assert service.put("/v1/servers/s", json=source["servers"][0]).status_code == 200
@@ -417,7 +345,7 @@ def test_loads_of_a_fleet_that_is_no_system_change_nothing(service: TestClient) 
 
 def test_loads_for_another_revision_are_refused(service: TestClient) -> None:
     fleet(service)
-    refused(service.post("/v1/loads", json={}, headers={"If-Match": '"run-1"'}), 412, "revision")
+    refused(service.post("/v1/loads", json={}, headers={"If-Match": '"run-0"'}), 412, "revision")
     tag = service.get("/v1/servers").headers["etag"]
     assert service.post("/v1/loads", json={}, headers={"If-Match": tag}).status_code == 200
 
@@ -481,9 +409,8 @@ def test_an_outdated_plan_is_applied_only_without_a_revision(service: TestClient
 
 
 def test_an_unserved_server_keeps_its_replicas_and_is_named(service: TestClient) -> None:
-    fleet(
-        service, document([server("s x", replicas=3, current=running("A", 1))], [accelerator("A")], {"A": 2})
-    )
+    short = server("s x", replicas=3, current=running("A", 1))
+    fleet(service, document([short], [accelerator("A")], {"A": 2}))
     assert service.post("/v1/loads", json={}).json()["complete"] is False
     answer = service.post("/v1/plan/apply")
     current = answer.json()["servers"][0]["currentAlloc"]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from api_clients import PROBLEM, client
+from api_clients import client, refused
 from builders import accelerator, document, server
 from fastapi.testclient import TestClient
 
@@ -74,7 +74,4 @@ def test_v1_plans_with_estimates_and_marks_them(service: TestClient) -> None:
 def test_over_http_there_are_names_of_the_catalogue_only(
     service: TestClient, settings: Json, problem: str
 ) -> None:
-    answer = service.post("/v1/plan", json=estimated(**settings))
-    assert answer.status_code == 422
-    assert answer.headers["content-type"] == PROBLEM
-    assert problem in answer.json()["detail"]
+    refused(service.post("/v1/plan", json=estimated(**settings)), 422, problem)

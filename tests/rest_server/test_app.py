@@ -4,18 +4,17 @@ import http.client
 import json
 import os
 import signal
-import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from commands import Run, is_one_line
 from fastapi import FastAPI, HTTPException
 from fastapi.testclient import TestClient
 from patience import PATIENCE_S, until
-from service_runs import ROOT, alive, as_a_program, in_a_thread
+from service_runs import ROOT, alive, as_a_program, connected, in_a_thread
 from wire_client import one_server, slow_system, system
 
-from optimizer.cli.main import main
 from optimizer.errors import SpecError
 from rest_server.app import create_app, serve
 from rest_server.errors import field_path
@@ -25,17 +24,15 @@ from rest_server.settings import Settings, load_settings
 def test_the_program_serves_logs_json_and_ends_well() -> None:
     with as_a_program(INFERPLAN_SOLVER_PROCESSES="1") as here, ThreadPoolExecutor(1) as client:
         here.until_ready()
-        body = json.dumps(system(*(one_server(f"s{i}") for i in range(200)))).encode()
+        body = system(*(one_server(f"s{i}") for i in range(200)))
         answer = client.submit(here.ask, "POST", "/optimizeOne", body)
         while not here.ask("GET", "/readyz").json["running"] and not answer.done():
             pass
         status, lines = here.end()
         assert answer.result().status == 200
     assert status == 0
-    assert {line["path"] for line in lines if line["logger"] == "inferplan.access"} == {
-        "/readyz",
-        "/optimizeOne",
-    }
+    asked = {line["path"] for line in lines if line["logger"] == "inferplan.access"}
+    assert asked == {"/readyz", "/optimizeOne"}
     assert all({"time", "level", "message"} <= line.keys() for line in lines)
 
 
@@ -49,13 +46,12 @@ def test_several_workers_serve_and_end_together(tmp_path: Path, number: signal.S
     head = f"POST /optimizeOne HTTP/1.1\r\nHost: localhost\r\nX-API-KEY: k\r\nContent-Length: {len(body)}\r\n"
     with as_a_program(*options, INFERPLAN_MAX_SERVERS="1", INFERPLAN_SOLVER_PROCESSES="1") as here:
         assert here.ask("GET", "/getServers").status == 401
-        two = json.dumps(system(one_server("a"), one_server("b"))).encode()
+        two = system(one_server("a"), one_server("b"))
         assert "limit of 1" in here.ask("POST", "/v1/plan", two, X_API_KEY="k").text
-        assert here.ask("POST", "/solve", b"{}", X_API_KEY="k").status == 400
+        assert here.ask("POST", "/solve", {}, X_API_KEY="k").status == 400
         assert here.ask("POST", "/v1/plan", body, X_API_KEY="k").status == 200
         pids = here.descendants()
-        with socket.create_connection(("127.0.0.1", here.port), timeout=PATIENCE_S) as connection:
-            connection.sendall(head.encode() + b"Expect: 100-continue\r\n\r\n")
+        with connected(here.port, head.encode() + b"Expect: 100-continue\r\n\r\n") as connection:
             assert connection.recv(1000).startswith(b"HTTP/1.1 100")  # its body is waited for
             here.process.send_signal(number)
             until(lambda: not here.accepts())
@@ -74,9 +70,7 @@ def test_workers_that_are_slow_to_start_serve_in_the_end(tmp_path: Path) -> None
         assert b"died" not in here.log.read_bytes()
 
 
-def test_host_and_port_options_precede_the_environment(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_host_and_port_options_precede_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (load_settings().host, load_settings().port) == ("127.0.0.1", 8080)
     monkeypatch.setenv("INFERNO_HOST", "127.0.0.2")
     monkeypatch.setenv("INFERNO_PORT", "9000")
@@ -107,17 +101,8 @@ def test_settings_survive_the_way_to_another_process(monkeypatch: pytest.MonkeyP
         (["--host", "no such host", "--insecure"], "--host no such host --port 8080: "),
     ],
 )
-def test_a_bad_option_is_one_clear_line(
-    options: list[str], problem: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    try:
-        status = main(["serve", *options])
-    except SystemExit as stopped:
-        status = int(str(stopped.code))
-    errors = capsys.readouterr().err
-    assert status == 2
-    assert problem in errors
-    assert errors.count("\n") == 1
+def test_a_bad_option_is_one_clear_line(run: Run, options: list[str], problem: str) -> None:
+    is_one_line(run("serve", *options), problem)
 
 
 def test_a_bad_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,16 +139,6 @@ def test_unknown_paths_and_methods_answer_as_the_reference_does() -> None:
         assert (unknown.status, unknown.json["title"]) == (404, "Not Found")
         wrong = here.ask("GET", "/v1/candidates")
         assert (wrong.status, wrong.json["title"]) == (405, "Method Not Allowed")
-
-
-def test_an_error_under_v1_names_the_field_and_the_request() -> None:
-    with in_a_thread() as here:
-        answer = here.ask("POST", "/v1/plan", b'{"servers": [{"name": "s"}]}')
-        assert answer.status == 422
-        assert answer.headers["content-type"] == "application/problem+json"
-        assert answer.json["path"] == "servers[0].model"
-        assert answer.json["type"] == "urn:inferplan:problem:the-document-is-wrong"
-        assert answer.json["detail"].startswith("servers[0].model: missing")
 
 
 def test_an_unexpected_error_is_a_500_in_the_form_of_its_path() -> None:
@@ -215,7 +190,7 @@ def test_the_description_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_of_several_workers_none_shows_what_it_alone_has_planned() -> None:
-    body = json.dumps(system(one_server("s"))).encode()
+    body = system(one_server("s"))
     for workers, status in ((1, 200), (2, 501)):
         with in_a_thread(workers=workers) as here:
             assert here.ask("POST", "/optimizeOne", body).status == 200
@@ -232,11 +207,8 @@ def test_a_signal_while_it_starts_ends_it_well() -> None:
 
 
 def test_a_second_ctrl_c_ends_it_and_what_it_works_on_at_once() -> None:
-    with (
-        as_a_program(INFERPLAN_SOLVER_PROCESSES="2") as here,
-        ThreadPoolExecutor(1) as clients,
-    ):
-        lost = clients.submit(here.ask, "POST", "/optimizeOne", json.dumps(slow_system(1500)).encode())
+    with as_a_program(INFERPLAN_SOLVER_PROCESSES="2") as here, ThreadPoolExecutor(1) as clients:
+        lost = clients.submit(here.ask, "POST", "/optimizeOne", slow_system(1500))
         until(lambda: here.ask("GET", "/readyz").json["running"] == 1)
         here.process.send_signal(signal.SIGINT)
         until(lambda: not here.accepts())

@@ -4,28 +4,28 @@ Each holds the health of the service, asked for again and again on the side, to 
 slowest tenth but never to a single moment: the machine that runs the tests has other work, too.
 """
 
-import json
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pytest
-from patience import PATIENCE_S, until
-from service_runs import Service, Watched, in_a_thread, watched
+from fastapi.testclient import TestClient
+from patience import until
+from service_runs import Service, Watched, connected, in_a_thread, watched
 from wire_client import one_server, system, wire_client
 
 from rest_server.limits import SMALL_BYTES, BodyLimit
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 
-SMALL = json.dumps(system(one_server("s"))).encode()
+SMALL = system(one_server("s"))
 HEALTH_MS = 100.0
 KEPT_MB = 50.0
 Attack = tuple[Callable[[Watched, int, ExitStack], None], int]
@@ -75,26 +75,25 @@ def unread(here: Watched, clients: int, stack: ExitStack) -> None:
         stack.enter_context(silent(here))
 
 
+def flood(here: Watched, sent: bytes, stack: ExitStack) -> None:
+    """Send as much as the service takes on a connection that stays open."""
+    connection = stack.enter_context(connected(here.port, patience_s=5))
+    with suppress(ConnectionError, TimeoutError):
+        connection.sendall(sent)
+
+
 def full_bodies(here: Watched, clients: int, stack: ExitStack) -> None:
     """Send bodies of nearly 4 MiB, all but their last byte; stop where the service refuses more."""
     head = b"POST /v1/plan HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4194304\r\n\r\n"
     for _ in range(clients):
-        connection = stack.enter_context(socket.create_connection(("127.0.0.1", here.port), timeout=5))
-        try:
-            connection.sendall(head + b" " * 4_194_303)
-        except (ConnectionError, TimeoutError):
-            continue
+        flood(here, head + b" " * 4_194_303, stack)
 
 
 def small_chunks(here: Watched, clients: int, stack: ExitStack) -> None:
     """Send a body of a million chunks of one byte, as far as it is taken."""
     head = b"POST /v1/plan HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
     for _ in range(clients):
-        connection = stack.enter_context(socket.create_connection(("127.0.0.1", here.port), timeout=5))
-        try:
-            connection.sendall(head + b"1\r\n \r\n" * 1_000_000)
-        except (ConnectionError, TimeoutError):
-            continue
+        flood(here, head + b"1\r\n \r\n" * 1_000_000, stack)
 
 
 def attacked(log: Path, files: int, attacks: list[Attack], *, timed: bool) -> None:
@@ -134,8 +133,7 @@ def test_nobody_else_waits_in_a_long_attack(tmp_path: Path, attack: Attack, file
 
 def talk(port: int, text: bytes) -> bytes:
     """Send some bytes and return everything that comes back until the other side closes."""
-    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
-        connection.sendall(text)
+    with connected(port, text) as connection:
         answer = b""
         while found := connection.recv(10_000):
             answer += found
@@ -177,8 +175,7 @@ def test_total_body_size_is_bounded_but_small_bodies_pass() -> None:
     head = b"POST /v1/plan HTTP/1.1\r\nHost: localhost\r\nContent-Length: 400000\r\n\r\n"
     with in_a_thread(max_bodies_bytes=500_000) as here, ExitStack() as stack:
         assert here.ask("GET", "/healthz").status == 200
-        first = stack.enter_context(socket.create_connection(("127.0.0.1", here.port), timeout=PATIENCE_S))
-        first.sendall(head + b" " * 399_999)
+        first = stack.enter_context(connected(here.port, head + b" " * 399_999))
         large = b" " * 400_000
         until(lambda: taken_bytes(here) == 399_999 - SMALL_BYTES)
         refused = here.ask("POST", "/v1/plan", large)
@@ -205,11 +202,10 @@ def test_total_body_size_is_bounded_but_small_bodies_pass() -> None:
         ("", 200),
     ],
 )
-def test_dns_rebinding_reaches_nothing(host: str, status: int) -> None:
-    client = wire_client(stateful=True)
-    assert client.get("/addModel/m", headers={"Host": host}).status_code == status
-    assert client.get("/getModels").json() == (["m"] if status == 200 else [])
-    assert client.get("/healthz", headers={"Host": host}).status_code == 200
+def test_dns_rebinding_reaches_nothing(service: TestClient, host: str, status: int) -> None:
+    assert service.get("/addModel/m", headers={"Host": host}).status_code == status
+    assert service.get("/getModels").json() == (["m"] if status == 200 else [])
+    assert service.get("/healthz", headers={"Host": host}).status_code == 200
 
 
 @pytest.mark.parametrize(

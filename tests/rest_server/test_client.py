@@ -60,6 +60,7 @@ from rest_server.v1.models import (
     Unattainable,
 )
 
+REPLICA = {"decodeParms": {"alpha": 19.0, "beta": 1.0}, "outTokens": 100.0, "inTokens": 0.0, "maxBatch": 32}
 SOURCE = document([server("s")], [accelerator("A"), accelerator("B", cost=5)], {"A": 9, "B": 9})
 
 
@@ -99,11 +100,9 @@ def test_every_question_has_its_typed_answer(client: Client) -> None:
     assert client.report(SOURCE).to_json()
     assert client.report_page(SOURCE, ReportOptions(format="csv")).startswith("server,")
     assert client.figure(SOURCE, FigureOptions(kind="load")).panels
-    decode = {"alpha": 19.0, "beta": 1.0}
-    replica = {"decodeParms": decode, "outTokens": 100.0, "inTokens": 0.0, "maxBatch": 32}
-    analysis = Analysis.model_validate({"replica": replica, "rate": 0.5})
+    analysis = Analysis.model_validate({"replica": REPLICA, "rate": 0.5})
     assert client.analyze(analysis).offered_rps == 0.5
-    problem = SizingProblem.model_validate({"replica": replica, "targets": {"itl": 40.0}})
+    problem = SizingProblem.model_validate({"replica": REPLICA, "targets": {"itl": 40.0}})
     assert client.size(problem) == size_replicas([problem.replica], [problem.targets])[0]
     assert client.picture(SOURCE, FigureOptions(kind="load", format="png")).startswith(b"\x89PNG")
 
@@ -114,17 +113,10 @@ def test_memory_is_that_of_the_library(client: Client) -> None:
 
 
 def test_several_replicas_are_asked_about_at_once(client: Client) -> None:
-    replica = {
-        "decodeParms": {"alpha": 19.0, "beta": 1.0},
-        "outTokens": 100.0,
-        "inTokens": 0.0,
-        "maxBatch": 8,
-    }
-    analyses = [Analysis.model_validate({"replica": replica, "rate": rate}) for rate in (0.1, 0.2)]
+    analyses = [Analysis.model_validate({"replica": REPLICA, "rate": rate}) for rate in (0.1, 0.2)]
     assert [found.offered_rps for found in client.analyze_all(analyses)] == [0.1, 0.2]
-    problems = [
-        SizingProblem.model_validate({"replica": replica, "targets": {"itl": itl}}) for itl in (40.0, 1.0)
-    ]
+    targets = [{"itl": itl} for itl in (40.0, 1.0)]
+    problems = [SizingProblem.model_validate({"replica": REPLICA, "targets": each}) for each in targets]
     sized, impossible = client.size_all(problems)
     assert sized == client.size(problems[0])
     assert isinstance(impossible, Unattainable)
@@ -142,15 +134,9 @@ def test_what_is_simulated_and_repaired_is_that_of_the_library(client: Client) -
 
 def test_a_fleet_is_kept_planned_and_changed(client: Client) -> None:
     spec = load_system(SOURCE).to_spec()
-    entities: tuple[Any, ...] = (
-        *spec.accelerators,
-        *spec.models,
-        *spec.service_classes,
-        *spec.servers,
-        *spec.count,
-    )
-    for entity in entities:
-        client.put(entity)
+    for section in (spec.accelerators, spec.models, spec.service_classes, spec.servers, spec.count):
+        for entity in section:
+            client.put(entity)
     assert client.servers() == spec.servers
     assert client.accelerators() == spec.accelerators
     assert client.models() == spec.models
@@ -197,10 +183,11 @@ def test_an_autoscaler_reads_what_the_last_plan_desires(client: Client) -> None:
     assert targets.keys() == {"A", "B"}
     assert targets[pool.accelerator].desired_replicas == pool.num_replicas
     assert targets["A"].current_replicas == 3
-    one = client.target("s", pool.accelerator)
-    assert one.model_copy(update={"age_s": 0.0}) == targets[pool.accelerator].model_copy(
-        update={"age_s": 0.0}
+    one, same = (
+        target.model_copy(update={"age_s": 0.0})
+        for target in (client.target("s", pool.accelerator), targets[pool.accelerator])
     )
+    assert one == same
     with pytest.raises(NotFoundError, match="'s/t' does not exist"):
         client.target("s/t", "A")
     history = client.history(limit=2)
@@ -274,6 +261,9 @@ def test_nobody_there_is_one_line() -> None:
 # --- attempts ------------------------------------------------------------------------------------------
 
 
+UNREADABLE = "GET /v1/accelerators: this client cannot read the answer"
+
+
 class Answers(httpx.MockTransport):
     """Answers with one thing after another, and counts."""
 
@@ -316,9 +306,7 @@ def test_a_busy_service_is_asked_again_after_retry_after(waits: list[float]) -> 
         made(Answers(busy("1"), busy("1")), retries=1).servers()
 
 
-def test_a_stale_plan_is_raised_at_once_without_a_retry(
-    waits: list[float],
-) -> None:
+def test_a_stale_plan_is_raised_at_once_without_a_retry(waits: list[float]) -> None:
     transport = Answers(busy("15"), busy("15"))
     with pytest.raises(UnavailableError):
         made(transport).target("s", "A")
@@ -352,33 +340,27 @@ def test_an_error_of_a_proxy_is_an_error_of_the_service_too(body: bytes) -> None
 
 
 @pytest.mark.parametrize(
-    "answer",
+    ("answer", "error", "message"),
     [
-        httpx.Response(200, html="<h1>Sign in</h1>"),
-        httpx.Response(200, json={"accelerators": [{"nom": "A"}]}),
-        httpx.Response(200, content=b"\xff"),
-        httpx.Response(204),
+        (httpx.Response(200, html="<h1>Sign in</h1>"), ServiceError, UNREADABLE),
+        (httpx.Response(200, json={"accelerators": [{"nom": "A"}]}), ServiceError, UNREADABLE),
+        (httpx.Response(200, content=b"\xff"), ServiceError, UNREADABLE),
+        (httpx.Response(204), ServiceError, UNREADABLE),
+        (httpx.Response(302, headers={"Location": "https://login.example"}), ServiceError, "HTTP status 302"),
+        (httpx.DecodingError("invalid gzip"), UnreachableError, "http://service: "),
     ],
 )
-def test_a_foreign_response_is_an_error_that_says_so(answer: httpx.Response) -> None:
-    with pytest.raises(ServiceError, match=r"GET /v1/accelerators: this client cannot read the answer"):
-        made(Answers(answer)).accelerators()
+@pytest.mark.usefixtures("waits")
+def test_a_foreign_response_is_an_error_that_says_so(
+    answer: httpx.Response | Exception, error: type[ServiceError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        made(Answers(answer), retries=0).accelerators()
 
 
 def test_a_header_that_a_proxy_has_dropped_is_missed_in_one_line() -> None:
     with pytest.raises(ServiceError, match="GET /v1/optimizer: this client cannot read"):
         made(Answers(httpx.Response(200, json={}))).etag()
-
-
-def test_a_redirection_is_an_error_with_its_status() -> None:
-    moved = httpx.Response(302, headers={"Location": "https://login.example"})
-    with pytest.raises(ServiceError, match="HTTP status 302"):
-        made(Answers(moved)).accelerators()
-
-
-def test_an_undecodable_response_is_a_connection_error() -> None:
-    with pytest.raises(UnreachableError, match="http://service: "):
-        made(Answers(httpx.DecodingError("invalid gzip"))).apply_plan()
 
 
 # --- asyncio -------------------------------------------------------------------------------------------

@@ -9,16 +9,12 @@ from contextlib import ExitStack, suppress
 
 import pytest
 from patience import PATIENCE_S, until
-from service_runs import Service, in_a_thread
+from service_runs import Service, connected, in_a_thread
 
 from rest_server import connections, logs
 from rest_server.logs import LogThrottle
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
-
-
-def opened(here: Service) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", here.port), timeout=PATIENCE_S)
 
 
 def closed(connection: socket.socket) -> bool:
@@ -29,10 +25,27 @@ def closed(connection: socket.socket) -> bool:
         return True
 
 
+def is_healthy(connection: socket.socket) -> None:
+    """Ask for the health of the service on a connection that stays."""
+    connection.sendall(HEAD + b"\r\n")
+    answer = b""
+    while not answer.endswith(b'{"status":"ok"}'):
+        answer += connection.recv(10_000)
+    assert answer.startswith(b"HTTP/1.1 200 OK")
+
+
+@pytest.fixture
+def at_most_three(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Allow three connections, and log once that there are too many."""
+    monkeypatch.setattr(connections, "_most_connections", lambda: 3)
+    monkeypatch.setattr(connections.Connection, "_sparing", LogThrottle())
+    monkeypatch.setattr(logs, "SPARED_S", PATIENCE_S)
+
+
 def test_a_connection_without_a_request_is_closed_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HEAD_S", 0.3)
     begin = time.monotonic()
-    with in_a_thread() as here, opened(here) as silent, opened(here) as dripping:
+    with in_a_thread() as here, connected(here.port) as silent, connected(here.port) as dripping:
 
         def is_closed() -> bool:
             try:
@@ -48,51 +61,40 @@ def test_a_connection_without_a_request_is_closed_in_time(monkeypatch: pytest.Mo
 
 def test_requests_one_after_the_other_keep_their_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HEAD_S", PATIENCE_S)
-    with in_a_thread() as here, opened(here) as connection:
+    with in_a_thread() as here, connected(here.port) as connection:
         for _ in range(2):
-            connection.sendall(HEAD + b"\r\n")
-            answer = b""
-            while not answer.endswith(b'{"status":"ok"}'):
-                answer += connection.recv(10_000)
-            assert answer.startswith(b"HTTP/1.1 200 OK")
+            is_healthy(connection)
             monkeypatch.setattr(connections, "HEAD_S", 0.3)  # of what comes from now on
             time.sleep(0.5)
         connection.sendall(HEAD)
         assert closed(connection)
 
 
+@pytest.mark.usefixtures("at_most_three")
 def test_at_the_connection_limit_the_longest_idle_one_is_closed(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(connections, "_most_connections", lambda: 3)
-    monkeypatch.setattr(connections.Connection, "_sparing", LogThrottle())
-    monkeypatch.setattr(logs, "SPARED_S", PATIENCE_S)
     with in_a_thread() as here, ExitStack() as stack:
-        held = [stack.enter_context(opened(here)) for _ in range(3)]
+        held = [stack.enter_context(connected(here.port)) for _ in range(3)]
         for connection in (held[1], held[0]):  # the second speaks first, the third never
-            connection.sendall(HEAD + b"\r\n")
-            answer = b""
-            while not answer.endswith(b'{"status":"ok"}'):
-                answer += connection.recv(10_000)
+            is_healthy(connection)
         for gone in (held[2], held[1], held[0]):
             assert here.ask("GET", "/healthz").status == 200
-            held.append(stack.enter_context(opened(here)))
+            held.append(stack.enter_context(connected(here.port)))
             assert closed(gone)
         said = "too many connections: those with idle clients are closed"
         assert caplog.messages.count(said) == 1
 
 
+@pytest.mark.usefixtures("at_most_three")
 def test_where_all_connections_are_busy_more_are_refused(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(connections, "_most_connections", lambda: 3)
-    monkeypatch.setattr(connections.Connection, "_sparing", LogThrottle())
-    monkeypatch.setattr(logs, "SPARED_S", PATIENCE_S)
     with in_a_thread({"a": threading.Event()}) as here, ExitStack() as stack:
         busy = [stack.enter_context(here.connect("/wait/a")) for _ in range(3)]
         here.until(running=1, waiting=2)
         for _ in range(5):
-            with opened(here) as refused:
+            with connected(here.port) as refused:
                 assert closed(refused)
         assert caplog.messages.count("connections are rejected: 3 are busy") == 1
         here.events["a"].set()

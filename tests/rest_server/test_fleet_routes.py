@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_clients import PROBLEM, client
+from api_clients import client, refused, state_of
 from builders import accelerator, document, server
 from fastapi.testclient import TestClient
 
@@ -51,11 +51,8 @@ def test_an_import_replaces_everything_in_one_step_or_nothing(service: TestClien
         ({"allocations": {}}, "this is a plan"),
     ]
     for given, problem in wrong:
-        answer = service.put("/v1/fleet", json=given)
-        assert (answer.status_code, answer.headers["content-type"]) == (422, PROBLEM)
-        assert problem in answer.json()["detail"]
-    refused = service.put("/v1/fleet", json=source("new"), headers={"If-Match": '"run-0"'})
-    assert refused.status_code == 412
+        refused(service.put("/v1/fleet", json=given), 422, problem)
+    refused(service.put("/v1/fleet", json=source("new"), headers={"If-Match": '"run-0"'}), 412)
     assert service.get("/v1/fleet").content == before
     assert service.put("/v1/fleet", json=source("new"), headers={"If-Match": '"run-1"'}).status_code == 200
     assert [item["name"] for item in service.get("/v1/fleet").json()["servers"]] == ["new"]
@@ -63,9 +60,8 @@ def test_an_import_replaces_everything_in_one_step_or_nothing(service: TestClien
 
 def test_an_accelerator_without_a_type_is_exported_with_one(service: TestClient) -> None:
     service.post("/addAccelerator", json={"name": "plain", "cost": 4})
-    assert service.get("/v1/fleet").json()["accelerators"] == [
-        {"name": "plain", "type": "plain", "cost": 4.0}
-    ]
+    (card,) = service.get("/v1/fleet").json()["accelerators"]
+    assert card == {"name": "plain", "type": "plain", "cost": 4.0}
 
 
 @pytest.mark.parametrize(
@@ -158,8 +154,7 @@ def test_rules_hold_what_is_desired_and_go_on_after_a_restart(tmp_path: Path) ->
 def test_noise_is_not_planned_for_where_the_rule_is_on() -> None:
     given = document([server("s", 3000.0)], [accelerator("A")], {"A": 99})
     with client(stateful=True) as service:
-        app: Any = service.app
-        app.state.held = FleetStore(rules=Rules(noise=3.5, load_window_s=60.0))
+        state_of(service).held = FleetStore(rules=Rules(noise=3.5, load_window_s=60.0))
         service.put("/v1/fleet", json=given)
         first = service.post("/v1/loads", json={}).json()["allocations"]["s"][0]
         again = service.post("/v1/loads", json={"s": {"arrivalRate": 3100}}).json()["allocations"]["s"][0]

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from forked_services import Forked, Nursery, nursery
 from patience import until
+from wire_client import one_server, system
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks and kills processes")
 
@@ -56,13 +57,17 @@ def write_on(here: Forked, writer: int, acknowledged: list[int]) -> None:
             acknowledged[writer] += 1
 
 
-def until_it_answers(here: Forked) -> None:
+def started(services: Nursery, path: Path) -> Forked:
+    """Start a service with a state file, and wait until it answers."""
+    here = services.serve(path)
+
     def answers() -> bool:
         with contextlib.suppress(OSError):
             return here.ask("GET", "/healthz").status == 200
         return False
 
     until(answers, 0.01)
+    return here
 
 
 def held(here: Forked) -> dict[str, int]:
@@ -73,8 +78,7 @@ def held(here: Forked) -> dict[str, int]:
 def test_acknowledged_writes_survive_a_kill_completely(tmp_path: Path, services: Nursery, kills: int) -> None:
     chance, acknowledged, path = random.Random(18), [0] * WRITERS, tmp_path / "fleet.db"
     for _ in range(kills):
-        here = services.serve(path)
-        until_it_answers(here)
+        here = started(services, path)
         check_fleet(here, acknowledged)
         wanted = sum(acknowledged) + chance.randrange(1, 15)
         with ThreadPoolExecutor(WRITERS) as threads:
@@ -85,8 +89,7 @@ def test_acknowledged_writes_survive_a_kill_completely(tmp_path: Path, services:
             here.kill()
             assert [each.exception() for each in writing] == [None] * WRITERS
         services.buried()
-    here = services.serve(path)
-    until_it_answers(here)
+    here = started(services, path)
     check_fleet(here, acknowledged)
     here.kill()
     services.buried()
@@ -104,11 +107,8 @@ def check_fleet(here: Forked, acknowledged: list[int]) -> None:
 
 
 def test_the_last_plan_and_its_age_go_on_after_a_kill(tmp_path: Path, services: Nursery) -> None:
-    from wire_client import one_server, system
-
     path = tmp_path / "fleet.db"
-    here = services.serve(path)
-    until_it_answers(here)
+    here = started(services, path)
     assert here.ask("PUT", "/v1/fleet", system(one_server("s"))).status == 200
     before = time.time()
     made = here.ask("POST", "/v1/loads", {"s": {"arrivalRate": 77}})
@@ -116,8 +116,7 @@ def test_the_last_plan_and_its_age_go_on_after_a_kill(tmp_path: Path, services: 
     assert made.status == 200
     here.kill()
     services.buried()
-    here = services.serve(path)
-    until_it_answers(here)
+    here = started(services, path)
     asked = time.time()
     found = here.ask("GET", "/v1/plan")
     answered = time.time()
@@ -137,8 +136,7 @@ def test_a_write_is_on_the_disk_before_its_answer_is_sent(
     if calls is None:
         pytest.skip("strace is not installed, or may not trace")
     writes = 8
-    here = services.serve(tmp_path / "fleet.db")
-    until_it_answers(here)
+    here = started(services, tmp_path / "fleet.db")
     for number in range(writes):
         assert one_write(here, 0, number) == 200
         assert here.ask("GET", "/v1/capacity").status == 200

@@ -8,7 +8,8 @@ import json
 from typing import Any
 
 import pytest
-from wire_client import ACCELERATORS, one_server, wire_client
+from fastapi.testclient import TestClient
+from wire_client import LOAD, one_server
 
 from optimizer import SpecError
 from optimizer.spec.schema import Accelerator, Capacity, ModelProfile, Server, ServiceClass
@@ -53,24 +54,10 @@ def test_units_that_are_not_given_are_none(raw: Json) -> None:
     assert read(Capacity, raw)[0] == Capacity(type="T4", count=0)
 
 
-def test_given_units_stay_when_another_field_is_repaired() -> None:
-    item, ignored = read(Capacity, {"Type": "T4", "Count": 7, "colour": "red"})
-    assert (item, ignored) == (Capacity(type="T4", count=7), ["colour"])
-
-
-def test_of_two_spellings_of_a_key_the_last_one_counts() -> None:
-    assert read(Capacity, {"type": "T4", "COUNT": 3, "Count": 4})[0].count == 4
-
-
 def test_of_two_key_spellings_the_last_counts_even_if_zero() -> None:
+    assert read(Capacity, {"type": "T4", "COUNT": 3, "Count": 4})[0].count == 4
     assert read(ServiceClass, {"name": "gold", "Priority": 5, "priority": 0})[0].priority == 100
     assert read(ServiceClass, {"name": "gold", "Priority": 0, "priority": 5})[0].priority == 5
-
-
-def test_units_without_a_count_are_set_on_the_wire() -> None:
-    client = wire_client(stateful=True)
-    assert client.post("/setCapacity", json={"type": "T4"}).json() == {"type": "T4", "count": 0}
-    assert client.get("/getCapacity/T4").json() == {"type": "T4", "count": 0}
 
 
 @pytest.mark.parametrize(("given", "kept"), [(0, 100), (-1, 100), (101, 100), (1, 1), (57, 57), (100, 100)])
@@ -92,25 +79,23 @@ def test_a_truth_value_is_no_zero_and_a_zero_is_no_truth_value(model: Any, raw: 
 
 
 @pytest.mark.parametrize("policy", ["none", "PriorityRoundRobin", "ROUNDROBIN", "priorityexhaustive"])
-def test_saturation_policies_are_known_in_any_case(policy: str) -> None:
-    client = wire_client(stateful=True)
-    answer = client.post("/optimize", json={"unlimited": True, "saturationPolicy": policy, "colour": 1})
+def test_saturation_policies_are_known_in_any_case(service: TestClient, policy: str) -> None:
+    answer = service.post("/optimize", json={"unlimited": True, "saturationPolicy": policy, "colour": 1})
     assert answer.headers["X-Inferplan-Ignored"] == "colour"
 
 
 # --- where it is wrong -----------------------------------------------------------------------------------
 
 
-def test_an_error_within_an_entity_is_named_with_its_full_path() -> None:
-    raw = one_server(currentAlloc={"load": {"arrivalRate": "many"}})
-    place = "currentAlloc.load.arrivalRate: must be a number"
-    assert refusal(Server, raw).startswith(place)
-    assert refusal(Server, raw, "servers[3]").startswith(f"servers[3].{place}")
-
-
-def test_a_load_that_makes_no_sense_is_named_with_its_whole_path() -> None:
-    raw = one_server(currentAlloc={"load": {"arrivalRate": 60, "avgOutTokens": 0.5}})
-    place = "currentAlloc.load.avgOutTokens: must be 0 (idle) or at least 1"
+@pytest.mark.parametrize(
+    ("load", "place"),
+    [
+        ({"arrivalRate": "many"}, "currentAlloc.load.arrivalRate: must be a number"),
+        (LOAD | {"avgOutTokens": 0.5}, "currentAlloc.load.avgOutTokens: must be 0 (idle) or at least 1"),
+    ],
+)
+def test_an_error_within_an_entity_is_named_with_its_full_path(load: Json, place: str) -> None:
+    raw = one_server(currentAlloc={"load": load})
     assert refusal(Server, raw).startswith(place)
     assert refusal(Server, raw, "servers[3]").startswith(f"servers[3].{place}")
 
@@ -121,10 +106,8 @@ def test_an_entity_that_is_none_is_named_by_its_place_alone() -> None:
 
 def test_unknown_keys_are_named_with_their_places_at_any_depth() -> None:
     raw = {"name": "gold", "x": 1, "modelTargets": [{"model": "m"}, {"model": "n", "y": 2}]}
-    assert read(ServiceClass, raw, "serviceClasses[1]")[1] == [
-        "serviceClasses[1].x",
-        "serviceClasses[1].modelTargets[1].y",
-    ]
+    places = ["serviceClasses[1].x", "serviceClasses[1].modelTargets[1].y"]
+    assert read(ServiceClass, raw, "serviceClasses[1]")[1] == places
 
 
 # --- targets ---------------------------------------------------------------------------------------------
@@ -134,23 +117,19 @@ def target(model: str, itl: int, ttft: int) -> Json:
     return {"model": model, "slo-itl": itl, "slo-ttft": ttft, "slo-tps": 0}
 
 
-def test_added_targets_replace_only_those_of_their_models() -> None:
+def test_added_targets_replace_only_those_of_their_models(service: TestClient) -> None:
     """The reference keeps targets in a map by model, into which those of the body are written."""
-    client = wire_client(stateful=True)
     before = [target("m", 50, 900), target("n", 60, 800)]
-    client.post(
-        "/setServiceClasses",
-        json={"serviceClasses": [{"name": "gold", "priority": 1, "modelTargets": before}]},
-    )
+    gold: Json = {"name": "gold", "priority": 1}
+    service.post("/setServiceClasses", json={"serviceClasses": [gold | {"modelTargets": before}]})
     added = [target("n", 20, 300), target("o", 30, 400)]
-    body = {"name": "gold", "priority": 1, "modelTargets": added}
-    answer = client.post("/addServiceClassModelTargets", json=body).json()
+    answer = service.post("/addServiceClassModelTargets", json=gold | {"modelTargets": added}).json()
     wanted = {"m": before[0], "n": added[0], "o": added[1]}
-    for shown in (answer, client.get("/getServiceClass/gold").json()):
+    for shown in (answer, service.get("/getServiceClass/gold").json()):
         assert {item["model"]: item for item in shown["modelTargets"]} == wanted
         assert len(shown["modelTargets"]) == 3
     for model, item in wanted.items():
-        assert client.get(f"/getServiceClassModelTarget/gold/{model}").json() == item
+        assert service.get(f"/getServiceClassModelTarget/gold/{model}").json() == item
 
 
 def test_of_two_targets_of_one_model_in_a_body_the_last_counts() -> None:
@@ -188,13 +167,12 @@ def test_a_header_names_twenty_paths_and_counts_the_rest(count: int) -> None:
     assert more == (f"{count - 20} more" if count > 20 else "")
 
 
-@pytest.mark.parametrize("length", [99, 100, 101])
-def test_a_header_cuts_a_path_after_a_hundred_characters(length: int) -> None:
-    assert notice_headers(["x" * length])["X-Inferplan-Ignored"] == "x" * min(length, 100)
-
-
-def test_a_header_escapes_what_headers_cannot_hold() -> None:
-    assert notice_headers(["é\n€~"])["X-Inferplan-Ignored"] == r"\xe9\n\u20ac~"
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [("é\n€~", r"\xe9\n\u20ac~"), *(("x" * length, "x" * min(length, 100)) for length in (99, 100, 101))],
+)
+def test_a_header_escapes_and_cuts_what_headers_cannot_hold(path: str, shown: str) -> None:
+    assert notice_headers([path])["X-Inferplan-Ignored"] == shown
     assert notice_headers([]) == {}
 
 
@@ -202,24 +180,15 @@ def test_half_a_surrogate_pair_is_written_as_its_escape() -> None:
     assert json.loads(bytes(json_response({"x": "a\ud800é"}).body)) == {"x": "a\ud800é"}
 
 
-def test_an_accelerator_without_a_type_has_its_own_units() -> None:
-    client = wire_client(stateful=True)
-    item = {key: value for key, value in ACCELERATORS[0].items() if key != "type"}
-    assert client.post("/addAccelerator", json=item).json()["type"] == ""
-    assert client.get("/getAccelerator/A").json()["type"] == ""
-
-
 def test_a_null_leaves_what_another_spelling_of_the_key_has_said() -> None:
     """As Go reads it: null does nothing to a number, a text or an object, and empties a list."""
-    ignored: list[str] = []
-    found = read_entity(Accelerator, {"name": "A", "Cost": 5, "cost": None, "COLOUR": 1}, "", ignored)
+    found, ignored = read(Accelerator, {"name": "A", "Cost": 5, "cost": None, "COLOUR": 1})
     assert (found.cost_cents_per_h, ignored) == (5, ["COLOUR"])
-    assert read_entity(Accelerator, {"name": "A", "Cost": 5, "cost": 0}, "", []).cost_cents_per_h == 0
-    target = {"model": "m", "slo-itl": 5}
-    raw = {"Name": "c", "name": None, "ModelTargets": [target], "modelTargets": None}
-    assert read_entity(ServiceClass, raw, "", []).model_targets == ()
+    assert read(Accelerator, {"name": "A", "Cost": 5, "cost": 0})[0].cost_cents_per_h == 0
+    raw = {"Name": "c", "name": None, "ModelTargets": [target("m", 5, 0)], "modelTargets": None}
+    assert read(ServiceClass, raw)[0].model_targets == ()
     flat = {"name": "c", "NAME": None, "Model": "m", "model": None, "slo-itl": 5, "SLO-ITL": None}
-    (found_target,) = read_entity(ServiceClass, flat, "", []).model_targets
+    (found_target,) = read(ServiceClass, flat)[0].model_targets
     assert (found_target.model, found_target.itl_ms) == ("m", 5)
 
 

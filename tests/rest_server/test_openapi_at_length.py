@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from api_clients import Server, serving
 from hypothesis import settings
-from openapi_checks import LIMITS, described, hold_to_the_document, quick
-from patience import until
+from openapi_checks import described, hold_to_the_document, quick, served
+from service_runs import Service
 
 if TYPE_CHECKING:
     import schemathesis
@@ -16,9 +15,8 @@ SCHEMA = described()
 
 
 @pytest.fixture(scope="module")
-def live() -> Iterator[Server]:
-    with serving(**LIMITS) as found:
-        until(lambda: found.request("GET", "/readyz").status == 200)
+def live() -> Iterator[Service]:
+    with served() as found:
         yield found
 
 
@@ -26,6 +24,6 @@ def live() -> Iterator[Server]:
 @SCHEMA.parametrize()
 @settings(quick, max_examples=300)
 def test_every_answer_matches_the_openapi_document_at_length(
-    case: "schemathesis.Case[Any]", live: Server
+    case: "schemathesis.Case[Any]", live: Service
 ) -> None:
     hold_to_the_document(case, live)

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from api_clients import Server, client, serving
+from api_clients import client
 from fastapi.testclient import TestClient
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from openapi_checks import LIMITS, described, hold_to_the_document, quick, sendable
-from patience import until
+from openapi_checks import LIMITS, described, hold_to_the_document, quick, sendable, served
 from schemathesis.core.failures import FailureGroup
+from service_runs import Service, in_a_thread
 
 from rest_server.v1 import examples as api_examples
 
@@ -26,16 +26,15 @@ SAMPLED.config.phases.coverage.enabled = False  # the systematic part takes most
 
 
 @pytest.fixture(scope="module")
-def live() -> Iterator[Server]:
-    with serving(**LIMITS) as found:
-        until(lambda: found.request("GET", "/readyz").status == 200)
+def live() -> Iterator[Service]:
+    with served() as found:
         yield found
 
 
 @SAMPLED.parametrize()
 @quick
 def test_every_answer_is_one_that_the_document_describes(
-    case: "schemathesis.Case[Any]", live: Server
+    case: "schemathesis.Case[Any]", live: Service
 ) -> None:
     assume(sendable(case))
     hold_to_the_document(case, live)
@@ -45,12 +44,12 @@ def test_a_documented_504_passes_and_an_unexpected_error_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     long = SAMPLED["/v1/fleet/report"]["POST"].Case(query={"simulate": True, "requests": 9_330_694})
-    with serving(**LIMITS | {"request_timeout_s": 0.2}) as found:
-        assert found.request("PUT", "/v1/fleet", api_examples.SYSTEM).status == 200
-        assert found.request("POST", "/v1/fleet/report?simulate=true&requests=9330694").status == 504
+    with in_a_thread(**LIMITS | {"request_timeout_s": 0.2}) as found:
+        assert found.ask("PUT", "/v1/fleet", api_examples.SYSTEM).status == 200
+        assert found.ask("POST", "/v1/fleet/report?simulate=true&requests=9330694").status == 504
         hold_to_the_document(long, found)
     plan = SAMPLED["/v1/plan"]["POST"].Case(body=api_examples.SYSTEM, media_type="application/json")
-    with serving(**LIMITS | {"solver_processes": 0}) as found:
+    with in_a_thread(**LIMITS | {"solver_processes": 0}) as found:
         hold_to_the_document(plan, found)
         monkeypatch.setattr("rest_server.v1.work.solve", lambda *_, **__: 1 // 0)
         with pytest.raises(FailureGroup):

@@ -3,7 +3,6 @@
 The reference keeps one global system: parallel calls of ``/optimizeOne`` answer one another's questions.
 """
 
-import json
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -11,24 +10,28 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from api_clients import Answer, Server, serving
 from builders import Json, accelerator, document, random_document, server
+from service_runs import Reply, Service, in_a_thread
 
 from optimizer import load_system, solve
+from rest_server.state import FleetStore
 
 CLIENTS = 24
 
 
 @pytest.fixture(scope="module", params=["threads", "processes"])
-def stateless(request: pytest.FixtureRequest) -> Iterator[Server]:
+def stateless(request: pytest.FixtureRequest) -> Iterator[Service]:
     processes = 0 if request.param == "threads" else 2
-    with serving(solver_processes=processes, unserved="omit") as found:  # what the library plans, no more
+    with in_a_thread(
+        solver_processes=processes, max_solves=2, unserved="omit"
+    ) as found:  # what the library plans, no more
         yield found
 
 
 @pytest.fixture
-def stateful() -> Iterator[Server]:
-    with serving(stateful=True) as found:
+def stateful() -> Iterator[Service]:
+    with in_a_thread(stateful=True, max_solves=2) as found:
+        found.app.state.held = FleetStore(instance="run")
         yield found
 
 
@@ -56,103 +59,59 @@ def different(clients: int = CLIENTS) -> list[Json]:
     return sources
 
 
-def test_many_clients_of_v1_plan_get_their_own_systems_plan(stateless: Server) -> None:
-    sources = different()
-    answers = at_once(lambda i: stateless.request("POST", "/v1/plan", sources[i]))
-    for source, answer in zip(sources, answers, strict=True):
-        assert answer.status == 200
-        assert answer.body.decode() == solve(load_system(source)).to_json()
-
-
-def test_clients_of_optimize_one_get_answers_of_their_own(stateless: Server) -> None:
-    sources = different()
-    answers = at_once(lambda i: stateless.request("POST", "/optimizeOne", sources[i]))
-    for source, answer in zip(sources, answers, strict=True):
-        assert answer.status == 200
-        system = load_system(source)
-        wanted = solve(system).reference_answer(system)
-        assert answer.json() == json.loads(json.dumps(wanted))
-
-
-def test_questions_of_every_kind_do_not_disturb_one_another(stateless: Server) -> None:
+def test_questions_of_every_kind_do_not_disturb_one_another(stateless: Service) -> None:
     sources = different(CLIENTS // 4)
     asked = ["/v1/plan", "/v1/candidates", "/optimizeOne", "/v1/plan?unlimited=true"]
-    alone = [[stateless.request("POST", path, source).body for path in asked] for source in sources]
-    answers = at_once(lambda i: stateless.request("POST", asked[i % 4], sources[i // 4]))
-    assert [answer.body for answer in answers] == [body for bodies in alone for body in bodies]
+    alone = [[stateless.ask("POST", path, source).text for path in asked] for source in sources]
+    answers = at_once(lambda i: stateless.ask("POST", asked[i % 4], sources[i // 4]))
+    assert [answer.text for answer in answers] == [body for bodies in alone for body in bodies]
 
 
-def test_a_wrong_system_among_many_spoils_no_other(stateless: Server) -> None:
+def test_a_wrong_system_among_many_spoils_no_other(stateless: Service) -> None:
     sources = different()
     for source in sources[::2]:
         source["servers"][0]["model"] = "nowhere"
-    answers = at_once(lambda i: stateless.request("POST", "/v1/plan", sources[i]))
+    answers = at_once(lambda i: stateless.ask("POST", "/v1/plan", sources[i]))
     assert [answer.status for answer in answers] == [422, 200] * (CLIENTS // 2)
     for i in range(1, CLIENTS, 2):
-        assert answers[i].body.decode() == solve(load_system(sources[i])).to_json()
+        assert answers[i].text == solve(load_system(sources[i])).to_json()
 
 
 # --- one fleet, many writers and readers ---------------------------------------------------------------
 
 
-def written(service: Server, path: str, body: Json, **headers: str) -> Answer:
-    answer = service.request("PUT", f"/v1/{path}", body, headers)
-    assert answer.status in {200, 201, 412}, answer.body
+def written(service: Service, path: str, body: Json, **headers: str) -> Reply:
+    answer = service.ask("PUT", f"/v1/{path}", body, **headers)
+    assert answer.status in {200, 201, 412}, answer.text
     return answer
 
 
-def fleet(service: Server, servers: int = 8) -> list[str]:
+def fleet(service: Service, servers: int = 8) -> list[str]:
     """Write a fleet, and return the names of its servers."""
     names = [f"s{i}" for i in range(servers)]
     source = document([server(name) for name in names], [accelerator("A"), accelerator("B", cost=20)])
-    written(service, "accelerators/A", source["accelerators"][0])
-    written(service, "accelerators/B", source["accelerators"][1])
-    for item in source["models"]:
-        written(service, f"models/{item['name']}/{item['acc']}", item)
-    written(service, "service-classes/gold", source["serviceClasses"][0])
-    for item in source["servers"]:
-        written(service, f"servers/{item['name']}", item)
-    written(service, "optimizer", source["optimizer"])
+    assert service.ask("PUT", "/v1/fleet", source).status == 200
     return names
 
 
-def test_parallel_increments_are_all_counted(stateful: Server) -> None:
-    written(stateful, "capacity/A", {"count": 0})
-
-    def increment(_: int) -> int:
-        conflicts = 0
-        for _ in range(5):
-            while True:
-                seen = stateful.request("GET", "/v1/capacity/A")
-                body = {"count": seen.json()["count"] + 1}
-                if written(stateful, "capacity/A", body, **{"If-Match": seen.etag}).status == 200:
-                    break
-                conflicts += 1
-        return conflicts
-
-    conflicts = at_once(increment, 8)
-    assert stateful.request("GET", "/v1/capacity/A").json()["count"] == 40
-    assert sum(conflicts) > 0  # else nothing was parallel
-
-
-def test_parallel_writes_of_different_entities_all_arrive(stateful: Server) -> None:
+def test_parallel_writes_of_different_entities_all_arrive(stateful: Service) -> None:
     def write(i: int) -> set[str]:
         answers = [
             written(stateful, f"servers/s{i}", {"model": "m", "minNumReplicas": i}),
             written(stateful, f"capacity/T{i}", {"count": i}),
             written(stateful, f"models/m{i % 4}/A{i}", {"maxBatchSize": i}),
         ]
-        return {answer.etag for answer in answers}
+        return {answer.headers["etag"] for answer in answers}
 
     tags = at_once(write, 32)
     assert len(set().union(*tags)) == 96  # every write has a revision of its own
-    servers = stateful.request("GET", "/v1/servers")
-    assert servers.etag == '"run-96"'
-    found = {item["name"]: item["minNumReplicas"] for item in servers.json()["servers"]}
+    servers = stateful.ask("GET", "/v1/servers")
+    assert servers.headers["etag"] == '"run-96"'
+    found = {item["name"]: item["minNumReplicas"] for item in servers.json["servers"]}
     assert found == {f"s{i}": i for i in range(32)}
-    units = {item["type"]: item["count"] for item in stateful.request("GET", "/v1/capacity").json()["count"]}
+    units = {item["type"]: item["count"] for item in stateful.ask("GET", "/v1/capacity").json["count"]}
     assert units == {f"T{i}": i for i in range(32)}
-    assert len(stateful.request("GET", "/v1/models").json()["models"]) == 32
+    assert len(stateful.ask("GET", "/v1/models").json["models"]) == 32
 
 
 def snapshot(names: list[str], rate: float) -> Json:
@@ -165,83 +124,59 @@ def planned_rates(plan: Json) -> set[float]:
     return {round(pool["arrivalRate"], 6) for pools in plan["allocations"].values() for pool in pools}
 
 
-def test_no_reader_sees_half_a_snapshot(stateful: Server) -> None:
+def test_no_reader_sees_half_a_snapshot(stateful: Service) -> None:
     names = fleet(stateful)
     done = threading.Event()
+    all_written = threading.Barrier(6, done.set)
 
     def write(i: int) -> list[float]:
-        rates = []
-        for k in range(5):
-            rates.append(100.0 * i + k + 1)
-            answer = stateful.request("POST", "/v1/loads", snapshot(names, rates[-1]))
-            assert answer.status == 200
-            assert planned_rates(answer.json()) == {rates[-1]}
+        rates = [100.0 * i + k + 1 for k in range(5)]
+        try:
+            for rate in rates:
+                answer = stateful.ask("POST", "/v1/loads", snapshot(names, rate))
+                assert answer.status == 200
+                assert planned_rates(answer.json) == {rate}
+        finally:
+            all_written.wait()
         return rates
 
-    def read(_: int) -> dict[str, bytes]:
-        seen: dict[str, bytes] = {}
+    def read() -> dict[str, str]:
+        seen: dict[str, str] = {}
         while not done.is_set():
-            answer = stateful.request("GET", "/v1/servers")
-            rates = {item["currentAlloc"]["load"]["arrivalRate"] for item in answer.json()["servers"]}
+            answer = stateful.ask("GET", "/v1/servers")
+            rates = {item["currentAlloc"]["load"]["arrivalRate"] for item in answer.json["servers"]}
             assert len(rates) == 1
-            assert seen.setdefault(answer.etag, answer.body) == answer.body
-            plan = stateful.request("GET", "/v1/plan")
+            assert seen.setdefault(answer.headers["etag"], answer.text) == answer.text
+            plan = stateful.ask("GET", "/v1/plan")
             if plan.status == 200:
-                found = plan.json()
+                found = plan.json
                 assert len(planned_rates(found)) == 1
-                assert plan.etag == f'"run-{found["revision"]}"'
+                assert plan.headers["etag"] == f'"run-{found["revision"]}"'
         return seen
 
-    writers = _Countdown(6, done)
-    answers = at_once(lambda i: read(i) if i >= 6 else writers.after(lambda: write(i)), 12)
+    answers = at_once(lambda i: read() if i >= 6 else write(i), 12)
     written_rates = {rate for rates in answers[:6] for rate in rates}
-    last = stateful.request("GET", "/v1/servers").json()["servers"][0]["currentAlloc"]["load"]["arrivalRate"]
+    last = stateful.ask("GET", "/v1/servers").json["servers"][0]["currentAlloc"]["load"]["arrivalRate"]
     assert last in written_rates
-    merged: dict[str, bytes] = {}
+    merged: dict[str, str] = {}
     for seen in answers[6:]:  # the same revision is the same for every reader
         for tag, body in seen.items():
             assert merged.setdefault(tag, body) == body
 
 
-class _Countdown:
-    """Tells when the last of some pieces of work is done."""
-
-    def __init__(self, count: int, done: threading.Event) -> None:
-        self._left = count
-        self._done = done
-        self._lock = threading.Lock()
-
-    def after(self, work: Callable[[], Any]) -> Any:
-        try:
-            return work()
-        finally:
-            with self._lock:
-                self._left -= 1
-                if not self._left:
-                    self._done.set()
-
-
-def test_the_last_plan_is_that_of_the_last_snapshot(stateful: Server) -> None:
+def test_the_last_plan_is_that_of_the_last_snapshot(stateful: Service) -> None:
     names = fleet(stateful, 3)
 
-    def load(i: int) -> Answer:
-        return stateful.request("POST", "/v1/loads", snapshot(names, i + 1))
+    def load(i: int) -> Reply:
+        return stateful.ask("POST", "/v1/loads", snapshot(names, i + 1))
 
     answers = at_once(load, 24)
     assert {answer.status for answer in answers} == {200}
-    servers = stateful.request("GET", "/v1/servers")
-    plan = stateful.request("GET", "/v1/plan")
-    rate = servers.json()["servers"][0]["currentAlloc"]["load"]["arrivalRate"]
-    assert planned_rates(plan.json()) == {rate}
-    assert plan.etag == servers.etag
-    for item in servers.json()["servers"]:
-        desired, pool = item["desiredAlloc"], plan.json()["allocations"][item["name"]][0]
+    servers = stateful.ask("GET", "/v1/servers")
+    plan = stateful.ask("GET", "/v1/plan")
+    rate = servers.json["servers"][0]["currentAlloc"]["load"]["arrivalRate"]
+    assert planned_rates(plan.json) == {rate}
+    assert plan.headers["etag"] == servers.headers["etag"]
+    for item in servers.json["servers"]:
+        desired, pool = item["desiredAlloc"], plan.json["allocations"][item["name"]][0]
         assert (desired["accelerator"], desired["numReplicas"]) == (pool["accelerator"], pool["numReplicas"])
-
-
-def test_of_parallel_writes_for_one_revision_one_is_made(stateful: Server) -> None:
-    tag = written(stateful, "capacity/A", {"count": 0}).etag
-    answers = at_once(lambda i: written(stateful, "capacity/A", {"count": i}, **{"If-Match": tag}), 32)
-    made = [i for i, answer in enumerate(answers) if answer.status == 200]
-    assert len(made) == 1
-    assert stateful.request("GET", "/v1/capacity/A").json()["count"] == made[0]

@@ -6,7 +6,6 @@ import os
 import random
 import resource
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -17,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from patience import PATIENCE_S, until
-from service_runs import ROOT, Watched, alive, in_a_thread, watched
+from service_runs import ROOT, Watched, alive, connected, in_a_thread, watched
 from wire_client import one_server, slow_system, system
 
 from rest_server.settings import Settings
@@ -127,11 +126,8 @@ def test_small_requests_do_not_wait_for_studies() -> None:
     with in_a_thread(solver_processes=1, max_solves=1, max_studies=1) as here, ExitStack() as stack:
         until(lambda: here.ask("GET", "/readyz").status == 200)
         for _ in range(2):
-            study = stack.enter_context(
-                socket.create_connection(("127.0.0.1", here.port), timeout=PATIENCE_S)
-            )
             head = f"POST /v1/explain HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(EXPLAINED)}\r\n\r\n"
-            study.sendall(head.encode() + EXPLAINED)
+            stack.enter_context(connected(here.port, head.encode() + EXPLAINED))
         until(lambda: here.ask("GET", "/readyz").json == {"status": "ready", "running": 1, "waiting": 1})
         for path in ("/v1/plan", "/v1/plan", "/optimizeOne"):
             assert here.ask("POST", path, SMALL).status == 200

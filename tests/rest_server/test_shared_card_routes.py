@@ -7,9 +7,6 @@ import pytest
 import yaml
 from fastapi.testclient import TestClient
 
-from optimizer import load_system, verify
-from optimizer.plan.document import Plan
-
 Json = dict[str, Any]
 SAMPLE = Path(__file__).resolve().parents[2] / "specs" / "shared-cards.yaml"
 
@@ -26,14 +23,6 @@ def service(service: TestClient) -> TestClient:
     """A stateful service with that fleet."""
     assert service.put("/v1/fleet", json=source()).status_code == 200
     return service
-
-
-def test_a_plan_over_http_is_verified(service: TestClient) -> None:
-    answer = service.post("/v1/plan", json=source())
-    assert answer.status_code == 200, answer.text
-    plan = Plan.model_validate_json(answer.content)
-    assert sum(use.num_cards for use in plan.shared_cards) == 3
-    assert verify(plan, load_system(source())) == []
 
 
 def test_each_kind_of_shared_card_has_one_target(service: TestClient) -> None:

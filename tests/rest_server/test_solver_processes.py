@@ -51,20 +51,6 @@ def test_work_runs_in_another_process_and_its_errors_come_back(processes: Solver
         processes.run(Job(partial(json_value, "x", "body")))
 
 
-def test_errors_of_the_system_in_work_are_no_death(processes: SolverProcesses) -> None:
-    before = pid_of(processes)
-    with pytest.raises(RuntimeError, match="FileNotFoundError"):
-        processes.run(Job(partial(os.listdir, "/none")))
-    assert pid_of(processes) == before
-
-
-def test_a_service_fault_ends_the_request_but_not_the_process(processes: SolverProcesses) -> None:
-    before = pid_of(processes)
-    with pytest.raises(RuntimeError, match=r"(?s)in the solver's process:.*ValueError"):
-        processes.run(Job(partial(int, "x")))
-    assert pid_of(processes) == before
-
-
 def nested(depth: int) -> list[object]:
     """Return a list in a list and so on, too deep for pickle."""
     found: list[object] = []
@@ -73,10 +59,21 @@ def nested(depth: int) -> list[object]:
     return found
 
 
-def test_a_result_that_cannot_be_sent_is_a_fault_and_no_death(processes: SolverProcesses) -> None:
+@pytest.mark.parametrize(
+    ("work", "problem"),
+    [
+        (partial(os.listdir, "/none"), "FileNotFoundError"),
+        (partial(int, "x"), r"(?s)in the solver's process:.*ValueError"),
+        (partial(nested, 100_000), r"(?s)in the solver's process:.*RecursionError"),
+    ],
+)
+def test_a_fault_ends_the_request_but_not_the_process(
+    processes: SolverProcesses, work: "partial[Any]", problem: str
+) -> None:
+    """An error of the system, a fault of the work, a result that cannot be sent."""
     before = pid_of(processes)
-    with pytest.raises(RuntimeError, match=r"(?s)in the solver's process:.*RecursionError"):
-        processes.run(Job(partial(nested, 100_000)))
+    with pytest.raises(RuntimeError, match=problem):
+        processes.run(Job(work))
     assert pid_of(processes) == before
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from builders import accelerator, document, running, server
+from commands import Run, is_one_line
 from fastapi.testclient import TestClient
 
 from optimizer import solve
@@ -53,8 +54,7 @@ def content(path: Path) -> dict[str, str]:
 
 
 def test_a_restored_fleet_keeps_order_revision_tag_and_plan(path: Path) -> None:
-    held = open_state(path)
-    held.update(lambda _: fleet())
+    held = made(path)
     revision, entities = held.read()
     plan = solve(entities.system())
     held.keep_plan(plan, desired_allocations(plan, entities.servers), revision)
@@ -66,19 +66,13 @@ def test_a_restored_fleet_keeps_order_revision_tag_and_plan(path: Path) -> None:
     assert after.plan is not None
     assert after.plan.plan == plan
     assert after.plan.made_at <= time.time()
-    assert open_state_fails(path)
     assert tag.endswith('-7"')
-
-
-def open_state_fails(path: Path) -> bool:
     with pytest.raises(SpecError, match="in use by another service"):
         open_state(path)
-    return True
 
 
 def test_tags_go_on_where_they_stopped(path: Path) -> None:
-    held = open_state(path)
-    held.update(lambda _: fleet())
+    held = made(path)
     tag = held.etag(1)
     again = reopened(held, path)
     assert again.etag(again.read()[0]) == tag
@@ -128,8 +122,7 @@ def test_every_change_of_every_kind_is_there_again(path: Path) -> None:
 
 
 def test_desired_replicas_can_cost_more_than_a_document_allows(path: Path) -> None:
-    held = open_state(path)
-    held.update(lambda _: fleet())
+    held = made(path)
     dear = AllocationData.model_construct(accelerator="A", num_replicas=2, cost_cents_per_h=1e300)
     held.update(lambda now: now.with_desired({"s": dear}))
     found = reopened(held, path)
@@ -152,8 +145,7 @@ def test_the_history_is_bounded_and_survives(path: Path, monkeypatch: pytest.Mon
     for module in ("rest_server.history", "rest_server.journal"):
         monkeypatch.setattr(f"{module}.MAX_EVENTS", 5)
     monkeypatch.setattr("rest_server.history.MAX_PLANS", 2)
-    held = open_state(path)
-    held.update(lambda _: fleet())
+    held = made(path)
     plan = solve(fleet().system())
     for _ in range(4):
         held.keep_plan(plan, {}, held.read()[0])
@@ -181,10 +173,11 @@ def refused(path: Path, problem: str) -> None:
         assert content(path) == before
 
 
-def made(path: Path) -> None:
+def made(path: Path) -> FleetStore:
+    """Return an open state file with a fleet."""
     held = open_state(path)
     held.update(lambda _: fleet())
-    held.close()
+    return held
 
 
 def test_files_of_other_programs_are_refused_and_left_alone(path: Path) -> None:
@@ -204,13 +197,13 @@ def test_a_file_of_a_newer_version_is_refused_and_left_alone(
 ) -> None:
     with monkeypatch.context() as newer:
         newer.setattr("rest_server.state_file.SCHEMA_VERSION", state_rows.SCHEMA_VERSION + 1)
-        made(path)
+        made(path).close()
     refused(path, "version 2 .*newer inferplan")
 
 
 @pytest.mark.parametrize("damage", ["page", "document", "row", "short"])
 def test_a_damaged_file_is_refused_and_left_alone(path: Path, damage: str) -> None:
-    made(path)
+    made(path).close()
     if damage in {"document", "row"}:
         with sqlite3.connect(path) as connection:
             change = {
@@ -232,16 +225,10 @@ def test_a_place_that_cannot_be_used_is_refused(path: Path) -> None:
     refused(path / "no" / "where", "no such file or directory")
 
 
-def test_the_service_says_so_in_one_line_and_ends_with_2(
-    path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from optimizer.cli.main import main
-
+def test_the_service_says_so_in_one_line_and_ends_with_2(run: Run, path: Path) -> None:
     path.write_text("something else")
-    assert main(["serve", "--stateful", "--state", str(path), "--port", "0"]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
-    assert main(["serve", "--state", str(path)]) == 2
-    assert "without --stateful" in capsys.readouterr().err
+    is_one_line(run("serve", "--stateful", "--state", path, "--port", "0"), "not a state file")
+    is_one_line(run("serve", "--state", path), "without --stateful")
 
 
 # --- what cannot be written -----------------------------------------------------------
@@ -254,8 +241,7 @@ def connection_of(held: FleetStore) -> sqlite3.Connection:
 
 
 def test_a_full_disk_changes_neither_memory_nor_file_and_passes(path: Path) -> None:
-    held = open_state(path)
-    held.update(lambda _: fleet())
+    held = made(path)
     pages = connection_of(held).execute("PRAGMA page_count").fetchone()[0]
     connection_of(held).execute(f"PRAGMA max_page_count={pages}")
     before = held.snapshot()
@@ -273,7 +259,7 @@ def test_a_full_disk_changes_neither_memory_nor_file_and_passes(path: Path) -> N
 
 
 def test_a_read_only_file_is_served_and_not_changed(path: Path) -> None:
-    made(path)
+    made(path).close()
     app = create_app(Settings(stateful=True, state=path, solver_processes=0))
     connection = sqlite3.connect(path)  # nothing is open for writing yet
     connection.close()
@@ -296,12 +282,11 @@ def test_a_read_only_file_is_served_and_not_changed(path: Path) -> None:
 
 
 def test_a_file_that_is_gone_or_replaced_is_not_written_to(path: Path) -> None:
-    held = open_state(path)
-    held.update(lambda _: fleet())
+    held = made(path)
     path.rename(path.with_suffix(".old"))
     with pytest.raises(StateNotWrittenError, match="gone or replaced"):
         held.update(lambda _: Entities())
-    made(path)
+    made(path).close()
     with pytest.raises(StateNotWrittenError, match="gone or replaced"):
         held.update(lambda _: Entities())
     assert held.read() == (1, fleet())
@@ -311,7 +296,7 @@ def test_a_file_that_is_gone_or_replaced_is_not_written_to(path: Path) -> None:
 def test_a_file_that_another_service_wrote_is_not_overwritten(path: Path) -> None:
     held = open_state(path)
     held.close()
-    made(path)
+    made(path).close()
     with pytest.raises(StateNotWrittenError, match="at revision 1, not 0"):
         held.update(lambda _: fleet())
     held.close()
@@ -319,5 +304,5 @@ def test_a_file_that_another_service_wrote_is_not_overwritten(path: Path) -> Non
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of files")
 def test_nobody_else_may_read_the_file(path: Path) -> None:
-    made(path)
+    made(path).close()
     assert path.stat().st_mode & 0o077 == 0

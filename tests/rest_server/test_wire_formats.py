@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 from wire_client import LOAD, MODELS, Json, one_server, system, wire_client
 
 from optimizer import LatencyTargets, Replica, load_system, size_replicas
@@ -62,9 +63,7 @@ def test_a_given_atTokens_or_batch_is_used() -> None:  # noqa: N802
     assert planned(server, models=[linear])["s"]["maxBatch"] == MODELS[0]["maxBatchSize"]
 
 
-def test_newer_samples_without_atTokens_get_chosen_batches(  # noqa: N802
-    reference: Path,
-) -> None:
+def test_newer_samples_without_atTokens_get_chosen_batches(reference: Path) -> None:  # noqa: N802
     body = json.loads((reference / "systems" / "small-perf.json").read_text(encoding="utf-8"))
     profiles = body["system"]["modelData"]["models"]
     for profile in profiles:
@@ -80,31 +79,29 @@ def test_newer_samples_without_atTokens_get_chosen_batches(  # noqa: N802
     assert client.post("/optimizeOne", json=body).json() != found
 
 
-def test_the_state_is_planned_as_a_system_in_a_body_is() -> None:
-    client = wire_client(stateful=True)
+def test_the_state_is_planned_as_a_system_in_a_body_is(service: TestClient) -> None:
     body = system(one_server(currentAlloc={"load": HEAVY}), models=[NEWEST])
-    one = client.post("/optimizeOne", json=body).json()
-    assert client.post("/optimize", json={"unlimited": True}).json() == one
+    one = service.post("/optimizeOne", json=body).json()
+    assert service.post("/optimize", json={"unlimited": True}).json() == one
     assert one["allocations"]["s"]["maxBatch"] < 64
 
 
 # --- targets beside the name of their class -------------------------------------------------------------
 
 
-def test_the_kubernetes_controller_adds_targets_one_by_one() -> None:
+def test_the_kubernetes_controller_adds_targets_one_by_one(service: TestClient) -> None:
     """As its reconciler does it: the class, then for each model a POST with name, priority and flat keys."""
-    client = wire_client(stateful=True)
-    assert client.get("/addServiceClass/Premium/1").status_code == 200
+    assert service.get("/addServiceClass/Premium/1").status_code == 200
     for model, itl, wait in (("granite-13b", 40, 500), ("llama0-70b", 80, 500)):
         body = {"name": "Premium", "priority": 1, "model": model, "slo-itl": itl, "slo-ttw": wait}
-        answer = client.post("/addServiceClassModelTarget", json=body)
+        answer = service.post("/addServiceClassModelTarget", json=body)
         assert (answer.status_code, "X-Inferplan-Ignored" in answer.headers) == (200, False)
-    assert client.get("/getServiceClass/Premium").json()["modelTargets"] == [
+    assert service.get("/getServiceClass/Premium").json()["modelTargets"] == [
         {"model": "granite-13b", "slo-itl": 40, "slo-ttft": 500, "slo-tps": 0},
         {"model": "llama0-70b", "slo-itl": 80, "slo-ttft": 500, "slo-tps": 0},
     ]
     wrong = {"name": "Premium", "priority": 2, "model": "m", "slo-itl": 1}
-    assert client.post("/addServiceClassModelTarget", json=wrong).status_code == 400
+    assert service.post("/addServiceClassModelTarget", json=wrong).status_code == 400
 
 
 FLAT = [
@@ -119,35 +116,35 @@ GOLD = [
 ]
 
 
-def test_a_list_of_flat_classes_is_joined_by_name() -> None:
-    client = wire_client(stateful=True)
-    answer = client.post("/setServiceClasses", json={"serviceClasses": FLAT})
+def test_a_list_of_flat_classes_is_joined_by_name(service: TestClient) -> None:
+    answer = service.post("/setServiceClasses", json={"serviceClasses": FLAT})
     assert answer.status_code == 200
     assert len(answer.json()["serviceClasses"]) == len(FLAT)
-    assert client.get("/getServiceClass/gold").json() == {"name": "gold", "priority": 1, "modelTargets": GOLD}
-    assert client.get("/getServiceClass/free").json()["modelTargets"][0]["slo-ttft"] == 2000
+    assert service.get("/getServiceClass/gold").json() == {
+        "name": "gold",
+        "priority": 1,
+        "modelTargets": GOLD,
+    }
+    assert service.get("/getServiceClass/free").json()["modelTargets"][0]["slo-ttft"] == 2000
 
 
-def test_a_system_with_flat_classes_keeps_their_targets() -> None:
+def test_a_system_with_flat_classes_keeps_their_targets(service: TestClient) -> None:
     flat, nested = (system(one_server()) for _ in range(2))
     flat["system"]["serviceClassData"]["serviceClasses"] = FLAT
-    nested["system"]["serviceClassData"]["serviceClasses"] = [
-        {"name": "gold", "priority": 1, "modelTargets": GOLD}
-    ]
-    client = wire_client(stateful=True)
-    answer = client.post("/optimizeOne", json=flat)
-    assert answer.json() == client.post("/optimizeOne", json=nested).json()
+    gold = {"name": "gold", "priority": 1, "modelTargets": GOLD}
+    nested["system"]["serviceClassData"]["serviceClasses"] = [gold]
+    answer = service.post("/optimizeOne", json=flat)
+    assert answer.json() == service.post("/optimizeOne", json=nested).json()
     assert set(answer.json()["allocations"]) == {"s"}
     assert "X-Inferplan-Ignored" not in answer.headers
 
 
-def test_flat_targets_are_checked_and_stray_ones_named() -> None:
-    client = wire_client(stateful=True)
+def test_flat_targets_are_checked_and_stray_ones_named(service: TestClient) -> None:
     for bad in ({"slo-itl": -1}, {"slo-itl": "x"}, {"modelTargets": 5}):
         body = {"serviceClasses": [{"name": "gold", "model": "m"} | bad]}
-        assert client.post("/setServiceClasses", json=body).status_code == 400
+        assert service.post("/setServiceClasses", json=body).status_code == 400
     stray = {"name": "gold", "model": "", "slo-itl": 5}
-    answer = client.post("/setServiceClasses", json={"serviceClasses": [stray]})
+    answer = service.post("/setServiceClasses", json={"serviceClasses": [stray]})
     assert answer.status_code == 200
     assert answer.headers["X-Inferplan-Ignored"] == "serviceClasses[0].model, serviceClasses[0].slo-itl"
 
@@ -155,8 +152,7 @@ def test_flat_targets_are_checked_and_stray_ones_named() -> None:
 # --- trailing slashes ----------------------------------------------------------------------------------
 
 
-def test_a_trailing_slash_is_answered_as_the_path_without_it() -> None:
-    client = wire_client(stateful=True)
+def test_a_trailing_slash_is_answered_as_the_path_without_it(service: TestClient) -> None:
     body = system(one_server())
     for method, path, given in (
         ("POST", "/optimizeOne", body),
@@ -166,20 +162,18 @@ def test_a_trailing_slash_is_answered_as_the_path_without_it() -> None:
         ("POST", "/queue/solve", {"RPS": 1, "maxBatchSize": 8, "avgOutputTokens": 64, "alpha": 5}),
         ("GET", "/healthz", None),
     ):
-        answers = [
-            client.request(method, path + end, json=given, follow_redirects=False) for end in ("", "/")
-        ]
-        assert [answer.status_code for answer in answers] == [200, 200], path
-        assert answers[0].text == answers[1].text
-    assert client.get("/removeServer/s/").status_code == 200
-    assert client.get("/getServer/s").status_code == 404
+        bare, slashed = (
+            service.request(method, path + end, json=given, follow_redirects=False) for end in ("", "/")
+        )
+        assert (slashed.status_code, slashed.text) == (200, bare.text), path
+    assert service.get("/removeServer/s/").status_code == 200
+    assert service.get("/getServer/s").status_code == 404
 
 
 @pytest.mark.parametrize("path", ["/getServers//", "/nosuch/", "/getServer/", "/v1/plan/", "/getServer/s%2F"])
-def test_other_slashes_lead_nowhere(path: str) -> None:
-    client = wire_client(stateful=True)
-    client.post("/addServer", json=one_server())
-    assert client.get(path).status_code == 404
+def test_other_slashes_lead_nowhere(service: TestClient, path: str) -> None:
+    service.post("/addServer", json=one_server())
+    assert service.get(path).status_code == 404
 
 
 def test_a_trailing_slash_does_not_lead_past_the_keys(tmp_path: Path) -> None:
@@ -203,17 +197,16 @@ MARKS = {
 
 
 @pytest.mark.parametrize("encoding", [*MARKS, "utf-16-le without mark", "utf-16-be without mark"])
-def test_only_plain_utf_8_is_read(encoding: str) -> None:
-    client = wire_client(stateful=True)
+def test_only_plain_utf_8_is_read(service: TestClient, encoding: str) -> None:
     codec = encoding.partition(" ")[0]
     text = json.dumps(system(one_server()))
     mark = MARKS[codec] if codec == encoding and codec != "utf-8-sig" else b""
     for path in ("/optimizeOne", "/setServers", "/queue/solve"):
-        answer = client.post(path, content=mark + text.encode(codec))
+        answer = service.post(path, content=mark + text.encode(codec))
         assert answer.status_code == 400, answer.text
         assert set(answer.json()) == {"message"}
         assert "JSON" in answer.json()["message"] or "UTF-8" in answer.json()["message"]
-    answer = client.post("/v1/plan", content=mark + text.encode(codec))
+    answer = service.post("/v1/plan", content=mark + text.encode(codec))
     assert answer.status_code == 422
     assert answer.headers["content-type"] == "application/problem+json"
     assert "body" in answer.json()["detail"]

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from builders import service_class
 from fastapi.testclient import TestClient
 from wire_client import ACCELERATORS, LOAD, MODELS, Json, one_server, system, wire_client
 
@@ -76,12 +77,8 @@ def random_system(seed: int, *, plenty: bool) -> Json:
             if model == "warming":
                 times |= {"decodeParms": {"alpha": 0, "beta": 0}, "prefillParms": {"gamma": 0, "delta": 0}}
             models.append(times)
-    classes: list[Json] = [
-        {
-            "name": name,
-            "priority": priority,
-            "modelTargets": [{"model": m, "slo-itl": 50, "slo-ttft": 900} for m in ("m", "n", "warming")],
-        }
+    classes = [
+        service_class(name, priority, ("m", "n", "warming"), itl=50, ttft=900)
         for name, priority in PRIORITIES.items()
     ]
     classes[2]["modelTargets"][1]["slo-itl"] = 1  # nothing can meet this one
@@ -244,13 +241,9 @@ def test_without_a_number_of_units_nothing_is_taken_away() -> None:
     """A type that is not listed, an accelerator that has left the catalogue, one without a name: it runs."""
     spare = {"name": "S", "type": "not listed", "multiplicity": 1, "cost": 1}
     places = {"listed": "A", "unlisted": "S", "gone": "gone", "nameless": ""}
-    servers = [
-        one_server(name, model="x", currentAlloc=running(accelerator, 5))
-        for name, accelerator in places.items()
-    ]
-    whole = system(
-        *servers, accelerators=[*ACCELERATORS, spare], count=[{"type": "A", "count": 2}], optimizer={}
-    )
+    servers = [one_server(name, model="x", currentAlloc=running(on, 5)) for name, on in places.items()]
+    few = [{"type": "A", "count": 2}]
+    whole = system(*servers, accelerators=[*ACCELERATORS, spare], count=few, optimizer={})
     answer = wire_client(stateful=False).post("/optimizeOne", json=whole)
     assert actuated(whole, answer.json()) == {"listed": 2, "unlisted": 5, "gone": 5, "nameless": 5}
     assert {name: item["accelerator"] for name, item in answer.json()["allocations"].items()} == places
@@ -265,8 +258,7 @@ def crowded(units: int, *priorities: int, milp: bool = False) -> Json:
         for i, p in enumerate(priorities)
     ]
     body = system(*servers, count=[{"type": "A", "count": units}], optimizer={"milpSolver": milp})
-    targets = [{"model": "m", "slo-itl": 50, "slo-ttft": 900}]
-    classes = [{"name": f"c{p}", "priority": p, "modelTargets": targets} for p in set(priorities)]
+    classes = [service_class(f"c{p}", p, itl=50, ttft=900) for p in set(priorities)]
     body["system"]["serviceClassData"]["serviceClasses"] = classes
     return body
 
@@ -302,9 +294,8 @@ def test_the_whole_answer_fails_if_told_so() -> None:
         answer = client.post("/optimizeOne", json=body)
         assert answer.status_code == 404
         names = "b, c" if len(servers_of(body)) == 3 else "s0, s1, s2, s3"
-        assert answer.json() == {
-            "message": f"optimization error: no feasible allocation for servers: [{names}]"
-        }
+        message = f"optimization error: no feasible allocation for servers: [{names}]"
+        assert answer.json() == {"message": message}
         assert unserved_of(answer) == set(names.split(", "))
         assert client.post("/optimize", json={}).status_code == 404
 
@@ -330,23 +321,20 @@ def test_the_header_has_bounded_length_and_separates_odd_names() -> None:
 
 
 @pytest.mark.parametrize("route", ["/optimizeOne", "/optimize"])
-def test_what_a_server_keeps_is_desired_of_it_and_applied(route: str) -> None:
-    client = wire_client(stateful=True)
+def test_what_a_server_keeps_is_desired_of_it_and_applied(service: TestClient, route: str) -> None:
     body = warming(7)
-    idle = one_server(
-        "idle", currentAlloc=running(load={"arrivalRate": 0, "avgInTokens": 0, "avgOutTokens": 0})
-    )
-    body["system"]["serverData"]["servers"].append(idle)
-    client.post("/optimizeOne", json=body)
+    idle = running(load=dict.fromkeys(LOAD, 0))
+    body["system"]["serverData"]["servers"].append(one_server("idle", currentAlloc=idle))
+    service.post("/optimizeOne", json=body)
     if route == "/optimize":
-        client.post("/setServers", json=body["system"]["serverData"])
-        assert client.get("/getServer/s3").json()["desiredAlloc"]["numReplicas"] == 0
-        client.post("/optimize", json={})
+        service.post("/setServers", json=body["system"]["serverData"])
+        assert service.get("/getServer/s3").json()["desiredAlloc"]["numReplicas"] == 0
+        service.post("/optimize", json={})
     wanted = {"s0": 1, "s1": 2, "s2": 3, "s3": 1, "idle": 0}
-    shown = {item["name"]: item for item in client.get("/getServers").json()["servers"]}
+    shown = {item["name"]: item for item in service.get("/getServers").json()["servers"]}
     assert {name: item["desiredAlloc"]["numReplicas"] for name, item in shown.items()} == wanted
-    assert client.get("/applyAllocation").json() == "Done"
-    shown = {item["name"]: item["currentAlloc"] for item in client.get("/getServers").json()["servers"]}
+    assert service.get("/applyAllocation").json() == "Done"
+    shown = {item["name"]: item["currentAlloc"] for item in service.get("/getServers").json()["servers"]}
     assert {name: item["numReplicas"] for name, item in shown.items()} == wanted
     assert shown["s3"]["load"] == LOAD
 
@@ -361,11 +349,10 @@ def test_running_unplanned_replicas_stay_when_plans_are_applied() -> None:
     assert [item["currentAlloc"]["numReplicas"] for item in shown] == [1, 2, 3, 4, 3]
 
 
-def test_the_last_plan_says_that_servers_were_not_served() -> None:
-    client = wire_client(stateful=True)
+def test_the_last_plan_says_that_servers_were_not_served(service: TestClient) -> None:
     body = crowded(6, 1, 2)
     body["system"]["serverData"]["servers"][0]["currentAlloc"]["load"]["arrivalRate"] *= 3
-    client.post("/optimizeOne", json=body)
-    plan = client.get("/v1/plan").json()
+    service.post("/optimizeOne", json=body)
+    plan = service.get("/v1/plan").json()
     assert not plan["complete"]
     assert {item["server"] for item in plan["unserved"]} == {"s0", "s1"}

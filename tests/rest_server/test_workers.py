@@ -1,7 +1,6 @@
 """Solver workers: how many, who waits, what happens to those who leave, and processes that solve."""
 
 import asyncio
-import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -119,8 +118,9 @@ def test_work_that_nobody_waits_for_is_given_up(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(workers, "GRACE_S", 0.05)
     with in_a_thread(solver_processes=1, request_timeout_s=0.5) as here:
         until_ready(here)
-        body = json.dumps(slow_system(300)).encode()
-        until(lambda: here.ask("POST", "/optimizeOne", body).status == 504)  # 408 where it came too late
+        until(
+            lambda: here.ask("POST", "/optimizeOne", slow_system(300)).status == 504
+        )  # 408 where it came too late
         here.until(running=0, waiting=0)
 
 
@@ -134,7 +134,7 @@ def test_loads_whose_plan_times_out_are_stored_and_free_the_slot(
         here.app.state.held.update(lambda _: fleet)
 
         def stored_without_a_plan() -> bool:
-            status = here.ask("POST", "/v1/loads", b'{"s7": {"arrivalRate": 4242}}').status
+            status = here.ask("POST", "/v1/loads", {"s7": {"arrivalRate": 4242}}).status
             assert status in {408, 504}
             here.until(running=0, waiting=0)
             stored = here.ask("GET", "/v1/servers/s7").json

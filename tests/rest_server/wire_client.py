@@ -4,6 +4,7 @@ import json
 from functools import cache
 from typing import Any
 
+from builders import accelerator, profile, service_class
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from patience import PATIENT
@@ -14,19 +15,9 @@ from rest_server.state import FleetStore
 
 Json = dict[str, Any]
 
-ACCELERATORS = [{"name": "A", "type": "A", "multiplicity": 1, "cost": 10}]
-MODELS = [
-    {
-        "name": "m",
-        "acc": "A",
-        "accCount": 1,
-        "maxBatchSize": 8,
-        "atTokens": 64,
-        "decodeParms": {"alpha": 10, "beta": 0.5},
-        "prefillParms": {"gamma": 5, "delta": 0.01},
-    }
-]
-CLASSES = [{"name": "gold", "priority": 1, "modelTargets": [{"model": "m", "slo-itl": 50, "slo-ttft": 900}]}]
+ACCELERATORS = [accelerator("A")]
+MODELS = [profile("m", "A", atTokens=64)]
+CLASSES = [service_class("gold", itl=50, ttft=900)]
 LOAD = {"arrivalRate": 60, "avgInTokens": 16, "avgOutTokens": 64}
 
 

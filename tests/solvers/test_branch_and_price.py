@@ -5,18 +5,16 @@ from functools import cache
 
 import numpy as np
 import pytest
-from mixed_oracles import mixed_brute_force, random_mixed_document
+from mixed_oracles import random_mixed_document
 from slow_cases import mostly_slow
 
 from optimizer import find_candidates, load_system, solve
-from optimizer.arrays import FloatArray
+from optimizer.arrays import FloatArray, IntArray
 from optimizer.generate import generate_system
 from optimizer.milp.highs import HighsSession
-from optimizer.milp.model import RunResult
 from optimizer.pipeline import choose
 from optimizer.solvers.branch_and_price.bounds import lagrangian_bound
 from optimizer.solvers.branch_and_price.candidates import PatternCandidates, candidates_of
-from optimizer.solvers.branch_and_price.generation import generate_columns
 from optimizer.solvers.branch_and_price.master import MasterProblem
 from optimizer.solvers.branch_and_price.pool import ColumnPool
 from optimizer.solvers.branch_and_price.pricing import EnumeratedPatterns, enumerate_patterns, subproblems_of
@@ -29,9 +27,6 @@ from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.solution import Solution, Status
 from optimizer.solvers.warm_starts import best_initial_solution
-
-SEEDS = range(15)
-MORE_SEEDS = range(15, 540)
 
 
 @cache
@@ -49,34 +44,17 @@ def scarce_problem(servers: int, tightness: float, *, mixed: bool) -> Problem:
 def assert_equal(found: Solution, other: Solution) -> None:
     assert found.status is other.status is Status.optimal
     for mine, theirs in zip(found.levels, other.levels, strict=True):
-        assert mine.value == pytest.approx(theirs.value, rel=1e-8, abs=1e-6), mine.name
+        assert mine.value == pytest.approx(theirs.value, rel=1e-9, abs=1e-6), mine.name
         assert mine.bound == pytest.approx(theirs.bound, rel=1e-7, abs=1e-6), mine.name
 
 
 # --- against other ways to the same answer ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mixed", [True, False])
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("seed", "mixed"), mostly_slow(itertools.product(range(540), (True, False)), 30))
 def test_patterns_and_replica_counts_agree_at_every_level(seed: int, mixed: bool) -> None:  # noqa: FBT001
     problem = random_problem(seed, mixed=mixed)
     assert_equal(solve_patterns(problem), solve_milp(problem, HighsSession))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mixed", [True, False])
-@pytest.mark.parametrize("seed", MORE_SEEDS)
-def test_patterns_and_replica_counts_agree_on_many_more_systems(seed: int, mixed: bool) -> None:  # noqa: FBT001
-    problem = random_problem(seed, mixed=mixed)
-    assert_equal(solve_patterns(problem), solve_milp(problem, HighsSession))
-
-
-@pytest.mark.parametrize("seed", range(15))
-def test_patterns_equal_exhaustive_search(seed: int) -> None:
-    system = load_system(random_mixed_document(seed)).with_options(heterogeneous=True, unlimited=False)
-    best, found = mixed_brute_force(system), solve_patterns(random_problem(seed, mixed=True))
-    for level in found.levels:
-        assert level.value == pytest.approx(float(best[level.name]), rel=0, abs=1e-6), level.name
 
 
 @pytest.mark.parametrize("mixed", [True, False])
@@ -84,6 +62,28 @@ def test_a_scarce_fleet_has_the_same_answer_in_both_formulations(mixed: bool) ->
     problem = scarce_problem(20, 1.7, mixed=mixed)
     assert not problem.options.gap
     assert_equal(solve_patterns(problem), solve_milp(problem, HighsSession))
+
+
+def first_difference(one: Solution, other: Solution) -> str | None:
+    """Return the first level at which one answer is below what the other proves, if there is one."""
+    for mine, theirs in zip(one.levels, other.levels, strict=True):
+        slack = 1e-6 * max(1.0, abs(mine.value))
+        for found, bound in ((mine, theirs), (theirs, mine)):
+            if bound.bound is not None and found.value < bound.bound - slack:
+                return f"{mine.name}: {found.value} is below the bound {bound.bound}"
+        if abs(mine.value - theirs.value) > slack:
+            return None if Status.feasible in (one.status, other.status) else f"{mine.name} differs"
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(200))
+def test_patterns_and_replica_counts_agree_on_fifty_servers(seed: int) -> None:
+    source = generate_system(50, 10, 5, seed, tightness=1.1 + 0.1 * (seed % 6))
+    problem = build_problem(find_candidates(source.with_options(heterogeneous=bool(seed % 2), gap=0.0)))
+    priced = solve_patterns(problem, Deadline.after(20.0))  # what one of them does not prove is compared by
+    counted = solve_milp(problem, HighsSession, Deadline.after(20.0))  # its bounds
+    assert first_difference(priced, counted) is None
 
 
 # --- the search ------------------------------------------------------------------------------------------
@@ -185,37 +185,22 @@ def test_a_timed_out_search_reports_the_omitted_and_their_bound(
     assert (cut.least <= least + 1e-9).all()
 
 
-# --- bounds ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("mixed", [True, False])
-def test_the_bound_lies_between_compact_relaxation_and_optimum(
-    mixed: bool,  # noqa: FBT001
-) -> None:
-    problem = scarce_problem(40, 1.0, mixed=mixed)
-    pool = ColumnPool.of(problem)
-    everyone = np.ones(len(problem.priority), np.bool_)
-    master = MasterProblem(pool.candidates, problem.objectives[-2], (), everyone, ~everyone)
-    relaxed = generate_columns(master, pool, np.flatnonzero(pool.columns.served), Deadline.after(3600))
-    best = solve_milp(problem, HighsSession)
-    assert best.levels[0].value == 0
-    assert relaxed is not None
-    assert relaxed.finished
-    assert relaxed.bound <= best.level("value").value
-    assert relaxed.bound == pytest.approx(relaxed.value, rel=1e-7)
-
-
-def test_bounds_hold_if_a_server_has_no_column() -> None:
+def test_there_is_no_solution_if_a_server_has_no_column() -> None:
     problem = scarce_problem(6, 1.0, mixed=True)
-    everyone = np.ones(len(problem.priority), np.bool_)
-    pool = ColumnPool.of(problem)
+    pool, everyone = ColumnPool.of(problem), np.ones(len(problem.priority), np.bool_)
     master = MasterProblem(pool.candidates, problem.objectives[-2], (), everyone, ~everyone)
-    relaxed = generate_columns(master, pool, np.flatnonzero(pool.columns.served), Deadline.after(3600))
-    assert relaxed is not None
-    assert lagrangian_bound(master, relaxed.duals, np.array([*[1.0] * 5, np.inf])) == np.inf
+    duals = np.zeros(len(master.limits))
+    assert np.isfinite(lagrangian_bound(master, duals, np.ones(6)))
+    assert lagrangian_bound(master, duals, np.array([*[1.0] * 5, np.inf])) == np.inf
 
 
 # --- stopped solves --------------------------------------------------------------------------------------
+
+
+def assert_no_worse(problem: Problem, found: Solution, *others: IntArray) -> None:
+    """Compare with other answers, and check that every level has a bound."""
+    assert not any(is_better(problem, other, found.replicas) for other in others)
+    assert all(level.bound is not None and level.bound <= level.value for level in found.levels)
 
 
 @pytest.mark.parametrize("limit_s", [0.0, 0.02, 0.2])
@@ -225,11 +210,7 @@ def test_a_stopped_solve_is_no_worse_than_its_seed_and_bounded(
     mixed: bool,  # noqa: FBT001
 ) -> None:
     problem = scarce_problem(40, 1.9, mixed=mixed)
-    found = solve_patterns(problem, Deadline.after(limit_s))
-    assert not is_better(problem, best_initial_solution(problem), found.replicas)
-    for level in found.levels:
-        assert level.bound is not None
-        assert level.bound <= level.value
+    assert_no_worse(problem, solve_patterns(problem, Deadline.after(limit_s)), best_initial_solution(problem))
 
 
 @pytest.mark.parametrize("limit_s", [0.0, 0.3])
@@ -237,8 +218,7 @@ def test_a_mixed_plan_that_starts_from_a_single_one_is_not_worse(limit_s: float)
     mixed = scarce_problem(40, 1.9, mixed=True)
     plain = solve_patterns(scarce_problem(40, 1.9, mixed=False))
     known = RelatedSolution(plain.replicas, ~served(mixed, plain.replicas), plain.levels)
-    found = solve_patterns(mixed, Deadline.after(limit_s), known)
-    assert not is_better(mixed, plain.replicas, found.replicas)
+    assert_no_worse(mixed, solve_patterns(mixed, Deadline.after(limit_s), known), plain.replicas)
 
 
 @pytest.mark.parametrize("limit_s", [0.01, 0.5])
@@ -248,8 +228,7 @@ def test_a_stopped_mixed_plan_yields_to_a_better_single_one(
     monkeypatch.setattr("optimizer.solvers.exact.COMPACT_TO_SERVERS", 0)
     problem = scarce_problem(40, 1.9, mixed=True)
     found = solve_exactly(problem, HighsSession, Deadline.after(limit_s), with_patterns=True)
-    assert not is_better(problem, best_initial_solution(problem), found.replicas)
-    assert all(level.bound is not None and level.bound <= level.value for level in found.levels)
+    assert_no_worse(problem, found, best_initial_solution(problem))
 
 
 def test_column_generation_proves_the_same_single_plan(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,34 +238,7 @@ def test_column_generation_proves_the_same_single_plan(monkeypatch: pytest.Monke
         problem = build_problem(find_candidates(system))
         found = solve_exactly(problem, HighsSession, Deadline.after(3600), with_patterns=True)
         true = solve_milp(problem, HighsSession, Deadline.after(3600))
-        assert found.status is true.status is Status.optimal
-        for mine, theirs in zip(found.levels, true.levels, strict=True):
-            assert mine.value == pytest.approx(theirs.value, rel=1e-9, abs=1e-6)
-
-
-def test_proving_columns_can_use_all_the_time_of_a_level() -> None:
-    limits: list[float] = []
-
-    class Watched(HighsSession):
-        def minimise(
-            self,
-            objective: FloatArray,
-            start: FloatArray | None,
-            gap: float,
-            time_limit_s: float,
-            *,
-            presolve: bool = True,
-        ) -> RunResult:
-            limits.append(time_limit_s)
-            return super().minimise(objective, start, gap, time_limit_s, presolve=presolve)
-
-    problem = build_problem(find_candidates(generate_system(12, 6, 3, 4, 2.6)))
-    for to_prove in (False, True):
-        limits.clear()
-        solve_milp(problem, Watched, Deadline.after(1e6), to_prove=to_prove)
-        # The first run is of the value with all served, which has no start and gets half of its time.
-        assert limits[0] < 0.51e6
-        assert (0.99e6 < limits[1] < 1e6) is to_prove
+        assert_equal(found, true)
 
 
 @pytest.mark.parametrize(("seed", "running"), mostly_slow([(2, True), (1, False)], 1))
@@ -302,7 +254,4 @@ def test_a_mixed_plan_is_never_worse_than_a_faster_single_one(
     mixed = build_problem(find_candidates(system.with_options(heterogeneous=True)))
     for limit_s in (0.5, 1.0):
         found = choose(mixed, deadline=Deadline.after(limit_s))
-        assert not is_better(mixed, single.replicas, found.replicas)
-        assert not is_better(mixed, best_initial_solution(mixed), found.replicas)
-        for level in found.levels:
-            assert level.bound is None or level.bound <= level.value
+        assert_no_worse(mixed, found, single.replicas, best_initial_solution(mixed))

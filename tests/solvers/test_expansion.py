@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from builders import accelerator, profile, random_document, server, system
 from oracles import Case, read_case
+from replaced_runs import Run, replaced
 from scipy.optimize import linprog
 
 from optimizer import System, find_candidates, load_system, solve
-from optimizer.arrays import FloatArray
 from optimizer.generate import generate_system
 from optimizer.milp.highs import HighsSession
 from optimizer.milp.model import RunResult, RunStatus
@@ -148,31 +148,14 @@ def test_without_time_there_is_no_answer_rather_than_a_no() -> None:
             ask(problem, HighsSession, deadline=gone)
 
 
-class StoppedSecond(HighsSession):
-    """HiGHS whose second level is stopped before it finds anything."""
-
-    runs = 0
-
-    def minimise(
-        self,
-        objective: FloatArray,
-        start: FloatArray | None,
-        gap: float,
-        time_limit_s: float,
-        *,
-        presolve: bool = True,
-    ) -> RunResult:
-        """Minimise once."""
-        self.runs += 1
-        if self.runs > 1:
-            return RunResult(RunStatus.time_limit, None, -np.inf, 0.0)
-        return super().minimise(objective, start, gap, time_limit_s, presolve=presolve)
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_an_expansion_with_a_stopped_second_level_is_unproved(seed: int) -> None:
+    def answer(run: Run) -> RunResult:
+        nothing = RunResult(RunStatus.time_limit, None, -np.inf, 0.0)
+        return nothing if run.number else run.minimise(run.objective)
+
     problem = problem_of(generate_system(6, 5, 3, seed, tightness=2.0))
-    whole, stopped = (cheapest_expansion(problem, session) for session in (HighsSession, StoppedSecond))
+    whole, stopped = (cheapest_expansion(problem, session) for session in (HighsSession, replaced(answer)))
     assert whole is not None
     assert stopped is not None
     assert (whole.proved, stopped.proved) == (True, False)

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import Json, accelerator, running, server, service_class, system
+from builders import Json, accelerator, server, system
 from mixed_oracles import demands, random_mixed_document
 from oracles import Case, Option, read_case
 from slow_cases import mostly_slow
@@ -114,47 +115,34 @@ def test_the_references_own_answer_comes_out_but_for_its_defects(name: str, refe
         # The reference computes in float32.
         assert pool.cost_cents_per_h == pytest.approx(theirs["cost"], rel=1e-6), who
         assert pool.max_batch == theirs["maxBatch"], who
-    if one.deterministic:
-        assert [who for who, reason in explained.items() if not reason] == []
-    elif not any(explained.values()):
+    if not any(explained.values()):
         total = sum(theirs["cost"] for theirs in one.theirs.values())
         assert one.plan.total_cost_cents_per_h == pytest.approx(total, rel=1e-6)
     assert verify(one.plan, one.system) == []
 
 
-def test_the_exceptions_among_the_deterministic_cases_are_these(reference: Path) -> None:
-    """21 systems, 198 servers; three servers differ."""
-    exceptions = {
-        (name, server): one.reason(server)
-        for name, one in all_recorded(reference).items()
-        if one.deterministic
-        for server in one.differing()
-    }
+def test_against_the_reference_only_ties_and_defects_differ(reference: Path) -> None:
+    """Of 198 servers in the 21 deterministic systems three differ."""
+    ties, exceptions = [], {}
+    for name, one in all_recorded(reference).items():
+        for who in one.differing():
+            if reason := one.reason(who):
+                exceptions[name, who] = reason
+            else:
+                ties.append((one, who))
     assert exceptions == {
         # ITL without a prompt is too low there: 2 replicas of 2xAIU2 miss the target, 3 do not.
         ("case23", "Class1-llama_13b"): "no prompt",
         # Both of priority 5 and out of candidates; one of the two gets the last 60 units of AIU2.
         ("case21", "Class1-llama_70b"): "order of waiting",
         ("case21", "Class2-granite_34b"): "order of waiting",
-    }
-
-
-def test_against_the_reference_only_ties_and_defects_differ(reference: Path) -> None:
-    reasons = {
-        (name, server): one.reason(server)
-        for name, one in all_recorded(reference).items()
-        if not one.deterministic
-        for server in one.differing()
-    }
-    assert {key: reason for key, reason in reasons.items() if reason} == {
         ("case05", "Class2-mistral_7b"): "no prompt",  # wrongly rejected everywhere there
         ("case26", "Class1-granite_34b"): "first fit",
     }
-    for (name, who), reason in reasons.items():
-        one = all_recorded(reference)[name]
-        if not reason:  # a tie: another accelerator or count at the same cost
-            cost = sum(pool.cost_cents_per_h for pool in one.plan.allocations[who])
-            assert cost == pytest.approx(one.theirs[who]["cost"], rel=1e-6), (name, who)
+    for one, who in ties:  # another accelerator or count at the same cost
+        assert not one.deterministic
+        cost = sum(pool.cost_cents_per_h for pool in one.plan.allocations[who])
+        assert cost == pytest.approx(one.theirs[who]["cost"], rel=1e-6), who
 
 
 def test_no_server_is_dropped_as_the_reference_drops_idle_ones(reference: Path) -> None:
@@ -270,13 +258,6 @@ def test_greedy_equals_a_plain_second_writing_on_random_systems(seed: int) -> No
     assert (plan.status, plan.solver) == ("heuristic", "greedy")
 
 
-@pytest.mark.parametrize("tightness", [0.8, 1.5, 3.0])
-@pytest.mark.parametrize("seed", range(2))
-def test_greedy_matches_an_independent_version_on_random_fleets(seed: int, tightness: float) -> None:
-    source = generate_system(servers=30, accelerators=10, types=4, seed=seed, tightness=tightness)
-    assert placed(solve(source, milp_solver=False)) == plain_greedy(read_case(source))
-
-
 # --- worked by hand ----------------------------------------------------------------------------------------
 
 
@@ -297,46 +278,6 @@ def test_the_server_that_would_lose_most_chooses_first() -> None:
     assert placed(plan) == {"a": ("B", 1), "b": ("A", 1)}
 
 
-def test_a_higher_priority_chooses_before_a_larger_loss() -> None:
-    plan = greedy(
-        [
-            server("a", replicas=1, accelerators=["A", "B"], service="high"),
-            server("b", replicas=1, accelerators=["A", "C"], service="low"),
-        ],
-        [accelerator("A", cost=10.0), accelerator("B", cost=12.0), accelerator("C", cost=40.0)],
-        {"A": 1, "B": 1, "C": 1},
-        classes=[service_class("high", 1), service_class("low", 2)],
-    )
-    assert placed(plan) == {"a": ("A", 1), "b": ("C", 1)}
-
-
-def test_a_server_with_a_single_column_chooses_first() -> None:
-    plan = greedy(
-        [server("a", replicas=1), server("b", replicas=1, accelerators=["A"])],
-        [accelerator("A", cost=10.0), accelerator("B", cost=500.0)],
-        {"A": 1, "B": 1},
-    )
-    assert placed(plan) == {"a": ("B", 1), "b": ("A", 1)}
-
-
-def test_among_equal_losses_the_dearer_server_chooses_first() -> None:
-    # Either would lose 5.5 on the other type, of which there is enough; of T there is a unit for one of them.
-    plan = greedy(
-        [
-            server("a", replicas=1, accelerators=["A", "B"]),
-            server("b", replicas=1, accelerators=["C", "D"]),
-        ],
-        [
-            accelerator("A", "T", cost=10.0),
-            accelerator("B", "U", cost=15.0),
-            accelerator("C", "T", cost=20.0),
-            accelerator("D", "U", cost=25.0),
-        ],
-        {"T": 1, "U": 2},
-    )
-    assert placed(plan) == {"a": ("B", 1), "b": ("C", 1)}
-
-
 def test_a_server_whose_best_does_not_fit_waits_with_its_next() -> None:
     # a goes first (it would lose 41.8 from A to C), but two replicas do not fit on A. It waits with C, where
     # it would lose 22 to D, and goes first again: one C is too few, too. So b gets it.
@@ -349,25 +290,6 @@ def test_a_server_whose_best_does_not_fit_waits_with_its_next() -> None:
         {"A": 1, "C": 1, "D": 2},
     )
     assert placed(plan) == {"a": ("D", 2), "b": ("C", 1)}
-
-
-def test_ties_go_to_the_first_name() -> None:
-    plan = greedy(
-        [server("b", replicas=1), server("a", replicas=1)],
-        [accelerator("B"), accelerator("A")],
-        {"A": 1, "B": 1},
-    )
-    assert placed(plan) == {"a": ("A", 1), "b": ("B", 1)}
-
-
-def test_a_current_allocation_is_kept_where_it_is_best() -> None:
-    plan = greedy(
-        [server("a", replicas=2, current=running("B", 2, 22.0))],
-        [accelerator("A", cost=10.0), accelerator("B", cost=11.0)],
-        {"A": 5, "B": 5},
-    )
-    assert placed(plan) == {"a": ("B", 2)}  # 22 to 20 saves 2, the move costs 0.1 * 42
-    assert plan.changes == ()
 
 
 def test_greedy_leaves_out_a_server_that_the_exact_choice_serves() -> None:
@@ -439,9 +361,11 @@ def test_exact_is_no_worse_than_greedy_on_reference_systems(name: str, reference
     assert_exact_is_no_worse(recorded(reference / "optimizer" / f"{name}.json").system)
 
 
+UNDER_ANY_POLICY = [(policy, delayed) for policy in POLICIES for delayed in (False, True)]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("delayed", [False, True])
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize(("policy", "delayed"), UNDER_ANY_POLICY)
 @pytest.mark.parametrize("name", CASES)
 def test_exact_is_no_worse_under_any_policy_on_reference_systems(
     name: str, policy: str, reference: Path, *, delayed: bool
@@ -450,22 +374,11 @@ def test_exact_is_no_worse_under_any_policy_on_reference_systems(
     assert_exact_is_no_worse(source.with_options(saturation_policy=policy, delayed_best_effort=delayed))
 
 
-@pytest.mark.parametrize("delayed", [False, True])
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("tightness", mostly_slow([3.0, 1.5], 1))
+@pytest.mark.parametrize(("policy", "delayed"), UNDER_ANY_POLICY)
+@pytest.mark.parametrize(
+    ("seed", "tightness"), mostly_slow([(0, 3.0), (0, 1.5), *product(range(1, 12), (1.2, 2.0, 3.0))], 1)
+)
 def test_exact_is_no_worse_than_greedy_on_random_fleets(
-    tightness: float, policy: str, *, delayed: bool
-) -> None:
-    source = generate_system(servers=20, accelerators=9, types=3, seed=0, tightness=tightness)
-    assert_exact_is_no_worse(source.with_options(saturation_policy=policy, delayed_best_effort=delayed))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("delayed", [False, True])
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("tightness", [1.2, 2.0, 3.0])
-@pytest.mark.parametrize("seed", range(1, 12))
-def test_exact_is_no_worse_than_greedy_on_many_random_fleets(
     seed: int, tightness: float, policy: str, *, delayed: bool
 ) -> None:
     source = generate_system(servers=20, accelerators=9, types=3, seed=seed, tightness=tightness)

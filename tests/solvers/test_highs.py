@@ -8,18 +8,14 @@ from typing import Any
 import highspy
 import numpy as np
 import pytest
-from builders import accelerator, server, system
 from oracles import check_plan
 
 from optimizer import Plan, SolverError, System, solve, verify
-from optimizer.arrays import FloatArray, IntArray
-from optimizer.candidates import find_candidates
+from optimizer.arrays import FloatArray
 from optimizer.generate import generate_system
 from optimizer.milp import highs
 from optimizer.milp.highs import HighsSession
-from optimizer.milp.model import MilpModel, RunResult, RunStatus, Session
-from optimizer.solvers.compact import solve_milp
-from optimizer.solvers.problem import build_problem
+from optimizer.milp.model import MilpModel, RunStatus
 
 
 def small_model(upper: float = 1.0, limit: float = 1.5, index: tuple[int, ...] = (0, 1)) -> MilpModel:
@@ -34,26 +30,6 @@ def small_model(upper: float = 1.0, limit: float = 1.5, index: tuple[int, ...] =
         row_lower=np.array([-np.inf]),
         row_upper=np.array([limit]),
     )
-
-
-class Careless(Session):
-    """A session that takes everything it is offered, whatever the limits."""
-
-    def add_limit(self, coefficients: FloatArray, upper: float) -> None:
-        """Forget the limit."""
-
-    def set_upper(self, variables: IntArray, upper: float) -> None:
-        """Forget the bound."""
-
-    def minimise(
-        self,
-        objective: FloatArray,
-        start: FloatArray | None,  # noqa: ARG002
-        gap: float,  # noqa: ARG002
-        time_limit_s: float,  # noqa: ARG002
-    ) -> RunResult:
-        """Take every variable."""
-        return RunResult(RunStatus.optimal, np.ones(len(objective)), 0.0, 0.0)
 
 
 # --- one session ---------------------------------------------------------------------------------------
@@ -136,16 +112,6 @@ def test_a_status_that_is_no_answer_is_a_solver_error() -> None:
         endless.minimise(np.array([-1.0, 1.0]), None, 0.0, 10.0)
 
 
-def test_an_answer_that_breaks_a_limit_is_a_solver_error() -> None:
-    problem = build_problem(
-        find_candidates(
-            system([server("a", replicas=1), server("b", replicas=1)], [accelerator("A")], {"A": 1})
-        )
-    )
-    with pytest.raises(SolverError, match="breaks a limit"):
-        solve_milp(problem, Careless)
-
-
 def test_two_like_columns_are_not_merged_into_a_wrong_optimum() -> None:
     """HiGHS 1.15.1 answers 33 with its presolve rule for parallel columns.
 
@@ -188,12 +154,13 @@ def test_a_time_limit_gives_a_feasible_plan_and_all_gaps(
     scarce_fleet: System, best_plan: Plan, time_limit_s: float
 ) -> None:
     plan = solve(scarce_fleet, time_limit_s=time_limit_s)
-    assert plan.status in {"feasible", "optimal"}
+    assert plan.status in ({"feasible"} if time_limit_s == 1e-6 else {"feasible", "optimal"})
     for level in plan.levels:
         assert level.bound is not None
         assert level.gap is not None
         assert level.bound <= level.value
         assert level.gap >= 0
+    assert any(level.gap for level in plan.levels) or time_limit_s > 1e-6
     assert verify(plan, scarce_fleet) == []
     assert check_plan(plan.model_dump(mode="json", by_alias=True), scarce_fleet) == []
     for level, best in zip(plan.levels, best_plan.levels, strict=True):
@@ -202,12 +169,6 @@ def test_a_time_limit_gives_a_feasible_plan_and_all_gaps(
         if level.value != pytest.approx(best.value, rel=1e-9):
             assert level.value > best.value
             break
-
-
-def test_a_time_limit_that_ends_the_search_is_admitted(scarce_fleet: System) -> None:
-    plan = solve(scarce_fleet, time_limit_s=1e-6)
-    assert plan.status == "feasible"
-    assert max(level.gap or 0.0 for level in plan.levels) > 0
 
 
 def test_without_an_end_of_time_the_same_fleet_is_proved(best_plan: Plan, scarce_fleet: System) -> None:

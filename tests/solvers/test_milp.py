@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from functools import cache
 
 import pytest
-from builders import random_document
+from builders import accelerator, random_document, running, server, system
 from oracles import Case, Levels, Option, brute_force, check_plan, read_case, solve_with_cbc
+from slow_cases import mostly_slow
 
 from optimizer import Plan, System, find_candidates, load_system, solve, verify
 
@@ -33,20 +34,19 @@ def assert_levels(plan: Plan, best: Levels) -> None:
         assert level.bound == pytest.approx(level.value, rel=0, abs=1e-6), level.name
 
 
-# --- against brute force -----------------------------------------------------------------------------------
+UNLIMITED = mostly_slow([(seed, True) for seed in range(60)], 25)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_the_choice_equals_brute_force_at_every_level(seed: int) -> None:
-    plan = solve(random_system(seed))
-    assert_levels(plan, best_levels(seed))
-    assert (plan.status, plan.solver) == ("optimal", "milp")
+@pytest.mark.parametrize(("seed", "unlimited"), [*((seed, False) for seed in SEEDS), *UNLIMITED])
+def test_the_choice_equals_brute_force_at_every_level(seed: int, *, unlimited: bool) -> None:
+    source = random_system(seed).with_options(unlimited=unlimited)
+    plan = solve(source)
+    assert_levels(plan, brute_force(read_case(source)))
+    assert (plan.status, plan.solver) == ("optimal", "separable" if unlimited else "milp")
     assert [level.gap for level in plan.levels] == [0.0] * len(plan.levels)
-    assert plan.allocations.keys() | {item.server for item in plan.unserved} == set(
-        random_system(seed).servers
-    )
-    assert verify(plan, random_system(seed)) == []
-    assert check_plan(plan.model_dump(mode="json", by_alias=True), random_system(seed)) == []
+    assert plan.allocations.keys() | {item.server for item in plan.unserved} == set(source.servers)
+    assert verify(plan, source) == []
+    assert check_plan(plan.model_dump(mode="json", by_alias=True), source) == []
 
 
 @pytest.mark.slow
@@ -131,3 +131,16 @@ def best_answers(case: Case) -> list[tuple[Option, ...]]:
     ]
     keys = [tuple(case.levels(taken).values())[:-1] for taken in answers]
     return [taken for taken, key in zip(answers, keys, strict=True) if key == min(keys)]
+
+
+def test_capacities_are_ignored_but_still_counted() -> None:
+    plan = solve(system([server("a", replicas=3)], [accelerator("A")], {"A": 1}, unlimited=True))
+    assert plan.complete
+    assert [(item.type, item.limit, item.used) for item in plan.capacity] == [("A", None, 3)]
+
+
+@pytest.mark.parametrize(("here", "replicas"), [("A", 1), ("B", 1), ("", 0)])
+def test_ties_keep_what_runs_and_go_to_the_first_name_otherwise(here: str, replicas: int) -> None:
+    servers = [server("a", replicas=1, current=running(here, replicas))]
+    plan = solve(system(servers, [accelerator("B"), accelerator("A")], transitionPenalty=0))
+    assert plan.allocations["a"][0].accelerator == (here or "A")

@@ -1,22 +1,24 @@
-"""Servers that are wholly served or left out: against HiGHS over every pattern, and prices that prove."""
+"""Trees of whole servers, and cuts: against HiGHS over every pattern."""
 
 from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pytest
+from slow_cases import mostly_slow
 
 from optimizer import find_candidates
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.generate import generate_system
 from optimizer.milp.highs import HighsSession
 from optimizer.milp.model import RunStatus
+from optimizer.solvers.branch_and_price.cuts import with_cuts
 from optimizer.solvers.branch_and_price.generation import RestrictedMaster
-from optimizer.solvers.branch_and_price.master import MasterProblem
+from optimizer.solvers.branch_and_price.master import ChvatalGomoryCut, MasterProblem
 from optimizer.solvers.branch_and_price.nodes import BranchTree, Node, _fractional_server, unserved_fractions
 from optimizer.solvers.branch_and_price.pool import ColumnPool
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.objectives import LevelConstraint, LevelObjective
+from optimizer.solvers.objectives import LevelObjective
 from optimizer.solvers.problem import build_problem
 
 NO_LIMIT = Deadline.after(1e6)
@@ -112,48 +114,10 @@ def test_some_of_these_relaxations_leave_out_parts_of_servers() -> None:
     assert sum(gain > 1 for gain in gains) >= 4
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_nodes_remain_only_if_something_is_below_the_cutoff(seed: int) -> None:
-    master, pool = last_level(seed)
-    root, best = root_of(master, pool), best_of_whole_servers(master, pool)
-    assert not branches_of(root, pool, best * (1 - 1e-6))
-    assert branches_of(root, pool, best * (1 + 1e-6))
-
-
 def test_a_tree_that_has_no_time_is_the_level_itself() -> None:
     master, pool = last_level(0)
     root = root_of(master, pool)
     assert branches_of(root, pool, np.inf, Deadline.after(0)) == [root]
-
-
-def test_nodes_exclude_a_server_or_force_a_pattern_for_it() -> None:
-    master, pool = last_level(0)
-    server = divided(root_of(master, pool), pool)
-    assert server is not None
-    mine = pool.columns.server == server
-    for served in (False, True):
-        branch = master.branch(server, served=served)
-        assert (pool.columns.served[branch.allowed(pool.columns) & mine] == served).all()
-        limit = np.full(len(master.active), np.inf)
-        found = pool.price_columns(branch, np.zeros(len(master.limits)), limit).columns
-        assert (server in found.server) is served
-        assert branch.branch(server + 1, served=served).allowed(pool.columns)[mine].any()
-
-
-@pytest.mark.parametrize("times", [1.0, 1e3, 1e6])
-def test_an_infeasible_node_is_priced_above_any_cutoff(times: float) -> None:
-    """One server is left out, which a limit of large weights does not allow."""
-    master, pool = last_level(0)
-    rate = master.objective.on_unserved
-    server = int(np.argmax(rate))
-    everyone = master.active
-    held = LevelConstraint(LevelObjective("held", np.where(rate > 0, 1e6, 0.0), everyone), 0.5)
-    count = LevelObjective("count", (rate > 0).astype(np.float64), everyone)
-    counted = replace(master, objective=count, held=(held,))
-    branch = counted.branch(server, served=False)
-    relaxed = RestrictedMaster(counted, pool, nothing_of(pool)).solve(branch, NO_LIMIT, times)
-    assert relaxed is not None
-    assert relaxed.bound >= times
 
 
 def test_no_branch_is_divided_by_the_same_server_twice() -> None:
@@ -169,16 +133,46 @@ def test_no_branch_is_divided_by_the_same_server_twice() -> None:
         assert _fractional_server(branch, pool) is None
 
 
-def test_columns_of_another_branch_come_back() -> None:
-    """One relaxation for all branches gives what a fresh one gives, in any order."""
-    master, pool = last_level(0)
-    shared = RestrictedMaster(master, pool, nothing_of(pool))
-    server = divided(root_of(master, pool), pool)
-    assert server is not None
-    branches = [master.branch(server, served=False), master.branch(server, served=True)]
-    for branch in [*branches, *branches[::-1], master]:
-        fresh = RestrictedMaster(branch, pool, nothing_of(pool)).solve(branch, NO_LIMIT)
-        again = shared.solve(branch, NO_LIMIT)
-        assert again is not None
-        assert fresh is not None
-        assert again.bound == pytest.approx(fresh.bound, rel=1e-9, abs=1e-6)
+SEEDS = (*MIXING, 0, 1, 2, 3)
+
+
+def test_parts_of_patterns_can_break_a_cut() -> None:
+    cut = ChvatalGomoryCut((0,), 3)
+    units = np.array([[3.0], [2.0]])
+    assert cut.of(units).tolist() == [1.0, 0.0]
+    assert cut.most(np.array([5.0])) == 1.0
+    # Five thirds of a pattern of three units fit into five units, but keep to the cut only once.
+    assert 5 / 3 * cut.of(units)[0] > cut.most(np.array([5.0]))
+
+
+@pytest.mark.parametrize("seed", mostly_slow(SEEDS[::-1], 7))
+def test_a_tightened_relaxation_stays_below_the_optimum(seed: int) -> None:
+    master, pool = last_level(seed)
+    best, every = best_of_patterns(master, pool), np.arange(len(pool.columns))
+    found = with_cuts(master, pool, every, best + 1, NO_LIMIT)
+    assert found is not None
+    assert found.columns is not None
+    assert root_of(master, pool).bound - 1e-6 <= found.bound <= best + 1e-6
+    assert best_of_patterns(found.master, only(pool, found.columns)) == pytest.approx(best, abs=1e-6)
+    assert np.isin(found.relaxed.used, found.columns).all()
+    used = pool.columns.take(found.relaxed.used)
+    mean = np.bincount(used.server, found.relaxed.part, len(master.active))
+    assert mean[master.servers] == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", mostly_slow(MIXING, 4))
+def test_nodes_of_a_tightened_level_contain_the_optimum(seed: int) -> None:
+    master, pool = last_level(seed)
+    best = best_of_patterns(master, pool)
+    for cutoff, is_below in ((best * (1 + 1e-6) + 1e-6, True), (root_of(master, pool).bound, False)):
+        found = with_cuts(master, pool, np.arange(len(pool.columns)), cutoff, NO_LIMIT)
+        assert found is not None
+        tree = BranchTree(found, pool, cutoff)
+        tree.grow(NO_LIMIT)
+        assert bool(tree.nodes) is is_below
+        assert tree.bound <= best * (1 + 1e-6) + 1e-6
+
+
+def test_without_time_there_are_no_cuts() -> None:
+    master, pool = last_level(MIXING[0])
+    assert with_cuts(master, pool, np.arange(len(pool.columns)), np.inf, Deadline.after(0)) is None

@@ -3,6 +3,10 @@
 A server of the builders takes as many replicas as its minimum says, each on one unit unless told.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
 import pytest
 from builders import (
     GONE,
@@ -18,9 +22,11 @@ from builders import (
 
 from optimizer import Plan, load_system, solve
 
+Places = dict[str, tuple[str, int]]
+"""Accelerator and replicas of every server that has any."""
 
-def placed(plan: Plan) -> dict[str, tuple[str, int]]:
-    """Return accelerator and replicas of every server that has any."""
+
+def placed(plan: Plan) -> Places:
     return {
         name: (pool.accelerator, pool.num_replicas)
         for name, pools in plan.allocations.items()
@@ -32,10 +38,143 @@ def levels(plan: Plan) -> dict[str, float]:
     return {level.name: level.value for level in plan.levels}
 
 
+RATE, SERVERS, VALUE, CHANGES = (
+    "priority 1: unserved rate",
+    "priority 1: unserved servers",
+    "value",
+    "changes",
+)
 GOLD_AND_FREE = [service_class("gold", 1), service_class("free", 9)]
+TWO_MODELS = [service_class("gold", models=("m", "n"))]
+A = [accelerator("A")]
+AT_ONE_PRICE = [accelerator("A"), accelerator("B")]
+CHEAP_AND_DEAR = [accelerator("A", cost=1), accelerator("B", cost=50)]
+FREE_MOVES = {"transitionPenalty": 0}
 
 
-# --- service -------------------------------------------------------------------------------------------
+class Case(NamedTuple):
+    """A system, and the plan that is its best."""
+
+    servers: list[Json]
+    accelerators: list[Json]
+    units: dict[str, int]
+    placed: Places
+    levels: dict[str, float]
+    options: Mapping[str, Any] = MappingProxyType({})
+
+
+CASES = {
+    # Service: rate, then servers, both before cost.
+    "rate before servers": Case(
+        [server("a", 40, replicas=2), server("b", 40, replicas=2), server("c", 100, replicas=4)],
+        A, {"A": 4}, {"c": ("A", 4)}, {RATE: 80},
+    ),
+    "at equal rate more servers, at any cost": Case(
+        [server("a", 50, replicas=2), server("b", 50, replicas=2), server("c", 100, replicas=3)],
+        A, {"A": 4}, {"a": ("A", 2), "b": ("A", 2)}, {SERVERS: 1},
+    ),
+    "a thousandth of a request a minute": Case(
+        [server("a", 400.001, replicas=3), server("b", 400, replicas=2)],
+        A, {"A": 4}, {"a": ("A", 3)}, {RATE: 400},
+    ),
+    "service before value": Case(  # though giving it up would save 5e6 cents/h
+        [server("a", 0.001, replicas=1, current=running("A", 5))],
+        [accelerator("A", cost=1e6)], {"A": 5}, {"a": ("A", 1)}, {},
+    ),
+    "a throughput target is the load": Case(  # 64 tokens/s in answers of 64 tokens: 60 requests/min
+        [server("a", 500, replicas=1, service="fast"), server("b", 61, replicas=1)],
+        A, {"A": 1}, {"b": ("A", 1)}, {RATE: 60},
+        {"classes": [service_class("gold"), service_class("fast", 1, tps=64)]},
+    ),
+    "an idle server with a minimum has no load": Case(
+        [server("idle", 0, replicas=2), server("busy", 1, replicas=2)],
+        A, {"A": 3}, {"busy": ("A", 2)}, {RATE: 0, SERVERS: 1},
+    ),
+    "an idle server without one gives up its replicas": Case(  # 30 cents saved, 0.1 of it for stopping
+        [server("idle", 0, current=running("A", 3, 30))],
+        A, {"A": 3}, {}, {SERVERS: 0, VALUE: -27, CHANGES: 1},
+    ),
+    # Units.
+    "scarce units go where they save most": Case(
+        # On A both cost 10; on B the first costs 11 and the second 33: taken by name they would pay 43.
+        [server("a", replicas=1), server("b", replicas=1, model="n")],
+        [accelerator("A", cost=10), accelerator("B", cost=11)],
+        {"A": 1, "B": 3}, {"a": ("B", 1), "b": ("A", 1)}, {VALUE: 1.1 * 21},
+        {
+            "models": [profile("m", "A"), profile("m", "B"), profile("n", "A"), profile("n", "B", count=3)],
+            "classes": TWO_MODELS,
+        },
+    ),
+    "whole numbers above 2^53 keep one unit from two": Case(
+        [server("a", replicas=10**9, model="n"), server("b", replicas=1)],
+        [
+            accelerator("cheap", "T", cost=1, multiplicity=2),
+            accelerator("dear", "T", cost=2),
+            accelerator("vast", "U", multiplicity=10_000),
+        ],
+        {"T": 1, "U": 1}, {"b": ("dear", 1)}, {},
+        {
+            "models": [profile("m", "cheap"), profile("m", "dear"), profile("n", "vast", count=10_000)],
+            "classes": TWO_MODELS,
+        },
+    ),
+    # Value: the cost, less that of what runs, and the penalty of moves.
+    "changing only replicas costs no penalty": Case(
+        [server("a", replicas=3, current=running("A", 1, 10))],
+        A, {"A": 9}, {"a": ("A", 3)}, {VALUE: 20, CHANGES: 1},
+    ),
+    "a missing current cost is recomputed": Case(  # with 0, keeping A would have value 0, and B 8 × 1.1
+        [server("a", replicas=2, current=running("A", 2))],
+        [accelerator("A", cost=10), accelerator("B", cost=2)],
+        {"A": 9, "B": 9}, {"a": ("B", 2)}, {VALUE: 8 - 40 + 0.1 * 48},
+        {"models": [profile("m", "A", count=2), profile("m", "B", count=2)]},
+    ),
+    "a stated current cost is believed": Case(
+        [server("a", replicas=2, current=running("A", 1, 7))], A, {"A": 9}, {"a": ("A", 2)}, {VALUE: 20 - 7},
+    ),
+    "what is no longer sold can only be left": Case(
+        [server("a", replicas=1, current=running(GONE, 3, 5))],
+        A, {"A": 9}, {"a": ("A", 1)}, {VALUE: 10 - 5 + 0.1 * 15},
+    ),
+    "unserving a running server costs stopping it": Case(
+        [server("a", replicas=2, current=running("A", 4, 40))], A, {"A": 1}, {}, {VALUE: -40 + 0.1 * 40},
+    ),
+    # Changes.
+    "at equal value fewer servers change": Case(
+        # Both need two of the three units of B; one of them runs there, and A costs the same.
+        [
+            server("a", replicas=2),
+            server("b", replicas=2, current=running("B", 2)),
+            server("c", replicas=1, current=running("B", 1)),
+        ],
+        AT_ONE_PRICE, {"A": 9, "B": 3}, {"a": ("A", 2), "b": ("B", 2), "c": ("B", 1)}, {CHANGES: 1},
+        FREE_MOVES,
+    ),
+    "value before changes": Case(
+        [server("a", replicas=1, current=running("A", 1))],
+        [accelerator("A", cost=10), accelerator("B", cost=9.99)],
+        {"A": 1, "B": 1}, {"a": ("B", 1)}, {CHANGES: 1}, FREE_MOVES,
+    ),
+    # What a server may use.
+    "keeping the accelerator needs a current one": Case(
+        [server("a", keepAccelerator=True)], CHEAP_AND_DEAR, {"A": 9, "B": 9}, {"a": ("A", 1)}, {},
+    ),
+    "the most replicas exclude a slow accelerator": Case(
+        [server("a", 400, maxNumReplicas=1)],
+        [accelerator("A", cost=0.25), accelerator("B", cost=50)],
+        {"A": 99, "B": 9}, {"a": ("B", 1)}, {},
+        {"models": [profile("m", "A", alpha=100.0), profile("m", "B")]},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_plans_are_those_worked_out_by_hand(name: str) -> None:
+    case = CASES[name]
+    plan = solve(system(case.servers, case.accelerators, case.units, **case.options))
+    assert placed(plan) == case.placed
+    found = levels(plan)
+    assert {level: found[level] for level in case.levels} == pytest.approx(case.levels)
 
 
 def test_higher_priorities_are_served_before_lower_ones() -> None:
@@ -44,72 +183,16 @@ def test_higher_priorities_are_served_before_lower_ones() -> None:
         server("big", 400, replicas=3, service="free"),
         server("bigger", 500, replicas=2, service="free"),
     ]
-    plan = solve(system(servers, [accelerator("A")], {"A": 4}, classes=GOLD_AND_FREE))
+    plan = solve(system(servers, A, {"A": 4}, classes=GOLD_AND_FREE))
     assert placed(plan) == {"small": ("A", 3)}  # big and bigger would carry 900 requests/min on 5 units
     assert levels(plan) == {
-        "priority 1: unserved rate": 0,
-        "priority 1: unserved servers": 0,
+        RATE: 0,
+        SERVERS: 0,
         "priority 9: unserved rate": 900,
         "priority 9: unserved servers": 2,
-        "value": pytest.approx(33),  # 3 replicas × 10 cents, and 0.1 of that for starting
-        "changes": 1,
+        VALUE: pytest.approx(33),  # 3 replicas × 10 cents, and 0.1 of that for starting
+        CHANGES: 1,
     }
-
-
-def test_within_a_priority_rate_precedes_the_number_of_servers() -> None:
-    servers = [server("a", 40, replicas=2), server("b", 40, replicas=2), server("c", 100, replicas=4)]
-    plan = solve(system(servers, [accelerator("A")], {"A": 4}))
-    assert placed(plan) == {"c": ("A", 4)}
-
-
-def test_at_equal_rate_more_servers_are_served_at_any_cost() -> None:
-    servers = [server("a", 50, replicas=2), server("b", 50, replicas=2), server("c", 100, replicas=3)]
-    plan = solve(system(servers, [accelerator("A")], {"A": 4}))
-    assert placed(plan) == {"a": ("A", 2), "b": ("A", 2)}
-    assert levels(plan)["priority 1: unserved servers"] == 1
-
-
-def test_a_thousandth_of_a_request_a_minute_decides() -> None:
-    servers = [server("a", 400.001, replicas=3), server("b", 400, replicas=2)]
-    plan = solve(system(servers, [accelerator("A")], {"A": 4}))
-    assert placed(plan) == {"a": ("A", 3)}
-    assert levels(plan)["priority 1: unserved rate"] == pytest.approx(400)
-
-
-def test_service_counts_before_value() -> None:
-    dear = accelerator("A", cost=1e6)
-    servers = [server("a", 0.001, replicas=1, current=running("A", 5))]
-    plan = solve(system(servers, [dear], {"A": 5}))
-    assert placed(plan) == {"a": ("A", 1)}  # though giving it up would save 5e6 cents/h
-
-
-def test_a_throughput_target_replaces_the_rate_as_the_load() -> None:
-    targets = service_class("fast", 1, tps=64)  # 64 tokens/s in answers of 64 tokens: 60 requests/min
-    servers = [server("a", 500, replicas=1, service="fast"), server("b", 61, replicas=1)]
-    plan = solve(system(servers, [accelerator("A")], {"A": 1}, classes=[service_class("gold"), targets]))
-    assert placed(plan) == {"b": ("A", 1)}
-    assert levels(plan)["priority 1: unserved rate"] == pytest.approx(60)
-
-
-def test_an_idle_server_with_a_minimum_has_no_load() -> None:
-    servers = [server("idle", 0, replicas=2), server("busy", 1, replicas=2)]
-    plan = solve(system(servers, [accelerator("A")], {"A": 3}))
-    assert placed(plan) == {"busy": ("A", 2)}
-    assert levels(plan)["priority 1: unserved rate"] == 0
-    assert levels(plan)["priority 1: unserved servers"] == 1
-    assert not plan.complete
-
-
-def test_an_idle_server_without_a_minimum_gives_up_its_replicas() -> None:
-    servers = [server("idle", 0, current=running("A", 3, 30))]
-    plan = solve(system(servers, [accelerator("A")], {"A": 3}))
-    assert plan.allocations == {"idle": ()}
-    assert plan.complete
-    assert levels(plan)["value"] == pytest.approx(-27)  # 30 cents saved, 0.1 of it for stopping
-    assert levels(plan)["changes"] == 1
-
-
-# --- units ---------------------------------------------------------------------------------------------
 
 
 def test_units_are_shared_by_all_accelerators_of_a_type() -> None:
@@ -119,25 +202,6 @@ def test_units_are_shared_by_all_accelerators_of_a_type() -> None:
     plan = solve(system(servers, accelerators, {"A": 11}, models=fast))
     assert sorted(placed(plan).values()) == [("1xA", 1), ("1xA", 1)]  # 4xA takes 8 units: 8 + 3 would fit
     assert [(item.type, item.used, item.limit) for item in plan.capacity] == [("A", 6, 11)]
-    plan = solve(system([server("a", replicas=3)], accelerators, {"A": 8}, models=fast))
-    assert plan.unserved[0].server == "a"  # 9 units on 1xA, 24 on 4xA
-
-
-def test_scarce_units_go_where_they_save_most() -> None:
-    """On A both cost 10; on B the first costs 11 and the second 33: taken by name they would pay 43."""
-    models = [profile("m", "A"), profile("m", "B"), profile("n", "A"), profile("n", "B", count=3)]
-    servers = [server("a", replicas=1), server("b", replicas=1, model="n")]
-    plan = solve(
-        system(
-            servers,
-            [accelerator("A", cost=10), accelerator("B", cost=11)],
-            {"A": 1, "B": 3},
-            models=models,
-            classes=[service_class("gold", models=("m", "n"))],
-        )
-    )
-    assert placed(plan) == {"a": ("B", 1), "b": ("A", 1)}
-    assert plan.total_cost_cents_per_h == pytest.approx(21)
 
 
 def test_a_dearer_column_with_fewer_units_is_not_thrown_away() -> None:
@@ -148,31 +212,9 @@ def test_a_dearer_column_with_fewer_units_is_not_thrown_away() -> None:
     assert sorted(placed(plan).values()) == [("A", 1), ("B", 1)]
 
 
-def test_a_huge_column_does_not_hide_one_with_fewer_units() -> None:
-    """Whole numbers above 2^53 must not swallow the difference between one unit and two."""
-    accelerators = [
-        accelerator("cheap", "T", cost=1, multiplicity=2),
-        accelerator("dear", "T", cost=2),
-        accelerator("vast", "U", multiplicity=10_000),
-    ]
-    models = [profile("m", "cheap"), profile("m", "dear"), profile("n", "vast", count=10_000)]
-    servers = [server("a", replicas=10**9, model="n"), server("b", replicas=1)]
-    plan = solve(
-        system(
-            servers,
-            accelerators,
-            {"T": 1, "U": 1},
-            models=models,
-            classes=[service_class("gold", models=("m", "n"))],
-        )
-    )
-    assert placed(plan) == {"b": ("dear", 1)}
-
-
 @pytest.mark.parametrize("units", [{}, {"A": 0}, {"B": 100}])
 def test_a_type_that_is_not_listed_has_no_units(units: dict[str, int]) -> None:
-    source = document([server("a")], [accelerator("A")], units, unlimited=False)
-    plan = solve(load_system(source))
+    plan = solve(load_system(document([server("a")], A, units, unlimited=False)))
     assert not plan.allocations
     assert plan.unserved[0].reason == "capacity"
 
@@ -184,9 +226,6 @@ def test_millions_of_units_are_counted_to_the_last_one() -> None:
     assert solve(system(servers, accelerators, {"A": 3_000_003})).complete
     short = solve(system(servers, accelerators, {"A": 3_000_002}))
     assert placed(short) == {"a": ("A", 1_500_001)}
-
-
-# --- value ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -207,84 +246,21 @@ def test_a_server_moves_only_if_it_saves_more_than_the_penalty(
     assert placed(plan) == {"a": (chosen, 1)}
 
 
-def test_changing_only_replicas_costs_no_penalty() -> None:
-    servers = [server("a", replicas=3, current=running("A", 1, 10))]
-    plan = solve(system(servers, [accelerator("A")], {"A": 9}))
-    assert levels(plan) | {"value": 20, "changes": 1} == levels(plan)
-
-
-def test_a_current_cost_that_is_missing_is_recomputed() -> None:
-    """With the cost of 0 that was sent, keeping A would have value 0 and the cheaper B one of 8 × 1.1."""
-    accelerators = [accelerator("A", cost=10), accelerator("B", cost=2)]
-    models = [profile("m", "A", count=2), profile("m", "B", count=2)]
-    servers = [server("a", replicas=2, current=running("A", 2))]
-    plan = solve(system(servers, accelerators, {"A": 9, "B": 9}, models=models))
-    assert placed(plan) == {"a": ("B", 2)}
-    assert plan.objective == pytest.approx(8 - 40 + 0.1 * 48)
-
-
-def test_a_stated_current_cost_is_believed() -> None:
-    servers = [server("a", replicas=2, current=running("A", 1, 7))]
-    plan = solve(system(servers, [accelerator("A")], {"A": 9}))
-    assert plan.objective == pytest.approx(20 - 7)
-
-
-def test_an_accelerator_that_is_no_longer_sold_can_only_be_left() -> None:
-    servers = [server("a", replicas=1, current=running(GONE, 3, 5))]
-    plan = solve(system(servers, [accelerator("A")], {"A": 9}))
-    assert placed(plan) == {"a": ("A", 1)}
-    assert plan.objective == pytest.approx(10 - 5 + 0.1 * 15)
-
-
-def test_unserving_a_running_server_costs_stopping_it() -> None:
-    servers = [server("a", replicas=2, current=running("A", 4, 40))]
-    plan = solve(system(servers, [accelerator("A")], {"A": 1}))
-    assert plan.objective == pytest.approx(-40 + 0.1 * 40)
-    assert plan.total_cost_cents_per_h == 0
-
-
-# --- changes -------------------------------------------------------------------------------------------
-
-
-def test_at_equal_value_fewer_servers_change() -> None:
-    """Both need two of the three units of B; one of them runs there, and A costs the same."""
-    accelerators = [accelerator("A"), accelerator("B")]
-    servers = [
-        server("a", replicas=2),
-        server("b", replicas=2, current=running("B", 2)),
-        server("c", replicas=1, current=running("B", 1)),
-    ]
-    plan = solve(system(servers, accelerators, {"A": 9, "B": 3}, transitionPenalty=0))
-    assert placed(plan) == {"a": ("A", 2), "b": ("B", 2), "c": ("B", 1)}
-    assert levels(plan)["changes"] == 1
-
-
-def test_a_move_of_equal_value_is_not_made() -> None:
-    accelerators = [accelerator("A"), accelerator("B")]
-    for here in ("A", "B"):
-        source = [server("a", replicas=1, current=running(here, 1))]
-        plan = solve(system(source, accelerators, {"A": 1, "B": 1}, transitionPenalty=0))
-        assert placed(plan) == {"a": (here, 1)}
-        assert plan.changes == ()
+@pytest.mark.parametrize("here", ["A", "B"])
+def test_a_move_of_equal_value_is_not_made(here: str) -> None:
+    source = [server("a", replicas=1, current=running(here, 1))]
+    plan = solve(system(source, AT_ONE_PRICE, {"A": 1, "B": 1}, **FREE_MOVES))
+    assert placed(plan) == {"a": (here, 1)}
+    assert plan.changes == ()
 
 
 @pytest.mark.parametrize(("new", "old"), [("a", "b"), ("b", "a")])
 def test_at_equal_value_a_running_server_precedes_a_new_one(new: str, old: str) -> None:
     """Serving either costs 10 more than now; to stop the one and start the other is two changes."""
     servers = [server(new, replicas=2), server(old, replicas=2, current=running("A", 1))]
-    plan = solve(system(servers, [accelerator("A")], {"A": 2}, transitionPenalty=0))
+    plan = solve(system(servers, A, {"A": 2}, **FREE_MOVES))
     assert placed(plan) == {old: ("A", 2)}
-    assert levels(plan)["changes"] == 1
-
-
-def test_value_counts_before_changes() -> None:
-    accelerators = [accelerator("A", cost=10), accelerator("B", cost=9.99)]
-    servers = [server("a", replicas=1, current=running("A", 1))]
-    plan = solve(system(servers, accelerators, {"A": 1, "B": 1}, transitionPenalty=0))
-    assert placed(plan) == {"a": ("B", 1)}
-
-
-# --- what a server may use -----------------------------------------------------------------------------
+    assert levels(plan)[CHANGES] == 1
 
 
 @pytest.mark.parametrize(
@@ -293,23 +269,8 @@ def test_value_counts_before_changes() -> None:
     ids=["keepAccelerator", "accelerators"],
 )
 def test_a_server_is_unserved_rather_than_misplaced(limit: Json) -> None:
-    accelerators = [accelerator("A", cost=1), accelerator("B", cost=50)]
-    there = solve(system([server("a", replicas=2, **limit)], accelerators, {"A": 9, "B": 2}))
+    there = solve(system([server("a", replicas=2, **limit)], CHEAP_AND_DEAR, {"A": 9, "B": 2}))
     assert placed(there) == {"a": ("B", 2)}
-    nowhere = solve(system([server("a", replicas=2, **limit)], accelerators, {"A": 9, "B": 1}))
+    nowhere = solve(system([server("a", replicas=2, **limit)], CHEAP_AND_DEAR, {"A": 9, "B": 1}))
     assert not nowhere.allocations
     assert nowhere.unserved[0].reason == "capacity"
-
-
-def test_keeping_the_accelerator_needs_a_current_one() -> None:
-    accelerators = [accelerator("A", cost=1), accelerator("B", cost=50)]
-    plan = solve(system([server("a", keepAccelerator=True)], accelerators, {"A": 9, "B": 9}))
-    assert placed(plan) == {"a": ("A", 1)}
-
-
-def test_the_most_replicas_exclude_a_slow_accelerator() -> None:
-    models = [profile("m", "A", alpha=100.0), profile("m", "B")]
-    accelerators = [accelerator("A", cost=0.25), accelerator("B", cost=50)]
-    servers = [server("a", 400, maxNumReplicas=1)]
-    plan = solve(system(servers, accelerators, {"A": 99, "B": 9}, models=models))
-    assert placed(plan) == {"a": ("B", 1)}

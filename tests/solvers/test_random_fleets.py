@@ -1,10 +1,13 @@
 """Random mixed fleets with odd loads: every one has a plan that holds, the best one where that is known."""
 
+from collections.abc import Sequence
+
 import pytest
 from builders import accelerator, server, service_class
 from builders import system as build
 from mixed_oracles import demands, mixed_brute_force, steps
 from random_fleets import BATCHED, random_fleet_document
+from slow_cases import mostly_slow
 
 from optimizer import Plan, System, find_candidates, load_system, solve
 from optimizer.plan.proof import check_proof, prove
@@ -13,16 +16,6 @@ from optimizer.solvers.objectives import VALUE
 
 FAILED_ONCE = (0, 8, 27, 220, 295)
 """Seeds of which a bound was rounded and its value was not, or the number of servers was left unproved."""
-
-
-def planned(seed: int) -> Plan:
-    """Return the plan of a fleet; a plan that does not hold raises an error in `solve`."""
-    system = load_system(random_fleet_document(seed))
-    plan = solve(system)
-    assert plan.status in {"optimal", "heuristic"}
-    if can_be_enumerated(system):
-        assert_is_best(system, plan)
-    return plan
 
 
 def can_be_enumerated(system: System) -> bool:
@@ -50,16 +43,19 @@ def assert_is_best(system: System, plan: Plan) -> None:
             assert level.value == pytest.approx(float(best[level.name]), rel=slack, abs=5e-6), level.name
 
 
-@pytest.mark.parametrize("seed", [*FAILED_ONCE, *range(1005, 1008)])
-def test_a_random_fleet_has_a_plan_that_holds(seed: int) -> None:
-    planned(seed)
+QUICK = [*FAILED_ONCE, *range(1005, 1008)]
+HUNDREDS = [range(hundred, hundred + 100) for hundred in range(0, 4000, 100)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("hundred", range(40))
-def test_four_thousand_random_fleets_have_plans_that_hold(hundred: int) -> None:
-    for seed in range(100 * hundred, 100 * hundred + 100):
-        planned(seed)
+@pytest.mark.parametrize("seeds", mostly_slow([*((seed,) for seed in QUICK), *HUNDREDS], len(QUICK)), ids=str)
+def test_a_random_fleet_has_a_plan_that_holds(seeds: Sequence[int]) -> None:
+    """A plan that does not hold raises an error in `solve`."""
+    for seed in seeds:
+        system = load_system(random_fleet_document(seed))
+        plan = solve(system)
+        assert plan.status in {"optimal", "heuristic"}
+        if can_be_enumerated(system):
+            assert_is_best(system, plan)
 
 
 # --- a load that is no multiple of 0.001 requests/min -----------------------------------------------------

@@ -7,6 +7,7 @@ from functools import cache, partial
 import numpy as np
 import pytest
 from mixed_oracles import random_mixed_document
+from slow_cases import mostly_slow
 
 from optimizer import Plan, System, find_candidates, load_system, solve
 from optimizer.candidates import Candidates
@@ -70,11 +71,13 @@ def assert_same(found: Solution, plain: Solution) -> None:
         assert mine.bound == pytest.approx(other.bound, rel=1e-7, abs=1e-6), mine.name
 
 
-Make = Callable[[int], System]
+KNOWN = [*((odd_system, seed) for seed in (*range(6), 54)), (scarce_system, 0)]
+MORE = [*((odd_system, seed) for seed in range(6, 210)), *((scarce_system, seed) for seed in range(1, 12))]
 
 
-def assert_what_is_known_changes_no_answer(system: System) -> None:
-    asked, plan = planned(system)
+@pytest.mark.parametrize(("make", "seed"), mostly_slow([*KNOWN, *MORE], len(KNOWN)))
+def test_what_is_known_changes_no_answer(make: Callable[[int], System], seed: int) -> None:
+    asked, plan = planned(make(seed))
     before = BasePlan(asked, plan)
     for candidates, restricts, carries_more in questions(asked, plan):
         problem = build_problem(candidates)
@@ -89,11 +92,6 @@ def assert_what_is_known_changes_no_answer(system: System) -> None:
         assert_same(solve_exactly(problem, HighsSession, due, with_patterns=True, related=known), plain)
 
 
-@pytest.mark.parametrize(("make", "seed"), [*((odd_system, s) for s in (*range(6), 54)), (scarce_system, 0)])
-def test_what_is_known_changes_no_answer(make: Make, seed: int) -> None:
-    assert_what_is_known_changes_no_answer(make(seed))
-
-
 def test_a_model_that_highs_presolve_ends_wrongly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -102,15 +100,6 @@ def test_a_model_that_highs_presolve_ends_wrongly(
     candidates, *_ = questions(*planned(scarce_system(8)))[4]
     problem = build_problem(candidates)
     assert_same(solve_milp(problem, partial(HighsSession, lean=True)), solve_patterns(problem))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("make", "seed"),
-    [(odd_system, s) for s in range(6, 210)] + [(scarce_system, s) for s in range(1, 12)],
-)
-def test_what_is_known_changes_no_answer_of_many_more(make: Make, seed: int) -> None:
-    assert_what_is_known_changes_no_answer(make(seed))
 
 
 @pytest.mark.parametrize(("seed", "worse_from"), [(0, 2), (1, 2), (2, 3)])
@@ -134,50 +123,41 @@ def a_problem(seed: int) -> Problem:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_repaired_answer_fits_whatever_it_was(seed: int) -> None:
+def test_a_repaired_answer_fits_and_keeps_what_fits(seed: int) -> None:
     problem = a_problem(seed)
     assert len(problem.limits)
     too_much = np.where(problem.full, problem.table.num_replicas, 0)
-    mine = repaired(problem, too_much)
-    assert (problem.left_by(mine) >= 0).all()
+    assert (problem.left_by(repaired(problem, too_much)) >= 0).all()
+    found = solve_patterns(problem).replicas
+    assert (repaired(problem, found)[found > 0] == found[found > 0]).all()
 
 
-def test_an_answer_that_fits_keeps_what_it_has() -> None:
-    problem = a_problem(1)
-    found = solve_patterns(problem)
-    kept = found.replicas > 0
-    assert (repaired(problem, found.replicas)[kept] == found.replicas[kept]).all()
-
-
-def test_servers_differ_only_if_a_candidate_carries_more() -> None:
+def looser_and_plain() -> tuple[Problem, Problem, set[str], str]:
+    """Return a problem with one target 3 times as loose and without, models that differ, and the target's."""
     system = scarce_system(2)
     candidates, _ = planned(system)
     target = targets_of_servers(candidates, range(len(system.servers)))[0]
-    looser = build_problem(relaxed(candidates, {target: target_ms(candidates, target) * 3}))
-    problem = build_problem(candidates)
-    names = np.array(candidates.arrays.server_names)[differing(looser, problem)]
-    assert len(names)
-    assert {system.servers[name].model for name in names} == {target[1]}
+    looser = relaxed(candidates, {target: target_ms(candidates, target) * 3})
+    problems = build_problem(looser), build_problem(candidates)
+    names = np.array(candidates.arrays.server_names)[differing(*problems)]
+    return *problems, {system.servers[name].model for name in names}, target[1]
+
+
+def test_servers_differ_only_if_a_candidate_carries_more() -> None:
+    _, problem, models, model = looser_and_plain()
+    assert models == {model}
     assert not differing(problem, problem).any()
 
 
 def test_carried_rates_are_those_of_the_other_problem_if_any() -> None:
-    system = scarce_system(2)
-    candidates, _ = planned(system)
-    target = targets_of_servers(candidates, range(len(system.servers)))[0]
-    looser, problem = (
-        build_problem(relaxed(candidates, {target: target_ms(candidates, target) * factor}))
-        for factor in (3, 1)
-    )
+    looser, problem, *_ = looser_and_plain()
     nobody = np.zeros(len(problem.priority), np.bool_)
     known = RelatedSolution(np.zeros(len(looser.table), np.int64), nobody, ())
     assert (known.carried_before(looser) == -np.inf).all()
-    before = replace(known, with_less=problem).carried_before(looser)
+    before, less = replace(known, with_less=problem).carried_before(looser), problem.table
     there = before > -np.inf
-    assert there.any()
     assert (before[there] <= looser.table.max_rate_rps[there]).all()
     assert (before[there] < looser.table.max_rate_rps[there]).any()
     for c in np.flatnonzero(there):
-        less = problem.table
         like = (less.server == looser.table.server[c]) & (less.accelerator == looser.table.accelerator[c])
         assert less.max_rate_rps[like].tolist() == [before[c]]

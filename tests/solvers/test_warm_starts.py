@@ -8,16 +8,17 @@ import itertools
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
 from builders import accelerator, profile, running, server, system
 from mixed_oracles import random_mixed_document
+from replaced_runs import Run, replaced
 from slow_cases import mostly_slow
 
 from optimizer import Plan, SolverError, System, find_candidates, load_system, solve, verify
-from optimizer.arrays import FloatArray, IntArray
+from optimizer.arrays import IntArray
 from optimizer.generate import generate_system
 from optimizer.milp.highs import HighsSession
 from optimizer.milp.model import MilpModel, RunResult, RunStatus
@@ -111,15 +112,26 @@ def test_the_current_fleet_beats_greedy_in_some_systems_only() -> None:
     assert better == {True, False}
 
 
-@pytest.mark.parametrize("mixed", [False, True])
-@pytest.mark.parametrize("tightness", [1.0, 2.0])
-@pytest.mark.parametrize("seed", range(6))
-def test_a_seed_is_a_point_of_the_model_with_the_same_levels(
-    seed: int, tightness: float, *, mixed: bool
-) -> None:
+@cache
+def small_mixed(seed: int) -> System:
+    """Return a system with limits on replicas, stated costs of its own, and types without units."""
+    return load_system(random_mixed_document(seed))
+
+
+FLEETS = [
+    partial(in_operation, seed, mixed=mixed, tightness=tightness)
+    for seed, mixed, tightness in itertools.product(range(6), (False, True), (1.0, 2.0))
+]
+SYSTEMS = [*FLEETS, *(partial(small_mixed, seed) for seed in range(60))]
+
+
+@pytest.mark.parametrize("make", mostly_slow(SYSTEMS, 54))
+def test_a_seed_is_a_point_of_the_model_with_the_same_levels(make: Callable[[], System]) -> None:
     """The rows of the model and the levels in whole numbers are two counts of the same answer."""
-    problem = problem_of(in_operation(seed, mixed=mixed, tightness=tightness))
+    problem = problem_of(make())
     formulation, replicas = formulate(problem), best_initial_solution(problem)
+    if not len(formulation.columns):
+        return
     answer = in_columns(formulation.columns, problem, replicas)
     point = formulation.point(answer)
     assert formulation.model.holds(point)
@@ -133,16 +145,6 @@ def test_a_seed_is_a_point_of_the_model_with_the_same_levels(
     outside_changes = float(problem.none_changed[outside].sum())
     changes = formulation.changed @ point + formulation.changed_offset + outside_changes
     assert changes == pytest.approx(reached["changes"])
-
-
-@pytest.mark.parametrize("seed", mostly_slow(range(60), 30))
-def test_seeds_of_small_mixed_systems_are_points_of_their_models(seed: int) -> None:
-    """These have limits on replicas, stated costs of their own, and types without units."""
-    problem = problem_of(load_system(random_mixed_document(seed)))
-    formulation = formulate(problem)
-    if len(formulation.columns):
-        answer = in_columns(formulation.columns, problem, best_initial_solution(problem))
-        assert formulation.model.holds(formulation.point(answer))
 
 
 def test_a_point_that_breaks_a_row_bound_or_integrality_fails() -> None:
@@ -163,54 +165,6 @@ def test_a_point_that_breaks_a_row_bound_or_integrality_fails() -> None:
 # --- solvers that are stopped ----------------------------------------------------------------------------
 
 
-class Stopped(HighsSession):
-    """HiGHS of which one run is stopped, before it finds anything or before it proves what it found."""
-
-    def __init__(self, model: MilpModel, runs: list[int], stopped_run: int, *, withheld: bool) -> None:
-        super().__init__(model)
-        self.runs, self.stopped_run, self.withheld = runs, stopped_run, withheld
-
-    def minimise(
-        self,
-        objective: FloatArray,
-        start: FloatArray | None,
-        gap: float,
-        time_limit_s: float,
-        *,
-        presolve: bool = True,
-    ) -> RunResult:
-        """Minimise, and withhold of one run the proof or all."""
-        self.runs.append(len(self.runs))
-        result = super().minimise(objective, start, gap, time_limit_s, presolve=presolve)
-        if self.runs[-1] != self.stopped_run:
-            return result
-        x = None if self.withheld else result.x
-        return replace(result, outcome=RunStatus.time_limit, x=x, bound=-np.inf)
-
-
-class Spiteful(HighsSession):
-    """HiGHS that is stopped at a point as good as the best at the level at hand, and at its worst else."""
-
-    value: FloatArray
-
-    def minimise(
-        self,
-        objective: FloatArray,
-        start: FloatArray | None,
-        gap: float,
-        time_limit_s: float,
-        *,
-        presolve: bool = True,
-    ) -> RunResult:
-        """Minimise, and of all best points return the dearest one."""
-        best = super().minimise(objective, start, gap, time_limit_s, presolve=presolve)
-        if best.x is None:
-            return best
-        super().add_limit(objective, float(objective @ best.x) + 1e-4)
-        dearest = super().minimise(-self.value, best.x, gap, time_limit_s, presolve=presolve)
-        return replace(dearest, outcome=RunStatus.time_limit, bound=-np.inf)
-
-
 @pytest.mark.parametrize("withheld", [False, True])
 @pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("tightness", [1.0, 2.0])
@@ -220,15 +174,24 @@ def test_a_stopped_level_leaves_the_solution_unproved(
 ) -> None:
     problem = problem_of(in_operation(seed, mixed=mixed, tightness=tightness))
 
-    def solved(stopped_run: int) -> tuple[Solution, list[int]]:
-        runs: list[int] = []
-        solution = solve_milp(problem, lambda model: Stopped(model, runs, stopped_run, withheld=withheld))
-        return solution, runs
+    def solved(stopped_run: int) -> tuple[Solution, int]:
+        """Stop one run before it finds anything, or before it proves what it found; count the runs."""
+        runs = 0
+
+        def answer(run: Run) -> RunResult:
+            nonlocal runs
+            runs, result = run.number + 1, run.minimise(run.objective)
+            if run.number != stopped_run:
+                return result
+            x = None if withheld else result.x
+            return replace(result, outcome=RunStatus.time_limit, x=x, bound=-np.inf)
+
+        return solve_milp(problem, replaced(answer)), runs
 
     (whole, runs), seeded = solved(-1), best_initial_solution(problem)
     assert whole.status is Status.optimal
     assert runs
-    for run in runs:
+    for run in range(runs):
         solution, _ = solved(run)
         # Where the seed leaves some out the first run asks whether all fit. Without its answer levels tell.
         served = served_in_full(problem, seeded if withheld else whole.replicas)
@@ -243,36 +206,15 @@ def test_a_point_that_ties_and_is_worse_later_is_not_taken(seed: int, *, mixed: 
     problem = problem_of(in_operation(seed, mixed=mixed, tightness=2.0))
     formulation = formulate(problem)
 
-    def session(model: MilpModel) -> HighsSession:
-        loaded = Spiteful(model)
-        loaded.value = formulation.value
-        return loaded
+    def dearest_of_the_best(run: Run) -> RunResult:
+        best = run.minimise(run.objective)
+        if best.x is None:
+            return best
+        run.session.add_limit(run.objective, float(run.objective @ best.x) + 1e-4)
+        return replace(run.minimise(-formulation.value), outcome=RunStatus.time_limit, bound=-np.inf)
 
-    solution = solve_milp(problem, session)
+    solution = solve_milp(problem, replaced(dearest_of_the_best))
     assert not is_better(problem, best_initial_solution(problem), solution.replicas)
-
-
-class Wrong(HighsSession):
-    """HiGHS that calls one of its levels infeasible, as CBC 2.10.3 has done when its cuts were wrong."""
-
-    def __init__(self, model: MilpModel, runs: list[int], wrong_run: int) -> None:
-        super().__init__(model)
-        self.runs, self.wrong_run = runs, wrong_run
-
-    def minimise(
-        self,
-        objective: FloatArray,
-        start: FloatArray | None,
-        gap: float,
-        time_limit_s: float,
-        *,
-        presolve: bool = True,
-    ) -> RunResult:
-        """Minimise, or say that nothing is feasible."""
-        self.runs.append(len(self.runs))
-        if self.runs[-1] == self.wrong_run:
-            return RunResult(RunStatus.infeasible, None, np.inf, 0.0)
-        return super().minimise(objective, start, gap, time_limit_s, presolve=presolve)
 
 
 @pytest.mark.parametrize(
@@ -287,10 +229,17 @@ class Wrong(HighsSession):
     ],
 )
 def test_a_false_infeasible_status_proves_nothing(seed: int, tightness: float, wrong: int) -> None:
-    problem = build_problem(find_candidates(generate_system(8, 4, 2, seed, tightness)))
-    true = solve_milp(problem, HighsSession)
-    runs: list[int] = []
-    found = solve_milp(problem, lambda model: Wrong(model, runs, wrong))
+    """CBC 2.10.3 has called a level infeasible when its cuts were wrong."""
+    problem = problem_of(generate_system(8, 4, 2, seed, tightness))
+    true, runs = solve_milp(problem, HighsSession), []
+
+    def answer(run: Run) -> RunResult:
+        runs.append(run.number)
+        if run.number == wrong:
+            return RunResult(RunStatus.infeasible, None, np.inf, 0.0)
+        return run.minimise(run.objective)
+
+    found = solve_milp(problem, replaced(answer))
     assert len(runs) > wrong
     assert (true.status, found.status) == (Status.optimal, Status.feasible)
     assert not is_better(problem, best_initial_solution(problem), found.replicas)
@@ -300,33 +249,10 @@ def test_a_false_infeasible_status_proves_nothing(seed: int, tightness: float, w
             break
 
 
-class Fixed(HighsSession):
-    """A solver that answers with one point, whatever the limits."""
-
-    x: FloatArray
-
-    def minimise(
-        self,
-        objective: FloatArray,  # noqa: ARG002
-        start: FloatArray | None,  # noqa: ARG002
-        gap: float,  # noqa: ARG002
-        time_limit_s: float,  # noqa: ARG002
-        *,
-        presolve: bool = True,  # noqa: ARG002
-    ) -> RunResult:
-        """Return the point."""
-        return RunResult(RunStatus.optimal, self.x, -np.inf, 0.0)
-
-
 def answering(problem: Problem, replicas: IntArray) -> Callable[[MilpModel], HighsSession]:
+    """Return sessions that answer with one point, whatever the limits."""
     point = formulate(problem).point(replicas)
-
-    def session(model: MilpModel) -> HighsSession:
-        loaded = Fixed(model)
-        loaded.x = point
-        return loaded
-
-    return session
+    return replaced(lambda _: RunResult(RunStatus.optimal, point, -np.inf, 0.0))
 
 
 def test_a_solution_over_capacity_is_refused() -> None:

@@ -112,12 +112,24 @@ class Loop:
     system: System
     rules: Rules
     cluster: Cluster = field(default_factory=Cluster)
-    decisions: Decisions | None = None
-    plan: Plan | None = None
+    last_decisions: Decisions | None = None
+    last_plan: Plan | None = None
     now_s: float = 1_000_000.0
     reported: dict[str, dict[str, ReplicaStatus]] = field(default_factory=dict)
     """Ready shared cards, by name and accelerator."""
     memo: SizingMemo = field(default_factory=lambda: SizingMemo(2**12))
+
+    @property
+    def decisions(self) -> Decisions:
+        """The decisions of the last snapshot."""
+        assert self.last_decisions is not None
+        return self.last_decisions
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the last snapshot."""
+        assert self.last_plan is not None
+        return self.last_plan
 
     def snapshot(
         self, missing: frozenset[str] = frozenset(), silent: frozenset[str] = frozenset()
@@ -127,11 +139,10 @@ class Loop:
             name: self.cluster.seen(name) for name in self.system.servers if name not in missing | silent
         }
         seen = Observation(self.now_s, missing, reports | self.reported)
-        to_plan, estimates = denoise_loads(self.system, self.rules, self.decisions, seen)
-        self.plan = plan_next(
-            to_plan, self.rules, self.decisions, seen, Planner(Deadline.after(60.0), self.memo)
-        )
-        self.decisions = stabilise(self.plan, self.system, self.rules, self.decisions, seen, estimates)
+        to_plan, estimates = denoise_loads(self.system, self.rules, self.last_decisions, seen)
+        before, planner = self.last_decisions, Planner(Deadline.after(60.0), self.memo)
+        self.last_plan = plan_next(to_plan, self.rules, before, seen, planner)
+        self.last_decisions = stabilise(self.plan, self.system, self.rules, before, seen, estimates)
         return self.decisions
 
     def change(self, loads: Mapping[str, float], capacity: Mapping[str, int]) -> None:

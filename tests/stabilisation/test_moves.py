@@ -31,7 +31,6 @@ def fleet(*servers: Json, cards: dict[str, int], **options: Any) -> System:
 
 def ready(loop: Loop) -> None:
     """Let every desired replica be there and ready, a minute later."""
-    assert loop.decisions is not None
     loop.cluster.starting = {place: [0] * number for place, number in desired(loop.decisions).items()}
     loop.now_s += 60.0
 
@@ -51,7 +50,6 @@ def after(loop: Loop, snapshots: int) -> dict[tuple[str, str], int]:
     for _ in range(snapshots):
         loop.snapshot()
         ready(loop)
-    assert loop.decisions is not None
     return desired(loop.decisions)
 
 
@@ -64,8 +62,6 @@ def test_higher_priorities_take_cards_of_lower_ones(rules: Rules) -> None:
     loop.now_s += 3600.0
     loop.change({"a": 2000.0}, {})
     loop.snapshot()
-    assert loop.plan is not None
-    assert loop.decisions is not None
     assert [item.server for item in loop.plan.unserved] == ["b"]
     assert loop.decisions.servers["b"].targets["H"].reason is TargetReason.unserved
     ready(loop)
@@ -82,7 +78,6 @@ def test_others_are_planned_around_what_an_unserved_server_keeps() -> None:
     )
     loop = running_loop(system)
     assert after(loop, 3) == {("a", "H"): 1, ("b", "H"): 3, ("c", "H"): 1}
-    assert loop.plan is not None
     assert loop.plan.kept_replicas == {("b", "H"): 3, ("c", "H"): 1}
     assert {item.server for item in loop.plan.unserved} == {"b", "c"}
     assert verify(loop.plan, system) == []
@@ -108,7 +103,6 @@ def test_servers_on_removed_cards_move_before_lower_priorities() -> None:
     assert after(loop, 1) == {("code", "G"): 2, ("chat", "H"): 4}
     loop.change({}, {"G": 0})
     loop.snapshot()
-    assert loop.decisions is not None
     assert desired(loop.decisions) == {("code", "H"): 2, ("chat", "H"): 2}
     assert loop.decisions.servers["code"].targets["H"].reason is TargetReason.switch
     assert loop.decisions.servers["code"].targets["G"].reason is TargetReason.not_chosen
@@ -124,7 +118,6 @@ def test_a_move_waits_for_ready_replicas_and_names_no_load() -> None:
     source["accelerators"][0]["cost"] = 30.0
     loop.system = load_system(source)
     assert after(loop, 1) == {("s", "A"): 2, ("s", "B"): 2}
-    assert loop.decisions is not None
     assert loop.decisions.servers["s"].targets["A"].reason is TargetReason.waits_for_new_pool
     assert loop.decisions.servers["s"].targets["B"].reason is TargetReason.switch
     loop.snapshot()
@@ -152,9 +145,7 @@ def test_deadlocked_servers_stay_on_their_accelerators() -> None:
     )
     loop = running_loop(load_system(source))
     loop.snapshot()
-    assert loop.plan is not None
     assert loop.plan.complete
-    assert loop.decisions is not None
     assert desired(loop.decisions) == {("a", "A"): 2, ("b", "B"): 2}
     source["count"][0]["count"] = 3  # with one free card there is an order of steps
     found = after(running_loop(load_system(source)), 6)
@@ -174,7 +165,6 @@ def test_rules_do_not_keep_a_server_on_too_few_cards() -> None:
     loop.now_s += 7200.0
     loop.change({"s": 2000.0}, {})
     found = after(loop, 4)
-    assert loop.plan is not None
     (pool,) = loop.plan.allocations["s"]
     assert found == {("s", "G"): pool.num_replicas}
 
@@ -188,9 +178,7 @@ def test_unserved_servers_never_exceed_the_cards() -> None:
     )
     loop = running_loop(system)
     loop.snapshot()
-    assert loop.plan is not None
     assert loop.plan.unserved[0].reason == "replica_limit"
-    assert loop.decisions is not None
     assert desired(loop.decisions) == {("s", "H"): 3, ("u", "H"): 1}
 
 
@@ -213,7 +201,6 @@ def test_missing_servers_keep_desired_not_reported_replicas() -> None:
     after(loop, 1)
     loop.change({"s": 1500.0}, {})
     loop.snapshot()
-    assert loop.decisions is not None
     assert desired(loop.decisions) == {("s", "H"): 3}
     loop.now_s += 60.0
     loop.snapshot(missing=frozenset({"s"}))
@@ -309,7 +296,6 @@ def test_cards_that_have_gone_since_the_plan_are_not_used() -> None:
     system = fleet(server("a", 1000.0, service="p1"), server("b", 1000.0, service="p2"), cards={"H": 4})
     loop = Loop(system, Rules())
     after(loop, 1)
-    assert loop.plan is not None
     fewer = fleet(server("a", 1000.0, service="p1"), server("b", 1000.0, service="p2"), cards={"H": 3})
     found = stabilise(loop.plan, fewer, Rules(), loop.decisions, Observation(loop.now_s))
     assert desired(found) == {("a", "H"): 2, ("b", "H"): 1}

@@ -21,14 +21,11 @@ SEEDS = mostly_slow(range(1000), 9)
 
 
 def served(loop: Loop, name: str) -> bool:
-    assert loop.plan is not None
     return any(pool.num_replicas for pool in loop.plan.allocations.get(name, ()))
 
 
 def check(loop: Loop, before: dict[Place, int], ready: dict[Place, int], excused: frozenset[str]) -> None:
     """Check one snapshot; servers that are excused have lost cards, or have not said what is ready."""
-    assert loop.plan is not None
-    assert loop.decisions is not None
     now = desired(loop.decisions)
     for kind, taken in units(loop.system, now).items():
         assert taken <= loop.system.capacity[kind]
@@ -40,8 +37,6 @@ def check(loop: Loop, before: dict[Place, int], ready: dict[Place, int], excused
 
 
 def _check_reasons(loop: Loop) -> None:
-    assert loop.plan is not None
-    assert loop.decisions is not None
     for name, decision in loop.decisions.servers.items():
         planned = {pool.accelerator: pool.num_replicas for pool in loop.plan.allocations.get(name, ())}
         assert planned.keys() <= decision.targets.keys()
@@ -58,7 +53,6 @@ def _check_reasons(loop: Loop) -> None:
 
 def check_load_reasons(loop: Loop, earlier: dict[str, float], before: dict[Place, int]) -> None:
     """Check that a number is said to follow the load only if both have moved the same way."""
-    assert loop.decisions is not None
     for name, decision in loop.decisions.servers.items():
         load = loop.system.servers[name].current.load.arrival_rate_rpm
         for on, target in decision.targets.items():
@@ -100,13 +94,11 @@ def _run(loop: Loop, rng: random.Random) -> None:
         silent = frozenset(name for name in names if rng.random() < 0.3)
         ready = {place: loop.cluster.ready(place) for place in loop.cluster.starting}
         loop.snapshot(missing, silent)
-        assert loop.plan is not None
         lost = {name for name, on in before if loop.system.accelerators[on].type in shrunk}
         check(loop, before, ready, missing | silent | lost)
         if loop.rules.noise is None:  # which plans for other loads than were counted
             check_load_reasons(loop, loads, before)
             assert not verify(loop.plan, loop.system)
-        assert loop.decisions is not None
         before = desired(loop.decisions)
         loads = {name: item.current.load.arrival_rate_rpm for name, item in loop.system.servers.items()}
         loop.cluster.follow(before, rng, slowest=3)
@@ -125,12 +117,9 @@ def _settles(loop: Loop, before: dict[Place, int]) -> None:
         ready = {place: loop.cluster.ready(place) for place in loop.cluster.starting}
         loop.snapshot()
         check(loop, numbers[-1], ready, frozenset())
-        assert loop.decisions is not None
         numbers.append(desired(loop.decisions))
         loop.cluster.starting = {place: [0] * count for place, count in numbers[-1].items()}
         loop.now_s += step_s
-    assert loop.plan is not None
-    assert loop.decisions is not None
     kept = {place: count for place, count in loop.plan.kept_replicas.items() if count}
     for name, decision in loop.decisions.servers.items():
         for on, target in decision.targets.items():

@@ -25,8 +25,6 @@ def test_cards_suffice_in_every_sequence(seed: int) -> None:
         cards = {kind: rng.randint(1, 6) for kind in loop.system.capacity if rng.random() < 0.2}
         loop.change(loads, cards)
         loop.snapshot()
-        assert loop.plan is not None
-        assert loop.decisions is not None
         if loop.rules.noise is None:
             assert verify(loop.plan, loop.system) == []
         taken = units(loop.system, desired(loop.decisions))
@@ -67,9 +65,7 @@ def test_own_replicas_stay_until_shared_cards_are_ready(reported: str) -> None:
     loop = Loop(pair(2), Rules(startup_s=100.0))
     loop.cluster.starting = {("a", "T4"): [0]}
     loop.snapshot()
-    assert loop.plan is not None
     (use,) = loop.plan.shared_cards
-    assert loop.decisions is not None
     assert desired(loop.decisions) == {("a", "T4"): 1}
     assert loop.decisions.servers["a"].targets["T4"].held
     loop.now_s += 99.0
@@ -86,6 +82,5 @@ def test_own_replicas_give_way_if_no_other_card_is_free() -> None:
     loop = Loop(pair(1), Rules(startup_s=100.0))
     loop.cluster.starting = {("a", "T4"): [0]}
     decisions = loop.snapshot()
-    assert loop.plan is not None
     assert len(loop.plan.shared_cards) == 1
     assert desired(decisions) == {}

@@ -1,10 +1,12 @@
 """From few facts to a document that is valid, planned and reported; prices from files; use cases."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from commands import Run, is_one_line
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
@@ -22,6 +24,7 @@ from optimizer.starters.use_cases import use_case, use_cases
 
 H100 = Offer("H100", 1, Price(350, "USD"), "", 16)
 L40S = Offer("L40S", 1, Price(110, "USD"), "", 8)
+ONE = (Demand("chat", "1/s"),)
 
 
 def system_of(text: str) -> System:
@@ -117,21 +120,14 @@ def test_a_config_is_named_relative_to_the_document(tmp_path: Path) -> None:
     ("changes", "problem"),
     [
         ({"models": ()}, "give a model"),
-        ({"models": ("lama-3.1-8b",), "demands": (Demand("chat", "1/s"),)}, "did you mean"),
-        (
-            {"models": ("llama-3.1-405b",), "demands": (Demand("chat", "1/s"),)},
-            "fits none of the accelerators",
-        ),
+        ({"models": ("lama-3.1-8b",), "demands": ONE}, "did you mean"),
+        ({"models": ("llama-3.1-405b",), "demands": ONE}, "fits none of the accelerators"),
         ({"template": "one-model"}, "takes one model, not 2"),
         ({"offers": (Offer("H100", 1, Price(350, "USD")),)}, "the number of cards is missing"),
         ({"demands": (Demand("chatt", "1/s"),)}, "did you mean 'chat'"),
         ({"demands": (Demand("chat", "1 parsec"),)}, "rate of chat: '1 parsec'"),
-        ({"demands": (Demand("chat", "0"),)}, "rate of chat: must be more than 0, not 0"),
         ({"demands": (Demand("chat", "-1/s"),)}, "rate of chat: must be more than 0, not -1/s"),
-        (
-            {"offers": (H100, Offer("L4", 1, Price(90, "EUR"), "", 8))},
-            "its price is in EUR, that of H100 in USD",
-        ),
+        ({"offers": (H100, Offer("L4", 1, Price(90, "EUR"), "", 8))}, "its price is in EUR, that of H100 in"),
         ({"offers": (Offer("H100", 1, Price(-1, "USD"), "", 8),)}, "the price must be at least 0"),
         ({"offers": (Offer("H100", 0, Price(1, "USD"), "", 8),)}, "must have at least one card"),
         (
@@ -163,18 +159,16 @@ def test_what_cannot_be_started_from_is_refused(changes: dict[str, Any], problem
     ],
 )
 def test_a_model_that_fits_nothing_is_told_why_slice_by_slice(offer: Offer, said: str) -> None:
-    facts = start(models=("llama-3.1-70b",), offers=(offer,), demands=(Demand("chat", "1/s"),))
+    facts = start(models=("llama-3.1-70b",), offers=(offer,), demands=ONE)
     with pytest.raises(SpecError) as refused:
         document_of(facts)
     assert said in str(refused.value)
     assert "it fits on" in str(refused.value)
     assert "--tp" not in str(refused.value)  # init has no such flag
-
-
-def test_weights_that_are_suggested_do_what_is_said() -> None:
-    facts = start(models=("llama-3.1-70b",), offers=(L40S,), demands=(Demand("chat", "1/s"),), weights="fp8")
-    system = system_of(document_of(facts))
-    assert list(system.profiles) == [("llama-3.1-70b", "2xL40S")]
+    if "with fp8 weights" in said:
+        assert list(system_of(document_of(replace(facts, weights="fp8"))).profiles) == [
+            ("llama-3.1-70b", "2xL40S")
+        ]
 
 
 def test_what_is_left_out_is_named_with_its_reason() -> None:
@@ -197,7 +191,7 @@ def test_what_is_left_out_is_named_with_its_reason() -> None:
 
 def test_cards_that_nothing_runs_on_are_not_counted() -> None:
     facts = start(models=("llama-3.1-70b",), offers=(H100, Offer("L4", 1, Price(60, "USD"), "", 8)),
-                  demands=(Demand("chat", "1/s"),))  # fmt: skip
+                  demands=ONE)  # fmt: skip
     assert dict(system_of(document_of(facts)).capacity) == {"H100": 16}
 
 
@@ -211,12 +205,8 @@ def test_targets_weights_and_saturation_are_those_given() -> None:
     text = document_of(facts)
     system = system_of(text)
     chat, batch = (system.targets[name, "llama-3.1-8b"] for name in ("chat", "batch"))
-    assert (chat.ttft_ms, chat.itl_ms, chat.e2e_ms, chat.percentile) == (
-        500,
-        use_case("chat").itl_ms,
-        30_000,
-        95,
-    )
+    assert (chat.ttft_ms, chat.itl_ms, chat.e2e_ms) == (500, use_case("chat").itl_ms, 30_000)
+    assert chat.percentile == 95
     assert (batch.ttft_ms, batch.itl_ms, batch.percentile) == (2500, 0, None)
     assert system.options.saturation_policy == "PriorityExhaustive"
     for profile in system.profiles.values():
@@ -230,8 +220,7 @@ def test_targets_weights_and_saturation_are_those_given() -> None:
 
 def test_names_that_yaml_would_misread_are_quoted() -> None:
     offers = (Offer("H100", 1, Price(350, "USD"), "eu: west #1"),)
-    demands = (Demand("chat", "1/s"),)
-    made = document_of(start(template="clouds", models=("llama-3.1-8b",), offers=offers, demands=demands))
+    made = document_of(start(template="clouds", models=("llama-3.1-8b",), offers=offers, demands=ONE))
     assert list(system_of(made).accelerators) == ["eu: west #1/H100"]
 
 
@@ -240,18 +229,15 @@ def test_names_that_yaml_would_misread_are_quoted() -> None:
 FLAGS = ["--model", "llama-3.1-8b", "--accelerator", "H100:8:3.50USD/h", "--rate", "chat=10/s"]
 
 
-def test_the_command_writes_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_once(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "system.yaml"
-    assert main(["init", str(path), *FLAGS]) == 0
+    assert run("init", path, *FLAGS).status == 0
     before = path.read_bytes()
-    assert main(["init", str(path), *FLAGS]) == 2
-    assert "already exists" in capsys.readouterr().err
-    assert main(["init", str(path), *FLAGS, "--force", "--template", "fleet"]) == 0
+    is_one_line(run("init", path, *FLAGS), "already exists")
+    assert run("init", path, *FLAGS, "--force", "--template", "fleet").status == 0
     assert path.read_bytes() != before
-    assert main(["check", str(path)]) == 0
-    assert main(["init", str(tmp_path / "system.json"), *FLAGS]) == 2
-    assert main(["init", "-", *FLAGS]) == 0
-    assert system_of(capsys.readouterr().out.partition("\n")[2]).capacity == {"H100": 8}
+    assert run("init", tmp_path / "system.json", *FLAGS).status == 2
+    assert system_of(run("init", "-", *FLAGS).out.partition("\n")[2]).capacity == {"H100": 8}
 
 
 @pytest.mark.parametrize(
@@ -268,47 +254,35 @@ def test_the_command_writes_once(tmp_path: Path, capsys: pytest.CaptureFixture[s
         ([*FLAGS, "--percentile", "0.95"], "below 100, not 0.95; did you mean 95?"),
         ([*FLAGS, "--percentile", "95", "--percentile", "99"], "--percentile 99: given twice"),
         ([*FLAGS, "--target-ttft", "soon"], "--target-ttft soon: 'soon'"),
-        (
-            [*FLAGS, "--target-itl", "agents=50"],
-            "itl of agents: there are no requests of this use case; known: chat",
-        ),
-        ([*FLAGS, "--weights", "fp80"], "did you mean 'fp8'"),
-        ([*FLAGS, "--template", "one-model", "--model", "phi-4"], "takes one model, not 2"),
+        ([*FLAGS, "--target-itl", "agents=50"], "itl of agents: there are no requests of this use case;"),
     ],
 )
 def test_a_wrong_or_missing_fact_is_one_line(
-    flags: list[str], problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Run, flags: list[str], problem: str, tmp_path: Path
 ) -> None:
-    assert main(["init", str(tmp_path / "system.yaml"), *flags]) == 2
-    said = capsys.readouterr().err
-    assert problem in said
-    assert said.count("\n") == 1
+    is_one_line(run("init", tmp_path / "system.yaml", *flags), problem)
     assert not (tmp_path / "system.yaml").exists()
 
 
-def test_flags_give_targets_weights_and_saturation(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_flags_give_targets_weights_and_saturation(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "system.yaml"
     flags = ["--weights", "FP8", "--target-ttft", "chat=500ms", "--target-itl", "40", "--percentile", "95"]
-    assert main(["init", str(path), *FLAGS, *flags, "--saturation", "roundrobin"]) == 0
+    assert run("init", path, *FLAGS, *flags, "--saturation", "roundrobin").status == 0
     system = load_system(path)
     target = system.targets["chat", "llama-3.1-8b"]
     assert (target.ttft_ms, target.itl_ms, target.percentile) == (500, 40, 95)
     assert system.options.saturation_policy == "RoundRobin"
-    with pytest.raises(SystemExit):
-        main(["init", str(path), *FLAGS, "--saturation", "RoundRobbin"])
-    assert "not 'RoundRobbin'; did you mean 'RoundRobin'?" in capsys.readouterr().err
+    said = "not 'RoundRobbin'; did you mean 'RoundRobin'?"
+    is_one_line(run("init", path, *FLAGS, "--saturation", "RoundRobbin"), said)
 
 
-def test_what_is_left_out_is_said_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_left_out_is_said_on_stderr(run: Run, tmp_path: Path) -> None:
     prices = tmp_path / "prices.csv"
     prices.write_text("accelerator,price,count\nH100,3 USD/h,8\nH900,1 USD/h,8\n")
-    more = ["--prices", str(prices)]
-    assert main(["init", "-", *FLAGS[:2], *FLAGS[4:], *more]) == 0
-    assert "note: not in the catalogue, left out: H900\n" in capsys.readouterr().err
-    assert main(["init", "-", *FLAGS[:2], "--accelerator", "L40S:8:1USD/h", *FLAGS[4:]]) == 0
-    assert "note: llama-3.1-8b is not offered on 4xL40S, 8xL40S: at most 2 devices" in capsys.readouterr().err
+    found = run("init", "-", *FLAGS[:2], *FLAGS[4:], "--prices", prices)
+    assert "note: not in the catalogue, left out: H900\n" in found.err
+    found = run("init", "-", *FLAGS[:2], "--accelerator", "L40S:8:1USD/h", *FLAGS[4:])
+    assert "note: llama-3.1-8b is not offered on 4xL40S, 8xL40S: at most 2 devices" in found.err
 
 
 def test_counts_of_price_files_are_defaults_for_flags(tmp_path: Path) -> None:
@@ -319,42 +293,29 @@ def test_counts_of_price_files_are_defaults_for_flags(tmp_path: Path) -> None:
     assert load_system(path).capacity == {"H100": 8}
 
 
-def test_the_document_passes_check_without_warnings(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_document_passes_check_without_warnings(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "system.yaml"
     cards = ["--accelerator", "H100:16:3.50USD/h", "--accelerator", "L4:8:0.60USD/h"]
     flags = ["--model", "llama-3.1-8b", "--model", "llama-3.1-70b", *cards, "--rate", "chat=10/s"]
-    assert main(["init", str(path), *flags]) == 0
-    capsys.readouterr()
-    assert main(["check", str(path)]) == 0
-    assert capsys.readouterr().err == ""
+    assert run("init", path, *flags).status == 0
+    checked = run("check", path)
+    assert (checked.status, checked.err) == (0, "")
 
 
-def test_use_cases_have_reasons_and_sources(capsys: pytest.CaptureFixture[str]) -> None:
+def test_use_cases_have_reasons_and_sources(run: Run) -> None:
     assert {"chat", "code-completion", "retrieval", "summaries", "agents", "batch"} <= use_cases().keys()
     for case in use_cases().values():
         assert case.why.endswith(".")
         assert case.source.startswith("lengths")
         assert case.ttft_ms > 0
         assert case.itl_ms > 0
-    assert main(["init", "--use-cases"]) == 0
-    out = capsys.readouterr().out
+    out = run("init", "--use-cases").out
     assert all(name in out for name in use_cases())
 
 
-def test_what_no_flag_says_is_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.fixture
+def at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    path, enter = tmp_path / "system.yaml", "\r"
-    typed = ["llama-3.1-8b", "H100", "", "8", "3 dollars", "\x15" + "3.50 USD/h", "chat", "", "10/s"]
-    with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
-        # The first template, which takes one model; one accelerator and one use case, ended by empty answers.
-        keys.send_text(enter + "".join(text + enter for text in typed))
-        assert main(["init", str(path)]) == 0
-    told = tmp_path / "told.yaml"
-    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
-    assert main(["init", str(told), *FLAGS]) == 0
-    assert path.read_text() == told.read_text().replace("told.yaml", "system.yaml")
 
 
 def asked(path: Path, flags: list[str], *typed: str) -> int:
@@ -364,8 +325,20 @@ def asked(path: Path, flags: list[str], *typed: str) -> int:
         return main(["init", str(path), *flags])
 
 
-def test_questions_take_the_names_that_flags_take(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_no_flag_says_is_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    path = tmp_path / "system.yaml"
+    # The first template, which takes one model; one accelerator and one use case, ended by empty answers.
+    typed = ["llama-3.1-8b", "H100", "", "8", "3 dollars", "\x15" + "3.50 USD/h", "chat", "", "10/s"]
+    assert asked(path, [], "", *typed) == 0
+    told = tmp_path / "told.yaml"
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+    assert main(["init", str(told), *FLAGS]) == 0
+    assert path.read_text() == told.read_text().replace("told.yaml", "system.yaml")
+
+
+@pytest.mark.usefixtures("at_a_terminal")
+def test_questions_take_the_names_that_flags_take(tmp_path: Path) -> None:
     path = tmp_path / "system.yaml"
     names = ("meta-llama/Llama-3.1-8B-Instruct", "8xh100", "l40s:8:0.9USD/h", "")
     assert asked(path, ["--template", "one-model", *FLAGS[4:]], *names, "16", "25 USD/h") == 0
@@ -375,30 +348,16 @@ def test_questions_take_the_names_that_flags_take(monkeypatch: pytest.MonkeyPatc
     assert dict(system.capacity) == {"H100": 16, "L40S": 8}
 
 
-def test_a_price_that_no_flag_gives_is_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    path = tmp_path / "system.yaml"
-    flags = [*FLAGS[:2], "--accelerator", "H100:8", *FLAGS[4:]]
-    assert asked(path, flags, "3.50 USD/h") == 0
-    assert load_system(path).accelerators["2xH100"].cost_cents_per_h == 700
-
-
-def test_only_templates_that_suit_the_facts_are_offered(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+@pytest.mark.usefixtures("at_a_terminal")
+def test_only_templates_that_suit_the_facts_are_offered(tmp_path: Path) -> None:
     path = tmp_path / "system.yaml"
     flags = ["--model", "llama-3.1-8b", "--accelerator", "H100::3USD/h"]  # no count: clouds alone
     assert asked(path, flags, "chat", "", "2/s") == 0
     assert load_system(path).options.unlimited
 
 
-def test_missing_folders_are_rejected_before_any_prompt(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
-    assert main(["init", str(tmp_path / "none" / "system.yaml")]) == 2
-    assert "there is no directory" in capsys.readouterr().err
+def test_missing_folders_are_rejected_before_any_prompt(run: Run, tmp_path: Path) -> None:
+    is_one_line(run("init", tmp_path / "none" / "system.yaml"), "there is no directory")
 
 
 def test_whoever_leaves_a_question_leaves_nothing_behind() -> None:
@@ -473,17 +432,14 @@ def test_a_wrong_file_of_prices_is_refused(text: str, problem: str, tmp_path: Pa
     assert problem in str(refused.value)
 
 
-def test_the_command_shows_prices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_shows_prices(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "vms.csv"
     path.write_text(SKYPILOT)
-    assert main(["prices", str(path)]) == 0
-    shown = capsys.readouterr()
+    shown = run("prices", path)
     assert "12.29 USD/h" in shown.out
     assert "left out: V100" in shown.err
-    assert main(["prices", str(path), "--json", "--region", "eu-west-1"]) == 0
-    assert json.loads(capsys.readouterr().out) == [
-        {"accelerator": "H100", "cards": 8, "price": "110.00 USD/h", "place": "eu-west-1"}
-    ]
+    (offer,) = run("prices", path, "--json", "--region", "eu-west-1").json
+    assert offer == {"accelerator": "H100", "cards": 8, "price": "110.00 USD/h", "place": "eu-west-1"}
 
 
 def test_two_clouds_stand_side_by_side(tmp_path: Path) -> None:

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from panels import curve
 
 from optimizer import System, load_system, solve
 from optimizer.kinds.batch_servers.rows import BatchRow
-from optimizer.studies.figures.document import CurvePanel, Figure
+from optimizer.studies.figures.document import Figure
 from optimizer.studies.figures.kinds import KINDS, make_figure
 
 SPECS = Path(__file__).parents[2] / "specs"
@@ -37,13 +38,6 @@ def system(window_ms: float = 10.0, rate_rps: float = 400.0) -> System:
             "optimizer": {"unlimited": True},
         }
     )
-
-
-def curve(figure: Figure, panel: int, name: str = "") -> dict[float, float]:
-    found = figure.panels[panel]
-    assert isinstance(found, CurvePanel)
-    (series,) = (item for item in found.series if item.name == name)
-    return {x: y for x, y in zip(series.x, series.y, strict=True) if x is not None and y is not None}
 
 
 @cache

@@ -309,19 +309,13 @@ def test_nothing_that_runs_is_compared_like_anything_else(units: dict[str, int],
 
 
 def test_after_a_load_change_the_first_plan_is_what_runs(specs: Path) -> None:
+    """Eq. 31 of docs/math.md, added up from the rows; the penalty of the sample is the default, 0.1."""
     sample = load_system(specs / "large")
     changed = scale_loads(sample, 1.1)
-    found = compare(sample, changed, transition=True)
-    first = solve(sample)
+    found, first = compare(sample, changed, transition=True), solve(sample)
     assert found.first.plan == first
     assert found.second.plan == solve(first.applied_to(changed))
     assert (found.kind, found.first.label, found.second.label) == ("load_change", "before", "after")
-
-
-def test_transition_value_is_cost_difference_plus_penalty(specs: Path) -> None:
-    """Eq. 31 of docs/math.md, added up from the rows; the penalty of the sample is the default, 0.1."""
-    sample = load_system(specs / "large")
-    found = compare(sample, scale_loads(sample, 1.1), transition=True)
     value = Fraction(0)
     for row in found.servers:
         assert row.first is not None
@@ -330,13 +324,6 @@ def test_transition_value_is_cost_difference_plus_penalty(specs: Path) -> None:
         value += new - old + (Fraction(1, 10) * (old + new) if row.change == "moved" else 0)
     assert found.changed("moved")
     assert found.transition_value_cents_per_h == pytest.approx(float(value), rel=1e-9)
-
-
-def test_transitions_need_the_accelerators_in_use() -> None:
-    before = system([server("a", replicas=1)], [accelerator("A")])
-    after = system([server("a", replicas=1)], [accelerator("B")])
-    with pytest.raises(SpecError, match="accelerator 'A' of the first plan does not exist"):
-        compare(before, after, transition=True)
 
 
 def test_a_mixed_plan_before_a_load_change_is_noted(specs: Path) -> None:
@@ -380,12 +367,17 @@ def test_unknown_accelerators_have_no_cost_by_type() -> None:
     assert [(row.type, row.cost_difference_cents_per_h) for row in found.types] == [("A", None), ("B", 20.0)]
 
 
-def test_a_plan_alone_or_after_another_is_refused() -> None:
+def test_what_cannot_be_compared_is_refused() -> None:
     source, plan, _ = two_plans()
     with pytest.raises(SpecError, match="a plan alone cannot be compared"):
         compare(plan)
     with pytest.raises(SpecError, match="a plan that exists cannot start from another"):
         compare(source, plan, transition=True)
+    elsewhere = system([server("a", replicas=1)], [accelerator("B")])
+    with pytest.raises(SpecError, match="accelerator 'A' of the first plan does not exist"):
+        compare(source, elsewhere, transition=True)
+    with pytest.raises(SpecError, match=r"optimizer\.colour: unknown option"):
+        compare(source, second_options={"colour": 1})
 
 
 # --- options, notes, bytes -------------------------------------------------------------------------------
@@ -399,11 +391,6 @@ def test_second_options_apply_to_the_second_side_only(specs: Path) -> None:
     assert found.second.plan == solve(sample, unlimited=True, heterogeneous=True)
     assert found.second.options is not None
     assert (found.second.options.unlimited, found.second.options.heterogeneous) == (True, True)
-
-
-def test_an_option_that_does_not_exist_is_an_error(specs: Path) -> None:
-    with pytest.raises(SpecError, match=r"optimizer\.colour: unknown option"):
-        compare(load_system(specs / "small"), second_options={"colour": 1})
 
 
 def test_limits_on_one_side_are_always_scarcity(specs: Path) -> None:

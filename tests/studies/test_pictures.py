@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 from builders import accelerator, profile, server, service_class, system
+from panels import bars, curves, grid
 
-from optimizer import Figure, System, compare, make_figure, make_report, render_report, scale_loads, solve
+from optimizer import System, compare, make_figure, make_report, render_report, scale_loads, solve
 from optimizer.generate import generate_document
 from optimizer.spec.system import load_system
-from optimizer.studies.figures.document import BarPanel, CurvePanel, GridPanel
-from optimizer.studies.figures.kinds import KINDS, PLAN_KINDS
+from optimizer.studies.figures.kinds import PLAN_KINDS
 from optimizer.studies.figures.plans import CLASSES_BESIDE, MAX_ROWS, WHOLE_PLAN
 from optimizer.studies.reports.overview import describe
 
@@ -20,18 +20,6 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def large() -> System:
     return load_system(ROOT / "specs" / "large")
-
-
-def bars(figure: Figure, panel: int = 0) -> BarPanel:
-    found = figure.panels[panel]
-    assert isinstance(found, BarPanel)
-    return found
-
-
-def grid(figure: Figure, panel: int = 0) -> GridPanel:
-    found = figure.panels[panel]
-    assert isinstance(found, GridPanel)
-    return found
 
 
 def test_the_whole_picture_has_every_panel(large: System) -> None:
@@ -132,9 +120,11 @@ def test_grid_fields_state_partial_idle_and_no_service() -> None:
         classes=[service_class("gold", models=["a", "b"])],
         saturationPolicy="PriorityExhaustive",
     )  # fmt: skip
-    texts = [row[0].text for row in grid(make_figure(one, "assignment")).cells]
+    cells = [row[0] for row in grid(make_figure(one, "assignment")).cells]
     share = solve(one).unserved[1].served_fraction
-    assert texts == [f"1 × A ({share:.0%} served)", "idle", "not served"]
+    assert [cell.text for cell in cells] == [f"1 × A ({share:.0%} served)", "idle", "not served"]
+    assert 0 < share < 1
+    assert cells[0].share == pytest.approx(share)  # as much of the field has the colour
 
 
 def test_grid_fields_count_servers_not_served_in_full() -> None:
@@ -185,20 +175,6 @@ def test_every_class_has_its_field_however_many_there_are() -> None:
         assert "shown" not in figure.note
 
 
-def test_as_much_of_a_field_has_the_colour_as_is_served() -> None:
-    source = system(
-        [server("part", rate=1200), server("all", rate=400, model="n")],
-        [accelerator("A"), accelerator("B")],
-        {"A": 1, "B": 9},
-        models=[profile("m", "A"), profile("n", "B")],
-        classes=[service_class("gold", models=["m", "n"])],
-        saturationPolicy="PriorityExhaustive",
-    )
-    shares = [row[0].share for row in grid(make_figure(source, "assignment")).cells]
-    assert shares == pytest.approx([solve(source).unserved[0].served_fraction, 1.0])
-    assert 0 < shares[0] < 1
-
-
 @pytest.mark.parametrize(
     ("case", "words"),
     [
@@ -241,11 +217,6 @@ def test_the_report_is_about_the_plan_that_solve_finds(large: System) -> None:
         assert report.overview.limited is not unlimited
         assert report.comparison == compare(large)
     assert type(report).model_validate_json(report.to_json()) == report
-
-
-def test_every_kind_has_a_name_of_one_word() -> None:
-    assert len(set(KINDS)) == len(KINDS) == 16
-    assert all(kind.isalpha() and kind.islower() for kind in KINDS)
 
 
 def test_percentiles_and_shares_use_their_own_targets() -> None:
@@ -318,6 +289,5 @@ def test_pictures_of_one_server_show_no_shared_queue() -> None:
         figure = make_figure(system, kind, server="chat")
         assert figure.panels == ()
         assert "chat is a shared queue, whose servers have separate latencies" in figure.note
-    (panel,) = make_figure(system, "cost", server="chat").panels
-    assert isinstance(panel, CurvePanel)
-    assert sorted(series.name for series in panel.series) == ["A100", "H100"]
+    cost = curves(make_figure(system, "cost", server="chat"))
+    assert sorted(series.name for series in cost.series) == ["A100", "H100"]

@@ -119,29 +119,23 @@ def test_what_no_load_holds_is_rejected_and_named() -> None:
     assert verify(plan, system()) == []
 
 
-def test_targets_that_units_cannot_keep_are_named_as_lost() -> None:
-    made = system(accelerators=["A"]).with_options(unlimited=False)
-    units = solve(made).allocations["s"][0].num_replicas
-    made = made.with_capacity({"A": units})
+@pytest.mark.parametrize("policy", ["None", "PriorityExhaustive"])
+def test_targets_that_units_cannot_keep_are_named_as_lost(policy: str) -> None:
+    made = system(accelerators=["A"]).with_options(unlimited=False, saturation_policy=policy)
+    made = made.with_capacity({"A": solve(made).allocations["s"][0].num_replicas})
     found = repair_plan(made, EffortOptions(requests=SHORT))
     assert not found.holds
-    assert found.plan.allocations == {}
+    assert verify(found.plan, made) == []
     (lost,) = found.lost
-    assert (lost.server, lost.reason, lost.served_fraction) == ("s", "capacity", 0.0)
+    assert (lost.server, lost.reason) == ("s", "capacity")
     assert lost.missed == found.repairs[-1].missed
     assert all(check.simulated.value > check.limit for check in lost.missed)
-    assert verify(found.plan, made) == []
-
-
-def test_partial_service_is_tightened_too() -> None:
-    made = system(accelerators=["A"]).with_options(unlimited=False, saturation_policy="PriorityExhaustive")
-    units = solve(made).allocations["s"][0].num_replicas
-    made = made.with_capacity({"A": units})
-    found = repair_plan(made, EffortOptions(requests=SHORT))
-    (lost,) = found.lost
-    assert 0.5 < lost.served_fraction < 1
-    assert found.simulation.holds
-    assert verify(found.plan, made) == []
+    if policy == "None":
+        assert found.plan.allocations == {}
+        assert lost.served_fraction == 0
+    else:
+        assert found.simulation.holds
+        assert 0.5 < lost.served_fraction < 1
 
 
 @pytest.mark.parametrize("seed", [2, 3])

@@ -10,7 +10,7 @@ import pytest
 from joblib import parallel_config
 
 from optimizer.cli.main import main
-from optimizer.errors import AnalysisError, SpecError
+from optimizer.errors import SpecError
 from optimizer.jobs.requests import RequestError
 from optimizer.jobs.simulating import SimulateOptions, simulate_plan
 from optimizer.kinds.replicas import Replica, analyze_replicas
@@ -73,18 +73,11 @@ def test_simulated_pools_agree_with_their_queue_model() -> None:
         assert pool.goodput_rps == pytest.approx(pool.within_all.value * pool.rate_rps * pool.num_replicas)
         assert pool.within_ttft is not None
         assert pool.within_all.value <= pool.within_ttft.value
-
-
-def test_the_linear_law_is_run_as_the_queue_model_means_it() -> None:
-    made = system()
-    pool = one_pool(made, "linear")
-    assert pool.ttft is not None
-    assert pool.itl is not None
-    assert pool.ttft.predicted_mean is not None
-    half_width = pool.itl.mean.half_width
-    assert half_width is not None
-    assert pool.itl.predicted_mean is not None
-    assert abs(pool.itl.mean.value - pool.itl.predicted_mean) < 4 * half_width
+    linear = one_pool(made, "linear")  # which runs as the queue model means it
+    assert linear.itl is not None
+    assert linear.itl.mean.half_width is not None
+    assert linear.itl.predicted_mean is not None
+    assert abs(linear.itl.mean.value - linear.itl.predicted_mean) < 4 * linear.itl.mean.half_width
 
 
 def one_pool(made: System, server: str) -> SimulatedPool:
@@ -161,39 +154,35 @@ def test_what_cannot_be_simulated_is_refused() -> None:
     made = system()
     with pytest.raises(RequestError, match="server: requires trace"):
         simulate_plan(made, SimulateOptions(server="linear"))
-    with pytest.raises(AnalysisError, match="500 or more"):
-        Effort(requests=10)
     plan = solve(made)
     other = plan.model_copy(update={"allocations": {"other": plan.allocations["linear"]}})
     with pytest.raises(SpecError, match="cannot run it in this system"):
         simulate_plan(made, SimulateOptions(), other)
 
 
-def test_the_command_writes_tables_rows_and_the_document(capsys: pytest.CaptureFixture[str]) -> None:
-    path = str(ROOT / "specs/small")
-    assert main(["simulate", path, "--requests", "1000", "--seed", "3"]) == 0
-    table = capsys.readouterr().out
-    assert "pools keep their targets" in table
-    assert main(["solve", path, "--simulate", "--csv"]) == 2
-    assert "--csv: holds one table; take --json" in capsys.readouterr().err
-    assert main(["simulate", path, "--requests", "1000", "--seed", "3", "--json"]) == 0
+def test_the_command_writes_tables_rows_and_the_document(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, plan = str(ROOT / "specs/small"), str(tmp_path / "plan.json")
+    simulate = ["simulate", path, "--requests", "1000", "--seed", "3"]
+    assert main(simulate) == 0
+    assert "pools keep their targets" in capsys.readouterr().out
+    for wrong, said in (
+        (["solve", path, "--simulate", "--csv"], "--csv: holds one table; take --json"),
+        (["simulate", path, "--server", "x"], "--server: requires --trace"),
+    ):
+        assert main(wrong) == 2
+        assert said in capsys.readouterr().err
+    assert main(["solve", path, "-o", plan]) == 0
+    capsys.readouterr()
     found = simulate_plan(load_system(path), SimulateOptions(requests=1000, seed=3))
-    assert capsys.readouterr().out == found.to_json() + "\n"
-    assert main(["simulate", path, "--requests", "1000", "--seed", "3", "--csv"]) == 0
+    for more in ([], ["--plan", plan]):
+        assert main([*simulate, *more, "--json"]) == 0
+        assert capsys.readouterr().out == found.to_json() + "\n"
+    assert main([*simulate, "--csv"]) == 0
     rows = capsys.readouterr().out.splitlines()
     assert len(rows) == 1 + len(found.pools)
     assert len({row.count(",") for row in rows}) == 1
-
-
-def test_simulate_takes_a_plan_and_names_flags_in_errors(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path, plan = str(ROOT / "specs/small"), tmp_path / "plan.json"
-    assert main(["solve", path, "-o", str(plan)]) == 0
-    assert main(["simulate", path, "--plan", str(plan), "--requests", "600", "--json"]) == 0
-    capsys.readouterr()
-    assert main(["simulate", path, "--server", "x"]) == 2
-    assert "--server: requires --trace" in capsys.readouterr().err
 
 
 def test_solve_simulates_its_plan_where_asked(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ import json
 import math
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,6 @@ from optimizer.jobs.requests import RequestError
 from optimizer.jobs.sweeping import SweepOptions, sweep_system
 from optimizer.spec.load_traces import LoadStep
 from optimizer.studies.sweep import points as points_module
-from optimizer.studies.sweep.checkpoint import Checkpoint
 from optimizer.studies.sweep.days import lognormal_days, trace_days
 from optimizer.studies.sweep.document import Sweep, SweepBinding, SweepPoint
 from optimizer.studies.sweep.figure import sweep_figure
@@ -77,18 +77,13 @@ def test_ranges_lists_and_single_numbers_are_read() -> None:
         ("load=1e999", "not a finite number"),
         ("count:L4=0.5", "0.5 is not an integer"),
         ("gap=0..1", "parameter: 'gap' does not exist"),
+        ("load=1 load=2", "vary load: given twice"),
+        ("load=1..2/200 cost:L4=1..2/200", "40,000 combinations of values, at most 10,000"),
     ],
 )
 def test_a_wrong_variation_is_refused(text: str, message: str) -> None:
-    with pytest.raises(SpecError, match=message.replace("(", r"\(")):
-        read_variations(two_types(), [text])
-
-
-def test_repeated_parameters_and_too_many_points_are_refused() -> None:
-    with pytest.raises(SpecError, match="vary load: given twice"):
-        read_variations(two_types(), ["load=1", "load=2"])
-    with pytest.raises(SpecError, match="40,000 combinations of values, at most 10,000"):
-        read_variations(two_types(), ["load=1..2/200", "cost:L4=1..2/200"])
+    with pytest.raises(SpecError, match=message):
+        read_variations(two_types(), text.split())
 
 
 @pytest.mark.parametrize("value", ["count:L4=-1", "load=-1", "cost:L4=-2"])
@@ -305,17 +300,15 @@ def test_a_trace_gives_each_servers_peak_of_the_same_day() -> None:
         ({"vary": ("load=1",), "load_cv": 0.3}, "load_cv: is for sampled days"),
         ({"samples": 9}, "give either load_cv or trace"),
         ({"samples": 9, "load_cv": 1, "trace": "x.csv"}, "give either load_cv or trace"),
+        ({"samples": 0}, "samples.*than or equal to"),
+        ({"samples": 10_001}, "samples.*than or equal to"),
+        ({"load_cv": -1}, "load_cv.*than or equal to"),
+        ({"load_cv": 11}, "load_cv.*than or equal to"),
     ],
 )
-def test_contradicting_requests_are_refused(request_: dict[str, object], message: str) -> None:
-    with pytest.raises(RequestError, match=message):
+def test_contradicting_requests_are_refused(request_: dict[str, Any], message: str) -> None:
+    with pytest.raises((RequestError, ValidationError), match=f"(?s){message}"):
         sweep_system(two_types(), SweepOptions(**request_))
-
-
-@pytest.mark.parametrize("field", [{"samples": 0}, {"samples": 10_001}, {"load_cv": -1}, {"load_cv": 11}])
-def test_numbers_of_requests_are_limited(field: dict[str, int]) -> None:
-    with pytest.raises(ValidationError, match="than or equal to"):
-        SweepOptions.model_validate(field)
 
 
 # --- figures ---------------------------------------------------------------------------------------------
@@ -339,9 +332,3 @@ def test_only_accelerator_types_have_colours_in_a_sweep() -> None:
     line = sweep_figure(swept(two_types(transitionPenalty=0, budget=20), "load=1,2"))
     types = {series.name: series.type for series in line.panels[-1].series}  # type: ignore[union-attr]
     assert types["total cost"] == ""
-
-
-def test_a_checkpoint_without_a_file_keeps_answers_in_memory() -> None:
-    done = Checkpoint()
-    done.add({"a": 1})
-    assert done.answers == {"a": 1}

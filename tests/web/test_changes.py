@@ -1,6 +1,5 @@
 """Changes to a document: to an address and back, to the document, undone. Differences of tables."""
 
-import json
 from copy import deepcopy
 from typing import Any
 
@@ -59,16 +58,14 @@ def test_quick_changes_of_one_key_are_one_step() -> None:
 
 def test_changes_are_those_of_the_document(small: dict[str, Any]) -> None:
     before = deepcopy(small)
-    changes = Changes(
-        given={
-            "load": "2", "load:Free-llama_70b": "0.5", "count:G2": "8", "cost:G2": "1.5 USD/h",
-            "targets": "0.5",
-            "itl:Premium/llama_13b": "77", "percentile": "95", "policy": "None", "mixed": "yes",
-            "cards": "unlimited",
-        }
-    )  # fmt: skip
-    changed = changes.applied_to(small)
+    given = {
+        "load": "2", "load:Free-llama_70b": "0.5", "count:G2": "8", "cost:G2": "1.5 USD/h", "targets": "0.5",
+        "itl:Premium/llama_13b": "77", "percentile": "95", "policy": "None", "mixed": "yes",
+        "cards": "unlimited",
+    }  # fmt: skip
+    changed = Changes(given=given).applied_to(small)
     assert small == before, "the document itself stays"
+    assert Changes().applied_to(small) == before
     loads = {item["name"]: item["currentAlloc"]["load"]["arrivalRate"] for item in changed["servers"]}
     assert (loads["Free-llama_70b"], loads["Free-llama_13b"]) == (240, 480)
     assert {item["type"]: item["count"] for item in changed["count"]}["G2"] == 8
@@ -79,11 +76,8 @@ def test_changes_are_those_of_the_document(small: dict[str, Any]) -> None:
     assert premium["llama_70b"]["slo-itl"] == 40
     assert {item["percentile"] for items in targets.values() for item in items} == {95}
     options = changed["optimizer"]
-    assert (options["saturationPolicy"], options["heterogeneous"], options["unlimited"]) == (
-        "None",
-        True,
-        True,
-    )
+    assert options["saturationPolicy"] == "None"
+    assert options["heterogeneous"] is options["unlimited"] is True
 
 
 @pytest.mark.parametrize(
@@ -97,10 +91,6 @@ def test_changes_are_those_of_the_document(small: dict[str, Any]) -> None:
 def test_a_wrong_change_is_named(small: dict[str, Any], key: str, text: str) -> None:
     with pytest.raises(SpecError, match=r"^[a-z]+(:[^:]+)?: "):
         Changes(given={key: text}).applied_to(small)
-
-
-def test_no_change_leaves_the_document(small: dict[str, Any]) -> None:
-    assert Changes().applied_to(json.loads(json.dumps(small))) == small
 
 
 def test_an_address_with_too_many_changes_is_refused() -> None:

@@ -1,15 +1,14 @@
 """Who may use the page: keys in a cookie, hosts, other sites, uploads that are too large, one process."""
 
 import base64
-import socket
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from service_runs import Reply, ask, watched
-
-from optimizer.cli.main import main
+from commands import Run, is_one_line
+from service_runs import ask, connected, watched
 
 KEY, READ = "a-key-that-may-all", "a-key-that-may-read"
 
@@ -53,9 +52,8 @@ def handshake(port: int, **headers: str) -> int:
     names = {"Host": f"127.0.0.1:{port}", "Upgrade": "websocket", "Connection": "Upgrade"}
     names |= {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version": "13"} | headers
     lines = "".join(f"{name}: {value}\r\n" for name, value in names.items())
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as opened:
-        path = "/web/_nicegui_ws/socket.io/?EIO=4&transport=websocket"
-        opened.sendall(f"GET {path} HTTP/1.1\r\n{lines}\r\n".encode())
+    path = "/web/_nicegui_ws/socket.io/?EIO=4&transport=websocket"
+    with connected(port, f"GET {path} HTTP/1.1\r\n{lines}\r\n".encode()) as opened:
         return int(opened.recv(100).split()[1])
 
 
@@ -68,7 +66,7 @@ def test_a_socket_of_another_site_is_refused(port: int) -> None:
 
 
 def test_no_site_may_frame_or_post_to_the_page(port: int) -> None:
-    page: Reply = ask(port, "GET", "/web/", Cookie=cookie(READ))
+    page = ask(port, "GET", "/web/", Cookie=cookie(READ))
     assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
     foreign = {"Origin": "http://evil.example", "Sec_Fetch_Site": "cross-site"}
     assert ask(port, "POST", "/web/sign-in", f"key={KEY}".encode(), **foreign).status == 403
@@ -83,15 +81,14 @@ def test_an_upload_of_50_mb_is_refused(port: int) -> None:
     assert ask(port, "GET", "/healthz").status == 200
 
 
-def test_the_page_needs_one_process(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve", "--web", "--workers", "2", "--port", "0"]) == 2
-    assert "--workers 2: the page holds its visitors in one process" in capsys.readouterr().err
+def test_the_page_needs_one_process(run: Run) -> None:
+    message = "--workers 2: the page holds its visitors in one process"
+    is_one_line(run("serve", "--web", "--workers", "2", "--port", "0"), message)
 
 
 def test_without_the_extra_the_command_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], specs: Path
+    run: Run, monkeypatch: pytest.MonkeyPatch, specs: Path
 ) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "nicegui", None)
-    monkeypatch.delitem(__import__("sys").modules, "rest_server.web.mount", raising=False)
-    assert main(["web", str(specs / "small"), "--port", "0", "--no-browser"]) == 2
-    assert "pip install inferplan[web]" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "nicegui", None)
+    monkeypatch.delitem(sys.modules, "rest_server.web.mount", raising=False)
+    is_one_line(run("web", specs / "small", "--port", "0", "--no-browser"), "pip install inferplan[web]")

@@ -23,7 +23,7 @@ LOADS_RPM = (60.0, 200.0, 40.0)
 def post(service: str, path: str, body: object, method: str = "POST") -> None:
     """Change the fleet of a service."""
     port = int(service.rpartition(":")[2])
-    assert ask(port, method, path, json.dumps(body).encode()).status == 200
+    assert ask(port, method, path, body).status == 200
 
 
 @pytest.fixture(scope="module")

@@ -72,18 +72,9 @@ def check_queues(facts: Facts) -> list[str]:
 
 def _pairs(facts: Facts, rows: list[tuple[str, Pool]]) -> Pairs:
     """Return the pools as pairs of server and accelerator."""
-    arrays = facts.arrays
-    server, accelerator, batch, _ = pool_rows(arrays, rows)
     limits = [batch_limit(facts, facts.system.servers[name], pool.accelerator) for name, pool in rows]
-    return Pairs(
-        server=server,
-        accelerator=accelerator,
-        profile=arrays.profile_of[server, accelerator],
-        max_batch=batch,
-        max_queue=queue_capacity(arrays, server, batch),
-        batch_ceiling=np.array(limits).astype(np.int64),
-        best_rate_rps=np.full(len(rows), np.nan),
-    )
+    pairs = Pairs.of(facts.arrays, *pool_rows(facts.arrays, rows)[:3])
+    return replace(pairs, batch_ceiling=np.array(limits).astype(np.int64))
 
 
 def _batches(facts: Facts, pairs: Pairs, rows: list[tuple[str, Pool]]) -> Iterator[str]:

@@ -11,8 +11,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from optimizer.candidates.class_rows import ClassRows
-from optimizer.candidates.measuring import measure_members, measure_pairs, parts
+from optimizer.candidates.measuring import largest_rates_of, measure_members, measure_pairs
 from optimizer.documents import MIN_RATE
 from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, SHARE_TOLERANCE, Facts, close, differing
 from optimizer.plan.checks.queues import FIGURES
@@ -21,7 +20,6 @@ from optimizer.plan.document import Plan, Pool, QueueMember, SharedQueueUse
 from optimizer.plan.rows import pool_rows
 from optimizer.plan.shared_queues import member_figures
 from optimizer.quantities import counted, precise
-from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
 from optimizer.spec.routes import with_undivided_lengths
 from optimizer.spec.schema import AllocationData, Server
@@ -148,11 +146,7 @@ def _figures(facts: Facts, name: str, pool: Pool) -> Iterator[str]:
     for field, label, unit, tolerance in FIGURES:
         value, stated = float(getattr(found, field)[0]), getattr(pool, field)
         yield from differing(f"{label} is", value, stated, unit, tolerance)
-    ((_, some),) = parts(arrays, *row[:3])
-    classes = ClassRows.of(arrays, some)
-    factor = float(arrays.rate_factor[row[0][0], row[1][0]])
-    maximum = float(largest_rate(classes.queues, classes.targets).max_rate_rps.min())
-    maximum *= factor * SECONDS_PER_MINUTE * pool.num_replicas
+    maximum = float(largest_rates_of(arrays, *row[:3])[0]) * SECONDS_PER_MINUTE * pool.num_replicas
     if not close(maximum, pool.max_arrival_rate_rpm):
         stated = precise(pool.max_arrival_rate_rpm)
         yield f"its maximum rate is {precise(maximum)} requests/min, the plan says {stated}"

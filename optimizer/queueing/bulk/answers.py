@@ -10,22 +10,9 @@ from optimizer.queueing.bulk.service import service_ms
 from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.machine.compiling import compiled, compiled_with_arrays
 
-NODES = np.array(
-    [
-        [0.5, 0.0, 0.0, 0.0],
-        [0.21132486540518713, 0.7886751345948129, 0.0, 0.0],
-        [0.1127016653792583, 0.5, 0.8872983346207417, 0.0],
-        [0.06943184420297371, 0.33000947820757187, 0.6699905217924281, 0.9305681557970262],
-    ]
-)
-WEIGHTS = np.array(
-    [
-        [1.0, 0.0, 0.0, 0.0],
-        [0.5, 0.5, 0.0, 0.0],
-        [0.2777777777777778, 0.4444444444444444, 0.2777777777777778, 0.0],
-        [0.17392742256872693, 0.32607257743127307, 0.32607257743127307, 0.17392742256872693],
-    ]
-)
+_RULES = [np.polynomial.legendre.leggauss(nodes) for nodes in range(1, 5)]
+NODES = np.array([np.pad(nodes / 2 + 0.5, (0, 4 - len(nodes))) for nodes, _ in _RULES])
+WEIGHTS = np.array([np.pad(weights / 2, (0, 4 - len(weights))) for _, weights in _RULES])
 """Gauss-Legendre nodes and weights on 0 … 1, for one to four nodes."""
 STEPS = (0.002, 0.08, 0.6, 3.0)
 """Maximum arrivals in one panel, by number of nodes."""

@@ -136,16 +136,23 @@ def counts_in_rests(server: BatchServer, rate: float, ages: FloatArray) -> Float
 
 
 @compiled
-def add_left_over(
-    server: BatchServer, rate: float, left: int, ages: FloatArray, age_chances: FloatArray,
-    queue: FloatArray, in_rests: FloatArray, in_rest: FloatArray, out: FloatArray,
+def fill_next_start(
+    server: BatchServer, rate: float, i: int, top: int, chances: FloatArray, ages: FloatArray,
+    age_chances: FloatArray, in_window: FloatArray, in_rests: FloatArray, scratch: FloatArray,
+    queue: FloatArray, out: FloatArray,
 ) -> None:  # fmt: skip
-    """Add the batches after services that left `left` requests, whose window continues or is over."""
-    if len(in_rests) > 0:
-        pending_rest(server, rate, left, ages, age_chances, queue, in_rests, in_rest, out)
-        return
-    for j in range(left, server.size):
-        out[j] += queue[j]
+    """Fill the distribution of the next start after one with i requests, from the queue when it ends."""
+    size, left = server.size, max(i - server.size, 0)
+    full = split_off_full(size, top, queue, out)
+    if server.trigger != OLDEST or server.window_ms == 0 or size == 1:
+        add_started(server, rate, in_window, queue, out)
+    elif left == 0:
+        pending_first(server, rate, i, full, chances, in_window, scratch[0], scratch[1], out)
+    elif len(in_rests) > 0:  # the window of the requests left continues
+        pending_rest(server, rate, left, ages, age_chances, queue, in_rests, scratch[1], out)
+    else:
+        for j in range(left, size):
+            out[j] += queue[j]
 
 
 @entry_with_arrays
@@ -169,20 +176,16 @@ def fill_starts(
     size, window, states = server.size, server.window_ms, len(starts) - 1
     clock = server.trigger == CLOCK
     least = 0 if clock else 1
-    longest = window if clock else service_ms(server, size)
-    most = max(largest_count(rate * longest), size)
+    most = max(largest_count(rate * (window if clock else service_ms(server, size))), size)
     up = min(states - least, most)
     rows = np.zeros((states + 1 - least, size + up + 1))
     queue, out = np.empty(states + size + 2), np.empty(states + size + 2)
     chances, in_window = np.empty(most + 1), np.empty(size + 1)
-    in_age, in_rest = np.empty(size + 1), np.empty(size + 1)
-    in_rests = counts_in_rests(server, rate, ages)
+    scratch, in_rests = np.empty((2, size + 1)), counts_in_rests(server, rate, ages)
     fill_chances(rate * window, in_window)
-    reach = most
     for i in range(least, states + 1):
-        n = min(i, size)
         if i <= size:
-            span = window if clock else service_ms(server, n)
+            span = window if clock else service_ms(server, i)
             reach = largest_count(rate * span)
             fill_chances(rate * span, chances)
         if i == states and decay > 0:
@@ -190,16 +193,12 @@ def fill_starts(
             add_row(i, least, size, up, states, out, rows)
             continue
         top = fill_queue(server, i, states, reach, chances, queue)
-        if clock or i - n >= size:
+        if clock or i >= 2 * size:
             add_row(i, least, size, up, top, queue, rows)
             continue
-        known = split_off_full(size, top, queue, out)
-        if server.trigger != OLDEST or window == 0 or size == 1:
-            add_started(server, rate, in_window, queue, out)
-        elif i > size:
-            add_left_over(server, rate, i - size, ages, age_chances, queue, in_rests, in_rest, out)
-        else:
-            pending_first(server, rate, n, known, chances, in_window, in_age, in_rest, out)
+        fill_next_start(
+            server, rate, i, top, chances, ages, age_chances, in_window, in_rests, scratch, queue, out
+        )
         add_row(i, least, size, up, max(top, size), out, rows)
     fill_stationary(rows, size, up, starts[least:])
 

@@ -37,11 +37,13 @@ def add_late(
     end: float, ahead: int, count: int, durations: FloatArray, flows: FloatArray, first: FloatArray,
     scratch: FloatArray, before: FloatArray,
 ) -> float:  # fmt: skip
-    """Add the late requests whose batch's first request arrived begin … end before them.
+    """Add the late requests whose batch's first request arrived begin … end before them, if at all.
 
     `total` is the number of late requests without them. The batches ahead, of `ahead` requests, complete at
     `clear`; the last batch has up to `count`.
     """
+    if begin == end:
+        return total
     out, at_z, at_over, later, between = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
     for node in range(LEADS):
         lead = begin + (end - begin) * NODES[LEADS - 1, node]
@@ -96,8 +98,7 @@ def pending_share(
         # With a constant service time, the batch becomes late with the window: the range is split there.
         at = window - (limit - server.base_ms)
         cut = at if server.slope_ms == 0 and 0 < at < span else span
-        for part in range(2 if cut < span else 1):
-            begin, end = (0.0, cut) if part == 0 else (cut, span)
+        for begin, end in ((0.0, cut), (cut, span)):
             total = add_late(
                 total, server, rate, limit, rest, clear, begin, end, ahead, count, durations, flows, first,
                 scratch, before,

@@ -1,11 +1,28 @@
 """Time-shared card: dynamic-batching servers that take turns, one batch at a time; compiled."""
 
-import math
-
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
-from optimizer.simulation.machine.compiling import entry
+from optimizer.simulation.machine.compiling import compiled, entry
+
+
+@compiled
+def next_turn(
+    sizes: IntArray, times: FloatArray, ends: IntArray, arrival_ms: FloatArray, heads: IntArray,
+    since_ms: FloatArray,
+) -> tuple[int, float]:  # fmt: skip
+    """Return the first server to be ready and when [ms]; −1 if no requests are left."""
+    server, ready_ms = -1, np.inf
+    for k in range(len(sizes)):
+        head = heads[k]
+        if head < ends[k]:
+            at_ms = arrival_ms[head] + times[k, 0]
+            if head + sizes[k] <= ends[k]:
+                at_ms = min(at_ms, arrival_ms[head + sizes[k] - 1])
+            at_ms = max(at_ms, since_ms[k])
+            if at_ms < ready_ms:
+                server, ready_ms = k, at_ms
+    return server, ready_ms
 
 
 @entry
@@ -32,17 +49,8 @@ def run_turns(
     """
     free_ms = 0.0
     while True:
-        server, ready_ms = -1, np.inf
-        for k in range(len(sizes)):
-            head = heads[k]
-            if head < ends[k]:
-                at_ms = arrival_ms[head] + times[k, 0]
-                if head + sizes[k] <= ends[k]:
-                    at_ms = min(at_ms, arrival_ms[head + sizes[k] - 1])
-                at_ms = max(at_ms, since_ms[k])
-                if at_ms < ready_ms:
-                    server, ready_ms = k, at_ms
-        if server < 0 or ready_ms == math.inf:
+        server, ready_ms = next_turn(sizes, times, ends, arrival_ms, heads, since_ms)
+        if server < 0:
             return
         begin_ms, head, n = max(free_ms, ready_ms), heads[server], 0
         while n < sizes[server] and head + n < ends[server] and arrival_ms[head + n] <= begin_ms:

@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field
 
 from optimizer.documents import Document
-from optimizer.plan import Plan
+from optimizer.plan import Placement, Plan
 from optimizer.plan.token_costs import cost_per_million
 from optimizer.spec.schema import OptimizerOptions
 from optimizer.studies.service import PriorityService
@@ -32,13 +32,9 @@ class Side(Document):
     """The plan."""
 
 
-class AcceleratorShare(Document):
+class AcceleratorShare(Placement):
     """Replicas on one accelerator."""
 
-    accelerator: str
-    """Name of the accelerator."""
-    num_replicas: int = Field(alias="numReplicas")
-    """Number of replicas."""
     max_batch: int = Field(alias="maxBatch")
     """Batch limit of a replica; the largest if several pools differ."""
     cost_cents_per_h: float = Field(alias="cost")

@@ -16,7 +16,6 @@ from optimizer.candidates.pairs import (
     Pairs,
     batch_limit,
     largest_rates,
-    queue_capacity,
     requests_in_memory,
     targets_of,
 )
@@ -120,15 +119,7 @@ def _rates(
     own = np.arange(len(rows))
     stated = batch_limit(mine, rows.server, own, choose_batch=choose_batch) + larger
     batch = np.minimum(stated, requests_in_memory(mine, rows.server, own)).astype(np.int64)
-    pairs = Pairs(
-        server=rows.server,
-        accelerator=rows.accelerator,
-        profile=own,
-        max_batch=batch,
-        max_queue=queue_capacity(mine, rows.server, batch),
-        batch_ceiling=batch,
-        best_rate_rps=np.full(len(rows), np.nan),
-    )
+    pairs = replace(Pairs.of(arrays, rows.server, rows.accelerator, batch), profile=own)
     if choose_batch:
         return with_best_batches(mine, pairs).best_rate_rps
     return largest_rates(mine, pairs, targets_of(mine, pairs))

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from optimizer.documents import Document, is_none
 from optimizer.plan import Plan
-from optimizer.plan.document import LimitUse
+from optimizer.plan.document import CapacityUse, LimitUse, Placement
 from optimizer.queueing.measures import LatencyName
 from optimizer.studies.overload import Overload
 
@@ -90,13 +90,9 @@ class Binding(Document):
     """Name of the saturated stage, if a stage is the limit; otherwise absent."""
 
 
-class ChosenPool(Document):
+class ChosenPool(Placement):
     """A pool of the plan, and the constraints on the load of its replicas."""
 
-    accelerator: str
-    """Name of the accelerator."""
-    num_replicas: int = Field(alias="numReplicas")
-    """Number of replicas."""
     max_batch: int = Field(alias="maxBatch")
     """Batch limit of a replica."""
     cost_cents_per_h: float = Field(alias="cost")
@@ -105,13 +101,9 @@ class ChosenPool(Document):
     """The binding constraints; empty for a server without load."""
 
 
-class ForcedPool(Document):
+class ForcedPool(Placement):
     """A pool of a server in a plan that was solved again."""
 
-    accelerator: str
-    """Name of the accelerator."""
-    num_replicas: int = Field(alias="numReplicas")
-    """Number of replicas."""
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of the pool [cents/h]."""
 
@@ -213,18 +205,12 @@ class UnitValues(Document):
     """
 
 
-class _CardUse(Document):
-    type: str
-    """The accelerator type."""
-    limit: int | None = None
-    """Available cards; None if unlimited."""
-    used: int
-    """Number of cards used by the plan."""
+class _CardsLeft(CapacityUse):
     left: int | None = None
     """Number of unused cards; null if unlimited."""
 
 
-class TypeExplanation(UnitValues, _CardUse):  # pydantic takes the fields of the last base first
+class TypeExplanation(UnitValues, _CardsLeft):  # pydantic takes the fields of the last base first
     """Value of the units of an accelerator type."""
 
 
@@ -237,9 +223,7 @@ class LimitExplanation(UnitValues, _LimitLeft):
     """Value of the units of a limit other than cards."""
 
 
-class TargetPrice(Document):
-    """Cost of a target: the plan with the target relaxed by 10 %, minus the plan."""
-
+class _ModelLatency(Document):
     service_class: str = Field(alias="class")
     """Name of the service class."""
     model: str
@@ -248,6 +232,11 @@ class TargetPrice(Document):
     """Latency that is limited."""
     target_ms: float = Field(alias="target")
     """The target [ms]."""
+
+
+class TargetPrice(_ModelLatency):
+    """Cost of a target: the plan with the target relaxed by 10 %, minus the plan."""
+
     relaxed_ms: float = Field(alias="relaxed")
     """The relaxed target [ms]."""
     effect: Effect
@@ -269,17 +258,9 @@ class UnitRepair(Document):
     """Whether no better repair of this kind exists, as proved by the solver."""
 
 
-class TargetRelaxation(Document):
+class TargetRelaxation(_ModelLatency):
     """A target of a server not served in full, and the value with which everything would be served."""
 
-    service_class: str = Field(alias="class")
-    """Name of the service class."""
-    model: str
-    """Name of the model."""
-    metric: LatencyName
-    """Latency that is limited."""
-    target_ms: float = Field(alias="target")
-    """The target [ms]."""
     needed_ms: float = Field(alias="needed")
     """Smallest target with which the plan serves everything, to four digits [ms]."""
     effect: Effect

@@ -1,16 +1,18 @@
 """Explains a plan: placement of each server, value of cards and targets, and repairs."""
 
-from optimizer.candidates import Candidates, SizingMemo
+from collections.abc import Mapping
+from typing import Any
+
+from optimizer.candidates import SizingMemo
 from optimizer.errors import SpecError
 from optimizer.pipeline import solve_in_full
-from optimizer.plan import Plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.messages import known_name
 from optimizer.spec.schema import Server
 from optimizer.spec.shared_queues import members_of
 from optimizer.spec.system import System
 from optimizer.spec.versions import versions_text
-from optimizer.studies.explanation.answering import answered, expect_questions
+from optimizer.studies.explanation.answering import Answer, answered, expect_questions
 from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.document import Explanation
 from optimizer.studies.explanation.repair import find_repair
@@ -35,70 +37,72 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     """Explain the best plan of a system by solving it again with one thing changed at a time.
 
     The exact solver is always used, because differences of unproved plans are meaningless. The time limit
-    covers the entire explanation: up to half of it the plan, the rest the questions. Unproved effects have an
-    interval; unanswered repairs are listed.
+    covers the entire explanation: up to half of it the plan, the rest the questions.
 
     Args:
         system: the system to plan.
-        server: the server to explain in depth, with every candidate forced once; None explains all servers
-            and the accelerator types.
-        options: optimizer options by their Python names (``unlimited=True``), which override the document's.
+        server: the server to explain in depth, with every candidate forced once; None: all, and the types.
+        options: optimizer options by their Python names, which override those of the document.
 
     Raises:
         SpecError: the server or an option does not exist, or a value is out of range.
         SolverError: the solver failed, or the plan does not pass verification.
     """
-    system = system.with_options(**options)
-    if server is not None:
-        known_name(server, system.named, "server")
-        server = _planned_name(system, server)
-    notes = _notes(system)
-    system = system.with_options(milp_solver=True)
+    asked = system.with_options(**options)
+    server = None if server is None else _planned_name(asked, server)
+    system = asked.with_options(milp_solver=True)
     budget = QuestionBudget(Deadline.after(system.options.time_limit_s))
     if server is None:
         expect_questions(system)
     memo = SizingMemo()
     found = solve_in_full(system, deadline=budget.deadline.share(0.5), memo=memo)
-    plan, candidates = found.plan, found.candidates
-    names = list(system.servers)
-    servers = list(range(len(names))) if server is None else [names.index(server)]
+    before = BasePlan(found.candidates, found.plan)
+    servers = [s for s, name in enumerate(system.servers) if server in {None, name}]
     own = None if server is None else _names(system.servers[server])
-    needs_repair = any(own is None or item.server in own for item in plan.unserved)
-    before = BasePlan(candidates, plan)
-    overload = _overload(candidates, plan, budget) if needs_repair else None
+    needs_repair = any(own is None or item.server in own for item in found.plan.unserved)
+    overload = _overload(before, budget) if needs_repair else None
     of_servers = server_questions(before, servers, in_depth=server is not None)
-    of_units = unit_questions(before) if server is None else {}
     of_targets = target_questions(before, servers)
-    asked = budget.part(QUESTIONS_SHARE if needs_repair else ALONE_SHARE)
-    answers = answered(before, {**of_targets, **of_servers, **of_units}, asked)
+    of_units = unit_questions(before) if server is None else {}
+    part = budget.part(QUESTIONS_SHARE if needs_repair else ALONE_SHARE)
+    answers = answered(before, {**of_targets, **of_servers, **of_units}, part)
     alternatives = settled(before, {key: answers[key] for key in of_servers}, budget.part(1 / 3))
-    units = {key: answers[key] for key in of_units}
-    types, limits = explain_units(before, units, budget) if server is None else ((), ())
-    wishes = wish_costs(system, before.outcome, budget, memo) if server is None else ()
-    losses = price_losses(system, before.outcome, budget, memo) if server is None else ()
-    repair = find_repair(candidates, plan, budget) if needs_repair else None
     return Explanation(
-        plan=plan,
+        plan=found.plan,
         server=server,
-        notes=notes,
+        notes=_notes(asked),
         servers=explain_servers(before, servers, alternatives),
-        types=types,
-        limits=limits,
-        wishes=wishes,
-        losses=losses,
+        **(_fleet_parts(before, answers, budget, memo) if server is None else {}),
         overload=overload,
-        repair=repair,
+        repair=find_repair(found.candidates, found.plan, budget) if needs_repair else None,
         targets=price_targets(before, {key: answers[key] for key in of_targets}),
         unanswered=tuple(budget.unanswered),
     )
+
+
+def _fleet_parts(
+    before: BasePlan, answers: Mapping[Any, Answer], budget: QuestionBudget, memo: SizingMemo
+) -> dict[str, Any]:
+    """Return the fields of an explanation that are about the whole fleet."""
+    system, outcome = before.candidates.system, before.outcome
+    units = {key: answers[key] for key in unit_questions(before)}
+    types, limits = explain_units(before, units, budget)
+    wishes = wish_costs(system, outcome, budget, memo)
+    return {
+        "types": types,
+        "limits": limits,
+        "wishes": wishes,
+        "losses": price_losses(system, outcome, budget, memo),
+    }
 
 
 def _planned_name(system: System, server: str) -> str:
     """Return the name under which a server is planned.
 
     Raises:
-        SpecError: the server is split, so its versions are planned instead.
+        SpecError: there is no such server, or its versions are planned instead.
     """
+    known_name(server, system.named, "server")
     if server in system.servers or not system.named[server].split:
         return next(name for name, one in system.servers.items() if server in _names(one))
     raise SpecError(f"server {server!r} is split; name a version: {versions_text(system.named[server])}")
@@ -109,11 +113,10 @@ def _names(server: Server) -> set[str]:
     return {server.name, *(member.name for member in members_of(server))}
 
 
-def _overload(candidates: Candidates, plan: Plan, budget: QuestionBudget) -> Overload | None:
+def _overload(before: BasePlan, budget: QuestionBudget) -> Overload | None:
     """Return options that serve more load than a plan, if found within a fraction of the time."""
-    return overload_of(
-        candidates, plan, Deadline.after(LIMIT_S).sooner(budget.deadline.share(OVERLOAD_SHARE))
-    )
+    deadline = Deadline.after(LIMIT_S).sooner(budget.deadline.share(OVERLOAD_SHARE))
+    return overload_of(before.candidates, before.plan, deadline)
 
 
 def _notes(system: System) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from optimizer.limits.tiers import TIERS
 from optimizer.plan import Plan
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.expansion import unit_prices
+from optimizer.solvers.limit_rows import LimitItem
 from optimizer.solvers.problem import build_problem
 from optimizer.studies.explanation.answering import Answer, Question, effect_of
 from optimizer.studies.explanation.base_plan import BasePlan
@@ -27,9 +28,7 @@ def unit_questions(before: BasePlan) -> dict[UnitQuestion, Question]:
     """Return the question for one unit more and one unit fewer of each item."""
     candidates, limits = before.candidates, before.problem.limits
     questions = {}
-    for place, row in enumerate(limits.items):
-        if row.limit.name == TIERS or row.limit.follows:
-            continue
+    for place, row in _askable(before):
         for sign in (1, -1):
             step = one_of(place, len(limits)) * sign * row.limit.step
             if limits.amount[place] + step[place] >= 0 and not (sign < 0 and _spares_one(before, place)):
@@ -51,13 +50,11 @@ def explain_units(
     """
     plan, items = before.plan, before.problem.limits.items
     same = Answer(before.outcome, interval_of(before.outcome, before.outcome, "worse", before.ordered))
-    limited = [place for place, row in enumerate(items) if row.limit.name != TIERS and not row.limit.follows]
-    spare = {(place, -1): same for place in limited if _spares_one(before, place)}
+    spare = {(place, -1): same for place, _ in _askable(before) if _spares_one(before, place)}
     effects = {step: effect_of(before, answer) for step, answer in (spare | dict(answers)).items()}
-    prices = None
-    if items:
-        ask = partial(_prices, before.candidates, plan)
-        prices = budget.ask(lambda _, due: ask(due), {"": None}, lambda _: "shadow prices").get("")
+    ask = partial(_prices, before.candidates, plan)
+    asked = {"": None} if items else {}
+    prices = budget.ask(lambda _, due: ask(due), asked, lambda _: "shadow prices").get("")
     values = {
         row.key: UnitValues(
             one_more=effects.get((place, 1)),
@@ -69,9 +66,7 @@ def explain_units(
     }
     types = tuple(
         TypeExplanation(
-            type=item.type,
-            limit=item.limit,
-            used=item.used,
+            **dict(item),
             left=None if item.limit is None else item.limit - item.used,
             **dict(values.get((CARDS, item.type), UnitValues())),
         )
@@ -85,6 +80,12 @@ def explain_units(
         if (use.limit, use.item) in values
     )
     return types, limits
+
+
+def _askable(before: BasePlan) -> list[tuple[int, LimitItem]]:
+    """Return the items of which one unit more or fewer can be asked for, with their places."""
+    items = enumerate(before.problem.limits.items)
+    return [(place, row) for place, row in items if row.limit.name != TIERS and not row.limit.follows]
 
 
 def _spares_one(before: BasePlan, place: int) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import CandidateTable, find_candidates
 from optimizer.candidates.arrays import ALL_MEMBERS, SystemArrays, tabulate
-from optimizer.candidates.measuring import analyze_pairs, performances
+from optimizer.candidates.measuring import measure_pairs, performances
 from optimizer.candidates.pairs import (
     Pairs,
     largest_rates,
@@ -178,7 +178,7 @@ class Placed:
     def analyze(self, max_batch: IntArray, rate_rps: FloatArray) -> Performance:
         """Return the performance of a replica at batch limits and rates > 0, shapes (R,)."""
         pairs = self._rows(len(max_batch))
-        return analyze_pairs(self.arrays, pairs.server, pairs.accelerator, max_batch, rate_rps)
+        return measure_pairs(self.arrays, pairs.server, pairs.accelerator, max_batch, rate_rps).performance
 
     @property
     def queue_model(self) -> str:

@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.choices import arrays_of
 from optimizer.candidates.class_rows import ClassRows
@@ -16,7 +14,6 @@ from optimizer.queueing.measures import LATENCIES, LatencyName, TargetMeasure
 from optimizer.queueing.performance import Performance
 from optimizer.queueing.targets import DELAYED
 from optimizer.spec.system import System
-from optimizer.units import SECONDS_PER_MINUTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +29,8 @@ class Prediction:
 def predictions(system: System, pools: Sequence[tuple[str, Pool]]) -> list[Prediction]:
     """Return the predictions for pools that have load, each with the name of its server."""
     arrays = arrays_of(system)
-    server_index = {name: s for s, name in enumerate(arrays.server_names)}
-    accelerator_index = {name: a for a, name in enumerate(arrays.accelerator_names)}
-    rates_rps = [pool.arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas for _, pool in pools]
     found: list[Prediction | None] = [None] * len(pools)
-    for rows, some, performance in performances(
-        arrays,
-        np.array([server_index[name] for name, _ in pools], dtype=np.int64),
-        np.array([accelerator_index[pool.accelerator] for _, pool in pools], dtype=np.int64),
-        np.array([pool.max_batch for _, pool in pools], dtype=np.int64),
-        np.array(rates_rps),
-    ):
+    for rows, some, performance in performances(arrays, *pool_rows(arrays, pools)):
         for i, row in enumerate(rows.tolist()):
             offset_ms = float(arrays.servers.network_ms[some.server[i], some.accelerator[i]])
             found[row] = _prediction(performance, i, offset_ms)

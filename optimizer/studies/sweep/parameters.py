@@ -15,8 +15,8 @@ import numpy as np
 from optimizer.errors import SpecError
 from optimizer.spec.messages import known_name, validated
 from optimizer.spec.routes import route_of
-from optimizer.spec.schema import Accelerator, OptimizerOptions, Route
-from optimizer.spec.system import System
+from optimizer.spec.schema import Accelerator, OptimizerOptions
+from optimizer.spec.system import System, with_changed_route
 from optimizer.studies.load_changes import scale_loads
 
 POINTS, POINTS_OF_A_MAP = 21, 9
@@ -66,8 +66,7 @@ def _with_cost(system: System, name: str, cost: float) -> System:
 
 
 def _with_route(system: System, name: str, **changes: float) -> System:
-    values = system.routes[name].model_dump() | changes
-    return system.with_routes({name: validated(Route, values, f"routes.{name}.")})
+    return system.with_routes({name: with_changed_route(system.routes[name], **changes)})
 
 
 PARAMETERS: Mapping[str, SweepParameter] = MappingProxyType(

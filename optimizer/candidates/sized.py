@@ -1,0 +1,155 @@
+"""Sizing of pairs with load: maximum rates, replicas, and the performance at the load of a replica.
+
+Servers and shared queues are sized alike: a pair of a server has one row of the queue model, a pair of a
+queue one for each class. The rate of a queue grows along its fixed mix, so that its largest is the least of
+those of its classes (docs/math.md, eq. 176 and 177).
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.candidates.arrays import SystemArrays
+from optimizer.candidates.class_rows import ServerRows, rows_of
+from optimizer.candidates.measuring import CHUNK_STEP_TRIES, COUNT_TOLERANCE
+from optimizer.candidates.memo import SizedRows, SizingMemo
+from optimizer.candidates.pairs import Pairs, law_of
+from optimizer.candidates.rows import candidate_rows, no_rows
+from optimizer.candidates.table import CandidateTable, RejectionReason, Verdicts
+from optimizer.documents import MAX_COUNT
+from optimizer.queueing.performance import Performance
+from optimizer.queueing.targets import target_ratio
+from optimizer.units import SECONDS_PER_MINUTE
+
+WINDOW_TOLERANCE = 1e-9
+"""Relative tolerance below the minimum rate of a batch server."""
+
+
+def loaded_candidates(
+    arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts, memo: SizingMemo | None
+) -> CandidateTable:
+    """Return candidates with the maximum rate, the replicas needed, and the latencies at that load.
+
+    Args:
+        arrays: the system as arrays.
+        pairs: pairs with load and the same latency and queue model, all of servers or all of queues.
+        verdicts: receives the rejections.
+        memo: cache of sizings.
+    """
+    pairs, factor = _usable_pairs(arrays, pairs, verdicts)
+    return _sized(arrays, pairs, factor, verdicts, memo) if len(pairs.server) else no_rows(arrays, pairs)
+
+
+def _usable_pairs(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts) -> tuple[Pairs, FloatArray]:
+    """Reject pairs without work or a usable rate; return the others, and the usable share of their rates."""
+    works = law_of(arrays, pairs).has_work()
+    factor = arrays.rate_factor[pairs.server, pairs.accelerator]
+    for rows, reason in (
+        (~works, RejectionReason.no_work),
+        (works & (factor == 0), RejectionReason.simulation_missed),
+    ):
+        verdicts.reject(pairs.server[rows], pairs.accelerator[rows], reason, np.nan, np.nan)
+    usable = works & (factor != 0)
+    pairs, factor = pairs.take(usable), factor[usable]
+    return replace(pairs, best_rate_rps=pairs.best_rate_rps * factor), factor
+
+
+def _sized(
+    arrays: SystemArrays, pairs: Pairs, factor: FloatArray, verdicts: Verdicts, memo: SizingMemo | None
+) -> CandidateTable:
+    """Return the candidates of R ≥ 1 pairs, of whose maximum rates a share is usable."""
+    servers, rows, of = arrays.servers, rows_of(arrays, pairs), SizedRows.of if memo is None else memo.rows
+    sized = of(rows.queues, rows.targets)
+    largest = rows.of_pairs(np.minimum, sized.sizing.max_rate_rps) * factor
+    lowest = rows.of_pairs(np.maximum, sized.sizing.lowest_rate_rps)
+    attainable, load = ~np.isnan(largest), servers.load_rps[pairs.server]
+    needed = np.ceil(load / np.where(attainable, largest, np.inf) * (1 - COUNT_TOLERANCE))
+    needed = np.maximum(np.maximum(needed, servers.min_replicas[pairs.server]), 1.0)
+    in_window = ~(load / needed < lowest * (1 - WINDOW_TOLERANCE))
+    found, holds = _settled(rows, load, needed, attainable & in_window)
+    _reject_missed(verdicts, pairs, rows, sized.sizing.least, found, attainable, ~holds & in_window)
+    rate_rpm, lowest_rpm = load / needed * SECONDS_PER_MINUTE, lowest * SECONDS_PER_MINUTE
+    _reject(verdicts, pairs, attainable & ~in_window, RejectionReason.window, rate_rpm, lowest_rpm)
+    limit = servers.max_replicas[pairs.server]
+    _reject(verdicts, pairs, holds & (needed > limit), RejectionReason.replica_limit, needed, limit)
+    performance = rows.mean(found)
+    table = candidate_rows(
+        arrays,
+        pairs,
+        np.minimum(needed, 2.0 * MAX_COUNT).astype(np.int64),
+        largest,
+        ttft_ms=performance.ttft_ms,
+        itl_ms=performance.itl_ms,
+        utilization=performance.utilization,
+        loss=performance.loss,
+        below=rows.of_pairs(np.logical_and, sized.meets_below),
+    )
+    return table.take(holds)
+
+
+def _settled(
+    rows: ServerRows, load_rps: FloatArray, needed: FloatArray, attainable: BoolArray
+) -> tuple[Performance, BoolArray]:
+    """Return the performance of rows at the load per replica, and whether the targets of pairs are met.
+
+    The first replica count meets them if latencies increase with the rate. If a chunk-count jump breaks that,
+    replicas are added to `needed`, in place, until the targets are met.
+    """
+    for tries in range(CHUNK_STEP_TRIES + 1):
+        found = rows.analyze(load_rps / needed)
+        holds = attainable & rows.met(found)
+        if tries == CHUNK_STEP_TRIES or (holds == attainable).all():
+            break
+        needed[attainable & ~holds] += 1
+    return found, holds
+
+
+def _reject_missed(
+    verdicts: Verdicts,
+    pairs: Pairs,
+    rows: ServerRows,
+    least: FloatArray,
+    found: Performance,
+    attainable: BoolArray,
+    chosen: BoolArray,
+) -> None:
+    """Reject pairs with their worst target, at the minimum rate or at the load per replica.
+
+    Args:
+        verdicts: receives the rejections.
+        pairs: R pairs.
+        rows: their rows.
+        least: values of the measures at the minimum rate, shape (K, rows).
+        found: performance of the rows at the load per replica.
+        attainable: pairs that meet their targets at some rate, shape (R,).
+        chosen: pairs to reject, shape (R,).
+    """
+    if not chosen.any():
+        return
+    figures = least
+    if (chosen & attainable).any():
+        figures = np.where(rows.of_rows(attainable), rows.targets.figures(found), least)
+    ratios = target_ratio(figures, rows.targets.limits)
+    measure = ratios.argmax(axis=0)
+    row = rows.worst(ratios.max(axis=0), measure)
+    at = measure[row], row
+    value, limit = figures[at] + rows.delays[at], rows.targets.limits[at] + rows.delays[at]
+    for some, reason in (
+        (chosen & ~attainable, RejectionReason.slo_unattainable),
+        (chosen & attainable, RejectionReason.slo_missed),
+    ):
+        _reject(verdicts, pairs, some, reason, value, limit)
+        verdicts.measure[pairs.server[some], pairs.accelerator[some]] = at[0][some]
+
+
+def _reject(
+    verdicts: Verdicts,
+    pairs: Pairs,
+    rows: BoolArray,
+    reason: RejectionReason,
+    value: FloatArray,
+    limit: FloatArray | IntArray,
+) -> None:
+    """Reject some of R pairs, with the compared numbers, shapes (R,)."""
+    verdicts.reject(pairs.server[rows], pairs.accelerator[rows], reason, value[rows], limit[rows])
