@@ -53,7 +53,7 @@ def generate_document(
         raise SpecError(
             f"generate: {counted(servers, 'server')}, {counted(accelerators, 'accelerator')} of "
             f"{counted(types, 'type')}; "
-            "each must be at least 1, and the types at most as many as the accelerators"
+            "each must be at least 1, and types must not exceed accelerators"
         )
     if not 0 < tightness < float("inf"):
         raise SpecError(f"generate: tightness must be more than 0, not {tightness:g}")

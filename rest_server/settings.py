@@ -76,38 +76,38 @@ class Settings(BaseSettings):
     protect_state: Annotated[bool, Flag()] = False
     """Do not let /optimizeOne replace the fleet of a stateful service."""
     unserved: Annotated[Literal["keep", "fail", "omit"], Flag("A")] = "keep"
-    """Answer of /optimizeOne and /optimize for servers that cannot be served: keep: what they run; fail: 404
-    for all; omit: nothing, so that the reference's actuator stops them (keep)."""
+    """Answer of /optimizeOne and /optimize for servers that cannot be served: keep: their current allocation;
+    fail: 404 for all; omit: nothing, so that the reference's actuator stops them (keep)."""
     queue_at_root: Annotated[bool, Flag(name="queue")] = False
     """Serve the queue-analysis routes at the root too, not only under /queue."""
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = ()
-    """Host names under which clients may know the service, ``*`` for any; in the environment separated by
-    commas. None: with a loopback address the names of this machine to itself, else any."""
+    """Host names that clients can use for the service, ``*`` for any; separated by commas in the environment.
+    Default: with a loopback address the local names of this machine, otherwise any."""
     insecure: Annotated[bool, Flag()] = False
     """Listen on a non-loopback address without API keys."""
     api_key_files: Annotated[tuple[Path, ...], NoDecode, Flag("FILE", name="api_keys")] = ()
-    """Files of API keys, in lines of KEY or SCOPES KEY, with scopes of read,solve,write; in the environment
-    separated as in PATH. Without any, requests need no key."""
+    """Files of API keys, in lines of KEY or SCOPES KEY, with scopes of read,solve,write; separated as in PATH
+    in the environment. Without files, requests need no key."""
     max_body_bytes: int = Field(4 * 2**20, ge=1, le=2**30)
-    """Largest body of a request [bytes]."""
+    """Maximum size of a request body [bytes]."""
     max_bodies_bytes: int = Field(32 * 2**20, ge=1, le=2**40)
     """Maximum total size of the request bodies in each worker [bytes]."""
     body_timeout_s: float = Field(20.0, gt=0, le=86_400, allow_inf_nan=False)
-    """Longest time in which the body of a request must have come [s]."""
+    """Time limit for receiving the body of a request [s]."""
     write_timeout_s: float = Field(30.0, gt=0, le=86_400, allow_inf_nan=False)
-    """Longest time in which a client must have read an answer [s]."""
+    """Time limit for a client to read an answer [s]."""
     max_solves: int = Field(default_factory=_workers, ge=1, le=1024)
-    """Solves at once, in each worker."""
+    """Maximum number of concurrent solves in each worker."""
     solver_processes: int = Field(default_factory=_workers, ge=0, le=1024)
     """Processes that solve for each worker, so that the worker itself stays free to answer; 0: threads."""
     max_studies: int = Field(default_factory=_study_workers, ge=1, le=1024)
-    """Explanations, reports, comparisons and figures at once, in each worker, in separate processes."""
+    """Maximum number of concurrent explanations, reports, comparisons and figures in each worker."""
     sizing_memo_rows: int = Field(2**15, ge=0, le=10_000_000)
     """Replicas whose sizing each process remembers, of some 400 bytes each; 0: none."""
     max_waiting: int = Field(128, ge=0, le=1_000_000)
-    """Requests that may wait for a place to solve, and as many for one to study, in each worker."""
+    """Maximum number of requests in each worker that wait to be solved; the same limit applies to studies."""
     request_timeout_s: float = Field(60.0, gt=0, le=86_400, allow_inf_nan=False)
-    """Longest time from a request to its answer, waiting included [s]."""
+    """Maximum time from a request to its answer, including waiting [s]."""
     max_servers: _Count = 2_000
     """Maximum number of servers of a system."""
     max_accelerators: _Count = 500
@@ -117,7 +117,7 @@ class Settings(BaseSettings):
     max_profiles: _Count = 100_000
     """Maximum number of profiles of a system."""
     max_batch: _Count = 8_192
-    """Largest batch limit that a document may state [requests]."""
+    """Maximum batch limit in a document [requests]."""
 
     @field_validator("api_key_files", "metric_aliases", mode="before")
     @classmethod

@@ -77,7 +77,7 @@ def _read(path: Path, shown: str) -> tuple[str, Snapshot]:
     """Return the instance and the last snapshot of a state file, from a copy of it.
 
     Raises:
-        SpecError: the file is no state file, or this version cannot read it.
+        SpecError: the file is not a state file, or this version cannot read it.
         OSError: the file cannot be read.
     """
     _check_header(path, shown)
@@ -96,7 +96,7 @@ def _read(path: Path, shown: str) -> tuple[str, Snapshot]:
 
 
 def _check_header(path: Path, shown: str) -> None:
-    """Reject a file that is no state file, or is of a later version."""
+    """Reject a file that is not a state file, or is of a later version."""
     with path.open("rb") as file:
         header = file.read(_HEADER_BYTES)
     if not header.startswith(_MAGIC) or len(header) < _HEADER_BYTES:

@@ -282,7 +282,7 @@ def test_the_noise_rule_drops_work_after_its_deadline(
 def test_loads_of_offline_work_are_refused(tmp_path: Path) -> None:
     (tmp_path / "day.csv").write_text(f"{TRACE}0,night,5\n", encoding="utf-8")
     with pytest.raises(
-        SpecError, match=r"day.csv:6: server 'night' has a deadline, which is its load; leave it"
+        SpecError, match=r"day.csv:6: server 'night' has a deadline, which sets its load; remove it"
     ):
         horizon_of(fleet(8), tmp_path / "day.csv")
     with pytest.raises(

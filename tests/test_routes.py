@@ -415,12 +415,12 @@ PLAIN = {"name": "other", "priority": 2, "modelTargets": [{"model": "llama-3.1-8
         ({"l": {"surge": 0.5}}, r"servers\[1\].surge: rollouts of routes are not planned; remove it"),
         (
             {"l": {"cacheHitRate": 0.5}},
-            r"servers\[1\].cacheHitRate: the arrivalRate of a route is that of the",
+            r"servers\[1\].cacheHitRate: the arrivalRate of a route counts only requests",
         ),
         ({"l": {"preferred": ["2xH100"]}}, r"servers\[1\].preferred: routes prefer no accelerators; list"),
         (
             {"s": {"sharedCard": True}},
-            r"servers\[0\].sharedCard: both servers of a route have cards of their",
+            r"servers\[0\].sharedCard: both servers of a route have their own",
         ),
         (
             {"s": {"split": [{"model": "llama-3.1-8b", "weight": 1}]}},

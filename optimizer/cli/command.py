@@ -71,7 +71,7 @@ def picture_format(path: Path) -> "Format":
     """Return the picture format given by the suffix of a path.
 
     Raises:
-        SpecError: the suffix is no known format.
+        SpecError: the suffix is not a known format.
     """
     suffix = path.suffix.lower().removeprefix(".")
     for known in PICTURES:

@@ -141,7 +141,7 @@ def _add_profiles(parser: argparse.ArgumentParser) -> None:
 def _profiles(arguments: argparse.Namespace) -> None:
     output = arguments.output
     if output is None and (arguments.path == "-" or arguments.path.startswith(PREFIX)):
-        raise SpecError("-o: missing; name the file to write the whole system to")
+        raise SpecError("-o: missing; name the output file for the entire system")
     if output is not None:
         check_suffix(output)
     found = add_profile(arguments.profile, arguments.path, arguments.model, arguments.acc)
@@ -149,8 +149,8 @@ def _profiles(arguments: argparse.Namespace) -> None:
     text = found.text_for(target)
     if text is None and output is None:
         raise SpecError(
-            f"{target}: an anchor or a merge shares the text of the entry with other places; write the whole "
-            "system to another file with -o"
+            f"{target}: an anchor or a merge shares the text of the entry with other places; write "
+            "the entire system to another file with -o"
         )
     if text is None:
         write_document(found.document(), target)

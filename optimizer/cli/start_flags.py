@@ -160,7 +160,7 @@ def read_named_price(text: str) -> Price:
     """Parse a price with its currency.
 
     Raises:
-        UnitError: the text has no currency, or is no price.
+        UnitError: the text has no currency, or is not a price.
     """
     found = read_price(text)
     if not isinstance(found, Price):

@@ -178,7 +178,7 @@ def read_profile(path: str | os.PathLike[str]) -> FittedProfile:
     """Read a fitted profile from a YAML or JSON file.
 
     Raises:
-        FitError: the file is no profile.
+        FitError: the file is not a profile.
         SpecError: the file cannot be read.
     """
     value = plain_value(read_text(path), str(path))

@@ -31,7 +31,7 @@ def predict_points(profile: str, points: str) -> "list[Predicted]":
     """Return the predictions of a fitted profile for the rows of a file of points, or the runs of a report.
 
     Raises:
-        FitError: the file is no profile, or a row is invalid.
+        FitError: the file is not a profile, or a row is invalid.
         SpecError: a file cannot be read.
     """
     from optimizer.fitting.prediction import predict
@@ -45,7 +45,7 @@ def add_profile(profile: str, system: str, model: str | None, accelerator: str |
     """Return a system with a fitted profile in it.
 
     Raises:
-        FitError: the file is no profile.
+        FitError: the file is not a profile.
         SpecError: the system cannot be read, or has no such model or accelerator.
     """
     from optimizer.fitting.adding import with_profile
@@ -58,7 +58,7 @@ def show_fit(profile: str) -> Figure:
     """Return the figure of a fitted profile: measured and predicted times.
 
     Raises:
-        FitError: the file is no profile.
+        FitError: the file is not a profile.
         SpecError: the file cannot be read.
     """
     from optimizer.fitting.profile import read_profile

@@ -68,4 +68,4 @@ def _outside(plans: Sequence[Plan]) -> Iterator[str]:
     )
     if missed:
         rest = f"; and {len(missed) - MAX_NAMED} more" if len(missed) > MAX_NAMED else ""
-        yield f"Outside what was measured: {'; '.join(missed[:MAX_NAMED])}{rest}"
+        yield f"Outside the measured range: {'; '.join(missed[:MAX_NAMED])}{rest}"

@@ -75,7 +75,7 @@ def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]
 
 def _unbound(item: ServerExplanation) -> str:
     """Return the sentence about a pool without a binding constraint."""
-    return "Its servers have targets of their own." if item.load_rpm else "It has no load."
+    return "Its servers have separate targets." if item.load_rpm else "It has no load."
 
 
 def _named(limits: Sequence[Binding]) -> str:

@@ -77,7 +77,7 @@ def show(sections: Sequence[Section], file: IO[str], output: Output | None = Non
 
 
 def _columns() -> int | None:
-    """Return the width given by COLUMNS; None if it is no valid width."""
+    """Return the width given by COLUMNS; None if it is not a valid width."""
     given = os.environ.get("COLUMNS", "")
     return int(given) if given.isdecimal() and int(given) > 0 else None
 

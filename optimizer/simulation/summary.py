@@ -158,7 +158,7 @@ def overload_of(run: SimulatedRun) -> str | None:
     offered, done = (1000 * count / (end - begin) for count in (taken, completed))
     return (
         f"{quantity(offered)} requests/s arrive and {quantity(done)} are completed: the queue grows without "
-        "end; lower the load, or add replicas"
+        "bound; lower the load, or add replicas"
     )
 
 

@@ -154,7 +154,7 @@ def service_objectives(
     Args:
         members: members of the servers.
         table: the candidates.
-        to_serve: whether a server is unserved without an allocation, shape (S,).
+        to_serve: whether a server without an allocation counts as unserved, shape (S,).
         min_replicas: minimum replicas of each server.
         priority: priority of each server.
     """

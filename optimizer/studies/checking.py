@@ -140,7 +140,7 @@ def _unmeasured_lengths(system: System, index: Index) -> Iterator[Finding]:
             missed = list(profile.provenance.domain.misses(load.in_tokens, load.out_tokens, 0.0))
             if missed:
                 part, at, _ = index.servers[stated_name(server)]
-                text = f"outside what was measured of {server.model!r} on {profile.accelerator!r}: "
+                text = f"outside the measured range of {server.model!r} on {profile.accelerator!r}: "
                 yield Finding(part, at, text + ", ".join(missed))
 
 

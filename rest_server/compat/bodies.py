@@ -32,7 +32,7 @@ def read_list(section: str, raw: object, ignored: list[str]) -> list[Any] | None
     """Read the list of a section from a body such as ``{"servers": […]}``; None if it is absent or null.
 
     Raises:
-        SpecError: the value is no list, or an entity in it is invalid.
+        SpecError: the value is not a list, or an entity in it is invalid.
     """
     found = None
     for key, value in read_object(raw).items():

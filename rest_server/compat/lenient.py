@@ -89,7 +89,7 @@ def read_object(raw: object) -> Mapping[str, Any]:
     """Return a body as an object; as in the reference, null is an empty object.
 
     Raises:
-        SpecError: the body is no object.
+        SpecError: the body is not an object.
     """
     if raw is None:
         return {}

@@ -59,7 +59,7 @@ class RawRoute(APIRoute):
 def from_query(model: Any) -> Any:
     """Return the dependency that reads a request from the query parameters.
 
-    Fields that exist only on the command line, such as local files, are no query parameters.
+    Fields that exist only on the command line, such as local files, are not query parameters.
     """
     fields: dict[str, Any] = {
         name: (field.annotation, field)

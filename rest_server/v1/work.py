@@ -56,7 +56,7 @@ def value_of(body: bytes) -> dict[str, Any]:
     """Return the JSON object in a body.
 
     Raises:
-        SpecError: the body is not UTF-8, not JSON, has a duplicate key, or is no object.
+        SpecError: the body is not UTF-8, not JSON, has a duplicate key, or is not an object.
     """
     try:
         text = body.decode()

@@ -236,4 +236,4 @@ def test_a_plan_states_profile_sources_and_their_domain(run: Run, profile: Path,
         shown = run(*command).words
         assert "m on H100: measured (points, vLLM 0.11, bf16)" in shown, command
         assert "far on H100: prompts of 8,000 tokens, measured from 256 to 256" in shown, command
-    assert "outside what was measured of 'm' on 'H100'" in " ".join(run("check", system).err.split())
+    assert "outside the measured range of 'm' on 'H100'" in " ".join(run("check", system).err.split())

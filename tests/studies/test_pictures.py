@@ -288,6 +288,6 @@ def test_pictures_of_one_server_show_no_shared_queue() -> None:
     for kind in ("latency", "occupancy", "batch", "distribution", "percentiles", "timing"):
         figure = make_figure(system, kind, server="chat")
         assert figure.panels == ()
-        assert "chat is a shared queue, whose servers have latencies of their own" in figure.note
+        assert "chat is a shared queue, whose servers have separate latencies" in figure.note
     cost = curves(make_figure(system, "cost", server="chat"))
     assert sorted(series.name for series in cost.series) == ["A100", "H100"]

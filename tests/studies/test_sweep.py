@@ -216,7 +216,7 @@ def test_files_of_other_systems_and_other_files_are_refused(tmp_path: Path) -> N
         swept(two_types(gap=0.5), "load=1", resume=file)
     for text in ("some notes\n", '["key", 1]\n', "[1, 2]\n[3]\n"):
         file.write_text(text, "utf-8")
-        with pytest.raises(SpecError, match="no file of finished points"):
+        with pytest.raises(SpecError, match="not a file of finished points"):
             swept(two_types(), "load=1", resume=file)
         assert file.read_text("utf-8") == text
     with pytest.raises(SpecError, match="cannot be"):

@@ -94,7 +94,7 @@ def runs(
     """
     for row in rows:
         if row.duration_s == 0:
-            raise FitError(f"{row.place}: the duration is 0; the run was cut short")
+            raise FitError(f"{row.place}: the duration is 0; the run was interrupted")
     prompts = lengths([row.prompts for row in rows], report.name)
     answers = lengths([row.answers for row in rows], report.name)
     return tuple(_run(row, prompts, answers, bursts=bursts) for row in rows)

@@ -41,14 +41,14 @@ def _read(report: BenchmarkFile) -> Benchmark:
     """
     lines = list(csv.reader(io.StringIO(report.text)))
     if len(lines) <= HEADER_LINES:
-        raise FitError(f"{report.name}: there are headers and no run; the file may be cut short")
+        raise FitError(f"{report.name}: there are headers and no run; the file might be truncated")
     columns = [tuple(parts) for parts in zip(*lines[:HEADER_LINES], strict=False)]
     cells = []
     for number_, line in enumerate(lines[HEADER_LINES:], start=HEADER_LINES + 1):
         if len(line) != len(columns):
             raise FitError(
                 f"{report.name}: line {number_} has {len(line)} cells under {len(columns)} headers; "
-                "the file may be cut short"
+                "the file might be truncated"
             )
         cells.append((dict(zip(columns, line, strict=True)), f"{report.name}: line {number_}"))
     strategies = _strategies(cells)

@@ -35,11 +35,11 @@ def _read(report: BenchmarkFile) -> Benchmark:
                 f"{report.name}: this HTML report of GuideLLM has 95th percentiles only, no median TTFT and "
                 "no mean ITL; give the JSON or CSV of the same run"
             )
-        raise FitError(f"{report.name}: no window.benchmarks in this HTML of GuideLLM; the file is cut short")
+        raise FitError(f"{report.name}: no window.benchmarks in this HTML of GuideLLM; the file is truncated")
     items = _assigned(report, "benchmarks")
     details = _assigned(report, "workloadDetails")
     if not isinstance(items, list) or not items:
-        raise FitError(f"{report.name}: the report has no benchmarks; the run was cut short")
+        raise FitError(f"{report.name}: the report has no benchmarks; the run was interrupted")
     places = [f"{report.name}: benchmarks[{i}]" for i in range(len(items))]
     rates = [
         number_at(item, ("requestsPerSecond",), place) for item, place in zip(items, places, strict=True)
@@ -60,12 +60,12 @@ def _assigned(report: BenchmarkFile, name: str) -> Any:
     """Return the JSON that a script assigns to a window property."""
     found = re.search(rf"window\.{name}\s*=\s*", report.text)
     if found is None:
-        raise FitError(f"{report.name}: no window.{name} in this HTML of GuideLLM; the file is cut short")
+        raise FitError(f"{report.name}: no window.{name} in this HTML of GuideLLM; the file is truncated")
     try:
         return json.JSONDecoder().raw_decode(report.text, found.end())[0]
     except json.JSONDecodeError as error:
         raise FitError(
-            f"{report.name}: window.{name} is not valid JSON at line {error.lineno}; it may be cut short"
+            f"{report.name}: window.{name} is not valid JSON at line {error.lineno}; it might be truncated"
         ) from None
 
 

@@ -39,7 +39,7 @@ def _read(report: BenchmarkFile) -> Benchmark:
     """
     benchmarks = report.json["benchmarks"]
     if not benchmarks:
-        raise FitError(f"{report.name}: the report has no benchmarks; the run was cut short")
+        raise FitError(f"{report.name}: the report has no benchmarks; the run was interrupted")
     rows = [_row(item, f"{report.name}: benchmarks[{i}]") for i, item in enumerate(benchmarks)]
     version = find(report.json, "metadata", "guidellm_version")
     return Benchmark(

@@ -50,7 +50,7 @@ def _read(report: BenchmarkFile) -> Benchmark:
             for number_, row in enumerate(csv.DictReader(io.StringIO(report.text)), start=2)
         ]
     if not found:
-        raise FitError(f"{report.name}: there is a header and no run; the file may be cut short")
+        raise FitError(f"{report.name}: there is a header and no run; the file might be truncated")
     rows = [_row(row, place) for row, place in found]
     first = found[0][0]
     model = find(cell_value(first.get("Worker")), "backend_model")

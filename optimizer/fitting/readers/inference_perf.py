@@ -31,7 +31,7 @@ def _read(report: BenchmarkFile) -> Benchmark:
     rate, users = load.get("requested_rate"), load.get("concurrency")
     if rate is None and users is None:
         raise FitError(
-            f"{place}: load_summary.requested_rate is missing, as where stages are summed up; "
+            f"{place}: load_summary.requested_rate is missing, as in totals over stages; "
             "give the stage_N_lifecycle_metrics.json files"
         )
     latency = at(done, ("latency",), place)

@@ -44,10 +44,10 @@ def _read(report: BenchmarkFile) -> Benchmark:
     for number, row in enumerate(lines, start=2):
         place = f"{report.name}: line {number}"
         if "" in row or None in row.values():
-            raise FitError(f"{place}: not {len(names)} cells, as the header has; the file may be cut short")
+            raise FitError(f"{place}: not {len(names)} cells, as the header has; the file might be truncated")
         runs.append(_run({key: cell.strip() for key, cell in row.items()}, place))
     if not runs:
-        raise FitError(f"{report.name}: there is a header and no row; the file may be cut short")
+        raise FitError(f"{report.name}: there is a header and no row; the file might be truncated")
     return Benchmark(tuple(runs), "points")
 
 

@@ -47,7 +47,7 @@ class BenchmarkFile:
                 return lines
             raise FitError(
                 f"{self.name}: not valid JSON at line {error.lineno}, column {error.colno} ({error.msg}); "
-                "the file may be cut short"
+                "the file might be truncated"
             ) from None
         except RecursionError:
             raise FitError(f"{self.name}: not valid JSON: it is nested too deeply") from None

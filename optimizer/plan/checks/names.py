@@ -77,7 +77,7 @@ def _origin(name: str, server: Server, pool: Pool, given: Provenance | None) -> 
     load, inside = server.current.load, pool.utilization * pool.max_batch
     missed = () if given is None else tuple(given.domain.misses(load.in_tokens, load.out_tokens, inside))
     if len(pool.outside) != len(missed):
-        yield f"{name}: on {pool.accelerator} {len(missed)} of its figures are outside what was measured"
+        yield f"{name}: on {pool.accelerator} {len(missed)} of its figures are outside the measured range"
 
 
 def _rate_factors(plan: Plan, system: System) -> Iterator[str]:

@@ -173,7 +173,7 @@ def _room(facts: Facts, use: SharedCardUse) -> Iterator[str]:
         yield f"shares add up to {precise(shares)}, a card has {precise(ALL_SHARES)}"
     count = sum(item.per_card for item in use.servers)
     if use.mode == "whole" and count > 1:
-        yield f"{count} replicas on a whole card"
+        yield f"{count} replicas on a full card"
     if use.mode == "time" and (count > MAX_TURNS or count > len({item.server for item in use.servers})):
         yield f"{count} replicas share a card in time, at most one replica of each of {MAX_TURNS} servers can"
 
@@ -219,7 +219,7 @@ def _origin(facts: Facts, item: SharedPool) -> Iterator[str]:
     load, inside = server.current.load, item.utilization * item.max_batch
     missed = () if given is None else given.domain.misses(load.in_tokens, load.out_tokens, inside)
     if item.outside != tuple(missed):
-        yield f"{item.server}: {len(tuple(missed))} of its figures are outside what was measured"
+        yield f"{item.server}: {len(tuple(missed))} of its figures are outside the measured range"
 
 
 def _whole(facts: Facts, item: SharedPool) -> Iterator[str]:

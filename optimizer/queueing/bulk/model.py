@@ -304,7 +304,7 @@ def _excess(found: SteadyState, measure: TargetMeasure, limit: float) -> float:
     if measure == LOSS:
         return found.rejected / limit - 1
     if measure == MISSED:
-        raise ValueError(f"{measure.label} has a limit of its own for every request")
+        raise ValueError(f"{measure.label} has a separate limit for each request")
     if measure.percentile is None:
         return found.mean_ms / limit - 1
     return found.late_share(limit) / (1 - measure.percentile / 100) - 1

@@ -123,7 +123,7 @@ def _unproved(asked: Mapping[_Key, "_OpenQuestion"]) -> dict[_Key, "_OpenQuestio
 
 
 def _time_beside_intervals(budget: QuestionBudget, questions: int) -> QuestionBudget:
-    """Return the time in which questions may be solved, when none of so many is answered by it."""
+    """Return the budget for solving questions, less the time to draft intervals for all of them."""
     kept_s = min(DRAFT_S * questions, DRAFTS_SHARE * budget.deadline.left_s)
     return QuestionBudget(budget.deadline.later(-kept_s))
 

@@ -266,7 +266,7 @@ def _check_one_class(system: System, server: str) -> None:
     """
     if isinstance(system.servers[server], SharedQueue):
         raise EmptyFigureError(
-            f"{server} is a shared queue, whose servers have latencies of their own; plot 'targets', or see "
+            f"{server} is a shared queue, whose servers have separate latencies; plot 'targets', or see "
             "the table of shared queues"
         )
 

@@ -109,7 +109,7 @@ def _complete_lines(path: Path) -> list[Any]:
     """Return the values of a file's complete lines; empty if there is no file.
 
     Raises:
-        SpecError: the file cannot be read, or is no such file.
+        SpecError: the file cannot be read, or has another format.
     """
     try:
         lines = [json.loads(line) for line in path.read_text("utf-8").split("\n")[:-1]]
@@ -121,5 +121,5 @@ def _complete_lines(path: Path) -> list[Any]:
         lines = [None]
     pairs = all(isinstance(line, list) and len(line) == 2 and isinstance(line[0], str) for line in lines[1:])
     if not (pairs and all(isinstance(line, dict) for line in lines[:1])):
-        raise SpecError(f"{path}: no file of finished points; remove it, or name another file") from None
+        raise SpecError(f"{path}: not a file of finished points; remove it, or name another file") from None
     return lines
