@@ -61,14 +61,6 @@ def test_an_unlimited_plan_holds(source: Json) -> None:
     assert check_plan(plan.model_dump(mode="json", by_alias=True), system) == []
 
 
-@given(documents)
-def test_no_server_is_dropped(source: Json) -> None:
-    plan = plan_of(source)
-    unserved = [item.server for item in plan.unserved]
-    assert sorted([*plan.allocations, *unserved]) == sorted(item["name"] for item in source["servers"])
-    assert plan.complete == (not unserved)
-
-
 @given(documents, st.integers(1, 8), st.integers(0, 2))
 def test_more_capacity_never_makes_a_plan_worse(source: Json, more: int, place: int) -> None:
     def grow(copy: Json) -> None:

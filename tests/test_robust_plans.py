@@ -1,7 +1,6 @@
 """Plans with reserves, prices and limits are those of brute force, and false ones are found."""
 
 import itertools
-import json
 import random
 import warnings
 from typing import Any
@@ -33,7 +32,6 @@ from optimizer import (
 )
 from optimizer.generate import generate_system
 from optimizer.plan import Plan
-from optimizer.plan.document import Rented, ReserveUse, TierUse
 from optimizer.plan.proof import check_proof, prove
 from optimizer.render.plan_sections import plan_sections
 from optimizer.solvers.branch_and_price.solve import solve_patterns
@@ -157,91 +155,6 @@ def test_partial_service_of_mixed_plans_is_verified() -> None:
 @pytest.mark.slow
 def test_partial_service_of_2000_mixed_plans_is_verified() -> None:
     assert [line for seed in range(2000) for line in scarce_faults(seed)] == []
-
-
-# --- a false plan is found -------------------------------------------------------------------------------
-
-POWER = {"idle": 100, "full": 700, "midPower": 500, "midUtil": 0.5}
-
-
-def everything() -> Any:
-    """Return a system that uses every option, with a server that rents and one without its reserve."""
-    cards = [
-        accelerator("A")
-        | {"power": POWER, "availability": 0.98, "tiers": [{"units": 4, "cost": 5, "committed": True}]},
-        accelerator("B", cost=31, multiplicity=2) | {"power": POWER},
-    ]
-    external = {"inPerMillion": 1.0, "outPerMillion": 1.0, "ttft": 20.0, "itl": 9.0}
-    servers = [
-        server("grows", 1500, headroomShare=0.5, preferred=["B"]),
-        server("fails", 1500, spareReplicas=1, availabilityTarget=0.99),
-        server("rents", 1500, service="silver", external=external),
-    ]
-    classes = [service_class("gold", 1, itl=40), service_class("silver", 2, itl=40)]
-    return load_system(document(servers, cards, {"A": 8, "B": 4}, classes=classes, budget=900, maxPower=9000))
-
-
-FALSE = {
-    "a reserve that is not there": ("reserves", "fails", "hasReserve", False),
-    "the headroom wanted": ("reserves", "grows", "headroomWanted", 0.25),
-    "the spare replicas": ("reserves", "fails", "spareReplicas", 2),
-    "the availability": ("reserves", "fails", "availabilityTarget", 0.5),
-    "the cost of a reserve": ("reserves", "fails", "cost", 1.0),
-    "the server of a reserve": ("reserves", "fails", "server", "rents"),
-    "accelerators in tiers": ("tiers", "A", "used", 1),
-    "the cost of tiers": ("tiers", "A", "cost", 1.0),
-    "the difference of tiers": ("tiers", "A", "difference", 1.0),
-    "the accelerator of tiers": ("tiers", "A", "accelerator", "B"),
-    "the rent": ("rented", "rents", "cost", 1.0),
-    "the rent of a million tokens": ("rented", "rents", "costPerMillion", 2.0),
-    "the rented load": ("rented", "rents", "arrivalRate", 1.0),
-    "rented token times": ("rented", "rents", "itlAverage", 1.0),
-    "rented first tokens": ("rented", "rents", "ttftAverage", 1.0),
-    "who rents": ("rented", "rents", "server", "grows"),
-    "the budget that is used": ("limits", "budget", "used", 1.0),
-    "the budget": ("limits", "budget", "amount", 1.0),
-    "the power that is used": ("limits", "power", "used", 1.0),
-    "the power": ("limits", "power", "amount", 1.0),
-    "the power at the load": ("limits", "power", "usedAtLoad", 1.0),
-    "the power at the load that is not said": ("limits", "power", "usedAtLoad", None),
-    "a budget at the load": ("limits", "budget", "usedAtLoad", 1.0),
-}
-"""A section, the first value of an item, a field of it and a false value."""
-
-
-def test_every_field_has_a_false_value() -> None:
-    models: dict[str, Any] = {"reserves": ReserveUse, "tiers": TierUse, "rented": Rented}
-    fields = {
-        (section, field.alias or name)
-        for section, model in models.items()
-        for name, field in model.model_fields.items()
-    }
-    assert {(section, field) for section, _, field, _ in FALSE.values() if section in models} == fields
-
-
-@pytest.mark.parametrize("lie", FALSE)
-def test_a_false_field_is_found(lie: str) -> None:
-    system, (section, of, field, value) = everything(), FALSE[lie]
-    plan = json.loads(solve(system).to_json())
-    (item,) = [item for item in plan[section] if of in item.values()]
-    assert item.get(field) != value
-    item[field] = value
-    assert verify(Plan.model_validate(plan), system) != []
-
-
-@pytest.mark.parametrize("name", ["notRented", "reserves", "tiers", "rented"])
-def test_a_missing_section_is_found(name: str) -> None:
-    plan = json.loads(solve(everything()).to_json())
-    plan[name] = ["grows"] if name == "notRented" else []
-    assert verify(Plan.model_validate(plan), everything()) != []
-
-
-def test_levels_of_reserves_and_preferences_are_checked() -> None:
-    system = everything()
-    for place, level in enumerate(solve(system).levels):
-        plan = json.loads(solve(system).to_json())
-        plan["levels"][place]["value"] = level.value + 1
-        assert any(level.name in line for line in verify(Plan.model_validate(plan), system)), level.name
 
 
 # --- what is refused -------------------------------------------------------------------------------------

@@ -220,51 +220,6 @@ def test_documents_without_shared_cards_have_no_patterns() -> None:
 # --- what is refused -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"milpSolver": False}, "optimizer.milpSolver: the greedy solver cannot plan shared cards"),
-        (
-            {"saturationPolicy": "RoundRobin"},
-            "optimizer.saturationPolicy: a server on shared cards is served",
-        ),
-        ({"headroomShare": 0.2}, "optimizer.headroomShare: servers on shared cards have no reserve"),
-    ],
-)
-def test_options_that_cannot_share_cards_are_refused(change: Json, words: str) -> None:
-    models = [model("a", shares=QUARTER)]
-    with pytest.raises(SpecError, match=words):
-        load_system(document(models, [sharing("a", 60)], **change))
-    with pytest.raises(SpecError, match=words):
-        solve(load_system(document(models, [sharing("a", 60)])), **_python_names(change))
-
-
-def _python_names(change: Json) -> Json:
-    names = {
-        "milpSolver": "milp_solver",
-        "saturationPolicy": "saturation_policy",
-        "headroomShare": "headroom_share",
-    }
-    return {names[key]: value for key, value in change.items()}
-
-
-@pytest.mark.parametrize(
-    ("server", "words"),
-    [
-        (
-            {"surge": 0.5},
-            r"servers\[0\].surge: rollouts on shared cards are not planned; remove it, or sharedC",
-        ),
-        ({"spareReplicas": 1}, r"servers\[0\].spareReplicas: servers on shared cards have no reserve"),
-        ({"minNumReplicas": 1}, r"servers\[0\].minNumReplicas: the plan chooses the number of replicas"),
-        ({"keepAccelerator": True}, r"servers\[0\].keepAccelerator: shared cards are not a server's current"),
-    ],
-)
-def test_fields_that_count_replicas_are_refused(server: Json, words: str) -> None:
-    with pytest.raises(SpecError, match=words):
-        load_system(document([model("a", shares=QUARTER)], [sharing("a", 60, **server)]))
-
-
 def test_missing_figures_are_named() -> None:
     bare = model("a")
     del bare["memory"]

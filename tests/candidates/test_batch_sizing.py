@@ -12,6 +12,7 @@ import pytest
 from builders import Json, accelerator, document, server, service_class
 from mixed_oracles import random_mixed_document
 from oracles import find_target, plain
+from slow_cases import mostly_slow
 
 from optimizer import (
     AnalysisError,
@@ -152,17 +153,11 @@ def assert_equal_to_a_scan(system: System, *, least: int) -> None:
 # --- against a scan ----------------------------------------------------------------------------------------
 
 
-def test_the_chosen_batches_of_long_prompts_equal_a_scan(specs: Path) -> None:
-    assert_equal_to_a_scan(load_system(specs / "long-prompts.yaml"), least=10)
-
-
-def test_the_chosen_batches_of_the_small_sample_equal_a_scan(specs: Path) -> None:
-    assert_equal_to_a_scan(load_system(specs / "small"), least=50)
-
-
-@pytest.mark.slow
-def test_the_chosen_batches_of_the_large_sample_equal_a_scan(specs: Path) -> None:
-    assert_equal_to_a_scan(load_system(specs / "large"), least=300)
+@pytest.mark.parametrize(
+    ("name", "least"), mostly_slow([("long-prompts.yaml", 10), ("small", 50), ("large", 300)], 2)
+)
+def test_the_chosen_batches_of_samples_equal_a_scan(name: str, least: int, specs: Path) -> None:
+    assert_equal_to_a_scan(load_system(specs / name), least=least)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -273,27 +268,24 @@ def test_a_smaller_batch_can_carry_more_where_prompts_are_long(specs: Path) -> N
     assert sum(gain > 1.05 for gain in gains.values()) >= len(gains) / 2
 
 
-@pytest.mark.parametrize("capacities", ["limited", "unlimited"])
-@pytest.mark.parametrize("name", ["small", "large"])
-def test_a_chosen_batch_is_never_dearer_than_the_profiles(name: str, capacities: str, specs: Path) -> None:
-    system = load_system(specs / name).with_options(unlimited=capacities == "unlimited")
-    assert_no_dearer(system)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("capacities", ["limited", "unlimited"])
-@pytest.mark.parametrize("name", ["small", "large"])
-def test_a_chosen_batch_is_never_dearer_in_a_mixed_plan(name: str, capacities: str, specs: Path) -> None:
-    system = load_system(specs / name).with_options(unlimited=capacities == "unlimited")
-    assert_no_dearer(system.with_options(heterogeneous=True, time_limit_s=300.0))
-
-
-def test_chosen_batches_never_cost_more_in_unlimited_mixed_plans(specs: Path) -> None:
-    assert_no_dearer(load_system(specs / "large").with_options(heterogeneous=True, unlimited=True))
-
-
-def assert_no_dearer(system: System) -> None:
+@pytest.mark.parametrize(
+    ("name", "unlimited", "mixed"),
+    mostly_slow(
+        [
+            *(("small", False, False), ("small", True, False), ("large", False, False)),
+            *(("large", True, False), ("large", True, True)),
+            *(("small", False, True), ("small", True, True), ("large", False, True)),
+        ],
+        5,
+    ),
+)
+def test_a_chosen_batch_is_never_dearer_than_the_profiles(
+    name: str, specs: Path, *, unlimited: bool, mixed: bool
+) -> None:
     """Not a law: a rate of up to 1 % less could take one replica more. On the samples it does not."""
+    system = load_system(specs / name).with_options(
+        unlimited=unlimited, heterogeneous=mixed, time_limit_s=300.0
+    )
     profile, optimal = (solve(system, batch_sizing=sizing) for sizing in ("profile", "optimal"))
     assert profile.complete
     assert optimal.complete

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import GONE, accelerator, document, profile, running, server, service_class, shuffled
+from builders import GONE, accelerator, document, running, server, service_class, shuffled
 
-from optimizer import SpecError, System, load_system
+from optimizer import SpecError, load_system
 from optimizer.spec.writing import write_document
 
 Json = dict[str, Any]
@@ -175,10 +175,9 @@ def test_a_coefficient_of_variation_other_than_one_is_refused(field: str) -> Non
     assert load_system(source)
 
 
-@pytest.mark.parametrize("tokens", [0.5, 1e-9, 0.999])
-def test_answers_of_less_than_one_token_are_refused(tokens: float) -> None:
+def test_answers_of_less_than_one_token_are_refused() -> None:
     source = sound()
-    source["servers"][0]["currentAlloc"]["load"]["avgOutTokens"] = tokens
+    source["servers"][0]["currentAlloc"]["load"]["avgOutTokens"] = 0.999
     assert refusal(source).startswith(
         "servers[0].currentAlloc.load.avgOutTokens: must be 0 (idle) or at least"
     )
@@ -267,18 +266,6 @@ def test_the_priority_of_a_server_is_that_of_its_class() -> None:
     source = changed("servers", 1, **{"class": "free"})
     system = load_system(source)
     assert {name: system.priority(item) for name, item in system.servers.items()} == {"s": 1, "t": 2}
-
-
-def test_equal_documents_give_equal_systems() -> None:
-    first, second = load_system(sound()), load_system(sound())
-    assert isinstance(first, System)
-    assert first == second
-    assert first is not second
-
-
-def test_models_may_lack_profiles_on_some_accelerators() -> None:
-    source = sound() | {"models": [profile("m", "B")]}
-    assert list(load_system(source).profiles) == [("m", "B")]
 
 
 def test_a_changed_target_is_in_the_targets_and_in_the_document() -> None:
