@@ -2,13 +2,13 @@
 
 import itertools
 import random
-import warnings
 from typing import Any
 
 import pulp
 import pytest
 from builders import accelerator, document, profile, server, service_class
 from mixed_oracles import demands
+from plan_search import without_announcements
 from robust_oracles import (
     _ADD,
     OPTIONS,
@@ -400,8 +400,7 @@ def compare_with_second(system: System) -> None:
     """
     plan = solve(system, time_limit_s=120.0)
     assert verify(plan, system) == []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # PuLP 3 announces the names of PuLP 4
+    with without_announcements():
         _compare_levels(plan, *second_formulation(system))
 
 
