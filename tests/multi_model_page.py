@@ -1,9 +1,6 @@
-"""The figures of the page about the multi-model service; run it to write them into the page."""
+"""The figures of the page about the multi-model service."""
 
 import copy
-import re
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import cache
 from math import ceil
@@ -19,8 +16,6 @@ from optimizer.queueing.bulk.model import SteadyState
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = ROOT / "specs" / "multi-model-service"
-PAGE = ROOT / "docs" / "scenarios" / "multi-model-service.md"
-COMMAND = "inferplan solve specs/multi-model-service"
 TARGETS = ((50, 100), (99, 500))
 """Percentiles of the latency and their limits [ms]."""
 RATE_RPS = 1000
@@ -199,27 +194,4 @@ def fleets() -> list[str]:
     return rows
 
 
-def solved() -> str:
-    """Return the first tables of the output of solve."""
-    command = [sys.executable, "-m", "optimizer", *COMMAND.split()[1:]]
-    output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    return output[: output.index("Limits\n")].rstrip()
-
-
-def with_output(page: str) -> str:
-    """Return the page with the output of solve."""
-    return re.sub(r"```text\n.*?\n```", lambda _: f"```text\n{solved()}\n```", page, count=1, flags=re.DOTALL)
-
-
-def with_tables(page: str) -> str:
-    """Return the page with the tables of the program."""
-    head, rest = page.split("\n## One GPU\n")
-    tables = iter((rates(), cached(), costs(), loads(), utilised(), fleets()))
-    rest = re.sub(
-        r"(?:^\|.*\n)+|^@@\w+@@\n", lambda _: "\n".join(next(tables)) + "\n", rest, flags=re.MULTILINE
-    )
-    return f"{head}\n## One GPU\n{rest}"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(with_tables(with_output(PAGE.read_text(encoding="utf-8"))), encoding="utf-8")
+TABLES = rates, cached, costs, loads, utilised, fleets

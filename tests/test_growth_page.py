@@ -1,21 +1,25 @@
 """The page about growth: its documents are written, its commands run, and what they print compared."""
 
-import re
 from pathlib import Path
 
 import pytest
+from doc_pages import blocks, read_page
 
 from optimizer.cli.main import main
 
-PAGE = (Path(__file__).parent.parent / "docs/growth.md").read_text(encoding="utf-8")
-COMMANDS = re.findall(r"```console\n\$ inferplan (.*?)\n(.*?)```", PAGE, re.DOTALL)
+BLOCKS = blocks(read_page("growth.md"))
+COMMANDS = [
+    block.text.removeprefix("$ inferplan ").partition("\n")[::2]
+    for block in BLOCKS
+    if block.language == "console"
+]
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, language in (("fleet.yaml", "yaml"), ("day.csv", "csv")):
-        (text,) = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
-        (tmp_path / name).write_text(text, encoding="utf-8")
+        (block,) = (one for one in BLOCKS if one.language == language)
+        (tmp_path / name).write_text(block.text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     return tmp_path

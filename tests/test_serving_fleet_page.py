@@ -3,13 +3,12 @@
 import math
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from builders import Json
-from test_scenario_pages import table
+from doc_pages import ROOT, one_line, read_page, table
 
 from optimizer import (
     Plan,
@@ -29,9 +28,8 @@ from optimizer.simulation.replicas import Effort
 from optimizer.studies.simulation.plans import simulate_plan
 from optimizer.timing.static import longest_to_mean
 
-ROOT = Path(__file__).parent.parent
-PAGE = (ROOT / "docs" / "scenarios" / "serving-fleet.md").read_text(encoding="utf-8")
-TEXT = " ".join(PAGE.split())
+PAGE = read_page("scenarios/serving-fleet.md")
+TEXT = one_line(PAGE)
 LARGE_USD, SMALL_USD = 30, 2
 """Prices of a million tokens that the design printed."""
 BATCHES = (3, 8, 16, 32, 64)
