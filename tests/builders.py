@@ -79,7 +79,6 @@ def document(
 
 
 def system(*args: Any, **options: Any) -> System:
-    """Return `document` loaded."""
     return load_system(document(*args, **options))
 
 

@@ -59,9 +59,8 @@ def table(page: str, first: str) -> list[list[str]]:
 def with_tables(page: str, tables: Iterable[Sequence[str]]) -> str:
     """Return a page with other rows in the tables that have these first rows."""
     for rows in tables:
-        text = "".join(f"{row}\n" for row in rows)
-        page, count = re.subn(rf"{re.escape(rows[0])}\n(?:\|.*\n)+", lambda _, text=text: text, page)
-        assert count == 1, f"the page has {count} tables with the heading {rows[0]}"
+        (old,) = re.findall(rf"{re.escape(rows[0])}\n(?:\|.*\n)+", page)
+        page = page.replace(old, "".join(f"{row}\n" for row in rows))
     return page
 
 

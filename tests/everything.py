@@ -44,7 +44,6 @@ def _joined(folder: Path) -> Json:
 
 
 def names_of(document: Json, section: str, field: str) -> set[str]:
-    """Return the names that a document gives to its items."""
     return {item[field] for item in document.get(section, ())}
 
 
@@ -88,7 +87,6 @@ def options(documents: dict[str, Json]) -> Json:
 
 
 def files() -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of each file."""
     documents = renamed()
     yield "options.yaml", _text("Options of all systems.", {"optimizer": options(documents)})
     for name, document in documents.items():

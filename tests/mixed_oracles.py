@@ -148,7 +148,6 @@ def mixed_brute_force(system: System, *, in_steps: bool = False, slots: int | No
 
 
 def level_names(asked: Mapping[str, Demand]) -> list[str]:
-    """Return the names of the levels in their order."""
     ranks = sorted({demand.priority for demand in asked.values()})
     return [*service_levels(map(rank_name, ranks)), "value", "changes"]
 

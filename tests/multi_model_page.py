@@ -24,7 +24,6 @@ Document = dict[str, Any]
 
 
 def document() -> Document:
-    """Return the document of the system."""
     read: Document = yaml.safe_load((SPEC / "service.yaml").read_text(encoding="utf-8"))
     return read
 
@@ -114,7 +113,6 @@ VARIANTS: dict[str, Callable[[Document], None]] = {
 
 @cache
 def planned(variant: str = "as specified") -> tuple[System, Plan]:
-    """Return a variant of the system and its plan."""
     given = copy.deepcopy(document())
     VARIANTS[variant](given)
     system = load_system(given)
@@ -125,7 +123,6 @@ def planned(variant: str = "as specified") -> tuple[System, Plan]:
 
 
 def rates() -> list[str]:
-    """Return the table of the largest rates of one T4."""
     rows = [
         "| target | largest rate [requests/s] | p50 then [ms] | p99 then [ms] |",
         "|---|---:|---:|---:|",
@@ -139,7 +136,6 @@ def rates() -> list[str]:
 
 
 def cached() -> list[str]:
-    """Return the table of T4s by batch limit and hit rate."""
     rows = [f"| {size} | {gpus(size, 0)} | {gpus(size, 0.3)} | {gpus(size, 0.5)} |" for size in (5, 8, 16)]
     return ["| largest batch | no cache | 30 % hits | 50 % hits |", "|---:|---:|---:|---:|", *rows]
 
@@ -183,7 +179,6 @@ def utilised() -> list[str]:
 
 
 def fleets() -> list[str]:
-    """Return the table of fleets with spare replicas."""
     rows = [
         "| T4s for the load | availability 0.99 | load | availability 0.995 | load |",
         "|---:|---:|---:|---:|---:|",

@@ -51,7 +51,6 @@ def rounded(values: Iterable[float]) -> Values:
 
 
 def service_levels(ranks: Iterable[str]) -> list[str]:
-    """Return the names of the levels of service."""
     return [f"{rank}: unserved {what}" for rank in ranks for what in ("rate", "servers")]
 
 

@@ -6,7 +6,7 @@ out here in exact fractions.
 """
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, comb
@@ -336,33 +336,41 @@ def _add_headroom(source: Json, rng: random.Random) -> None:
             item["headroomShare"] = rng.choice([0.0, 0.125, 0.75, 1.5])
 
 
-def _add_spares(source: Json, rng: random.Random) -> None:
-    for server in source["servers"]:
-        server["spareReplicas"] = rng.choice([0, 1, 1, 2])
+def _on_servers(field: str, draw: Callable[[Json, random.Random], Any], chance: float = 1.0) -> Any:
+    """Return an option that some of the servers have."""
+
+    def add(source: Json, rng: random.Random) -> None:
+        for server in source["servers"]:
+            if chance == 1 or rng.random() < chance:
+                server[field] = draw(source, rng)
+
+    return add
 
 
 def _add_availability(source: Json, rng: random.Random) -> None:
     for card in source["accelerators"]:
         card["availability"] = rng.choice([0.875, 0.97, 1.0])
-    for server in source["servers"]:
-        if rng.random() < 0.6:
-            server["availabilityTarget"] = rng.choice([0.9, 0.99])
+    _on_servers("availabilityTarget", lambda _, rng: rng.choice([0.9, 0.99]), 0.6)(source, rng)
 
 
 def _add_rollout(mode: str) -> Any:
     def add(source: Json, rng: random.Random) -> None:
         source["optimizer"] |= {"rollout": mode, "unlimited": rng.random() < 0.05}
-        for server in source["servers"]:
-            server["surge"] = rng.choice([0.0, 0.25, 0.34, 0.5, 1.0])
+        _on_servers("surge", lambda _, rng: rng.choice([0.0, 0.25, 0.34, 0.5, 1.0]))(source, rng)
 
     return add
 
 
-def _add_preferred(source: Json, rng: random.Random) -> None:
+def _some_accelerators(source: Json, rng: random.Random) -> list[str]:
     names = [card["name"] for card in source["accelerators"]]
-    for server in source["servers"]:
-        if rng.random() < 0.6:
-            server["preferred"] = rng.sample(names, rng.randint(0, len(names)))
+    return rng.sample(names, rng.randint(0, len(names)))
+
+
+def _external(_: Json, rng: random.Random) -> Json:
+    return {
+        "inPerMillion": rng.choice([0.0, 25.0, 50.0]), "outPerMillion": rng.choice([25.0, 50.0, 125.0]),
+        "ttft": rng.choice([5.0, 20.0, 200.0]), "itl": rng.choice([5.0, 10.5, 20.0]),
+    }  # fmt: skip
 
 
 def _add_budget(source: Json, rng: random.Random) -> None:
@@ -383,19 +391,6 @@ def _add_tiers(source: Json, rng: random.Random) -> None:
             )
             card["tiers"] = [{"units": rng.randint(1, 4), "cost": price} for price in prices]
             card["tiers"][0]["committed"] = rng.random() < 0.4
-
-
-def _add_external(source: Json, rng: random.Random) -> None:
-    for server in source["servers"]:
-        if rng.random() < 0.6:
-            prices = {
-                "inPerMillion": rng.choice([0.0, 25.0, 50.0]),
-                "outPerMillion": rng.choice([25.0, 50.0, 125.0]),
-            }
-            server["external"] = prices | {
-                "ttft": rng.choice([5.0, 20.0, 200.0]),
-                "itl": rng.choice([5.0, 10.5, 20.0]),
-            }
 
 
 def _add_deadline(source: Json, rng: random.Random) -> None:
@@ -420,11 +415,11 @@ _ADD: dict[str, Any] = {
     "all": _add_rollout("all"),
     "one": _add_rollout("one"),
     "headroom": _add_headroom,
-    "spares": _add_spares,
+    "spares": _on_servers("spareReplicas", lambda _, rng: rng.choice([0, 1, 1, 2])),
     "availability": _add_availability,
-    "preferred": _add_preferred,
+    "preferred": _on_servers("preferred", _some_accelerators, 0.6),
     "budget": _add_budget,
     "power": _add_power,
     "tiers": _add_tiers,
-    "external": _add_external,
+    "external": _on_servers("external", _external, 0.6),
 }

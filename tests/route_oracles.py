@@ -31,7 +31,6 @@ TIGHT = 1e-9
 
 
 def random_routes(seed: int, *, routes: int = 1, others: int = 1, kinds: int = 3) -> Json:
-    """Return a small tight system with routes, some of whose servers run already."""
     rng = random.Random(seed)
     accelerators = two_cards(rng)
     models = on_two_cards(rng, {"s": 1.0, "l": rng.uniform(3, 6)})
@@ -226,7 +225,6 @@ class Case(DocumentCase):
                 yield Choice({name: ((acc, int(np.ceil(self.load[name] / rate - TIGHT))),)}, ())
 
     def adds(self, choice: Choice) -> tuple[float, ...]:
-        """Return what a choice adds to each level."""
         return tuple(self.added(choice.unserved, choice.replicas).values())
 
 

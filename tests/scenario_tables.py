@@ -25,7 +25,6 @@ def _pools(plan: Plan, *servers: str) -> str:
 
 
 def limits_on_quality() -> list[str]:
-    """Return the table of plans with other limits on the lost quality."""
     rows = ["| maxLoss | cents/h | small model | large model | saving |", "|---|---|---|---|---|"]
     system = load_system(ROOT / "specs" / "routes.yaml")
     for limit in LIMITS:
@@ -38,7 +37,6 @@ def limits_on_quality() -> list[str]:
 
 
 def saved_by_the_queue() -> list[str]:
-    """Return the table of plans with and without the queue."""
     system = load_system(ROOT / "specs" / "shared-queue.yaml")
     rows = ["| unlimited plan | replicas | cents/h |", "|---|---|---|"]
     for name, mine in (("each server alone", _without(system, "sharedQueue")), ("shared queue", system)):
@@ -48,7 +46,6 @@ def saved_by_the_queue() -> list[str]:
 
 
 def scarce_queue() -> list[str]:
-    """Return the table of what is served with fewer cards."""
     names = ("premium", "standard", "free")
     rows = [
         f"| H100 | policy | replicas | {' | '.join(names)} | TTFT of premium |",
@@ -65,7 +62,6 @@ def scarce_queue() -> list[str]:
 
 
 def separate_and_shared_cards() -> list[str]:
-    """Return the table of the sample with and without shared cards."""
     system = load_system(ROOT / "specs" / "shared-cards.yaml")
     whole, plan = solve(_without(system, "sharedCard")), solve(system)
     own = " + ".join(f"{pools[0].num_replicas} × {name}" for name, pools in whole.allocations.items())
@@ -82,7 +78,6 @@ def separate_and_shared_cards() -> list[str]:
 
 
 def servers_on_shared_cards() -> list[str]:
-    """Return the table of the servers of the sample on their cards."""
     rows = [
         "| server | on each card | load on all | maximum load | mean | p99 | limit |",
         "|---|---|---|---|---|---|---|",
@@ -109,7 +104,6 @@ PAGES: Mapping[str, tuple[Callable[[], list[str]], ...]] = {
 
 
 def written(name: str) -> str:
-    """Return a page with the tables of the program."""
     return with_tables(read_page(name), [make() for make in PAGES[name]])
 
 

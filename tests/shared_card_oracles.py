@@ -113,7 +113,6 @@ def random_document(
 
 
 def random_system(seed: int, servers: int, *, cards: int, turns: bool = False) -> System:
-    """Return such a system."""
     return load_system(random_document(np.random.default_rng(seed), servers, cards=cards, turns=turns))
 
 

@@ -114,7 +114,6 @@ class Case(DocumentCase):
         return float((1 - load) / ((1 - above * load) * (1 - upto * load)))
 
     def adds(self, name: str, way: Way) -> dict[str, float]:
-        """Return what a way adds to each level."""
         left = [m for m in self.planned[name] if self.load[m] and m not in way.members]
         counts = ((way.accelerator, way.replicas),) if way.replicas else ()
         return self.added(left, {self.planned[name][0]: counts})

@@ -129,7 +129,6 @@ def tree(module: str) -> ast.Module:
 
 @cache
 def nodes(module: str) -> tuple[ast.AST, ...]:
-    """Return every node of the tree of a module."""
     return tuple(ast.walk(tree(module)))
 
 
@@ -201,13 +200,6 @@ def test_parts_of_a_package_import_in_one_direction() -> None:
         TopologicalSorter(graph).prepare()
 
 
-def test_only_the_command_line_starts_the_service() -> None:
-    for module in modules():
-        if not in_package(module, "rest_server"):
-            top = [node for node in tree(module).body if isinstance(node, ast.Import | ast.ImportFrom)]
-            assert "rest_server" not in ast.unparse(ast.Module(list(top), []))
-
-
 def test_scipy_is_loaded_where_it_is_used() -> None:
     """Importing its special functions takes as long as a small plan, which needs none of them."""
     for module in modules():
@@ -232,13 +224,6 @@ def test_there_are_no_import_circles() -> None:
     TopologicalSorter({name: {*own_imports(name)} - {name, PUBLIC_FACADE} for name in modules()}).prepare()
 
 
-def test_nothing_of_ours_is_imported_that_does_not_exist() -> None:
-    for module in sources():
-        for node in nodes(module):
-            if isinstance(node, ast.ImportFrom) and in_package(str(node.module), "optimizer"):
-                assert node.module in sources(), f"{module} imports {node.module}"
-
-
 @pytest.mark.parametrize("library", HOMES)
 def test_a_library_is_imported_only_at_its_home(library: str) -> None:
     users = [module for module in sources() if library in imports(module)]
@@ -248,10 +233,6 @@ def test_a_library_is_imported_only_at_its_home(library: str) -> None:
 
 def test_every_module_has_a_name_that_says_what_it_is_for() -> None:
     assert not [module for module in sources() if set(module.split(".")) & SAYS_NOTHING]
-
-
-def test_every_module_says_its_role_in_a_docstring() -> None:
-    assert not [module for module in sources() if not ast.get_docstring(tree(module))]
 
 
 def test_every_class_name_has_one_definition() -> None:
@@ -443,62 +424,3 @@ def test_the_top_level_holds_what_was_agreed_and_nothing_else() -> None:
 def test_there_is_no_lock_file() -> None:
     locks = re.compile(r"(\.lock|^requirements.*\.txt|^Pipfile.*|^constraints.*\.txt)$")
     assert not [path for path in project_files() if locks.search(path.name)]
-
-
-# --- kinds of replicas ---------------------------------------------------------------------------------
-
-BELOW_KINDS = ("kinds", "timing", "queueing", "simulation")
-"""What kinds are made of."""
-MODELS_OF_KINDS = ("bulk", "continuous", "reference", "static")
-"""Modules of queue models: each drives the laws of one kind."""
-
-
-def conditions(module: str) -> Iterator[ast.expr]:
-    """Yield every expression that a module decides by, and the keys of its tables."""
-    for node in nodes(module):
-        if isinstance(node, ast.If | ast.IfExp | ast.While | ast.Assert):
-            yield node.test
-        elif isinstance(node, ast.comprehension):
-            yield from node.ifs
-        elif isinstance(node, ast.Compare):
-            yield node
-        elif isinstance(node, ast.Dict):
-            yield from (key for key in node.keys if key is not None)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in {"isinstance", "issubclass"}:
-            yield node.args[1]
-
-
-def names_of_kinds(module: str) -> set[str]:
-    """Return the names of a module that stand for a single kind, its queue models or its laws."""
-    homes = [f"optimizer.kinds.{kind}" for kind in ("batch_servers", "token_batching")]
-    homes += [f"optimizer.queueing.{model}" for model in MODELS_OF_KINDS]
-    homes += [f"optimizer.timing.{law}" for law in ("batch", "engine", "iteration", "linear", "static")]
-    names = set()
-    for node in nodes(module):
-        if isinstance(node, ast.ImportFrom):
-            source = str(node.module)
-            laws = source == "optimizer.timing"
-            names |= {
-                alias.asname or alias.name
-                for alias in node.names
-                if any(in_package(source, home) for home in homes)
-                or (laws and (alias.name.endswith("Law") or alias.name == "is_static"))
-            }
-    return names
-
-
-def test_few_modules_decide_by_the_kind_of_a_replica() -> None:
-    """All others ask the object: `optimizer.kinds` has the table."""
-    own = {"batch", "batch_trigger", "batch_window", "batch_window_ms", "busy", "mean_batch", "jobs"}
-    own |= {"stages", "answers_together", "has_tokens"}
-    found = []
-    for module in sources():
-        if any(in_package(module, f"optimizer.{name}") for name in BELOW_KINDS):
-            continue
-        names = names_of_kinds(module)
-        for node in (part for condition in conditions(module) for part in ast.walk(condition)):
-            is_named = isinstance(node, ast.Name) and node.id in names
-            if is_named or (isinstance(node, ast.Attribute) and node.attr in own):
-                found.append(module)
-                break
-    assert len(found) <= 10, found

@@ -17,7 +17,7 @@ from optimizer.kinds.table import kind_of_profile
 from optimizer.plan import Plan
 from optimizer.plan.document import CacheUse
 from optimizer.simulation.replicas import Effort, run_replica
-from optimizer.spec.caches import replica_load, target_of_misses
+from optimizer.spec.caches import target_of_misses
 from optimizer.spec.schema import ModelTarget
 from optimizer.studies.simulation.plans import simulate_plan
 
@@ -126,15 +126,6 @@ def test_percentiles_of_hits_and_misses_are_those_of_all() -> None:
     (found,) = simulate_plan(system, solve(system), Effort()).pools
     (target,) = [target for target in found.targets if "TTFT" in target.target]
     assert target.simulated.value == pytest.approx(np.quantile(every, 0.95), rel=0.05)
-
-
-def test_thinned_arrivals_vary_as_the_plan_says() -> None:
-    """Of gamma interarrival times with CV 2, each kept request with probability 0.6."""
-    rng = np.random.default_rng(1)
-    times = np.cumsum(rng.gamma(0.25, 4.0, 2_000_000))
-    gaps = np.diff(times[rng.random(len(times)) < 0.6])
-    seen = replica_load(cached(cv=2.0).servers["a"])
-    assert seen.arrival_cv == pytest.approx(gaps.std() / gaps.mean(), rel=0.01)
 
 
 def test_studies_count_what_replicas_see() -> None:

@@ -58,11 +58,8 @@ def test_pictures_json_and_csv_are_written(
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("sweep fleet.yaml", "--vary: nothing to vary"),
         ("sweep fleet.yaml --samples 9", "--samples: give either --load-cv or --trace"),
-        ("sweep fleet.yaml --vary load=1 --load-cv 1", "--load-cv: is for sampled days; give --samples"),
         ("sweep fleet.yaml --vary laod=1", "did you mean 'load'?"),
-        ("sweep fleet.yaml --vary load=1 -o picture.txt", "must end in one of"),
         ("horizon fleet.yaml", "--trace: give the loads by the hour, either as --trace or as --factors"),
         ("horizon fleet.yaml --trace day.csv --factors 1,2", "either as --trace or as --factors"),
         ("horizon fleet.yaml --factors 1", "--factors: at least two hours are needed"),

@@ -2,59 +2,17 @@
 
 import random
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 import pytest
 from builders import accelerator, document, server, service_class
 from robust_oracles import random_robust_system
 from small_fleets import rolling
-from test_robust_plans import compare_with_second, faults, large_system
 
 from optimizer import System, explain, find_candidates, load_system, solve, verify
 from optimizer.studies.explanation.repair import find_repair
 
 MODES = ("all", "one")
-WITH: tuple[tuple[str, ...], ...] = (
-    (), ("spares",), ("availability",), ("headroom",), ("budget",), ("deadline",), ("cache",), ("external",),
-    ("tiers",), ("power",),
-)  # fmt: skip
-"""What else random systems that roll out use."""
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_plans_that_roll_out_are_those_of_brute_force(mode: str) -> None:
-    found = [faults(seed, (mode, *other), mixed=seed % 2 > 0) for seed, other in enumerate(WITH)]
-    found += [faults(seed, (mode,), mixed=mixed) for seed in range(1, 3) for mixed in (False, True)]
-    assert [*chain(*found)] == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", MODES)
-def test_hundreds_of_plans_that_roll_out_are_brute_force(mode: str) -> None:
-    found = [faults(seed, (mode, *other), mixed=seed % 2 > 0) for other in WITH for seed in range(20)]
-    assert [*chain(*found)] == []
-
-
-OTHERS = ("spares", "availability", "headroom", "budget", "deadline", "cache")
-
-
-def rolling_fleet(seed: int, servers: int) -> System:
-    """Return a scarce fleet that rolls out, with two of the other options."""
-    mode, first = MODES[seed % 2], seed // 2
-    others = (OTHERS[first % 6], OTHERS[(first + 1 + first // 6 % 5) % 6])
-    return large_system(seed, servers, 6, (*others, mode))
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_ten_servers_that_roll_out_match_a_second_solver(seed: int) -> None:
-    compare_with_second(rolling_fleet(seed, 10))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(50))
-def test_a_fleet_that_rolls_out_matches_a_second_solver(seed: int) -> None:
-    compare_with_second(rolling_fleet(seed, 16))
 
 
 @pytest.mark.parametrize(("mode", "needed"), [(None, 6), ("one", 8), ("all", 10)])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import yaml
 from api_clients import client
-from builders import Json, accelerator, profile, service_class
+from builders import Json, accelerator, document, profile, service_class
 from route_oracles import best_levels, cbc_levels, random_routes
 from scipy.optimize import linprog
 from slow_cases import mostly_slow
@@ -32,10 +32,9 @@ from optimizer import (
 )
 from optimizer.candidates import find_candidates
 from optimizer.plan.proof import prove
-from optimizer.plan.routes import small_token_share
 from optimizer.simulation.replicas import Effort
 from optimizer.solvers.deadline import Deadline
-from optimizer.spec.routes import flows_of, largest_mean
+from optimizer.spec.routes import largest_mean
 from optimizer.spec.schema import Route
 from optimizer.studies.load_changes import scale_loads, vary_loads
 from optimizer.studies.simulation.plans import simulate_plan
@@ -181,53 +180,6 @@ def _rate(found: ReplicaSizing | AnalysisError) -> float:
 
 # --- what routing saves ------------------------------------------------------------------------------------
 
-PRICES = 30.0, 2.0
-"""Prices of a million tokens of the large and the small model."""
-
-
-def two_kinds(simple: float, miss: float, wrong: float, length: float, *, rerun: bool) -> Route:
-    """Return a route of simple requests, which all are meant for the small model, and hard ones."""
-    kinds = [
-        {"share": simple, "inTokens": 150 * length, "outTokens": 50 * length, "miss": miss},
-        {"share": 1 - simple, "inTokens": 150, "outTokens": 50, "wrong": wrong},
-    ]
-    return Route.model_validate(
-        {"name": "r", "small": "s", "large": "l", "arrivalRate": 60, "rerun": rerun, "kinds": kinds}
-    )
-
-
-def saving(route: Route) -> float:
-    """Return the share of the price of all tokens at the large model that routing saves (eq. 228)."""
-    shares = [1 - route.kinds[0].miss, route.kinds[1].wrong]
-    tokens = [kind.in_tokens + kind.out_tokens for kind in route.kinds]
-    total = sum(kind.share * n for kind, n in zip(route.kinds, tokens, strict=True))
-    at_large = sum(
-        flow.large_rpm(share) / route.arrival_rate_rpm * n
-        for flow, share, n in zip(flows_of(route), shares, tokens, strict=True)
-    )
-    large, small = PRICES
-    return 100 * (1 - (small_token_share(route, shares) * small + at_large / total * large) / large)
-
-
-@pytest.mark.parametrize(
-    ("simple", "savings"),
-    [
-        (0.5, (46.7, 44.3, 41.8, 27.8, 24.4)),
-        (0.7, (65.3, 60.2, 58.7, 45.1, 39.9)),
-        (0.8, (74.7, 68.1, 67.1, 55.9, 49.6)),
-        (0.9, (84.0, 76.1, 75.6, 68.7, 61.0)),
-    ],
-)
-def test_savings_in_token_prices(simple: float, savings: tuple[float, ...]) -> None:
-    cases = [
-        two_kinds(simple, 0, 0, 1, rerun=False),
-        two_kinds(simple, 0.1, 0.05, 1, rerun=False),
-        two_kinds(simple, 0.1, 0.05, 1, rerun=True),
-        two_kinds(simple, 0.1, 0.05, 0.5, rerun=True),
-        two_kinds(simple, 0.2, 0.1, 0.5, rerun=True),
-    ]
-    assert [round(saving(case), 1) for case in cases] == list(savings)
-
 
 @pytest.mark.parametrize(
     ("rate_rps", "limit", "percent"),
@@ -235,31 +187,18 @@ def test_savings_in_token_prices(simple: float, savings: tuple[float, ...]) -> N
 )
 def test_savings_in_whole_replicas(rate_rps: float, limit: float, percent: float) -> None:
     """Replicas of 222 tokens/s at $24/h and of 1,667 tokens/s at $12/h; requests of 200 tokens."""
-    system = load_system(
-        {
-            "accelerators": [accelerator("4xA100", cost=2400), accelerator("A100", cost=1200)],
-            "models": [profile("large", "4xA100", alpha=1.0), profile("small", "A100", alpha=1.0)],
-            "serviceClasses": [service_class("c", models=["small", "large"], itl=1000, ttft=100_000)],
-            "servers": [
-                {"name": "s", "class": "c", "model": "small"},
-                {"name": "l", "class": "c", "model": "large"},
-            ],
-            "routes": [
-                {
-                    "name": "r",
-                    "small": "s",
-                    "large": "l",
-                    "arrivalRate": 60 * rate_rps,
-                    "maxLoss": limit,
-                    "kinds": [
-                        {"share": 0.7, "inTokens": 150, "outTokens": 50, "loss": 0.005},
-                        {"share": 0.3, "inTokens": 150, "outTokens": 50, "loss": 0.3},
-                    ],
-                }
-            ],
-            "optimizer": {"unlimited": True},
-        }
+    kinds = [
+        {"share": 0.7, "inTokens": 150, "outTokens": 50, "loss": 0.005},
+        {"share": 0.3, "inTokens": 150, "outTokens": 50, "loss": 0.3},
+    ]
+    route = {"name": "r", "small": "s", "large": "l", "arrivalRate": 60 * rate_rps, "maxLoss": limit}
+    source = document(
+        [{"name": "s", "class": "c", "model": "small"}, {"name": "l", "class": "c", "model": "large"}],
+        [accelerator("4xA100", cost=2400), accelerator("A100", cost=1200)],
+        classes=[service_class("c", models=["small", "large"], itl=1000, ttft=100_000)],
+        models=[profile("large", "4xA100", alpha=1.0), profile("small", "A100", alpha=1.0)],
     )
+    system = load_system(source | {"routes": [route | {"kinds": kinds}]})
     wanted = {("l", "4xA100"): 222 / 200, ("s", "A100"): 1667 / 200}
     candidates = find_candidates(system)
     names = candidates.arrays.server_names, candidates.arrays.accelerator_names
@@ -280,7 +219,6 @@ SPEC = Path(__file__).parent.parent / "specs" / "routes.yaml"
 
 @cache
 def sample() -> tuple[System, Plan]:
-    """Return the sample and its plan."""
     system = load_system(SPEC)
     return system, solve(system)
 
@@ -420,30 +358,27 @@ def test_an_unserved_route_leaves_its_large_server_unserved() -> None:
     assert verify(plan, system) == []
 
 
-def test_a_route_without_requests_needs_nothing() -> None:
-    system = load_system(edited(arrivalRate=0))
+@pytest.mark.parametrize(
+    ("changes", "empty", "saving"),
+    [
+        ({"arrivalRate": 0}, ("chat-8b", "chat-70b"), None),
+        ({"kinds": [{"share": 1, "inTokens": 300, "outTokens": 150}]}, ("chat-70b",), None),
+        ({"arrivalRate": 30}, ("chat-8b",), 0.0),  # the router saves nothing and is off
+    ],
+)
+def test_servers_that_no_request_needs_are_empty(
+    changes: Json, empty: tuple[str, ...], saving: float | None
+) -> None:
+    system = load_system(edited(**changes))
     plan = solve(system)
     assert plan.complete
-    assert plan.allocations == {"chat-8b": (), "chat-70b": ()}
     assert verify(plan, system) == []
-
-
-def test_easy_requests_need_no_large_model() -> None:
-    easy = {"share": 1, "inTokens": 300, "outTokens": 150}
-    system = load_system(edited(kinds=[easy]))
-    plan = solve(system)
-    assert plan.allocations["chat-70b"] == ()
-    assert plan.routes["chat"].kinds[0].small_share == 1
-    assert plan.complete
-    assert verify(plan, system) == []
-
-
-def test_a_router_that_saves_nothing_is_off() -> None:
-    system = load_system(edited(arrivalRate=30))
-    plan = solve(system)
+    assert tuple(name for name, pools in plan.allocations.items() if not pools) == empty
     use = plan.routes["chat"]
-    assert (use.state, use.saving, use.large_rpm) == ("off", 0.0, 30.0)
-    assert plan.allocations["chat-8b"] == ()
+    if saving is not None:
+        assert (use.state, use.saving, use.large_rpm) == ("off", saving, use.arrival_rate_rpm)
+    elif use.arrival_rate_rpm:
+        assert use.kinds[0].small_share == 1
 
 
 def test_a_server_with_a_pool_added_counts_as_changed() -> None:

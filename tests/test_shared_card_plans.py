@@ -6,9 +6,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import builders
 import numpy as np
 import pytest
+from builders import Json, accelerator
 from shared_card_oracles import best_by_cards, best_by_enumeration, random_document, random_system
+from slow_cases import mostly_slow
 
 from optimizer import Plan, SpecError, load_system, solve, verify
 from optimizer.candidates import find_candidates, shared_cards
@@ -21,30 +24,17 @@ from optimizer.render.manifests import deployment_patch, variants
 from optimizer.simulation.batches import BatchServer
 from optimizer.spec.system import System
 
-Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def model(name: str, acc: str = "T4", memory: float = 4.0, base: float = 10.0, **more: Any) -> Json:
-    return {
-        "name": name,
-        "acc": acc,
-        "maxBatchSize": 8,
-        "memory": memory,
-        "batchParms": {"base": base, "slope": 2.0},
-        **more,
-    }
+    times = {"batchParms": {"base": base, "slope": 2.0}}
+    return {"name": name, "acc": acc, "maxBatchSize": 8, "memory": memory, **times, **more}
 
 
 def sharing(name: str, rate_rps: float, **more: Any) -> Json:
-    load = {"arrivalRate": 60 * rate_rps}
-    return {
-        "name": name,
-        "model": name,
-        "class": "c",
-        "sharedCard": True,
-        "currentAlloc": {"load": load},
-    } | more
+    load = {"load": {"arrivalRate": 60 * rate_rps}}
+    return {"name": name, "model": name, "class": "c", "sharedCard": True, "currentAlloc": load} | more
 
 
 def document(
@@ -52,14 +42,9 @@ def document(
 ) -> Json:
     names = sorted({one["name"] for one in models})
     targets = [{"model": name, "latency": [{"percentile": 95, "ms": limit_ms}]} for name in names]
-    return {
-        "accelerators": [{"name": "T4", "type": "T4", "memSize": 16, "cost": 35}],
-        "models": models,
-        "serviceClasses": [{"name": "c", "priority": 1, "modelTargets": targets}],
-        "servers": servers,
-        "count": [{"type": "T4", "count": cards}],
-        "optimizer": options,
-    }
+    classes = [{"name": "c", "priority": 1, "modelTargets": targets}]
+    card = accelerator("T4", cost=35) | {"memSize": 16}
+    return builders.document(servers, [card], {"T4": cards}, classes=classes, models=models, **options)
 
 
 QUARTER = [{"share": 0.25, "slowdown": 3.0}]
@@ -252,22 +237,13 @@ def test_a_slice_needs_a_card_of_its_type() -> None:
 # --- against other computations ------------------------------------------------------------------------
 
 
-SLOW_SEEDS = (17, 20)
-"""Systems with so many units that their enumeration takes ten seconds and more."""
-
-
 def _as_good(plan: Plan, best: tuple[float, ...]) -> bool:
     reached = tuple(level.value for level in plan.levels)
     return plan.status == "optimal" and reached == pytest.approx(best, rel=1e-6, abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    "seed",
-    [
-        *(n for n in range(22) if n not in SLOW_SEEDS),
-        *(pytest.param(n, marks=pytest.mark.slow) for n in (*SLOW_SEEDS, *range(22, 162))),
-    ],
-)
+# The enumeration of systems 17 and 20 takes ten seconds and more.
+@pytest.mark.parametrize("seed", mostly_slow([*range(17), 18, 19, 21, 17, 20, *range(22, 162)], 20))
 def test_random_plans_match_the_enumeration_of_all_units(seed: int) -> None:
     system = random_system(seed, 3, cards=2)
     if find_candidates(system).shared is not None:
@@ -289,9 +265,7 @@ def _larger(seed: int) -> System:
     return load_system(text)
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(1000, 1003), *(pytest.param(n, marks=pytest.mark.slow) for n in range(1003, 1050))]
-)
+@pytest.mark.parametrize("seed", mostly_slow(range(1000, 1050), 3))
 def test_larger_plans_match_a_program_without_patterns(seed: int) -> None:
     system = _larger(seed)
     if find_candidates(system).shared is not None:

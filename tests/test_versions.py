@@ -188,7 +188,6 @@ TWO = [{"model": "m", "weight": 0.9}, {"model": "n", "weight": 0.1}]
 
 
 def weights(*shares: tuple[str, Any]) -> Json:
-    """Return a split by model and weight."""
     return {"split": [{"model": model, "weight": weight} for model, weight in shares]}
 
 
@@ -275,10 +274,10 @@ def test_versions_add_up_to_their_server() -> None:
 # --- the service -----------------------------------------------------------------------------------------
 
 
-def test_the_service_has_a_target_for_each_version() -> None:
+def test_the_service_plans_and_applies_each_version() -> None:
     with client(stateful=True) as service:
         assert service.put("/v1/fleet", json=canary()).status_code == 200
-        loads = {"chat": {"arrivalRate": 3000}, "other": {"arrivalRate": 600}}
+        loads: Json = {"chat": {"arrivalRate": 3000}, "other": {"arrivalRate": 600}}
         answer = service.post("/v1/loads", json=loads)
         assert answer.status_code == 200, answer.text
         plan = answer.json()
@@ -293,14 +292,6 @@ def test_the_service_has_a_target_for_each_version() -> None:
         assert 'inferplan_desired_replicas{accelerator="A",model="n",server="chat (n)"' in (
             service.get("/metrics").text
         )
-
-
-def test_what_the_service_applies_is_what_versions_run() -> None:
-    with client(stateful=True) as service:
-        service.put("/v1/fleet", json=canary())
-        loads: Json = {"chat": {"arrivalRate": 3000}, "other": {"arrivalRate": 600}}
-        plan = service.post("/v1/loads", json=loads).json()
-        replicas = {name: pools[0]["numReplicas"] for name, pools in plan["allocations"].items()}
         applied = service.post("/v1/plan/apply")
         assert applied.status_code == 200, applied.text
         (chat,) = [item for item in applied.json()["servers"] if item["name"] == "chat"]
@@ -325,6 +316,10 @@ def test_answers_of_the_reference_name_versions() -> None:
         assert [*allocations] == ["chat (m)", "chat (n)", "other"]
         assert allocations["chat (n)"]["load"]["arrivalRate"] == pytest.approx(200)
         assert "X-Inferplan-Unserved" not in bare.headers
+        gone = [{"model": "m", "weight": 0.9}, {"model": "n", "weight": 0.1, "currentAlloc": running("Z", 1)}]
+        assert [*service.post("/optimizeOne", json=canary(2000, split=gone)).json()["allocations"]] == [
+            *allocations
+        ]
         missing = canary(2000, split=[{"model": "m", "weight": 0.9}, {"model": "x", "weight": 0.1}])
         left = service.post("/optimizeOne", json=missing)
         assert (left.status_code, [*left.json()["allocations"]]) == (200, ["other"])
@@ -376,16 +371,6 @@ def test_versions_count_as_servers_for_the_size_of_a_system() -> None:
     with client(max_servers=2) as service:
         answer = service.post("/v1/plan", json=canary())
         assert (answer.status_code, "3 items are over the limit of 2" in answer.text) == (422, True)
-
-
-def test_the_reference_s_wire_plans_versions_on_a_card_gone() -> None:
-    split = [{"model": "m", "weight": 0.9}, {"model": "n", "weight": 0.1, "currentAlloc": running("Z", 1)}]
-    with client() as service:
-        answer = service.post("/optimizeOne", json=canary(2000, split=split))
-        assert (answer.status_code, [*answer.json()["allocations"]]) == (
-            200,
-            ["chat (m)", "chat (n)", "other"],
-        )
 
 
 def test_a_load_without_output_lengths_counts_as_missing() -> None:

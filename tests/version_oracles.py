@@ -10,10 +10,11 @@ from typing import Any
 
 import pulp
 from builders import Json, accelerator, document, profile, random_document, running, server, service_class
+from document_case import law_key, replica_of
 from mixed_oracles import random_mixed_document
 from plan_search import minimised, without_announcements
 
-from optimizer import LatencyTargets, Replica, size_replicas
+from optimizer import LatencyTargets, size_replicas
 
 WEIGHTS = ([0.9, 0.1], [0.75, 0.25], [0.5, 0.5], [1.0, 0.0], [0.125, 0.875], [0.5, 0.25, 0.25])
 
@@ -206,18 +207,8 @@ def _parts(source: Json) -> list[Json]:
 
 def _rates(models: list[Json], model: str, load: Json, target: Json) -> dict[str, tuple[float, int]]:
     mine = [item for item in models if item["name"] == model]
-    replicas = [
-        Replica.model_validate(
-            {
-                "maxBatch": item["maxBatchSize"],
-                "decodeParms": item["decodeParms"],
-                "prefillParms": item["prefillParms"],
-                "inTokens": load["avgInTokens"],
-                "outTokens": load["avgOutTokens"],
-            }
-        )
-        for item in mine
-    ]
+    shape = load["avgInTokens"], load["avgOutTokens"]
+    replicas = [replica_of(law_key(item), *shape) for item in mine]
     wanted = LatencyTargets.model_validate({"ttft": target["slo-ttft"], "itl": target["slo-itl"]})
     found = size_replicas(replicas, [wanted] * len(replicas))
     return {

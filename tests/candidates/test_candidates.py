@@ -330,7 +330,7 @@ def test_a_pair_without_a_candidate_is_rejected_with_numbers(
     assert only.value == (None if value is None else pytest.approx(value, rel=1e-4))
 
 
-def test_the_largest_request_and_a_smaller_batch_are_no_rejections() -> None:
+def test_the_largest_request_and_batch_are_no_rejections() -> None:
     assert column(found(LONG, profile={"kvCapacity": 100_000}, target={"slo-itl": 0}))["maxBatch"] == 1
     assert column(found(QUICK, profile=HUGE, server={"maxBatchSize": 100}))["maxBatch"] == 100
 
@@ -354,36 +354,29 @@ def several() -> Document:
     return raw
 
 
-def accelerators_of(candidates: Candidates) -> list[str]:
-    return [candidates.arrays.accelerator_names[a] for a in candidates.table.accelerator]
-
-
-def test_only_accelerators_on_the_servers_list_are_candidates() -> None:
+@pytest.mark.parametrize(
+    ("server", "current", "allowed", "detail"),
+    [
+        ({"accelerators": ["B", "C"]}, {}, ["B", "C"], "not in the server's list of accelerators"),
+        (
+            {"keepAccelerator": True},
+            {"accelerator": "C", "numReplicas": 1},
+            ["C"],
+            "keepAccelerator holds it on C",
+        ),
+        ({"keepAccelerator": True}, {}, ["2xA", "B", "C"], ""),
+    ],
+)
+def test_only_accelerators_that_the_server_allows_are_candidates(
+    server: Document, current: Document, allowed: list[str], detail: str
+) -> None:
     raw = several()
-    raw["servers"][0]["accelerators"] = ["B", "C"]
+    raw["servers"][0] |= server
+    raw["servers"][0]["currentAlloc"] |= current
     candidates = find_candidates(load_system(raw))
-    assert accelerators_of(candidates) == ["B", "C"]
-    (only,) = candidates.rejections()
-    assert (only.accelerator, only.reason) == ("2xA", "not_allowed")
-    assert only.detail == "not in the server's list of accelerators"
-
-
-def test_keep_accelerator_leaves_one_candidate() -> None:
-    raw = several()
-    raw["servers"][0] |= {"keepAccelerator": True}
-    raw["servers"][0]["currentAlloc"] |= {"accelerator": "C", "numReplicas": 1}
-    candidates = find_candidates(load_system(raw))
-    assert accelerators_of(candidates) == ["C"]
-    assert [(item.accelerator, item.reason, item.detail) for item in candidates.rejections()] == [
-        ("2xA", "not_allowed", "keepAccelerator holds it on C"),
-        ("B", "not_allowed", "keepAccelerator holds it on C"),
-    ]
-
-
-def test_keep_accelerator_without_current_allows_all() -> None:
-    raw = several()
-    raw["servers"][0] |= {"keepAccelerator": True}
-    assert accelerators_of(find_candidates(load_system(raw))) == ["2xA", "B", "C"]
+    assert [candidates.arrays.accelerator_names[a] for a in candidates.table.accelerator] == allowed
+    rejected = [(item.accelerator, item.reason, item.detail) for item in candidates.rejections()]
+    assert rejected == [(name, "not_allowed", detail) for name in ("2xA", "B", "C") if name not in allowed]
 
 
 def test_rejections_of_one_server_can_be_asked_for() -> None:

@@ -44,7 +44,7 @@ def write(folder: Path, text: str) -> Path:
         ("server,arrivalRate\n", {}),
     ],
 )
-def test_a_row_replaces_what_it_states_of_its_server_and_of_no_other(
+def test_a_row_replaces_what_it_states_of_its_server_alone(
     text: str, loads: dict[str, tuple[float, float, float]], fleet: System, tmp_path: Path
 ) -> None:
     path = tmp_path / "loads.csv"
