@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import yaml
+from builders import Json
 
 SPECS = Path(__file__).resolve().parent.parent / "specs"
 EVERYTHING = SPECS / "everything"
@@ -27,7 +27,6 @@ USES = {
     "serviceClasses": (("serviceClasses", "name"), ("servers", "class")),
 }
 """Where names that occur in several systems are used."""
-Json = dict[str, Any]
 
 
 def parts() -> dict[str, Json]:

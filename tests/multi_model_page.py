@@ -4,17 +4,16 @@ import copy
 from collections.abc import Callable
 from functools import cache
 from math import ceil
-from pathlib import Path
 from typing import Any
 
 import yaml
+from doc_pages import ROOT
 from scipy.stats import binom
 
 from optimizer import Plan, System, load_system, solve
 from optimizer.kinds.batch_servers.rows import BatchRow, BatchSizing
 from optimizer.queueing.bulk.model import SteadyState
 
-ROOT = Path(__file__).resolve().parent.parent
 SPEC = ROOT / "specs" / "multi-model-service"
 TARGETS = ((50, 100), (99, 500))
 """Percentiles of the latency and their limits [ms]."""

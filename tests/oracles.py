@@ -222,21 +222,14 @@ def solve_with_cbc(case: Case) -> Levels:
 
 
 def _objectives(case: Case, pairs: Sequence[tuple[Any, Option, Choice]]) -> dict[str, Any]:
-    """Return each level as a sum over the options taken, up to a constant: what they save over none."""
-    objectives: dict[str, Any] = {}
-    for priority in sorted({choice.priority for choice in case.choices}):
-        here = [(x, choice) for x, _, choice in pairs if choice.priority == priority]
-        objectives[f"priority {priority}: unserved rate"] = pulp.lpSum(
-            -float(choice.load_rpm) * x for x, choice in here
-        )
-        objectives[f"priority {priority}: unserved servers"] = pulp.lpSum(-x for x, _ in here)
-    objectives["value"] = pulp.lpSum(
-        float(option.value - choice.nothing.value) * x for x, option, choice in pairs
-    )
-    objectives["changes"] = pulp.lpSum(
-        (option.changed - choice.nothing.changed) * x for x, option, choice in pairs
-    )
-    return objectives
+    """Return each level as a sum over the options taken, up to its value if nothing runs."""
+    none = {choice.name: choice.nothing for choice in case.choices}
+    base = case.levels([*none.values()])
+    terms: dict[str, list[Any]] = {name: [] for name in base}
+    for x, option, choice in pairs:
+        for name, value in case.levels([*(none | {choice.name: option}).values()]).items():
+            terms[name].append(float(value - base[name]) * x)
+    return {name: pulp.lpSum(parts) for name, parts in terms.items()}
 
 
 # --- a plan, checked without the optimiser -----------------------------------------------------------------

@@ -2,12 +2,12 @@
 
 import json
 import random
-from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 from builders import Json, accelerator, document, server
+from doc_pages import ROOT
 from random_fleets import random_fleet_document
 from small_fleets import cached
 
@@ -20,8 +20,6 @@ from optimizer.simulation.replicas import Effort, run_replica
 from optimizer.spec.caches import target_of_misses
 from optimizer.spec.schema import ModelTarget
 from optimizer.studies.simulation.plans import simulate_plan
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def without_caches(source: Json) -> Json:

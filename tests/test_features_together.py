@@ -2,11 +2,12 @@
 
 import json
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from builders import Json
+from doc_pages import ROOT
 from feature_fleets import random_features
 from slow_cases import mostly_slow
 
@@ -17,8 +18,6 @@ from optimizer.render.manifests import deployment_patch, manifests_text, variant
 from optimizer.solvers.deadline import Deadline
 from optimizer.stabilisation.keeping import Planner, plan_keeping
 
-Json = dict[str, Any]
-ROOT = Path(__file__).resolve().parent.parent
 POWER = {"idle": 40, "full": 150, "midPower": 100, "midUtil": 0.5}
 
 

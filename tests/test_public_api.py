@@ -6,13 +6,12 @@ import re
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
+from doc_pages import ROOT
 
 import optimizer
 
-ROOT = Path(__file__).resolve().parent.parent
 HEAVY = (
     "numpy",
     "scipy",

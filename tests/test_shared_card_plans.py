@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import builders
@@ -23,8 +22,6 @@ from optimizer.queueing.bulk.time_sharing import fills
 from optimizer.render.manifests import deployment_patch, variants
 from optimizer.simulation.batches import BatchServer
 from optimizer.spec.system import System
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def model(name: str, acc: str = "T4", memory: float = 4.0, base: float = 10.0, **more: Any) -> Json:

@@ -6,14 +6,12 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from builders import accelerator, document, server
+from builders import Json, accelerator, document, refusal, server
 
-from optimizer import SpecError, load_system
+from optimizer import load_system
 from optimizer.spec.files import (
     MAX_JSON_BYTES,
     MAX_YAML_BYTES,
@@ -24,7 +22,6 @@ from optimizer.spec.files import (
 )
 from optimizer.spec.writing import write_document, write_text
 
-Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parent.parent.parent
 WRAPPERS = {
     "accelerators": "acceleratorData",
@@ -38,14 +35,6 @@ WRAPPERS = {
 
 def small() -> Json:
     return document([server("s")], [accelerator("A")], {"A": 9})
-
-
-def refusal(action: Callable[[], object]) -> str:
-    with pytest.raises(SpecError) as caught:
-        action()
-    text = str(caught.value)
-    assert "\n" not in text
-    return text
 
 
 # --- formats -------------------------------------------------------------------------------------------
@@ -362,7 +351,7 @@ def test_merge_keys_of_many_profiles_are_honest() -> None:
     text = "models:\n- &base {name: m, acc: A0, maxBatchSize: 8, atTokens: 64, decodeParms: {alpha: 1}}\n"
     text += "".join(f"- {{<<: *base, acc: A{i}}}\n" for i in range(1, 5001))
     profiles = parse_part(text).spec.models
-    assert len(profiles) == 5001
+    assert [profile.accelerator for profile in profiles] == [f"A{i}" for i in range(5001)]
     assert {profile.max_batch_size for profile in profiles} == {8}
 
 
@@ -485,6 +474,11 @@ def test_standard_output_by_name_is_written_and_not_replaced(tmp_path: Path) -> 
         assert os.fstat(out.fileno()).st_size == 4  # this very file, and no other in its place
     assert subprocess.run(command, capture_output=True, check=True, cwd=ROOT).stdout == b"text"
     assert Path("/dev/stdout").is_symlink()
+
+
+def test_writing_to_a_device_does_not_replace_it() -> None:
+    write_text("text", Path("/dev/null"))
+    assert not Path("/dev/null").is_file()
 
 
 @pytest.mark.parametrize("name", ["x.txt", "x", "x.json.gz"])

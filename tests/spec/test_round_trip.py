@@ -2,12 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import strategies
 import yaml
-from builders import accelerator, document, server
+from builders import Json, accelerator, document, server
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -15,8 +14,6 @@ from optimizer import load_system
 from optimizer.spec.files import parse_part, read_parts
 from optimizer.spec.system import join_parts, joined_document
 from optimizer.spec.writing import write_document
-
-Json = dict[str, Any]
 
 MISREAD = (
     "no", "yes", "on", "Off", "true", "null", "~", "", "1", "1e5", "1_000", "0o7", "0x1F", "007", "12:30:45",
