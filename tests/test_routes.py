@@ -361,7 +361,7 @@ def test_an_unserved_route_leaves_its_large_server_unserved() -> None:
 @pytest.mark.parametrize(
     ("changes", "empty", "saving"),
     [
-        ({"arrivalRate": 0}, ("chat-8b", "chat-70b"), None),
+        ({"arrivalRate": 0}, ("chat-70b", "chat-8b"), None),
         ({"kinds": [{"share": 1, "inTokens": 300, "outTokens": 150}]}, ("chat-70b",), None),
         ({"arrivalRate": 30}, ("chat-8b",), 0.0),  # the router saves nothing and is off
     ],
@@ -373,7 +373,7 @@ def test_servers_that_no_request_needs_are_empty(
     plan = solve(system)
     assert plan.complete
     assert verify(plan, system) == []
-    assert tuple(name for name, pools in plan.allocations.items() if not pools) == empty
+    assert tuple(sorted(name for name, pools in plan.allocations.items() if not pools)) == empty
     use = plan.routes["chat"]
     if saving is not None:
         assert (use.state, use.saving, use.large_rpm) == ("off", saving, use.arrival_rate_rpm)
