@@ -1,4 +1,4 @@
-"""inferplan: which accelerator, how many replicas and what batch for every server of an inference fleet.
+"""inferplan: plans the accelerator, replicas and batch limit of every server of an inference fleet.
 
 >>> from optimizer import load_system, solve
 >>> plan = solve(load_system("specs/small"), unlimited=True)
@@ -131,5 +131,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """List what is public, loaded or not."""
+    """List all public names, including those not loaded yet."""
     return [*__all__, "__version__"]

@@ -1,4 +1,4 @@
-"""``python -m optimizer`` is the command ``inferplan``."""
+"""``python -m optimizer`` runs the command ``inferplan``."""
 
 import sys
 

@@ -30,7 +30,7 @@ class RowArrays:
     """Base of dataclasses whose fields are arrays over the same R rows, or nested row arrays."""
 
     def take(self, rows: IntArray) -> Self:
-        """Return the chosen rows, in the given order."""
+        """Return the selected rows, in the given order."""
         values = (getattr(self, field.name) for field in fields(self))
         return type(self)(*(v[rows] if isinstance(v, np.ndarray) else v.take(rows) for v in values))
 
@@ -49,7 +49,7 @@ def runs(keys: npt.NDArray[Any]) -> Iterator[tuple[int, int]]:
 
 
 def pairs_of_equal(keys: npt.NDArray[Any]) -> tuple[IntArray, IntArray]:
-    """Return all pairs of positions with equal keys, which are adjacent: the earlier and the later ones."""
+    """Return all pairs of positions with equal keys, first the earlier positions; equal keys are adjacent."""
     _, first, size = np.unique(keys, return_index=True, return_counts=True)
     order = np.argsort(first)
     first, size = first[order], size[order]

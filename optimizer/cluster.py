@@ -1,4 +1,4 @@
-"""Long work on a cluster: runs the threads' work on the workers of a dask scheduler instead."""
+"""Runs work on a dask cluster instead of in local threads."""
 
 import re
 from collections.abc import Iterator
@@ -11,16 +11,15 @@ if TYPE_CHECKING:
     from distributed import Client
 
 PATIENCE_S = 10.0
-"""Timeout of a scheduler."""
+"""Timeout for connecting to a scheduler [s]."""
 ADDRESS = re.compile(r"(?:(?:tcp|tls)://)?(?:\[[0-9A-Fa-f:.]+\]|[^\s/:\[\]]+):\d{1,5}")
 
 
 @contextmanager
 def on_cluster(address: str) -> Iterator[None]:
-    """Run the items of `optimizer.parallel.as_done` in the body on the workers of an existing dask cluster.
+    """Context in which `optimizer.parallel.as_done` runs its items on the workers of a dask cluster.
 
-    Pools are plain values with their own random streams, so the result is the same as in one process, to the
-    byte.
+    Items are plain values with their own random streams, so results are identical to those of one process.
 
     Args:
         address: address of the scheduler, such as ``tcp://10.0.0.5:8786``.
@@ -52,7 +51,7 @@ def on_cluster(address: str) -> Iterator[None]:
 
 
 def _check_workers(client: "Client", address: str) -> None:
-    """Reject a cluster without workers, and workers of another version, which could return another result."""
+    """Reject a cluster without workers, or with workers of another version, whose results could differ."""
 
     def installed() -> str | None:  # nested, so that it is pickled by value for workers without this package
         from importlib.metadata import PackageNotFoundError, version

@@ -1,8 +1,8 @@
 """Base of all documents: immutable pydantic models with strict types, and their number types.
 
 Wire names are those of the reference, llm-inferno (docs/glossary.md), matched in any case; Python names carry
-the unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are errors with their path. A
-number may be written with a unit; it is turned into the one that the document counts in as it is read.
+the unit (``arrival_rate_rpm``). Unknown keys, wrong types, NaN and infinity are errors with their path.
+Numbers can be written with a unit, and are converted to the document's unit when read.
 """
 
 from collections.abc import Callable, Iterator
@@ -46,7 +46,7 @@ from optimizer.units import (
 )
 
 MAX_BATCH_LIMIT = 1_000_000
-"""Largest batch that is analysed; the table of a queue has one entry per batch."""
+"""Largest batch limit that is analysed; queue tables have one entry per batch size."""
 MAX_COUNT = 1_000_000_000
 """Largest count of replicas, units or accelerators in any document."""
 MAX_TOKENS = 100_000_000
@@ -62,13 +62,13 @@ def _whole(value: object) -> object:
 
 
 FOLDER = "folder"
-"""Key of a validation context: the folder of the document, to which file names are relative."""
+"""Validation-context key of the document's folder, to which file names are relative."""
 NUMBERS_ONLY = {"units": False}
-"""Validation context without units in numbers, as on the reference's wire."""
+"""Validation context that disallows units in numbers, as on the reference's wire."""
 
 
 def _with_unit(text: str, info: ValidationInfo, read: Callable[[str], float]) -> object:
-    """Read text that looks like a number with a unit; the type check handles other text."""
+    """Read text that looks like a number with a unit; other text is left to the type check."""
     if info.context == NUMBERS_ONLY:
         return text
     try:
@@ -100,19 +100,19 @@ class In(GroupedMetadata):
 
 
 def _read_price(value: object, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
-    """Read a price, and keep its currency if it has one."""
+    """Read a price, and keep its currency, if any."""
     read = _with_unit(value, info, read_price) if isinstance(value, str) else value
     number = handler(float(read) if isinstance(read, Price) else read)
     return Price(number, read.currency) if isinstance(read, Price) else number
 
 
 def _traffic(rate_rpm: float) -> float:
-    """Read a rate below `MIN_RATE`, such as the remainder of a decaying average, as 0."""
+    """Return a rate, or 0 if it is below `MIN_RATE`, such as the remainder of a decaying average."""
     return rate_rpm if rate_rpm >= MIN_RATE else 0.0
 
 
 def _any_loss(value: object, info: ValidationInfo) -> object:
-    """Read ``none`` as a limit that is never exceeded."""
+    """Read ``none`` as the limit 1, which is never exceeded."""
     if not isinstance(value, str):
         return value
     return 1.0 if value.lower() == "none" else _with_unit(value, info, SHARE.number)
@@ -222,7 +222,7 @@ class _WireNames(NamedTuple):
 
     exact: frozenset[str]
     any_case: dict[str, str]
-    """By lower-case, exact and Python spelling."""
+    """Wire names by lower-case, exact and Python spelling."""
 
 
 @cache

@@ -2,15 +2,14 @@
 
 ::
 
-    InferplanError
-    ├── SpecError             a document is missing, malformed or inconsistent        exit 2 · HTTP 422
-    ├── AnalysisError         a single queue cannot be analysed as asked              exit 2 · HTTP 422
-    ├── FitError              measurements that no law can be fitted to             exit 2 · HTTP 422
-    ├── IncompletePlanError   only from ``Plan.raise_for_status``                     exit 3
-    ├── MissingExtraError     an optional package is not installed                   exit 2
-    └── SolverError           the solver failed, or its answer failed verification    exit 4 · HTTP 500
+    InferplanError ├── SpecError             a document is missing, malformed or inconsistent        exit 2 ·
+    HTTP 422 ├── AnalysisError         a single queue cannot be analysed as asked              exit 2 · HTTP
+    422 ├── FitError              measurements to which no law can be fitted             exit 2 · HTTP 422 ├──
+    IncompletePlanError   only from ``Plan.raise_for_status``                     exit 3 ├── MissingExtraError
+    an optional package is not installed                   exit 2 └── SolverError           the solver failed,
+    or its answer failed verification    exit 4 · HTTP 500
 
-That a load cannot be served is no exception: it is a result (``Plan.unserved``).
+Unserved load is not an exception but a result (``Plan.unserved``).
 """
 
 
@@ -32,7 +31,7 @@ class SpecError(InferplanError):
 
 
 class AnalysisError(InferplanError):
-    """Raised when the queue of one replica cannot be analysed or sized as asked."""
+    """Raised when the queue of one replica cannot be analysed or sized as requested."""
 
     exit_code = 2
     http_status = 422

@@ -17,7 +17,7 @@ from optimizer.spec.system import System, load_system
 
 _MULTIPLES = (1, 2, 4, 8)
 _SLICES = (1, 2, 4, 8)
-"""Numbers of accelerators per replica."""
+"""Possible numbers of accelerators per replica."""
 _BYTES_PER_PARAM = 2
 _WEIGHTS_SHARE = 0.8
 """Maximum share of memory for weights; caches need the rest."""

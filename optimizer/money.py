@@ -1,7 +1,8 @@
 """Prices with currencies, and the unit of displayed costs.
 
-Documents state costs in cents/h, hundredths of any currency. A price written with a currency (``$2.50/h``,
-``2.50 EUR/h``) is the same number and names it; a system whose prices name a currency displays costs in it.
+Documents state costs in cents/h, that is hundredths of any currency. A price written with a currency
+(``$2.50/h``, ``2.50 EUR/h``) is converted to that number and keeps the currency. Costs are displayed in the
+currency of the system's prices, if they have one.
 """
 
 import re
@@ -24,7 +25,7 @@ _CODES = frozenset(
         "RON RSD RUB SAR SEK SGD THB TND TRY TWD TZS UAH UGX USD UYU UZS VND ZAR ZMW",
     )
 )
-"""Supported codes of ISO 4217."""
+"""Supported ISO 4217 currency codes."""
 _HOURS = {"s": Decimal(3600), "sec": Decimal(3600), "min": Decimal(60)}
 _HOURS |= dict.fromkeys(("h", "hr", "hour"), Decimal(1))
 _HOURS |= {"d": 1 / Decimal(24), "day": 1 / Decimal(24)}
@@ -37,7 +38,7 @@ _PRICE = re.compile(rf"({_NAMED})\s*([-+]?{_NUMBER})\s*({_NAMED})\s*(?:/\s*([a-z
 PRICE_PATTERN = r"^([0-9]{1,10}(\.[0-9]{1,6})? ?(USD|EUR|GBP|CHF|cents)/h|[$€£][0-9]{1,10}(\.[0-9]{1,6})?/h)$"
 """Regular expression of common price formats, for the JSON schema."""
 _CENT = -2
-"""Exponent of the last digit that a price is always written with."""
+"""Exponent of the last digit that prices are always written with."""
 EXAMPLES = "$2.50/h, 2.50 EUR/h or 250 cents/h"
 
 
@@ -46,7 +47,7 @@ class Price(float):
 
     __slots__ = ("currency",)
     currency: str
-    """Code of ISO 4217."""
+    """ISO 4217 currency code."""
 
     def __new__(cls, cents_per_h: float, currency: str) -> Self:
         """Create a price from a number [cents/h] and a currency code."""
@@ -68,7 +69,7 @@ class Price(float):
 
 
 def read_price(text: str) -> float:
-    """Read a price [cents/h]: a `Price` if it names a currency, a plain number for cents.
+    """Parse a price [cents/h]: a `Price` if it has a currency, otherwise a plain number.
 
     Raises:
         UnitError: it is not a price, or its currency or time span is missing or unknown.
@@ -90,14 +91,14 @@ def read_price(text: str) -> float:
 
 
 def currency_named(name: str, text: str = "") -> str:
-    """Return the code of a currency from its code or symbol.
+    """Return the code of a currency, given by code or symbol.
 
     Args:
         name: code or symbol.
         text: the text that contained it, for messages.
 
     Raises:
-        UnitError: it is unknown or ambiguous.
+        UnitError: the currency is unknown or ambiguous.
     """
     code = _SYMBOLS.get(name.lower()) or name.upper()
     if code in _CODES:
@@ -110,7 +111,7 @@ def currency_named(name: str, text: str = "") -> str:
 
 
 def currency_of(cost: float) -> str | None:
-    """Return the currency that a cost was written with, None if there is none."""
+    """Return the currency in which a cost was written; None if none."""
     return cost.currency if isinstance(cost, Price) else None
 
 

@@ -1,4 +1,4 @@
-"""Parallel work, and the only place that determines the number of threads."""
+"""Parallel work; the only module that determines the number of threads."""
 
 import math
 import multiprocessing
@@ -40,7 +40,8 @@ def _quota(group: Path) -> float:
     """Return the CPU quota of one cgroup in cores, inf without one."""
     found = " ".join(_lines(group / "cpu.max")).split()
     found = found or [*_lines(group / "cpu.cfs_quota_us"), *_lines(group / "cpu.cfs_period_us")]
-    limited = len(found) == 2 and all(part.isdecimal() and int(part) for part in found)  # else "max", or -1
+    # Without a quota the first value is "max" or -1.
+    limited = len(found) == 2 and all(part.isdecimal() and int(part) for part in found)
     return int(found[0]) / int(found[1]) if limited else math.inf
 
 
@@ -67,8 +68,7 @@ def in_threads(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list
 def as_done(work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterator[_Result]:
     """Map over the items in order, yielding results while others are in progress; for long work.
 
-    The work runs in threads unless the caller has chosen another joblib backend for its context, as
-    `optimizer.cluster` does.
+    Work runs in threads unless the context has selected another joblib backend, as `optimizer.cluster` does.
     """
     from joblib import Parallel, delayed
 
@@ -97,11 +97,11 @@ def in_processes(work: Callable[[_Item], _Result], items: Iterable[_Item]) -> It
 
 
 def start_processes(wake: Callable[[int], None]) -> None:
-    """Start the processes in the background; each runs some work that loads its imports."""
+    """Start the processes in the background; each runs `wake`, which loads its imports."""
     if may_start_processes():
         threading.Thread(target=wake_processes, args=(wake,), name="start-processes", daemon=True).start()
 
 
 def wake_processes(wake: Callable[[int], None]) -> None:
-    """Start the processes, and wait until each has run some work that loads its imports."""
+    """Start the processes, and wait until each has run `wake`, which loads its imports."""
     list(in_processes(wake, range(thread_count())))

@@ -1,4 +1,4 @@
-"""From a system to its verified plan: candidates, choice, plan and verification, in this order."""
+"""The pipeline from a system to its verified plan: candidates, solution, plan, verification."""
 
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -31,7 +31,7 @@ class Timings:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time a stage."""
+        """Context that measures the time of a stage."""
         begin = time.perf_counter()
         yield
         self.stages_s[name] = self.stages_s.get(name, 0.0) + time.perf_counter() - begin
@@ -51,16 +51,16 @@ def solve(
     """Return the best plan of a system found within the time limit.
 
     Args:
-        system: what to plan.
-        backend: what solves a MILP: ``highs``, or the name of a solver that PuLP knows (``CBC``).
-        write_model_to: FILE.lp or FILE.mps for the model of the value level, if wanted.
-        write_proof_to: file for the multipliers that prove the plan's bounds, if wanted; they get up to the
-            time limit again.
-        timings: filled with the time of each stage, if given.
-        deadline: when the answer is due; none: the time limit of the options after now. Sizing the
-            candidates counts, but is never cut short.
-        memo: remembers the sizing of replicas from solve to solve, for loops in which loads change and
-            profiles do not; the plan is the same with and without.
+        system: the system to plan.
+        backend: MILP solver: ``highs``, or the name of a solver that PuLP supports (``CBC``).
+        write_model_to: FILE.lp or FILE.mps for the model of the value level; None writes none.
+        write_proof_to: file for the multipliers that prove the plan's bounds; None writes none. Computing
+            them can take the time limit again.
+        timings: receives the time of each stage.
+        deadline: time at which the plan is due; default: now plus the time limit of the options. Sizing the
+            candidates counts towards it, but is never interrupted.
+        memo: cache of sizings across solves, for control loops in which loads change and profiles do not; it
+            does not change the plan.
         options: optimizer options by their Python names (``unlimited=True``), which override the document's.
 
     Raises:
@@ -105,7 +105,7 @@ class Solved:
     solution: Solution
 
     def with_kept(self, replicas: Mapping[tuple[str, str], int]) -> "Solved":
-        """Return the same solution next to other retained replicas, by server and accelerator.
+        """Return the same solution with other retained replicas, given by server and accelerator.
 
         Raises:
             SolverError: the plan and these replicas together exceed the available cards.
@@ -129,7 +129,7 @@ def solve_in_full(
     Args:
         system: the system.
         backend: as for `solve`.
-        timings: filled with the time of each stage, if given.
+        timings: receives the time of each stage.
         deadline: time at which the result is due.
         memo: cache of sizing results.
         excluded: servers that get no replicas although they need some; the plan lists them as unserved.
@@ -152,7 +152,7 @@ def _verified(candidates: Candidates, problem: Problem, solution: Solution, cloc
     """Return the verified plan of a solution.
 
     Raises:
-        SolverError: it does not pass verification.
+        SolverError: the plan does not pass verification.
     """
     with clock.stage("plan"):
         plan = make_plan(candidates, problem, solution)
@@ -185,9 +185,9 @@ def choose(
 
     Args:
         problem: the problem.
-        backend: MILP solver: ``highs``, or the name of a solver that PuLP knows (``CBC``).
+        backend: MILP solver: ``highs``, or the name of a solver that PuLP supports (``CBC``).
         deadline: time at which the result is due; default: now plus the time limit of the options.
-        related: solution of a problem that differs in one change, if known.
+        related: solution of a problem that differs in one change; None if unknown.
 
     Raises:
         SpecError: the backend is unknown or not installed.

@@ -19,7 +19,7 @@ def counted(number: float, noun: str, plural: str = "") -> str:
     Args:
         number: the number.
         noun: singular.
-        plural: plural, if it is not the noun with an s.
+        plural: plural, if it is not the noun plus "s".
     """
     shown = f"{number:,}" if isinstance(number, int) else quantity(number)
     return f"{shown} {noun if number == 1 else plural or f'{noun}s'}"
@@ -31,7 +31,7 @@ def be(number: float) -> str:
 
 
 def quantity(value: float, digits: int = 4, *, sign: bool = False) -> str:
-    """Format a number with the given significant digits, or all before the point, and thousands separators.
+    """Format a number with the given significant digits, all integer digits, and thousands separators.
 
     Args:
         value: the number.
@@ -57,7 +57,7 @@ def significant(digits: int) -> Callable[[float], str]:
 
 
 def share_text(fraction: float) -> str:
-    """Format a share in whole percent; only 0 reads 0% and only 1 reads 100%."""
+    """Format a share in integer percent; only 0 becomes 0% and only 1 becomes 100%."""
     if 0.99 < fraction < 1:
         return ">99%"
     return "<1%" if 0 < fraction < 0.01 else f"{fraction:.0%}"

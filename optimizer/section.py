@@ -1,7 +1,7 @@
-"""A section: title, sentences, table and picture, as data that every renderer shows in its own way.
+"""A section: title, sentences, table and picture, as data for all renderers.
 
-A study states once what it has to show: a function takes its document and returns a list of sections.
-`terminal.show` fits them to a terminal, `pages` writes them as Markdown or HTML, `Section.csv` for programs.
+Each study has one function that turns its document into a list of sections. `terminal.show` fits them to a
+terminal, `pages` writes them as Markdown or HTML, and `Section.csv` writes them for programs.
 """
 
 import csv
@@ -17,19 +17,19 @@ NOTHING = "-"
 RPM = "req/min"
 """Unit of rates in headings."""
 FOR_PROGRAMS = 10
-"""Rank of columns that repeat a mark in words; a terminal drops them without a note, pages omit them."""
+"""Rank of columns that spell out a mark; a terminal hides them without a note, and pages omit them."""
 
 
 class FormattedValue(NamedTuple):
-    """A value with its own text."""
+    """A value with its own text representation."""
 
     text: str
     value: str | float | None
-    """The value for programs."""
+    """The value itself, for programs."""
 
 
 class SidePair(NamedTuple):
-    """Values of both sides of a comparison, shown once if they read the same."""
+    """Values of both sides of a comparison, shown once if their texts are equal."""
 
     first: Any
     second: Any
@@ -40,12 +40,12 @@ class Column(NamedTuple):
 
     name: str
     of: str | Callable[[Any], Any] = ""
-    """The value of an item: an attribute's path, or a function. Empty if rows are given as values."""
+    """Value of an item: an attribute path, or a function. Empty if rows are given as values."""
     unit: str = ""
     form: str | Callable[[Any], str] = ""
     """Format of numbers: a format specification, or a function."""
     rank: int = 0
-    """0: always shown; a narrow terminal drops the highest ranks first."""
+    """Priority: 0 is always shown; a narrow terminal hides the highest ranks first."""
     kind: Literal["number", "name", "words"] = "number"
     """Numbers are never broken; names are shortened in their middle; words are wrapped."""
     none: str = NOTHING
@@ -115,7 +115,7 @@ class Paragraph(NamedTuple):
 
 @dataclass(slots=True)
 class Section:
-    """A part of the result of a study; every part of it may be missing."""
+    """A part of a study's result; each of its fields can be missing."""
 
     title: str = ""
     columns: Sequence[Column] = ()
@@ -138,7 +138,7 @@ class Section:
     """Whether its table is shown only if it is requested by name."""
 
     def __post_init__(self) -> None:
-        """Derive the name."""
+        """Derive the name from the title."""
         self.name = self.name or self.title.lower()
 
     @property
@@ -147,7 +147,7 @@ class Section:
         return not self.columns or self.on_request or (self.may_be_empty and not self.rows)
 
     def held(self) -> list[int]:
-        """Return the columns that have a value or a text for a missing one."""
+        """Return the indices of columns that have a value, or a text for missing values."""
         rows = self.all_rows()
         return [i for i, column in enumerate(self.columns) if column.none or not rows or _any_value(rows, i)]
 
@@ -172,7 +172,7 @@ class Section:
 
 
 class Fact(NamedTuple):
-    """A figure that summarises a plan."""
+    """A number that summarises a plan."""
 
     name: str
     value: str
@@ -181,7 +181,7 @@ class Fact(NamedTuple):
 
 
 def table(title: str, columns: Iterable[Column], items: Iterable[Any], name: str = "", **how: Any) -> Section:
-    """Return a section with a row for each item: the values that its columns read from it."""
+    """Return a section with a row for each item, whose cells are computed by the columns."""
     columns = tuple(columns)
     rows = [tuple(column.value(item) for column in columns) for item in items]
     return Section(title, columns, rows, name, **how)
@@ -193,7 +193,7 @@ def sentence(text: str, style: str = "") -> Section:
 
 
 def titled_list(title: str, lines: Iterable[str], style: str = "", bullet: str = "") -> Iterator[Section]:
-    """Yield a title with its lines; nothing if there are no lines."""
+    """Yield a title followed by lines; nothing if there are no lines."""
     indent = bullet or "  "
     hanging = " " * len(bullet) if bullet else "    "
     found = [Paragraph(line, style, indent, hanging) for line in lines]

@@ -1,7 +1,7 @@
 """Text from documents made safe to print: names are input and can contain control characters."""
 
 FORMULA_SIGNS = ("=", "+", "-", "@", "\t")
-"""A spreadsheet reads text that starts with one of these as a formula."""
+"""Characters at the start of a text that make a spreadsheet treat it as a formula."""
 
 
 def printable(text: str, *, keep: str = "") -> str:
@@ -10,8 +10,8 @@ def printable(text: str, *, keep: str = "") -> str:
 
 
 def spreadsheet_text(value: object) -> object:
-    """Return a cell of a CSV file, with an apostrophe before text that would be a formula."""
+    """Return a CSV cell, with an apostrophe before text that a spreadsheet would treat as a formula."""
     if not isinstance(value, str):
         return value
-    text = value.replace("\r", "?")  # the library does not quote it, so it would end the row
+    text = value.replace("\r", "?")  # the csv module does not quote it, so it would end the row
     return f"'{text}" if text.startswith(FORMULA_SIGNS) else text

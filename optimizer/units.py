@@ -1,7 +1,7 @@
 """Numbers with units, for example ``500ms``, ``10/s``, ``20 tokens/s`` or ``80 GiB``.
 
-A quantity has one unit in documents and a table of others; text contains a number and one of them. Plain
-numbers are in the document's unit and are not handled here; for prices see `optimizer.money`.
+Each quantity has a standard unit in documents and a table of other units, which can follow a number in text.
+Plain numbers are in the standard unit and are not handled here; for prices see `optimizer.money`.
 """
 
 import re
@@ -43,7 +43,7 @@ class Scale:
         """Read a number with a unit, in the scale's own unit.
 
         Raises:
-            UnitError: the text is something else.
+            UnitError: the text is not a number with a known unit.
         """
         found = _NUMBER_AND_UNIT.fullmatch(text) if len(text) <= MAX_CHARACTERS else None
         factor = None if found is None else self.factors.get(_squeezed(found[2]))
@@ -52,10 +52,10 @@ class Scale:
         return times(found[1], factor)
 
     def read(self, text: str) -> float:
-        """Read a number with or without a unit; it need not be finite.
+        """Read a number with or without a unit; it can be infinite.
 
         Raises:
-            UnitError: the text is something else.
+            UnitError: the text is not a number, with or without a known unit.
         """
         return float(text) if is_number(text) or text.strip().lower() in NOT_FINITE else self.number(text)
 
@@ -79,7 +79,7 @@ def time_s(text: str) -> float:
     """Read a time in seconds from a number of seconds, or a date with a time (UTC by default).
 
     Raises:
-        UnitError: the text is something else, or not finite.
+        UnitError: the text is neither, or not finite.
     """
     try:
         value = float(text)

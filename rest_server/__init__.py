@@ -1,1 +1,1 @@
-"""The service: a thin shell around `optimizer.pipeline`. It contains no planning logic."""
+"""The REST service around `optimizer.pipeline`; it contains no planning logic."""

@@ -1,7 +1,7 @@
-"""The application: routes, middleware and life of the service; and its server.
+"""The application: routes, middleware, start-up and shutdown; and its server.
 
-`create_app` is what uvicorn loads (``uvicorn --factory rest_server.app:create_app``); `serve` is
-``inferplan serve``.
+uvicorn loads `create_app` (``uvicorn --factory rest_server.app:create_app``); ``inferplan serve`` calls
+`serve`.
 """
 
 import asyncio
@@ -49,18 +49,18 @@ from rest_server.workers import SolverWorkers
 
 PAGE_PREFIX = "/web"
 BACKLOG = 512
-"""Connections that the system may hold before they are accepted."""
+"""Maximum number of connections that the system queues before they are accepted."""
 KEEP_ALIVE_S = 75
-"""Time that an idle connection is kept; longer than the 60 s of most proxies [s]."""
+"""Time for which an idle connection is kept; longer than the 60 s of most proxies [s]."""
 WORKER_START_S = 30
-"""Time that a worker may leave its supervisor without an answer, such as during imports [s]."""
+"""Maximum time for which a worker can be unresponsive, such as during imports [s]."""
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
     """Return the application.
 
     Args:
-        settings: settings of the service; None: from the environment.
+        settings: settings of the service; None reads them from the environment.
 
     Raises:
         SpecError: a setting is out of range, or a file of API keys cannot be read.
@@ -80,10 +80,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 
 def bare_app(settings: Settings, page: str | None = None) -> FastAPI:
-    """Return an application with its state, its middleware and the routes about its health alone.
+    """Return an application with its state and middleware, and only the health routes.
 
     Args:
-        settings: what it does.
+        settings: settings of the service.
         page: prefix of the page for analysts; None without the page.
 
     Raises:
@@ -111,10 +111,10 @@ def bare_app(settings: Settings, page: str | None = None) -> FastAPI:
 
 
 def create_page(settings: Settings, path: str | None = None) -> FastAPI:
-    """Return an application of the page for analysts alone, at the root.
+    """Return an application with only the page for analysts, at the root.
 
     Raises:
-        SpecError: there is no such document.
+        SpecError: the document does not exist.
         MissingExtraError: the extra `web` is not installed.
     """
     if path is not None:
@@ -129,8 +129,8 @@ def add_page(app: FastAPI, prefix: str, path: str | None = None) -> None:
 
     Args:
         app: the application.
-        prefix: prefix of its paths, perhaps empty.
-        path: path of the documents that it opens at first.
+        prefix: prefix of its paths, possibly empty.
+        path: path of the documents that it opens first.
 
     Raises:
         MissingExtraError: the extra `web` is not installed.
@@ -147,7 +147,7 @@ def add_page(app: FastAPI, prefix: str, path: str | None = None) -> None:
 
 
 def _add_health(app: FastAPI) -> None:
-    """Add the routes by which others watch over the service."""
+    """Add the health routes for monitoring."""
     given: dict[str, Any] = {"methods": ["GET"], "tags": ["health"]}
     readiness = dict[str, str | int]
     not_ready: Answers = {503: {"model": readiness, "description": "No process can solve."}}
@@ -155,12 +155,12 @@ def _add_health(app: FastAPI) -> None:
         200: {"content": {"application/openmetrics-text": {"schema": {"type": "string"}}}}
     }
     app.add_api_route(
-        "/healthz", _health, summary="Is the service alive?", response_model=dict[str, str], **given
+        "/healthz", _health, summary="Check that the service is alive", response_model=dict[str, str], **given
     )
     app.add_api_route(
         "/readyz",
         _readiness,
-        summary="Does it take requests?",
+        summary="Check that the service accepts requests",
         response_model=readiness,
         responses=not_ready,
         **given,
@@ -168,7 +168,7 @@ def _add_health(app: FastAPI) -> None:
     app.add_api_route(
         "/metrics",
         _scraped,
-        summary="What Prometheus scrapes.",
+        summary="Metrics for Prometheus",
         response_class=PlainTextResponse,
         responses=messages() | openmetrics,
         **given,
@@ -176,7 +176,7 @@ def _add_health(app: FastAPI) -> None:
 
 
 def _add_middleware(app: FastAPI, settings: Settings, page: str | None) -> None:
-    """Add what a request passes, the innermost first."""
+    """Add the middleware, innermost first."""
     app.add_middleware(BodyLimit, settings=settings)
     writing = {"/optimize", *(() if settings.protect_state else ("/optimizeOne",))}
     app.add_middleware(
@@ -194,7 +194,7 @@ def _rules(settings: Settings) -> Rules:
     """Return the stabilisation rules.
 
     Raises:
-        SpecError: the file of rules cannot be read, or says something impossible.
+        SpecError: the file of rules cannot be read, or a rule is invalid.
     """
     if settings.stabilise is None:
         return Rules()
@@ -230,7 +230,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     state.ready = False
     await asyncio.gather(state.workers.close(), state.study_workers.close())
     await run_in_threadpool(state.held.close)
-    state.workers, state.study_workers = _workers(state.settings)  # for another life of the same application
+    # So that the same application can start again.
+    state.workers, state.study_workers = _workers(state.settings)
 
 
 def _workers(settings: Settings) -> tuple[SolverWorkers, SolverWorkers]:
@@ -263,20 +264,20 @@ def serve(
     create: Callable[[Settings], FastAPI] = create_app,
     announce: Callable[[str], None] | None = None,
 ) -> int:
-    """Serve until told to stop, finish what runs, and return the exit status.
+    """Serve until stopped, finish running requests, and return the exit status.
 
     Args:
-        settings: what it does.
-        create: returns the application.
-        announce: is called with the address when connections are accepted.
+        settings: settings of the service.
+        create: function that returns the application.
+        announce: called with the address once connections are accepted.
 
     Raises:
-        SpecError: the settings contradict one another or are unsafe, or the address cannot be used.
+        SpecError: the settings contradict each other or are unsafe, or the address cannot be used.
     """
     settings.check()
-    KeyFiles(settings.api_key_files)  # a bad file is said once, before workers start
+    KeyFiles(settings.api_key_files)  # report an invalid file once, before workers start
     with _listening(settings) as listening:
-        for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again when it has finished
+        for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again when it has shut down
             signal.signal(number, _end)
         config = _configuration(settings, create)
         host, port = listening.getsockname()[:2]
@@ -293,10 +294,10 @@ def serve(
 
 
 class _Server(uvicorn.Server):
-    """A server that a second Ctrl-C ends at once, with what it works on."""
+    """A server that a second Ctrl-C stops immediately, including running requests."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Note a signal to stop; at the second from the keyboard, stop here and now."""
+        """Handle a stop signal; on the second one from the keyboard, stop immediately."""
         if self.should_exit and sig == signal.SIGINT:
             logging.getLogger(SERVICE).warning("stopped at once; requests in progress were abandoned")
             for process in multiprocessing.active_children():
@@ -306,10 +307,10 @@ class _Server(uvicorn.Server):
 
 
 class _WorkerSupervisor(Multiprocess):
-    """Workers that share a socket; nothing connects to it any more once they have been told to end."""
+    """Workers that share a socket, which accepts no connections once they are told to stop."""
 
     def terminate_all(self) -> None:
-        """Close the socket here, then tell the workers to do so and to finish what runs."""
+        """Close the socket, then tell the workers to close theirs and finish running requests."""
         for listening in self.sockets:
             listening.close()
         super().terminate_all()
@@ -320,7 +321,7 @@ def _configuration(settings: Settings, create: Callable[[Settings], FastAPI]) ->
         "rest_server.app:create_app" if settings.workers > 1 else create(settings),
         factory=settings.workers > 1,
         workers=settings.workers,
-        loop="asyncio",  # an event loop that an optional package brings buffers answers differently
+        loop="asyncio",  # the event loop of an optional package would buffer answers differently
         http=partial(Connection, settings=settings),  # type: ignore[arg-type]  # called as the type is
         log_config=log_configuration(),
         access_log=False,

@@ -1,8 +1,8 @@
-"""Connections: how long a client may keep one waiting, how many there may be, and what may come over them.
+"""Limits on connections: idle times, their number, and malformed requests.
 
-uvicorn times what comes after a request; this adds what comes before one and what is not read after one, so
-that clients that do nothing cannot take every file descriptor, and refuses what no honest client sends
-before anything of it reaches the application.
+uvicorn limits the time between requests. This module also limits the time before a request and for reading an
+answer, so that inactive clients cannot use up all file descriptors. It rejects requests that no legitimate
+client sends, before they reach the application.
 """
 
 import asyncio
@@ -21,17 +21,17 @@ from rest_server.settings import Settings, load_settings
 HEAD_S = 15.0
 """Time limit for the head of a connection's first request, or of one that has started [s]."""
 SHARE_OF_FILES = 0.75
-"""Share of the files that the process may open that may be connections."""
+"""Maximum fraction of the process's file descriptors for connections."""
 SEND_BUFFER_BYTES = 128 * 2**10
-"""Send buffer for a client that does not read; the system's default is megabytes for each."""
+"""Send buffer for slow readers [bytes]; the system's default is megabytes per connection."""
 FREE_CHUNKS = 100
-"""Chunks of a body that may be of any size."""
+"""Number of chunks of a body that can have any size."""
 MEAN_CHUNK_BYTES = 512
-"""Mean size of the chunks that come after those; each takes as long to read, whatever its size [bytes]."""
+"""Minimum mean size of further chunks, because each takes equally long to read [bytes]."""
 
 
 class _StrictH11Connection(h11.Connection):
-    """A parser that refuses what is read in two ways, and what takes long to read."""
+    """A parser that rejects ambiguous requests, and those that take long to read."""
 
     _chunks = 0
     _chunk_bytes = 0
@@ -40,13 +40,13 @@ class _StrictH11Connection(h11.Connection):
         """Return the next event.
 
         Raises:
-            RemoteProtocolError: it breaks the protocol, or is refused here.
+            RemoteProtocolError: the event breaks the protocol, or is rejected here.
         """
         event = super().next_event()
         if isinstance(event, h11.Request):
             self._chunks = self._chunk_bytes = 0
             if {b"content-length", b"transfer-encoding"} <= {name for name, _ in event.headers}:
-                raise h11.RemoteProtocolError("both a length and chunks: the end of the body is ambiguous")
+                raise h11.RemoteProtocolError("Content-Length and chunks: the end of the body is ambiguous")
         elif isinstance(event, h11.Data):
             self._chunks += event.chunk_start
             self._chunk_bytes += len(event.data)
@@ -56,13 +56,13 @@ class _StrictH11Connection(h11.Connection):
 
 
 class Connection(H11Protocol):
-    """A connection that is closed if the head of a request does not come, or the answer is not read, in time.
+    """A connection that is closed if a request's head does not arrive, or an answer is not read, in time.
 
-    At the connection limit, the one that has waited longest for its client is closed for a new one.
+    At the connection limit, the connection that has waited longest for its client is closed for a new one.
     """
 
     _sparing = LogThrottle()
-    """Keeps the log from saying of every one that it is refused."""
+    """Limits repeated log messages about rejected connections."""
 
     def __init__(self, *arguments: Any, settings: Settings | None = None, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -73,16 +73,16 @@ class Connection(H11Protocol):
         self._clients_turn_at = self.loop.time()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
-        """Accept a connection; at the limit, close the one that waits longest for its client."""
+        """Accept a connection; at the limit, close the one that has waited longest for its client."""
         super().connection_made(transport)
-        transport.set_write_buffer_limits(0)  # to be told of everything that is not read
+        transport.set_write_buffer_limits(0)  # so that everything unread is reported
         opened = transport.get_extra_info("socket")
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         most = _most_connections()
         if most is not None and len(self.connections) > most and not self._made_room():
             transport.abort()
             if self._sparing.allows("refused", self.loop.time()):
-                logging.getLogger(SERVICE).warning("connections are refused, as %d are busy", most)
+                logging.getLogger(SERVICE).warning("connections are rejected: %d are busy", most)
             return
         self._watch()
 
@@ -96,7 +96,7 @@ class Connection(H11Protocol):
             logging.getLogger(SERVICE).warning("too many connections: those with idle clients are closed")
         oldest = min(waiting, key=lambda each: each._clients_turn_at)  # noqa: SLF001  its own class
         oldest.transport.abort()
-        self.connections.discard(oldest)  # now: many new ones may come before it is told
+        self.connections.discard(oldest)  # immediately, because many new ones can arrive before the callback
         return True
 
     @property
@@ -105,13 +105,13 @@ class Connection(H11Protocol):
         return self._read_due is not None or self.conn.their_state in {h11.IDLE, h11.SEND_BODY}
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget a connection."""
+        """Remove a closed connection."""
         self._unwatch()
         super().connection_lost(exc)
         self._forget_unread()
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of a request."""
+        """Process received data."""
         self._clients_turn_at = self.loop.time()
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
@@ -120,26 +120,26 @@ class Connection(H11Protocol):
             self._watch()
 
     def on_response_complete(self) -> None:
-        """Note that the next request may come."""
+        """Start waiting for the next request."""
         self._clients_turn_at = self.loop.time()
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what cannot be read and close, also where an answer is on its way already."""
+        """Reject an unreadable request and close the connection, even if an answer is in progress."""
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             super().send_400_response(msg)
         else:
             self.transport.abort()
 
     def pause_writing(self) -> None:
-        """Note that an answer waits to be read, and how long it may."""
+        """Start the time limit for the client to read an answer."""
         super().pause_writing()
         if self._read_due is None:
             self._clients_turn_at = self.loop.time()
             self._read_due = self.loop.call_later(self._write_s, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Note that everything has been read."""
+        """End that time limit."""
         super().resume_writing()
         self._forget_unread()
 
@@ -159,7 +159,7 @@ class Connection(H11Protocol):
 
 @cache
 def _most_connections() -> int | None:
-    """Return the largest number of connections that leaves enough file descriptors; None if unlimited."""
+    """Return the maximum number of connections that leaves enough file descriptors; None if unlimited."""
     if sys.platform == "win32":
         return None
     import resource

@@ -1,4 +1,4 @@
-"""Description of the service: its front page, OpenAPI, generated once, and the pages that show it.
+"""Description of the service: its front page, OpenAPI (generated once), and the pages that show it.
 
 The pages work without a network: Swagger UI and Redoc come from the package ``fastapi_offline``.
 """
@@ -30,14 +30,14 @@ ASSETS = {
 }
 """Assets of the pages, with their media types."""
 OPEN_PAGES = frozenset({"/", "/docs", "/redoc", OPENAPI_PATH, *(f"{ASSETS_PATH}/{name}" for name in ASSETS)})
-"""Pages that are the same for every installation and contain nothing of a fleet."""
+"""Pages that are equal for all installations and contain no fleet data."""
 SECURITY_SCHEMES: dict[str, dict[str, str]] = {
     "apiKey": {"type": "apiKey", "in": "header", "name": "X-API-KEY", "description": "An API key."},
     "bearer": {"type": "http", "scheme": "bearer", "description": "The same key as a bearer token."},
 }
 
 _LOGO = b"https://cdn.redoc.ly/redoc/logo-mini.svg"
-"""Image that Redoc would load from the network."""
+"""Image that Redoc would otherwise load from the network."""
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -79,12 +79,12 @@ SwaggerUIBundle({
 
 
 def add_description(app: FastAPI, *, keyless: Collection[str] | None, stateful: bool) -> None:
-    """Add the routes that describe an application which has all its others.
+    """Add the routes that describe an application, after all its other routes.
 
     Args:
         app: the application.
-        keyless: the paths that need no API key; None: all.
-        stateful: whether it holds a fleet.
+        keyless: the paths that need no API key; None if no path needs one.
+        stateful: whether the service is stateful.
     """
     if keyless is not None:
         _add_security(app, keyless)
@@ -112,7 +112,7 @@ def _add_security(app: FastAPI, keyless: Collection[str]) -> None:
 
 
 class _Description:
-    """The bytes of the description: making them takes a second, and they do not change."""
+    """The cached description; generating it takes a second, and it never changes."""
 
     def __init__(self, app: FastAPI) -> None:
         self._app = app
@@ -126,7 +126,7 @@ class _Description:
             return self._made
 
     async def answer(self, _: Request) -> Response:
-        """Answer with the description; the first time it is made in a thread."""
+        """Answer with the description; the first time it is generated in a thread."""
         made = self._made or await run_in_threadpool(self._once)
         return Response(made, media_type="application/json")
 
@@ -151,7 +151,7 @@ def _front_page(app: FastAPI, *, stateful: bool) -> Handler:
             else f"<li>{escape(path)}: {escape(text)}</li>\n"
             for path, text in places.items()
         )
-        mode = "It holds a fleet." if stateful else "It is stateless: every request brings its system."
+        mode = "It stores a fleet." if stateful else "It is stateless: every request brings its system."
         body = (
             f"<h1>{escape(app.title)} {escape(app.version)}</h1>\n<p>{escape(app.summary or '')} {mode}</p>\n"
             f"<ul>\n{pages}</ul>"
@@ -206,7 +206,7 @@ def _shown(
 
 
 async def _asset(request: Request) -> Response:
-    """Answer with what a page loads; its address has a digest of it, so it is kept for a year."""
+    """Answer with an asset; its URL contains a digest, so it can be cached for a year."""
     name = request.path_params["name"]
     if name not in ASSETS:
         raise HTTPException(404)
@@ -216,11 +216,11 @@ async def _asset(request: Request) -> Response:
 
 
 def _content(name: str) -> bytes:
-    """Return an asset, which loads nothing from other machines."""
+    """Return an asset, without references to other hosts."""
     if name == START_SCRIPT:
         return _START.encode()
     packaged = resources.files("fastapi_offline").joinpath("static", name).read_bytes()
-    return packaged.replace(_LOGO, b"data:,")  # no image: Redoc leaves it out
+    return packaged.replace(_LOGO, b"data:,")  # no image, so Redoc omits it
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Differences between two fleets, item by item; common parts are not compared."""
+"""Differences between two fleets, item by item; shared parts are skipped."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,17 +9,17 @@ from optimizer.spec.schema import Capacity
 from rest_server.fleet import Entities
 
 Key = tuple[str, ...]
-"""The names of an item: one, or model and accelerator of a profile; empty for the options."""
+"""Names of an item: one, or model and accelerator for a profile; empty for the options."""
 
 
 @dataclass(frozen=True, slots=True)
 class SectionDiff:
-    """One kind of item of a fleet: the items before and after a change, in their order."""
+    """One section of a fleet: its items before and after a change, in order."""
 
     name: str
-    """As in the documents; ``profilelessModels`` for models as such, which no document has."""
+    """Name as in documents; ``profilelessModels`` for models themselves, which no document contains."""
     before: Mapping[Any, Any]
-    """By name, or by the key where that has several."""
+    """Items before the change, by name or by key."""
     after: Mapping[Any, Any]
 
     def put(self) -> Iterator[Key]:
@@ -43,7 +43,7 @@ class SectionDiff:
 
 
 def sections(before: Entities, after: Entities) -> Iterator[SectionDiff]:
-    """Yield every section in which two fleets may differ."""
+    """Yield every section in which two fleets might differ."""
     for name, field in (
         ("accelerators", "accelerators"),
         ("serviceClasses", "service_classes"),
@@ -75,7 +75,7 @@ def _models(before: Entities, after: Entities) -> Iterator[SectionDiff]:
 
 
 MODELS = "profilelessModels"
-"""The section of models as such: they may be there without a profile, and have an order."""
+"""Name of the section of models themselves, which can exist without profiles and are ordered."""
 
 
 def _names(entities: Entities) -> Iterator[Key]:

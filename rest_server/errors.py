@@ -1,4 +1,4 @@
-"""Errors as answers: ``application/problem+json`` under /v1, elsewhere llm-inferno's ``{"message": …}``."""
+"""Errors as answers: ``application/problem+json`` under /v1, otherwise llm-inferno's ``{"message": …}``."""
 
 import http
 import json
@@ -16,7 +16,7 @@ from optimizer.errors import AnalysisError, IncompletePlanError, InferplanError,
 from optimizer.spec.messages import UNKNOWN_KEY, path_text, problem_text
 from rest_server.journal import StateNotWrittenError
 from rest_server.solver_processes import SolverUnavailableError
-from rest_server.workers import ClientDisconnectedError, QueueFullError, RequestTimeout
+from rest_server.workers import ClientDisconnectedError, QueueFullError, RequestTimeoutError
 
 API_PREFIX = "/v1"
 PROBLEM_JSON = "application/problem+json"
@@ -29,17 +29,16 @@ _TITLES: tuple[tuple[type[Exception], str], ...] = (
     (SolverError, "The solver failed"),
     (QueueFullError, "The service is busy"),
     (SolverUnavailableError, "The service cannot solve"),
-    (RequestTimeout, "The time ran out"),
+    (RequestTimeoutError, "The time ran out"),
     (StateNotWrittenError, "The state cannot be written"),
 )
-"""Class of error to title; other errors have the text of their status."""
+"""Titles by class of error; other errors use the text of their status."""
 _PATH = re.compile(r"([A-Za-z_]\w*(?:[.\[].*?)?)(?::\d+:\d+)?")
-"""Text before the first colon of a message if it is the path of a field; after ``body`` perhaps with
-line and column."""
+"""Pattern of a field path before a message's first colon, after ``body`` optionally with line and column."""
 
 
 class BodyError(SpecError):
-    """Raised when a field of a request's body is wrong that any text may name."""
+    """Raised when a field of a request body is invalid; the path can contain arbitrary text."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(path, problem)
@@ -58,9 +57,9 @@ def is_api(path: str) -> bool:
 
 
 def field_path(message: str) -> str | None:
-    """Return the path of the field at fault, with which a message of the library begins, if it does."""
+    """Return the path of the invalid field at the start of a library message, if there is one."""
     place, unknown, _ = message.partition(f": {UNKNOWN_KEY}")
-    if unknown:  # a key that is not known may be any text
+    if unknown:  # an unknown key can be any text
         return place
     place, colon, _ = message.partition(": ")
     found = _PATH.fullmatch(place) if colon else None
@@ -76,17 +75,17 @@ def error_response(
     path: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return an error as an answer in the form that belongs to the requested path.
+    """Return an error as an answer, in the format of the requested path.
 
     Args:
         scope: ASGI scope of the request.
         status: HTTP status.
-        detail: what, value, limit, what to do.
-        title: the kind of error; without one the text of the status.
-        path: path of the field at fault.
+        detail: the problem, the value, the limit and the fix.
+        title: the kind of error; default: the text of the status.
+        path: path of the invalid field.
         headers: headers of the answer.
     """
-    detail = detail.encode("utf-8", "backslashreplace").decode()  # half a surrogate pair cannot be sent
+    detail = detail.encode("utf-8", "backslashreplace").decode()  # an unpaired surrogate cannot be sent
     if not is_api(scope["path"]):
         return _json({"message": detail}, status, "application/json", headers)
     slug = re.sub(r"\W+", "-", title.lower()) if title else ""
@@ -117,7 +116,7 @@ def _json(value: object, status: int, media_type: str, headers: Mapping[str, str
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Let an application answer every error in the forms of this module."""
+    """Make an application answer all errors in the formats of this module."""
     app.add_exception_handler(InferplanError, _of_the_library)
     app.add_exception_handler(RequestValidationError, _of_validation)
     app.add_exception_handler(HTTPException, _of_http)
@@ -154,7 +153,7 @@ async def _of_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     unknown_route = error.status_code in {404, 405} and error.detail == _phrase(error.status_code)
     if not is_api(request.scope["path"]) and unknown_route:
-        return PlainTextResponse(NOT_FOUND_TEXT, 404)  # as the reference, which answers no 405 either
+        return PlainTextResponse(NOT_FOUND_TEXT, 404)  # like the reference, which never answers 405
     detail = str(error.detail)
     if unknown_route:
         detail = f"{request.method} {request.scope['path']} does not exist; see /openapi.json"

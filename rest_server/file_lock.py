@@ -1,4 +1,4 @@
-"""A lock on a file that lasts as long as this process, or until it is released."""
+"""A lock on a file that lasts until this process ends or releases it."""
 
 import os
 from contextlib import suppress
@@ -6,7 +6,7 @@ from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # SQLite's own lock then keeps others from writing
+except ImportError:  # without it, SQLite's own lock prevents others from writing
     fcntl = None  # type: ignore[assignment]
 
 
@@ -15,10 +15,10 @@ class InUseError(Exception):
 
 
 class FileLock:
-    """The right to use a file alone.
+    """An exclusive lock on a file.
 
-    Closing any descriptor of a file gives up SQLite's own locks on it, so release this one after the
-    connection is closed.
+    Closing any descriptor of a file releases SQLite's own locks on it, so release this lock only after
+    closing the connection.
     """
 
     def __init__(self, path: Path) -> None:
@@ -27,11 +27,11 @@ class FileLock:
         self.writable = False
 
     def take(self) -> None:
-        """Open the file, which is made where there is none, and lock it.
+        """Open the file, creating it if necessary, and lock it.
 
         Raises:
-            InUseError: another process has it.
-            OSError: it cannot be opened.
+            InUseError: another process has the lock.
+            OSError: the file cannot be opened.
         """
         if self._descriptor is not None:
             return
@@ -60,12 +60,12 @@ class FileLock:
 
     @property
     def size_bytes(self) -> int:
-        """Size of the file."""
+        """Size of the file [bytes]."""
         return 0 if self._descriptor is None else os.fstat(self._descriptor).st_size
 
     @property
     def holds_path(self) -> bool:
-        """Whether the file is still what its path leads to."""
+        """Whether the path still refers to the locked file."""
         with suppress(OSError):
             return self._descriptor is not None and os.path.samestat(
                 os.fstat(self._descriptor), self._path.stat()
@@ -73,7 +73,7 @@ class FileLock:
         return False
 
     def release(self) -> None:
-        """Give the lock up."""
+        """Release the lock."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)

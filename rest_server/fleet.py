@@ -36,22 +36,22 @@ def _nothing() -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Entities:
-    """Everything that is known of a fleet, by name, in the order in which it came; names may dangle."""
+    """All entities of a fleet, by name, in order of arrival; references can be undefined."""
 
     accelerators: Mapping[str, Accelerator] = field(default_factory=_nothing)
     """Accelerators by name."""
     models: Mapping[str, Mapping[str, ModelProfile]] = field(default_factory=_nothing)
-    """Profiles by model and accelerator; a model may have none."""
+    """Profiles by model and accelerator; a model can have none."""
     service_classes: Mapping[str, ServiceClass] = field(default_factory=_nothing)
     """Service classes by name."""
     servers: Mapping[str, Server] = field(default_factory=_nothing)
-    """Servers by name, with what they run on and what was last planned for them."""
+    """Servers by name, with their current and desired allocations."""
     capacity: Mapping[str, int] = field(default_factory=_nothing)
-    """Units by accelerator type."""
+    """Number of cards by accelerator type."""
     optimizer: OptimizerOptions = field(default_factory=OptimizerOptions)
     """Optimizer options."""
     routes: Mapping[str, Route] = field(default_factory=_nothing)
-    """Routes by name; their servers have no load of their own."""
+    """Routes by name; their servers have no separate load."""
 
     def __post_init__(self) -> None:
         for name in ("accelerators", "service_classes", "servers", "capacity", "routes"):
@@ -61,7 +61,7 @@ class Entities:
 
     @classmethod
     def of(cls, document: SystemSpec) -> "Entities":
-        """Return the entities of a document; of two with one name the last counts."""
+        """Return the entities of a document; the last one of a name counts."""
         models: dict[str, dict[str, ModelProfile]] = {}
         for profile in document.models:
             models.setdefault(profile.name, {})[profile.accelerator] = profile
@@ -80,7 +80,7 @@ class Entities:
         return self.models.get(model, {}).values()
 
     def spec(self) -> SystemSpec:
-        """Return all entities as one document; a model without a profile has no place in it."""
+        """Return all entities as one document, which cannot contain models without profiles."""
         return SystemSpec.model_construct(
             accelerators=tuple(self.accelerators.values()),
             models=tuple(profile for profiles in self.models.values() for profile in profiles.values()),
@@ -92,23 +92,23 @@ class Entities:
         )
 
     def with_loads_of(self, system: System) -> "Entities":
-        """Return a copy with the loads of a system of these servers and routes."""
+        """Return a copy with the loads of a system with the same servers and routes."""
         servers = without_routed_loads(system.stated, system.routes.values())
         return replace(self, servers=servers, routes=system.routes)
 
     def system(self) -> System:
-        """Return the cross-checked system, without validating again what was validated when it came in.
+        """Return the cross-checked system.
 
-        A server whose requests have no output length is idle, as the reference reads it.
+        As in the reference, a server whose requests have no output length is idle.
 
         Raises:
-            SpecError: there is no server, or a name refers to nothing.
+            SpecError: there is no server, or a name is undefined.
         """
         return join_parts([Part(self.spec())], idle_without_answers=True)
 
     @property
     def planned(self) -> Mapping[str, Server]:
-        """The servers as they are planned, by name: those that share a queue are one, each version is one."""
+        """Servers in planned form, by name: servers that share a queue are one, each version is one."""
         known = self.service_classes
 
         def priority(server: Server) -> int:
@@ -117,7 +117,7 @@ class Entities:
         return with_shared_queues(with_versions(self.servers), priority)
 
     def loose_system(self) -> System:
-        """Return a system without cross-checks: references other than classes can be dangling."""
+        """Return a system without cross-checks; references other than classes can be undefined."""
         named = {server.service_class for server in self.servers.values()} - self.service_classes.keys()
         servers = self.planned
         system = System(
@@ -159,7 +159,7 @@ class Entities:
 
 
 def desired_allocations(plan: Plan, servers: Mapping[str, Server]) -> dict[str, AllocationData]:
-    """Return the desired allocations of servers and versions; of unserved ones, what they retain."""
+    """Return the desired allocations of servers and versions; for unserved ones, the retained ones."""
     return {
         name: plan.allocation_of(server)
         if planned_name(server) in plan.allocations and planned_name(server) not in plan.left_out
@@ -169,7 +169,7 @@ def desired_allocations(plan: Plan, servers: Mapping[str, Server]) -> dict[str, 
 
 
 def kept_allocation(plan: Plan, server: Server) -> AllocationData:
-    """Return the retained allocation of an unserved server; possibly no replicas."""
+    """Return the retained allocation of an unserved server; possibly without replicas."""
     current = server.current
     own = planned_name(server)
     kept = {on: number for (name, on), number in plan.kept_replicas.items() if name == own}
@@ -180,7 +180,7 @@ def kept_allocation(plan: Plan, server: Server) -> AllocationData:
 
 
 def scaled(current: AllocationData, replicas: int) -> AllocationData:
-    """Return a running allocation with other replicas; with none it keeps the name of its accelerator."""
+    """Return a current allocation with other replicas; with none it keeps its accelerator's name."""
     changes: dict[str, object] = {
         "num_replicas": replicas,
         "cost_cents_per_h": current.cost_cents_per_h * replicas / current.num_replicas,

@@ -10,21 +10,21 @@ from rest_server.differences import MODELS, sections
 from rest_server.fleet import Entities
 
 MAX_EVENTS = 1_000
-"""Changes that are remembered."""
+"""Maximum number of events stored."""
 MAX_PLANS = 20
-"""Plans that are kept whole."""
+"""Maximum number of full plans stored."""
 MAX_NAMES = 20
-"""Names of changed items that a change remembers; the others are counted."""
+"""Maximum number of changed names stored per event; others are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A change of the fleet, or a plan that was kept."""
+    """A change of the fleet, or a stored plan."""
 
     number: int
-    """One more than that of the event before."""
+    """Sequential number of the event."""
     revision: int
-    """Revision of the fleet after it."""
+    """Revision of the fleet after the event."""
     made_at: float
     """Time [s since the epoch]."""
     cause: str
@@ -34,27 +34,27 @@ class Event:
     names: tuple[str, ...] = ()
     """Names of the changed items, if they are few: ``servers/chat``."""
     plan: Mapping[str, Any] = field(default_factory=dict)
-    """For a plan: its cost, its status and its unserved servers."""
+    """Cost, status and unserved servers, if the event is a plan."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptPlan:
-    """A plan of the past, packed."""
+    """A past plan in compressed form."""
 
     revision: int
-    """Revision of the fleet that it was made for."""
+    """Revision of the fleet for which it was made."""
     made_at: float
     """Time [s since the epoch]."""
     packed: bytes
-    """Its JSON, compressed."""
+    """The plan's compressed JSON."""
 
     @classmethod
     def of(cls, plan: Plan, revision: int, made_at: float) -> "KeptPlan":
-        """Pack a plan."""
+        """Compress a plan."""
         return cls(revision, made_at, zlib.compress(plan.model_dump_json(by_alias=True).encode(), 1))
 
     def plan(self) -> Plan:
-        """Return the plan."""
+        """Return the decompressed plan."""
         return Plan.model_validate_json(zlib.decompress(self.packed))
 
 
@@ -82,10 +82,10 @@ class History:
         """Return the history with a plan.
 
         Args:
-            revision: revision of the fleet after the plan was kept.
-            made_at: when [s since the epoch].
+            revision: revision of the fleet after the plan was stored.
+            made_at: time [s since the epoch].
             plan: the plan.
-            stands_for: revision of the fleet that it is for.
+            stands_for: revision of the fleet for which it was made.
         """
         event = Event(self.number + 1, revision, made_at, "plan", plan=_essence(plan, stands_for))
         kept = KeptPlan.of(plan, stands_for, made_at)

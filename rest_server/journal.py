@@ -1,7 +1,7 @@
-"""Writes every snapshot of a fleet into its state file, in one transaction that is on the disk when it ends.
+"""Writes every snapshot of a fleet to its state file, in one durable transaction.
 
-SQLite keeps a write-ahead log (WAL) and syncs it before a transaction counts (``synchronous=FULL``). Only
-what differs is written. What cannot be written leaves the file, and so the fleet, as they were.
+SQLite syncs its write-ahead log (WAL) before a transaction is committed (``synchronous=FULL``). Only
+differences are written. A failed write leaves the file and the fleet unchanged.
 """
 
 import sqlite3
@@ -17,12 +17,12 @@ from rest_server.state import Snapshot
 from rest_server.state_rows import decisions_text, document_text, event_text, key_text, read_positions
 
 BUSY_S = 5.0
-"""Time limit for another process that has the file [s]."""
+"""Time limit for waiting for another process that uses the file [s]."""
 _FULL = "SQLITE_FULL"
 
 
 class StateNotWrittenError(InferplanError):
-    """Raised when a change cannot be written to the state file; it is then not made at all."""
+    """Raised when a change cannot be written to the state file; the change is then not made."""
 
     http_status = 503
     retry_after_s = 10
@@ -37,11 +37,11 @@ class FileJournal:
     """The state file of a fleet, open for writing."""
 
     def __init__(self, path: Path, lock: FileLock) -> None:
-        """Begin to write to a file.
+        """Start writing to a file.
 
         Args:
             path: the file, which has been read.
-            lock: the lock on it, taken.
+            lock: the acquired lock on it.
         """
         self._path = path
         self._lock = lock
@@ -49,10 +49,10 @@ class FileJournal:
         self._positions: dict[str, dict[Key, int]] = {}
 
     def write(self, before: Snapshot, after: Snapshot) -> None:
-        """Write down what turns one snapshot into the next.
+        """Write the differences between two snapshots.
 
         Raises:
-            StateNotWrittenError: the disk is full, or the file cannot be written; nothing of it was.
+            StateNotWrittenError: the disk is full, or the file cannot be written; nothing was written.
         """
         try:
             connection = self._opened()
@@ -70,7 +70,7 @@ class FileJournal:
         self._positions = positions
 
     def _opened(self) -> sqlite3.Connection:
-        """Return the connection; refuse to write to a file that is no longer where it was."""
+        """Return the connection; raise an error if the file is no longer at its path."""
         try:
             self._lock.take()
         except (OSError, InUseError) as error:
@@ -104,7 +104,7 @@ class FileJournal:
 
 
 def _check_revision(connection: sqlite3.Connection, revision: int) -> None:
-    """Refuse to write to a file that another process has written to."""
+    """Raise an error if another process has written to the file."""
     (written,) = connection.execute("SELECT revision FROM fleet").fetchone()
     if written != revision:
         raise sqlite3.OperationalError(f"it is at revision {written}, not {revision}; restart the service")
@@ -128,7 +128,7 @@ def _write_section(
 ) -> dict[Key, int]:
     """Write the changes of a section; return the new position of each item.
 
-    Items are in order of arrival. If that order has changed, all are rewritten.
+    Items are stored in order of arrival. If that order has changed, all are rewritten.
     """
     gone = set(section.removed())
     placed = {key: place for key, place in positions.items() if key not in gone}
@@ -164,7 +164,7 @@ def _in_order(keys: Iterable[Key], placed: Mapping[Key, int]) -> bool:
 
 
 def _write_rest(connection: sqlite3.Connection, before: Snapshot, after: Snapshot) -> None:
-    """Write the revision, and what the history has more than before."""
+    """Write the revision, and the new entries of the history."""
     connection.execute("UPDATE fleet SET revision = ?, changed_at = ?", (after.revision, after.changed_at))
     if after.decisions is not before.decisions or after.replicas is not before.replicas:
         connection.execute("UPDATE fleet SET decisions = ?", (decisions_text(after),))

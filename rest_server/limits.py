@@ -21,15 +21,17 @@ from rest_server.settings import PREFIX, Settings
 from rest_server.workers import ClientDisconnectedError
 
 DRAIN_FACTOR = 8
-"""A body that is too large is read up to this many times the limit before it is refused, and thrown away, so
-that a client that writes before it reads sees the answer."""
+"""Multiple of the size limit up to which a too large body is read and discarded before it is rejected, so
+that clients that write before reading see the answer.
+"""
 SMALL_BYTES = 64 * 2**10
-"""Part of each body that does not count towards the total, so that small requests are always served [bytes];
-the number of connections bounds it."""
+"""Part of each body that does not count towards the total [bytes], so that small requests are always served;
+its sum is bounded by the number of connections.
+"""
 BUSY_S = 5
-"""Time to the next attempt if bodies have filled their memory [s]."""
+"""Suggested time until the next attempt if bodies fill the available memory [s]."""
 MAX_LOGGED_PATH = 200
-"""Longest path that a log line shows [characters]."""
+"""Maximum length of a path in a log line [characters]."""
 
 _CLOSING = {"Connection": "close"}
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
@@ -38,14 +40,15 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 
 
 def check_size(document: SystemSpec, settings: Settings) -> None:
-    """Refuse a system that is larger than the service takes.
+    """Reject a system that exceeds the size limits.
 
     Args:
-        document: the system, valid by its schema, which bounds names and numbers one by one.
+        document: the system, valid by its schema, which limits individual names and numbers.
         settings: the limits.
 
     Raises:
-        SpecError: the path, the number, the limit and the setting to raise.
+        SpecError: a limit is exceeded; the message has the path, the number, the limit and the setting to
+            raise.
     """
     models = {profile.name for profile in document.models}
     for path, number, setting in (
@@ -61,7 +64,7 @@ def check_size(document: SystemSpec, settings: Settings) -> None:
         if number > limit:
             what = "different models" if setting == "max_models" and path == "models" else "items"
             raise SpecError(
-                f"{path}: {number:,} {what} are over the limit of {limit:,} of this service; "
+                f"{path}: {number:,} {what} exceed the limit of {limit:,} of this service; "
                 f"split the system, or raise {_variable(setting)}"
             )
     batches = [("models", i, item.max_batch_size) for i, item in enumerate(document.models)]
@@ -69,7 +72,7 @@ def check_size(document: SystemSpec, settings: Settings) -> None:
     for section, i, batch in batches:
         if batch > settings.max_batch:
             raise SpecError(
-                f"{section}[{i}].maxBatchSize: {batch:,} requests are over the limit of "
+                f"{section}[{i}].maxBatchSize: {batch:,} requests exceed the limit of "
                 f"{settings.max_batch:,} of this service; lower it, or raise {_variable('max_batch')}"
             )
 
@@ -82,7 +85,7 @@ def _variable(setting: str) -> str:
 
 
 class BodyLimit:
-    """Refuses bodies that are too large, that never end, and those for which there is no memory left."""
+    """Rejects bodies that are too large, stall, or do not fit in the total memory limit."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app = app
@@ -90,7 +93,7 @@ class BodyLimit:
         self._budget = _Budget(settings.max_bodies_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on with a body that ends in 413 over the limit, in 408 if it stalls, or in 503."""
+        """Pass a request on; reading its body fails with 413 over the limit, 408 if it stalls, or 503."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -110,7 +113,7 @@ class BodyLimit:
 
 
 class _Budget:
-    """The memory that the bodies of all requests may take."""
+    """Memory limit for the bodies of all requests."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
@@ -118,7 +121,7 @@ class _Budget:
 
 
 class _Body:
-    """The body of a request, counted and timed as it comes in."""
+    """The body of a request, counted and timed as it arrives."""
 
     def __init__(self, receive: Receive, settings: Settings, budget: _Budget) -> None:
         self._receive = receive
@@ -131,12 +134,12 @@ class _Body:
         self.too_large = f"the body is over the limit of {self._max_bytes:,} bytes"
 
     async def receive(self) -> Message:
-        """Return the next part, or what comes after the last.
+        """Return the next message of the request.
 
         Raises:
-            HTTPException: 413, the body is too large; 408, the time for it has run out; 503, the bodies of
-                all requests together are.
-            ClientDisconnectedError: the client has left before the end.
+            HTTPException: 413, the body is too large; 408, it did not arrive in time; 503, the bodies of all
+                requests together are too large.
+            ClientDisconnectedError: the client disconnected before the end.
         """
         if not self._more:
             return await self._receive()
@@ -155,7 +158,7 @@ class _Body:
         return message
 
     def _take(self) -> bool:
-        """Count what has come towards the sum of all bodies, if it fits; what is small always does."""
+        """Count received bytes towards the total if they fit; small bodies always do."""
         more = max(0, self._seen - SMALL_BYTES) - self._taken_bytes
         fits = self._budget.taken_bytes + more <= self._budget.most_bytes
         if fits:
@@ -164,7 +167,7 @@ class _Body:
         return fits
 
     def release(self) -> None:
-        """Count this body no more."""
+        """Remove this body from the total."""
         self._budget.taken_bytes -= self._taken_bytes
         self._taken_bytes = 0
 
@@ -176,7 +179,7 @@ class _Body:
 
     async def drain(self) -> None:
         """Read and discard the remaining body, up to a limit."""
-        with contextlib.suppress(HTTPException):  # a body that stalls has been refused already
+        with contextlib.suppress(HTTPException):  # stalled bodies are already rejected
             while self._more and self._seen < DRAIN_FACTOR * self._max_bytes:
                 await self._next()
 
@@ -195,21 +198,21 @@ class _Body:
 
 
 class RequestLog:
-    """Gives every request an id, times it, and logs it in one line."""
+    """Assigns an id to every request, times it, and logs it in one line."""
 
     def __init__(self, app: ASGIApp, observe: Callable[[Scope, int, float], None] | None = None) -> None:
         """Set up the log.
 
         Args:
-            app: what answers.
-            observe: is called with every request's scope, status and time [s], too.
+            app: the application.
+            observe: also called with every request's scope, status and time [s].
         """
         self._app = app
         self._observe = observe
         self._logger = logging.getLogger(ACCESS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, with an id in its state and in the headers of the answer."""
+        """Pass a request on, with an id in its state and in the response headers."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -254,6 +257,6 @@ class RequestLog:
 
 
 def request_id(scope: Scope) -> str:
-    """Return the id that a request came with, if it is one, else a new one."""
+    """Return the id in a request's header if it is valid, else a new one."""
     given = dict(scope["headers"]).get(b"x-request-id", b"").decode("latin-1")
     return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex

@@ -1,4 +1,4 @@
-"""Logs as lines of JSON on standard error, one for every request and one for everything else that happens."""
+"""Logs as JSON lines on stderr: one per request, and one per other event."""
 
 import json
 import logging
@@ -7,15 +7,15 @@ import time
 from typing import Any
 
 ACCESS = "inferplan.access"
-"""Name of the logger of requests."""
+"""Name of the logger for requests."""
 SERVICE = "inferplan.service"
-"""Name of the logger of everything else."""
+"""Name of the logger for everything else."""
 FIELDS = "fields"
-"""Attribute of a record that holds further fields of its line."""
+"""Record attribute that contains further fields of the line."""
 SPARED_S = 10.0
 """Time for which further messages with the same start are omitted [s]."""
 MAX_REMEMBERED = 100
-"""Beginnings of messages that are remembered for that."""
+"""Maximum number of message starts stored for that."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -37,18 +37,18 @@ class JsonFormatter(logging.Formatter):
 
 
 class LogThrottle(logging.Filter):
-    """Leaves out what begins as a message shortly before it: out of files, asyncio would flood the log."""
+    """Drops messages that start like a recent one, because asyncio floods the log if descriptors run out."""
 
     def __init__(self) -> None:
         super().__init__()
         self._last: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether a record is to be written."""
+        """Return whether to write a record."""
         return self.allows(record.getMessage().partition("\n")[0], record.created)
 
     def allows(self, text: str, now_s: float) -> bool:
-        """Return whether a text is to be written now, and store the time."""
+        """Return whether to write a text now, and store the time if so."""
         if now_s - self._last.get(text, -math.inf) < SPARED_S:
             return False
         if len(self._last) >= MAX_REMEMBERED:
@@ -61,7 +61,7 @@ def log_configuration(level: str = "INFO") -> dict[str, Any]:
     """Return the configuration for `logging.config.dictConfig`, and so for uvicorn.
 
     Args:
-        level: least level that is written.
+        level: minimum level that is written.
     """
     return {
         "version": 1,

@@ -1,19 +1,19 @@
-"""Return of freed memory to the system, so that the service does not keep that of bodies."""
+"""Returns freed memory to the system, so that the service does not retain that of large bodies."""
 
 import ctypes
 import sys
 
 _MMAP_THRESHOLD = -3
-"""The option of ``mallopt`` that says from which size on memory comes from the system by itself (glibc)."""
+"""The ``mallopt`` option for the size from which allocations are mapped separately (glibc)."""
 LARGE_BYTES = 64 * 2**10
-"""Memory from this size on goes back to the system as soon as it is free [bytes]."""
+"""Size from which memory is returned to the system as soon as it is freed [bytes]."""
 
 
 def return_large_memory() -> None:
-    """Let the memory of large objects go back to the system at once, where the C library is glibc.
+    """Make glibc return the memory of large objects to the system as soon as it is freed.
 
-    By itself glibc raises the size with the first large object that is freed: after a hundred large bodies
-    nearly all of their memory would stay with the process, in pieces.
+    By default, glibc raises this size when the first large object is freed. After a hundred large bodies,
+    nearly all of their memory would remain in the process, fragmented.
     """
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

@@ -1,7 +1,7 @@
 """Metrics for Prometheus: the fleet at the time of the scrape, and counters of the service.
 
-Nothing is kept of the fleet between two scrapes, so that the numbers are those of `/v1/targets`. Where no
-plan is young enough to be believed, what it desires is absent, and not zero.
+No fleet data is stored between scrapes, so the numbers are those of `/v1/targets`. If there is no recent
+plan, desired replicas are absent instead of zero.
 """
 
 import time
@@ -20,11 +20,11 @@ from rest_server.workers import SolverWorkers
 
 LABELS = ("server", "model", "service_class", "accelerator")
 ALIAS_LABELS = ("variant_name", "namespace", "accelerator_type")
-"""Labels of the families' own metrics."""
+"""Labels of the reference families' metrics."""
 PREFIXES = ("/v1", "/queue")
-"""Prefixes of mounted routers, which their routes do not contain."""
+"""Prefixes of mounted routers, which their route paths do not contain."""
 _SECONDS = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-"""Bounds of the buckets of times [s]."""
+"""Upper bounds of the histogram buckets of times [s]."""
 
 
 class ServiceMetrics:
@@ -39,9 +39,9 @@ class ServiceMetrics:
         """Set up the metrics.
 
         Args:
-            settings: of the service.
-            fleet: returns the current fleet; None if the service is stateless.
-            workers: return the solver workers by kind.
+            settings: settings of the service.
+            fleet: function that returns the current fleet; None if the service is stateless.
+            workers: functions that return the solver workers, by kind.
         """
         disable_created_metrics()  # type: ignore[no-untyped-call]  # when a counter began is of no use
         self._registry = CollectorRegistry()
@@ -61,7 +61,7 @@ class ServiceMetrics:
             self._registry.register(_FleetCollector(settings, fleet))
 
     def observe(self, scope: Mapping[str, Any], status: int, spent_s: float) -> None:
-        """Count a request that was answered."""
+        """Count an answered request."""
         route = _route(scope)
         self._requests.labels(scope["method"], route, str(status)).inc()
         self._seconds.labels(route).observe(spent_s)
@@ -70,7 +70,7 @@ class ServiceMetrics:
             self._solving.labels(route).observe(work_s)
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
-        """Return all metrics, and the media type of the text that a client accepts."""
+        """Return all metrics in a text format that the client accepts, and its media type."""
         encode, media_type = choose_encoder(accept)
         return encode(self._registry), media_type
 
@@ -89,31 +89,31 @@ class _WorkerCollector(Collector):
         self._workers = workers
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the metrics as they are now."""
-        number = GaugeMetricFamily("inferplan_solver_workers", "Places to solve.", labels=("kind",))
+        """Yield the current metrics."""
+        number = GaugeMetricFamily("inferplan_solver_workers", "Solver workers.", labels=("kind",))
         busy = GaugeMetricFamily("inferplan_solver_workers_busy", "Busy solver workers.", labels=("kind",))
         waiting = GaugeMetricFamily(
             "inferplan_requests_waiting", "Requests that wait for one.", labels=("kind",)
         )
         for kind, workers in self._workers().items():
-            number.add_metric((kind,), workers.places)
+            number.add_metric((kind,), workers.size)
             busy.add_metric((kind,), workers.running)
             waiting.add_metric((kind,), workers.waiting)
         return (number, busy, waiting)
 
 
 class _FleetCollector(Collector):
-    """The held fleet."""
+    """Metrics of the fleet."""
 
     def __init__(self, settings: Settings, fleet: Callable[[], Snapshot]) -> None:
         self._settings, self._fleet = settings, fleet
 
     def describe(self) -> Iterable[Metric]:
-        """Return nothing: what there is depends on the fleet."""
+        """Return nothing, because the metrics depend on the fleet."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        """Yield the metrics as they are now."""
+        """Yield the current metrics."""
         now = self._fleet()
         yield _gauge("inferplan_revision", "Revision of the fleet.", now.revision)
         yield from _replicas(now)
@@ -143,7 +143,7 @@ def _labels(now: Snapshot, server: str, accelerator: str) -> tuple[str, ...]:
 
 
 def _replicas(now: Snapshot) -> Iterator[Metric]:
-    """Yield the replicas that are there."""
+    """Yield the existing replicas."""
     current = GaugeMetricFamily("inferplan_current_replicas", "Existing replicas.", labels=LABELS)
     ready = GaugeMetricFamily("inferplan_ready_replicas", "Replicas reported as ready.", labels=LABELS)
     pending = GaugeMetricFamily("inferplan_pending_replicas", "Replicas reported as pending.", labels=LABELS)
@@ -200,7 +200,7 @@ def _desired(found: Sequence[TargetState], now: Snapshot, aliases: Sequence[str]
     """Yield the desired replicas of every target."""
     desired = GaugeMetricFamily("inferplan_desired_replicas", "Desired replicas.", labels=LABELS)
     held = GaugeMetricFamily(
-        "inferplan_held_target", "1 where the plan asks for a different number.", labels=(*LABELS, "reason")
+        "inferplan_held_target", "1 if the plan requires a different number.", labels=(*LABELS, "reason")
     )
     for item in found:
         labels = _labels(now, item.server, item.accelerator)
@@ -209,7 +209,7 @@ def _desired(found: Sequence[TargetState], now: Snapshot, aliases: Sequence[str]
             held.add_metric((*labels, item.target.reason), 1)
     yield from (desired, held, _changes(now))
     for family in aliases:
-        text = f"Replicas that are desired, under the name of {family}."
+        text = f"Desired replicas, under the metric name of {family}."
         alias = GaugeMetricFamily(f"{family}_desired_replicas", text, labels=ALIAS_LABELS)
         for item in found:
             namespace, _, name = item.server.rpartition("/")

@@ -1,8 +1,8 @@
-"""API keys: who may do what.
+"""API keys and their scopes.
 
-Keys come from files, one in a line: ``KEY``, which may do everything, or ``SCOPES KEY`` with scopes of read,
-solve and write separated by commas; ``#`` begins a comment. A file that changes is read again with the next
-request. Only SHA-256 hashes are kept, and all of them are compared, each in constant time.
+Keys come from files, one per line: ``KEY`` with all scopes, or ``SCOPES KEY`` with scopes of read, solve and
+write separated by commas; ``#`` starts a comment. A changed file is read again at the next request. Only
+SHA-256 hashes are stored, and each is compared in constant time.
 """
 
 import hashlib
@@ -24,11 +24,11 @@ from rest_server.errors import error_response
 from rest_server.logs import SERVICE
 
 POLICY_VIOLATION = 1008
-"""Code with which a socket is refused."""
+"""Close code for rejected web sockets."""
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-"""Answered without a key, under any name; pages that say nothing of a fleet need no key either."""
+"""Paths that need no key under any host name; pages without fleet data need none either."""
 MAX_FILE_BYTES = 2**20
-"""Largest file of keys."""
+"""Maximum size of a key file [bytes]."""
 _SOLVING = frozenset(
     {
         "/v1/plan", "/v1/candidates", "/v1/analyze", "/v1/size",
@@ -37,11 +37,12 @@ _SOLVING = frozenset(
         "/optimizeOne", "/optimize", "/solve", "/target",
     }
 )  # fmt: skip
-"""POST: computes from its body."""
+"""POST routes that only compute from their body."""
 _OWN_PAGES = frozenset({b"none", b"same-origin"})
-"""Values of ``Sec-Fetch-Site`` that are let in. Browsers send it: a service on this machine, whose GETs can
-change its fleet, must not obey any page that its user opens. Other clients do not; browsers that do not
-either send ``Origin``, at least where a page could read the answer."""
+"""Accepted values of ``Sec-Fetch-Site``. Browsers send this header, and a local service, whose GETs can
+change its fleet, must not obey arbitrary pages that its user opens. Other clients do not send it. Browsers
+without it send ``Origin``, at least if a page could read the answer.
+"""
 _CHANGING = ("add", "remove", "apply")
 """Prefixes of the reference's GET routes that change the fleet."""
 
@@ -75,7 +76,7 @@ def needed_scope(method: str, path: str, writing: Collection[str]) -> KeyScope:
     Args:
         method: HTTP method.
         path: path of the URL, decoded.
-        writing: the routes of the reference that solve, and here change the fleet with what they find.
+        writing: routes of the reference that solve and also change the fleet.
     """
     if method in {"GET", "HEAD", "OPTIONS"}:
         first = path.strip("/").lower()
@@ -91,7 +92,7 @@ class KeyFiles:
         """Read all files.
 
         Raises:
-            SpecError: a file cannot be read, or a line is no key.
+            SpecError: a file cannot be read, or a line is not a valid key.
         """
         self._paths = tuple(paths)
         self._seen = {path: _mark(path) for path in self._paths}
@@ -99,11 +100,11 @@ class KeyFiles:
 
     @property
     def required(self) -> bool:
-        """Whether a key is needed at all."""
+        """Whether requests need a key."""
         return bool(self._paths)
 
     def find(self, given: bytes) -> ApiKey | None:
-        """Return the key that was given, if it is known."""
+        """Return the given key if it is known."""
         digest = hashlib.sha256(given).digest()
         found = None
         for path in self._paths:
@@ -113,14 +114,14 @@ class KeyFiles:
         return found
 
     def _current(self, path: Path) -> tuple[ApiKey, ...]:
-        """Return the keys of a file; a file that can no longer be read has none."""
+        """Return the keys of a file; empty if it can no longer be read."""
         mark = _mark(path)
         if mark != self._seen[path]:
             try:
                 self._keys[path] = tuple(_keys(path))
             except SpecError as error:
                 self._keys[path] = ()
-                logging.getLogger(SERVICE).warning("%s; its keys are refused until it is mended", error)
+                logging.getLogger(SERVICE).warning("%s; its keys are rejected until it is fixed", error)
             self._seen[path] = mark
         return self._keys[path]
 
@@ -149,7 +150,7 @@ def _keys(path: Path) -> Iterator[ApiKey]:
         words = line.partition("#")[0].split()
         if not words:
             continue
-        if len(words) > 2:  # the line is not shown: it may hold a key
+        if len(words) > 2:  # the line is not shown because it might contain a key
             raise SpecError(f"{path}:{number}: give 'KEY' or 'SCOPES KEY', not {len(words)} words")
         names = words[0].split(",") if len(words) == 2 else list(KeyScope)
         unknown = [name for name in names if name not in set(KeyScope)]
@@ -159,7 +160,7 @@ def _keys(path: Path) -> Iterator[ApiKey]:
 
 
 class AuthMiddleware:
-    """Lets requests pass that are meant for this service, and have the key they need."""
+    """Checks that requests are meant for this service and have the required key."""
 
     def __init__(
         self,
@@ -176,7 +177,7 @@ class AuthMiddleware:
         self._page = page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer 421, 401 or 403; a socket is refused before it opens."""
+        """Pass a request on, or answer 421, 401 or 403; web sockets are rejected before they open."""
         refusal = None
         if scope["type"] in {"http", "websocket"} and scope["path"] not in OPEN_PATHS:
             headers = dict(reversed(scope["headers"]))
@@ -187,7 +188,7 @@ class AuthMiddleware:
         await (refusal or self._app)(scope, receive, send)
 
     def _misdirected(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Response | None:
-        """Reject requests that a browser sends for a page of another site, also under another host name."""
+        """Reject browser requests from pages of other sites or under a foreign host name."""
         host = headers.get(b"host", b"").decode("latin-1")
         if host and not self._accepts_host(_host_name(host)):
             name = _host_name(host)[:100]
@@ -195,12 +196,12 @@ class AuthMiddleware:
             return error_response(scope, 421, detail)
         followed = self._page is not None and self._page.is_followed(scope, headers)
         if _is_foreign(headers) and not followed:
-            detail = "a page of another site made the browser send this request; the service refuses it"
+            detail = "a page of another site made the browser send this request; it is rejected"
             return error_response(scope, 403, detail)
         return None
 
     def _locked_out(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Response | None:
-        """Refuse what comes without a key, or without the one it needs."""
+        """Reject requests without a key, or without the required scope."""
         if not self._keys.required or _is_open(scope):
             return None
         given, page = given_key(headers), self._page
@@ -221,34 +222,34 @@ class AuthMiddleware:
 
 
 def _is_open(scope: Scope) -> bool:
-    """Return whether a page is the same for everybody."""
+    """Return whether a page is public because it is the same for all installations."""
     return scope["path"] in OPEN_PAGES and scope.get("method") in {"GET", "HEAD"}
 
 
 class PageAccess(Protocol):
-    """Access to the page for analysts, which browsers open with a cookie instead of a header."""
+    """Access to the page for analysts, for which browsers send a cookie instead of a header."""
 
     def contains(self, path: str) -> bool:
         """Return whether a path belongs to the page."""
 
     def is_followed(self, scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
-        """Return whether a request opens the page itself, by a link of another site."""
+        """Return whether a request opens the page itself through a link from another site."""
 
     def locked_out(
         self, scope: Scope, headers: Mapping[bytes, bytes], keys: KeyFiles, given: bytes
     ) -> Response | None:
-        """Refuse what comes without a key that may read."""
+        """Reject requests without a key that has the read scope."""
 
 
 def _host_name(authority: str) -> str:
-    """Return the name in ``name:port`` or ``[address]:port``."""
+    """Return the host in ``name:port`` or ``[address]:port``."""
     if authority.startswith("["):
         return authority[1:].partition("]")[0]
     return authority.partition(":")[0]
 
 
 def _is_foreign(headers: Mapping[bytes, bytes]) -> bool:
-    """Return whether a browser sends the request for a page of another site."""
+    """Return whether a browser sent the request for a page of another site."""
     site = headers.get(b"sec-fetch-site")
     if site is not None:
         return site not in _OWN_PAGES
@@ -257,10 +258,10 @@ def _is_foreign(headers: Mapping[bytes, bytes]) -> bool:
 
 
 def given_key(headers: Mapping[bytes, bytes]) -> bytes:
-    """Return the key in the headers of a request, or nothing.
+    """Return the key in the headers of a request; empty if there is none.
 
     Args:
-        headers: by their names in small letters.
+        headers: headers by lower-case name.
     """
     own = headers.get(b"x-api-key")
     if own is not None:

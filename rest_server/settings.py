@@ -1,7 +1,7 @@
-"""The settings of the service: from arguments, else the environment, else defaults.
+"""Settings of the service, from arguments, environment variables or defaults, in this order.
 
-Each is read from ``INFERPLAN_`` and its name in capitals; host and port also from ``INFERNO_HOST`` and
-``INFERNO_PORT``, as the reference's are.
+The environment variable of a setting is ``INFERPLAN_`` and its name in capitals; host and port are also read
+from the reference's ``INFERNO_HOST`` and ``INFERNO_PORT``.
 """
 
 import ipaddress
@@ -21,15 +21,15 @@ _Count = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 def _workers() -> int:
-    """Return one place to solve for each core that this process may use, and one more.
+    """Return the default number of solver workers: one per available core, plus one.
 
-    With the one more no core idles while an answer and the next request change hands.
+    The additional one keeps all cores busy while answers and requests are transferred.
     """
     return 1 + core_count()
 
 
 def _study_workers() -> int:
-    """Return one place for studies for every two cores, so that they leave some to small requests."""
+    """Return the default number of study workers: half the cores, so that small requests keep some."""
     return max(1, core_count() // 2)
 
 
@@ -122,24 +122,24 @@ class Settings(BaseSettings):
     @field_validator("api_key_files", mode="before")
     @classmethod
     def _paths(cls, value: Any) -> Any:
-        """Split what came from the environment."""
+        """Split a value from the environment."""
         return tuple(part for part in value.split(os.pathsep) if part) if isinstance(value, str) else value
 
     @field_validator("allowed_hosts", mode="before")
     @classmethod
     def _hosts(cls, value: Any) -> Any:
-        """Split what came from the environment; names have no case."""
+        """Split a value from the environment; names are case-insensitive."""
         names = value.split(",") if isinstance(value, str) else value
         return tuple(name.strip().strip("[]").lower() for name in names if name.strip())
 
     @field_validator("metric_aliases", mode="before")
     @classmethod
     def _names(cls, value: Any) -> Any:
-        """Split what came from the environment."""
+        """Split a value from the environment."""
         return tuple(part for part in value.split(",") if part) if isinstance(value, str) else value
 
     def environment(self) -> dict[str, str]:
-        """Return the environment variables from which another process reads the same settings."""
+        """Return environment variables from which another process reads the same settings."""
         texts = {name: str(value) for name, value in self}
         texts["allowed_hosts"] = ",".join(self.allowed_hosts)
         texts["state"] = "" if self.state is None else str(self.state.absolute())
@@ -150,7 +150,7 @@ class Settings(BaseSettings):
 
     @property
     def max_solve_s(self) -> float:
-        """Longest time of a solve; what it leaves of a request's is for sizing, checking and writing [s]."""
+        """Maximum time of a solve; the rest of a request's time is for sizing, checking and writing [s]."""
         return 0.9 * self.request_timeout_s
 
     def is_loopback(self) -> bool:
@@ -158,16 +158,16 @@ class Settings(BaseSettings):
         return _is_loopback(self.host.strip("[]"))
 
     def accepts_host(self, name: str) -> bool:
-        """Return whether clients may use a host name, given without port and brackets, in any case."""
+        """Return whether clients can use a host name, given without port and brackets, in any case."""
         if self.allowed_hosts:
             return "*" in self.allowed_hosts or name.lower() in self.allowed_hosts
         return not self.is_loopback() or _is_loopback(name)
 
     def check(self) -> None:
-        """Refuse settings that contradict one another, or that would open the service to strangers.
+        """Reject settings that contradict each other or expose the service.
 
         Raises:
-            SpecError: what to change.
+            SpecError: the settings are invalid; the message states the fix.
         """
         if self.workers > 1 and self.stateful:
             raise SpecError(
@@ -200,10 +200,10 @@ def _is_loopback(name: str) -> bool:
 
 
 def load_settings(**given: object) -> Settings:
-    """Return the settings from arguments, else the environment, else defaults.
+    """Return the settings from arguments, environment variables or defaults, in this order.
 
     Raises:
-        SpecError: a value is out of range; the text names the argument or the environment variable.
+        SpecError: a value is out of range; the message names the argument or the environment variable.
     """
     try:
         return Settings(**given)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""Sizing memo of a solver process: maximum rates of replicas, kept between requests.
+"""Sizing cache of a solver process: maximum rates of replicas, kept between requests.
 
-The one state of a process besides the fleet. It is bounded, and no answer depends on it: a row is remembered
-under all that its sizing depends on, and a plan is the same whatever was asked before.
+Apart from the fleet, it is the only state of a process. It is bounded, and its keys contain everything that a
+sizing depends on, so answers do not depend on earlier requests.
 """
 
 from functools import cache
@@ -11,5 +11,5 @@ from optimizer.candidates import SizingMemo
 
 @cache
 def memo_of_process(max_rows: int) -> SizingMemo | None:
-    """Return the memo that all requests of this process share; None if it has no rows."""
+    """Return the memo shared by all requests of this process; None if it has no rows."""
     return SizingMemo(max_rows) if max_rows else None

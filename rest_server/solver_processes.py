@@ -1,8 +1,9 @@
-"""Processes that solve, so that the one that answers requests keeps its interpreter to itself.
+"""Solver processes, so that solving does not block the process that answers requests.
 
-Takes work that is a module's function with plain values, and returns its result or raises its exception. Each
+Work is a module-level function with plain values; its result is returned, or its exception raised. Each
 process is the only worker of its own pebble pool: a crash or broken pipe in one does not affect the others.
-All are forked from one server process that has already imported what a solve needs, and end with the service.
+All are forked from one server process that has already imported the modules for solving, and end with the
+service.
 """
 
 import copyreg
@@ -41,15 +42,14 @@ PRELOADED = (
 )
 """Modules that the fork server imports before it forks."""
 TRIES = 2
-"""Attempts at work whose process dies."""
+"""Maximum attempts for work whose process dies."""
 CHECK_S = 1.0
-"""Interval of the check for dead idle processes, and the time after a start at which that
-failed comes the next [s]."""
+"""Interval of the check for dead idle processes, and delay after a failed start [s]."""
 START_S = 30.0
-"""Time limit of a process's first answer [s]."""
+"""Time limit for a new process's first response [s]."""
 _PLAIN = (bytes, str, int, float, bool, type(None), BaseModel)
 _LOST = (CancelledError, OSError, EOFError, BrokenProcessPool)
-"""Exceptions of pebble for a process that died or cannot be started."""
+"""Exceptions of pebble if a process died or cannot be started."""
 
 
 class SolverUnavailableError(InferplanError):
@@ -61,7 +61,7 @@ class SolverUnavailableError(InferplanError):
 
 
 def is_remotable(work: Callable[[], Any]) -> bool:
-    """Return whether work can be sent to another process: a module's function with plain values."""
+    """Return whether work can be sent to another process: a module-level function with plain values."""
     if not isinstance(work, partial):
         return False
     values = (*work.args, *work.keywords.values())
@@ -76,13 +76,13 @@ def _proxy_parts(proxy: MappingProxyType[Any, Any]) -> tuple[Any, ...]:
     return MappingProxyType, (dict(proxy),)
 
 
-copyreg.pickle(MappingProxyType, _proxy_parts)  # results hold read-only mappings
+copyreg.pickle(MappingProxyType, _proxy_parts)  # results contain read-only mappings
 
 
 class Job:
-    """Work that can be given up while it is done in another process.
+    """Work in another process that can be cancelled.
 
-    What `before` returns, from a call in the process that has the job, is the work's last argument.
+    `before` is called in the process that owns the job, and its result is the last argument of the work.
     """
 
     def __init__(self, work: Callable[..., Any], before: Callable[[], Any] | None = None) -> None:
@@ -91,44 +91,44 @@ class Job:
         self._given_up = False
 
     def message(self) -> bytes:
-        """Return the work as it is sent, after what comes before it."""
+        """Return the work as a message, after calling `before`."""
         return pickle.dumps(self._whole(), pickle.HIGHEST_PROTOCOL)
 
     def run_here(self) -> Any:
-        """Do the work in this process."""
+        """Do the work in the current process."""
         return self._whole()()
 
     def _whole(self) -> Callable[[], Any]:
         return self._work if self._before is None else partial(self._work, self._before())
 
     def check(self) -> None:
-        """Refuse to go on with what has been given up.
+        """Raise an error if the work was cancelled.
 
         Raises:
-            SolverError: it has been.
+            SolverError: the work was cancelled.
         """
         if self._given_up:
             raise SolverError("the request was cancelled")
 
     def sent_as(self, future: ProcessFuture[bytes]) -> None:
-        """Note what stands for the work while a process does it."""
+        """Store the future of the work while a process does it."""
         self._future = future
-        if self._given_up:  # perhaps just now, before there was a future to cancel
+        if self._given_up:  # possibly just before there was a future to cancel
             future.cancel()
 
     def cancel(self) -> None:
-        """End the process if it works on this; it never waits, as the event loop calls it."""
+        """End the process if it is working on this job; never blocks, because the event loop calls it."""
         self._given_up = True
         if self._future is not None:
             self._future.cancel()
 
 
 class SolverProcesses:
-    """A number of processes; one that ends is started again, until that works."""
+    """A pool of processes; a process that ends is restarted until that succeeds."""
 
     def __init__(self, count: int) -> None:
         self.count = count
-        """Number of processes; 0: `run` must not be called."""
+        """Number of processes; with 0, `run` must not be called."""
         self._processes = tuple(_Process() for _ in range(count))
         self._idle = list(self._processes)
         self._changed = threading.Condition()
@@ -137,14 +137,14 @@ class SolverProcesses:
 
     @property
     def available(self) -> bool:
-        """Whether work can be done, perhaps after a moment in which a process is replaced."""
+        """Whether work is accepted, possibly after a process has been replaced."""
         return not self.count or (self._started and not (self._failing and self._none_works()))
 
     def _none_works(self) -> bool:
         return not any(process.works for process in self._processes)
 
     def start(self) -> None:
-        """Begin to start the processes, and to replace those that end."""
+        """Start the processes in the background, and replace those that end."""
         with self._changed:
             if self._keeper is None and self.count:
                 self._keeper = threading.Thread(target=self._keep, name="keep-solvers", daemon=True)
@@ -168,12 +168,12 @@ class SolverProcesses:
                     self._changed.wait(CHECK_S)
 
     def run(self, job: Job) -> Any:
-        """Run work in a process and return its result; try once more in another one if the first dies.
+        """Run work in a process and return its result; retry in another process if the first dies.
 
         Raises:
             SolverUnavailableError: no process can be started, or two died in a row, possibly out of memory.
-            SolverError: it was cancelled.
-            Exception: whatever comes before the work raises.
+            SolverError: the work was cancelled.
+            Exception: any exception that `before` or the work raises.
         """
         self.start()
         message = None
@@ -189,21 +189,21 @@ class SolverProcesses:
                 raise result
         raise SolverUnavailableError(
             "two solver processes died in a row, possibly out of memory; "
-            f"try again in {SolverUnavailableError.retry_after_s} s, or ask for less"
+            f"try again in {SolverUnavailableError.retry_after_s} s, or send a smaller request"
         )
 
     @contextmanager
     def _taken(self, job: Job) -> Iterator["_Process"]:
-        """Take a process that works, waiting for it."""
+        """Wait for a working process, and reserve it for a job."""
         with self._changed:
             while (process := next((each for each in self._idle[::-1] if each.works), None)) is None:
                 job.check()
                 if self._failing and self._none_works():
                     raise SolverUnavailableError(
-                        "no solver process can be started, perhaps for lack of memory or file descriptors; "
+                        "no solver process can be started, possibly for lack of memory or file descriptors; "
                         f"try again in {SolverUnavailableError.retry_after_s} s"
                     )
-                self._changed.notify_all()  # one may be idle and dead
+                self._changed.notify_all()  # a process can be idle and dead
                 self._changed.wait(CHECK_S)
             self._idle.remove(process)
         try:
@@ -219,20 +219,20 @@ class SolverProcesses:
             self._closing = True
             self._changed.notify_all()
         if self._keeper is not None:
-            self._keeper.join(CHECK_S)  # a process that cannot be started delays nothing
+            self._keeper.join(CHECK_S)  # a process that cannot be started causes no delay
         for process in self._processes:
             process.end()
 
 
 class _Process:
-    """One process: a pool of one, thrown away as soon as anything is wrong with it."""
+    """A process pool with a single process, discarded on any failure."""
 
     def __init__(self) -> None:
         self._pool: ProcessPool | None = None
 
     @property
     def works(self) -> bool:
-        """Whether it has answered, and has not ended since."""
+        """Whether the process has responded and is still running."""
         pool = self._pool
         return pool is not None and pool.active
 
@@ -251,7 +251,7 @@ class _Process:
         return True
 
     def answer(self, message: bytes, job: Job) -> bytes | None:
-        """Return the answer to some work, or nothing if the process ends before it has one."""
+        """Return the answer to some work; None if the process ends before."""
         pool = self._pool
         assert pool is not None
         try:
@@ -264,7 +264,7 @@ class _Process:
         return answer
 
     def end(self) -> None:
-        """End the process at once, if there is one."""
+        """End the process immediately, if there is one."""
         pool, self._pool = self._pool, None
         if pool is not None:
             _end(pool)
@@ -288,10 +288,10 @@ def _scheduled(pool: ProcessPool, work: Callable[..., Any], *arguments: object) 
 
 
 def _awaited(future: ProcessFuture[Any], pool: ProcessPool, timeout_s: float | None = None) -> Any:
-    """Return the result of a future, as long as its pool works.
+    """Return the result of a future, unless its pool fails.
 
     Raises:
-        BrokenProcessPool: the pool does not work any more, or the time is over.
+        BrokenProcessPool: the pool failed, or the time limit was exceeded.
     """
     waited_s = 0.0
     while timeout_s is None or waited_s < timeout_s:
@@ -308,7 +308,7 @@ def _awaited(future: ProcessFuture[Any], pool: ProcessPool, timeout_s: float | N
 
 
 def _context() -> Any:
-    """Return the start method of processes: forked from one that has imported everything, if supported."""
+    """Return the multiprocessing context: forking from a process with all imports, if supported."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -317,9 +317,9 @@ def _context() -> Any:
 
 
 def _prepare() -> None:
-    """Make a process ready: it ends at a signal, even amid a solve, and when the service is gone.
+    """Set up a process to end on a signal, even during a solve, or when the service ends.
 
-    Where the server process could not import something, it is imported here, and here it is an error.
+    Modules that the fork server could not import are imported here, where failures are errors.
     """
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_the_service, daemon=True).start()
@@ -341,6 +341,6 @@ def _answered(work: bytes) -> bytes:
         return pickle.dumps((True, result), pickle.HIGHEST_PROTOCOL)
     except (InferplanError, HTTPException) as error:
         problem = error
-    except Exception:  # noqa: BLE001  a fault of ours ends the request, not the process, and the service logs it
+    except Exception:  # noqa: BLE001  a bug ends the request, not the process, and is logged
         problem = RuntimeError(f"in the solver's process:\n{traceback.format_exc()}")
     return pickle.dumps((False, problem), pickle.HIGHEST_PROTOCOL)

@@ -1,7 +1,6 @@
-"""The fleet that a stateful service holds: immutable snapshots, one after the other, each with its revision.
+"""The fleet of a stateful service as a sequence of immutable snapshots with revisions.
 
-A reader gets a snapshot; a writer gives a function from snapshot to snapshot, which sees every change
-before it.
+Readers get a snapshot; writers pass a function from snapshot to snapshot, which sees all earlier changes.
 """
 
 import secrets
@@ -21,13 +20,13 @@ from rest_server.fleet import Entities
 from rest_server.history import History
 
 
-class RevisionConflict(Exception):  # noqa: N818  the name says what happened
-    """Raised when a change was meant for another revision than the current one."""
+class RevisionConflictError(Exception):
+    """Raised when a change requires another revision than the current one."""
 
     def __init__(self, current: int, expected: int) -> None:
         super().__init__(f"the fleet is at revision {current}, not {expected}; read it again")
         self.current = current
-        """The revision that the fleet is at."""
+        """Current revision of the fleet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +36,17 @@ class PlanRecord:
     plan: Plan
     """The plan."""
     revision: int
-    """Revision of the fleet that it was made for."""
+    """Revision of the fleet for which it was made."""
     made_at: float
     """Time at which it was made [s since the epoch]."""
 
 
 Arrival = tuple[Entities, Plan | None]
-"""A fleet, and the plan that was made of it, if any."""
+"""A fleet, and its plan, if any."""
 
 
 class _LazyFleet:
-    """A fleet that is built when it is first asked for, and once, however many ask."""
+    """A fleet that is built on first use, and only once, even with concurrent readers."""
 
     def __init__(self, build: Callable[[], Arrival]) -> None:
         self._build = build
@@ -56,7 +55,7 @@ class _LazyFleet:
         self.arrived_at = time.time()
 
     def built(self) -> Arrival:
-        """Return the fleet, building it on first use."""
+        """Return the fleet and its plan, building them on first use."""
         with self._lock:
             if self._built is None:
                 self._built = self._build()
@@ -68,9 +67,9 @@ class Reported:
     """Reports that arrived with loads."""
 
     missing: frozenset[str] = frozenset()
-    """Servers whose loads did not."""
+    """Servers whose loads were not reported."""
     unusable: frozenset[str] = frozenset()
-    """Those of them whose load was never known well enough to plan for it."""
+    """Missing servers whose load was never known well enough to plan."""
     replicas: Mapping[str, Mapping[str, ReplicaStatus]] = field(default_factory=dict)
     """Reported replicas, by server and accelerator."""
     estimates: Mapping[str, LoadEstimate] = field(default_factory=dict)
@@ -79,34 +78,34 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything that is held at one revision."""
+    """The entire state at one revision."""
 
     revision: int
     entities: Entities
     changed_at: int = 0
-    """Revision of the last change that was more than keeping a plan."""
+    """Revision of the last change other than storing a plan."""
     plan: PlanRecord | None = None
     history: History = field(default_factory=History)
     """Last changes and plans."""
     decisions: Decisions | None = None
     """Desired replicas since the last plan."""
     replicas: Mapping[str, Mapping[str, ReplicaStatus]] = field(default_factory=dict)
-    """Replicas that are there, by server and accelerator, as they were last reported."""
+    """Existing replicas by server and accelerator, as last reported."""
     rules: Rules = field(default_factory=Rules, compare=False)
     """Stabilisation rules between plans and desired replicas."""
     arriving: _LazyFleet | None = None
     """Replacement of the entities, built on first use."""
 
-    def settled(self) -> "Snapshot":
-        """Return this with the fleet that has arrived in its place."""
+    def built(self) -> "Snapshot":
+        """Return this snapshot with its lazily built entities replaced by the built ones."""
         if self.arriving is None:
             return self
         entities, plan = self.arriving.built()
-        settled = replace(self, entities=entities, arriving=None)
-        return settled if plan is None else settled.planned(plan, self.revision, self.arriving.arrived_at)
+        built = replace(self, entities=entities, arriving=None)
+        return built if plan is None else built.planned(plan, self.revision, self.arriving.arrived_at)
 
     def changed(self, entities: Entities, cause: str) -> "Snapshot":
-        """Return the next one, after a change of the entities."""
+        """Return the next snapshot, after a change of the entities."""
         revision, now = self.revision + 1, time.time()
         history = self.history.with_change(revision, now, cause, self.entities, entities)
         return replace(self, revision=revision, entities=entities, changed_at=revision, history=history)
@@ -114,13 +113,13 @@ class Snapshot:
     def planned(
         self, plan: Plan, stands_for: int, made_at: float, reported: "Reported | None" = None
     ) -> "Snapshot":
-        """Return this with a plan as the last one, and what it makes desired.
+        """Return this snapshot with a new last plan and its desired replicas.
 
         Args:
             plan: the plan.
-            stands_for: revision of the fleet that it was made for.
-            made_at: when [s since the epoch].
-            reported: facts reported with the loads; None: nothing is missing.
+            stands_for: revision of the fleet for which it was made.
+            made_at: time [s since the epoch].
+            reported: facts reported with the loads; None if nothing is missing.
         """
         reported = reported or Reported()
         history = self.history.with_plan(self.revision, made_at, plan, stands_for)
@@ -136,22 +135,22 @@ class Journal(Protocol):
     """Persistent journal; it receives every snapshot before any reader does."""
 
     def write(self, before: Snapshot, after: Snapshot) -> None:
-        """Write down what turns one snapshot into the next, so that a crash does not undo it.
+        """Write the differences between two snapshots durably.
 
         Raises:
-            InferplanError: it cannot be written, and nothing of it was.
+            InferplanError: writing failed, and nothing was written.
         """
 
     def close(self) -> None:
-        """Let go of what it writes to; another write opens it again."""
+        """Close the underlying file; the next write opens it again."""
 
 
 class FleetStore:
     """The current entities with their revision, and the last plan; safe to use from many threads.
 
-    Readers take no lock. Nothing is built or computed under the lock of the state: it only puts a finished
-    snapshot in place of another. Writers come one after the other, so that each sees the changes before it.
-    Where there is a journal, a snapshot is in it before it is here.
+    Readers take no lock. The lock of the state only protects the replacement of one finished snapshot by
+    another; nothing is computed under it. Writers are serialised, so that each sees all earlier changes. With
+    a journal, a snapshot is written to it before it becomes current.
     """
 
     def __init__(
@@ -163,13 +162,13 @@ class FleetStore:
         journal: Journal | None = None,
         rules: Rules | None = None,
     ) -> None:
-        """Begin with some entities at revision 0, or where an earlier service stopped.
+        """Start with some entities at revision 0, or with the state of an earlier service.
 
         Args:
             entities: initial fleet; empty if None.
-            instance: prefix of revisions, different for each start of the service; None: random text.
+            instance: prefix of revisions, different for each start of the service; None selects random text.
             resumed: initial state, instead of the entities.
-            journal: record of every change; None: the fleet is lost when the service stops.
+            journal: record of every change; None if the fleet is lost when the service stops.
             rules: stabilisation rules between plans and desired replicas; None if there are none.
         """
         self._instance = secrets.token_hex(4) if instance is None else instance
@@ -179,34 +178,34 @@ class FleetStore:
         self._writing = threading.Lock()
 
     def close(self) -> None:
-        """Let go of the journal."""
+        """Close the journal."""
         with self._writing:
             if self._journal is not None:
                 self._journal.close()
 
     def etag(self, revision: int) -> str:
-        """Return a revision as an entity tag, which no other fleet has."""
+        """Return the entity tag of a revision, unique across fleets."""
         return f'"{self._instance}-{revision}"'
 
     def read(self) -> tuple[int, Entities]:
-        """Return the revision and the entities at it."""
-        now = self._settled()
+        """Return the current revision and its entities."""
+        now = self._built()
         return now.revision, now.entities
 
     def snapshot(self) -> Snapshot:
-        """Return everything that is held now."""
-        return self._settled()
+        """Return the current snapshot."""
+        return self._built()
 
     @property
-    def is_settled(self) -> bool:
+    def is_built(self) -> bool:
         """Whether the fleet can be read immediately, without being built."""
         return self._now.arriving is None
 
     def replace(self, arrival: Callable[[], Arrival]) -> None:
         """Replace the fleet and its plan; without a journal, the new fleet is built lazily.
 
-        Most fleets that arrive with a request are never read, so they are not built. Where there is
-        a journal it is built at once.
+        Most fleets that arrive with a request are never read, so they are not built. With a journal it is
+        built immediately.
 
         Raises:
             InferplanError: the journal cannot be written; nothing has changed.
@@ -222,10 +221,10 @@ class FleetStore:
             after = before.changed(entities, "fleet")
             self._put(before, after if plan is None else after.planned(plan, after.revision, time.time()))
 
-    def _settled(self) -> Snapshot:
-        """Return the current snapshot, after the fleet that arrived last was built."""
+    def _built(self) -> Snapshot:
+        """Return the current snapshot, building a lazily received fleet first."""
         while (now := self._now).arriving is not None:
-            self._exchanged(now, now.settled())
+            self._exchanged(now, now.built())
         return now
 
     def _put(self, before: Snapshot, after: Snapshot) -> bool:
@@ -238,7 +237,7 @@ class FleetStore:
         return self._exchanged(before, after)
 
     def _exchanged(self, before: Snapshot, after: Snapshot) -> bool:
-        """Replace the snapshot that this one was made from; return whether that was still current."""
+        """Replace the current snapshot if it is still `before`; return whether it was."""
         with self._lock:
             there = self._now is before
             if there:
@@ -252,26 +251,26 @@ class FleetStore:
         if_revision: int | None = None,
         cause: str = "change",
     ) -> tuple[int, Entities]:
-        """Replace the entities by what `change` makes of them; what it raises leaves them as they are.
+        """Replace the entities by the result of `change`; if it raises an exception, nothing changes.
 
         Args:
-            change: is called again if another fleet has arrived meanwhile; returning its argument changes
-                nothing. Other changes wait for it, readers do not.
-            if_revision: the required revision; None: any.
-            cause: what the history says of it.
+            change: function of the entities, called again if another fleet has arrived in the meantime;
+                returning its argument changes nothing. Other changes wait for it, readers do not.
+            if_revision: the required revision; None allows any.
+            cause: cause in the history.
 
         Returns:
             The revision and the entities after the change.
 
         Raises:
-            RevisionConflict: the fleet is at another revision.
+            RevisionConflictError: the fleet is at another revision.
             InferplanError: the journal cannot be written; nothing has changed.
         """
         with self._writing:
             while True:
-                before = self._settled()
+                before = self._built()
                 if if_revision is not None and if_revision != before.revision:
-                    raise RevisionConflict(before.revision, if_revision)
+                    raise RevisionConflictError(before.revision, if_revision)
                 entities = change(before.entities)
                 after = before if entities is before.entities else before.changed(entities, cause)
                 if self._put(before, after):
@@ -280,7 +279,7 @@ class FleetStore:
     @property
     def plan(self) -> PlanRecord | None:
         """The last plan, if any."""
-        return self._settled().plan
+        return self._built().plan
 
     def keep_plan(
         self,
@@ -289,26 +288,26 @@ class FleetStore:
         revision: int,
         reported: "Reported | None" = None,
     ) -> int:
-        """Keep a plan as the last one, and what it desires, also where the fleet has changed since.
+        """Store a plan as the last one with its desired replicas, even if the fleet has changed since.
 
-        Only where a plan for a later revision is there already nothing is kept.
+        Nothing is stored if there already is a plan for a later revision.
 
         Args:
             plan: the plan.
             desired: desired allocations by server.
-            revision: the one that the plan was made from.
-            reported: facts reported with the loads; None: nothing is missing.
+            revision: revision from which the plan was made.
+            reported: facts reported with the loads; None if nothing is missing.
 
         Returns:
-            The revision that the plan stands for: that after this change, or where the fleet had changed
-            before it the one that the plan was made from.
+            The revision that the plan describes: the one after this change, or if the fleet had changed
+            before, the one from which the plan was made.
 
         Raises:
             InferplanError: the journal cannot be written; nothing has changed.
         """
         with self._writing:
             while True:
-                before = self._settled()
+                before = self._built()
                 if before.plan is not None and before.plan.revision > revision:
                     return revision
                 stands_for = before.revision + 1 if before.changed_at <= revision else revision

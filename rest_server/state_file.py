@@ -1,7 +1,7 @@
-"""Opens a state file: a new one is made, one of ours is read, any other is refused and left as it is.
+"""Opens a state file: creates a new one, reads one of inferplan, or rejects any other file unchanged.
 
-Everything is checked in a copy before the file itself is opened, as opening a database may already change
-it. A lock on the file keeps a second service away from it.
+All checks are done on a copy before the file itself is opened, because opening a database can already change
+it. A lock prevents a second service from using the file.
 """
 
 import contextlib
@@ -24,19 +24,19 @@ _MAGIC = b"SQLite format 3\x00"
 _HEADER_BYTES = 100
 _VERSION_AT, _APPLICATION_AT = 60, 68
 _BESIDE = ("-wal", "-journal")
-"""Files of SQLite next to the state file, left by an interruption."""
+"""Files that SQLite leaves next to the state file after an interruption."""
 
 
 def open_state(path: Path, rules: Rules | None = None) -> FleetStore:
-    """Return the fleet of a state file, with its last plan, and write every change into it.
+    """Return the fleet of a state file, with its last plan; every change is written to the file.
 
     Args:
-        path: the file; a new one is made where none is.
+        path: the file, created if missing.
         rules: stabilisation rules between plans and desired replicas; None if there are none.
 
     Raises:
-        SpecError: the file cannot be read or made, is of another program, of a newer version, damaged, or in
-            use by another service; it is left as it is.
+        SpecError: the file cannot be read or created, belongs to another program or a newer version, is
+            damaged, or is in use by another service; it is not changed.
     """
     shown = f"--state {path}"
     lock = FileLock(path)
@@ -53,14 +53,14 @@ def open_state(path: Path, rules: Rules | None = None) -> FleetStore:
     except OSError as error:
         raise SpecError(f"{shown}: {(error.strerror or str(error)).lower()}; name another file") from None
     except sqlite3.Error as error:
-        raise SpecError(f"{shown}: a state file cannot be made here: {error}") from None
+        raise SpecError(f"{shown}: a state file cannot be created here: {error}") from None
     if not lock.writable:
         logging.getLogger(SERVICE).warning("%s: read-only; requests that change the fleet will fail", shown)
     return FleetStore(instance=instance, resumed=snapshot, journal=FileJournal(path, lock), rules=rules)
 
 
 def _make(path: Path) -> None:
-    """Make a state file of a fleet without anything in it, whole or not at all."""
+    """Create a state file with an empty fleet, atomically."""
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA synchronous=EXTRA")
         connection.execute("BEGIN EXCLUSIVE")
@@ -77,8 +77,8 @@ def _read(path: Path, shown: str) -> tuple[str, Snapshot]:
     """Return the instance and the last snapshot of a state file, from a copy of it.
 
     Raises:
-        SpecError: it is none, or cannot be read by this version.
-        OSError: it cannot be read at all.
+        SpecError: the file is no state file, or this version cannot read it.
+        OSError: the file cannot be read.
     """
     _check_header(path, shown)
     with tempfile.TemporaryDirectory(prefix="inferplan-") as place:
@@ -96,7 +96,7 @@ def _read(path: Path, shown: str) -> tuple[str, Snapshot]:
 
 
 def _check_header(path: Path, shown: str) -> None:
-    """Refuse a file that is no state file, or that of a version to come."""
+    """Reject a file that is no state file, or is of a later version."""
     with path.open("rb") as file:
         header = file.read(_HEADER_BYTES)
     if not header.startswith(_MAGIC) or len(header) < _HEADER_BYTES:

@@ -1,4 +1,4 @@
-"""A fleet as rows of a state file: what each table holds, and how items become text and items again."""
+"""A fleet as rows of a state file: its tables, and the conversion of items to and from text."""
 
 import json
 import sqlite3
@@ -27,9 +27,9 @@ from rest_server.history import Event, History, KeptPlan
 from rest_server.state import PlanRecord, Snapshot
 
 APPLICATION_ID = 0x494E_4650
-"""Marks a state file as inferplan's (``INFP``)."""
+"""Application id that marks a database as inferplan's state file (``INFP``)."""
 SCHEMA_VERSION = 1
-"""Version of the tables; a file of a later one is not read."""
+"""Version of the tables; files of later versions are not read."""
 TABLES = (
     """CREATE TABLE fleet (
         only INTEGER PRIMARY KEY CHECK (only = 0),
@@ -63,7 +63,7 @@ def key_text(key: Key) -> str:
 
 
 def document_text(item: Document | None) -> str:
-    """Return an item as text, with just the fields that were given."""
+    """Return an item as text, with only the fields that were given."""
     return "" if item is None else item.model_dump_json(by_alias=True, exclude_unset=True)
 
 
@@ -76,7 +76,7 @@ def read_entities(connection: sqlite3.Connection) -> Entities:
     """Return the fleet of a state file.
 
     Raises:
-        ValueError: a row is no item.
+        ValueError: a row is not a valid item.
         sqlite3.Error: the file is damaged.
     """
     found: dict[str, dict[Key, Any]] = {section: {} for section in (*_DOCUMENTS, MODELS)}
@@ -98,10 +98,10 @@ def read_entities(connection: sqlite3.Connection) -> Entities:
 
 
 def read_snapshot(connection: sqlite3.Connection) -> tuple[str, Snapshot]:
-    """Return the instance of the fleet of a state file, and all that it held last.
+    """Return the instance of a state file's fleet, and its last snapshot.
 
     Raises:
-        ValueError: a row is not what it should be.
+        ValueError: a row is invalid.
         sqlite3.Error: the file is damaged.
     """
     instance, revision, changed_at, text = connection.execute(
@@ -126,7 +126,7 @@ class _Known:
 
 
 def decisions_text(snapshot: Snapshot) -> str:
-    """Return the desired and the existing replicas as text."""
+    """Return the desired and existing replicas as text."""
     return TypeAdapter(_Known).dump_json(_Known(snapshot.decisions, snapshot.replicas)).decode()
 
 
@@ -145,7 +145,7 @@ def _by_name(items: Mapping[Key, Any]) -> dict[str, Any]:
 def _item(kind: type[Document], text: str) -> Document:
     """Return an item from its text.
 
-    An accelerator may have come without a type, and a plan may desire what is dearer than a document may be.
+    Accelerators can lack a type, and desired allocations can cost more than documents allow.
     """
     values = json.loads(text)
     if kind is Accelerator and "type" not in values:
@@ -167,7 +167,7 @@ _ALLOCATIONS = {"currentAlloc": "current", "desiredAlloc": "desired"}
 
 
 def _allocation(values: Mapping[str, Any]) -> AllocationData:
-    """Return an allocation that a plan gave, whatever it costs."""
+    """Return an allocation from a plan, whose cost can exceed the documents' maximum."""
     names = {field.alias or name: name for name, field in AllocationData.model_fields.items()}
     given: dict[str, Any] = {names[wire]: value for wire, value in values.items()}
     if "load" in given:
@@ -176,7 +176,7 @@ def _allocation(values: Mapping[str, Any]) -> AllocationData:
 
 
 def read_history(connection: sqlite3.Connection) -> History:
-    """Return the past that a state file holds."""
+    """Return the history in a state file."""
     texts = connection.execute("SELECT document FROM events ORDER BY number")
     events = (json.loads(text) for (text,) in texts)
     plans = connection.execute("SELECT revision, made_at, packed FROM plans ORDER BY number")

@@ -1,7 +1,7 @@
 """Solver workers: a bounded number of solves at once, off the event loop, behind a bounded queue.
 
-Runs the work that a request needs and returns its result; or says that the queue is full, that the time ran
-out, or that the client has left.
+It runs the work of a request and returns its result, or raises an error if the queue is full, the time limit
+is exceeded, or the client has disconnected.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from rest_server.solver_processes import Job, SolverProcesses, is_remotable
 
 T = TypeVar("T")
 GRACE_S = 2.0
-"""Time that work in a process may continue after its request has ended [s]."""
+"""Maximum time that work in a process can continue after its request has ended [s]."""
 
 
 class QueueFullError(InferplanError):
@@ -32,28 +32,28 @@ class QueueFullError(InferplanError):
             f"every solver worker is busy, requests waiting: {waiting:,}; try again in {retry_after_s} s"
         )
         self.retry_after_s = retry_after_s
-        """Time to the next attempt [s]."""
+        """Suggested time until the next attempt [s]."""
 
 
-class RequestTimeout(InferplanError):  # noqa: N818  the name says what happened
-    """Raised when the time for a request has run out, in the queue or while its work ran."""
+class RequestTimeoutError(InferplanError):
+    """Raised when a request exceeds its time limit, in the queue or during its work."""
 
     http_status = 504
 
 
 class ClientDisconnectedError(InferplanError):
-    """Raised when the client has closed its connection; the answer will not be read."""
+    """Raised when the client has closed its connection, so the answer will not be read."""
 
     http_status = 499
 
 
 class SolverWorkers:
-    """A fixed number of workers, and a bounded queue of requests for them, first come first served."""
+    """A fixed number of workers, and a bounded first-come-first-served queue of requests for them."""
 
     def __init__(self, settings: Settings, *, studies: bool = False) -> None:
-        """Set up workers for one kind of work: small requests, or studies, which may take long.
+        """Set up workers for one kind of work: small requests, or studies, which can take long.
 
-        Each kind has its own, so that neither waits for the other.
+        Each kind has separate workers, so that neither waits for the other.
         """
         self._max_solves = settings.max_studies if studies else settings.max_solves
         self._max_waiting = settings.max_waiting
@@ -65,33 +65,33 @@ class SolverWorkers:
         self._mean_s = 0.0
 
     running: int = 0
-    """Workers that are busy."""
+    """Number of busy workers."""
     waiting: int = 0
-    """Requests that wait for one."""
+    """Number of requests waiting for a worker."""
 
     async def run(
         self, request: Request, work: Callable[..., T], before: Callable[[], Any] | None = None
     ) -> T:
-        """Run work on a worker and return its result; what it raises is raised here.
+        """Run work on a worker and return its result or raise its exception.
 
-        Read the body first: from here on the connection is watched. A `functools.partial` of a module's
-        function over plain values (bytes, text, numbers, pydantic models) runs in another process, if there
-        are any; everything else in a thread. If the time runs out or the client leaves while its work runs,
-        the request ends at once, and the worker is free when the work ends: in a thread by itself, in a
-        process after `GRACE_S` at the latest.
+        Read the body before calling this, because the connection is then watched. A `functools.partial` of a
+        module-level function with plain values (bytes, text, numbers, pydantic models) runs in another
+        process, if there are any; other work runs in a thread. If the time limit is exceeded or the client
+        disconnects during the work, the request ends immediately. The worker becomes free when the work ends,
+        which in a process is at most `GRACE_S` later.
 
-        Where work needs what only this process can give, `before` is called on the worker, just before the
-        work begins; what it returns is the work's last argument.
+        If work needs data of this process, `before` is called on the worker just before the work starts, and
+        its result is passed as the last argument.
 
         Raises:
             QueueFullError: the queue is full.
-            RequestTimeout: the time has run out.
-            ClientDisconnectedError: the client has left.
+            RequestTimeoutError: the time limit is exceeded.
+            ClientDisconnectedError: the client has disconnected.
             HTTPException: a body that the route does not read is too large, or does not arrive in time.
         """
         if self.running + self.waiting >= self._max_solves + self._max_waiting:
             raise QueueFullError(self.waiting, self._retry_after_s())
-        self.waiting += 1  # now, not when the task begins: many requests may come before it does
+        self.waiting += 1  # counted here, because many requests can arrive before the task starts
         job = asyncio.create_task(self._on_a_worker(request, work, before))
         leaving = asyncio.create_task(_left(request))
         leaving.add_done_callback(_retrieve)
@@ -100,10 +100,10 @@ class SolverWorkers:
             if job.done():
                 return job.result()
             if leaving.done():
-                leaving.result()  # raises if the unread rest of a body is refused
+                leaving.result()  # raises if the unread rest of a body is rejected
                 raise ClientDisconnectedError("the client has closed its connection")
-            raise RequestTimeout(
-                f"the time of {self._timeout_s:g} s for a request has run out; ask for less, or try again"
+            raise RequestTimeoutError(
+                f"the time limit of {self._timeout_s:g} s was exceeded; send a smaller request, or try again"
             )
         finally:
             job.cancel()
@@ -144,25 +144,25 @@ class SolverWorkers:
         self._free.release()
 
     def _retry_after_s(self) -> int:
-        """Return when the queue will probably have been worked off, 1 … 60 s."""
+        """Return the estimated time until the queue is empty [s], from 1 to 60."""
         return min(60, 1 + int(self.waiting * self._mean_s / self._max_solves))
 
     @property
-    def places(self) -> int:
+    def size(self) -> int:
         """Number of workers."""
         return self._max_solves
 
     @property
     def available(self) -> bool:
-        """Whether work can be done: false before the first process is ready, and when none can be started."""
+        """Whether work is accepted; False before the first process is ready, or if none can be started."""
         return self._processes.available
 
     def start(self) -> None:
-        """Begin to start the solver processes, if there are any."""
+        """Start the solver processes in the background, if there are any."""
         self._processes.start()
 
     async def close(self) -> None:
-        """Finish what runs, then end threads and processes."""
+        """Wait for running work, then end threads and processes."""
         await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
         await asyncio.get_running_loop().run_in_executor(None, self._processes.close)
 
@@ -174,10 +174,10 @@ def _retrieve(future: "asyncio.Future[Any]") -> None:
 
 
 async def _left(request: Request) -> None:
-    """Return when the client has closed its connection.
+    """Wait until the client has closed its connection.
 
     Raises:
-        HTTPException: the remaining body is refused.
+        HTTPException: the remaining body is rejected.
     """
     while (await request.receive())["type"] != "http.disconnect":
         pass

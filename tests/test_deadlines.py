@@ -132,7 +132,7 @@ def test_a_larger_load_is_more_requests() -> None:
         (
             {},
             {"arrivalRate": 10},
-            "load.arrivalRate: 10 requests/min, but deadline asks for 1; ",
+            "load.arrivalRate: 10 requests/min, but the deadline requires 1; ",
         ),
         (
             {},
@@ -210,10 +210,10 @@ def test_the_noise_rule_drops_work_after_its_deadline(
 def test_loads_of_offline_work_are_refused(tmp_path: Path) -> None:
     (tmp_path / "day.csv").write_text(f"{TRACE}0,night,5\n", encoding="utf-8")
     with pytest.raises(
-        SpecError, match=r"day.csv:6: server 'night' has a deadline, which is its load; leave it"
+        SpecError, match=r"day.csv:6: server 'night' has a deadline, which sets its load; remove it"
     ):
         horizon_of(offline(8), tmp_path / "day.csv")
     with pytest.raises(
-        SpecError, match=r"loads: server 'night' has a deadline, which is its load; leave it out"
+        SpecError, match=r"loads: server 'night' has a deadline, which sets its load; remove it"
     ):
         horizon_of(offline(8), loads=["day=1,2", "night=3,4"])

@@ -65,7 +65,7 @@ def test_the_first_of_a_batch_waits_for_the_entire_window() -> None:
     assert [float(service.base_ms[0] + n * service.slope_ms[0]) for n in (1, 5)] == [40, 50]
     latencies = [50 + 10 - arrival for arrival in (0, 2.5, 5, 7.5, 10)]
     assert (latencies[0], sum(latencies) / 5) == (60, 55)
-    assert "answered after 60 ms. The five together take 55 ms on average" in TEXT
+    assert "answered after 60 ms. The mean of the five is 55 ms" in TEXT
 
 
 def test_the_largest_rates_of_one_gpu() -> None:
@@ -77,7 +77,7 @@ def test_the_largest_rates_of_one_gpu() -> None:
     one = sized(max_batch=1, window_ms=0).offered_rps
     assert (round(one, 1), ceil(RATE_RPS / one), ceil(RATE_RPS / rates[0])) == (20.4, 49, 11)
     assert (t4().queues().full_rate_rps[0], t4(1).queues().full_rate_rps[0]) == (100, 25)
-    assert "10 T4s serve 1,000/s, or 40 without batching; within the targets 11, or 49" in TEXT
+    assert "need 10 T4s for 1,000/s, and single requests 40; the targets require 11 and 49" in TEXT
     assert [steady(80).quantile_ms(q) for q in (0.5, 0.99)] == pytest.approx([80, 172], abs=0.5)
     assert "carry 160 and 320 requests/s at 80 each, with a p50 of 80 ms and a p99 of 172 ms" in TEXT
     means = [f"{steady(rate, window).mean_ms:.1f}" for rate in (20, 60) for window in (0, 10)]

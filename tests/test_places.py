@@ -188,7 +188,7 @@ def test_a_plan_at_a_forbidden_place_is_not_verified() -> None:
         ),
         (
             {"servers": {"name": "t", "model": "llm", "class": "c0", "place": "mars"}},
-            "the time between 'mars'",
+            "the network latency between 'mars'",
         ),
     ],
 )

@@ -314,7 +314,7 @@ def test_contradictions_of_routes_are_errors(changes: dict[str, Any], message: s
 
 
 def test_the_load_of_a_routed_server_is_that_of_its_route() -> None:
-    with pytest.raises(SpecError, match=r"servers\.chat-8b\.load: it is that of route 'chat'"):
+    with pytest.raises(SpecError, match=r"servers\.chat-8b\.load: it is the load of route 'chat'"):
         load_system(SPEC).with_load("chat-8b", arrival_rate_rpm=3)
 
 

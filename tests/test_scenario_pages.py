@@ -101,7 +101,7 @@ def test_the_fluid_limits_are_exact() -> None:
     assert pytest.approx(100) == PROMPTS_RPS / (100 / (0.1 + WINDOW_MS / 1000))
     shown = [row[2] for row in table(PLATFORM, "prompts are answered")]
     assert shown == ["2,000", "20", "80", "100"]
-    with pytest.raises(AnalysisError, match="grows without end"):
+    with pytest.raises(AnalysisError, match="grows without bound"):
         at(PROMPTS, PROMPTS_RPS / 20)
 
 

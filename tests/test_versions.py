@@ -149,7 +149,7 @@ def test_loads_of_versions_follow_their_server() -> None:
         assert rates == [pytest.approx(2700), pytest.approx(300)]
         assert changed.stated["chat"].current.load.arrival_rate_rpm == pytest.approx(3000)
         assert changed.stated["chat"].split == system.stated["chat"].split
-    with pytest.raises(SpecError, match=r"its load is a share of that of 'chat'; change that"):
+    with pytest.raises(SpecError, match=r"its load is a share of the load of 'chat'; change that"):
         system.with_load("chat (n)", arrival_rate_rpm=1.0)
 
 
@@ -300,7 +300,7 @@ def test_the_service_plans_and_applies_each_version() -> None:
         assert again.json()["changes"] == []
         wrong = service.post("/v1/loads", json={"chat (n)": {"arrivalRate": 5}})
         assert wrong.status_code == 422
-        assert "chat (n): its load is a share of that of 'chat'; give that" in wrong.text
+        assert "chat (n): its load is a share of the load of 'chat'; give that" in wrong.text
 
 
 def test_answers_of_the_reference_name_versions() -> None:
@@ -365,7 +365,7 @@ def test_days_and_hours_name_the_server_and_not_its_versions() -> None:
 def test_versions_count_as_servers_for_the_size_of_a_system() -> None:
     with client(max_servers=2) as service:
         answer = service.post("/v1/plan", json=canary())
-        assert (answer.status_code, "3 items are over the limit of 2" in answer.text) == (422, True)
+        assert (answer.status_code, "3 items exceed the limit of 2" in answer.text) == (422, True)
 
 
 def test_a_load_without_output_lengths_counts_as_missing() -> None:

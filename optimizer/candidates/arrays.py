@@ -58,18 +58,18 @@ class ReserveArrays:
     headroom_share: FloatArray
     spare_replicas: IntArray
     availability_target: FloatArray
-    """0: none."""
+    """Required probability that enough replicas are available; 0 if none is required."""
     surges: BoolArray
     """Whether extra replicas start while a server rolls out, and need cards."""
 
     @property
     def one_pool(self) -> BoolArray:
-        """Whether a server has one pool, also in a mixed plan."""
+        """Whether a server has at most one pool, even in a mixed plan."""
         return np.asarray(self._fails | self.surges, np.bool_)
 
     @property
     def wanted(self) -> BoolArray:
-        """Whether a server is to have a reserve of any kind."""
+        """Whether a server requires a reserve of any kind."""
         return np.asarray((self.headroom_share > 0) | self._fails, np.bool_)
 
     @property
@@ -128,28 +128,28 @@ class ServerArrays:
     min_replicas: IntArray
     max_replicas: IntArray
     max_batch: IntArray
-    """Batch limit; 0: that of the profile."""
+    """Batch limit; 0 selects the profile's."""
     max_queue: IntArray
     """Queue capacity; -1: proportional to the batch."""
     allowed: BoolArray
     """Allowed accelerators, shape (S, A)."""
     may_serve: BoolArray
-    """Accelerators whose place the server may be served from, shape (S, A)."""
+    """Whether the accelerator's place can serve the server, shape (S, A)."""
     network_ms: FloatArray
-    """Time of the network between the place of a server and an accelerator, shape (S, A)."""
+    """Network latency between the places of a server and an accelerator [ms], shape (S, A)."""
     current_accelerator: IntArray
     """Current accelerator; -1 if there is none or it is not in the system."""
     current_replicas: IntArray
     running: BoolArray
     """Whether replicas are running."""
     current_cost: FloatArray
-    """[cents/h]"""
+    """Cost of the current allocation [cents/h]."""
     arrival_cv: FloatArray
     """Coefficient of variation of the interarrival times."""
     in_tokens_cv: FloatArray
     out_tokens_cv: FloatArray
     own: Mapping[str, OwnTable]
-    """Additional arrays of single kinds, by the kind's name."""
+    """Additional arrays of each kind of server that has any, by the kind's name."""
     reserve: ReserveArrays
     preference: BoolArray
     """Whether a server prefers some accelerators."""
@@ -165,10 +165,10 @@ class ProfileArrays:
     """Profiles as arrays of shape (P,)."""
 
     cost_per_replica: FloatArray
-    """[cents/h]"""
+    """Cost of one replica [cents/h]."""
     accelerators_per_replica: IntArray
     availability: FloatArray
-    """Probability that a replica is there."""
+    """Probability that a replica is available."""
     units_per_replica: IntArray
     batch_limit: FloatArray
     batch_tokens: FloatArray
@@ -215,7 +215,8 @@ def tabulate_as_served(
     Args:
         system: the system.
         arrays: the same as arrays.
-        served_rpm: served arrival rates, by queue and member, or twice by routed server [requests/min].
+        served_rpm: served arrival rates [requests/min], by queue and member; routed servers are keyed by
+            their name on both levels.
     """
     servers = as_served(system.servers, served_rpm)
     servers = with_undivided_lengths(servers, system.routes.values())
@@ -366,7 +367,7 @@ def _server_arrays(system: System, place_of: dict[str, int]) -> ServerArrays:
 
 
 def _allowed(system: System, place_of: dict[str, int]) -> BoolArray:
-    """Return on which accelerators servers may run by their own options, shape (S, A); none on slices."""
+    """Return a mask of the accelerators that servers' own options allow, shape (S, A); never slices."""
     allowed = np.ones((len(system.servers), len(place_of)), dtype=np.bool_)
     for s, server in enumerate(system.servers.values()):
         if server.accelerators is not None:
@@ -433,10 +434,10 @@ def rolls_out(system: System, server: Server) -> bool:
 
 
 def headroom_wanted(system: System, server: Server) -> float:
-    """Return the share of its load by which a server is to be able to grow.
+    """Return the headroom that a server requires, as a share of its load.
 
-    Offline work does not grow by itself: only its own headroom counts. The version to which a server can be
-    rolled back grows to the load of all versions.
+    Offline work does not grow by itself, so only its own headroom counts. A version to which a server can be
+    rolled back needs headroom for the load of all versions.
     """
     if server.deadline is not None:
         return server.headroom_share or 0.0
@@ -454,9 +455,9 @@ def _preferred(servers: Sequence[Server], place_of: Mapping[str, int]) -> BoolAr
 
 
 def server_loads_rps(system: System) -> FloatArray:
-    """Return the load of each server [requests/s], shape (S,).
+    """Return the load of the replicas of each server [requests/s], shape (S,).
 
-    The load is what replicas see of the arrival rate, or of the throughput target; 0 for idle servers.
+    It is the arrival rate, or follows from the throughput target, without cache hits; 0 for idle servers.
     """
     rows = zip(system.server_kinds(), system.servers.values(), _targets_of(system), strict=True)
     return np.array(
@@ -468,7 +469,7 @@ def server_loads_rps(system: System) -> FloatArray:
 
 
 def _may_serve(system: System) -> BoolArray:
-    """Return whether servers may be served from the places of accelerators, shape (S, A)."""
+    """Return a mask of the accelerators whose places can serve each server, shape (S, A)."""
     may = np.ones((len(system.servers), len(system.accelerators)), np.bool_)
     for s, server in enumerate(system.servers.values()):
         if server.may_serve_from is not None:
@@ -477,7 +478,7 @@ def _may_serve(system: System) -> BoolArray:
 
 
 def _network_ms(system: System) -> FloatArray:
-    """Return the time of the network between servers and accelerators, shape (S, A)."""
+    """Return the network latency between servers and accelerators [ms], shape (S, A)."""
     times = np.zeros((len(system.servers), len(system.accelerators)))
     for s, server in enumerate(system.servers.values()):
         if server.place is not None:
@@ -522,7 +523,7 @@ def largest_loss(system: System, server: Server) -> float:
     Without a stated queue capacity the queue is considered unlimited, so the default is no limit.
     """
     if server.deadline is not None:
-        return ANY_LOSS  # a backlog waits
+        return ANY_LOSS  # a backlog of offline work can wait
     target = system.target_of(server)
     default = ANY_LOSS if server.max_queue_size is None else DEFAULT_MAX_LOSS
     stated = (None if target is None else target.largest_loss, system.options.max_loss)

@@ -1,4 +1,4 @@
-"""Patterns of cards that several servers share: who is on a card, and the rate that one card serves of each.
+"""Patterns of shared cards: the servers on a card, and the rate of each that one card serves.
 
 Equation numbers refer to ``docs/math.md``.
 """
@@ -16,7 +16,7 @@ from optimizer.spec.system import System
 SharingMode = Literal["whole", "shares", "slices", "time"]
 """Sharing mode of a card: none, shares of its compute, slices, or time."""
 MEMORY_SLICES, COMPUTE_SLICES = 8, 7
-"""Slices of a card."""
+"""Number of memory and compute slices of a card."""
 MAX_VISITED = 50_000
 """Maximum number of combinations of replicas on a card that are evaluated."""
 ROUNDING = 1e-9
@@ -31,7 +31,7 @@ class Seat(NamedTuple):
     place: int
     """Index of the accelerator in the sized system: the card, the card in a share, or a slice."""
     mode: SharingMode
-    """Whether that is a whole card, a share or a slice."""
+    """Whether the seat is a full card, a share or a slice."""
     max_batch: int
     rate_rps: float
     """Largest rate of one replica within its targets, alone on its part of the card [requests/s]."""
@@ -50,7 +50,7 @@ class CardPattern:
     seats: tuple[tuple[Seat, int], ...]
     """Each seat with its number of replicas."""
     rates: tuple[float, ...]
-    """Rate of one card that is served in each seat, all replicas together [requests/s]."""
+    """Rate that one card serves in each seat, all its replicas together [requests/s]."""
 
     def rate_of(self, server: int) -> float:
         """Return the rate of a server that one card serves [requests/s]."""
@@ -80,11 +80,11 @@ class SharedCards:
     names: tuple[str, ...]
     """All servers of the planned system."""
     system: System
-    """The system in which parts of cards are accelerators, for sizing and measuring."""
+    """The system in which each part of a card is an accelerator, for sizing and measuring."""
     arrays: SystemArrays
     """The patterns as arrays."""
     card_of: Mapping[str, str]
-    """The card of each of these accelerators, by name."""
+    """Card of each of these accelerators, by name."""
 
     @property
     def rates_rps(self) -> FloatArray:
@@ -94,11 +94,11 @@ class SharedCards:
 
 
 def maximal(seats: Sequence[Seat], limits: tuple[float, float], most: int) -> list[tuple[int, ...]] | None:
-    """Return the numbers of replicas in each seat of all cards to which no replica can be added.
+    """Return the numbers of replicas in each seat, for all full cards: no replica fits in addition.
 
     Args:
         seats: the seats.
-        limits: what a card has of each of the two quantities that seats use.
+        limits: capacity of a card for each of the two quantities that seats use.
         most: number of patterns above which None is returned.
     """
     found: list[tuple[int, ...]] = []
@@ -113,7 +113,7 @@ def maximal(seats: Sequence[Seat], limits: tuple[float, float], most: int) -> li
 def _filled(
     seats: Sequence[Seat], at: int, left: tuple[float, float]
 ) -> Iterator[tuple[tuple[int, ...], tuple[float, float]]]:
-    """Yield numbers of replicas in the seats from a place on, and what is left; the last is filled up."""
+    """Yield replica counts of the seats from position `at`, the last filled up, and the capacity left."""
     if at == len(seats):
         yield (), left
         return

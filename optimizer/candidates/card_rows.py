@@ -1,7 +1,7 @@
 """Shared cards as rows of a candidate table: units of each pattern, and each server on shared cards.
 
-The units belong to a server behind the last, which has no load; the row of a server on shared cards costs
-nothing, and its load is carried by the units.
+The units belong to an artificial server with the index after the last and no load. The row of a server on
+shared cards costs nothing, because the units carry its load.
 """
 
 import numpy as np

@@ -1,16 +1,16 @@
-"""Token times that plans are sized with: longer than measured by the error of the measurement."""
+"""Token times used in sizing: measured times, lengthened by their measurement error."""
 
 from optimizer.kinds.laws import laws_known
 from optimizer.spec.schema import ModelProfile, OptimizerOptions
 
 TIME = "_ms"
-"""End of the names of times; other parameters are shares and numbers of iterations."""
+"""Suffix of the names of times; other parameters are shares and numbers of iterations."""
 
 
 def cautious(profile: ModelProfile, options: OptimizerOptions) -> ModelProfile:
-    """Return a profile whose times are longer by the larger of its errors, where that is asked for (eq. 140).
+    """Return a profile whose times are lengthened by its larger error, if the options request it (eq. 140).
 
-    One without a measurement, such as an estimate, stays as it is.
+    Profiles without measurements, such as estimates, are unchanged.
     """
     if options.safety == "none" or profile.provenance is None:
         return profile

@@ -25,9 +25,9 @@ class ClassRows:
     """Share of the queue's requests."""
     queues: PriorityQueues
     targets: Targets
-    """Targets at the replica: those of the members without the time of the network."""
+    """Targets at the replica: those of the members minus the network latency."""
     network_ms: FloatArray
-    """Time of the network between the place of the queue and the accelerator."""
+    """Network latency between the places of the queue and the accelerator [ms]."""
 
     @classmethod
     def of(cls, arrays: SystemArrays, pairs: Pairs) -> Self:
@@ -47,7 +47,7 @@ class ClassRows:
         return cls(pair, member, queues.share, queues, targets, network_ms)
 
     def take_pairs(self, rows: IntArray) -> "ClassRows":
-        """Return the rows of some pairs, which are numbered anew in their order."""
+        """Return the rows of some pairs, with pairs renumbered in the given order."""
         place = np.full(int(self.pair.max(initial=-1)) + 1, -1)
         place[rows] = np.arange(len(rows))
         mine = np.flatnonzero(place[self.pair] >= 0)
@@ -67,7 +67,7 @@ class ClassRows:
         return np.flatnonzero(np.diff(self.pair, prepend=-1))
 
     def all_of_pair(self, rows: BoolArray) -> BoolArray:
-        """Return whether something holds for all classes of each pair."""
+        """Return whether a condition holds for all classes of each pair, shape (R,)."""
         return np.asarray(np.logical_and.reduceat(rows, self.first))
 
     def analyze(self, rate_rps: FloatArray) -> ClassPerformance:
@@ -76,11 +76,11 @@ class ClassRows:
 
     @property
     def delays(self) -> FloatArray:
-        """Increase of each measure of the targets by the network, shape (K, Q)."""
+        """Increase of each target measure due to the network, shape (K, Q)."""
         return self.targets.delays(self.network_ms)
 
     def least_limit(self) -> FloatArray:
-        """Return the least limit of each pair on latencies that the network is part of [ms], shape (R,)."""
+        """Return the tightest limit of each pair on latencies that include the network [ms], shape (R,)."""
         mine = np.minimum(*(self.targets.limit(metric) for metric in sorted(DELAYED))) + self.network_ms
         return np.asarray(np.minimum.reduceat(mine, self.first))
 
@@ -98,7 +98,7 @@ class ClassRows:
 
 
 def _mixes(arrays: SystemArrays, server: IntArray, pair: IntArray, member: IntArray) -> list[ClassMix]:
-    """Return the mix of each pair; a request works in proportion to its output."""
+    """Return the mix of each pair; the work of a request is proportional to its output."""
     members = arrays.servers.members
     known: dict[int, ClassMix] = {}
     for s in server.tolist():

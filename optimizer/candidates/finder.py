@@ -109,7 +109,7 @@ def _idle_candidates(arrays: SystemArrays, pairs: Pairs) -> CandidateTable:
 def _loaded_candidates(
     arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts, memo: SizingMemo | None
 ) -> CandidateTable:
-    """Return candidates with the maximum rate, the replicas needed, and the latencies at the load."""
+    """Return candidates with the maximum rate, the replicas needed, and the latencies at that load."""
     works = law_of(arrays, pairs).has_work()
     if not works.all():
         verdicts.reject(
@@ -174,7 +174,7 @@ def _settled(
 ) -> tuple[Performance, BoolArray]:
     """Return the performance at the load per replica, and whether the targets are met.
 
-    They are met with the first count if latencies increase with the rate. If a chunk-count jump breaks that,
+    The first replica count meets them if latencies increase with the rate. If a chunk-count jump breaks that,
     replicas are added to `needed`, in place, until the targets are met.
     """
     performance = replicas.analyze(load_rps / needed)

@@ -19,7 +19,7 @@ from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
 COUNT_TOLERANCE = 1e-9
 """Relative excess of load over replicas × rate that does not yet require another replica."""
 CHUNK_STEP_TRIES = 16
-"""Replicas added at most where a step of the prefill chunks makes the first count miss a target."""
+"""Maximum number of replicas added if, because of a chunk-count jump, the first count misses a target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,13 @@ class ReplicaMetrics:
     performance: Performance
     """Long-run means."""
     targets: FloatArray
-    """Values of the measures of its targets, shape (K, R); 0 for shared queues, whose members have them."""
+    """Values of the target measures, shape (K, R); 0 for shared queues, whose members have the targets."""
     own: Mapping[str, FloatArray]
-    """Figures that only some kinds have, by fields of pools; NaN for others, shapes (R,)."""
+    """Metrics that only some kinds have, by pool field; NaN for other kinds, shapes (R,)."""
 
 
 CLIENT_TIMES = frozenset({"ttft_ms", "response_ms"})
-"""Times of a performance that include the network."""
+"""Fields of a performance that include the network latency."""
 
 
 def analyze_pairs(
@@ -48,7 +48,7 @@ def analyze_pairs(
 def measure_pairs(
     arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
 ) -> ReplicaMetrics:
-    """Return the long-run means of one replica per row, and what its targets measure."""
+    """Return the long-run means and the values of the target measures of one replica per row."""
     found = [np.zeros(len(server)) for _ in fields(Performance)]
     measured = np.zeros((len(arrays.servers.targets.measures), len(server)))
     own: defaultdict[str, FloatArray] = defaultdict(lambda: np.full(len(server), np.nan))
@@ -81,11 +81,11 @@ class MemberMetrics:
     member: int
     """Index into the members."""
     means: Mapping[str, float]
-    """By the fields of a performance."""
+    """Long-run means, by field of a performance."""
     targets: FloatArray
-    """Values of the measures of its targets, shape (K,)."""
+    """Values of the target measures, shape (K,)."""
     limits: FloatArray
-    """Shape (K,)."""
+    """Limits on these measures, shape (K,)."""
 
 
 MEMBER_MEANS = ("itl_ms", "ttft_ms", "wait_ms")
@@ -126,7 +126,7 @@ def largest_queue_rates(arrays: SystemArrays, table: CandidateTable) -> FloatArr
 def targets_hold(
     arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray, rate_rps: FloatArray
 ) -> BoolArray:
-    """Return whether one replica per row meets its targets at its rate, or those of all its classes."""
+    """Return whether one replica per row meets its targets, or those of all its classes, at its rate."""
     holds = np.zeros(len(server), np.bool_)
     for rows, some in parts(arrays, server, accelerator, max_batch):
         if arrays.servers.is_queue[some.server[0]]:
@@ -150,7 +150,7 @@ def performances(
 def parts(
     arrays: SystemArrays, server: IntArray, accelerator: IntArray, max_batch: IntArray
 ) -> Iterator[tuple[IntArray, Pairs]]:
-    """Yield rows that are analysed together, queue model by queue model, and their pairs."""
+    """Yield the rows that are analysed together, one queue model at a time, and their pairs."""
     profile, capacity = arrays.profile_of[server, accelerator], queue_capacity(arrays, server, max_batch)
     pairs = Pairs(server, accelerator, profile, max_batch, capacity, max_batch, np.full(len(server), np.nan))
     queued = arrays.servers.is_queue[server]

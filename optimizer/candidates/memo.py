@@ -18,7 +18,7 @@ from optimizer.queueing.sizing import Sizing, largest_rate, meet_targets_below
 from optimizer.queueing.targets import Targets
 
 MAX_ROWS = 2**15
-"""Default maximum rows of a memo: those of 50 fleets like specs/large, in about 12 MB."""
+"""Default maximum number of rows in a memo: those of 50 fleets like specs/large, in about 12 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class SizedRows:
 
     @classmethod
     def of(cls, replicas: QueueModel, targets: Targets) -> Self:
-        """Size replicas."""
+        """Size replicas for their targets."""
         sizing = largest_rate(replicas, targets)
         if replicas.judges_shares:
             return cls(sizing, sizing.lowest_rate_rps <= replicas.least_rate_rps)
@@ -56,7 +56,7 @@ class SizingMemo:
 
     def __init__(self, max_rows: int = MAX_ROWS) -> None:
         self.max_rows = max_rows
-        """Maximum rows."""
+        """Maximum number of rows."""
         self.rows_sized = 0
         """Number of cache misses."""
         self._rows: OrderedDict[Hashable, bytes] = OrderedDict()

@@ -88,9 +88,9 @@ def sizable_pairs(arrays: SystemArrays, verdicts: Verdicts, *, choose_batch: boo
 
 
 def _reject_places(arrays: SystemArrays, verdicts: Verdicts) -> None:
-    """Reject pairs for their places: not allowed, or a network that takes as long as a target.
+    """Reject pairs whose place is not allowed, or whose network latency reaches a target.
 
-    The targets of shared queues are those of their members, with which they are sized.
+    Shared queues are checked later, with the targets of their members.
     """
     servers = arrays.servers
     s, a = np.nonzero(np.where(servers.is_queue[:, None], 0.0, servers.network_ms))
@@ -167,13 +167,13 @@ def requests_in_memory(arrays: SystemArrays, server: IntArray, profile: IntArray
 
 
 def law_of(arrays: SystemArrays, pairs: Pairs) -> Law:
-    """Return the latency model of at least one pair with the same law."""
+    """Return the latency model of at least one pair; all pairs have the same law."""
     laws = arrays.profiles.laws
     return laws.of_rows(int(laws.law[pairs.profile[0]]), pairs.profile, _shapes_of(arrays, pairs))
 
 
 def replicas_of(arrays: SystemArrays, pairs: Pairs) -> QueueModel:
-    """Return the queue model of at least one pair with the same law and queue model.
+    """Return the queue model of at least one pair; all pairs have the same law and queue model.
 
     Equal rows are built once.
     """
@@ -217,7 +217,7 @@ def _own_of(arrays: SystemArrays, pairs: Pairs) -> OwnArrays | None:
 
 
 def targets_of(arrays: SystemArrays, pairs: Pairs) -> Targets:
-    """Return the targets of pairs at the replica: those of the servers without the time of the network."""
+    """Return the targets of pairs at the replica: those of the servers minus the network latency."""
     offset_ms = arrays.servers.network_ms[pairs.server, pairs.accelerator]
     return arrays.servers.targets.take(pairs.server).before(offset_ms)
 

@@ -1,7 +1,8 @@
-"""Power of replicas: the power curves of their accelerators, at the share of full activity of a replica.
+"""Power of replicas, from the power curve of the accelerator at the replica's share of full activity.
 
-A replica draws power while it computes. Reading the weights draws a fixed part of what full activity draws;
-the rest goes with the part of the time that grows with the tokens in a batch (``docs/math.md``, eq. 161).
+A replica draws power while it computes. Reading the weights draws a fixed fraction of full activity's power;
+the rest is proportional to the part of the time that grows with the tokens in a batch (``docs/math.md``, eq.
+161).
 """
 
 from collections.abc import Sequence
@@ -73,7 +74,7 @@ def largest_power_w(
     max_batch: IntArray,
     max_rate_rps: FloatArray,
 ) -> FloatArray:
-    """Return the power of one replica of each row at its largest rate [W]; full activity without a load."""
+    """Return the power of one replica of each row at its largest rate [W]; without load, of full activity."""
     loaded = (arrays.servers.load_rps[server] > 0) & (max_rate_rps > 0)
     full = _power_w(arrays, powers, server, accelerator, np.ones(len(server)))
     rates = np.where(loaded, max_rate_rps, 0.0)
@@ -83,7 +84,7 @@ def largest_power_w(
 def power_of_rows(candidates: Candidates, table: CandidateTable) -> FloatArray:
     """Return the power of one replica of each candidate at its largest rate [W], shape (C,)."""
     powers = [item.power for item in candidates.system.accelerators.values()]
-    power, own = np.zeros(len(table)), table.units_per_replica > 0  # others are rented
+    power, own = np.zeros(len(table)), table.units_per_replica > 0  # the others are rented
     part = own & (table.members != ALL_MEMBERS)
     _add_power(power, np.flatnonzero(own & ~part), candidates.arrays, powers, table, table.server)
     subsets = Subsets.of(candidates.system, candidates.arrays) if part.any() else None

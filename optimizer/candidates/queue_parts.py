@@ -1,7 +1,7 @@
-"""Partial service of shared queues: what replicas serve beyond the members of a candidate.
+"""Partial service of shared queues: load that replicas serve beyond the members of a candidate.
 
-A saturation policy gives a queue replicas that serve no further member in full. They serve a part of the load
-of the next member, as much as the targets of all served members allow. Equation numbers refer to
+A saturation policy gives a queue replicas that serve no further member in full. They serve the largest part
+of the next member's load that the targets of all served members allow. Equation numbers refer to
 ``docs/math.md``.
 """
 
@@ -20,22 +20,22 @@ from optimizer.spec.shared_queues import SharedQueue
 from optimizer.units import SECONDS_PER_MINUTE
 
 SLACK = 1e-4
-"""Part of a share that is left, so that the pool carries its load within all tolerances."""
+"""Margin left below the largest share, so that the pool carries its load within all tolerances."""
 SHARES = 32
-"""Shares that are tried at a time."""
+"""Number of shares tried at a time."""
 ROUNDS = 3
-"""Rounds of trials; the share is then known to one in 30,000."""
+"""Rounds of trials, after which the share is accurate to 1/30,000."""
 
 
 @dataclass(frozen=True)
 class QueueParts:
-    """Shares of members that replicas of queues serve beyond full members."""
+    """Shares of further members that replicas of queues serve beyond their full members."""
 
     candidates: Candidates
     _known: dict[tuple[int, int, int, int], float] = field(default_factory=dict)
 
     def members(self, server: int, bits: int) -> tuple[list[int], int | None]:
-        """Return the served members of a queue, and the next of those that are not, by priority.
+        """Return the members of a queue that are served, and the next unserved one by priority.
 
         Args:
             server: index of the queue.
@@ -48,9 +48,9 @@ class QueueParts:
         return served, open_members[0] if open_members else None
 
     def shares(self, table: CandidateTable, row: int, replicas: int) -> dict[str, float]:
-        """Return the share of its load that replicas of a candidate serve of each member, by name.
+        """Return the share of each member's load that replicas of a candidate serve, by name.
 
-        With fewer replicas than its members need, it is a part of the first of them.
+        If there are fewer replicas than the members need, only the first member is served, in part.
         """
         names = self.candidates.arrays.servers.members.names
         bits = int(table.members[row])
@@ -69,13 +69,13 @@ class QueueParts:
         return found
 
     def share(self, table: CandidateTable, row: int, bits: int, replicas: int) -> float:
-        """Return the largest share of the next member that replicas serve beside others (eq. 181).
+        """Return the largest share of the next member that replicas serve in addition to others (eq. 181).
 
         Args:
             table: the candidates.
             row: a candidate of the queue on the accelerator.
             bits: members that are served in full.
-            replicas: replicas.
+            replicas: number of replicas.
         """
         key = int(table.server[row]), int(table.accelerator[row]), bits, replicas
         if key not in self._known:

@@ -1,7 +1,7 @@
-"""External services instead of replicas: a candidate without cards for servers that can rent.
+"""External services instead of replicas: candidates without cards for servers that can rent.
 
-Takes a system, gives rows of a candidate table whose accelerator is the one behind the last. Only the means
-of such a service are known, so that it meets no target on a percentile or a share of requests.
+Their rows have the accelerator index after the last. Only the mean latencies of such a service are known, so
+it meets no target on a percentile or a share of requests.
 """
 
 import numpy as np
@@ -32,7 +32,7 @@ def rented_per_million(external: External, load: Load) -> float:
 
 
 def missed_target(server: Server, target: ModelTarget | None) -> str | None:
-    """Describe the target of a server that its external service misses; None if it meets all."""
+    """Return the target of a server that its external service misses, as text; None if it meets all."""
     external = server.external
     assert external is not None
     if target is None:
@@ -43,14 +43,14 @@ def missed_target(server: Server, target: ModelTarget | None) -> str | None:
     for measure, limit in target.latency_targets():
         mean = means.get(measure.metric) if measure.percentile is None else None
         if mean is None:
-            return f"{measure.label} is not known of it, only means are"
+            return f"{measure.label} is unknown: a service states means only"
         if not meets_target(mean, limit):
             return f"{measure.label} is {measure.text(mean)}, target {measure.text(limit)}"
     return None
 
 
 def rented(arrays: SystemArrays, system: System, load_rps: FloatArray) -> CandidateTable:
-    """Return the candidates without units: servers with load whose external service meets their targets."""
+    """Return the candidates without cards: loaded servers whose external service meets their targets."""
     rows = [
         (s, server.external)
         for s, server in enumerate(system.servers.values())
@@ -60,7 +60,7 @@ def rented(arrays: SystemArrays, system: System, load_rps: FloatArray) -> Candid
     ]
     server = np.array([s for s, _ in rows], np.int64)
     nothing, none = np.zeros(len(rows)), np.zeros(len(rows), np.int64)
-    # As many as the server must have, so that they count like any replicas.
+    # The server's minimum number of replicas, so that they are counted like any replicas.
     count = np.maximum(arrays.servers.min_replicas[server], 1)
     loads = [item.current.load for item in system.servers.values()]
     cost = [rented_cost(external, loads[s], float(load_rps[s]) * SECONDS_PER_MINUTE) for s, external in rows]

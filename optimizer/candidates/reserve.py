@@ -1,7 +1,7 @@
-"""Replicas beyond the load: for headroom, for spares and for an availability (math.md section 23).
+"""Reserve replicas: for headroom, spares and an availability target (math.md section 23).
 
-Takes candidates sized for the load, gives those that serve it with their server's reserve. Where latencies
-step with the rate, the queueing model says whether targets hold at all loads that the reserve is for.
+Turns candidates sized for the load into candidates that also have their server's reserve. If latencies are
+not monotone in the rate, the queue model checks the targets at all loads that the reserve must cover.
 """
 
 import math
@@ -16,21 +16,21 @@ from optimizer.candidates.measuring import CHUNK_STEP_TRIES, COUNT_TOLERANCE, me
 from optimizer.candidates.table import CandidateTable
 
 MAX_REPLICAS = 1_000_000
-"""Maximum number of replicas in the search for an availability."""
+"""Maximum number of replicas in the search for an availability target."""
 MAX_FOR_BOTH = 10_000
-"""Maximum number of replicas in the search for both an availability and a utilisation."""
+"""Maximum number of replicas in the search for both an availability target and a utilisation."""
 
 
 def least_available(needed: IntArray, availability: FloatArray, target: FloatArray) -> FloatArray:
-    """Return the fewest replicas of which enough are there often enough (eq. 142); all shapes (R,).
+    """Return the minimum number of replicas that meets the availability target (eq. 142); shapes (R,).
 
     Args:
-        needed: replicas that have to be there.
-        availability: probability that one is there.
-        target: probability that enough are; 0: none is asked for.
+        needed: replicas that must be available.
+        availability: probability that a replica is available.
+        target: required probability that at least the needed replicas are available; 0 if none.
 
     Returns:
-        Infinity if no searched number suffices.
+        The number of replicas; inf if no number searched suffices.
     """
     fewest = needed.astype(np.float64)
     for row in np.flatnonzero((target > 0) & (availability < 1)).tolist():
@@ -39,8 +39,8 @@ def least_available(needed: IntArray, availability: FloatArray, target: FloatArr
 
 
 def _least_available(needed: int, availability: float, target: float) -> float:
-    """Return the fewest of one row by bisection: more replicas are never worse."""
-    from scipy.special import bdtrc  # takes some time to import
+    """Return the minimum of one row by bisection; more replicas never lower the availability."""
+    from scipy.special import bdtrc  # slow to import
 
     def suffice(count: int) -> bool:
         return bool(bdtrc(needed - 1, count, availability) >= target)
@@ -59,22 +59,23 @@ def _least_available(needed: int, availability: float, target: float) -> float:
 def replicas_for_both(
     availability: float, target: float, full_utilization: float, wanted_utilization: float
 ) -> int | None:
-    """Return the replicas from which on an availability and a utilisation hold together (eq. 235, 236).
+    """Return the replica count from which availability and utilisation targets are compatible (eq. 235, 236).
 
-    If k replicas carry the load at the largest rate of each, and m run so that k of them are there often
-    enough, their utilisation is that at the largest rate times k/m. It is high enough if k are there often
-    enough among floor(k/t) replicas, with t the wanted utilisation over that at the largest rate. From the
-    k on that (213) gives, Chernoff's bound proves this; below, the binomial is evaluated.
+    Let k replicas carry the load at their maximum rate, and let m be the number that makes k of them
+    available with the target probability. The utilisation of m replicas is then k/m of that at the maximum
+    rate. It is high enough if floor(k/t) replicas meet the availability target, where t is the target
+    utilisation divided by that at the maximum rate. For k above the value of (213), Chernoff's bound proves
+    this; for smaller k the binomial distribution is evaluated.
 
     Args:
-        availability: probability that a replica is there.
-        target: probability that enough are.
-        full_utilization: utilisation of a replica at its largest rate.
-        wanted_utilization: the utilisation that the m replicas are to have at least.
+        availability: probability that a replica is available.
+        target: required probability that enough are available.
+        full_utilization: utilisation of a replica at its maximum rate.
+        wanted_utilization: minimum utilisation of the m replicas.
 
     Returns:
-        m of the least k from which on both hold for every k; None if there is none, or if it is beyond
-        `MAX_FOR_BOTH`.
+        m for the smallest k such that both targets hold for it and every larger k; None if there is none, or
+        if it exceeds `MAX_FOR_BOTH`.
     """
     share = wanted_utilization / full_utilization if full_utilization > 0 else math.inf
     if share >= availability and not share <= availability == 1:
@@ -86,7 +87,7 @@ def replicas_for_both(
         proved = math.ceil(-math.log1p(-target) / divergence) + 1 if target < 1 else MAX_REPLICAS + 1
     if proved > MAX_REPLICAS:
         return None
-    from scipy.special import bdtrc  # takes some time to import
+    from scipy.special import bdtrc  # slow to import
 
     needed = np.arange(1, math.ceil(share * proved) + 2)
     most = np.floor(needed / share * (1 + COUNT_TOLERANCE)).astype(np.int64)
@@ -97,9 +98,9 @@ def replicas_for_both(
 
 
 def with_reserve(arrays: SystemArrays, table: CandidateTable) -> tuple[CandidateTable, CandidateTable]:
-    """Return candidates of the load, marked if they have their reserve already, and others that have it.
+    """Return candidates for the load, marked if they include the reserve, and others with the reserve.
 
-    No candidate has more replicas than its server may.
+    No candidate exceeds its server's limit on replicas.
     """
     reserve = arrays.servers.reserve
     rows = np.flatnonzero(reserve.wanted[table.server])
@@ -121,13 +122,13 @@ def with_reserve(arrays: SystemArrays, table: CandidateTable) -> tuple[Candidate
 
 
 def _sized(arrays: SystemArrays, table: CandidateTable) -> tuple[FloatArray, BoolArray]:
-    """Return the replicas that serve each load with its reserve, and whether they hold (eq. 141)."""
+    """Return the replicas that serve each load with its reserve, and whether targets hold (eq. 141)."""
     servers, reserve = arrays.servers, arrays.servers.reserve
     server = table.server
     grown = table.load_rps * (1 + reserve.headroom_share[server])
     needed = np.ceil(grown / table.max_rate_rps * (1 - COUNT_TOLERANCE))
     needed = np.maximum(np.maximum(needed, servers.min_replicas[server]), 1)
-    # Where latencies step with the rate, a plan is asked whether targets hold with at least as many.
+    # If latencies are not monotone in the rate, targets are checked with at least this number of replicas.
     needed = np.where(table.meets_targets_below_max_rate, needed, np.maximum(needed, table.num_replicas))
     availability = arrays.profiles.availability[arrays.profile_of[server, table.accelerator]]
     target, spares = reserve.availability_target[server], reserve.spare_replicas[server]
@@ -162,7 +163,7 @@ def _targets_hold(arrays: SystemArrays, table: CandidateTable, count: FloatArray
 
 
 def shares_of_replicas(arrays: SystemArrays, server: IntArray, count: FloatArray) -> Iterator[FloatArray]:
-    """Yield the loads of a replica at which targets have to hold [requests/s], shapes (R,)."""
+    """Yield the loads per replica at which the targets must hold [requests/s], shapes (R,)."""
     reserve, load = arrays.servers.reserve, arrays.servers.load_rps[server]
     headroom, spares = reserve.headroom_share[server], reserve.spare_replicas[server]
     for share in (load, load * (1 + headroom)):
@@ -171,7 +172,7 @@ def shares_of_replicas(arrays: SystemArrays, server: IntArray, count: FloatArray
 
 
 def _at_load(arrays: SystemArrays, table: CandidateTable) -> CandidateTable:
-    """Return candidates with their latencies at the load of a replica."""
+    """Return candidates with their latencies at the load per replica."""
     if not len(table):
         return table
     rate = table.load_rps / table.num_replicas

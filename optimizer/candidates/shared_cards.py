@@ -1,8 +1,8 @@
 """Find the patterns of shared cards: servers with `sharedCard` on parts of each accelerator.
 
-Each part of a card (the card, a share of it, a slice) is an accelerator of a system in which the servers are
-sized alone. Servers that share a card in time are sized together, at fixed proportions of their rates.
-Equation numbers refer to ``docs/math.md``.
+Each part of a card (the full card, a share, or a slice) becomes an accelerator of an auxiliary system, in
+which the servers are sized alone. Servers that share a card in time are sized together, at fixed proportions
+of their rates. Equation numbers refer to ``docs/math.md``.
 """
 
 import itertools
@@ -30,11 +30,11 @@ from optimizer.spec.schema import Accelerator, AllocationData, ModelProfile, Ser
 from optimizer.spec.system import System
 
 MAX_PATTERNS = 1000
-"""Maximum number of patterns of an accelerator."""
+"""Maximum number of patterns per accelerator."""
 MAX_TURNS = 4
-"""Maximum number of servers that share a card in time; the model was measured with 2 to 4."""
+"""Maximum number of servers that share a card in time; the model was validated with 2 to 4."""
 MIN_LOAD_PART = 0.01
-"""Minimum remainder of a load, as a share of it, that gets its own proportion."""
+"""Minimum remainder of a load, as a fraction of it, that gets its own proportion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +43,18 @@ class _Part:
 
     name: str
     source: str
-    """The accelerator whose token and batch times it has: the card or the slice."""
+    """Accelerator whose token and batch times apply: the card or the slice."""
     card: str
     mode: SharingMode
     uses: tuple[float, float]
-    """Share of the card, after its memory, or memory and compute slices."""
+    """Share of the card, next to its memory, or memory and compute slices."""
     slowdown: float = 1.0
     model: str | None = None
-    """Model to which a share belongs; None: any."""
+    """Model that the share is restricted to; None if any."""
 
 
 def find_patterns(system: System, size: Callable[[System], Candidates]) -> SharedCards | None:
-    """Return the patterns of the shared cards of a system; None if no server may share one.
+    """Return the patterns of the shared cards of a system; None if no server can share one.
 
     Args:
         system: the system.
@@ -93,7 +93,7 @@ def find_patterns(system: System, size: Callable[[System], Candidates]) -> Share
 
 
 def _parts(system: System, models: set[str]) -> Iterator[_Part]:
-    """Yield the parts of cards: slices, whole cards, and the shares that some models have of them."""
+    """Yield the parts of cards: slices, full cards, and the shares used by some models."""
     for name, card in system.accelerators.items():
         if card.slice is not None:
             uses = float(card.slice.memory), float(card.slice.compute)
@@ -108,7 +108,7 @@ def _parts(system: System, models: set[str]) -> Iterator[_Part]:
 
 
 def _divided(system: System, sharing: Mapping[str, Server], parts: Mapping[str, _Part]) -> System:
-    """Return a system of the sharing servers in which parts of cards are accelerators without limit."""
+    """Return a system of the sharing servers in which parts of cards are accelerators in unlimited number."""
     accelerators: dict[str, Accelerator] = {}
     profiles: dict[tuple[str, str], ModelProfile] = {}
     by_source: dict[str, list[_Part]] = {}
@@ -140,7 +140,7 @@ def _fits(card: Accelerator, profile: ModelProfile) -> bool:
 
 
 def _alone(server: Server, parts: Mapping[str, _Part]) -> Server:
-    """Return a server as it is sized alone, without what runs now."""
+    """Return a server prepared for sizing alone, without its current allocation."""
     allowed = server.accelerators
     names = tuple(
         name for name, part in parts.items() if allowed is None or {part.source, part.card} & {*allowed}
@@ -151,7 +151,7 @@ def _alone(server: Server, parts: Mapping[str, _Part]) -> Server:
 
 
 def _seats(system: System, sized: Candidates, parts: Mapping[str, _Part]) -> dict[str, list[Seat]]:
-    """Return the seats on each card in which servers meet their targets at all rates up to the largest."""
+    """Return the seats on each card in which servers meet their targets at all rates up to the maximum."""
     index = {name: s for s, name in enumerate(system.servers)}
     table, found = sized.table, dict[str, list[Seat]]()
     for c in np.flatnonzero(table.meets_targets_below_max_rate).tolist():
@@ -182,7 +182,7 @@ def _patterns_of(
     seats: Sequence[Seat],
     loads: Mapping[int, float],
 ) -> list[CardPattern]:
-    """Return the patterns of an accelerator: whole cards, shares, slices, and turns in time.
+    """Return the patterns of an accelerator: full cards, shares, slices, and time-sharing.
 
     Args:
         system: the system.
@@ -205,7 +205,7 @@ def _patterns_of(
 def _multisets(
     card: tuple[int, Accelerator], mode: SharingMode, seats: Sequence[Seat], limits: tuple[float, float]
 ) -> Iterator[CardPattern]:
-    """Yield the cards to which no replica can be added (eq. 230)."""
+    """Yield the patterns to which no replica can be added (eq. 230)."""
     counts = maximal(seats, limits, MAX_PATTERNS) if seats else []
     if counts is None:
         raise SpecError(
@@ -224,9 +224,9 @@ def _turns(
     seats: Sequence[Seat],
     loads: Mapping[int, float],
 ) -> Iterator[CardPattern]:
-    """Yield the cards that servers share in time, at the proportions of their loads (eq. 232).
+    """Yield the patterns in which servers share a card in time, in the proportions of their loads (eq. 232).
 
-    A second proportion is that of the loads that remain after filling as many full cards as possible.
+    A second set of proportions is that of the loads remaining after the maximum number of full cards.
     """
     names = tuple(system.servers)
     tried = [

@@ -1,8 +1,7 @@
 """Candidates of shared queues: each subset of a queue's loaded servers, on each accelerator.
 
-A subset is sized as a separate queue: its mix, its batch and memory limits, its classes. Only afterwards do
-its rows become rows of the queue, which say which members they serve. Equation numbers refer to
-``docs/math.md``.
+A subset is sized as a separate queue with its own mix, batch and memory limits, and classes. Its rows then
+become rows of the queue that record the members they serve. Equation numbers refer to ``docs/math.md``.
 """
 
 from collections.abc import Iterator
@@ -37,7 +36,7 @@ class QueueTables:
 
 @dataclass(frozen=True, slots=True)
 class Subsets:
-    """Subsets of the loaded members of shared queues, each as a queue; V of them."""
+    """The V subsets of the loaded members of shared queues, each treated as a queue."""
 
     arrays: SystemArrays
     """A system in which each subset is a server."""
@@ -48,7 +47,7 @@ class Subsets:
 
     @classmethod
     def of(cls, system: System, arrays: SystemArrays) -> "Subsets | None":
-        """Return all subsets; None without a loaded queue."""
+        """Return all subsets; None if there is no loaded queue."""
         servers: list[SharedQueue] = []
         queue, members = [], []
         for s in np.flatnonzero(arrays.servers.is_queue).tolist():
@@ -89,7 +88,7 @@ class Subsets:
 
 
 def _subsets(arrays: SystemArrays, s: int, server: SharedQueue) -> Iterator[tuple[int, SharedQueue]]:
-    """Yield the subsets of a queue's loaded members, all of them first; idle ones are in every subset."""
+    """Yield the subsets of a queue's loaded members, the full set first; all contain the idle members."""
     members = arrays.servers.members
     mine = np.flatnonzero(members.server == s)
     rates = dict(zip([part.name for part in server.parts], members.load_rps[mine].tolist(), strict=True))
@@ -141,9 +140,9 @@ def _reject_queues(subsets: Subsets, mine: Verdicts, verdicts: Verdicts) -> None
 
 
 def _sized(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts, memo: SizingMemo | None) -> CandidateTable:
-    """Return the candidates of pairs with the same law: the rate up to which all classes are within targets.
+    """Return the candidates of pairs of one law, at the maximum rate at which all classes meet targets.
 
-    The rate grows along the fixed mix, so the largest is the least of the classes' (eq. 176, 177).
+    The mix is fixed, so this is the minimum over the classes' maximum rates (eq. 176, 177).
     """
     works = law_of(arrays, pairs).has_work()
     verdicts.reject(pairs.server[~works], pairs.accelerator[~works], RejectionReason.no_work, np.nan, np.nan)
@@ -187,7 +186,7 @@ def _sized(arrays: SystemArrays, pairs: Pairs, verdicts: Verdicts, memo: SizingM
 def _near(
     arrays: SystemArrays, pairs: Pairs, factor: FloatArray, verdicts: Verdicts
 ) -> tuple[Pairs, FloatArray]:
-    """Reject pairs whose network takes as long as a target of any class; return the others, with factors."""
+    """Reject pairs whose network latency reaches a target of any class; return the others, with factors."""
     time_ms = arrays.servers.network_ms[pairs.server, pairs.accelerator]
     if not time_ms.any():
         return pairs, factor
@@ -201,9 +200,9 @@ def _near(
 def _settled(
     classes: ClassRows, load: FloatArray, needed: FloatArray, found: BoolArray
 ) -> tuple[Performance, BoolArray]:
-    """Return the metrics of each pair at the load of a replica, and whether all its targets hold.
+    """Return the metrics of each pair at the load per replica, and whether all its targets are met.
 
-    Where latencies step with the rate, replicas are added to `needed`, in place.
+    If latencies are not monotone in the rate, replicas are added to `needed`, in place.
     """
     holds = found & classes.met(classes.analyze(load / needed))
     for _ in range(CHUNK_STEP_TRIES):
@@ -223,7 +222,7 @@ def _reject(
     holds: BoolArray,
     verdicts: Verdicts,
 ) -> None:
-    """Reject pairs with the worst target of any class."""
+    """Reject pairs, with the worst target of any class as the reason."""
     ratios = target_ratio(sized.sizing.least, classes.targets.limits)
     for pair in np.flatnonzero(~holds).tolist():
         mine = np.flatnonzero(classes.pair == pair)

@@ -20,7 +20,7 @@ from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
 NO_PATTERN, ON_SHARED_CARDS = -1, -2
-"""Values of `pattern` for rows without a pattern: unshared replicas, and a server on shared cards."""
+"""Values of `pattern` for rows without a pattern: unshared replicas, and servers on shared cards."""
 
 
 class RejectionReason(IntEnum):
@@ -85,7 +85,7 @@ class CandidateTable:
     num_replicas: IntArray
     units_per_replica: IntArray
     cost_per_replica: FloatArray
-    """[cents/h]"""
+    """Cost of one replica [cents/h]."""
     max_rate_rps: FloatArray
     """Maximum arrival rate of one replica within all targets."""
     ttft_ms: FloatArray
@@ -101,15 +101,17 @@ class CandidateTable:
     """Highest rate over all batches up to the ceiling; equal to `max_rate_rps` unless optimised."""
 
     reserved: BoolArray
-    """Whether it serves its server with the reserve that this is to have, if any."""
+    """Whether the candidate includes the reserve that its server requires, if any."""
     preferred: BoolArray
     """Whether its server prefers its accelerator, or has no preference."""
     members: IntArray
-    """Members of its server that it serves, as bits; -1 for all, as of any server that is no queue."""
+    """Members of a queue that the candidate serves, as bits; -1 for all, and for servers that are not
+    queues.
+    """
     load_rps: FloatArray
-    """Load that it is to serve, that of these members."""
+    """Load of the members that the candidate serves [requests/s]."""
     pattern: IntArray
-    """Pattern of a shared card, whose units its replicas are; else `NO_PATTERN` or `ON_SHARED_CARDS`."""
+    """Pattern of which the replicas are units; otherwise `NO_PATTERN` or `ON_SHARED_CARDS`."""
 
     def __len__(self) -> int:
         """Return the number of rows C."""
@@ -122,7 +124,7 @@ class CandidateTable:
 
     @property
     def cost_cents_per_h(self) -> FloatArray:
-        """Cost of the candidate."""
+        """Cost of the candidate [cents/h]."""
         return self.num_replicas * self.cost_per_replica
 
     def units_used(self, replicas: IntArray, types: int) -> IntArray:
@@ -146,7 +148,7 @@ class CandidateTable:
 
     @staticmethod
     def joined_order(tables: Sequence["CandidateTable"]) -> IntArray:
-        """Return the row of each row of joined tables among those of all tables, one after the other."""
+        """Return the positions of the joined rows in the concatenated tables."""
         names = ("members", "accelerator", "server")
         order: IntArray = np.lexsort([np.concatenate([getattr(t, name) for t in tables]) for name in names])
         return order
@@ -202,14 +204,14 @@ _NO_ROWS = frozen(np.zeros(0, np.int64))
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Candidates and rejections of a system."""
+    """Candidates and rejections of a system, with the reserves, rentals and shared cards."""
 
     arrays: SystemArrays
     table: CandidateTable
     over_limit: CandidateTable
-    """Pairs that need more replicas than allowed, at that limit; for partial service only."""
+    """Candidates that need more replicas than allowed, capped at that limit; for partial service only."""
     with_reserve: CandidateTable
-    """Pairs of the table with more replicas, for the reserve of their server."""
+    """Candidates with additional replicas for the reserve of their server."""
     external: CandidateTable
     """External services of servers; their accelerator is the index after the last."""
     verdicts: Verdicts
@@ -217,14 +219,14 @@ class Candidates:
     shared: SharedCards | None = None
     """Patterns of shared cards; None if no server may share one."""
     undivided: CandidateTable | None = None
-    """Large servers of routes whose router is off, if the lengths of their kinds differ."""
+    """Candidates for large servers of routes whose router is off, if the lengths of their kinds differ."""
     more: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """Changes of the amounts of limits in a what-if question, by limit and item."""
 
     def with_tables(
         self, change: Callable[..., CandidateTable], other: "Candidates | None" = None
     ) -> "Candidates":
-        """Return candidates with every table changed, by itself or with that of others."""
+        """Return candidates with `change` applied to each table, or to each pair of tables with `other`."""
         sources = [self] if other is None else [self, other]
         return replace(
             self,
@@ -272,13 +274,13 @@ class Candidates:
         return {"candidates": rows, "rejections": [asdict(item) for item in self.rejections()]}
 
     def estimated(self, s: int, a: int) -> EstimateEnd | None:
-        """Return the end of the estimate used for a pair, or None if its profile was given."""
+        """Return the end of the estimate interval used for a pair, or None if its profile was given."""
         server = self.system.servers[self.arrays.server_names[s]]
         profile = self.system.profiles[server.model, self.arrays.accelerator_names[a]]
         return self.system.options.estimates if profile.is_estimated else None
 
     def provenance(self, s: int, a: int) -> str | None:
-        """Return the provenance of the token times of a pair, or None if they were not fitted."""
+        """Return the provenance of the token times of a pair as text, or None if they were not fitted."""
         found = self._provenance(s, a)
         if found is None:
             return None
@@ -361,8 +363,8 @@ _DETAILS = {
     RejectionReason.no_work: "the service time of a request is zero; give the profile token times",
     RejectionReason.slo_unattainable: "best {measure.label} at batch 1 is {measured}, target {target}",
     RejectionReason.slo_missed: "{measure.label} at the load per replica is {measured}, target {target}",
-    RejectionReason.window: "window: at {shown} requests/min a replica waits for its batches too long, "
-    "its targets hold from {bound} on",
+    RejectionReason.window: "window: at {shown} requests/min a replica waits too long to fill its batches; "
+    "its targets hold from {bound} requests/min",
     RejectionReason.place: "it is at {there}, which mayServeFrom does not list",
     RejectionReason.network: "the network from {here} to {there} takes {shown} ms, a target is {bound} ms",
     RejectionReason.simulation_missed: "its targets were missed at every simulated load",

@@ -1,4 +1,4 @@
-"""Servers that share a card in time: what each is to the queue model, and the rates at which all are on time.
+"""Servers that share a card in time: their queue model, and the maximum rates that meet all targets.
 
 Equation numbers refer to ``docs/math.md``.
 """
@@ -19,13 +19,13 @@ from optimizer.simulation.batches import BatchServer
 from optimizer.spec.system import System
 
 LOWER_RATES = (0.5, 0.2, 0.05, 0.01)
-"""Shares of a server's rate at which its targets must hold too where it waits for a window."""
+"""Fractions of a server's rate at which its targets are also checked if it has a batching window."""
 MARGIN = 1.25
 """Factor on percentiles, whose error is larger than that of means."""
 MAX_KNOWN = 4096
-"""Combinations of servers whose rates are remembered."""
+"""Maximum number of combinations of servers whose rates are cached."""
 SAFETY = 1e-6
-"""Part of the rates that is left, so that targets hold at them within all tolerances."""
+"""Margin below the maximum rates, so that targets hold within all tolerances."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Turn:
 
     server: BatchServer
     limits: Mapping[TargetMeasure, float]
-    """Limits on its latency without the network [ms]."""
+    """Limits on its latency minus the network latency [ms]."""
     network_ms: float
 
 
@@ -45,15 +45,15 @@ class TurnMetrics:
     latency_ms: float
     wait_ms: float
     busy: float
-    """Share of the time in which the card serves it."""
+    """Fraction of time in which the card serves this server."""
     mean_batch: float
     fill: float
     """Arrivals in a cycle of full turns, as a share of the batch limit (eq. 206)."""
     figures: Mapping[TargetMeasure, float]
-    """Values of the measures of its targets [ms], without margin."""
+    """Values of the target measures [ms], without margin."""
 
     def pool_figures(self, turn: Turn) -> dict[str, Any]:
-        """Return the figures of a pool, by their Python names; requests have no tokens."""
+        """Return the metrics of a pool, by Python field name; requests have no tokens."""
         return {
             "itl_ms": 0.0,
             "ttft_ms": self.latency_ms,
@@ -67,7 +67,7 @@ class TurnMetrics:
 
 
 def turn_of(system: System, arrays: SystemArrays, name: str, accelerator: int, max_batch: int) -> Turn | None:
-    """Return a server as it shares a card in time; None if it cannot.
+    """Return a server prepared for sharing a card in time; None if it cannot share one.
 
     Args:
         system: the sized system.
@@ -92,7 +92,7 @@ def turn_of(system: System, arrays: SystemArrays, name: str, accelerator: int, m
 def largest_rates_rps(turns: Sequence[Turn], mix: FloatArray) -> FloatArray | None:
     """Return the largest rates in given proportions at which all targets hold; None if there are none.
 
-    They also hold at lower rates: where a server waits for a window, that is tried.
+    They also hold at lower rates; for servers with a batching window this is checked.
 
     Args:
         turns: the servers of a card.
@@ -109,7 +109,7 @@ def _largest_rates_rps(
     limits_of: tuple[tuple[tuple[TargetMeasure, float], ...], ...],
     proportions: tuple[float, ...],
 ) -> tuple[float, ...] | None:
-    """Return the same of plain values, which questions about a plan ask again and again."""
+    """Return the largest rates for plain values, cached because what-if questions repeat them."""
     from optimizer.queueing.bulk.time_sharing import meeting_share, shared_steady_states
 
     limits, mix = [dict(mine) for mine in limits_of], np.array(proportions)
@@ -130,7 +130,7 @@ def measure_turns(turns: Sequence[Turn], rates_rps: FloatArray) -> list[TurnMetr
     """Return the performance of servers that share a card in time, at their rates > 0, shape (S,).
 
     Raises:
-        AnalysisError: a queue grows without end.
+        AnalysisError: a queue grows without bound.
     """
     from optimizer.queueing.bulk.time_sharing import shared_steady_states
 

@@ -1,7 +1,7 @@
-"""Candidates of routes whose router is off: their large server at the mean request of all kinds.
+"""Candidates of routes whose router is off: their large server with the mean request of all kinds.
 
-With a router, it is sized for the most demanding mix that the router can leave to it, which has longer
-requests if simple ones are short.
+With a router, the large server is sized for the most demanding mix that the router can send to it, in which
+requests are longer if simple ones are short.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from optimizer.spec.system import System
 def undivided_candidates(
     system: System, arrays: SystemArrays, size: Callable[[System], CandidateTable]
 ) -> CandidateTable | None:
-    """Return the candidates of large servers that get all requests of their routes; None if there are none.
+    """Return candidates of large servers that receive all requests of their routes; None if there are none.
 
     Args:
         system: the system.

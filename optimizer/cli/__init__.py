@@ -1,1 +1,1 @@
-"""The command line: each sub-command parses its arguments, calls one job and renders what it gives."""
+"""The command line: each sub-command parses its arguments, calls one job and renders the result."""

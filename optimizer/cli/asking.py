@@ -1,4 +1,4 @@
-"""Questions at a terminal, for the facts of `init` that no flag gave; asked one after the other."""
+"""Prompts at a terminal for the facts of `init` that no flag gives, one after the other."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ _NAME_ONE = "name one; Tab shows the names"
 
 
 class Prompter:
-    """Prompts at a terminal; leaving a question ends the command."""
+    """Prompts at a terminal; leaving a prompt ends the command."""
 
     def __init__(self) -> None:
         import questionary  # slow to import, and used only here
@@ -17,7 +17,7 @@ class Prompter:
         self._library: Any = questionary
 
     def choose(self, question: str, choices: dict[str, str]) -> str:
-        """Ask for one of some names, each with what it means."""
+        """Prompt for one of some names, each shown with its meaning."""
         items = [
             self._library.Choice(f"{name:<16} {text}" if text else name, value=name)
             for name, text in choices.items()
@@ -29,7 +29,7 @@ class Prompter:
         return self._name(question, names, lambda text: _problem(text, check) if text else _NAME_ONE)
 
     def several(self, question: str, names: Sequence[str], check: Callable[[str], object]) -> list[str]:
-        """Ask for names, one after the other, until an empty answer; each as `one` does."""
+        """Prompt for names, one after the other as in `one`, until an empty input."""
         found: list[str] = []
 
         def problem(text: str) -> str | None:

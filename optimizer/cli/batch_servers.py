@@ -1,4 +1,4 @@
-"""The flags of a batch server, and the row that they describe; for the sub-commands for one replica."""
+"""Flags of a batch server, and the row that they describe; for `analyze` and `size`."""
 
 import argparse
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from optimizer.errors import AnalysisError, SpecError
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import Request
 from optimizer.kinds.batch_servers.rows import BatchAnswer, BatchRow
-from optimizer.kinds.rows import NoSteadyState
+from optimizer.kinds.rows import UnstableReplica
 from optimizer.spec.messages import validated
 from optimizer.units import MILLISECONDS, MILLISECONDS_PER_REQUEST
 
@@ -34,7 +34,7 @@ class BatchServerFlags(Request):
 
 
 OWN_FLAGS = tuple(BatchServerFlags.model_fields)
-"""Flags that only batch servers have, as arguments are named."""
+"""Flags that only batch servers have, named as in parsed arguments."""
 _FIELDS = {
     "service_base": "base",
     "service_slope": "slope",
@@ -44,9 +44,9 @@ _FIELDS = {
     "jobs": "jobs",
     "stage": "stages",
 }
-"""The fields of the document that they give."""
+"""Document fields that these flags set."""
 _SHARED_FLAGS = {"max_batch": "maxBatchSize", "max_queue": "maxQueueSize", "arrival_cv": "arrivalCV"}
-"""Flags that batch servers share with others, and the fields that they give."""
+"""Flags that batch servers share with other servers, and the fields that they set."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -61,13 +61,13 @@ def row_of(
     """Return the batch server that the flags describe; None if they do not describe one.
 
     Args:
-        arguments: what the command line gives.
-        other_flags: flags of other servers, which a batch server has no use for unless it shares them.
+        arguments: parsed command line.
+        other_flags: flags of other servers; those not shared with batch servers are rejected.
         rate_rps: arrival rate [requests/s].
         targets: fields of targets.
 
     Raises:
-        SpecError: a flag is wrong, or of no use for a batch server.
+        SpecError: a flag is invalid, or does not apply to batch servers.
     """
     given = {_FIELDS[flag]: value for flag, value in given_values(arguments, OWN_FLAGS).items()}
     if not given:
@@ -76,7 +76,7 @@ def row_of(
     for flag in other_flags:
         value = getattr(arguments, flag)
         if value is not None and flag not in _SHARED_FLAGS:
-            raise SpecError(f"{_flag(flag)}: a batch server has no use for it; remove it")
+            raise SpecError(f"{_flag(flag)}: not used by a batch server; remove it")
         if value is not None:
             given[_SHARED_FLAGS[flag]] = value
     if "stages" in given:
@@ -94,17 +94,17 @@ def row_of(
 def row_to_size(
     arguments: argparse.Namespace, other_flags: Sequence[str], percentile: float | None
 ) -> BatchRow | None:
-    """Return the batch server that the flags describe, with the target of the time to the answer.
+    """Return the batch server that the flags describe, with its latency target.
 
     Raises:
-        SpecError: a flag is wrong, or of no use for a batch server.
+        SpecError: a flag is invalid, or does not apply to batch servers.
     """
     at = {} if percentile is None else {"percentile": percentile}
     latency = [{"ms": arguments.target_e2e, **at}] if arguments.target_e2e else []
     row = row_of(arguments, other_flags, 0.0, latency=latency)
     for flag in ("target_ttft", "target_itl", "throughput_target"):
         if row is not None and getattr(arguments, flag):
-            raise SpecError(f"{_flag(flag)}: a batch server answers without tokens; give --target-e2e")
+            raise SpecError(f"{_flag(flag)}: a batch server has no tokens; give --target-e2e")
     return row
 
 
@@ -112,16 +112,16 @@ def analyzed(row: BatchRow) -> BatchAnswer:
     """Return the performance of a batch server at its rate.
 
     Raises:
-        AnalysisError: the rate is zero, or its queue grows without end.
+        AnalysisError: the rate is zero, or its queue grows without bound.
     """
     found = row.analyze()
-    if isinstance(found, NoSteadyState):
+    if isinstance(found, UnstableReplica):
         raise AnalysisError(f"{found.message}; lower it, or limit the queue")
     return found
 
 
 def _stage(text: str) -> dict[str, object]:
-    """Read a stage as the flag gives it."""
+    """Parse a stage from the value of its flag."""
     name, *rest = text.split(",")
     kinds = ("where", str), ("time", float), ("cv", float), ("workers", int)
     try:

@@ -1,4 +1,4 @@
-"""The sub-command bench: how long each stage takes, on systems made for it."""
+"""Sub-command `bench`: time of each stage of planning, on generated systems."""
 
 import argparse
 from typing import Annotated

@@ -19,14 +19,14 @@ PICTURES: "tuple[Format, ...]" = ("svg", "png", "pdf")
 
 
 class Command(NamedTuple):
-    """A sub-command."""
+    """A sub-command and the functions that add its arguments and run it."""
 
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int | None]
 
 
 def add_path(parser: argparse.ArgumentParser) -> None:
-    """Add the system to work on."""
+    """Add the argument that names the system."""
     parser.add_argument(
         "path", metavar="PATH", help="system: a YAML or JSON file, a directory, - for stdin, or sample:NAME"
     )
@@ -40,16 +40,16 @@ def add_output(parser: argparse.ArgumentParser, *tables: str) -> None:
         "--csv", action="store_true", help="write a table as CSV: the first, or that of --table"
     )
     add_wide(forms)
-    parser.add_argument("--table", metavar="NAME", help=f"write one of the tables only: {', '.join(tables)}")
+    parser.add_argument("--table", metavar="NAME", help=f"write only one table: {', '.join(tables)}")
 
 
 def add_wide(group: argparse._ActionsContainer) -> None:
-    """Add the choice of tables that are as wide as they are."""
+    """Add the flag for tables at full width."""
     group.add_argument("--wide", action="store_true", help="show all columns and untruncated names")
 
 
 def show_tables(sections: list[Section], arguments: argparse.Namespace) -> None:
-    """Write sections to stdout in the form that the arguments request."""
+    """Write sections to stdout in the requested format."""
     from optimizer.render.terminal import Output, show
 
     show(sections, sys.stdout, Output(arguments.wide, arguments.csv, arguments.table))
@@ -58,7 +58,7 @@ def show_tables(sections: list[Section], arguments: argparse.Namespace) -> None:
 def show_answer(
     arguments: argparse.Namespace, values: Callable[[], object], sections: Callable[[], list[Section]]
 ) -> None:
-    """Write an answer to stdout: as JSON, from its values or its text, or as tables."""
+    """Write an answer to stdout: as JSON, from its values or text, or as tables."""
     if not arguments.json:
         show_tables(sections(), arguments)
     elif isinstance(found := values(), str):
@@ -68,10 +68,10 @@ def show_answer(
 
 
 def picture_format(path: Path) -> "Format":
-    """Return the format that the name of a picture asks for.
+    """Return the picture format given by the suffix of a path.
 
     Raises:
-        SpecError: it is none of those that there are.
+        SpecError: the suffix is no known format.
     """
     suffix = path.suffix.lower().removeprefix(".")
     for known in PICTURES:
@@ -94,7 +94,7 @@ def quantity(scale: Scale) -> Callable[[str], float]:
 
 
 def print_stderr(text: str) -> None:
-    """Write a line to stderr, after what was written to stdout before it, where both are one stream."""
+    """Write a line to stderr, after flushing stdout, so that the order is kept if both are one stream."""
     if sys.stdout is not None:
         sys.stdout.flush()
     print(text, file=sys.stderr)

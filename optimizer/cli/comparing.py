@@ -1,4 +1,4 @@
-"""The sub-command compare: two plans side by side."""
+"""Sub-command `compare`: two plans side by side."""
 
 import argparse
 import json
@@ -23,7 +23,7 @@ Differences are the second side minus the first."""
 
 
 class CompareFlags(CompareOptions):
-    """The second side, a change of the load, and options that override the document's."""
+    """Second side of a comparison, a load change, and options that override the document's."""
 
     other: Annotated[str | None, Flag("OTHER", name="with")] = None
     """The second side: another system, or a saved plan."""

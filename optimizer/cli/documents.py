@@ -1,4 +1,4 @@
-"""The sub-commands for documents: convert, generate, schema."""
+"""Sub-commands for documents: `convert`, `generate`, `schema`."""
 
 import argparse
 from functools import partial
@@ -27,7 +27,7 @@ def _add_convert(parser: argparse.ArgumentParser) -> None:
 
 def _convert(arguments: argparse.Namespace) -> None:
     parts = read_parts(arguments.path)
-    join_parts(parts)  # what contradicts itself is not passed on
+    join_parts(parts)  # rejects inconsistent documents
     write_document(joined_document(parts), arguments.output)
 
 
@@ -47,9 +47,9 @@ class GenerateOptions(Request):
     accelerators: Annotated[int, Flag("N")]
     """Accelerators in the catalogue."""
     types: Annotated[int, Flag("N")]
-    """Accelerator types that they are made of."""
+    """Accelerator types of the accelerators."""
     seed: Annotated[int, Flag("K")] = 0
-    """The same seed gives the same system (0)."""
+    """Random seed; the same seed gives the same system (0)."""
     tightness: Annotated[float, Flag("X")] = Field(1.0, gt=0, le=1e6)
     """Scarcity of the cards: 1 about enough, 2 half of that (1)."""
     output: Annotated[Path | None, Flag("FILE", short="-o")] = None

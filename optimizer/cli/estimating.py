@@ -1,4 +1,4 @@
-"""The sub-command for profiles without measurements: estimate."""
+"""Sub-command `estimate`: profiles without measurements."""
 
 import argparse
 
@@ -31,7 +31,7 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
     )
     add_deployment(parser, SETTINGS)
     parser.add_argument(
-        "--at-batch", metavar="N", type=int, help="batch size at which to give α (half the largest)"
+        "--at-batch", metavar="N", type=int, help="batch size at which to state α (half the largest)"
     )
     parser.add_argument(
         "--points",
@@ -39,7 +39,9 @@ def _add_estimate(parser: argparse.ArgumentParser) -> None:
         help="estimate every row of a CSV file, to compare with measurements; - for stdin",
     )
     parser.add_argument(
-        "--memory", action="store_true", help="say how many requests fit in memory, instead of token times"
+        "--memory",
+        action="store_true",
+        help="show the number of requests that fit in memory instead of token times",
     )
     add_request(parser.add_argument_group("memory"), MemoryQuestion, fields=_ONLY_MEMORY)
     add_output(parser, "estimate", "alpha", "points", "request", "memory")
@@ -56,7 +58,7 @@ def _estimate(arguments: argparse.Namespace) -> None:
         others = {"model": arguments.model, "at-batch": arguments.at_batch, **settings}
         given = [name for name, value in others.items() if value is not None]
         if given:
-            raise SpecError(f"--points takes everything from the file's rows; leave out {', '.join(given)}")
+            raise SpecError(f"--points reads all values from the file; remove {', '.join(given)}")
         _points(arguments)
         return
     if arguments.model is None or not arguments.accelerator:

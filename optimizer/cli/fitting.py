@@ -1,4 +1,4 @@
-"""The sub-commands for profiles from measurements: fit, predict, profiles."""
+"""Sub-commands for profiles from measurements: `fit`, `predict`, `profiles`."""
 
 import argparse
 from pathlib import Path
@@ -58,7 +58,7 @@ class FitFlags(Request):
 
     @property
     def options(self) -> FitOptions:
-        """Options of the fit."""
+        """Return the options of the fit."""
         return FitOptions(
             hold_out=self.hold_out,
             max_in_flight=self.max_in_flight,
@@ -118,7 +118,7 @@ def _predict(arguments: argparse.Namespace) -> None:
 
 
 class ProfileFlags(Request):
-    """Place of a fitted profile in a system."""
+    """Position of a fitted profile in a system."""
 
     output: Annotated[Path | None, Flag("FILE", short="-o")] = None
     """Write the entire system there (SYSTEM: the file that has the entry)."""

@@ -46,7 +46,7 @@ def add_deployment(parser: argparse._ActionsContainer, fields: Collection[str]) 
         "--eager",
         action="store_const",
         const=True,
-        help="the engine runs without CUDA graphs: the host starts every kernel",
+        help="the engine runs without CUDA graphs: the host launches every kernel",
     )
 
 
@@ -100,7 +100,7 @@ def _plain(annotation: Any) -> Any:
 
 
 def _separated(item: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
-    """Return a reader of values with commas between them."""
+    """Return a parser of comma-separated values."""
 
     def read(text: str) -> tuple[Any, ...]:
         try:
@@ -112,13 +112,13 @@ def _separated(item: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
 
 
 def _spelling(choices: Iterable[str]) -> Callable[[str], str]:
-    """Return a reader that accepts the choices in any case."""
+    """Return a parser that accepts the choices in any case."""
     known = {name.lower(): name for name in choices}
     return lambda text: known.get(text.lower(), text)
 
 
 def _reader(kind: Any, field: FieldInfo, scale: Scale | None) -> Callable[[str], Any]:
-    """Return the reader of a value: numbers within the limits of the field, anything else as it is."""
+    """Return the parser of a value, which checks numbers against the field's limits."""
     if kind not in {int, float}:
         reader: Callable[[str], Any] = kind
         return reader
@@ -154,7 +154,7 @@ _HOLDS: dict[str, Callable[[float, float], bool]] = {
 
 
 def _limits_of(item: object) -> list[tuple[str, float]]:
-    """Return a limit among the metadata of a field, in words."""
+    """Return a limit from the metadata of a field, as words and number."""
     if type(item) not in _WORDS:
         return []
     attribute, word = _WORDS[type(item)]
@@ -177,7 +177,7 @@ def request_of(model: type[_Request], arguments: argparse.Namespace) -> _Request
 
 
 def in_flags(error: RequestError, arguments: argparse.Namespace, **names: str) -> SpecError:
-    """Return an error in which fields are called by their flags; `names` has those with other names."""
+    """Return an error that names fields by their flags; `names` lists flags with another spelling."""
 
     def flag(field: str) -> str:
         if field == "unlimited" and arguments.unlimited is False:

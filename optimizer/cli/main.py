@@ -1,4 +1,4 @@
-"""The program: finds the sub-command, runs it, and turns what went wrong into one line and an exit status."""
+"""Entry point: finds the sub-command, runs it, and turns errors into one line and an exit status."""
 
 import argparse
 import contextlib
@@ -23,7 +23,7 @@ _PLANS = {
     "verify": ("verifying", "check a plan and the proof of its bounds by arithmetic"),
     "compare": ("comparing", "compare two plans: limited and unlimited, before and after"),
 }
-"""Commands about plans, written by hand: the module of each and its summary."""
+"""Commands about plans that are not derived from a study: the module of each and its summary."""
 _OTHERS = {
     "analyze": ("replicas", "predict latencies and throughput of one replica at a rate"),
     "size": ("replicas", "find the largest rate of one replica that meets its targets"),
@@ -48,9 +48,9 @@ _OTHERS = {
     "samples": ("shell", "list the sample systems, or write them into a directory"),
     "completion": ("shell", "print the script with which a shell completes commands and flags"),
 }
-"""Commands about anything else."""
+"""Other commands."""
 _WITH_OWN_FLAGS = {"report": "reporting", "plot": "reporting"}
-"""Commands of studies that write more than one file or kind: the module of each."""
+"""Commands of studies with several output files or formats: the module of each."""
 _STUDIES = {entry.command: entry for entry in (*LOCAL_STUDIES.values(), *STUDIES.values())}
 COMMANDS = {name: summary for name, (_, summary) in _PLANS.items()}
 COMMANDS |= {name: entry.summary for name, entry in _STUDIES.items()}
@@ -68,7 +68,7 @@ exit status:
 EXIT_CODES = {
     0: "done; also when servers are unserved, unless --require-complete is given",
     1: "the answer cannot be written to stdout",
-    2: "bad input or arguments; stderr says what and where",
+    2: "bad input or arguments; see stderr",
     3: "--require-complete, and a server is not served in full; the plan is still written",
     4: "the solver failed, or its answer did not pass verification",
     130: "interrupted",
@@ -83,11 +83,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         try:
             status = _run(argv)
-        finally:  # after help, too, which leaves by SystemExit
+        finally:  # also after help, which exits by SystemExit
             if sys.stdout is not None:
                 sys.stdout.flush()
     except BrokenPipeError:
-        _forget_stdout()  # the reader has gone; no message can reach it
+        _forget_stdout()  # the reader closed the pipe, so no message can reach it
     except OSError as error:
         _forget_stdout()
         print(f"inferplan: error: the answer cannot be written: {error.strerror or error}", file=sys.stderr)
@@ -96,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    """Run one command; what went wrong becomes one line on stderr and an exit status."""
+    """Run one command; print an error as one line on stderr and return its exit status."""
     try:
         arguments = _parser().parse_args(argv)
         return int(arguments.run(arguments) or 0)
@@ -110,7 +110,7 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def _write_any_text() -> None:
-    """Write UTF-8 into files and pipes, and what a terminal cannot show as a question mark."""
+    """Write UTF-8 to files and pipes; replace characters that a terminal cannot show by a question mark."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="replace")
@@ -128,7 +128,7 @@ def _fail(error: InferplanError, what: str) -> int:
 
 
 class _Version(argparse.Action):
-    """Prints the version; looks it up only then."""
+    """Prints the version, which is looked up only when needed."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from optimizer import __version__
@@ -138,13 +138,13 @@ class _Version(argparse.Action):
 
 
 class _ArgumentParser(argparse.ArgumentParser):
-    """Reports errors in one line with the nearest spelling; adds the arguments of a command on its use."""
+    """Reports errors in one line with the nearest spelling; adds a command's arguments when it is used."""
 
     command: str | None = None
     """Command whose arguments are still to be added."""
 
     def fill(self) -> None:
-        """Add the arguments of the command."""
+        """Add the arguments of the command, if that has not been done."""
         name, self.command = self.command, None
         if name is not None:
             add_arguments, run = _command(name)
@@ -157,7 +157,7 @@ class _ArgumentParser(argparse.ArgumentParser):
         sys.exit(2)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse arguments; refuse unknown ones here, where the flags of the command are known."""
+        """Parse arguments, and reject unknown ones here because the flags of the command are known."""
         self.fill()
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
@@ -167,7 +167,7 @@ class _ArgumentParser(argparse.ArgumentParser):
         return found, unknown
 
     def _nearest_flag(self, word: str) -> str:
-        """Return a hint at the flag that a word was probably meant to be, or nothing."""
+        """Return a hint that names the flag most similar to a word, or an empty string."""
         from optimizer.spec.messages import did_you_mean
 
         name = f"--{word.lstrip('-')}"
@@ -176,10 +176,10 @@ class _ArgumentParser(argparse.ArgumentParser):
         return did_you_mean(name, flags) if is_long_flag or name in flags else ""
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse a value that is none of the choices.
+        """Reject a value that is not one of the choices.
 
         Raises:
-            ArgumentError: it is none.
+            ArgumentError: the value is not one of the choices.
         """
         if action.choices is None or value in action.choices:
             return
@@ -193,7 +193,7 @@ class _ArgumentParser(argparse.ArgumentParser):
 
 
 def _command(name: str) -> Command:
-    """Return a command; its module is imported here, so that each command loads its own job alone."""
+    """Return a command; its module is imported here, so that each command loads only its own job."""
     if name in _STUDIES and name not in _WITH_OWN_FLAGS:
         from optimizer.cli.study import add_study, run_study
 

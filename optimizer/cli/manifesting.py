@@ -1,4 +1,4 @@
-"""The sub-command that writes a plan as Kubernetes manifests: manifests."""
+"""Sub-command `manifests`: writes a plan as Kubernetes manifests."""
 
 import argparse
 import sys
@@ -29,7 +29,7 @@ class ManifestOptions(Request):
     """Options of the manifests of a plan."""
 
     system: Annotated[str | None, Flag("PATH")] = None
-    """Its system; accelerators that are not chosen then get manifests, too, with no replicas."""
+    """System of the plan; accelerators that are not chosen then also get manifests, with 0 replicas."""
     scaled_objects: bool = False
     """Write KEDA's ScaledObjects that read /v1/targets, instead of patches for Deployments."""
     prometheus: Annotated[str | None, Flag("URL")] = None
@@ -55,7 +55,7 @@ def _add_manifests(parser: argparse.ArgumentParser) -> None:
         "Each server on each accelerator is its own Deployment; names have at most 63 characters. "
         "docs/kubernetes.md goes from an empty cluster to replicas that follow the plan."
     )
-    parser.add_argument("plan", metavar="PLAN", help="a plan: what solve -o wrote, or - for stdin")
+    parser.add_argument("plan", metavar="PLAN", help="a plan written by solve -o, or - for stdin")
     kinds = ("scaled_objects", "prometheus")
     add_request(parser.add_mutually_exclusive_group(), ManifestOptions, fields=kinds)
     add_request(parser, ManifestOptions, skipped=kinds)

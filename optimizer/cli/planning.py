@@ -1,4 +1,4 @@
-"""The sub-commands for systems: solve, check, candidates."""
+"""Sub-commands for systems: `solve`, `check`, `candidates`."""
 
 import argparse
 import sys
@@ -134,7 +134,7 @@ def _finish(plan: Plan, arguments: argparse.Namespace, timings: Timings) -> None
 
 
 def _print_plan(plan: Plan, found: Simulation | None, system: System, arguments: argparse.Namespace) -> None:
-    """Write a plan to stdout; with its simulation as one object of both, or as tables one after the other."""
+    """Write a plan to stdout; a simulation is included in its JSON, or follows as further tables."""
     if arguments.json and found is None:
         print(plan.to_json())
     elif arguments.json and found is not None:
@@ -151,7 +151,7 @@ def _print_plan(plan: Plan, found: Simulation | None, system: System, arguments:
 
 
 def _overload(plan: Plan, system: System, arguments: argparse.Namespace) -> Overload | None:
-    """Return options that serve more load; None if they are not shown."""
+    """Return options that serve more load; None if they are not requested."""
     if arguments.table != "overload" and (arguments.table is not None or arguments.csv):
         return None
     with working("trying other options"):

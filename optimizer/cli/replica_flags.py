@@ -1,4 +1,4 @@
-"""The flags that describe one replica of a server that answers with tokens."""
+"""Flags that describe one replica of a server with token generation."""
 
 import argparse
 from collections.abc import Iterator
@@ -90,7 +90,7 @@ class ReplicaFlags(Request):
     queue_model: _Name = None
     """Reference (means) or continuous (percentiles); by default that of the law."""
     kv_capacity: _Tokens = None
-    """KV cache; continuous caps the batch by it."""
+    """Tokens that fit in the KV cache; the continuous model limits the batch by it."""
     arrival_cv: _Number = None
     """Coefficient of variation of the times between arrivals (1)."""
     in_tokens_cv: _Number = None
@@ -105,7 +105,7 @@ class NameFlags(Request):
     model: _Name = None
     """A model of the catalogue, or the path of a config.json."""
     accelerator: _Name = None
-    """Cards of the catalogue: H100, 4xH100."""
+    """Accelerators of the catalogue: H100, 4xH100."""
 
 
 _SHAPE_FLAGS = tuple(ReplicaFlags.model_fields)
@@ -117,11 +117,11 @@ TOKEN_FLAGS = (
     *_NAMES,
     *(flag[2:].replace("-", "_") for part in _LAW_FLAGS.values() for flag, *_ in part),
 )
-"""The flags of servers that answer with tokens, as arguments are named; batch servers share some."""
+"""Flags of servers that generate tokens, named as in parsed arguments; batch servers share some."""
 
 
 def add_flags(parser: argparse.ArgumentParser, *tables: str) -> None:
-    """Add what describes a replica, a file of many, and how its tables are shown."""
+    """Add the flags for a replica, for a file of replicas, and for the display of tables."""
     add_request(parser, ReplicaFlags, fields=("in_tokens", "out_tokens", "max_batch", "max_queue"))
     names = parser.add_argument_group("names, from which token times, memory and batch are estimated")
     add_request(names, NameFlags)
@@ -145,7 +145,7 @@ def add_flags(parser: argparse.ArgumentParser, *tables: str) -> None:
 
 
 def estimated_of(arguments: argparse.Namespace) -> EstimatedReplica | None:
-    """Return the replica of the model and the accelerator that the flags name; None if they name none.
+    """Return the replica estimated from the flags' model and accelerator; None if they name neither.
 
     Raises:
         SpecError: one of the two is missing, a value is wrong, or token times are given as well.
@@ -173,7 +173,7 @@ def estimated_of(arguments: argparse.Namespace) -> EstimatedReplica | None:
 
 
 def _shape_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields of a replica other than its token times, as the flags give them."""
+    """Return the fields of a replica other than its token times, from the flags."""
     values = given_values(arguments, _SHAPE_FLAGS)
     if "kv_capacity" in values:
         values["kv_capacity_tokens"] = values.pop("kv_capacity")
@@ -209,7 +209,7 @@ def replica_of(arguments: argparse.Namespace) -> Any:
 
 @contextmanager
 def _said_by_flags(replica: Any) -> Iterator[None]:
-    """Rename fields to flags in errors of the body."""
+    """Rename fields to flags in errors raised in the context."""
     try:
         yield
     except SpecError as error:
@@ -219,7 +219,7 @@ def _said_by_flags(replica: Any) -> Iterator[None]:
 
 
 def _flag_of(path: str, replica: Any) -> str:
-    """Return the flag of a field of the replica document, or of a setting of an estimate."""
+    """Return the flag for a field of the replica document, or for a setting of an estimate."""
     if path.replace("-", "_") in TOKEN_FLAGS:
         return f"--{path}"
     section, _, leaf = path.partition(".")

@@ -1,4 +1,4 @@
-"""The sub-commands for one replica: analyze, size."""
+"""Sub-commands for one replica: `analyze`, `size`."""
 
 import argparse
 import json
@@ -65,7 +65,7 @@ def _add_analyze(parser: argparse.ArgumentParser) -> None:
 
 
 def _effort(arguments: argparse.Namespace) -> Effort | None:
-    """Return the length and the seed of the simulation; None if nothing is simulated."""
+    """Return the length and seed of the simulation; None if nothing is simulated."""
     given = given_values(arguments, ("requests", "seed"))
     if not arguments.simulate:
         if given:
@@ -76,13 +76,13 @@ def _effort(arguments: argparse.Namespace) -> Effort | None:
 
 
 def _simulated(replica: Replica, rate_rps: float, effort: Effort) -> Any:
-    """Return the simulated performance of a replica, or that it is overloaded."""
+    """Return the simulated performance of a replica, or a result that it is overloaded."""
     with announced():
         return simulate_replica(replica, rate_rps, effort)
 
 
 def _simulated_row(row: Row, effort: Effort) -> Any:
-    """Return the same of a row."""
+    """Return the simulated performance of a row, or a result that it is overloaded."""
     with announced():
         return row.simulate(effort)
 
@@ -115,8 +115,8 @@ def _analyze(arguments: argparse.Namespace) -> int | None:
     if found.offered_rps > found.stable_rate_rps:
         print_stderr(
             f"inferplan: note: rate {precise(found.offered_rps)} requests/s exceeds the stable maximum "
-            f"{precise(found.stable_rate_rps)}; {found.loss:.1%} is lost, and the latencies are those "
-            "of the rest"
+            f"{precise(found.stable_rate_rps)}; {found.loss:.1%} of the requests are rejected; "
+            "the latencies are those of the others"
         )
     return None
 
@@ -126,7 +126,7 @@ def _show_batch_server(arguments: argparse.Namespace, found: BatchAnswer, simula
 
 
 def _values(found: Any, simulated: Any, named: EstimatedReplica | None = None) -> dict[str, Any]:
-    """Return the performance of one server, with its simulation and estimated profile if any."""
+    """Return the performance of one server, with its simulation and estimated profile, if any."""
     values: dict[str, Any] = found.model_dump(by_alias=True)
     if named is not None:
         values = {"estimated": named.end, "assumed": named.document()} | values
@@ -174,10 +174,11 @@ def _size(arguments: argparse.Namespace) -> int | None:
 
 
 def _refuse_beside_batch(arguments: argparse.Namespace, own: Iterable[str]) -> None:
-    """Reject flags that describe a replica if ``--batch`` is given, whose lines describe the replicas."""
+    """Reject flags that describe a replica if ``--batch`` is given, because its lines describe replicas."""
     given = given_values(arguments, (*replica_flags.TOKEN_FLAGS, *batch_servers.OWN_FLAGS, *own))
     if given:
-        raise SpecError(f"--batch: its lines give everything; remove --{next(iter(given)).replace('_', '-')}")
+        flag = next(iter(given)).replace("_", "-")
+        raise SpecError(f"--batch: reads all values from its lines; remove --{flag}")
 
 
 def _answer_lines(
@@ -185,7 +186,7 @@ def _answer_lines(
     answer: Callable[[Row], Document],
     effort: Effort | None = None,
 ) -> int:
-    """Answer every line with one line; a bad one with its message, and with exit status 2 in the end."""
+    """Print one result or error message for each line of the file; return the exit status."""
     bad = 0
     for problem in read_problems(lines_of(read_text(path)), kind_of_row):
         if isinstance(problem, SpecError):

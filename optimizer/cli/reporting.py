@@ -1,4 +1,4 @@
-"""The sub-commands that make something to look at: report, plot."""
+"""Sub-commands for reports and figures: `report`, `plot`."""
 
 import argparse
 import os
@@ -30,28 +30,28 @@ from optimizer.spec.writing import write_bytes, write_text
 from optimizer.studies.figures.document import Figure
 
 if TYPE_CHECKING:
-    from optimizer.render.pages import Origin
+    from optimizer.render.pages import PageMetadata
     from optimizer.render.plots import Format
 
 KINDS = {
-    "plan": "all four of the next, on one page",
+    "plan": "the next four plots on one page",
     "load": "arrival rate and tokens of each model and class",
     "assignment": "accelerator and replicas of each model and class",
     "types": "cards, replicas and cost of each accelerator type",
     "servers": "cost, replicas, batch, token time and wait of each server",
     "targets": "latencies of each server as shares of their targets",
-    "occupancy": "how many requests are in a replica, and how often",
+    "occupancy": "distribution of the number of requests in a replica",
     "batch": "largest load and latencies by batch limit",
     "latency": "latencies against load, with the targets",
     "timing": "token times of the fitted latency model against batch",
-    "distribution": "how latencies spread over requests: in closed form and simulated",
-    "percentiles": "means and percentiles of latencies against load: the same",
+    "distribution": "distribution of request latencies: closed form and simulated",
+    "percentiles": "mean and percentile latencies against load: closed form and simulated",
     "window": "replicas and latency of a batch server by window and batch limit",
     "rejection": "rejected requests and latency of a batch server against load",
     "cost": "cost against load, by accelerator",
     "pareto": "cost against latency, by accelerator, with the Pareto front",
 }
-"""Kinds of figures of a system; a test compares them with those of the library."""
+"""Kinds of figures of a system; a test compares them with the library's."""
 OF_PROFILES = {"fit": "measured and predicted times of a fitted profile, which PATH then names"}
 """Kinds of figures of a profile."""
 SIMULATED = {"distribution", "percentiles"}
@@ -80,15 +80,15 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="write the report as JSON to stdout")
 
 
-def _origin(arguments: argparse.Namespace) -> "Origin":
+def _origin(arguments: argparse.Namespace) -> "PageMetadata":
     """Return the metadata of the page; the date is given, so that the same input produces the same page."""
     from optimizer import __version__
-    from optimizer.render.pages import Origin
+    from optimizer.render.pages import PageMetadata
 
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
     given = datetime.fromtimestamp(int(epoch), UTC).date().isoformat() if epoch.isdecimal() else ""
     source = "standard input" if arguments.path == "-" else Path(arguments.path).name or arguments.path
-    return Origin(__version__, source, given if arguments.date is None else arguments.date)
+    return PageMetadata(__version__, source, given if arguments.date is None else arguments.date)
 
 
 def _report(arguments: argparse.Namespace) -> None:
@@ -118,11 +118,11 @@ def _report(arguments: argparse.Namespace) -> None:
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
-    """Refuse what would lose a file, or surprise who opens it, before anything is solved."""
+    """Reject output files that would be lost or are likely mistakes, before anything is solved."""
     named = [path for path in (arguments.output, arguments.markdown, arguments.csv) if path is not None]
     for path in named:
         if named.count(path) > 1 and path.suffix:
-            raise SpecError(f"{path}: named for two forms of the report; name another file for one of them")
+            raise SpecError(f"{path}: given for two formats of the report; name another file for one of them")
     if arguments.output is not None and arguments.output.suffix.lower() not in {"", ".html", ".htm"}:
         raise SpecError(f"-o: {arguments.output}: the page is HTML; the name must end in .html or .htm")
 

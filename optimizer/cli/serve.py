@@ -1,4 +1,4 @@
-"""The sub-command serve: the REST service."""
+"""Sub-command `serve`: the REST service."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""The sub-commands that help to work with the program: samples, completion."""
+"""Sub-commands for shell users: `samples`, `completion`."""
 
 import argparse
 import sys
@@ -54,7 +54,7 @@ def _completion(arguments: argparse.Namespace) -> None:
 
 
 def _systems(names: Sequence[str]) -> dict[str, Any]:
-    """Return the completion of systems for each shell: files and names of samples; in tcsh files only."""
+    """Return the completion of systems for each shell: files and sample names; in tcsh files only."""
     words = " ".join(names)
     return {
         "bash": "_inferplan_system_files",
@@ -72,7 +72,7 @@ def _systems(names: Sequence[str]) -> dict[str, Any]:
 
 
 def _complete(parser: argparse.ArgumentParser, kinds: Mapping[str, object]) -> None:
-    """Mark the arguments of all sub-commands whose metavars are known, for the completion."""
+    """Mark the arguments with known metavars, in all sub-commands, for completion."""
     for action in parser._actions:  # noqa: SLF001  argparse has no other way to list them
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             for command in action.choices.values():

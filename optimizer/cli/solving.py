@@ -15,7 +15,7 @@ from optimizer.studies.simulation.plans import Progress
 
 
 def add_cluster(parser: argparse.ArgumentParser, work: str = "simulate") -> None:
-    """Add the address of a cluster that does the work."""
+    """Add the flag for the address of a cluster that does the work."""
     parser.add_argument(
         "--cluster", metavar="ADDRESS", help=f"{work} on a dask cluster: tcp://HOST:PORT of its scheduler"
     )
@@ -25,7 +25,7 @@ def check_simulates(arguments: argparse.Namespace) -> None:
     """Reject flags of simulations without ``--simulate``.
 
     Raises:
-        SpecError: one is given.
+        SpecError: one of them is given.
     """
     for name in () if arguments.simulate else ("requests", "seed", "cluster"):
         if getattr(arguments, name) is not None:
@@ -34,7 +34,7 @@ def check_simulates(arguments: argparse.Namespace) -> None:
 
 @contextmanager
 def simulating(arguments: argparse.Namespace) -> Iterator[Progress]:
-    """Simulate in the body, here or on the cluster that is named; progress shows on stderr."""
+    """Context for simulating, locally or on the named cluster, with progress on stderr."""
     compiled_here = announced() if arguments.cluster is None else nullcontext()
     with counted("simulating", arguments) as progress, compiled_here:
         yield progress
@@ -42,21 +42,21 @@ def simulating(arguments: argparse.Namespace) -> Iterator[Progress]:
 
 @contextmanager
 def counted(what: str, arguments: argparse.Namespace) -> Iterator[Progress]:
-    """Work in the body, here or on the cluster that is named; progress shows on stderr."""
+    """Context for work that reports progress on stderr, locally or on the named cluster."""
     place = nullcontext() if arguments.cluster is None else on_cluster(arguments.cluster)
     with place, counting(what) as progress:
         yield progress
 
 
 def announced(what: str = "the simulator") -> AbstractContextManager[None]:
-    """Announce on stderr if something is compiled first."""
+    """Context that announces on stderr if code is compiled first."""
     return announcing_compilation(
         lambda: print_stderr(f"inferplan: compiling {what}; this happens once and takes up to half a minute")
     )
 
 
 def announced_for(system: System) -> AbstractContextManager[None]:
-    """Announce on stderr if the queues of a kind are compiled first; other plans load no compiler."""
+    """Context that announces on stderr if queues are compiled first; other plans load no compiler."""
     compiled = [kind.name for kind in system.server_kinds() if kind.compiles_queues]
     return announced(f"the queues of {compiled[0]}") if compiled else nullcontext()
 
@@ -67,6 +67,6 @@ def add_load(parser: argparse.ArgumentParser) -> None:
 
 
 def read_system(arguments: argparse.Namespace, options: Mapping[str, object]) -> System:
-    """Read the system that the arguments name, with its loads and options replaced as they say."""
+    """Read the system that the arguments name, and apply the loads and options that they set."""
     system = load_system(arguments.path).with_options(**options)
     return system if arguments.load is None else with_loads(system, arguments.load)

@@ -1,4 +1,4 @@
-"""The flags of `init`, and the facts that they give."""
+"""Flags of `init`, and the facts that they describe."""
 
 import argparse
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _Texts = tuple[str, ...]
 
 
 class StartFlags(Request):
-    """Facts of a first document."""
+    """Facts for a first document."""
 
     template: Template | None = None
     """Template of the document (chosen by the other flags)."""
@@ -50,7 +50,7 @@ class StartFlags(Request):
 
 
 def targets_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the fields of a `Start` about how models run, their targets and scarcity.
+    """Return the fields of `StarterFacts` for deployment, targets and scarcity.
 
     Raises:
         SpecError: a value is wrong, or given twice.
@@ -70,7 +70,7 @@ def targets_of(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _by_use_case(texts: list[str] | None, flag: str, read: Callable[[str], float]) -> ByName:
-    """Read values that may begin with the name of a use case."""
+    """Parse values with an optional use-case prefix."""
     found: dict[str | None, float] = {}
     for text in texts or ():
         name, _, value = text.rpartition("=")
@@ -103,10 +103,10 @@ def _percentile(text: str) -> float:
 
 
 def demands_of(arguments: argparse.Namespace, *, can_ask: bool) -> list[Demand]:
-    """Return the requests that flags give.
+    """Return the demands that the flags describe.
 
     Raises:
-        SpecError: a rate is not written as the flag wants it, or is missing and cannot be asked for.
+        SpecError: a rate is malformed, or is missing and cannot be prompted for.
     """
     found = []
     for text in arguments.rate or ():
@@ -124,7 +124,7 @@ def demands_of(arguments: argparse.Namespace, *, can_ask: bool) -> list[Demand]:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """An accelerator as NAME[:COUNT][:PRICE] gives it."""
+    """An accelerator parsed from NAME[:COUNT][:PRICE]."""
 
     accelerator: str
     """The card's name in the catalogue."""
@@ -139,7 +139,7 @@ class Named:
 
 
 def named_accelerator(text: str) -> Named:
-    """Read an accelerator with what may be said of it.
+    """Parse an accelerator with its optional count and price.
 
     Raises:
         SpecError: it is not in the catalogue.
@@ -157,10 +157,10 @@ def named_accelerator(text: str) -> Named:
 
 
 def read_named_price(text: str) -> Price:
-    """Read a price that names its currency.
+    """Parse a price with its currency.
 
     Raises:
-        UnitError: it does not, or is no price.
+        UnitError: the text has no currency, or is no price.
     """
     found = read_price(text)
     if not isinstance(found, Price):
@@ -174,8 +174,8 @@ def offers_of(
     """Return the offers, and the names in price files that are not in the catalogue.
 
     Args:
-        arguments: name accelerators, priced by flag or file; if they name none, all of the files count.
-        ask_price: asks for the price of a slice that has none; None if there is no terminal.
+        arguments: name accelerators, priced by flag or file; if they name none, all in the files are used.
+        ask_price: prompts for a missing price of a slice; None if there is no terminal.
 
     Raises:
         SpecError: a name, a count or a price is wrong, or a price is missing.
@@ -195,7 +195,7 @@ def offers_of(
 
 
 def _priced(named: Named, listed: list[Offer], ask_price: Callable[[str], Price] | None) -> list[Offer]:
-    """Return the offers of an accelerator that a flag names, at its own price, those of files, or asked for.
+    """Return the offers of an accelerator that a flag names: priced by the flag, by files, or by prompt.
 
     Raises:
         UnitError: it has no price.
@@ -237,6 +237,6 @@ class PriceFlags(Request):
 
 
 def model_given(text: str) -> str:
-    """Return a model as a document names it: a folder that holds a config.json stands for that file."""
+    """Return a model's name for a document; a folder with a config.json is replaced by that file."""
     config = Path(text) / "config.json"
     return str(config) if config.is_file() else text

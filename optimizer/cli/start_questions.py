@@ -1,4 +1,4 @@
-"""The questions of `init`, for the facts that no flag gave."""
+"""Prompts of `init`, for the facts that no flag gives."""
 
 from optimizer.cli.asking import Prompter
 from optimizer.cli.start_flags import model_given, named_accelerator, read_named_price
@@ -12,7 +12,7 @@ from optimizer.starters.use_cases import use_case, use_cases
 
 
 def ask_template(prompter: Prompter, models: list[str], offers: list[Offer]) -> Template:
-    """Ask for one of the templates that fit the known values."""
+    """Prompt for one of the templates that fit the known values."""
     suitable: dict[str, Template] = {}
     for name in TEMPLATES:
         try:
@@ -27,7 +27,7 @@ def ask_template(prompter: Prompter, models: list[str], offers: list[Offer]) -> 
 
 
 def ask_models(prompter: Prompter, template: Template) -> list[str]:
-    """Ask for the models that a template takes: names as the flag takes them, or paths."""
+    """Prompt for the models that a template takes: names as in the flag, or paths."""
     question = "Which model? (Tab completes; or the path of a config.json)"
     names = list(load_catalogue().models)
     if template == "one-model":
@@ -36,7 +36,7 @@ def ask_models(prompter: Prompter, template: Template) -> list[str]:
 
 
 def ask_offers(prompter: Prompter, template: Template) -> list[Offer]:
-    """Ask for accelerators, and for what their names, as the flag takes them, leave open."""
+    """Prompt for accelerators, and for counts and prices missing in their names."""
     counts: dict[str, int | None] = {}
     offers: list[Offer] = []
     for text in prompter.several(
@@ -55,7 +55,7 @@ def ask_offers(prompter: Prompter, template: Template) -> list[Offer]:
 
 
 def ask_price(prompter: Prompter, name: str, first: Price | None = None) -> Price:
-    """Ask what a slice costs, in the currency of the first price."""
+    """Prompt for the price of a slice, in the currency of the first price."""
 
     def check(text: str) -> None:
         amount = read_named_price(text)
@@ -72,7 +72,7 @@ def _count(text: str) -> int:
 
 
 def ask_demands(prompter: Prompter, given: list[str] | None, models: list[str]) -> list[Demand]:
-    """Ask for use cases, unless they are given, and for the rate of each."""
+    """Prompt for use cases, unless they are given, and for the rate of each."""
     names = given or prompter.several("What is it used for?", list(use_cases()), use_case)
     each = " for each model" if len(models) > 1 else ""
     return [

@@ -1,4 +1,4 @@
-"""The sub-commands to begin with: init, prices."""
+"""Sub-commands to start with: `init`, `prices`."""
 
 import argparse
 import os
@@ -84,10 +84,10 @@ def _init(arguments: argparse.Namespace) -> None:
 
 
 def _check_path(arguments: argparse.Namespace) -> None:
-    """Refuse a file that cannot be written, before anything is asked.
+    """Reject an output file that cannot be written, before any prompt.
 
     Raises:
-        SpecError: it exists, is no YAML file, or its folder does not exist.
+        SpecError: the file exists, is no YAML file, or has no existing folder.
     """
     if arguments.path.exists() and not arguments.force:
         raise SpecError(
@@ -101,7 +101,7 @@ def _check_path(arguments: argparse.Namespace) -> None:
 
 
 def _start(arguments: argparse.Namespace) -> tuple[StarterFacts, tuple[str, ...]]:
-    """Return the facts of the flags and the answers to questions, and names that price files alone know."""
+    """Return the facts from flags and prompts, and the names found only in price files."""
     can_ask = sys.stdin.isatty()
     offers, unknown = offers_of(arguments, (lambda name: ask_price(Prompter(), name)) if can_ask else None)
     demands = demands_of(arguments, can_ask=can_ask)
@@ -135,7 +135,7 @@ def _start(arguments: argparse.Namespace) -> tuple[StarterFacts, tuple[str, ...]
 
 
 def _template_of(models: list[str], offers: list[Offer], demands: list[Demand]) -> Any:
-    """Return the template that the facts speak for."""
+    """Return the template that fits the facts."""
     if any(offer.count is None for offer in offers):
         return "clouds"
     return "fleet" if len(models) > 1 or len(demands) > 1 else "one-model"

@@ -20,7 +20,7 @@ from optimizer.spec.writing import write_bytes
 
 
 def add_study(entry: StudyEntry[Any, Any], parser: argparse.ArgumentParser) -> None:
-    """Add the flags of a study: the system, its load, the options, and the form of the output."""
+    """Add the flags of a study: the system, its load, the options, and the output format."""
     study, fields = entry.study, entry.study.options.model_fields
     parser.epilog = study.epilog
     first = {name for name, field in fields.items() if (flag := details_of(field)) and flag.positional}
@@ -40,13 +40,13 @@ def add_study(entry: StudyEntry[Any, Any], parser: argparse.ArgumentParser) -> N
         return
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--json", action="store_true", help="write JSON instead of tables")
-    forms.add_argument("--csv", action="store_true", help="write a row for each pool, with every digit")
+    forms.add_argument("--csv", action="store_true", help="write a row for each pool, with all digits")
     add_wide(forms)
     parser.set_defaults(table=None)
 
 
 def run_study(entry: StudyEntry[Any, Any], arguments: argparse.Namespace) -> None:
-    """Answer the question for the system on the command line, and write the answer."""
+    """Run a study for the system on the command line, and write the answer."""
     study = entry.study
     assert study.sections is not None
     options = request_of(study.options, arguments)
@@ -74,7 +74,7 @@ def run_study(entry: StudyEntry[Any, Any], arguments: argparse.Namespace) -> Non
 def _at_work(
     entry: StudyEntry[Any, Any], system: System, arguments: argparse.Namespace
 ) -> Iterator[Callable[[int, int], None]]:
-    """Work in the body, perhaps on a cluster; progress and what is compiled first show on stderr."""
+    """Context for running a study, possibly on a cluster; shows progress and compilation on stderr."""
     study = entry.study
     if not study.working:
         with working(f"{entry.command}: running"), announced_for(system):

@@ -1,4 +1,4 @@
-"""The sub-command for plans that exist: verify."""
+"""Sub-command `verify`: checks existing plans."""
 
 import argparse
 from pathlib import Path
@@ -12,14 +12,14 @@ from optimizer.plan import load_plan
 from optimizer.plan.proof import load_proof
 
 NOT_HELD = 4
-"""Exit status where a plan or its proof does not hold, as for an answer that does not pass verification."""
+"""Exit status if a plan or its proof is wrong, the same as for a result that fails verification."""
 MAX_SHOWN = 10
-"""Mistakes shown one by one."""
+"""Maximum number of mistakes listed."""
 
 
 def _add_verify(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("plan", metavar="PLAN", help="plan: a JSON file of `solve -o`, or - for stdin")
-    parser.add_argument("path", metavar="SYSTEM", help="system that it was made for, with the same flags")
+    parser.add_argument("plan", metavar="PLAN", help="plan written by `solve -o` (JSON), or - for stdin")
+    parser.add_argument("path", metavar="SYSTEM", help="system of the plan; give the same flags as for solve")
     add_request(parser, PlanOptions)
     add_load(parser)
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""The sub-command web: the page for analysts, on this machine."""
+"""Sub-command `web`: the page for analysts, on this machine."""
 
 import argparse
 import threading

@@ -1,6 +1,6 @@
 """Rows with classes: several classes of requests, with priorities, in the queue of one replica.
 
-Such a row gives `classes` in place of `RPS`. Rates are in requests per second, times in ms.
+Such a row has `classes` instead of `RPS`. Rates are in requests per second, times in ms.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ from optimizer.kinds.request_classes import (
     class_queues,
     total_figures,
 )
-from optimizer.kinds.rows import NoSteadyState, OverloadedReplica
+from optimizer.kinds.rows import OverloadedReplica, UnstableReplica
 from optimizer.queueing.priority.model import PriorityQueues
 from optimizer.queueing.sizing import largest_rate
 from optimizer.queueing.targets import Targets
@@ -31,14 +31,14 @@ from optimizer.simulation.replicas import Effort
 
 
 class ClassAnswer(QueueAnswer):
-    """The answer of a row, of which the means are over all requests, and that of each class."""
+    """The answer for a row: means over all requests, and the performance of each class."""
 
     classes: tuple[ClassFigures, ...] = Field(strict=False)
     """Performance of each class, in the row's order."""
 
 
 class ClassRowAnswer(RowAnswer):
-    """The same with percentiles."""
+    """The answer for a row with classes, with percentiles."""
 
     classes: tuple[ClassFigures, ...] = Field(strict=False)
     """Performance of each class, in the row's order."""
@@ -48,7 +48,7 @@ class _ClassFields(TokenRow):
     """A token replica whose queue has several classes of requests."""
 
     classes: tuple[RequestClass, ...] = Field(strict=False, min_length=1, max_length=MAX_CLASSES)
-    """Classes of requests, in place of `RPS`; the queue has no limit. Sizing keeps their proportions."""
+    """Classes of requests, instead of `RPS`; the queue has no limit. Sizing keeps their proportions."""
     work_cv: Coefficient | None = Field(None, alias="workCV")
     """Coefficient of variation of the work of a request; default: `outTokensCV`, or 1 without it."""
 
@@ -75,17 +75,17 @@ class _ClassFields(TokenRow):
         work_cv = replica.out_tokens_cv if self.work_cv is None else self.work_cv
         return class_queues(replica, self.classes, work_cv)
 
-    def analyze(self) -> ClassAnswer | ClassRowAnswer | NoSteadyState:
-        """Return the performance of all requests and of each class, or a `NoSteadyState`."""
+    def analyze(self) -> ClassAnswer | ClassRowAnswer | UnstableReplica:
+        """Return the performance of all requests and of each class, or an `UnstableReplica`."""
         rate_rps = sum(one.rate_rps for one in self.classes)
         queues = self.queues()
         stable_rate_rps = float(queues.stable_rate_rps[0])
         if rate_rps > stable_rate_rps:
-            return NoSteadyState.beyond(rate_rps, stable_rate_rps)
+            return UnstableReplica.beyond(rate_rps, stable_rate_rps)
         return self._answer(queues, rate_rps)
 
     def size(self) -> ClassAnswer | ClassRowAnswer:
-        """Return the maximum rate of all classes together at which each of them meets the targets."""
+        """Return the maximum total rate at which each class meets the targets."""
         queues = self.queues()
         wanted = LatencyTargets(ttft_ms=self.target_ttft_ms, itl_ms=self.target_itl_ms)
         rates = {f"rate_{name}_rps": _largest(queues, wanted.only(f"{name}_ms")) for name in ("ttft", "itl")}

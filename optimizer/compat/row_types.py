@@ -1,4 +1,4 @@
-"""The types of rows, and the one that a line of JSON describes."""
+"""The types of rows, and the detection of the type of a JSON line."""
 
 from optimizer.compat.class_rows import LinearClassRow, ReplicaClassRow
 from optimizer.compat.rows import LinearRow, ReplicaRow
@@ -18,7 +18,7 @@ _CHOICES: tuple[tuple[type[Row], tuple[frozenset[str], ...]], ...] = (
     (ReplicaClassRow, (_CLASSES,)),
     (ReplicaRow, ()),
 )
-"""Types of rows with sets of keys: a line has a key of each set. The first type that fits counts."""
+"""Types of rows with sets of keys. A line has the first type for which it contains a key of each set."""
 _MARKS = _CLASSES.union(_SHARED, {"rps"}, *_OF_KINDS)
 
 ROWS: tuple[type[Row], ...] = tuple(kind for kind, _ in _CHOICES)

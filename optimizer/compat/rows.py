@@ -20,7 +20,7 @@ from optimizer.kinds.replicas import (
     ReplicaPerformance,
     analyze_replicas,
 )
-from optimizer.kinds.rows import NoSteadyState, OverloadedReplica, Row
+from optimizer.kinds.rows import OverloadedReplica, Row, UnstableReplica
 from optimizer.kinds.simulated import ReplicaSimulation, simulate_replica
 from optimizer.kinds.token_batching import LENGTHS_NEEDED
 from optimizer.queueing.measures import LATENCIES
@@ -51,7 +51,7 @@ class TokenRow(QueueProblem, Row):
             SpecError: the queue model does not support its law or its variability.
         """
 
-    def analyze(self) -> QueueAnswer | NoSteadyState:
+    def analyze(self) -> QueueAnswer | UnstableReplica:
         """Return the performance at the row's rate."""
         return analyze_problem(self)
 
@@ -102,13 +102,13 @@ class ReplicaRow(FurtherTerms, TokenRow):
             own["max_queue"] = None
         return validated(Replica, own | {"iteration": terms | three})
 
-    def analyze(self) -> QueueAnswer | NoSteadyState:
+    def analyze(self) -> QueueAnswer | UnstableReplica:
         """Return the reference's answer, extended if the row has another queue model."""
         if self.queue_model == REFERENCE:
             return super().analyze()
         found = analyze_replicas([self.replica()], [self.rate_rps])[0]
         if self.rate_rps > found.stable_rate_rps:
-            return NoSteadyState.beyond(self.rate_rps, found.stable_rate_rps)
+            return UnstableReplica.beyond(self.rate_rps, found.stable_rate_rps)
         return _answer(found)
 
 
@@ -116,9 +116,9 @@ class LinearRow(TokenRow):
     """One replica under the linear law at one rate, with continuous or static batching."""
 
     decode: DecodeParms | None = Field(None, alias="decodeParms")
-    """Linear law, decode."""
+    """Decode parameters of the linear law."""
     prefill: PrefillParms | None = Field(None, alias="prefillParms")
-    """Linear law, prefill."""
+    """Prefill parameters of the linear law."""
     batching: Batching = "continuous"
     """Batching mode."""
     out_tokens_cv: Coefficient | None = Field(None, alias="outTokensCV")

@@ -32,7 +32,7 @@ class WithProfile:
     """All documents of the system."""
 
     def text_for(self, path: Path) -> str | None:
-        """Return the changed text if the file can take it: its own file, or a system of one document."""
+        """Return the changed text for the document's own file or a system of one document; else None."""
         if self.text is None:
             return None
         same_format = (path.suffix.lower() == ".json") == self.text.json_only

@@ -29,12 +29,12 @@ FIRST_STEP, MIN_STEP, MAX_STEP = 0.1, 0.02, 0.5
 """Steps for differences, relative to a parameter's scale."""
 MAX_JACOBIANS = 16
 FIRST_JACOBIANS = 5
-"""For every start; the best one continues."""
+"""Jacobians computed for every starting point; only the best one continues."""
 MAX_ROUNDS = 6
 WORTH_A_ROUND = 0.01
 """Minimum relative gain of the loss for another round of short and full runs."""
 MIN_SHARE = 1e-4
-"""Smallest value relative to a parameter's scale at which derivatives are evaluated."""
+"""Smallest value, relative to a parameter's scale, at which derivatives are evaluated."""
 NOTHING_COMPLETED = 3.0
 """Residual of a run in which the model completes no request."""
 TOLERANCE = 1e-3
@@ -44,7 +44,7 @@ MAX_DAMPING = 1e4
 MIN_NOISE = 0.003
 """Minimum relative error assumed: clock of the client, and randomness of drawn lengths."""
 MAX_CHORDS = 5
-"""Maximum steps of a fit without a shape."""
+"""Maximum number of steps when refitting without a shape."""
 CHORD_DAMPINGS = (1e-4, 0.3)
 
 Progress = Callable[[str], None]
@@ -168,12 +168,12 @@ class FitResult:
 
     names: tuple[str, ...]
     values: FloatArray
-    """Shape (P,)."""
+    """Parameter values, shape (P,)."""
     scales: FloatArray
     residuals: FloatArray
-    """Shape (N,)."""
+    """Residuals at these values, shape (N,)."""
     jacobian: FloatArray
-    """By parameters relative to their scales, shape (N, P)."""
+    """Derivatives of the residuals by parameters relative to their scales, shape (N, P)."""
     penalties: FloatArray
     """Derivatives of the prior residuals, shape (K, P)."""
     loss: float
@@ -263,7 +263,7 @@ def solve(
         progress(f"start {number}: loss {loss:.4g}")
         tried.append((loss, x, scales))
     if not tried:
-        raise FitError("no start values give a law that takes time; are the measured times in ms?")
+        raise FitError("no start values give positive times; are the measured times in ms?")
     _, x, scales = min(tried, key=lambda found: found[0])
     return _settle(problem, names, scales, x, progress)
 
@@ -277,8 +277,8 @@ def refine(problem: FitProblem, solution: FitResult, progress: Progress = lambda
 def refit_without(problem: FitProblem, solution: FitResult, rows: BoolArray) -> FloatArray | None:
     """Return the parameters fitted without some residuals; None if the others do not identify them.
 
-    The search starts at the full fit and keeps its Jacobian, which hardly changes over so short a distance: a
-    step then costs one replay of the runs.
+    The search starts at the full fit and keeps its Jacobian, which hardly changes over so short a distance:
+    so a step costs one replay of the runs.
     """
     free = solution.values > 0
     jacobian = np.vstack([solution.jacobian[~rows], solution.penalties]) * free
@@ -378,7 +378,7 @@ def _damped(jacobian: FloatArray, residuals: FloatArray, x: FloatArray, damping:
 def _differences(
     problem: FitProblem, names: Sequence[str], scales: FloatArray, x: FloatArray, steps: FloatArray
 ) -> FloatArray:
-    """Return the derivatives by all parameters, by differences; shape (N + K, P)."""
+    """Return the derivatives with respect to all parameters, by finite differences; shape (N + K, P)."""
     moved = [(x + step * unit) * scales for step, unit in zip(steps, np.eye(len(x)), strict=True)]
     middle, *others = _all_residuals(problem, names, [x * scales, *moved], 0.0)
     return np.column_stack([(one - middle) / step for one, step in zip(others, steps, strict=True)])

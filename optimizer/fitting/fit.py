@@ -31,12 +31,12 @@ class MeasuredSetup:
     """Model, accelerator and engine that were measured."""
 
     model: str | None = None
-    """None for the name in the reports."""
+    """Name of the model; None selects the name in the reports."""
     accelerator: str = UNKNOWN
     cards: int = 1
     weights: str | None = None
     engine: str | None = None
-    """Including its version."""
+    """Engine and its version."""
 
 
 @dataclass(frozen=True, slots=True)

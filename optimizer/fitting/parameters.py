@@ -47,11 +47,11 @@ SIMPLIFIED_FIRST = (
     "client_offset_ms",
     "kv_read_per_token_ms",
 )
-"""Order in which unidentifiable parameters are dropped; α and β always stay."""
+"""Order in which unidentifiable parameters are dropped; α and β are never dropped."""
 ADDED_LATER = ("per_prompt_ms", "pause_offset_ms")
 """Parameters added to a model fitted without them, if the runs clearly identify them.
 
-Not every engine has these costs, and with them the attention of prompts is easily lost.
+Not every engine has these costs, and including them makes the attention cost of prompts hard to identify.
 """
 
 
@@ -70,9 +70,9 @@ SEQUENCE_MS = 0.015
 PROMPT_MS = 0.5
 """r of the starting points: admission of a request on the host."""
 DRAWN = ("weight_read_ms", "prompt_attention_ms", "per_sequence_ms")
-"""Parameters that `prior_residuals` pulls towards a value."""
+"""Parameters with a prior: `prior_residuals` pulls them towards a plausible value."""
 PLAUSIBILITY = 0.05
-"""Prior residual of a parameter at twice its plausible value: as much as one outlier."""
+"""Prior residual of a parameter at twice its plausible value; equivalent to one outlier."""
 LAG = 1e-3
 PAUSE_OFFSET_MS = 5.0
 MIN_OFFSET_MS = 2.0
@@ -132,8 +132,8 @@ def coefficients(names: Sequence[str], values: FloatArray) -> IterationCoefficie
 def prior_residuals(names: Sequence[str], values: FloatArray) -> FloatArray:
     """Return residuals that grow with the distance from physically plausible values (eq. 99).
 
-    They determine parameters that the measurements leave open: prompts of few lengths do not separate compute
-    from attention, and low batches do not show how much compute hides behind reading the weights.
+    They determine parameters that the measurements do not identify: prompts of few lengths do not separate
+    compute from attention, and low batches do not show how much compute hides behind reading the weights.
     """
     given = dict(zip(names, values, strict=True))
     return np.array(

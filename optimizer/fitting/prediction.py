@@ -17,7 +17,7 @@ from optimizer.quantities import precise, quantity
 from optimizer.timing import PerfParms
 
 LIVES_OF_CLOSED = 60
-"""Requests per user of a closed loop without a duration."""
+"""Requests per user of a closed loop if the run has no duration."""
 MIN_OF_CLOSED = 2000
 MAX_BATCH = 1 << 14
 """Maximum batch in a steady state, if neither server nor client limits it."""
@@ -29,11 +29,11 @@ class Predicted(Document):
     source: str = ""
     """Name of the row."""
     kind: Literal["run", "steady"]
-    """A run from an empty server, or a steady state."""
+    """`run`: a run from an empty server; `steady`: a steady state."""
     ttft_ms: float | None = None
     """Median time to first token [ms]."""
     itl_ms: float | None = None
-    """Mean inter-token latency [ms]."""
+    """Throughput of completed requests [requests/s]."""
     throughput_rps: float | None = None
     """Completed [requests/s]."""
     ttft_percentiles: Percentiles | None = None
@@ -43,7 +43,7 @@ class Predicted(Document):
     in_flight: float | None = None
     """Mean number of requests in flight."""
     errors: dict[str, float] = Field(default_factory=dict)
-    """By measured metric: predicted over measured, less 1."""
+    """Relative error by measured metric: predicted over measured, minus 1."""
     outside: tuple[str, ...] = ()
     """Quantities in which the row is outside the measured domain of the profile."""
     message: str | None = None
@@ -56,7 +56,7 @@ def predict(profile: FittedProfile, runs: Sequence[BenchmarkRun]) -> list[Predic
 
 
 def predict_run(law: PerfParms, run: BenchmarkRun, profile: FittedProfile) -> RunMetrics:
-    """Replay a run with an end under a latency model, and return its metrics.
+    """Replay a run of finite length under a latency model, and return its metrics.
 
     Args:
         law: latency model.

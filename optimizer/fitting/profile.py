@@ -43,7 +43,7 @@ class MeasuredPoint(Document):
     arrival_cv: float | None = Field(None, exclude_if=is_none)
     """Coefficient of variation of the interarrival times, if it differs from that of `arrivals`."""
     rate_rps: Quantity | None = Field(None, exclude_if=is_none)
-    """Offered [requests/s]."""
+    """Offered rate [requests/s]."""
     duration_s: Quantity | None = Field(None, exclude_if=is_none)
     """Duration [s]."""
     requests: Count | None = Field(None, exclude_if=is_none)
@@ -178,8 +178,8 @@ def read_profile(path: str | os.PathLike[str]) -> FittedProfile:
     """Read a fitted profile from a YAML or JSON file.
 
     Raises:
-        FitError: it is no profile.
-        SpecError: it cannot be read.
+        FitError: the file is no profile.
+        SpecError: the file cannot be read.
     """
     value = plain_value(read_text(path), str(path))
     if not isinstance(value, dict) or "perfParms" not in value:

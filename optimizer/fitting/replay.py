@@ -1,4 +1,4 @@
-"""Replay of a benchmark run on the engine: from an empty server, with the client's duration and counting.
+"""Replay of a benchmark run in the simulator, from an empty server, with the client's duration and metrics.
 
 The random streams are fixed for each run and shared by all models, so two models differ only in their times.
 """
@@ -25,7 +25,7 @@ MIN_CLOSED = 1024
 """Initial number of requests drawn for a client that sends without waiting."""
 MAX_REQUESTS = 4_000_000
 FEW_LIVES = 4
-"""Requests per user from which the ITL is estimated."""
+"""Number of requests per user from which the ITL is estimated."""
 FEW_REQUESTS = 1500
 LIVES = 12
 """Minimum length of a shortened run, in consecutive requests."""
@@ -45,7 +45,7 @@ class RunMetrics(NamedTuple):
     """Completed requests over the duration."""
     completed: int
     ttft_percentiles: tuple[float, ...] = ()
-    """At `PERCENTILES`."""
+    """TTFT percentiles at `PERCENTILES`."""
     itl_percentiles: tuple[float, ...] = ()
     in_flight: float = math.nan
     """Mean requests in flight."""
@@ -66,7 +66,7 @@ class BenchmarkReplay:
 
     @classmethod
     def of(cls, run: BenchmarkRun, limits: Limits, requests: int = 0) -> "BenchmarkReplay":
-        """Draw the requests of a run that ends, repeatedly until there are enough.
+        """Draw the requests of a finite run, repeatedly until there are enough.
 
         Args:
             run: the run.

@@ -1,6 +1,6 @@
 """Benchmark runs: load, client, duration and measurements.
 
-All readers return runs, and fitting and prediction use nothing else.
+All readers return runs; fitting and prediction need no other input.
 """
 
 from collections.abc import Iterable
@@ -19,11 +19,11 @@ class Arrivals(StrEnum):
     """Arrival process of a client."""
 
     CONSTANT = "constant"
-    """At equal intervals."""
+    """Requests at equal intervals."""
     POISSON = "poisson"
-    """With exponential interarrival times."""
+    """Requests with exponential interarrival times."""
     CLOSED = "closed"
-    """With a constant number of requests in flight."""
+    """A constant number of requests in flight."""
 
 
 CVS = {Arrivals.CONSTANT: 0.0, Arrivals.POISSON: 1.0, Arrivals.CLOSED: 0.0}
@@ -65,7 +65,7 @@ class RunMeasurements(NamedTuple):
     itl_ms: float | None = None
     """Mean ITL over tokens [ms], as benchmarks report it."""
     throughput_rps: float | None = None
-    """Completed [requests/s]."""
+    """Throughput of completed requests [requests/s]."""
 
 
 NOTHING = RunMeasurements()
@@ -98,11 +98,11 @@ class BenchmarkRun:
     completed: int | None = None
     """Requests completed; metrics over few of them are less certain."""
     source: str = ""
-    """Source: file, and run in it."""
+    """File, and run in the file."""
 
     @property
     def is_steady(self) -> bool:
-        """Whether the run has no end."""
+        """Whether the run is a steady state, without an end."""
         return self.duration_s is None and self.requests is None
 
     @property

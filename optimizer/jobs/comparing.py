@@ -23,11 +23,11 @@ def compare_plans(
     transition: bool = False,
     labels: tuple[str, str] | None = None,
 ) -> Comparison:
-    """Return two plans side by side; of one system its plans without and with limits, or before and after.
+    """Compare two plans; given one system, its plans without and with limits, or before and after a change.
 
     Args:
         first: a system to plan, or a plan.
-        second: the other side; None: the first system with other options or another load.
+        second: the other side; None selects the first system with other options or another load.
         options: a change of the load, and optimizer options of both sides.
         second_options: optimizer options of the second side alone, by their Python names.
         transition: whether the second system follows the first in time, so that the first plan is running.

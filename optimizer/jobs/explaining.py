@@ -1,4 +1,4 @@
-"""The study that explains a plan."""
+"""Study that explains a plan."""
 
 from typing import Annotated
 
@@ -24,7 +24,7 @@ class ExplainOptions(ExactOptions):
 
 
 def explain_plan(system: System, options: ExplainOptions) -> Explanation:
-    """Explain the best plan: the value of units and targets, and what would serve the unserved load.
+    """Explain the best plan: the value of units and targets, and changes that would serve the unserved load.
 
     The system is solved again for every question, a hundred times and more. A large system can need more
     time than the service allows a request.

@@ -1,4 +1,4 @@
-"""The study that draws a system."""
+"""Study that draws a system."""
 
 from typing import Annotated
 
@@ -27,10 +27,10 @@ class FigureOptions(LoadChangeOptions):
 
 
 def show_figure(system: System, options: FigureOptions) -> Figure:
-    """Return a picture, or the plotted numbers; if there is nothing to plot, the answer explains why.
+    """Return a picture, or the plotted numbers; without data, the answer states the reason.
 
     Raises:
-        SpecError: a kind, a server or an accelerator does not exist, or does not go with the kind.
+        SpecError: a kind, a server or an accelerator does not exist, or does not fit the kind.
         SolverError: a plan was needed, and the solver failed.
     """
     for name in ("server", "accelerator"):

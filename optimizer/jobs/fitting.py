@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 def fit_reports(
     paths: Sequence[str], options: "FitOptions", progress: Callable[[str], None] = lambda _: None
 ) -> "FittedProfile":
-    """Return the profile that fits the runs of some benchmark reports best.
+    """Return the profile that best fits the runs of benchmark reports.
 
     Raises:
-        FitError: a report is not known or incomplete, or too little was measured.
+        FitError: a report has an unknown format or is incomplete, or there are too few measurements.
         SpecError: a file cannot be read.
     """
     from optimizer.fitting.fit import fit
@@ -31,7 +31,7 @@ def predict_points(profile: str, points: str) -> "list[Predicted]":
     """Return the predictions of a fitted profile for the rows of a file of points, or the runs of a report.
 
     Raises:
-        FitError: the profile is none, or a row is wrong.
+        FitError: the file is no profile, or a row is invalid.
         SpecError: a file cannot be read.
     """
     from optimizer.fitting.prediction import predict
@@ -45,7 +45,7 @@ def add_profile(profile: str, system: str, model: str | None, accelerator: str |
     """Return a system with a fitted profile in it.
 
     Raises:
-        FitError: the profile is none.
+        FitError: the file is no profile.
         SpecError: the system cannot be read, or has no such model or accelerator.
     """
     from optimizer.fitting.adding import with_profile
@@ -58,8 +58,8 @@ def show_fit(profile: str) -> Figure:
     """Return the figure of a fitted profile: measured and predicted times.
 
     Raises:
-        FitError: the profile is none.
-        SpecError: it cannot be read.
+        FitError: the file is no profile.
+        SpecError: the file cannot be read.
     """
     from optimizer.fitting.profile import read_profile
     from optimizer.studies.figures.fits import fit_figure

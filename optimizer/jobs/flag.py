@@ -13,19 +13,19 @@ class Flag:
     """Command-line details of a field; the flag's type, limits and choices follow from the field."""
 
     metavar: str | None = None
-    """Placeholder of the value in help; None: from the name."""
+    """Placeholder of the value in help; None derives it from the name."""
     scale: Scale | None = None
-    """Units that a number may have on the command line; None: plain numbers only."""
+    """Units that a number can have on the command line; None allows plain numbers only."""
     help: str = ""
     """Help text if it differs from the field's description."""
     off: str = ""
     """For a switch: the flag that sets it to false, and that flag's help after a colon."""
     name: str = ""
-    """Name of the flag if it is not that of the field."""
+    """Name of the flag if it differs from that of the field."""
     short: str = ""
     """Short form: ``-F``."""
     const: str | None = None
-    """Value of the flag without a value; None: the flag must have one."""
+    """Value if the flag is given without one; None if the flag requires a value."""
     positional: bool = False
     """Whether it is an argument before the system instead of a flag."""
     separated: bool = False

@@ -1,4 +1,4 @@
-"""The study that plans loads by the hour: what to reserve, and what to rent."""
+"""Study that plans loads by the hour: accelerators to reserve, and accelerators to rent each hour."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -50,7 +50,7 @@ class HorizonOptions(ExactOptions):
 def horizon_of(
     system: System, trace: str | Path | None = None, factors: Sequence[float] = (), loads: Sequence[str] = ()
 ) -> Horizon:
-    """Plan the reservations for a whole trace and the rentals of each hour.
+    """Plan the reservations for an entire trace and the rentals of each hour.
 
     Args:
         system: the fleet; committed tiers of its accelerators are offers of reserved ones.
@@ -59,7 +59,7 @@ def horizon_of(
         loads: instead of both, the rates of single servers by the hour, as ``NAME=RATE,RATE,…``.
 
     Raises:
-        SpecError: the file cannot be read, or its loads are not of the system.
+        SpecError: the file cannot be read, or its loads belong to no server of the system.
         RequestError: loads are given twice, or not at all.
         SolverError: the solver failed.
     """
@@ -83,7 +83,7 @@ def _scaled(system: System, factors: Sequence[float]) -> list[LoadStep]:
 
 
 def _loaded(system: System, loads: Sequence[str]) -> list[LoadStep]:
-    """Return the given rates of servers and routes, by the hour."""
+    """Return the given rates of servers and routes for each hour."""
     hours: list[dict[str, Server | Route]] = []
     for text in loads:
         name, _, rates = text.rpartition("=")
@@ -99,7 +99,7 @@ def _loaded(system: System, loads: Sequence[str]) -> list[LoadStep]:
             )
             raise RequestError("loads", f"server {name!r} has {len(parts)} rates; give {wanted}")
         if name in system.stated and system.stated[name].deadline is not None:
-            raise RequestError("loads", f"server {name!r} has a deadline, which is its load; leave it out")
+            raise RequestError("loads", f"server {name!r} has a deadline, which sets its load; remove it")
         if name in hours[0]:
             raise RequestError("loads", f"server {name!r} is given twice; give it once")
         for h, part in enumerate(parts):
@@ -110,7 +110,7 @@ def _loaded(system: System, loads: Sequence[str]) -> list[LoadStep]:
 def _horizon(system: System, options: HorizonOptions) -> Horizon:
     """Plan loads by the hour: what to reserve for the whole time, and what to rent in each hour.
 
-    A committed tier of an accelerator is an offer of 0 to `units` accelerators. The answer has a lower bound
+    From each committed tier, up to `units` accelerators can be reserved. The answer has a lower bound
     of the cost, and simple policies for comparison. Loads are factors on all of them, or rates of single
     servers. A long trace can need more time than the service allows a request.
     """
@@ -129,7 +129,7 @@ STUDY = Study(
     working="planning hours",
     epilog=(
         "The trace has the columns of replay: time, server and arrivalRate, or time and a column of rates "
-        "for each server; loads hold from their time until the next. Committed tiers of accelerators are "
-        "offers of 0 to their units for the whole time."
+        "for each server; each load lasts until the next. From each committed tier, any number of "
+        "accelerators up to its units can be reserved, for the entire time."
     ),
 )

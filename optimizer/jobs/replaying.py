@@ -1,4 +1,4 @@
-"""The study that replays loads of the past."""
+"""Study that replays past loads."""
 
 from pathlib import Path
 from typing import Annotated
@@ -35,10 +35,10 @@ class ReplayOptions(ExactOptions):
 
 
 def replay_loads(system: System, options: ReplayOptions) -> Replay:
-    """Return the course of a fleet that follows every plan, and of one with stabilisation rules.
+    """Return the course of a fleet that follows every plan, and of fleets with stabilisation rules.
 
     Raises:
-        SpecError: a file cannot be read, or its loads are not of the system.
+        SpecError: a file cannot be read, or its loads belong to no server of the system.
         SolverError: the solver failed.
     """
     rules = RECOMMENDED if options.rules is None else read_rules(options.rules)

@@ -1,4 +1,4 @@
-"""The study that reports a plan."""
+"""Study that reports a plan."""
 
 from typing import Annotated, Literal
 

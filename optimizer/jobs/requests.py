@@ -23,7 +23,7 @@ from optimizer.units import SECONDS, SHARE
 
 
 class Request(BaseModel):
-    """Base class of requests. A request may not have unknown fields."""
+    """Base class of requests; unknown fields are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -44,13 +44,13 @@ class RequestError(SpecError):
         self.field = field
         """Python name of the field at fault."""
         self.problem = problem
-        """Description of the problem, with other fields in braces."""
+        """Description of the problem, in which braces mark names of other fields."""
 
     def __str__(self) -> str:
         return self.said(lambda name: name)
 
     def said(self, name_of: Callable[[str], str]) -> str:
-        """Return the message with the fields renamed by `name_of`."""
+        """Return the message with fields renamed by `name_of`."""
         problem = re.sub(r"{(\w+)}", lambda found: name_of(found[1]), self.problem)
         return f"{name_of(self.field)}: {problem}"
 
@@ -99,7 +99,7 @@ class ExactOptions(SizingOptions):
             "time_limit_s": self.time_limit,
             "unlimited": self.unlimited,
             "heterogeneous": self.mixed,
-            "milp_solver": True if self.mixed else None,  # only the exact solver makes mixed plans
+            "milp_solver": True if self.mixed else None,  # only the exact solver supports mixed plans
             "saturation_policy": self.saturation,
         }
         return super().given() | {name: value for name, value in options.items() if value is not None}
@@ -139,15 +139,15 @@ class LoadChangeOptions(PlanOptions):
 
     @property
     def load_changes(self) -> list[str]:
-        """Names of the fields that change the load."""
+        """Return the names of the fields that change the load."""
         return [name for name in ("load", "scale", "random_load") if getattr(self, name) is not None]
 
     def with_changed_load(self, system: System) -> System:
-        """Return the system with the changed load; the same system if nothing changes.
+        """Return the system with the changed load, or the same system if nothing changes.
 
         Raises:
             RequestError: the load changes in two ways.
-            SpecError: it cannot be read, or is out of range.
+            SpecError: the load cannot be read, or is out of range.
         """
         if len(self.load_changes) > 1:
             first, second, *_ = self.load_changes

@@ -1,4 +1,4 @@
-"""The study that simulates a plan, or replans until its pools meet their targets in simulation."""
+"""Study that simulates a plan, or replans until its pools meet their targets in simulation."""
 
 from pathlib import Path
 from typing import Annotated
@@ -63,10 +63,10 @@ def simulate_plan(
         system: the planned system.
         options: length and seed of the simulation, and a trace.
         plan: a plan of the system; None: that of the options, or solve for one.
-        progress: told how many of how many pools are done.
+        progress: called with the numbers of finished pools and of all pools.
 
     Raises:
-        SpecError: the plan is not for the system, or the trace cannot be read or is of no server of it.
+        SpecError: the plan is not for the system, or the trace cannot be read or belongs to no server of it.
         AnalysisError: a law has iterations that take no time.
         SolverError: a plan was needed, and the solver failed.
     """
@@ -102,8 +102,8 @@ def repair_plan(
     Args:
         system: the system to plan.
         options: requests to each replica, more if a metric is too close to its limit to decide; and the seed.
-        progress: told how many of how many pools are done.
-        write_model_to: FILE.lp or FILE.mps for the model of the last plan; None: it is not written.
+        progress: called with the numbers of finished pools and of all pools.
+        write_model_to: FILE.lp or FILE.mps for the model of the last plan; None writes no model.
         timings: receives the time of each stage, summed over all plans.
 
     Raises:
@@ -111,7 +111,7 @@ def repair_plan(
         AnalysisError: a law has iterations that take no time.
         SolverError: the solver failed.
     """
-    memo = SizingMemo()  # tightened pools reuse their sizing
+    memo = SizingMemo()  # pools with reduced rates reuse their sizing
 
     def plan_of(changed: System) -> Plan:
         return solve(

@@ -18,41 +18,42 @@ _AnswerT_co = TypeVar("_AnswerT_co", covariant=True)
 
 
 class Fleet(Enum):
-    """Stands for the fleet of a stateful service."""
+    """Marker for the fleet of a stateful service."""
 
     FLEET = "fleet"
 
 
 FLEET: Final = Fleet.FLEET
-"""The fleet of a stateful service, given to a client's method instead of a system."""
+"""Argument of a client's method that selects the fleet of a stateful service instead of a system."""
 
 
 @dataclass(frozen=True, slots=True)
 class Study(Generic[Options, Answer]):
-    """A question about a system."""
+    """A question about a system, with its options and the type of its answer."""
 
     title: str
     """Title of the route that takes a system: an imperative sentence without a full stop."""
     options: type[Options]
-    """A `Request`: flags, query parameters and the client's options."""
+    """Subclass of `Request`: the flags, query parameters and client options."""
     answer: Any
     """Type of the answer: a document, or a union of documents."""
     run: Callable[..., Answer]
-    """Answers the question, from a system that already has the given optimizer options, and the options. It
-    can have a parameter `progress`, to be told how many of how many parts are done. Its docstring before
-    `Args` and `Raises` describes the routes."""
+    """Function that answers the question for a system, to which the given optimizer options are already
+    applied. It can have a parameter `progress`, called with the numbers of finished parts and of all parts.
+    Its docstring before `Args` and `Raises` describes the routes.
+    """
     sections: "Callable[[Answer], list[Section]] | None" = None
-    """Shows the answer; None if the command is written by hand."""
+    """Function that renders the answer as sections; None if the command is not derived from the study."""
     table_names: tuple[str, ...] = ()
-    """Names for the flag ``--table``."""
+    """Table names accepted by ``--table``."""
     csv: Callable[[Answer], str] | None = None
-    """Writes the answer for ``--csv``; None: as one of its tables."""
+    """Function that writes the answer for ``--csv``; None writes one of the tables."""
     media_types: Mapping[str, str] = field(default_factory=dict)
     """Media types of the formats other than JSON, by the value of the option `format`."""
     page: "Callable[[Answer, System, Options], bytes] | None" = None
-    """Writes the answer in the format that the options name."""
+    """Function that writes the answer in the requested format other than JSON."""
     operations: tuple[str, str] | None = None
-    """Names of the two routes' operations in OpenAPI; None: derived from the study's name."""
+    """Names of the two routes' operations in OpenAPI; None derives them from the study's name."""
     working: str = ""
     """Word for the progress display: ``sweeping``. If given, the work can run on a cluster."""
     simulates: bool = False
@@ -68,25 +69,25 @@ class Study(Generic[Options, Answer]):
         options: Options,
         progress: Callable[[int, int], None] = lambda _done, _total: None,
     ) -> Answer:
-        """Return the answer for a system."""
+        """Return the answer of the study for a system."""
         more = [progress] if "progress" in inspect.signature(self.run).parameters else []
         return self.run(system, options, *more)
 
     @property
     def description(self) -> str:
-        """Description of the routes."""
+        """Return the description of the routes."""
         text = inspect.cleandoc(self.run.__doc__ or "")
         return text.partition("\n\nArgs:")[0].partition("\n\nRaises:")[0]
 
 
 class Blocking(Protocol):
-    """A client whose methods block."""
+    """A client with blocking methods."""
 
     blocks: Literal[True]
 
 
 class Awaited(Protocol):
-    """A client whose methods are awaited."""
+    """A client with awaitable methods."""
 
     blocks: Literal[False]
 
@@ -107,7 +108,7 @@ class StudyEntry(Generic[Options, Answer]):
         Args:
             module: name of the module in `optimizer.jobs`; its `STUDY` is the study.
             summary: one line for the help of the program.
-            command: name of the command; None: the study's name.
+            command: name of the command; None selects the study's name.
         """
         self.summary = summary
         self.name = ""
@@ -119,12 +120,12 @@ class StudyEntry(Generic[Options, Answer]):
 
     @property
     def command(self) -> str:
-        """Name of the command."""
+        """Return the name of the command."""
         return self._command or self.name
 
     @property
     def study(self) -> Study[Options, Answer]:
-        """The study."""
+        """Return the study, importing its module on first use."""
         found = import_module(f"optimizer.jobs.{self._module}").STUDY
         return cast("Study[Options, Answer]", found)
 

@@ -1,4 +1,4 @@
-"""The study that sweeps parameters of a system, and samples days."""
+"""Study that varies parameters of a system, and samples days."""
 
 from importlib.metadata import version
 from pathlib import Path
@@ -13,7 +13,7 @@ from optimizer.jobs.study import Study
 from optimizer.render.sweep_sections import sweep_sections
 from optimizer.spec.load_traces import read_load_trace
 from optimizer.spec.system import System
-from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, digest_of, tell_nobody
+from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, digest_of, ignore_progress
 from optimizer.studies.sweep.days import lognormal_days, sampled_days, trace_days
 from optimizer.studies.sweep.document import SampledDays, Sweep
 from optimizer.studies.sweep.figure import sweep_figure
@@ -40,18 +40,18 @@ class SweepOptions(ExactOptions):
     trace: Annotated[str | Path | None, Flag("FILE", only="command")] = None
     """Sample the days of this CSV file of loads, as for replay."""
     resume: Annotated[Path | None, Flag("FILE", only="command")] = None
-    """Keep finished plans in FILE, and go on from there."""
+    """Store finished plans in FILE, and resume from it."""
 
 
-def sweep_system(system: System, options: SweepOptions, progress: Tell = tell_nobody) -> Sweep:
-    """Plan a system over ranges of parameters: cost, served share by priority, and the limits that bind.
+def sweep_system(system: System, options: SweepOptions, progress: Tell = ignore_progress) -> Sweep:
+    """Plan a system over ranges of parameters: cost, served share by priority, and binding limits.
 
     Between two integers of one parameter, service and value are known for every value. With `samples`, the
-    answer also has the cost of being safe on 50 to 99 % of days whose loads vary. A large sweep can need more
-    time than the service allows a request.
+    answer also contains the cost of fleets that are safe on 50 to 99 % of sampled days. A large sweep can
+    need more time than the service allows a request.
 
     Raises:
-        SpecError: a variation, a value or a file is wrong.
+        SpecError: a variation, a value or a file is invalid.
         SolverError: the solver failed.
     """
     _check(options)

@@ -8,12 +8,12 @@ from optimizer.spec.system import System
 
 
 def verify_plan(plan: Plan, system: System, proof: Proof | None = None) -> "Verified":
-    """Check a plan against its system by arithmetic, and the proof of its bounds, if it is given.
+    """Check a plan against its system by recomputing it, and the proof of its bounds, if given.
 
     Args:
         plan: the plan.
         system: the planned system, with the same options.
-        proof: its multipliers.
+        proof: dual multipliers that prove its bounds.
     """
     wrong = verify(plan, system)
     if wrong or proof is None:
@@ -27,6 +27,6 @@ class Verified:
     """Result of a verification."""
 
     wrong: tuple[str, ...]
-    """Errors, one line each."""
+    """Errors found, one line each."""
     open_points: tuple[str, ...] = ()
     """Bounds that the multipliers do not prove, one line each."""

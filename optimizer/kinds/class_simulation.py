@@ -22,7 +22,7 @@ class SimulatedClass(ReplicaSimulation):
     """Simulation result of one class."""
 
     priority: int
-    """Its priority."""
+    """Priority of the class."""
 
 
 class ClassSimulation(Document):
@@ -38,8 +38,8 @@ def simulate_classes(
 
     Args:
         replica: the replica.
-        classes: its classes.
-        effort: length, for all classes together, and seed of the simulation.
+        classes: its classes of requests.
+        effort: length of the simulation, for all classes together, and its seed.
 
     Raises:
         AnalysisError: a class has too few requests, or an iteration would take no time.
@@ -63,10 +63,10 @@ def simulate_classes(
 
 
 def runs_of(runs: Sequence[SimulatedRun], load: OpenLoad, stream: int) -> list[SimulatedRun]:
-    """Return the requests of one of several loads; none if it sends nothing.
+    """Return the runs with only the requests of one load; empty if it sends none.
 
     Raises:
-        AnalysisError: it sent too few.
+        AnalysisError: the load sent too few requests.
     """
     if not load.rate_rps:
         return []

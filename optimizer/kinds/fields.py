@@ -21,18 +21,18 @@ from optimizer.documents import (
 from optimizer.queueing.measures import TargetMeasure
 
 DEFAULT_MAX_BATCH = 256
-"""Default batch limit (the ceiling of llm-inferno's optimizer-light)."""
+"""Default batch limit, the maximum of llm-inferno's optimizer-light."""
 
 
 class ReplicaProfile(Document):
     """The model and accelerator of a profile, and its batch limit."""
 
     name: Name
-    """The model."""
+    """Name of the model."""
     accelerator: Name = Field(alias="acc")
-    """The accelerator."""
+    """Name of the accelerator."""
     acc_count: SliceCount = Field(1, alias="accCount")
-    """Accelerators of one replica."""
+    """Number of accelerators per replica."""
     max_batch_size: BatchSize = Field(0, alias="maxBatchSize")
     """Batch limit at `atTokens` output tokens per request; 0 means 256."""
     at_tokens: Count = Field(0, alias="atTokens")
@@ -45,15 +45,15 @@ class PlacedServer(Document):
     name: Name
     """Unique name."""
     service_class: Name = Field("Free", alias="class")
-    """The service class."""
+    """Name of the service class."""
     model: Name
-    """The model."""
+    """Name of the model."""
     keep_accelerator: bool = Field(default=False, alias="keepAccelerator")
     """Whether the server must stay on its current accelerator, if it has one."""
     min_num_replicas: Count = Field(0, alias="minNumReplicas")
-    """Minimum replicas, also when idle."""
+    """Minimum number of replicas, also when idle."""
     max_num_replicas: PositiveCount | None = Field(None, alias="maxNumReplicas")
-    """Maximum replicas; default: unlimited."""
+    """Maximum number of replicas; default: unlimited."""
     max_batch_size: BatchSize = Field(0, alias="maxBatchSize")
     """Batch limit; 0: the profile's, scaled to the request length."""
     max_queue_size: Count | None = Field(None, alias="maxQueueSize")
@@ -95,9 +95,9 @@ class LatencyTarget(Document):
     percentile: float | None = Field(None, gt=0, lt=100)
     """Percentile to which the limit applies; default: the mean."""
     limit_ms: Milliseconds = Field(alias="ms", gt=0)
-    """The limit [ms]."""
+    """Limit on the latency [ms]."""
 
     @property
     def measure(self) -> TargetMeasure:
-        """The measure that is limited."""
+        """Return the limited measure."""
         return TargetMeasure("e2e", self.percentile)

@@ -1,7 +1,7 @@
-"""The interface of a kind of replica; all layers above use it and know no kind by name.
+"""The interface of a kind of replica; the layers above use it without naming any kind.
 
-Kinds are below `optimizer.spec`: they see their own fields of profiles and servers, and loads, but no
-systems, arrays or plans.
+Kinds are below `optimizer.spec`: they depend on their own fields of profiles and servers and on loads, but
+not on systems, arrays or plans.
 """
 
 from abc import ABC, abstractmethod
@@ -37,8 +37,9 @@ class OwnRows(NamedTuple):
 
     arrays: OwnArrays
     server: IntArray
-    """Server of each row, in ascending order. The best row of a server is chosen, and the first of equals;
-    the last row is what the document specifies."""
+    """Server of each row, in ascending order. The best row of a server is chosen, or the first of equally
+    good rows; the last row has the settings of the document.
+    """
 
 
 P = TypeVar("P", bound=ReplicaProfile)
@@ -48,17 +49,17 @@ S = TypeVar("S", bound=PlacedServer)
 class KindOf(ABC, Generic[P, S]):
     """A kind of replica: immutable, with one object of each in the table of kinds.
 
-    P and S are its profiles and servers: the common fields and its own.
+    P and S are the types of its profiles and servers, with the common fields and its own.
     """
 
     name: ClassVar[str]
-    """Name in code and messages, plural."""
+    """Plural name in code and messages."""
     gives: ClassVar[str]
     """Key or quantity that marks a profile of this kind: "batchParms", "tokens"."""
     queue_models: ClassVar[Mapping[type[Law], tuple[type[QueueModel], ...]]]
     """Latency models of this kind, each with its queue models, the default first."""
     server_fields: ClassVar[type[Document] | None] = None
-    """Fields of a server that only this kind has."""
+    """Server fields that only this kind has."""
     does: ClassVar[str] = ""
     """Verb phrase about those fields, to follow the kind's name: "collect requests"."""
     refused_in_profiles: ClassVar[Refused] = Refused()
@@ -76,12 +77,12 @@ class KindOf(ABC, Generic[P, S]):
     orders: ClassVar[Mapping[TableName, tuple[str, ...]]] = MappingProxyType({})
     """Column order of single tables; metrics not listed are last."""
     lengths: ClassVar[tuple[str, ...]] = ()
-    """Fields of a load that it uses, in addition to the rate."""
+    """Fields of a load that this kind uses, in addition to the rate."""
     of_server: ClassVar[tuple[str, ...]] = ()
-    """Fields of a server that are shown with its pools."""
+    """Server fields that are shown with its pools."""
     words: ClassVar[Words]
 
-    def check(self, server: S, profiles: Sequence[P], load: Load) -> Iterator[Fault]:  # noqa: ARG002  most check more
+    def check(self, server: S, profiles: Sequence[P], load: Load) -> Iterator[Fault]:  # noqa: ARG002  most kinds override this
         """Yield the faults of a server and the profiles of its model.
 
         Args:
@@ -91,7 +92,7 @@ class KindOf(ABC, Generic[P, S]):
         """
         yield from ()
 
-    def demand_rps(self, load: Load, throughput_tps: float) -> float:  # noqa: ARG002  for tokens
+    def demand_rps(self, load: Load, throughput_tps: float) -> float:  # noqa: ARG002  used by kinds with tokens
         """Return the rate that a server must carry [requests/s]; 0 if it is idle.
 
         Args:
@@ -100,8 +101,8 @@ class KindOf(ABC, Generic[P, S]):
         """
         return load.arrival_rate_rpm / SECONDS_PER_MINUTE
 
-    def own(self, servers: Sequence[S]) -> OwnRows | None:  # noqa: ARG002  for those that have any
-        """Return the additional arrays of some servers, or None if the kind has none."""
+    def own(self, servers: Sequence[S]) -> OwnRows | None:  # noqa: ARG002  used by kinds with own arrays
+        """Return the additional arrays of some servers; None if the kind has none."""
         return None
 
     @abstractmethod
@@ -114,7 +115,8 @@ class KindOf(ABC, Generic[P, S]):
             server: the server.
             profile: its model on an accelerator.
             max_batch: its batch limit.
-            pool: a pool of a plan, with the settings that the plan chose; None: the server's own settings.
+            pool: a pool of a plan, with the settings that the plan chose; None selects the server's own
+                settings.
         """
 
     def pool_fields(self, server: S, profile: P, max_batch: int, own: OwnArrays | None) -> Mapping[str, Any]:  # noqa: ARG002
@@ -128,8 +130,8 @@ class KindOf(ABC, Generic[P, S]):
         """
         return {}
 
-    def takes_turns(self, server: S, profile: P, max_batch: int) -> BatchServer | None:  # noqa: ARG002  most cannot
-        """Return a replica as it shares a card in time, one batch at a time; None if it cannot.
+    def takes_turns(self, server: S, profile: P, max_batch: int) -> BatchServer | None:  # noqa: ARG002  most kinds do not support it
+        """Return a replica that shares a card in time, one batch at a time; None if it cannot share.
 
         Args:
             server: its server.
@@ -154,11 +156,11 @@ class KindOf(ABC, Generic[P, S]):
 
     @property
     def fields(self) -> set[str]:
-        """Fields of a pool's row that apply to this kind."""
+        """Return the fields of a pool's row that apply to this kind."""
         own = {shown.field for shown in self.metrics if shown.field and not shown.alias}
         targets = {shown.target_field for shown in self.metrics if shown.target}
         return {*self.lengths, *own, *targets}
 
 
 Kind = KindOf[Any, Any]
-"""Any kind."""
+"""Any kind of replica."""

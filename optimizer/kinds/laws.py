@@ -13,7 +13,7 @@ from optimizer.timing import Law, RequestShapes
 
 
 def laws_given(document: Document) -> list[type[Law]]:
-    """Return the laws for which a document has any part."""
+    """Return the laws for which a document has at least one parameter field."""
     return _laws_with(document, lambda _: True)
 
 
@@ -28,7 +28,7 @@ def _laws_with(document: Document, counts: Callable[[Document], bool]) -> list[t
     for law in QUEUE_MODELS_OF:
         for name in law.parts:
             part = fields.get(name)
-            if part is not None and law.takes(document) and counts(part):
+            if part is not None and law.applies_to(document) and counts(part):
                 found.append(law)
                 break
     return found
@@ -45,7 +45,7 @@ class LawTable:
     laws: tuple[type[Law], ...]
     """All laws."""
     law: IntArray
-    """Law of each document, an index into `laws`; -1 if no token time is known; shape (P,)."""
+    """Law of each document as an index into `laws`; -1 if no token times are known; shape (P,)."""
     parameters: tuple[FloatArray, ...]
     """Parameters of each law, shape (K, P); zero for documents of other laws."""
 

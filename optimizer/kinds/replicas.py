@@ -102,7 +102,7 @@ class Percentiles(Document):
     """Percentiles of a latency over requests [ms]."""
 
     p50_ms: float = Field(alias="p50")
-    """Median [ms]."""
+    """Median latency [ms]."""
     p90_ms: float = Field(alias="p90")
     """90th percentile [ms]."""
     p95_ms: float = Field(alias="p95")
@@ -117,7 +117,7 @@ class ReplicaPerformance(Document):
     offered_rps: float = Field(alias="offeredRate")
     """Arrival rate [requests/s]."""
     throughput_rps: float = Field(alias="throughput")
-    """Completed [requests/s]."""
+    """Throughput of completed requests [requests/s]."""
     stable_rate_rps: float = Field(alias="stableRate")
     """Maximum stable rate [requests/s]; above it, the queue stays full."""
     ttft_ms: float = Field(alias="ttft")
@@ -154,7 +154,7 @@ class LatencyFigures(Document):
     """Mean and percentiles of user-visible latencies [ms]."""
 
     e2e_ms: float = Field(alias="avgE2E")
-    """Mean time to the last token."""
+    """Mean time to the last token [ms]."""
     p50_ttft_ms: float = Field(alias="p50TTFT")
     p90_ttft_ms: float = Field(alias="p90TTFT")
     p95_ttft_ms: float = Field(alias="p95TTFT")
@@ -175,7 +175,7 @@ class ReplicaSizing(Document):
     max_rate_rps: float = Field(alias="maxRate")
     """Maximum rate that meets all targets [requests/s]."""
     rate_ttft_rps: float | None = Field(None, alias="rateAtTTFT")
-    """Maximum rate for the TTFT target alone; without one, the maximum stable rate [requests/s]."""
+    """Maximum rate for the TTFT target alone; or the maximum stable rate without that target [requests/s]."""
     rate_itl_rps: float | None = Field(None, alias="rateAtITL")
     """Maximum rate for the ITL target alone; without one, the maximum stable rate [requests/s]."""
     rate_tps_rps: float | None = Field(None, alias="rateAtTPS")
@@ -316,7 +316,7 @@ def _performance(found: Performance, stable_rate_rps: FloatArray, row: int) -> R
 
 
 def percentiles_of(found: Performance, metric: LatencyName, row: int) -> Percentiles | None:
-    """Return the percentiles of a latency of one row, or None if only means are known.
+    """Return the percentiles of a latency of one row, or None if the queue model computes means only.
 
     Args:
         found: the performance of R rows.

@@ -24,7 +24,7 @@ class RequestClass(Document):
     """Requests of one class."""
 
     rate_rps: Quantity = Field(alias="RPS")
-    """Arrival rate [requests/s]."""
+    """Arrival rate of the class [requests/s]."""
     priority: Priority
     """Priority, 1 is the highest; classes of equal priority are served first come, first served."""
 
@@ -33,11 +33,11 @@ class ClassFigures(Document):
     """Latencies of the requests of one class [ms]; waiting times include requests that do not wait."""
 
     priority: int
-    """Its priority."""
+    """Priority of the class."""
     offered_rps: float = Field(alias="offeredRPS")
     """Arrival rate [requests/s]."""
     wait_ms: float = Field(alias="avgWaitTime")
-    """Mean time before the prefill, of which most is spent waiting for a slot of the batch."""
+    """Mean time before the prefill, mostly spent waiting for a batch slot."""
     p50_wait_ms: float = Field(alias="p50WaitTime")
     p90_wait_ms: float = Field(alias="p90WaitTime")
     p95_wait_ms: float = Field(alias="p95WaitTime")
@@ -59,10 +59,10 @@ class ClassFigures(Document):
 
 
 def class_queues(replica: Replica, classes: Sequence[RequestClass], work_cv: float) -> PriorityQueues:
-    """Return the classes of the queue of a replica, which has no limit.
+    """Return the priority queue of a replica with unlimited capacity.
 
     Raises:
-        AnalysisError: all rates are zero, or a service time is.
+        AnalysisError: all rates are zero, or a service time is zero.
     """
     rates = [one.rate_rps for one in classes]
     if not any(rates):
@@ -74,7 +74,7 @@ def class_queues(replica: Replica, classes: Sequence[RequestClass], work_cv: flo
 
 
 def class_figures(found: ClassPerformance, classes: Sequence[RequestClass]) -> tuple[ClassFigures, ...]:
-    """Return the performance of each class, in their order."""
+    """Return the performance of each class, in the order of the classes."""
     columns = {name: getattr(found, name) for name in ClassFigures.model_fields if hasattr(found, name)}
     for percent in PERCENTS:
         columns[f"p{percent}_wait_ms"] = found.wait_quantile(percent / 100)
@@ -89,7 +89,7 @@ def class_figures(found: ClassPerformance, classes: Sequence[RequestClass]) -> t
 
 
 def total_figures(found: ClassPerformance) -> dict[str, float]:
-    """Return the figures over the requests of all classes, by the names of an answer."""
+    """Return the metrics over the requests of all classes, by field of an answer."""
     share = found.offered_rps / found.offered_rps.sum()
     figures = {"in_service": float(found.in_service.sum())}
     for name in ("response_ms", "wait_ms", "ttft_ms", "itl_ms"):

@@ -20,7 +20,7 @@ class Row(Document):
 
     @abstractmethod
     def analyze(self) -> Document:
-        """Return the performance at the row's rate, or a `NoSteadyState`.
+        """Return the performance at the row's rate, or an `UnstableReplica`.
 
         Raises:
             AnalysisError: the rate or a service time is zero.
@@ -46,7 +46,7 @@ class Row(Document):
         """
 
 
-class NoSteadyState(Document):
+class UnstableReplica(Document):
     """Result for a row whose queue grows without bound."""
 
     offered_rps: float = Field(alias="offeredRPS")

@@ -8,8 +8,9 @@ from optimizer.quantities import percent
 TableName = Literal[
     "plan", "candidates", "notebook", "comparison", "simulation", "simulated", "latencies", "use", "bars"
 ]
-"""Places that show pools: tables of plans and candidates, a plan in a notebook, a comparison, the table and
-section of a simulation, the report sections on latencies and utilisation, and the chart of servers."""
+"""Tables and figures that show pools: plans and candidates, a plan in a notebook, a comparison, the table and
+section of a simulation, the report sections on latencies and utilisation, and the chart of servers.
+"""
 
 EVERYWHERE: tuple[TableName, ...] = (
     "plan", "candidates", "notebook", "comparison", "simulation", "simulated", "latencies",
@@ -21,26 +22,28 @@ class Shown(NamedTuple):
     """A metric of the pools of one kind."""
 
     metric: str
-    """Name; that of `queueing.measures` if it can have a target. Kinds share equal names."""
+    """Name of the metric, from `queueing.measures` if it can have a target; several kinds can use the same
+    name.
+    """
     field: str
-    """Field of a pool's row that contains it."""
+    """Field of a pool's row that contains the metric."""
     heading: str
     tables: tuple[TableName, ...]
-    """Tables that show it; a comparison shows its mean over requests."""
+    """Tables that show the metric; a comparison shows its mean over requests."""
     unit: str = ""
     form: str | Callable[[Any], str] = ""
     """Format of a value: a format specification or a function."""
     rank: int = 0
     """Priority of its column: 0 is always shown; the highest is hidden first in a narrow terminal."""
     rank_beside: int | None = None
-    """Rank if another kind is also shown; None: the same rank."""
+    """Rank if another kind is also shown; None keeps the rank."""
     is_text: bool = False
     least: float = 0.0
     """Threshold: a plan's table shows only larger values, and omits the column if there are none."""
     target: str | None = None
     """Field of a model's targets that limits its mean; tables show it next to the value."""
     percentile_ranks: tuple[int, int] | None = None
-    """Ranks of its percentile columns, alone and with another kind; None: percentiles replace the mean."""
+    """Ranks of its percentile columns, alone and with another kind; None if percentiles replace the mean."""
     part_of: str | None = None
     """Metric of which it is a component; pages show it between that metric's value and target."""
     long: str = ""
@@ -48,7 +51,7 @@ class Shown(NamedTuple):
     spoken: str = ""
     """Longer name for charts, before the heading."""
     alias: str = ""
-    """Name in CSV, if its field name belongs to another metric."""
+    """Name in CSV files if another metric already uses its field name."""
     simulated: str = ""
     """Field of `Summary` and `Performance` that contains it; not needed for latencies."""
     note: str = ""
@@ -56,12 +59,12 @@ class Shown(NamedTuple):
 
     @property
     def target_field(self) -> str:
-        """Field of a pool's row that contains its target."""
+        """Return the field of a pool's row that contains its target."""
         return f"{self.metric}_target_ms"
 
     @property
     def title(self) -> str:
-        """Heading in pages."""
+        """Return the heading for pages."""
         return self.long or self.heading
 
     def with_unit(self, name: str) -> str:
@@ -88,7 +91,7 @@ class Words(NamedTuple):
     section: tuple[str, str]
     """Name and title of its latency section."""
     about: str = "at the load that each pool carries"
-    """Completes "Means ..." in that section."""
+    """Text after "Means" in that section's introduction."""
     utilisation: str = "the mean batch over the batch limit"
     """Definition of its utilisation."""
     utilisation_heading: str = "utilisation"

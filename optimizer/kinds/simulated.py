@@ -23,7 +23,7 @@ class SimulatedFigures(LatencyFigures):
 
 
 class ReplicaSimulation(SimulatedFigures):
-    """Simulation result of one replica."""
+    """Simulation result of one replica, with confidence intervals."""
 
     half_width: SimulatedFigures = Field(alias="halfWidth")
     """Half-width of the 95 % confidence interval of each metric."""

@@ -1,4 +1,4 @@
-"""The table of kinds: each kind is a module or package, and an entry here with its document fields."""
+"""The table of kinds: each kind is a module or package, plus an entry here with its document fields."""
 
 from collections.abc import Collection, Iterable
 from typing import Self
@@ -39,7 +39,7 @@ class LawFields(BatchFields, TokenFields):  # pydantic orders fields by the last
 
 
 class ServerFields(BatchServerFields):
-    """Fields of a server: the common ones, then those of single kinds."""
+    """Fields of a server: the common ones, and those of individual kinds."""
 
 
 class KindPoolFields(PoolFields):
@@ -99,7 +99,7 @@ def in_order(kinds: Collection[Kind]) -> list[Kind]:
 
 
 def shown_in(table: TableName, kinds: Iterable[Kind]) -> list[Shown]:
-    """Return the metrics of a table for pools of some kinds, one of each name.
+    """Return the metrics of a table for pools of some kinds, without duplicate names.
 
     Metrics common to several kinds are last.
     """

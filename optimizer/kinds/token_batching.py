@@ -93,7 +93,7 @@ class TokenBatching(KindOf[TokenProfile, PlacedServer]):
         server: PlacedServer,
         profile: TokenProfile,
         max_batch: int,
-        pool: Document | None = None,  # noqa: ARG002  plans choose no further settings
+        pool: Document | None = None,  # noqa: ARG002  plans choose no other settings
     ) -> SimulatedReplica:
         """Return a replica with continuous batching, processor sharing or static batches."""
         return simulated_replica(profile, profile.kv_capacity_tokens, max_batch, server.max_queue_size)

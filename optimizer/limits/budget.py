@@ -16,37 +16,37 @@ ITEM = "total cost"
 
 
 class BudgetOption(Document):
-    """The limit's field of the options."""
+    """The options field of the budget."""
 
     budget_cents_per_h: Cost | None = Field(None, alias="budget", exclude_if=is_none)
     """Maximum cost of the plan [cents/h]; absent: not limited."""
 
 
 class Budget(Limit):
-    """Cents per hour; whether cards are limited or not."""
+    """Limit on the cost per hour; it applies whether or not cards are limited."""
 
     name: ClassVar[str] = BUDGET
     unit: ClassVar[str] = "cents/h"
     whole: ClassVar[bool] = False
 
     def amounts(self, stock: Stock) -> Mapping[str, float]:
-        """Return the budget, if there is one."""
+        """Return the budget as the amount of its only item; empty without a budget."""
         assert isinstance(stock.options, BudgetOption)
         budget = stock.options.budget_cents_per_h
         return {} if budget is None else {ITEM: float(budget)}
 
-    def use(self, replicas: Replicas, item: str) -> FloatArray:  # noqa: ARG002  there is one
-        """Return the cost of a replica."""
+    def use(self, replicas: Replicas, item: str) -> FloatArray:  # noqa: ARG002  there is a single item
+        """Return the cost of one replica of each candidate."""
         return replicas.cost
 
     def used(self, placed: Iterable[PlacedReplicas]) -> Mapping[str, float]:
-        """Add up costs."""
+        """Return the total cost of placed replicas."""
         return {ITEM: math.fsum(item.replicas * item.cost for item in placed)}
 
-    def amount_text(self, item: str, amount: float) -> str:  # noqa: ARG002  there is one
-        """Write an amount: ``90 cents/h of the budget``."""
+    def amount_text(self, item: str, amount: float) -> str:  # noqa: ARG002  there is a single item
+        """Format an amount for messages: ``90 cents/h of the budget``."""
         return f"{self.counted(amount)} of the budget"
 
     def counted(self, amount: float) -> str:
-        """Write an amount: ``90 cents/h``."""
+        """Format an amount: ``90 cents/h``."""
         return f"{precise(amount)} cents/h"

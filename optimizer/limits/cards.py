@@ -13,7 +13,7 @@ CARDS = "cards"
 
 
 class Cards(Limit):
-    """Cards by accelerator type; a type that is not listed has none."""
+    """Limit on the cards of each accelerator type; types that are not listed have none."""
 
     name: ClassVar[str] = CARDS
     unit: ClassVar[str] = "card"

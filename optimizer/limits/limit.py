@@ -1,7 +1,7 @@
 """The interface of a limit: available amounts, use per replica, and its texts.
 
-A limit is an upper bound on a sum over replicas, or on the largest of several such sums. The use of a replica
-is not negative, so serving no server always satisfies it. Restrictions of another form are not limits
+A limit is an upper bound on a sum over replicas, or on the largest of several such sums. Replicas never have
+negative use, so serving no server always satisfies a limit. Restrictions of another form are not limits
 (docs/design.md).
 """
 
@@ -15,7 +15,7 @@ from optimizer.quantities import counted, quantity
 
 
 class Stock(NamedTuple):
-    """The part of a system that limits use."""
+    """The part of a system from which limits derive their amounts."""
 
     options: Document
     """Options of the optimizer."""
@@ -26,29 +26,29 @@ class Stock(NamedTuple):
     types: tuple[str, ...]
     """All accelerator types."""
     surging: tuple[str, ...] = ()
-    """Servers with extra replicas while they roll out."""
+    """Servers that start extra replicas during their roll-outs."""
 
 
 class Replicas(NamedTuple):
     """One replica of each of C candidates; shapes (C,)."""
 
     accelerator: IntArray
-    """Index into the names."""
+    """Accelerator as an index into the names."""
     accelerator_names: tuple[str, ...]
     kind: IntArray
-    """Accelerator type: index into the names."""
+    """Accelerator type as an index into the names."""
     type_names: tuple[str, ...]
     cards: IntArray
     cost: FloatArray
-    """[cents/h]"""
+    """Cost of a replica [cents/h]."""
     accelerators: IntArray
     server: IntArray
-    """Index into the names."""
+    """Server as an index into the names."""
     server_names: tuple[str, ...]
     extra: FloatArray
-    """Part of a replica more that starts while the candidate with all its replicas rolls out."""
+    """Number of extra replicas during a roll-out, per replica of the candidate."""
     largest_power: Callable[[], FloatArray]
-    """Computes the power at the largest rate [W]."""
+    """Function that computes the power at the largest rate [W]."""
 
 
 class PlacedReplicas(NamedTuple):
@@ -65,11 +65,11 @@ class PlacedReplicas(NamedTuple):
     """Power of one replica at its largest rate [W]; 0 if no limit needs it."""
     server: str = ""
     surge: float = 0.0
-    """Share of the replicas that starts in addition to the old ones while it rolls out."""
+    """Fraction of extra replicas that run next to the old ones during a roll-out."""
 
 
 Uses = Mapping[str, float]
-"""Use of a limit by item."""
+"""Use of a limit, by item."""
 
 
 class Limit(ABC):
@@ -87,14 +87,16 @@ class Limit(ABC):
     step: ClassVar[float] = 1.0
     """Step by which explanations increase or reduce the amount."""
     can_be_added: ClassVar[bool] = False
-    """Whether a repair may increase the amount."""
+    """Whether a repair can increase the amount."""
     follows: ClassVar[str] = ""
-    """Limit whose amounts are those of this limit's items of the same names; empty: its own."""
+    """Name of the limit whose amounts apply to this limit's items of the same names; empty if it has its
+    own.
+    """
     is_sum: ClassVar[bool] = True
-    """Whether the use of all replicas is the sum of the uses of servers."""
+    """Whether the total use is the sum of the uses of servers."""
 
-    def needs_power(self, options: Document) -> bool:  # noqa: ARG002  few do
-        """Return whether it counts the power of replicas, which takes some time to compute."""
+    def needs_power(self, options: Document) -> bool:  # noqa: ARG002  only some limits use it
+        """Return whether the limit counts the power of replicas, which takes some time to compute."""
         return False
 
     @abstractmethod
@@ -111,13 +113,13 @@ class Limit(ABC):
 
     @abstractmethod
     def used(self, placed: Iterable[PlacedReplicas]) -> Uses:
-        """Return the use of each item by replicas, by plain arithmetic."""
+        """Return the use of each item by placed replicas, for checks without arrays."""
 
     def adding_to(
         self,
-        others: Iterable[PlacedReplicas],  # noqa: ARG002  no difference for a sum
+        others: Iterable[PlacedReplicas],  # noqa: ARG002  irrelevant for a sum
     ) -> Callable[[Iterable[PlacedReplicas]], Uses]:
-        """Return a function of the use that a server's replicas add to that of the others."""
+        """Return a function that computes the use that a server's replicas add to that of the others."""
         return self.used
 
     def why_none(self, item: str, stock: Stock) -> str | None:  # noqa: ARG002

@@ -16,14 +16,14 @@ ITEM = "all replicas"
 
 
 class PowerOption(Document):
-    """The limit's field of the options."""
+    """The options field of the power limit."""
 
     max_power_w: Watts | None = Field(None, alias="maxPower", exclude_if=is_none)
     """Maximum power of all replicas at their largest rates [W]; absent: not limited."""
 
 
 class MaxPower(Limit):
-    """Watts at the largest rate of each replica: at the load, the draw of mixed pools is not linear."""
+    """Limit on the power at the largest rates, because at the load the power of mixed pools is not linear."""
 
     name: ClassVar[str] = POWER
     unit: ClassVar[str] = "W"
@@ -35,23 +35,23 @@ class MaxPower(Limit):
         return options.max_power_w is not None
 
     def amounts(self, stock: Stock) -> Mapping[str, float]:
-        """Return the power, if it is limited."""
+        """Return the power limit as the amount of its only item; empty if power is not limited."""
         assert isinstance(stock.options, PowerOption)
         power_w = stock.options.max_power_w
         return {} if power_w is None else {ITEM: power_w}
 
-    def use(self, replicas: Replicas, item: str) -> FloatArray:  # noqa: ARG002  there is one
-        """Return the power of a replica at its largest rate."""
+    def use(self, replicas: Replicas, item: str) -> FloatArray:  # noqa: ARG002  there is a single item
+        """Return the power of one replica of each candidate at its largest rate [W]."""
         return replicas.largest_power()
 
     def used(self, placed: Iterable[PlacedReplicas]) -> Mapping[str, float]:
-        """Add up power."""
+        """Return the total power of placed replicas [W]."""
         return {ITEM: math.fsum(item.replicas * item.power_w for item in placed)}
 
-    def amount_text(self, item: str, amount: float) -> str:  # noqa: ARG002  there is one
-        """Write an amount: ``700 W of power``."""
+    def amount_text(self, item: str, amount: float) -> str:  # noqa: ARG002  there is a single item
+        """Format an amount for messages: ``700 W of power``."""
         return f"{self.counted(amount)} of power"
 
     def counted(self, amount: float) -> str:
-        """Write an amount: ``700 W``."""
+        """Format an amount: ``700 W``."""
         return f"{precise(amount)} W"

@@ -1,8 +1,8 @@
-"""Limits on cards during roll-outs: new replicas start beside the old ones (math.md section 27).
+"""Limits on cards during roll-outs, when new replicas start before the old ones stop (math.md section 27).
 
 Items are accelerator types; their amounts are the cards of the type. If all servers roll out together, the
-extra replicas of all count. If they do so one at a time, those of the server that needs most count: the limit
-is then one row for each server with extra replicas.
+extra replicas of all count. If they roll out one at a time, only the largest number of extra cards counts, so
+the limit has one row for each server with extra replicas.
 """
 
 import math
@@ -22,37 +22,38 @@ from optimizer.quantities import counted
 
 ROLLOUT = "roll-out"
 ROUNDING = 1e-9
-"""Share of a number of replicas that counts as rounding."""
+"""Relative difference of a number of replicas that counts as rounding."""
 
 ExtraCards = Mapping[str, Mapping[str, int]]
-"""Cards of the extra replicas, by type and server."""
+"""Cards of the extra replicas, by accelerator type and server."""
 
 
 class RolloutOption(Document):
-    """The limits' field of the options."""
+    """The options field of the roll-out limits."""
 
     rollout: Literal["all", "one"] | None = Field(None, exclude_if=is_none)
-    """Whether servers with a `surge` roll out all at once or one at a time. Cards suffice for their extra
-    replicas too. Absent: roll-outs need no cards of their own."""
+    """Whether servers with a `surge` roll out all at once or one at a time; the plan leaves cards for their
+    extra replicas. Absent: no cards are left for roll-outs.
+    """
 
 
 def extra_replicas(surge: float, replicas: int) -> int:
-    """Return the replicas that start beside the old ones (eq. 185)."""
+    """Return the number of replicas that start in addition to the old ones (eq. 185)."""
     return math.ceil(surge * replicas * (1 - ROUNDING))
 
 
 class Rollout(Limit):
-    """Cards by type with extra replicas (eq. 186)."""
+    """Limit on the cards of each type, including extra replicas (eq. 186)."""
 
     name: ClassVar[str] = ROLLOUT
     unit: ClassVar[str] = "card"
     whole: ClassVar[bool] = False  # extra replicas are rounded for a server, not for each replica
     follows: ClassVar[str] = CARDS
     mode: ClassVar[str]
-    """Value of the option that selects it."""
+    """Option value that selects this limit."""
 
     def amounts(self, stock: Stock) -> Mapping[str, float]:
-        """Return the cards of each type, if a server has a surge."""
+        """Return the cards of each type if any server has a surge."""
         assert isinstance(stock.options, RolloutOption)
         if stock.unlimited or stock.options.rollout != self.mode or not stock.surging:
             return {}
@@ -67,18 +68,18 @@ class Rollout(Limit):
     @staticmethod
     @abstractmethod
     def _together(extra: Mapping[str, int]) -> int:
-        """Return the extra cards of a type that are in use at a time, from those of each server."""
+        """Return the extra cards of a type used at a time, given those of each server."""
 
     def amount_text(self, item: str, amount: float) -> str:
-        """Write an amount: ``4 cards of H100 during a roll-out``."""
+        """Format an amount for messages: ``4 cards of H100 during a roll-out``."""
         return f"{self.counted(amount)} of {item} during a roll-out"
 
     def number(self, amount: float) -> str:
-        """Write an amount as a number."""
+        """Format an amount as a number."""
         return f"{round(amount):,}"
 
     def counted(self, amount: float) -> str:
-        """Write an amount: ``4 cards``."""
+        """Format an amount: ``4 cards``."""
         return counted(round(amount), self.unit)
 
 
@@ -88,7 +89,7 @@ class RolloutOfAll(Rollout):
     mode: ClassVar[str] = "all"
 
     def use(self, replicas: Replicas, item: str) -> FloatArray:
-        """Return the cards of a replica, with its part of the extra replicas."""
+        """Return the cards of one replica, including its share of the extra replicas."""
         here = replicas.kind == replicas.type_names.index(item)
         return np.where(here, replicas.cards * (1 + replicas.extra), 0.0)
 
@@ -104,18 +105,18 @@ class RolloutOfOne(Rollout):
     is_sum: ClassVar[bool] = False
 
     def use(self, replicas: Replicas, item: str) -> FloatArray:
-        """Return the cards of a replica without extra ones."""
+        """Return the cards of one replica, without extra replicas."""
         return np.where(replicas.kind == replicas.type_names.index(item), replicas.cards, 0.0)
 
     def rows(self, replicas: Replicas, item: str) -> Iterator[tuple[str, FloatArray]]:
-        """Yield the cards of all servers with the extra ones of one, for each that has some."""
+        """Yield the cards of all servers plus the extra cards of one, for each server with extra replicas."""
         each = self.use(replicas, item)
         extra = each * replicas.extra
         for server in np.unique(replicas.server[extra > 0]).tolist():
             yield replicas.server_names[server], each + np.where(replicas.server == server, extra, 0.0)
 
     def adding_to(self, others: Iterable[PlacedReplicas]) -> Callable[[Iterable[PlacedReplicas]], Uses]:
-        """Return a function of the cards that a server adds: extra ones count beyond the most so far."""
+        """Return a function of the cards that a server adds; extra cards count above the previous maximum."""
         largest = {kind: max(extra.values()) for kind, extra in _extra_cards(others).items()}
 
         def added(placed: Iterable[PlacedReplicas]) -> Uses:

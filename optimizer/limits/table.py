@@ -1,4 +1,4 @@
-"""The table of limits: each limit is a module in this package, and an entry here."""
+"""The table of limits: each limit is a module in this package plus an entry here."""
 
 from optimizer.limits.budget import Budget, BudgetOption
 from optimizer.limits.cards import Cards
@@ -11,9 +11,9 @@ LIMITS: tuple[Limit, ...] = (Cards(), Budget(), MaxPower(), RolloutOfAll(), Roll
 
 
 def limit_named(name: str) -> Limit | None:
-    """Return the limit with this name; None if a plan of another version has it."""
+    """Return the limit of this name; None if unknown, as in plans of other versions."""
     return next((limit for limit in LIMITS if limit.name == name), None)
 
 
 class LimitOptions(RolloutOption, PowerOption, BudgetOption):
-    """Fields of the optimizer's options that belong to limits; a limit adds its class of fields as a base."""
+    """Fields of the optimizer's options that belong to limits; the fields of each limit are a base class."""

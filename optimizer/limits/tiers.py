@@ -1,4 +1,4 @@
-"""The row that counts the accelerators of a name whose price depends on their number."""
+"""The row that counts the accelerators of one name if their price depends on their number."""
 
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
@@ -12,21 +12,21 @@ TIERS = "tiers"
 
 
 class TierRow(Limit):
-    """Row that counts the accelerators of one name; it has no amount and is in no table."""
+    """Row that counts the accelerators of one name; it has no amount and is not in the table of limits."""
 
     name: ClassVar[str] = TIERS
     unit: ClassVar[str] = "accelerator"
     whole: ClassVar[bool] = False
 
     def amounts(self, stock: Stock) -> Mapping[str, float]:  # noqa: ARG002
-        """Return nothing."""
+        """Return no amounts."""
         return {}
 
     def use(self, replicas: Replicas, item: str) -> FloatArray:
-        """Return the accelerators of a replica."""
+        """Return the accelerators of one replica."""
         here = replicas.accelerator == replicas.accelerator_names.index(item)
         return np.where(here, replicas.accelerators, 0.0)
 
     def used(self, placed: Iterable[PlacedReplicas]) -> Mapping[str, float]:  # noqa: ARG002
-        """Return nothing."""
+        """Return no use."""
         return {}

@@ -1,1 +1,1 @@
-"""Mixed-integer models as arrays, and the solvers that minimise them: nothing here knows what is planned."""
+"""Mixed-integer models as arrays, and solvers for them, independent of capacity planning."""

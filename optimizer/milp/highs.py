@@ -1,4 +1,4 @@
-"""HiGHS: a `MilpModel` goes in as arrays, results come out as values. The only place that knows highspy."""
+"""Solves `MilpModel` with HiGHS; the only module that imports highspy."""
 
 import time
 from dataclasses import replace
@@ -12,10 +12,10 @@ from optimizer.milp.model import MilpModel, RelaxingSession, RunResult, RunStatu
 
 SEED = 0
 THREADS = 1
-"""One thread and a fixed seed: the same model gives the same answer."""
+"""One thread and a fixed seed, so that the same model gives the same answer."""
 
 _PARALLEL_COLUMNS = 1 << 13
-"""Bit of HiGHS's option of presolve rules for merging parallel rows and columns."""
+"""Bit of HiGHS's presolve-rule option that disables merging parallel rows and columns."""
 
 _PRIMAL_SIMPLEX = 4
 """Primal simplex: the current point stays feasible as columns are added, so few steps remain."""
@@ -24,25 +24,25 @@ _FIXED_OPTIONS: dict[str, bool | float] = {
     "threads": THREADS,
     "random_seed": SEED,
     "mip_abs_gap": 0.0,
-    # On small models this heuristic takes longer than all the rest; on large ones its finds are not missed.
+    # On small models this heuristic dominates the run time; on large ones its solutions are not needed.
     "mip_heuristic_run_feasibility_jump": False,
-    # HiGHS 1.15.1 answers small mixed models with two like accelerators wrongly with this rule.
+    # With this rule, HiGHS 1.15.1 solves small mixed models with two equal accelerators wrongly.
     "presolve_rule_off": _PARALLEL_COLUMNS,
 }
 _LEAN_OPTIONS: dict[str, bool | float | str] = {
-    # Models of their own in search of better points take more than the proof of a small model.
+    # These sub-MIP heuristics take longer than the proof of a small model.
     "mip_heuristic_run_rins": False,
     "mip_heuristic_run_rens": False,
     "mip_heuristic_run_root_reduced_cost": False,
-    # It gains nothing here, and HiGHS 1.15.1 ends one model wrongly that it simplifies again half-way.
+    # No benefit here, and HiGHS 1.15.1 solves a model wrongly if it is presolved again in the search.
     "presolve": "off",
 }
 LEAN_CUTS = 0.01
-"""Cuts that such a model keeps at a time, in parts of its columns: many that are alike are of no use."""
+"""Maximum number of cuts in a lean model, relative to its columns; many similar cuts do not help."""
 MIN_CUTS = 50
-"""Cuts that it keeps at least."""
+"""Minimum value of that maximum."""
 SAME_VALUE = 1e-6
-"""Relative distance up to which the value of a point is what HiGHS reports."""
+"""Relative tolerance between the objective of a point and the value that HiGHS reports."""
 _OUTCOMES = {
     highspy.HighsModelStatus.kOptimal: RunStatus.optimal,
     highspy.HighsModelStatus.kModelEmpty: RunStatus.optimal,
@@ -54,8 +54,8 @@ _OUTCOMES = {
 class HighsSession(RelaxingSession):
     """A model in HiGHS.
 
-    Each run gets a HiGHS of its own with a copy of the model: of one that has run before, the clock against
-    the time limit starts anew for some algorithms and goes on for others.
+    Each run uses a new HiGHS instance with a copy of the model, because in a used instance the clock for the
+    time limit restarts for some algorithms and continues for others.
     """
 
     def __init__(self, model: MilpModel, *, lean: bool = False) -> None:
@@ -63,7 +63,7 @@ class HighsSession(RelaxingSession):
 
         Args:
             model: the model.
-            lean: whether HiGHS is to prove more than to find.
+            lean: whether HiGHS should focus on proving the bound instead of finding solutions.
         """
         super().__init__(model)
         self._lean = lean
@@ -77,17 +77,17 @@ class HighsSession(RelaxingSession):
         *,
         presolve: bool = True,
     ) -> RunResult:
-        """Minimise objective·x in one run, whatever the size of the model.
+        """Minimise objective·x in one run.
 
         Args:
             objective: the coefficients.
-            start: a feasible point where one is known.
-            gap: relative distance of value and bound at which to stop.
-            time_limit_s: when to stop.
-            presolve: whether HiGHS may simplify the model first, in which it does not look at the clock.
+            start: a feasible point, if known.
+            gap: relative gap between value and bound at which to stop.
+            time_limit_s: time limit.
+            presolve: whether HiGHS can presolve the model, during which it ignores the time limit.
 
         Raises:
-            SolverError: HiGHS reports an error, or a status that is no answer.
+            SolverError: HiGHS reports an error or an unexpected status.
         """
         highs = self._loaded(objective, start, mip_rel_gap=gap, time_limit=time_limit_s)
         if self._lean:
@@ -102,7 +102,7 @@ class HighsSession(RelaxingSession):
             and start is not None
             and _differ(float(objective @ x), info.objective_function_value)
         ):
-            # HiGHS 1.16.0 may simplify the start to a better point and yet return the start.
+            # HiGHS 1.16.0 can presolve the start to a better point, but still return the start.
             left_s = max(time_limit_s - run_s, 0.0)
             again = self.minimise(objective, None, gap, left_s, presolve=presolve)
             return replace(again, x=start if again.x is None else again.x, run_s=run_s + again.run_s)
@@ -114,7 +114,7 @@ class HighsSession(RelaxingSession):
         """Minimise objective·x with the integer variables relaxed.
 
         Raises:
-            SolverError: HiGHS reports an error, or a status that is no answer.
+            SolverError: HiGHS reports an error or an unexpected status.
         """
         highs = self._loaded(objective, None, solve_relaxation=True, time_limit=time_limit_s)
         outcome, run_s = _outcome_of_run(highs)
@@ -125,7 +125,7 @@ class HighsSession(RelaxingSession):
     def _loaded(
         self, objective: FloatArray, start: FloatArray | None, **options: bool | float
     ) -> highspy.Highs:
-        """Return a HiGHS with the model, an objective and a point to start from."""
+        """Return a HiGHS instance with the model, an objective and a starting point."""
         highs = _quiet_highs(**options)
         _check(highs.passModel(_lp(self.model, objective)), "load the model")
         if start is not None:
@@ -144,9 +144,9 @@ def _differ(value: float, reported: float) -> bool:
 
 
 class MasterLp:
-    """A linear model over x ≥ 0 that is solved, given more columns, and solved again from where it stands.
+    """A linear program over x ≥ 0 that is solved repeatedly with added columns, from the last basis.
 
-    Columns have no upper bounds: rows keep them within theirs, and a bound would hide a column's price.
+    Columns have no upper bounds because rows limit them, and a bound would distort reduced costs.
     """
 
     def __init__(self, row_lower: FloatArray, row_upper: FloatArray) -> None:
@@ -156,7 +156,7 @@ class MasterLp:
         _check(added, "add rows")
 
     def add(self, cost: FloatArray, start: IntArray, row: IntArray, value: FloatArray) -> None:
-        """Add columns: the cost of each, and where its entries start among the rows and values."""
+        """Add columns: their costs, and the position of each one's first entry in the rows and values."""
         count, endless = len(cost), np.full(len(cost), highspy.kHighsInf)
         entries = start.astype(np.int32), row.astype(np.int32), value
         added = self._highs.addCols(count, cost, np.zeros(count), endless, len(row), *entries)
@@ -168,23 +168,23 @@ class MasterLp:
         _check(self._highs.changeColsCost(len(first), first, cost), "change the costs of columns")
 
     def allow(self, upper: FloatArray) -> None:
-        """Say how much of each column there may be; infinity for any amount."""
+        """Set the upper bound of each column; inf for none."""
         every = np.arange(len(upper), dtype=np.int32)
         upper = np.where(np.isinf(upper), highspy.kHighsInf, upper)
         changed = self._highs.changeColsBounds(len(every), every, np.zeros(len(every)), upper)
         _check(changed, "change the bounds of columns")
 
     def minimise(self, time_limit_s: float) -> RunResult:
-        """Minimise over the columns there are; the result has the prices of the rows.
+        """Minimise over the current columns; the result contains the dual values of the rows.
 
         Raises:
-            SolverError: HiGHS reports an error, or a status that is no answer.
+            SolverError: HiGHS reports an error or an unexpected status.
         """
         return _minimised(self._highs, time_limit_s)
 
 
 def _minimised(highs: highspy.Highs, time_limit_s: float) -> RunResult:
-    """Solve a linear model again; the clock of a HiGHS that has run before goes on."""
+    """Solve a linear program again; the clock of a used HiGHS instance continues."""
     _set(highs, time_limit=highs.getRunTime() + time_limit_s)
     outcome, run_s = _outcome_of_run(highs)
     solution, value = highs.getSolution(), highs.getInfo().objective_function_value
@@ -193,10 +193,10 @@ def _minimised(highs: highspy.Highs, time_limit_s: float) -> RunResult:
 
 
 class _QuietHighs(highspy.Highs):
-    """A HiGHS that prints nothing."""
+    """A HiGHS instance that prints nothing."""
 
     def enableCallbacks(self) -> None:  # noqa: N802
-        """Be quiet first: from 1.16.0 on this, which the constructor calls, prints a banner to stdout."""
+        """Suppress output first: since 1.16.0 this method, which the constructor calls, prints a banner."""
         self.silent()
         super().enableCallbacks()  # type: ignore[no-untyped-call]
 

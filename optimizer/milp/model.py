@@ -1,4 +1,4 @@
-"""A mixed-integer model as plain arrays, and what one run gives: the common ground of all backends."""
+"""A mixed-integer model as plain arrays, and the result of a run; shared by all backends."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
@@ -11,9 +11,9 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 ROW_TOLERANCE = 1e-6
 """Feasibility tolerance of a row, as in the solvers."""
 COVER_TOLERANCE = 1e-9
-"""Relative shortfall of rate that counts as rounding, as in the number of replicas of a candidate."""
+"""Relative shortfall of a rate that counts as rounding, as in the replicas of a candidate."""
 COVER_SCALE = 1e3
-"""Rows of load are in thousandths: the solver's absolute tolerance of 1e-6 is then 1e-9 of the load."""
+"""Scale of load rows: in thousandths, the solver's absolute tolerance of 1e-6 is 1e-9 of the load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,20 +21,20 @@ class MilpModel:
     """Minimise objectives over lower ≤ x ≤ upper and row_lower ≤ A·x ≤ row_upper, some x integer."""
 
     lower: FloatArray
-    """Shape (n,)."""
+    """Lower bounds of the variables, shape (n,)."""
     upper: FloatArray
-    """Shape (n,)."""
+    """Upper bounds of the variables, shape (n,)."""
     integer: BoolArray
     """Mask of the integer variables, shape (n,)."""
     row_start: IntArray
-    """First entry of each row, and the number of entries at the end; shape (rows + 1,)."""
+    """Index of the first entry of each row, and the number of entries at the end; shape (rows + 1,)."""
     row_index: IntArray
     row_value: FloatArray
     row_lower: FloatArray
     row_upper: FloatArray
 
     def widened(self, upper: FloatArray, entries: tuple[IntArray, IntArray, FloatArray]) -> "MilpModel":
-        """Return the model with more variables, from zero.
+        """Return the model with additional variables, whose lower bounds are 0.
 
         Args:
             upper: upper bounds of the new variables, shape (k,).
@@ -69,7 +69,7 @@ class MilpModel:
         )
 
     def holds(self, x: FloatArray) -> bool:
-        """Return whether a point keeps every bound and row, by plain arithmetic; shape (n,)."""
+        """Return whether a point, shape (n,), satisfies every bound and row."""
         rows = np.repeat(np.arange(len(self.row_upper)), np.diff(self.row_start))
         body = np.bincount(rows, self.row_value * x[self.row_index], minlength=len(self.row_upper))
         integral = not (x[self.integer] % 1).any()
@@ -92,23 +92,23 @@ class RunResult:
 
     outcome: RunStatus
     x: FloatArray | None
-    """The best point found, integer where it must be; none if none was found."""
+    """The best point found, with integer values where required; None if none was found."""
     bound: float
-    """Proved lower bound of the objective; minus infinity where there is none."""
+    """Proved lower bound of the objective; -inf if there is none."""
     run_s: float
-    """Time in the solver's own run [s]."""
+    """Time spent in the solver's run [s]."""
     row_price: FloatArray | None = None
-    """Dual values of the relaxation: change of the objective per unit of a row's limit; shape (rows,)."""
+    """Dual values of the relaxation: change of the objective per unit of a row's bound; shape (rows,)."""
 
 
 class Session(ABC):
-    """A model loaded into a solver, to be minimised under growing requirements."""
+    """A model loaded into a solver, to be minimised for several objectives under added constraints."""
 
     def __init__(self, model: MilpModel) -> None:
         self.model = model
 
     def add_limit(self, coefficients: FloatArray, upper: float) -> None:
-        """Require coefficients·x ≤ upper from now on."""
+        """Add the constraint coefficients·x ≤ upper for all further runs."""
         self.model = self.model.with_limit(coefficients, upper)
 
     def set_upper(self, variables: IntArray, upper: float) -> None:
@@ -121,7 +121,7 @@ class Session(ABC):
     def minimise(
         self, objective: FloatArray, start: FloatArray | None, gap: float, time_limit_s: float
     ) -> RunResult:
-        """Minimise objective·x, from a feasible point where one is known.
+        """Minimise objective·x, from a feasible point if one is known.
 
         Raises:
             SolverError: the solver failed.

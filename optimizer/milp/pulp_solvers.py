@@ -1,4 +1,4 @@
-"""Any solver that PuLP knows, and models as LP or MPS files. The only place that knows PuLP."""
+"""Solves models with any solver that PuLP supports, and writes LP or MPS files; only it uses PuLP."""
 
 import time
 import warnings
@@ -32,7 +32,7 @@ class PulpSession(Session):
     def minimise(
         self,
         objective: FloatArray,
-        start: FloatArray | None,  # noqa: ARG002  few of PuLP's solvers take one
+        start: FloatArray | None,  # noqa: ARG002  few PuLP solvers support a start
         gap: float,
         time_limit_s: float,
     ) -> RunResult:
@@ -61,16 +61,16 @@ class PulpSession(Session):
         x = np.array([variable.varValue or 0.0 for variable in variables])
         x[self.model.integer] = np.round(x[self.model.integer])
         value = float(objective @ x)
-        # PuLP hands on no bound: an optimal status means that the gap asked for was reached.
+        # PuLP returns no bound; an optimal status means that the requested gap was reached.
         bound = value - gap * abs(value) if outcome is RunStatus.optimal else -np.inf
         return RunResult(outcome, x, bound, run_s)
 
 
 def solver_name(name: str) -> str:
-    """Return PuLP's name of a solver.
+    """Return PuLP's name for a solver.
 
     Raises:
-        SpecError: PuLP does not know it, or it is not installed here.
+        SpecError: PuLP does not support the solver, or it is not installed.
     """
     known = sorted(set(pulp.listSolvers()))
     full = _ALIASES.get(name.upper(), name)
@@ -84,7 +84,7 @@ def solver_name(name: str) -> str:
 
 @contextmanager
 def _without_deprecations() -> Iterator[None]:
-    """Hide what PuLP 3 says of PuLP 4; `pyproject.toml` keeps to PuLP 2 and 3."""
+    """Hide deprecation warnings of PuLP 3 about PuLP 4; `pyproject.toml` requires PuLP 2 or 3."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         yield
@@ -119,7 +119,7 @@ def write_file(model: MilpModel, objective: FloatArray, names: list[str], path: 
 
     Args:
         model: the model.
-        objective: what is minimised.
+        objective: coefficients of the objective to minimise.
         names: the names of the variables.
         path: FILE.lp or FILE.mps.
 

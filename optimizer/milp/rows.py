@@ -1,4 +1,4 @@
-"""Rows of a model while they are collected."""
+"""Collects the rows of a model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from optimizer.milp.model import MilpModel
 
 @dataclass(slots=True)
 class ModelRows:
-    """Rows of a model while they are collected."""
+    """Rows of a model under construction."""
 
     count: int = 0
     row: list[IntArray] = field(default_factory=list)
@@ -27,7 +27,7 @@ class ModelRows:
         upper: FloatArray,
         *entries: tuple[IntArray, IntArray, FloatArray],
     ) -> IntArray:
-        """Add a block of rows, and return their places.
+        """Add a block of rows, and return their indices.
 
         Args:
             lower: lower bounds, shape (R,).
@@ -46,7 +46,7 @@ class ModelRows:
     def add_one(
         self, lower: float, upper: float, *entries: tuple[npt.ArrayLike | Sequence[int], npt.ArrayLike]
     ) -> None:
-        """Add a row; entries are variables and coefficients."""
+        """Add one row, with entries as variables and coefficients."""
         index = np.concatenate([np.asarray(part, np.int64) for part, _ in entries])
         value = np.concatenate([np.asarray(part, np.float64) for _, part in entries])
         self.add(np.array([lower]), np.array([upper]), (np.zeros(len(index), np.int64), index, value))
@@ -61,7 +61,7 @@ class ModelRows:
         self.count += other.count
 
     def model(self, variable_upper: FloatArray, integer: BoolArray) -> MilpModel:
-        """Return the model with these rows, over variables from zero."""
+        """Return the model with these rows; the variables' lower bounds are 0."""
         row, index = np.concatenate(self.row), np.concatenate(self.index)
         order = np.lexsort((index, row))
         return MilpModel(

@@ -1,4 +1,4 @@
-"""The plan: a document with every server, built from a solution and verified by plain arithmetic."""
+"""The plan: a document with every server, built from a solution and verified independently of the solver."""
 
 from optimizer.plan.build import make_plan
 from optimizer.plan.document import (

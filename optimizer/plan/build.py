@@ -107,7 +107,7 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
 
 
 def _proof_of(solution: Solution) -> dict[str, Any]:
-    """Return the fields of a plan that say how well each objective is solved."""
+    """Return the fields of a plan that state how well each objective is solved."""
     value = solution.level(VALUE)
     return {
         "status": solution.status.value,
@@ -131,7 +131,7 @@ def _kept(system: System) -> tuple[Kept, ...]:
 def _arrays_as_served(
     candidates: Candidates, problem: Problem, solution: Solution, queues: Served, divisions: Divisions
 ) -> SystemArrays:
-    """Return the system with what a solution serves of shared queues and routes."""
+    """Return the system arrays with only the load that a solution serves of shared queues and routes."""
     names, system = candidates.arrays.server_names, candidates.system
     taken = (solution.replicas > 0) & (problem.table.pattern == NO_PATTERN)
     running = {names[s] for s in problem.table.server[taken].tolist()}
@@ -148,7 +148,7 @@ def _unserved(
     fraction: FloatArray,
     queues: Served,
 ) -> tuple[Unserved, ...]:
-    """Return the servers that are not served in full, also those of shared queues, sorted by name."""
+    """Return the servers not served in full, including those of shared queues, sorted by name."""
     names = candidates.arrays.server_names
     found = [
         unserved_with_reason(candidates, problem, int(s), left, items, float(fraction[s]))
@@ -166,7 +166,7 @@ def _placed(
     replicas: IntArray,
     cards: Iterable[SharedCardUse],
 ) -> tuple[dict[str, tuple[Pool, ...]], dict[str, Rented]]:
-    """Return the pools of servers, none for those that need none, and what servers rent, by their names."""
+    """Return the pools of each server, empty if it needs none, and the rentals of servers, by name."""
     replicas = np.where(problem.table.pattern == NO_PATTERN, replicas, 0)
     own = problem.table.accelerator < len(candidates.arrays.accelerator_names)
     pools = _pools(candidates, arrays, problem, np.where(own, replicas, 0))
@@ -220,7 +220,7 @@ def _capacity(candidates: Candidates, problem: Problem, replicas: IntArray) -> t
 def _with_load_use(
     system: System, arrays: SystemArrays, uses: tuple[LimitUse, ...], pools: Mapping[str, Iterable[Pool]]
 ) -> tuple[LimitUse, ...]:
-    """Return the use of limits with the power at the served load, where power is limited."""
+    """Return the use of limits, including the power at the served load if power is limited."""
     placed_pools = [(name, pool) for name, mine in pools.items() for pool in mine]
     return tuple(
         use.model_copy(update={"used_at_load": float(power_at_load_w(system, arrays, placed_pools).sum())})
@@ -238,7 +238,7 @@ def _items(
     rented: Iterable[Rented],
     cards: Iterable[SharedCardUse],
 ) -> list[PlacedReplicas]:
-    """Return everything in a plan that limits count."""
+    """Return all replicas and cards of a plan that count towards limits."""
     table, arrays, system = problem.table, candidates.arrays, candidates.system
     power = power_of_rows(candidates, table) if needs_power(system) else np.zeros(len(table))
     items = [
@@ -365,7 +365,7 @@ def _shared_loads(
 
 
 def _figures(table: CandidateTable, loaded: IntArray, measured: ReplicaMetrics) -> list[dict[str, Any]]:
-    """Return the means of each pool at its load, or those of its candidate without load."""
+    """Return the mean metrics of each pool at its load, or those of its candidate without load."""
     figures = {name: getattr(table, name).copy() for name in ("itl_ms", "ttft_ms", "utilization", "loss")}
     figures["wait_ms"] = np.zeros(len(table))  # no queueing without load
     for name, values in figures.items():
@@ -395,7 +395,7 @@ def _own_figures(
 def _target_figures(
     arrays: SystemArrays, server: IntArray, measured: FloatArray
 ) -> Iterator[tuple[TargetFigure, ...]]:
-    """Yield the targets of each row other than means; the members of a queue have their own.
+    """Yield the targets of each row other than means; queues have none, because their members do.
 
     Args:
         arrays: the system as arrays.
@@ -409,7 +409,7 @@ def _target_figures(
 
 
 def _rented(candidates: Candidates, problem: Problem, replicas: IntArray) -> Iterator[Rented]:
-    """Yield the servers that rent, as some candidates are taken that are no replicas."""
+    """Yield the external services that a solution uses."""
     table = problem.table
     for c in np.flatnonzero(replicas).tolist():
         yield Rented(

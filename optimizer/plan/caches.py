@@ -1,4 +1,4 @@
-"""Requests that result caches leave for the replicas of a plan (math.md section 27)."""
+"""Requests that result caches leave for a plan's replicas (math.md section 27)."""
 
 from optimizer.plan.document import CacheUse
 from optimizer.spec.system import System

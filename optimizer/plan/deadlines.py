@@ -1,4 +1,4 @@
-"""End of the offline work of a plan (math.md section 28)."""
+"""Completion time of a plan's offline work (math.md section 28)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +14,7 @@ ROUNDING = 1e-6
 def deadline_uses(
     system: System, pools: Mapping[str, Sequence[Pool]], rented: Mapping[str, Rented]
 ) -> tuple[DeadlineUse, ...]:
-    """Return the end of every server's offline work."""
+    """Return the completion time of every server's offline work."""
     uses = []
     for name, server in system.servers.items():
         if server.deadline is not None:
@@ -25,7 +25,7 @@ def deadline_uses(
 
 
 def _use(name: str, work: OfflineWork, capacity_rpm: float) -> DeadlineUse:
-    """Return the end of offline work at the capacity of its pools (eq. 201, 202)."""
+    """Return the completion time of offline work, given the capacity of its pools (eq. 201, 202)."""
     per_hour = capacity_rpm * MINUTES_PER_HOUR
     finishes = work.requests / per_hour if per_hour else None
     in_time = finishes is not None and finishes <= work.hours * (1 + ROUNDING)

@@ -27,10 +27,10 @@ EXTERNAL = "external"
 
 
 class TargetFigure(Document):
-    """A metric and its limit."""
+    """A target measure, its value and its limit."""
 
     measure: str
-    """The metric: a percentile of a latency, or the fraction of requests that miss a target."""
+    """Name of the measure: a percentile of a latency, or the fraction of requests that miss a target."""
     value: float
     """The value at the load [ms, or a fraction]."""
     limit: float
@@ -38,7 +38,7 @@ class TargetFigure(Document):
 
     @property
     def text(self) -> str:
-        """The value with its limit: ``p95 TTFT 512 (800)``, ``97.6 % within (97 %)``."""
+        """Return the value with its limit: ``p95 TTFT 512 (800)``, ``97.6 % within (97 %)``."""
         if self.measure == MISSED.label:
             return f"{quantity(100 * (1 - self.value))} % within ({quantity(100 * (1 - self.limit))} %)"
         return f"{self.measure} {quantity(self.value)} ({precise(self.limit)})"
@@ -48,9 +48,9 @@ class _PoolMetrics(Document):
     """Fields common to pools of all kinds."""
 
     accelerator: str
-    """The accelerator."""
+    """Name of the accelerator."""
     num_replicas: int = Field(alias="numReplicas")
-    """Replicas."""
+    """Number of replicas."""
     max_batch: int = Field(alias="maxBatch")
     """Batch limit of a replica."""
     cost_cents_per_h: float = Field(alias="cost")
@@ -81,7 +81,7 @@ class _PoolBasis(Document):
     provenance: str | None = Field(None, exclude_if=is_none)
     """Provenance of token times fitted to benchmarks; else absent."""
     outside: tuple[str, ...] = Field((), exclude_if=not_, strict=False)
-    """Quantities of its load outside the range of those benchmarks; absent if there are none."""
+    """Quantities of the load that are outside the range of those benchmarks; absent if there are none."""
 
 
 class Pool(_PoolBasis, KindPoolFields, _PoolMetrics):  # pydantic orders fields by the last base first
@@ -89,7 +89,7 @@ class Pool(_PoolBasis, KindPoolFields, _PoolMetrics):  # pydantic orders fields 
 
     @property
     def placed_on(self) -> str:
-        """Location of the replicas in tables: the accelerator."""
+        """Return the location of the replicas for tables: the accelerator."""
         return self.accelerator
 
 
@@ -97,32 +97,32 @@ class Placement(Document):
     """An accelerator and a number of replicas."""
 
     accelerator: str
-    """The accelerator's name."""
+    """Name of the accelerator."""
     num_replicas: int = Field(alias="numReplicas")
-    """Replicas."""
+    """Number of replicas."""
 
 
 class SharedPool(Pool):
     """Replicas of one server on shared cards; its accelerator is the card, or the slice."""
 
     server: str
-    """The server."""
+    """Name of the server."""
     per_card: int = Field(alias="perCard")
-    """Replicas on each card."""
+    """Number of replicas on each card."""
     memory_gb: float = Field(alias="memory")
     """Memory of one replica [GB]."""
     share: float | None = Field(None, exclude_if=is_none)
-    """Share of a card's compute of one replica; absent without shares."""
+    """Share of a card's compute that one replica gets; absent without shares."""
     slowdown: float | None = Field(None, exclude_if=is_none)
-    """Factor on its times in that share; absent without shares."""
+    """Factor by which that share lengthens its times; absent without shares."""
     whole_cards: Placement | None = Field(None, alias="wholeCards", exclude_if=is_none)
-    """Cheapest unshared cards that would carry all its load; absent if there are none."""
+    """Cheapest unshared cards that could carry its full load; absent if there are none."""
     whole_cost_cents_per_h: float | None = Field(None, alias="wholeCardsCost", exclude_if=is_none)
-    """Their cost [cents/h]."""
+    """Cost of these unshared cards [cents/h]."""
 
     @property
     def placed_on(self) -> str:
-        """Location of the replicas in tables: a part of the accelerator."""
+        """Return the location of the replicas for tables: a part of the accelerator."""
         return f"{self.accelerator}, shared"
 
 
@@ -130,39 +130,39 @@ class SharedCardUse(Document):
     """Cards that the same servers share in the same way."""
 
     name: str
-    """Name of the cards, from their servers."""
+    """Name of the group of cards, derived from its servers."""
     accelerator: str
-    """The card."""
+    """Name of the accelerator of the cards."""
     mode: SharingMode
-    """Sharing mode of a card: none, shares of its compute, slices, or time."""
+    """Sharing mode of the cards."""
     num_cards: int = Field(alias="numCards")
-    """Cards."""
+    """Number of cards."""
     cost_cents_per_h: float = Field(alias="cost")
-    """Cost of the cards [cents/h]; that of the servers is their part of it, by share, slices or turns."""
+    """Cost of the cards [cents/h]; each server's cost is its part, by share, slices or turns."""
     servers: tuple[SharedPool, ...] = Field(strict=False)
-    """The servers on each card."""
+    """Servers on each card."""
 
 
 class Unserved(Document):
     """A server that is not fully served, with the reason."""
 
     server: str
-    """The server."""
+    """Name of the server."""
     priority: int
-    """Its priority."""
+    """Priority of the server."""
     reason: str
     """Reason code."""
     detail: str
     """Explanation with numbers."""
     served_fraction: float = Field(0.0, alias="servedFraction")
-    """Served fraction of its load."""
+    """Served fraction of the server's load."""
 
 
 class CapacityUse(Document):
     """Use of the cards of one accelerator type."""
 
     type: str
-    """The accelerator type."""
+    """Name of the accelerator type."""
     limit: int | None = None
     """Available cards; None if unlimited."""
     used: int
@@ -173,23 +173,24 @@ class LimitUse(Document):
     """Use of a limit other than cards."""
 
     limit: str
-    """The limit."""
+    """Name of the limit."""
     item: str
-    """The limited item."""
+    """Name of the limited item."""
     amount: float
     """Available amount."""
     used: float
     """Amount used by the plan."""
     used_at_load: float | None = Field(None, alias="usedAtLoad", exclude_if=is_none)
     """Amount used at the load; absent for limits that do not depend on it. Power is limited at the largest
-    rate of each replica; at the load replicas draw less."""
+    rate of each replica, and is lower at the load.
+    """
 
 
 class QueueMember(Document):
     """A server of a shared queue that is served, with its performance at the load of the queue."""
 
     arrival_rate_rpm: float = Field(alias="arrivalRate")
-    """Its load that is served [requests/min]."""
+    """Served load of the member [requests/min]."""
     itl_ms: float = Field(0.0, alias="itlAverage")
     """Mean inter-token latency [ms]."""
     ttft_ms: float = Field(0.0, alias="ttftAverage")
@@ -203,18 +204,18 @@ class QueueMember(Document):
 
 
 class SharedQueueUse(Document):
-    """Servers that share a queue; its replicas are a pool under its name in `allocations`."""
+    """Servers that share a queue; their replicas are a pool under the queue's name in `allocations`."""
 
     members: dict[str, QueueMember]
-    """Servers that it serves, from the highest priority down."""
+    """Members that are served, from the highest priority down."""
     unserved: tuple[str, ...] = Field((), exclude_if=not_, strict=False)
-    """Servers that it does not serve at all, listed in `unserved` of the plan; absent if none."""
+    """Members that are not served at all, also listed in the plan's `unserved`; absent if there are none."""
 
 
 def traffic_rpm(rate_rpm: float, *, idle: bool) -> float:
-    """Return a rate of a routed server [requests/min]; replicas without requests have the least that counts.
+    """Return a rate of a routed server [requests/min]; idle replicas get the smallest rate that counts.
 
-    So they keep the batch limit of the requests for which they were sized.
+    Idle replicas thereby keep the batch limit of the requests for which they were sized.
     """
     return rate_rpm if idle else max(rate_rpm, MIN_RATE)
 
@@ -223,28 +224,30 @@ class RoutedKind(Document):
     """Requests of one kind in a route."""
 
     name: str
-    """The kind; `kind 1` and so on if it has no name."""
+    """Name of the kind; `kind 1` and so on if it has none."""
     arrival_rate_rpm: float = Field(alias="arrivalRate")
     """Load [requests/min]."""
     small_share: float = Field(alias="toSmall")
-    """Share of its requests that go to the small model."""
+    """Share of its requests sent to the small model."""
     least_share: float = Field(alias="least")
-    """Minimum share that the router can send there, by its errors."""
+    """Minimum share that the router can send there, given its errors."""
     most_share: float = Field(alias="most")
-    """Largest share that it can send there."""
+    """Maximum share that the router can send there."""
     quality_lost: float = Field(alias="qualityLost")
-    """Share of the answers of the route that are worse because the small model gave them."""
+    """Share of the route's answers that are worse because the small model produced them."""
 
 
 class RouteUse(Document):
     """Division of the requests of a route, with its cost and quality loss."""
 
     small: str
-    """Server of the small model."""
+    """Name of the server of the small model."""
     large: str
-    """Server of the large model."""
+    """Name of the server of the large model."""
     served: bool
-    """Whether the route is served, which is in full or not at all; if not, its large server is unserved."""
+    """Whether the route is served; routes are served in full or not at all. If not, the large server is
+    unserved.
+    """
     routed: bool
     """Whether the router is in use; otherwise all requests go to the large model."""
     kinds: tuple[RoutedKind, ...] = Field(strict=False)
@@ -254,31 +257,32 @@ class RouteUse(Document):
     small_rpm: float = Field(alias="smallRate")
     """Load of the small server [requests/min]."""
     large_rpm: float = Field(alias="largeRate")
-    """Load of the large server [requests/min], with what is run again."""
+    """Load of the large server, including rerun requests [requests/min]."""
     rerun_rpm: float = Field(alias="rerunRate")
-    """Requests that run on both, as the router was wrong [requests/min]."""
+    """Requests that run on both models because of router errors [requests/min]."""
     small_token_share: float = Field(alias="smallTokens")
-    """Share of the tokens of all requests that belong to requests at the small model."""
+    """Share of all tokens that belong to requests at the small model."""
     quality_lost: float = Field(alias="qualityLost")
-    """Share of answers that are worse because the small model gave them."""
+    """Share of answers that are worse because the small model produced them."""
     max_loss: float = Field(alias="maxLoss")
-    """Largest share that may be worse."""
+    """Maximum allowed share of worse answers."""
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of the pools of both servers [cents/h]."""
     all_large_cents_per_h: float | None = Field(None, alias="costAllLarge")
-    """Cost of all requests on one accelerator of the large model, without limits [cents/h]; None if no
-    accelerator meets its targets."""
+    """Cost of serving all requests on one accelerator of the large model, ignoring limits [cents/h]; None if
+    no accelerator meets its targets.
+    """
     saving: float | None = None
-    """Share of that cost that the plan saves; None if the route is not served."""
+    """Share of that cost saved by the plan; None if the route is not served."""
 
     @property
     def state(self) -> str:
-        """Whether the router is in use, in words."""
+        """Return as text whether the router is in use."""
         return ("in use" if self.routed else "off") if self.served else "not served"
 
     @property
     def loads_rpm(self) -> dict[str, float]:
-        """Loads of both servers; a route that is not served leaves all to the large one."""
+        """Return the loads of both servers; for an unserved route, all of it is the large server's."""
         return {
             self.small: self.small_rpm,
             self.large: self.large_rpm if self.served else self.arrival_rate_rpm,
@@ -289,65 +293,68 @@ class ReserveUse(Document):
     """Reserve of a fully served server."""
 
     server: str
-    """The server."""
+    """Name of the server."""
     has_reserve: bool = Field(alias="hasReserve")
-    """Whether it has all the reserve that it is to have."""
+    """Whether the server has all of its required reserve."""
     headroom_wanted: float = Field(0.0, alias="headroomWanted")
-    """Share of its load by which it is to be able to grow."""
+    """Required headroom, as a share of the load."""
     spare_replicas: int = Field(0, alias="spareReplicas")
-    """Replicas that are to be dispensable."""
+    """Required number of spare replicas."""
     availability_target: float | None = Field(None, alias="availabilityTarget", exclude_if=is_none)
-    """Minimum probability that enough replicas are there; absent if none is required."""
+    """Minimum probability that enough replicas are available; absent if none is required."""
     cost_cents_per_h: float = Field(alias="cost")
-    """Cost of the replicas that its load alone does not need [cents/h]."""
+    """Cost of the replicas beyond those that the load needs [cents/h]."""
 
 
 class RolloutUse(Document):
-    """Extra replicas of a server while it rolls out."""
+    """Extra replicas of a server during its roll-out."""
 
     replicas: int
-    """Extra replicas."""
+    """Number of extra replicas."""
     cards: dict[str, int]
-    """Their cards by accelerator type."""
+    """Cards of the extra replicas by accelerator type."""
 
 
 class ReplicaPurposes(Document):
     """Replicas of a server with an availability target or a roll-out, by purpose."""
 
     replicas: int
-    """All replicas, without those of the roll-out."""
+    """Number of all replicas, without those of the roll-out."""
     load: int
-    """Replicas for the load and the minimum of the server."""
+    """Replicas for the load and the server's minimum."""
     headroom: int = 0
-    """More replicas for headroom."""
+    """Additional replicas for headroom."""
     spares: int = 0
-    """More replicas that are spare."""
+    """Additional spare replicas."""
     availability: int = 0
-    """More replicas for the availability target, beyond the spare ones."""
+    """Additional replicas for the availability target, beyond the spare ones."""
     rollout: int = 0
-    """Extra replicas while it rolls out."""
+    """Extra replicas during a roll-out."""
     availability_target: float | None = Field(None, alias="availabilityTarget", exclude_if=is_none)
-    """Minimum probability that enough replicas are there; absent if none is required, as the next three."""
+    """Minimum probability that enough replicas are available; absent, like the next three fields, if none is
+    required.
+    """
     utilization: float | None = Field(None, exclude_if=is_none)
-    """Utilisation of the replicas at their load."""
+    """Utilisation of the replicas at the load."""
     full_utilization: float | None = Field(None, alias="fullUtilization", exclude_if=is_none)
     """Utilisation of a replica at its largest rate."""
     both_from: int | None = Field(None, alias="bothFrom", exclude_if=is_none)
-    """Replicas from which on the availability target and a utilisation of 80 % hold together, for loads that
-    use the needed replicas in full. Absent if there is no such number."""
+    """Replica count from which the availability target and a utilisation of 80 % are compatible, for loads
+    that fully use the needed replicas. Absent if there is no such number.
+    """
 
 
 class Rented(Document):
-    """A server whose requests an external service answers, all of them."""
+    """A server whose requests are all answered by an external service."""
 
     server: str
-    """The server."""
+    """Name of the server."""
     arrival_rate_rpm: float = Field(alias="arrivalRate")
-    """Its load [requests/min]."""
+    """Load of the server [requests/min]."""
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of the service at the load [cents/h]."""
     cost_per_million: float = Field(alias="costPerMillion")
-    """Cost of the service for a million input and output tokens [cents]."""
+    """Cost of the service per million input and output tokens [cents]."""
     itl_ms: float = Field(alias="itlAverage")
     """Mean inter-token latency [ms]."""
     ttft_ms: float = Field(alias="ttftAverage")
@@ -355,80 +362,80 @@ class Rented(Document):
 
 
 class DeadlineUse(Document):
-    """Offline work of a server, and when it is done."""
+    """Offline work of a server, and its completion time."""
 
     server: str
-    """The server."""
+    """Name of the server."""
     requests: float
     """Number of requests."""
     hours: float
-    """Time until when they are to be done [h]."""
+    """Deadline, from now [h]."""
     capacity_rpm: float = Field(alias="capacity")
-    """Maximum rate of its pools, all of which it uses until it is done [requests/min]."""
+    """Maximum rate of the server's pools; offline work uses all of it until it is done [requests/min]."""
     finishes_h: float | None = Field(None, alias="finishes")
-    """Time at which it is done at that rate, from now [h]; null if it has no pools."""
+    """Completion time at that rate, from now [h]; null if there are no pools."""
     done_in_time: float = Field(alias="done")
-    """Requests that are done by its deadline."""
+    """Number of requests completed by the deadline."""
     in_time: bool = Field(alias="inTime")
-    """Whether all of them are."""
+    """Whether all requests are completed by the deadline."""
 
 
 class TierUse(Document):
     """Cost of an accelerator with tiers."""
 
     accelerator: str
-    """The accelerator."""
+    """Name of the accelerator."""
     used: int
     """Number of these accelerators in the plan."""
     cost_cents_per_h: float = Field(alias="cost")
-    """Cost, unused commitments included [cents/h]."""
+    """Cost, including unused commitments [cents/h]."""
     difference_cents_per_h: float = Field(alias="difference")
-    """Cost minus the list price, which the pools state [cents/h]."""
+    """Cost minus the list-price cost that the pools state [cents/h]."""
 
 
 class CacheUse(Document):
-    """Requests of a server that its cache answers, and those that replicas get."""
+    """Requests that a server's cache answers, and those left for its replicas."""
 
     server: str
-    """The server."""
+    """Name of the server."""
     hit_rate: float = Field(alias="cacheHitRate")
     """Share of the requests that the cache answers."""
     hits_rpm: float = Field(alias="hits")
     """Requests that the cache answers [requests/min]."""
     misses_rpm: float = Field(alias="misses")
-    """Requests that replicas see [requests/min]."""
+    """Requests left for replicas [requests/min]."""
 
 
 class VersionUse(Document):
     """A version of a split server."""
 
     server: str
-    """The version as a server, whose pools are in `allocations`."""
+    """Name of the version's own server, whose pools are in `allocations`."""
     model: str
-    """Its model."""
+    """Model of the version."""
     weight: float
-    """Its share of the server's requests."""
+    """The version's share of the server's requests."""
     arrival_rate_rpm: float = Field(alias="arrivalRate")
-    """Its requests [requests/min]."""
+    """Load of the version [requests/min]."""
     num_replicas: int = Field(alias="numReplicas")
-    """Replicas."""
+    """Number of replicas."""
     needed_replicas: float = Field(alias="neededReplicas")
-    """Replicas that its load fills at their maximum rate, with fractions."""
+    """Number of replicas that the load would fill at their maximum rate, as a fraction."""
     cost_cents_per_h: float = Field(alias="cost")
-    """Cost of its replicas [cents/h]."""
+    """Cost of the version's replicas [cents/h]."""
     unused_cost_cents_per_h: float = Field(alias="unusedCost")
-    """The part of it that is for capacity above the load [cents/h]."""
+    """Part of that cost that pays for capacity above the load [cents/h]."""
 
 
 class OneVersion(Document):
-    """The server's own model with all requests, with the same reserve except for a roll-back."""
+    """The server's own model serving all requests, with the same reserve except for a roll-back."""
 
     accelerator: str
-    """The accelerator: of those of the model's pools in the plan the one on which it costs least."""
+    """The cheapest of the accelerators on which the plan has pools of the model."""
     num_replicas: int = Field(alias="numReplicas")
-    """Replicas, at the maximum rate that a replica has in the plan."""
+    """Number of replicas, at the maximum rate of a replica in the plan."""
     cost_cents_per_h: float = Field(alias="cost")
-    """Their cost [cents/h]."""
+    """Cost of these replicas [cents/h]."""
 
 
 class SplitUse(Document):
@@ -439,41 +446,43 @@ class SplitUse(Document):
     versions: tuple[VersionUse, ...] = Field(strict=False)
     """The versions, in the order of the document."""
     one_version: OneVersion | None = Field(None, alias="oneVersion", exclude_if=is_none)
-    """Replicas without the other versions; absent if the server is idle, if its own model has no replicas, or
-    if a version is not served in full with its reserve."""
+    """Replicas needed without the other versions; absent if the server is idle, if its own model has no
+    replicas, or if a version is not served in full with its reserve.
+    """
     extra_cost_cents_per_h: float | None = Field(None, alias="extraCost", exclude_if=is_none)
-    """Cost of all versions less that of one [cents/h]; absent with `oneVersion`."""
+    """Cost of all versions minus that of a single one [cents/h]; absent if `oneVersion` is."""
     roll_back: bool | None = Field(None, alias="rollBack", exclude_if=is_none)
-    """Whether replicas of the server's own model can take all requests; absent if that is not asked for."""
+    """Whether replicas of the server's own model can take all requests; absent if not requested."""
 
     @property
     def num_replicas(self) -> int:
-        """Replicas of all versions."""
+        """Return the number of replicas of all versions."""
         return sum(version.num_replicas for version in self.versions)
 
     @property
     def cost_cents_per_h(self) -> float:
-        """Cost of all versions [cents/h]."""
+        """Return the cost of all versions [cents/h]."""
         return sum(version.cost_cents_per_h for version in self.versions)
 
 
 class Kept(Placement):
-    """Replicas that keep running in addition to the plan; their cards are in use."""
+    """Replicas that keep running in addition to the plan and occupy cards."""
 
     server: str
-    """The server: it cannot be served, or its new replicas are not ready yet; with 0 replicas, it must stop
-    before it can be served elsewhere."""
+    """Name of the server, which cannot be served, or whose new replicas are not ready yet. With 0 replicas,
+    it must stop before it can be served elsewhere.
+    """
 
 
 class Change(Document):
     """A server whose accelerator or replicas differ from the current ones."""
 
     server: str
-    """The server."""
+    """Name of the server."""
     before: tuple[Placement, ...] = Field(alias="from", strict=False)
     """Current placement; empty if it is not running."""
     after: tuple[Placement, ...] = Field(alias="to", strict=False)
-    """Planned placement; empty if it is to stop."""
+    """Planned placement; empty if it stops."""
     cost_change_cents_per_h: float = Field(alias="costChange")
     """Planned cost minus current cost [cents/h]."""
 
@@ -482,9 +491,9 @@ class PlanLevel(Document):
     """The result of one lexicographic objective."""
 
     name: str
-    """The minimised quantity."""
+    """Name of the minimised quantity."""
     value: float
-    """The value reached; requests/min, servers or cents/h, depending on the name."""
+    """The value reached [requests/min, servers or cents/h, depending on the name]."""
     bound: float | None = None
     """Lower bound, given the values of the previous levels; None if unproved."""
     gap: float | None = None
@@ -495,7 +504,7 @@ class Plan(Document):
     """The plan; every server of the input is in `allocations` or in `unserved`."""
 
     status: Literal["optimal", "feasible", "heuristic"]
-    """Proved within the gap, stopped early, or without proof."""
+    """`optimal`: proved within the gap; `feasible`: stopped early; `heuristic`: without proof."""
     solver: SolverName
     """Solver that found the plan."""
     complete: bool
@@ -505,13 +514,15 @@ class Plan(Document):
     bound: float | None = None
     """Proved lower bound of the transition cost [cents/h]."""
     gap: float | None = None
-    """Relative gap between the two."""
+    """Relative gap between objective and bound."""
     levels: tuple[PlanLevel, ...] = Field(strict=False)
     """Lexicographic objectives, in order."""
     total_cost_cents_per_h: float = Field(alias="totalCost")
-    """Cost of all allocations, with what tiers change of it and what is rented [cents/h]."""
+    """Cost of all allocations, including tier prices and rentals [cents/h]."""
     allocations: dict[str, Annotated[tuple[Pool, ...], Field(strict=False)]] = Field(strict=False)
-    """Pools by server, or by shared queue; empty if it needs no replicas, or if none of a queue is served."""
+    """Pools by server or shared queue; empty if it needs no replicas, or if no member of the queue is
+    served.
+    """
     shared_queues: dict[str, SharedQueueUse] = Field(
         default_factory=dict, alias="sharedQueues", exclude_if=not_
     )
@@ -525,40 +536,47 @@ class Plan(Document):
     limits: tuple[LimitUse, ...] = Field((), exclude_if=not_, strict=False)
     """Use of limits other than cards; absent if there are none."""
     shared_cards: tuple[SharedCardUse, ...] = Field((), alias="sharedCards", exclude_if=not_, strict=False)
-    """Cards that servers share; these servers have no pools. Absent without any."""
+    """Cards shared by servers, which have no pools; absent if there are none."""
     rented: tuple[Rented, ...] = Field((), exclude_if=not_, strict=False)
-    """Servers whose requests external services answer; they have no pools. Absent without any."""
+    """Servers whose requests external services answer; they have no pools. Absent if there are none."""
     not_rented: tuple[str, ...] = Field((), alias="notRented", exclude_if=not_, strict=False)
-    """Servers whose external services the plan leaves out, as a service that plans for a running fleet does.
-    Absent without any."""
+    """Servers whose external services the plan ignores, because a service that plans for a running fleet
+    cannot use them. Absent if there are none.
+    """
     reserves: tuple[ReserveUse, ...] = Field((), exclude_if=not_, strict=False)
     """Reserves of servers; absent if none is required."""
     rollouts: dict[str, RolloutUse] = Field({}, exclude_if=not_)
-    """Extra replicas and cards of servers while they roll out; absent without any."""
+    """Extra replicas and cards of servers during roll-outs; absent if there are none."""
     replica_counts: dict[str, ReplicaPurposes] = Field({}, alias="replicaCounts", exclude_if=not_)
-    """Replicas by purpose of served servers with an availability target or a roll-out; absent without any."""
+    """Replicas by purpose of served servers with an availability target or a roll-out; absent if there are
+    none.
+    """
     deadlines: tuple[DeadlineUse, ...] = Field((), exclude_if=not_, strict=False)
-    """Offline work, and when it is done; absent if there is none."""
+    """Offline work and its completion; absent if there is none."""
     caches: tuple[CacheUse, ...] = Field((), exclude_if=not_, strict=False)
-    """Servers with a cache; their pools, `unserved` and levels count misses only. Absent without any."""
+    """Servers with a cache; their pools, `unserved` and levels count misses only. Absent if there are
+    none.
+    """
     versions: dict[str, SplitUse] = Field({}, exclude_if=not_)
-    """Versions of split servers, by server; absent without any."""
+    """Versions of split servers, by server; absent if there are none."""
     tiers: tuple[TierUse, ...] = Field((), exclude_if=not_, strict=False)
     """Costs of accelerators with tiers; absent if there are none."""
     changes: tuple[Change, ...] = Field(strict=False)
     """Servers whose allocation changes."""
     currency: str | None = Field(None, exclude_if=is_none)
-    """Currency of the system's prices; costs are hundredths of it. Absent if prices state none."""
+    """Currency of the system's prices, of which costs are hundredths. Absent if prices state none."""
 
     rate_factors: dict[str, dict[str, float]] = Field(
         default_factory=dict, alias="rateFactors", exclude_if=not_
     )
-    """Usable fraction of a replica's maximum rate, by server and accelerator, if a simulation showed that it
-    misses its targets above; 0: unusable. Absent if there are none."""
+    """Usable fraction of a replica's maximum rate, by server and accelerator, if a simulation showed missed
+    targets at higher rates; 0: unusable. Absent if there are none.
+    """
 
     kept: tuple[Kept, ...] = Field((), exclude_if=not_, strict=False)
-    """Replicas that keep their cards in addition to the plan, from a service that plans for a running fleet;
-    not included in `used` of `capacity`. Absent if there are none."""
+    """Replicas that keep their cards in addition to the plan, if a service plans for a running fleet; not
+    included in `used` of `capacity`. Absent if there are none.
+    """
 
     @property
     def factor_of_pair(self) -> dict[tuple[str, str], float]:
@@ -613,7 +631,7 @@ class Plan(Document):
         """Raise an error if a server is not fully served.
 
         Raises:
-            IncompletePlanError: a server is not fully served; the text names these servers.
+            IncompletePlanError: a server is not fully served; the message names these servers.
         """
         if self.complete:
             return
@@ -667,16 +685,16 @@ class Plan(Document):
         return {"allocations": answer}
 
     def _server_names(self) -> set[str]:
-        """Return the planned servers, of which a shared queue is one, under its name."""
+        """Return the names of planned servers; a shared queue is one server, under its own name."""
         named = {*self.allocations, *(item.server for item in self.unserved)}
         return named - self.queued_servers
 
     @property
     def left_out(self) -> dict[str, Unserved]:
-        """Planned servers without an allocation that need one, with the reason, by name.
+        """Return planned servers that need an allocation but have none, with the reason, by name.
 
-        A shared queue of which no server is served has that of its server of the highest priority; both
-        servers of a route that is not served have that of the large one.
+        A fully unserved shared queue has the reason of its member of highest priority. Both servers of an
+        unserved route have the reason of the large one.
         """
         found = {item.server: item for item in self.unserved if item.server not in self.allocations}
         for name, use in self.shared_queues.items():
@@ -691,19 +709,19 @@ class Plan(Document):
 
     @property
     def queued_servers(self) -> set[str]:
-        """Servers of shared queues, also those that are not served."""
+        """Servers of shared queues, including unserved ones."""
         return {name for use in self.shared_queues.values() for name in (*use.members, *use.unserved)}
 
     @property
     def served_in_queues_rpm(self) -> dict[str, dict[str, float]]:
-        """Arrival rates that shared queues serve, by queue and server [requests/min]."""
+        """Arrival rates served by shared queues, by queue and server [requests/min]."""
         return {
             name: {server: member.arrival_rate_rpm for server, member in use.members.items()}
             for name, use in self.shared_queues.items()
         }
 
     def pools_of(self, server: str) -> tuple[Pool, ...]:
-        """Return the pools of a server, those on shared cards too."""
+        """Return the pools of a server, including those on shared cards."""
         return *self.allocations.get(server, ()), *self.on_shared_cards.get(server, ())
 
     @property
@@ -729,12 +747,12 @@ class Plan(Document):
 
     @property
     def served_rpm(self) -> dict[str, dict[str, float]]:
-        """Served arrival rates of shared queues and of routed servers, as `as_served` takes them."""
+        """Served arrival rates of shared queues and routed servers, in the format of `as_served`."""
         return self.served_in_queues_rpm | self.routed_rpm
 
     @property
     def routed_rpm(self) -> dict[str, dict[str, float]]:
-        """Arrival rates of routed servers, twice by their name [requests/min]."""
+        """Arrival rates of routed servers, keyed by their name on both levels [requests/min]."""
         routed = {name: rate for use in self.routes.values() for name, rate in use.loads_rpm.items()}
         return {
             name: {name: traffic_rpm(rate, idle=not self.allocations.get(name))}

@@ -54,7 +54,8 @@ def plan_from_value(raw: object, source: str = "") -> Plan:
     """Return a plan from plain values.
 
     Raises:
-        SpecError: it breaks the schema of plans, or is inconsistent; the text starts with the source.
+        SpecError: the values break the schema of plans, or are inconsistent; the message starts with the
+            source.
     """
     prefix = f"{source}: " if source else ""
     if not is_plan(raw) and (what := answer_name(raw) or ("a system" if is_system(raw) else None)):

@@ -28,7 +28,7 @@ def notebook_table(caption: str, rows: Sequence[Row], currency: str | None) -> s
         caption: text above the table.
         rows: the fields of pools by Python name, with `server`, `served_fraction`, `reason` and `pool`, which
             can be None.
-        currency: currency of the costs; None: cents/h.
+        currency: currency of the costs; None selects cents/h.
     """
     columns = _columns(rows, currency)
     head = "".join(f"<th>{escape(column.heading)}</th>" for column in columns)

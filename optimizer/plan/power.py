@@ -13,7 +13,7 @@ from optimizer.spec.system import System
 
 
 def power_at_load_w(system: System, arrays: SystemArrays, pools: Sequence[tuple[str, Pool]]) -> FloatArray:
-    """Return the power of pools, given with the names of their servers, at their loads [W], shape (R,)."""
+    """Return the power of pools at their loads [W], shape (R,); pools are given with their server names."""
     if not pools:
         return np.zeros(0)
     powers = [item.power for item in system.accelerators.values()]

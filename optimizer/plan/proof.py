@@ -1,4 +1,4 @@
-"""Proofs of a plan's bounds by dual multipliers, which can be checked by arithmetic alone.
+"""Proofs of a plan's bounds by dual multipliers, which can be checked without a solver.
 
 The bounds of a plan come from a search; the multipliers of the relaxation prove most of them. They are stored
 in a separate document. Equation numbers refer to ``docs/math.md``.
@@ -33,7 +33,7 @@ class LevelProof(Document):
     """Dual multipliers of one level, and the bound that they prove."""
 
     name: str
-    """The level."""
+    """Name of the level."""
     bound: float
     """Lower bound of the level, given the values of the previous levels."""
     units: dict[str, float] = Field(default_factory=dict)
@@ -70,7 +70,7 @@ def prove(plan: Plan, candidates: Candidates, deadline: Deadline) -> Proof:
     Args:
         plan: the plan.
         candidates: candidates of its system.
-        deadline: end of the time to compute multipliers.
+        deadline: time at which the computation stops.
 
     Raises:
         SolverError: the solver failed.
@@ -90,7 +90,7 @@ def _check_has_multipliers(candidates: Candidates) -> None:
     """Check that a plan can have a proof.
 
     Raises:
-        SpecError: it has shared cards.
+        SpecError: the plan has shared cards.
     """
     if candidates.shared is not None:
         raise SpecError("proof: multipliers are those of plans without shared cards; remove --proof")
@@ -99,12 +99,12 @@ def _check_has_multipliers(candidates: Candidates) -> None:
 def provable_levels(plan: Plan, candidates: Candidates) -> set[str]:
     """Return the names of the levels that multipliers can prove."""
     if _leaves_members(candidates) or candidates.shared is not None or candidates.system.routes:
-        return set()  # multipliers are those of patterns, which have no members and divide no routes
+        return set()  # multipliers are for patterns, which support neither queue members nor routes
     return ordered_levels(plan, candidates)
 
 
 def ordered_levels(plan: Plan, candidates: Candidates) -> set[str]:
-    """Return the names of the levels whose optimum can only be worse if something is taken away."""
+    """Return the names of levels whose optimum cannot improve if a resource is removed."""
     options = candidates.system.options
     if options.saturation_policy == "None" or plan.complete:
         return {level.name for level in plan.levels}
@@ -124,7 +124,7 @@ def _leaves_members(candidates: Candidates) -> bool:
 def check_proof(plan: Plan, system: System, proof: Proof) -> tuple[list[str], list[str]]:
     """Check a proof; return its errors and its unverified parts, one line each.
 
-    Candidates, patterns and bounds are computed again from the system, without a solver.
+    Candidates, patterns and bounds are recomputed from the system, without a solver.
 
     Args:
         plan: the plan.

@@ -30,7 +30,7 @@ class Need:
 
 
 def nearest_need(options: Sequence[Sequence[Need]]) -> Need:
-    """Return the need that prevents a server from being served: of the first limit that all options exceed.
+    """Return the need that leaves a server unserved: that of the first limit that all options exceed.
 
     If an option is within all limits, return its first need.
 
@@ -55,7 +55,7 @@ def _order(need: Need) -> tuple[float, float]:
 MINIMUM = " (its minNumReplicas)"
 STOPPED_UNLIMITED = "solver_stopped", "there are enough cards, but the solver stopped before it used them"
 NO_SHARED_CARD = "capacity", "no card is left for it to share, and it fits on none of its own"
-"""Reason and detail of a server that has candidates on shared cards only."""
+"""Reason code and detail for a server that has candidates on shared cards only."""
 NO_ACCELERATOR = "no_candidate", "there is no accelerator in the system"
 
 

@@ -46,7 +46,7 @@ def replica_counts(
 
 
 def _count(arrays: SystemArrays, name: str, pool: Pool, reserve: ReserveUse, extra: int) -> ReplicaPurposes:
-    """Return the replicas of a server with one pool and a reserve to have."""
+    """Return the replica purposes of a server with one pool and a required reserve."""
     s, a = arrays.server_names.index(name), arrays.accelerator_names.index(pool.accelerator)
     load_rps = float(arrays.servers.load_rps[s])
     each_rps = pool.max_arrival_rate_rpm / pool.num_replicas / SECONDS_PER_MINUTE

@@ -1,4 +1,4 @@
-"""Reserves in a plan: the servers that have theirs, and its cost."""
+"""Reserves in a plan: the servers that have theirs, and the cost."""
 
 from collections.abc import Mapping, Sequence
 
@@ -31,7 +31,7 @@ def reserve_uses(
         name = candidates.arrays.server_names[s]
         server, mine = system.servers[name], pools.get(name, ())
         if not mine:
-            continue  # it rents
+            continue  # the server rents
         load_rpm = float(problem.load_rps[s]) * SECONDS_PER_MINUTE
         if problem.is_queue[s]:
             load_rpm = sum(pool.arrival_rate_rpm for pool in mine)
@@ -51,8 +51,8 @@ def reserve_uses(
 def unneeded_cost(pools: Sequence[Pool], load_rpm: float, least: int) -> float:
     """Return the cost of the replicas that the load alone does not need [cents/h] (eq. 146).
 
-    Replicas are taken away from the most expensive pool per request on, as far as the others carry the load
-    and are as many as the server must have.
+    Replicas are removed from the pools with the highest cost per request first, as long as the others carry
+    the load and meet the server's minimum.
     """
     each = {pool.accelerator: pool.max_arrival_rate_rpm / pool.num_replicas for pool in pools}
     order = sorted(

@@ -1,4 +1,4 @@
-"""Extra replicas of a plan's servers while they roll out."""
+"""Extra replicas of servers during roll-outs."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping

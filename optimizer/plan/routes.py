@@ -1,4 +1,4 @@
-"""Routes in a plan: what each server gets, the quality that is lost, and what the small model saves."""
+"""Routes in a plan: the load of each server, the lost quality, and the savings of the small model."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -16,11 +16,11 @@ from optimizer.topologies.routes import Routing
 from optimizer.units import SECONDS_PER_MINUTE
 
 Divisions = Mapping[str, Division | None]
-"""Division of each route by name; None if it is not served."""
+"""Division of each route's requests, by name; None if the route is not served."""
 
 
 def divisions_of(system: System, problem: Problem, solution: Solution) -> Divisions:
-    """Return the division of the requests of each route in a solution; none without load."""
+    """Return the division of the requests of each route in a solution; empty without load."""
     found: dict[str, Division | None] = {
         name: Division(routed=False, shares=(0.0,) * len(route.kinds))
         for name, route in system.routes.items()
@@ -33,11 +33,11 @@ def divisions_of(system: System, problem: Problem, solution: Solution) -> Divisi
 
 
 def divisions_within(plan: Plan, system: System) -> Divisions:
-    """Return how the replicas of a plan divide the requests of routes, which may have other rates than then.
+    """Return the division of routes' requests among a plan's replicas, possibly at changed rates.
 
     Args:
         plan: the plan.
-        system: the same system, with any rates of its routes.
+        system: the planned system, with current rates of its routes.
     """
     return {
         name: RouteArrays.of(route, _servers(route)).division(*capacities_rps(route, plan))
@@ -48,7 +48,7 @@ def divisions_within(plan: Plan, system: System) -> Divisions:
 
 
 def capacities_rps(route: Route, plan: Plan) -> tuple[float, float, float]:
-    """Return the maximum rates of a route's replicas, as `RouteArrays.division` takes them [requests/s]."""
+    """Return the maximum rates of a route's replicas [requests/s], as arguments of `RouteArrays.division`."""
     small, large = (
         sum(pool.max_arrival_rate_rpm for pool in plan.allocations.get(server, ())) / SECONDS_PER_MINUTE
         for server in _servers(route)
@@ -60,13 +60,13 @@ def capacities_rps(route: Route, plan: Plan) -> tuple[float, float, float]:
 def routed_loads_rpm(
     system: System, divisions: Divisions, running: Collection[str]
 ) -> dict[str, dict[str, float]]:
-    """Return the loads of routed servers, twice by name, as `as_served` takes them [requests/min].
+    """Return the loads of routed servers [requests/min], in the format of `as_served`.
 
-    A route that is not served leaves all its requests at its large server.
+    All requests of an unserved route are assigned to its large server.
 
     Args:
         system: the planned system.
-        divisions: how the requests of routes are divided.
+        divisions: division of the requests of routes.
         running: servers with replicas in the plan.
     """
     loads: dict[str, dict[str, float]] = {}
@@ -87,7 +87,7 @@ def route_uses(
 
     Args:
         candidates: candidates of the system.
-        divisions: how their requests are divided.
+        divisions: division of the requests of routes.
         pools: pools by server.
     """
     system = candidates.system
@@ -104,7 +104,7 @@ def route_uses(
 
 
 def with_savings(plan: Plan, candidates: Candidates) -> Plan:
-    """Return a plan whose savings are relative to all candidates, if it was made with some of them.
+    """Return a plan with savings relative to all candidates, for plans made with only some of them.
 
     Args:
         plan: the plan.
@@ -123,14 +123,14 @@ def _servers(route: Route) -> tuple[str, str]:
 
 
 def all_large_cents_per_h(candidates: Candidates, large: int) -> float | None:
-    """Return the least cost of serving all requests on one accelerator of the large server, whatever exists.
+    """Return the minimum cost of all requests on one accelerator of the large server, ignoring capacity.
 
     Args:
         candidates: candidates with those of the large server.
-        large: its index.
+        large: index of the large server.
 
     Returns:
-        None if no accelerator can.
+        The cost [cents/h]; None if no accelerator can serve them.
     """
     table, undivided = candidates.table, candidates.undivided
     if undivided is not None and (undivided.server == large).any():
@@ -176,6 +176,6 @@ def _use(route: Route, division: Division | None, pools: Sequence[Pool], all_lar
 
 
 def small_token_share(route: Route, shares: Sequence[float]) -> float:
-    """Return the share of tokens, in and out, of the requests at the small model (eq. 228)."""
+    """Return the share of input and output tokens that belong to requests at the small model (eq. 228)."""
     tokens = [kind.share * (kind.in_tokens + kind.out_tokens) for kind in route.kinds]
     return sum(share * each for share, each in zip(shares, tokens, strict=True)) / sum(tokens)

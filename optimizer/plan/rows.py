@@ -23,7 +23,7 @@ class PoolRows(NamedTuple):
 
 
 def pool_rows(arrays: SystemArrays, pools: Iterable[tuple[str, Pool]]) -> PoolRows:
-    """Return pools, given with the names of their servers, as rows."""
+    """Return pools, given with their server names, as rows."""
     servers = {name: s for s, name in enumerate(arrays.server_names)}
     accelerators = {name: a for a, name in enumerate(arrays.accelerator_names)}
     rows = [

@@ -1,4 +1,4 @@
-"""Shared cards in a plan: units of each pattern, the servers on them, and their figures at the load.
+"""Shared cards in a plan: units of each pattern, the servers on them, and their metrics at the load.
 
 Equation numbers refer to ``docs/math.md``.
 """
@@ -22,7 +22,7 @@ from optimizer.solvers.problem import Problem
 from optimizer.units import SECONDS_PER_MINUTE
 
 SHARED_NAME = "shared"
-"""Beginning of the names of shared cards; their servers follow."""
+"""Prefix of the names of shared cards, followed by their servers."""
 
 
 def card_uses(candidates: Candidates, problem: Problem, replicas: IntArray) -> tuple[SharedCardUse, ...]:
@@ -59,7 +59,7 @@ def card_uses(candidates: Candidates, problem: Problem, replicas: IntArray) -> t
 
 
 def units_of(candidates: Candidates, plan: Plan) -> dict[int, int]:
-    """Return the number of cards in a plan of each pattern that other candidates also have."""
+    """Return the number of cards in a plan for each pattern that also exists in other candidates."""
     shared, found = candidates.shared, dict[int, int]()
     if shared is None:
         return found
@@ -110,9 +110,9 @@ def _use(
         candidates: the candidates.
         shared: the patterns.
         name: name of the cards.
-        pattern: who is on them.
+        pattern: the servers on a card.
         count: number of cards.
-        shares: load of each server over the rate that all its shared cards can carry.
+        shares: load of each server divided by the rate that all its shared cards can carry.
     """
     card = candidates.arrays.accelerator_names[pattern.accelerator]
     cost = count * candidates.system.accelerators[card].cost_cents_per_h
@@ -174,7 +174,7 @@ def part_of(mode: str, share: float, memory_slices: float, copies: int) -> float
 
 
 def cheapest_cards(candidates: Candidates, s: int) -> tuple[Placement | None, float | None]:
-    """Return the cheapest cards of its own for a server, and their cost [cents/h]; None without any."""
+    """Return the cheapest unshared cards for a server, and their cost [cents/h]; None if there are none."""
     table = candidates.table
     rows = np.flatnonzero(table.server == s)
     if not len(rows):
@@ -190,7 +190,7 @@ def cheapest_cards(candidates: Candidates, s: int) -> tuple[Placement | None, fl
 
 
 def _figures(shared: SharedCards, pattern: CardPattern, rates: Sequence[float]) -> list[dict[str, Any]]:
-    """Return the figures of each seat at the rates of one card [requests/s]."""
+    """Return the metrics of each seat at the rates of one card [requests/s]."""
     if pattern.mode == "time":
         turns = [_turn(shared, seat) for seat, _ in pattern.seats]
         return list(turn_figures(turns, rates))
@@ -226,7 +226,7 @@ def _turn(shared: SharedCards, seat: Seat) -> Turn:
 
 
 def turn_figures(turns: Sequence[Turn], rates_rps: Sequence[float]) -> Iterator[dict[str, Any]]:
-    """Yield the figures of servers that share a card in time, at their rates on one card.
+    """Yield the metrics of servers that share a card in time, at their rates on one card.
 
     Percentiles are those of the model, without its margin.
     """

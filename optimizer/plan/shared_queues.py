@@ -1,4 +1,4 @@
-"""Shared queues in a plan: the members that are served, their figures, and why the others are not."""
+"""Shared queues in a plan: the members served, their metrics, and the reasons for unserved members."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -55,7 +55,7 @@ def queues_as_served(candidates: Candidates, problem: Problem, solution: Solutio
 
 
 def _shares_leftover(problem: Problem, s: int) -> bool:
-    """Return whether replicas of a queue may serve a part of its next member."""
+    """Return whether replicas of a queue can serve a part of its next member."""
     by_policy = problem.options.saturation_policy != "None" and len(problem.limits) > 0
     return by_policy and problem.queue_parts is not None and not bool(problem.reserve.wanted[s])
 
@@ -63,9 +63,9 @@ def _shares_leftover(problem: Problem, s: int) -> bool:
 def served_members(
     candidates: Candidates, table: CandidateTable, uses: Mapping[str, SharedQueueUse]
 ) -> BoolArray:
-    """Return whether candidates serve the members that a plan serves, shape (C,)."""
+    """Return a mask of the candidates that serve the same members as a plan, shape (C,)."""
     names, members = candidates.arrays.server_names, candidates.arrays.servers.members
-    wanted = np.full(len(names) + 1, ALL_MEMBERS)  # shared cards are behind the last server
+    wanted = np.full(len(names) + 1, ALL_MEMBERS)  # shared cards have the index after the last server
     for s, name in enumerate(names):
         if name in uses and uses[name].unserved:
             mine = np.flatnonzero(members.server == s).tolist()
@@ -78,13 +78,13 @@ def served_members(
 def queue_uses(
     system: System, arrays: SystemArrays, pools: Mapping[str, Sequence[Pool]], served: Served
 ) -> dict[str, SharedQueueUse]:
-    """Return the shared queues of a plan, with the figures of their members.
+    """Return the shared queues of a plan, with the metrics of their members.
 
     Args:
         system: the planned system.
         arrays: the system as the plan serves it.
         pools: pools by server or queue.
-        served: what each queue serves.
+        served: served rates of each queue.
     """
     figures = dict(member_figures(arrays, {name: pools.get(name, ()) for name in served}))
     uses = {}
@@ -104,7 +104,7 @@ def queue_uses(
 def member_figures(
     arrays: SystemArrays, pools: Mapping[str, Sequence[Pool]]
 ) -> Iterator[tuple[tuple[str, str], dict[str, object]]]:
-    """Yield the figures of the loaded members of queues, by queue and member.
+    """Yield the metrics of the loaded members of queues, by queue and member.
 
     Args:
         arrays: the system as the plan serves it.
@@ -129,12 +129,12 @@ def _figures(arrays: SystemArrays, found: MemberMetrics) -> dict[str, object]:
 def short_members(
     candidates: Candidates, problem: Problem, served: Served
 ) -> Iterator[tuple[int, int, float]]:
-    """Yield the members of shared queues that are not served in full: queue, member and served share.
+    """Yield queue, member and served share of each queue member that is not served in full.
 
     Args:
         candidates: the candidates.
         problem: the planning problem.
-        served: what each queue serves.
+        served: served rates of each queue.
     """
     members = problem.members
     for s, name in enumerate(candidates.arrays.server_names):
@@ -161,7 +161,7 @@ def unserved_members(
         replicas: the solution, shape (C,).
         left: remaining amount of each limited item, shape (R,).
         items: the replicas of the plan.
-        served: what each queue serves.
+        served: served rates of each queue.
     """
     members = problem.members
     for s, m, share in short_members(candidates, problem, served):
@@ -187,7 +187,7 @@ def unserved_members(
 def rows_of_member(
     table: CandidateTable, s: int, place: Mapping[str, int], member: str, together: Sequence[str]
 ) -> tuple[IntArray, tuple[str, str]]:
-    """Return the candidates of a queue that serve a member with others, or the reason why there is none.
+    """Return the candidates of a queue that serve a member with others, or the reason if there is none.
 
     Args:
         table: the candidates.

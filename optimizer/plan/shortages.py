@@ -24,7 +24,7 @@ from optimizer.solvers.problem import Problem
 from optimizer.spec.placed import needs_power, placed, stock_of
 
 ROUNDING_DIGITS = 6
-"""Decimal digits of amounts of cards that are not rounding."""
+"""Decimal digits to which amounts of cards are rounded."""
 
 
 def unserved_with_reason(
@@ -71,7 +71,7 @@ def shortage(
     *,
     for_least: bool,
 ) -> tuple[str, str]:
-    """Return reason and detail of the candidate that exceeds the limits least, of some of one server.
+    """Return reason and detail of the candidate of a server that exceeds the limits least.
 
     Args:
         candidates: the candidates.

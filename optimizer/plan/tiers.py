@@ -1,4 +1,4 @@
-"""Costs of accelerators with tiers in a plan; its pools state list prices."""
+"""Costs of accelerators with price tiers in a plan; its pools state list prices."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from optimizer.spec.system import System
 def tier_uses(
     system: System, allocations: Mapping[str, Iterable[Pool]], cards: Iterable[SharedCardUse] = ()
 ) -> tuple[TierUse, ...]:
-    """Return the cost of each accelerator with tiers, shared cards among them (eq. 147)."""
+    """Return the cost of each accelerator with tiers, including shared cards (eq. 147)."""
     used = accelerators_used(system, allocations, cards)
     return tuple(
         TierUse(
@@ -28,7 +28,7 @@ def tier_uses(
 def accelerators_used(
     system: System, allocations: Mapping[str, Iterable[Pool]], cards: Iterable[SharedCardUse]
 ) -> Counter[str]:
-    """Return the number of accelerators of each name that pools and shared cards take."""
+    """Return the number of accelerators of each name used by pools and shared cards."""
     used: Counter[str] = Counter()
     for name, pools in allocations.items():
         for pool in pools:
@@ -40,7 +40,7 @@ def accelerators_used(
 
 
 def tier_cost(item: Accelerator, used: int) -> float:
-    """Return the cost of a number of accelerators [cents/h], unused commitments included."""
+    """Return the cost of a number of accelerators, including unused commitments [cents/h]."""
     cost, left = 0.0, used
     for tier in sorted(item.tiers, key=lambda tier: not tier.committed):
         taken = min(left, tier.units)

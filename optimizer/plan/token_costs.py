@@ -1,4 +1,4 @@
-"""Cost per million tokens, input and output alike, of own replicas and rented services."""
+"""Cost per million input and output tokens of replicas and rented services."""
 
 from optimizer.plan.document import Plan, Pool, Rented
 from optimizer.spec.system import System
@@ -8,13 +8,13 @@ from optimizer.units import MINUTES_PER_HOUR
 def cost_per_million(
     cost_cents_per_h: float, carried_rpm: float, in_tokens: float, out_tokens: float
 ) -> float | None:
-    """Return the cost of a million input and output tokens [cents]; None without tokens (eq. 150)."""
+    """Return the cost per million input and output tokens [cents]; None without tokens (eq. 150)."""
     tokens_per_h = carried_rpm * MINUTES_PER_HOUR * (in_tokens + out_tokens)
     return 1e6 * cost_cents_per_h / tokens_per_h if tokens_per_h > 0 else None
 
 
 def token_costs(plan: Plan, system: System) -> dict[str, float]:
-    """Return the cost of a million tokens of each server that carries any [cents], at list prices."""
+    """Return the cost per million tokens of each server with load [cents], at list prices."""
     rented = {item.server: item for item in plan.rented}
     found = {}
     for name in sorted(plan.allocations):

@@ -1,7 +1,7 @@
-"""Verify a plan by plain arithmetic on the plan and the system, without the solver.
+"""Verify a plan by recomputing its values from the system, without the solver.
 
-Cards, rates, costs, levels and changes are summed again from the documents. Every pool is analysed again by
-its queue model. Values that cannot be computed again must be consistent with the others.
+Cards, rates, costs, levels and changes are summed from the documents, and queue models analyse every pool
+again. Values that cannot be recomputed must be consistent with the others.
 """
 
 from optimizer.candidates import Candidates

@@ -29,7 +29,7 @@ def split_uses(
         problem: the planning problem.
         pools: pools by planned server.
         unserved: servers that are not served in full.
-        reserves: reserves of those that are.
+        reserves: reserves of servers that are served in full.
     """
     servers, found = candidates.system.servers, {}
     short = {item.server for item in unserved} | {item.server for item in reserves if not item.has_reserve}
@@ -71,7 +71,7 @@ def _versions(servers: Iterable[object], name: str) -> dict[str, Version]:
 
 
 def _use(version: Version, weight: float, pools: Sequence[Pool]) -> VersionUse:
-    """Return a version with the replicas that its load needs, in fractions (eq. 214)."""
+    """Return a version with the fractional number of replicas that its load needs (eq. 214)."""
     shares = [pool.arrival_rate_rpm / pool.max_arrival_rate_rpm for pool in pools]
     return VersionUse(
         server=version.name,
@@ -92,7 +92,7 @@ def _one_version(
 ) -> OneVersion | None:
     """Return the replicas of the main version that would carry all load with the same reserve (eq. 215).
 
-    They are on the accelerator of its pools on which that costs least; None without such a pool or load.
+    They are on the cheapest accelerator that has a pool of this version. None without such a pool or load.
     """
     system, arrays = candidates.system, candidates.arrays
     servers = list(system.servers.values())

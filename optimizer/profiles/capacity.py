@@ -23,13 +23,15 @@ class CacheSettings:
     """Settings of the cache."""
 
     block_tokens: int = 16
-    """Tokens of a block; requests take whole blocks."""
+    """Tokens of a block; requests occupy full blocks."""
     max_tokens: float | None = None
-    """Maximum length of a request, for which unpaged engines reserve memory [tokens]; None: the context."""
+    """Maximum request length, for which unpaged engines reserve memory [tokens]; None selects the context
+    length.
+    """
     prefix_tokens: float = 0.0
-    """Tokens at the start of the input that requests have in common."""
+    """Shared tokens at the start of the input."""
     prefix_requests: int | None = None
-    """Requests that share a prefix; None: all of them."""
+    """Number of requests that share a prefix; None if all."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,8 @@ class CacheCapacity:
         """Check the lengths against each other.
 
         Raises:
-            SpecError: a request is longer than the maximum length, that exceeds the context, or the prefix is
-                longer than the input.
+            SpecError: a request exceeds the maximum length, the maximum length exceeds the context, or the
+                prefix exceeds the input.
         """
         model, deployment = self.memory.iterations.model, self.memory.iterations.deployment
         if self.reserved_tokens > model.context:
@@ -71,30 +73,30 @@ class CacheCapacity:
 
     @property
     def paged_tokens(self) -> float:
-        """Tokens that a request occupies in whole blocks at the end of its output (eq. 195)."""
+        """Tokens that a request occupies in full blocks at the end of its output (eq. 195)."""
         block = self.settings.block_tokens
         return block * ceil(self.memory.iterations.deployment.request_tokens / block)
 
     @property
     def average_tokens(self) -> float:
-        """Tokens that a request occupies in whole blocks on average over its output (eq. 196)."""
+        """Tokens that a request occupies in full blocks on average over its output (eq. 196)."""
         deployment = self.memory.iterations.deployment
         return deployment.in_tokens + deployment.out_tokens / 2 + self.settings.block_tokens / 2
 
     @property
     def shared_tokens(self) -> float:
-        """Tokens of the prefix in whole blocks, which are the ones that can be shared."""
+        """Tokens of the prefix in full blocks; only full blocks can be shared."""
         block = self.settings.block_tokens
         return block * floor(self.settings.prefix_tokens / block)
 
     def request_bytes(self, tokens: float) -> float:
-        """Return the mean cache of one of the requests that share a prefix, on one device (eq. 197)."""
+        """Return the mean cache size of a request that shares a prefix, on one device (eq. 197)."""
         shared = self._shared_bytes
         sharing = self.settings.prefix_requests
         return self.memory.request_bytes(tokens) - shared + (shared / sharing if sharing else 0.0)
 
     def requests(self, free_bytes: float, tokens: float, *, paged: bool = True) -> int:
-        """Return the number of requests that fit (eq. 198); without pages they share nothing.
+        """Return the number of requests that fit (eq. 198); unpaged requests share nothing.
 
         Args:
             free_bytes: memory for the cache on one device.
@@ -113,7 +115,7 @@ class CacheCapacity:
 
     @property
     def _shared_bytes(self) -> float:
-        """Cache of a prefix on one device, without the state that each request has of its own."""
+        """Cache of a prefix on one device, without the state that each request holds separately."""
         return self.memory.request_bytes(self.shared_tokens) - self.memory.iterations.state_bytes
 
     @property
@@ -138,7 +140,7 @@ class CacheCapacity:
         return f"{parts} exceed the usable {_gb(usable)} GB of a device"
 
     def least_tp(self, devices: int = 1) -> "CacheCapacity | None":
-        """Return the capacity of the fewest cards on which a request fits; None: more than 64 devices.
+        """Return the capacity of the fewest cards on which a request fits; None if 64 devices are too few.
 
         Args:
             devices: devices of a card.

@@ -9,7 +9,7 @@ from optimizer.errors import SpecError
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The non-null values of a config.json."""
+    """Non-null values of a config.json."""
 
     values: Mapping[str, Any]
     kind: str
@@ -24,7 +24,7 @@ class Config:
         """Return the value of the first key that the config has.
 
         Raises:
-            SpecError: it has none of them, and there is no default.
+            SpecError: the config has none of the keys, and there is no default.
         """
         for name in names:
             if name in self.values:
@@ -37,7 +37,8 @@ class Config:
         """Return the value of the first key that the config has, which must be an integer.
 
         Raises:
-            SpecError: it has none of them and there is no default, or the value is not an integer.
+            SpecError: the config has none of the keys and there is no default, or the value is not an
+                integer.
         """
         value = self.get(*names, default=default)
         if value is None or (isinstance(value, int) and not isinstance(value, bool)):

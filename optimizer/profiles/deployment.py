@@ -12,9 +12,9 @@ class Deployment:
     """Settings and mean request lengths of one replica; the defaults are those of vLLM."""
 
     tp: int = 1
-    """Tensor-parallel degree: devices of the replica."""
+    """Tensor-parallel degree: number of devices per replica."""
     weights: str | None = None
-    """Weight format; None: as published."""
+    """Weight format; None selects the published one."""
     eager: bool = False
     """Whether the engine launches each kernel from the host, without captured graphs."""
     cache: str = "bf16"
@@ -30,11 +30,11 @@ class Deployment:
     max_requests: int = 256
     """Maximum requests in the batch."""
     memory_gib: float | None = None
-    """Memory of one device [GiB]; None: from the catalogue."""
+    """Memory of one device [GiB]; None selects the catalogue's."""
     weights_gb: float | None = None
-    """Size of all weights [GB]; None: from the model's sizes and the format."""
+    """Size of all weights [GB]; None derives it from the model's sizes and the format."""
     workspace_gb: float | None = None
-    """Memory of one device that is neither weights nor cache [GB]; None: estimated."""
+    """Memory of one device that is neither weights nor cache [GB]; None estimates it."""
 
     def __post_init__(self) -> None:
         """Check that each setting is within its range.

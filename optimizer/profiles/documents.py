@@ -52,7 +52,7 @@ def entry_document(entry: AcceleratorFacts | ModelFacts) -> dict[str, Any]:
 
 
 def _experts(estimate: ProfileEstimate) -> dict[str, Any]:
-    """Return the parts of α of a mixture of experts, as `perfParms` takes them."""
+    """Return the contribution of a mixture of experts to α, in the format of `perfParms`."""
     return {
         "alphaWithoutExperts": _timed(estimate.alpha_alone_ms),
         "expertRead": _timed(estimate.expert_read_ms),

@@ -26,7 +26,7 @@ def at_end(found: ProfileEstimate, end: EstimateEnd, kv_capacity_tokens: int | N
     Args:
         found: the estimate.
         end: slow and small (``upper``), the middle, or fast and large (``lower``).
-        kv_capacity_tokens: known KV cache [tokens]; None: as estimated.
+        kv_capacity_tokens: known KV cache [tokens]; None selects the estimate.
     """
     times: dict[EstimateEnd, str] = {"upper": "high", "middle": "value", "lower": "low"}
     memory: dict[EstimateEnd, str] = {"upper": "low", "middle": "value", "lower": "high"}

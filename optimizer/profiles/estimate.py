@@ -29,7 +29,7 @@ _ALL_BUT_NONE = 1 - 2**-20
 
 
 class DoesNotFitError(SpecError):
-    """A model does not fit; the text states the smallest tensor parallelism and accelerator that hold it."""
+    """A model does not fit; the message states the minimum tensor parallelism and accelerator for it."""
 
     def __init__(self, memory: Memory) -> None:
         super().__init__(memory)
@@ -166,9 +166,9 @@ def estimate_profile(
     Args:
         model: a name of the catalogue, the path of a config.json, or facts.
         accelerator: a name of the catalogue, or facts.
-        deployment: the settings; None: one device and the defaults.
-        at_batch: batch at which to state α; None: half the maximum batch.
-        efficiency: constants of the estimator; None: the current version.
+        deployment: the settings; None selects one device and the defaults.
+        at_batch: batch at which to state α; None selects half the maximum batch.
+        efficiency: constants of the estimator; None selects the current version.
 
     Raises:
         SpecError: a name is unknown, a setting is out of range, or the model does not fit
@@ -218,7 +218,7 @@ def find_slice(name: str, tp: int | None = None) -> tuple[AcceleratorFacts, int]
 
     Args:
         name: a name of the catalogue, with an optional number of cards.
-        tp: devices of the replica; None: all devices of the cards.
+        tp: devices of the replica; None selects all devices of the cards.
 
     Raises:
         SpecError: the name is unknown, or `tp` differs from the devices of several cards.
@@ -236,7 +236,7 @@ def _max_batch(memory: Memory) -> int:
 
 
 def _does_not_fit(error: DoesNotFitError) -> str:
-    """Describe what does not fit where, and the smallest alternatives."""
+    """Return a message about a model that does not fit on a device, with the smallest alternatives."""
     memory = error.memory
     iterations = memory.iterations
     deployment, model = iterations.deployment, iterations.model

@@ -13,7 +13,7 @@ Size = Annotated[int, Field(ge=0, le=10**9)]
 Checkpoint = Literal["bf16", "fp8", "int8", "int4", "fp4", "mxfp4"]
 
 IDLE_SHARE = 0.12
-"""Idle power as a share of the power limit if it was not measured; measured are 0.04 to 0.15."""
+"""Idle power as a share of the power limit if it was not measured; measured shares are 0.04 to 0.15."""
 _FOUND_BY_CATALOGUE = Field("", max_length=253)
 
 
@@ -42,13 +42,13 @@ class DenseTflops(Document):
     """Arithmetic rate without sparsity, by format [TFLOPS]."""
 
     bf16: Positive
-    """16-bit."""
+    """16-bit rate [TFLOPS]."""
     fp8: Positive | None = None
-    """fp8; absent if the device has no native fp8 rate."""
+    """fp8 rate [TFLOPS]; absent if the device has no native fp8."""
     int8: Positive | None = None
-    """int8, if it differs from fp8."""
+    """int8 rate [TFLOPS], if it differs from fp8."""
     fp4: Positive | None = None
-    """fp4."""
+    """fp4 rate [TFLOPS]; absent if the device has no native fp4."""
 
 
 class AcceleratorFacts(Sourced):
@@ -104,15 +104,15 @@ class Experts(Document):
     """A mixture of experts in the feed-forward layers."""
 
     count: Dimension
-    """Routed experts of a layer."""
+    """Number of routed experts per layer."""
     per_token: Dimension = Field(alias="perToken")
-    """Routed experts used per token."""
+    """Number of routed experts used per token."""
     ffn: Dimension
     """Width of a routed expert."""
     shared_ffn: Size = Field(0, alias="sharedFfn")
     """Width of the shared experts, which every token uses."""
     dense_layers: Size = Field(0, alias="denseLayers")
-    """Layers without experts; their width is the model's `ffn`."""
+    """Number of layers without experts; their width is the model's `ffn`."""
 
 
 class LatentAttention(Document):
@@ -136,20 +136,20 @@ class Window(Document):
     tokens: Dimension
     """Window length [tokens]."""
     full_layers: Size = Field(alias="fullLayers")
-    """Layers without a window."""
+    """Number of layers without a window."""
 
 
 class LinearAttention(Document):
     """Linear attention in some layers: a fixed-size state per request instead of a cache."""
 
     full_layers: Size = Field(alias="fullLayers")
-    """Layers with ordinary attention."""
+    """Number of layers with ordinary attention."""
     key_heads: Dimension = Field(alias="keyHeads")
-    """Heads of the keys."""
+    """Number of key heads."""
     key_dim: Dimension = Field(alias="keyDim")
     """Dimension of a key head."""
     value_heads: Dimension = Field(alias="valueHeads")
-    """Heads of the values."""
+    """Number of value heads."""
     value_dim: Dimension = Field(alias="valueDim")
     """Dimension of a value head."""
 
@@ -162,13 +162,13 @@ class ModelFacts(Sourced):
     parameters_b: Positive | None = Field(None, alias="parametersB")
     """Declared parameters [10⁹]; absent for a model read from a config.json."""
     layers: Dimension
-    """Layers."""
+    """Number of layers."""
     hidden: Dimension
     """Width of the model."""
     heads: Dimension
-    """Query heads."""
+    """Number of query heads."""
     kv_heads: Dimension = Field(alias="kvHeads")
-    """Heads of keys and values."""
+    """Number of heads of keys and values."""
     head_dim: Dimension = Field(alias="headDim")
     """Dimension of a head."""
     ffn: Size
@@ -194,7 +194,7 @@ class ModelFacts(Sourced):
     query_gate: bool = Field(default=False, alias="queryGate")
     """Whether attention is followed by a gate as wide as the queries."""
     sparse_top_k: Dimension | None = Field(None, alias="sparseTopK")
-    """Sparse attention: maximum tokens of the cache that are read."""
+    """Maximum number of cached tokens read by sparse attention; absent without it."""
 
     @model_validator(mode="after")
     def _layers_add_up(self) -> Self:
@@ -221,16 +221,16 @@ class ModelFacts(Sourced):
 
     @property
     def growing_layers(self) -> int:
-        """Layers whose cache grows with the entire context."""
+        """Number of layers whose cache grows with the entire context."""
         part = self.window or self.linear
         return part.full_layers if part else self.layers
 
     @property
     def window_layers(self) -> int:
-        """Layers whose cache stops growing at the window."""
+        """Number of layers whose cache stops growing at the window."""
         return self.layers - self.window.full_layers if self.window else 0
 
     @property
     def linear_layers(self) -> int:
-        """Layers with a state of fixed size."""
+        """Number of layers with a state of fixed size."""
         return self.layers - self.linear.full_layers if self.linear else 0

@@ -9,15 +9,15 @@ from optimizer.profiles.capacity import CacheCapacity
 from optimizer.profiles.facts import ModelFacts
 
 
-class Places(Document):
+class ConcurrentRequests(Document):
     """Requests that fit at the same time, by the way in which the engine assigns memory."""
 
     reserved: int
-    """If each request reserves the maximum length, without pages."""
+    """Number if each request reserves the maximum length, without pages."""
     paged: int
-    """In whole blocks, if each request is admitted only if its entire output fits."""
+    """Number with full blocks, if each request is admitted only if its entire output fits."""
     average: int
-    """In whole blocks, as many as fit on average; requests are preempted at times."""
+    """Number with full blocks that fits on average; requests are sometimes preempted."""
 
 
 class DeviceMemory(Document):
@@ -26,9 +26,9 @@ class DeviceMemory(Document):
     accelerator: str
     """Name of the accelerator."""
     cards: int
-    """Cards of a replica."""
+    """Number of cards per replica."""
     tp: int
-    """Devices of a replica."""
+    """Number of devices per replica."""
     problem: str | None = None
     """The reason why no request fits; null if one fits."""
     usable_gb: float = Field(alias="usable")
@@ -40,23 +40,23 @@ class DeviceMemory(Document):
     free_gb: float = Field(alias="free")
     """Memory of a device for the cache [GB]; negative if the weights do not fit."""
     free_low_gb: float = Field(alias="freeLow")
-    """Lower end of its interval [GB]."""
+    """Lower end of the interval of the free memory [GB]."""
     free_high_gb: float = Field(alias="freeHigh")
-    """Upper end of its interval [GB]."""
+    """Upper end of the interval of the free memory [GB]."""
     token_bytes: float = Field(alias="tokenBytes")
     """Cache of a token on a device [bytes], averaged over a request."""
     kv_copies: float = Field(alias="kvCopies")
     """Copies of each head of keys and values; more than 1 if there are fewer heads than devices."""
     kv_tokens: int = Field(alias="kvTokens")
-    """Tokens that the cache holds."""
-    requests: Places
-    """Requests at the same time."""
-    requests_low: Places = Field(alias="requestsLow")
-    """Requests at the lower end of the free memory."""
+    """Number of tokens that fit in the cache."""
+    requests: ConcurrentRequests
+    """Requests that fit at the same time."""
+    requests_low: ConcurrentRequests = Field(alias="requestsLow")
+    """Requests that fit at the lower end of the free memory."""
     least_cards: int | None = Field(None, alias="leastCards")
-    """Minimum number of cards on which a request fits; null: more than 64 devices."""
-    least_requests: Places | None = Field(None, alias="leastRequests")
-    """Requests at the same time on these."""
+    """Minimum number of cards on which a request fits; null if more than 64 devices are needed."""
+    least_requests: ConcurrentRequests | None = Field(None, alias="leastRequests")
+    """Requests that fit on this minimum number of cards."""
 
 
 class MemoryAnswer(Document):
@@ -65,13 +65,13 @@ class MemoryAnswer(Document):
     model: str
     """Name of the model."""
     attention: str
-    """MHA, GQA, MQA or MLA."""
+    """Kind of attention: MHA, GQA, MQA or MLA."""
     weights: str
     """Format of the weights."""
     cache: str
     """Format of the cache."""
     weights_gb: float = Field(alias="weightsGB")
-    """All weights [GB]."""
+    """Size of all weights [GB]."""
     token_bytes: float = Field(alias="tokenBytes")
     """Cache of a token with all heads [bytes], averaged over a request."""
     in_tokens: float = Field(alias="inTokens")
@@ -83,21 +83,23 @@ class MemoryAnswer(Document):
     max_length: float = Field(alias="maxLength")
     """Longest request [tokens]."""
     reserved_gb: float = Field(alias="reserved")
-    """Cache that a request reserves without pages [GB]."""
+    """Cache reserved per request without pages [GB]."""
     paged_gb: float = Field(alias="paged")
-    """Cache of a request in whole blocks at the end of its output [GB]."""
+    """Cache of a request in full blocks at the end of its output [GB]."""
     average_gb: float = Field(alias="average")
-    """Cache of a request in whole blocks, on average [GB]."""
+    """Cache of a request in full blocks, on average [GB]."""
     paged_gain: float = Field(alias="pagedGain")
-    """Factor by which pages increase the number of requests if each is admitted with its entire output."""
+    """Factor by which pages increase the number of requests if each is admitted only if its entire output
+    fits.
+    """
     average_gain: float = Field(alias="averageGain")
-    """Factor by which pages increase it on average."""
+    """Factor by which pages increase the number of requests on average."""
     shared_tokens: float = Field(alias="sharedTokens")
-    """Tokens of the prefix that are shared, in whole blocks."""
+    """Tokens of the prefix that are shared, in full blocks."""
     sharing_gain: float = Field(alias="sharingGain")
     """Factor by which the shared prefix increases the number of requests on average."""
     prefill_tokens: float = Field(alias="prefillTokens")
-    """Input tokens that are computed per request; the others are found in the cache [tokens]."""
+    """Input tokens computed per request [tokens]; the others are found in the cache."""
     devices: tuple[DeviceMemory, ...] = Field(strict=False)
     """The model on each accelerator, in the order of the question."""
 
@@ -108,9 +110,9 @@ def memory_answer(
     """Return the memory of a model and its requests.
 
     Args:
-        whole: the model undivided, on one device.
+        whole: the model on one device, without parallelism.
         found: the model on each accelerator.
-        prefix_hit_rate: share of requests whose prefix is in the cache already.
+        prefix_hit_rate: share of requests whose prefix is already cached.
     """
     memory, iterations = whole.memory, whole.memory.iterations
     deployment = iterations.deployment
@@ -159,17 +161,17 @@ def _on_device(capacity: CacheCapacity) -> DeviceMemory:
         token_bytes=_token_bytes(capacity),
         kv_copies=float(tp) if iterations.model.latent else max(1.0, tp / iterations.model.kv_heads),
         kv_tokens=0 if capacity.problem else int(memory.tokens(free)),
-        requests=_places(capacity, free),
-        requests_low=_places(capacity, low),
+        requests=_concurrent_requests(capacity, free),
+        requests_low=_concurrent_requests(capacity, low),
         least_cards=None if least is None else least.memory.iterations.deployment.tp // accelerator.devices,
-        least_requests=None if least is None else _places(least, least.memory.free_bytes[1]),
+        least_requests=None if least is None else _concurrent_requests(least, least.memory.free_bytes[1]),
     )
 
 
-def _places(capacity: CacheCapacity, free_bytes: float) -> Places:
+def _concurrent_requests(capacity: CacheCapacity, free_bytes: float) -> ConcurrentRequests:
     if capacity.problem is not None:
-        return Places(reserved=0, paged=0, average=0)
-    return Places(
+        return ConcurrentRequests(reserved=0, paged=0, average=0)
+    return ConcurrentRequests(
         reserved=capacity.requests(free_bytes, capacity.reserved_tokens, paged=False),
         paged=capacity.requests(free_bytes, capacity.paged_tokens),
         average=capacity.requests(free_bytes, capacity.average_tokens),

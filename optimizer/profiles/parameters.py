@@ -14,13 +14,13 @@ class ParameterCounts:
     """Parameters by use in an iteration."""
 
     dense: int
-    """Read in every iteration: attention, dense and shared feed-forward layers, routers."""
+    """Parameters read in every iteration: attention, dense and shared feed-forward layers, routers."""
     routed: int
-    """Routed experts: read only if a token selects them."""
+    """Parameters of routed experts, read only if a token selects them."""
     head: int
-    """Output head."""
+    """Parameters of the output head."""
     embedding: int
-    """Looked up, not read; 0 if shared with the head."""
+    """Embedding parameters, looked up instead of read; 0 if shared with the head."""
 
     @property
     def total(self) -> int:
@@ -48,7 +48,7 @@ def check_parameters(model: ModelFacts) -> None:
     """Check the declared number of parameters against the sizes.
 
     Raises:
-        SpecError: they differ by more than 1 %.
+        SpecError: the numbers differ by more than 1 %.
     """
     if model.parameters_b is None:
         return

@@ -58,9 +58,9 @@ class PointEstimate(NamedTuple):
     given: Mapping[str, str]
     """Values of the row, by the keys of `_COLUMNS`."""
     kind: str
-    """decode, prefill, loop or kv."""
+    """Kind of row: decode, prefill, loop or kv."""
     estimated: Estimated | None
-    """[ms], or [tokens] for `kv`; None if the row cannot be estimated."""
+    """The estimate [ms], or [tokens] for `kv`; None if the row cannot be estimated."""
     error: str
     """Error message if there is no estimate."""
 
@@ -91,12 +91,12 @@ class PointEstimate(NamedTuple):
 
 
 def estimate_points(text: str, source: str = "", efficiency: Efficiency | None = None) -> list[PointEstimate]:
-    """Estimate every row of a CSV text with headings; rows that cannot be estimated state why.
+    """Estimate every row of a CSV text with headings; rows that cannot be estimated have an error message.
 
     Args:
         text: the CSV text.
         source: its file, for messages.
-        efficiency: constants of the estimator; None: the current version.
+        efficiency: constants of the estimator; None selects the current version.
 
     Raises:
         SpecError: the headings lack the model or the accelerator.

@@ -54,7 +54,7 @@ def estimate_replica(
         accelerator: a name of the catalogue, with an optional number of cards: ``4xH100``.
         deployment: the settings; their parallelism follows from `accelerator` and `tp`.
         given: known fields of `Replica`, by Python name; they override the estimate.
-        tp: devices of the replica; None: all devices of the cards.
+        tp: devices of the replica; None selects all devices of the cards.
         end: end of the intervals to use.
 
     Raises:

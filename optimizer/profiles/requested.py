@@ -40,7 +40,8 @@ def requested_profile(system: System, server: Server, accelerator: str) -> Reque
         accelerator: name of the accelerator.
 
     Raises:
-        SpecError: a name is not in the catalogue, or a setting is out of range; the text states where.
+        SpecError: a name is not in the catalogue, or a setting is out of range; the message states the
+            location.
     """
     profile = system.profiles[server.model, accelerator]
     load = server.current.load
@@ -58,7 +59,8 @@ def check_request(system: System, profile: ModelProfile) -> None:
     """Check that a requested estimate can be computed, even if no server uses it.
 
     Raises:
-        SpecError: a name is not in the catalogue, or a setting is out of range; the text states where.
+        SpecError: a name is not in the catalogue, or a setting is out of range; the message states the
+            location.
     """
     if profile.is_estimated:
         accelerator = system.accelerators[profile.accelerator]

@@ -1,7 +1,7 @@
 """Highest rate intervals in which all targets are met, for queue models that check one target at a time.
 
-Without a batching window, latencies grow with the rate. With one they are also long at low rates, so rates
-are scanned from high to low and the first interval that meets the targets is returned.
+Without a batching window, latencies grow with the rate. With a window they are also long at low rates, so
+rates are scanned from high to low, and the first interval that meets the targets is returned.
 """
 
 import math
@@ -62,12 +62,12 @@ def highest_intervals(replicas: QueueModel, targets: Targets) -> tuple[FloatArra
 
 @dataclass(slots=True)
 class _Judged:
-    """One replica and its targets, with the target missed last in front: often it alone decides."""
+    """One replica and its targets, starting with the last target missed, which often alone decides."""
 
     judge: TargetChecker
     limits: list[tuple[TargetMeasure, float]]
     known: dict[float, float] = field(default_factory=dict)
-    """By rate: the excess over the first target found missed, otherwise over the worst."""
+    """Excess by rate: over the first target found missed, or over the worst if all are met."""
 
     def excess(self, rate_rps: float) -> float:
         """Return the excess over a missed target, or at most 0 if all are met."""

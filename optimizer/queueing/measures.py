@@ -15,9 +15,9 @@ class Metric(NamedTuple):
     """Display name."""
     unit: str
     figure: str
-    """Field of `Performance` that holds the mean."""
+    """Field of `Performance` that contains the mean."""
     scale: float = 1.0
-    """Factor from the field to the unit."""
+    """Factor from the field to the displayed unit."""
 
 
 METRICS: dict[MetricName, Metric] = {
@@ -38,11 +38,11 @@ def label_of(metric: str) -> str:
 
 
 class TargetMeasure(NamedTuple):
-    """A metric and the statistic of it that must stay within the limit."""
+    """A metric and the statistic of it that is limited."""
 
     metric: MetricName
     percentile: float | None = None
-    """None for the mean."""
+    """Percentile; None for the mean."""
 
     @property
     def label(self) -> str:

@@ -1,7 +1,7 @@
 """The interface of queue models: long-run metrics of R replicas at given rates.
 
 Rates are requests per second at this boundary. A queue model states which measures it supports; the kinds of
-replicas state which latency models drive it.
+replicas state which latency models it uses.
 """
 
 from abc import ABC, abstractmethod
@@ -59,10 +59,10 @@ class Performance:
         """Return the excess over the worst target of each row, at most 0 if all are met; shape (R,).
 
         Args:
-            limits: targets of each row; read only if the excess is not known from `figure`.
+            limits: targets of each row; read only if `figure` does not give the excess.
 
         Returns:
-            None if comparing figures with their limits is as cheap.
+            The excess; None if comparing metrics with their limits is as cheap.
         """
         return None
 
@@ -76,7 +76,7 @@ class Performance:
             raise ValueError(f"{measure.label}: only means are known")
         return np.asarray(getattr(self, METRICS[measure.metric].figure))
 
-    def figure_of(self, measure: TargetMeasure, rows: BoolArray) -> FloatArray:  # noqa: ARG002  for those row by row
+    def figure_of(self, measure: TargetMeasure, rows: BoolArray) -> FloatArray:  # noqa: ARG002  used by row-wise models
         """Return the values of a measure for some rows, arbitrary values for the others; shape (R,).
 
         Args:
@@ -85,7 +85,7 @@ class Performance:
         """
         return self.figure(measure)
 
-    def missed_share(self, limits_ms: FloatArray) -> FloatArray:  # noqa: ARG002  for those that know more
+    def missed_share(self, limits_ms: FloatArray) -> FloatArray:  # noqa: ARG002  used by models with percentiles
         """Return the share of requests that exceed at least one of their limits, shape (R,).
 
         Args:
@@ -127,7 +127,7 @@ class Variability:
 
 
 VARIABILITY = tuple(field.name for field in fields(Variability))
-"""Their keys in documents, in this order."""
+"""Document keys of the coefficients, in this order."""
 
 
 class TargetChecker(Protocol):
@@ -152,9 +152,9 @@ class QueueModel(RowArrays, ABC):
         return measure.percentile is None and measure != MISSED
 
     takes_variability: ClassVar[bool] = False
-    """Whether non-Poisson arrivals and variable lengths are supported."""
+    """Whether the queue model supports non-Poisson arrivals and variable lengths."""
     own_variability: ClassVar[tuple[str, ...]] = ()
-    """Supported coefficients of variation, by their keys in documents, if not all are."""
+    """Document keys of the supported coefficients of variation, if not all are supported."""
     means_only: ClassVar[bool] = False
     """Whether only long-run means are available."""
     chunk_elements: ClassVar[int] = 2**20
@@ -176,7 +176,7 @@ class QueueModel(RowArrays, ABC):
     @property
     @abstractmethod
     def law_type(self) -> type[Law]:
-        """The latency model that drives it."""
+        """The latency model that this queue model uses."""
 
     @property
     @abstractmethod

@@ -17,7 +17,7 @@ from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, Re
 from optimizer.timing import Law, ServiceLaw
 
 STABILITY_MARGIN = 1e-3
-"""Rates are searched between this share of μ(1) and this share below μ(N) (the reference's ε)."""
+"""Rates are searched from this fraction of μ(1) to this fraction below μ(N) (the reference's ε)."""
 MIN_RATE_RPS = 1e-290
 """Lower bound of rates, because their logarithm must exist."""
 
@@ -70,7 +70,7 @@ class ReplicaQueues(QueueModel):
 
     @property
     def law_type(self) -> type[Law]:
-        """The latency model that drives it."""
+        """The latency model that this queue model uses."""
         return type(self.law)
 
     def columns(self) -> list[npt.NDArray[Any]]:

@@ -24,16 +24,17 @@ MIN_VALUE = np.finfo(np.float64).smallest_normal
 MIN_XTOL = 2e-12
 """SciPy's own absolute width of a bracket."""
 MIN_WIDTH = 4 * MIN_VALUE
-"""Closes a bracket around zero, where no relative width does."""
+"""Absolute width at which a bracket around zero is closed, because no relative width applies there."""
 DROPPED_BITS = 18
-"""Trailing bits that are zero in a result, so that neighbouring results differ by 2⁻³⁴ to 2⁻³⁵ of their
-value."""
+"""Number of trailing bits that are zero in a result; neighbouring results differ by 2⁻³⁴ to 2⁻³⁵ of their
+value.
+"""
 POINTS = 4
-"""Points used to extrapolate the next one."""
+"""Number of points used to extrapolate the next one."""
 GUESSES = 8
-"""Extrapolations after which every other step bisects."""
+"""Number of extrapolations after which every other step bisects."""
 NEAR = 16
-"""Steps by which an extrapolation can lie outside the bracket; it is then clipped to its end."""
+"""Number of steps by which an extrapolation can lie outside the bracket; it is then clipped to its end."""
 
 
 class Functions(Protocol):
@@ -76,7 +77,7 @@ def root_above(
 
 
 def smallest_integer(holds: Callable[[int], bool], below: int, above: int) -> int:
-    """Return the smallest integer above `below` at which a condition holds, as it does at `above`.
+    """Return the smallest integer above `below` at which a condition holds; it must hold at `above`.
 
     If the condition is not monotone, the result can be any integer at which it starts to hold.
     """
@@ -94,9 +95,9 @@ def closed_brackets(
     Args:
         functions: R functions.
         ends: two points for each, with values of opposite signs; shape (2, R).
-        values: what the functions are there, shape (2, R).
-        relative_width: width at which a bracket is closed, as a share of the end whose value is nearer to
-            zero. One is also closed as soon as the value at an end is zero; it may then be wide.
+        values: function values at these points, shape (2, R).
+        relative_width: width at which a bracket is closed, relative to the end whose value is nearer to zero.
+            A bracket is also closed if the value at an end is zero, and can then be wide.
 
     Both results have shape (2, R); the ends of a bracket come in any order.
     """
@@ -129,7 +130,7 @@ def closed_brackets(
 
 
 def zeros_or(otherwise: FloatArray, brackets: FloatArray, values: FloatArray) -> FloatArray:
-    """Return the end of each closed bracket at which its function is zero, `otherwise` if there is none.
+    """Return the end of each closed bracket where its function is zero, or `otherwise` if there is none.
 
     A bracket closed by a zero can be wide, so its other end is not a root.
     """
@@ -138,17 +139,17 @@ def zeros_or(otherwise: FloatArray, brackets: FloatArray, values: FloatArray) ->
 
 
 def largest_feasible(functions: FunctionSets, points: FloatArray, values: FloatArray) -> FloatArray:
-    """Return the largest number at which no function is positive, rounded to `DROPPED_BITS`; shape (R,).
+    """Return the largest number up to which no function is positive, to `DROPPED_BITS`; shape (R,).
 
-    The search ends before the first point at which one is. Functions that grow are above zero at all numbers
-    beyond the answer; others at the next step at least. An answer has so few significant bits that rounding
-    in the functions is not seen: it does not depend on where the search began, nor on how it went.
+    The search ends before the first point at which a function is positive. Increasing functions are positive
+    everywhere above the result, other functions at least at the next step. Results have so few significant
+    bits that rounding in the functions does not affect them, so they do not depend on the path of the search.
 
     Args:
-        functions: K for each row.
-        points: numbers > 0 in ascending order for each row, at least `POINTS`; shape (P, R). At the first no
-            function is above zero, at the last there is one.
-        values: what they are there, shape (P, K, R).
+        functions: K functions per row.
+        points: numbers > 0 in ascending order for each row, at least `POINTS`; shape (P, R). No function is
+            positive at the first point, and at least one is at the last.
+        values: function values at the points, shape (P, K, R).
     """
     missed = (values > 0).any(axis=1)
     first = np.where(missed.any(axis=0), missed.argmax(axis=0), len(points) - 1)
@@ -180,7 +181,7 @@ def largest_feasible(functions: FunctionSets, points: FloatArray, values: FloatA
 
 
 def _shares(x: tuple[FloatArray, ...], f: tuple[FloatArray, ...], least: FloatArray) -> FloatArray:
-    """Return the next step from the newest end of each bracket towards the other, as a share of its width.
+    """Return the next step from the newest end of each bracket towards the other, relative to its width.
 
     Inverse quadratic interpolation through both ends and the previous point if Chandrupatla's test finds it
     monotone between them, otherwise bisection.
@@ -195,7 +196,7 @@ def _shares(x: tuple[FloatArray, ...], f: tuple[FloatArray, ...], least: FloatAr
 
 
 def _steps_of(x: FloatArray) -> IntArray:
-    """Return the index of positive numbers among the results, which preserves their order."""
+    """Return the index of positive numbers on the grid of possible results, which preserves their order."""
     return x.view(np.int64) >> DROPPED_BITS
 
 
@@ -204,7 +205,7 @@ def _number_of(step: IntArray) -> FloatArray:
 
 
 def _zeros_of(x: FloatArray, y: FloatArray) -> FloatArray:
-    """Extrapolate the zeros of curves through some points by Neville's scheme, shape (K, R).
+    """Extrapolate the zeros of curves through given points by Neville's scheme, shape (K, R).
 
     Args:
         x: P points for each row, shape (P, R).
@@ -218,7 +219,7 @@ def _zeros_of(x: FloatArray, y: FloatArray) -> FloatArray:
 
 
 def _guess(low: IntArray, high: IntArray, zeros: FloatArray, otherwise: IntArray) -> IntArray:
-    """Return the index of the smallest zero, clipped to the bracket, or `otherwise` if no zero is near it."""
+    """Return the grid index of the smallest zero, clipped to the bracket; `otherwise` if no zero is near."""
     lowest, highest = _number_of(low - NEAR), _number_of(high + NEAR)
     least = np.where((zeros > lowest) & (zeros < highest), zeros, np.inf).min(axis=0)
     step = _steps_of(np.minimum(least, highest))

@@ -20,7 +20,7 @@ TPS_STABILITY_SHARE = 0.9
 RATES_BEFORE = 8
 """Rates at which identical rows are evaluated together before each row is searched separately."""
 _SHARES = 1 - np.linspace(1.0, 0.0, RATES_BEFORE) ** 3
-"""Their positions between the ends, denser close to saturation, where latencies rise steeply."""
+"""Positions of these rates between the ends, denser close to saturation, where latencies rise steeply."""
 LOADS_BELOW_MAX_RATE = 32
 """Equally spaced loads below the maximum rate at which targets are checked if latencies are not monotone."""
 MIN_RATIO = 1e-30
@@ -119,7 +119,7 @@ class _Alike:
 
     replicas: QueueModel
     first: IntArray
-    """First row identical to each, shape (R,)."""
+    """Index of the first identical row of each row, shape (R,)."""
 
     @classmethod
     def of(cls, replicas: QueueModel, capped: BoolArray) -> Self:

@@ -15,7 +15,7 @@ from optimizer.queueing.performance import MS_PER_S, Performance, QueueModel, Re
 from optimizer.timing import Law, StaticLaw
 
 STABILITY_MARGIN = 1e-3
-"""Rates are searched between this share of the saturation throughput and this share below it."""
+"""Rates are searched from this fraction of the saturation throughput to this fraction below it."""
 MIN_SPREAD = 1e-2
 """Minimum coefficient of variation of a batch's time."""
 MAX_WAITING = 1024
@@ -43,14 +43,14 @@ class StaticQueues(QueueModel):
     max_queue: IntArray
 
     @classmethod
-    def of_law(cls, law: Law, room: ReplicaLimits, variability: Variability) -> Self:  # noqa: ARG003  in the law
+    def of_law(cls, law: Law, room: ReplicaLimits, variability: Variability) -> Self:  # noqa: ARG003  included in the law
         """Build the replicas."""
         assert isinstance(law, StaticLaw)
         return cls(law, room.max_batch, room.max_queue)
 
     @property
     def law_type(self) -> type[Law]:
-        """The latency model that drives it."""
+        """The latency model that this queue model uses."""
         return StaticLaw
 
     @property
@@ -100,7 +100,7 @@ class StaticQueues(QueueModel):
         return _Times(mean, spread, law.prefill_ms(batch), law.answer_ms(batch))
 
     def _row(self, row: int, rate: float) -> tuple[float, ...]:
-        """Return queueing, prefill and decode time [ms], mean batch, served, rejected, idle share, steps."""
+        """Return mean queueing, prefill and decode time [ms], batch, served, rejected, idle share, steps."""
         size, room = int(self.max_batch[row]), int(min(max(self.max_queue[row], 0), MAX_WAITING))
         times = self._times(row)
         waiting = np.arange(room + 1)
@@ -153,7 +153,7 @@ def _arrivals(rate: float, times: _Times, room: int) -> FloatArray:
 
 
 def _shifted(law: FloatArray, left: IntArray, room: int) -> FloatArray:
-    """Return the transition matrix of the queue between batches; the last state takes the rest.
+    """Return the transition matrix of the queue between batches; the last state also covers longer queues.
 
     Args:
         law: probabilities of j arrivals, by queue length.

@@ -1,7 +1,7 @@
-"""Targets: upper limits on the metrics of a replica, and the one comparison of a value with its limit.
+"""Targets: upper limits on the metrics of a replica, and the comparison of values with their limits.
 
 A target is a metric, a statistic of it (the mean or a percentile) and a limit. Sizing, verification, prices,
-tables and charts all compare a value with its limit here.
+tables and charts all use this comparison.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,15 +22,15 @@ from optimizer.queueing.measures import (
 from optimizer.queueing.performance import Performance
 
 TARGET_TOLERANCE = 1e-9
-"""Relative excess that sizing tolerates as rounding."""
+"""Relative excess over a limit that sizing treats as rounding."""
 DELAYED: frozenset[MetricName] = frozenset({"ttft", "e2e"})
 """Latencies that include the network between a client and a replica."""
 MISS_TOLERANCE = 1e-6
-"""Relative excess at the load per replica that verification tolerates as rounding."""
+"""Relative excess at the load per replica that verification treats as rounding."""
 
 
 def target_ratio(value: FloatArray | float, limit: FloatArray | float) -> FloatArray:
-    """Return values over their limits: above one a target is missed; 0 if the limit is infinite."""
+    """Return values divided by their limits: above 1 a target is missed; 0 if the limit is infinite."""
     with np.errstate(over="ignore"):
         return np.asarray(np.divide(value, limit))
 
@@ -59,7 +59,7 @@ class Targets:
 
     measures: tuple[TargetMeasure, ...]
     limits: FloatArray
-    """In the unit of each measure, shape (K, R); inf without a target."""
+    """Limits in the unit of each measure, shape (K, R); inf without a target."""
     tps: BoolArray
     """Whether the row has a throughput target, which caps its rate; shape (R,)."""
     per_request: FloatArray | None = None
@@ -101,7 +101,7 @@ class Targets:
 
     @property
     def beyond_means(self) -> BoolArray:
-        """Whether a row limits a percentile or the share of late requests; shape (R,)."""
+        """Mask of rows that limit a percentile or the share of late requests; shape (R,)."""
         return np.asarray((self.limits[len(MEANS) :] < np.inf).any(axis=0))
 
     def take(self, rows: IntArray) -> "Targets":
@@ -120,7 +120,7 @@ class Targets:
         return Targets(self.measures, limits, self.tps, single)
 
     def before(self, offset_ms: FloatArray) -> "Targets":
-        """Return targets with an offset [ms] taken off the limits on delayed latencies, shape (R,)."""
+        """Return targets with an offset [ms], shape (R,), subtracted from the limits on delayed latencies."""
         if not offset_ms.any():
             return self
         offsets = np.outer([measure.metric in DELAYED for measure in self.measures], offset_ms)
@@ -161,11 +161,11 @@ class Targets:
         return performance.missed_share(self.per_request)
 
     def ratios(self, performance: Performance) -> FloatArray:
-        """Return the values over their limits, shape (K, R)."""
+        """Return the values divided by their limits, shape (K, R)."""
         return target_ratio(self.figures(performance), self.limits)
 
     def met(self, performance: Performance) -> BoolArray:
-        """Return whether a row meets all its targets, up to rounding; shape (R,)."""
+        """Return a mask of rows that meet all their targets, up to rounding; shape (R,)."""
         if MISSED not in self.measures:
             excess = performance.excess(self.limits_of(row) for row in range(len(self.tps)))
             if excess is not None:

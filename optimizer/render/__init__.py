@@ -1,1 +1,1 @@
-"""Renderers for readers: terminal, pages, pictures; and the sections of every study."""
+"""Renderers: terminal, pages and pictures; and the sections of every study."""

@@ -31,11 +31,11 @@ from optimizer.studies.comparison.document import (
 )
 
 LABEL_WIDTH = 18
-"""Longer labels are shortened in headings."""
+"""Maximum length of a label in headings; longer ones are shortened."""
 
 
 def comparison_sections(found: Comparison) -> list[Section]:
-    """Return the outcome of a comparison, then its causes."""
+    """Return the outcome of a comparison, followed by its causes."""
     view = _View(found, _labels(found), money_of(found))
     if found.same or not anything_runs(found):
         return [outcome_section(found), _unserved(view)]
@@ -53,7 +53,7 @@ def comparison_sections(found: Comparison) -> list[Section]:
 
 
 def limits_sections(found: Comparison) -> list[Section]:
-    """Return the cost of limits for a report: the outcome, service classes, and the servers that move."""
+    """Return the cost of limits for a report: the outcome, service classes, and servers that move."""
     view = _View(found, _labels(found), money_of(found))
     outcome = outcome_section(found)
     outcome.title, outcome.name = "Limited and unlimited", "comparison"
@@ -72,11 +72,11 @@ class _View:
     money: Money
 
     def both(self, heading: str, of: Callable[[SideMetrics], Any], **how: Any) -> Column:
-        """Return a column of pairs."""
+        """Return a column of value pairs, one value per side."""
         return Column(heading, lambda row: _pair(row, of), sides=self.sides, **how)
 
     def costs(self) -> list[Column]:
-        """Return the cost of each side, and the difference."""
+        """Return columns for the cost of each side and the difference."""
 
         def cost(of: str) -> Callable[[Any], float | None]:
             return lambda row: None if getattr(row, of) is None else cost_of(getattr(row, of))
@@ -89,7 +89,7 @@ class _View:
         ]
 
     def change(self) -> Column:
-        """Return the difference of costs."""
+        """Return a column for the difference of costs."""
         return Column(
             "difference", lambda row: self.money.change(row.difference.cost_cents_per_h), self.money.unit
         )
@@ -102,7 +102,7 @@ class _View:
 def _table(
     title: str, columns: Iterable[Column], rows: Iterable[Any], name: str, total: ComparisonRow | None
 ) -> Section:
-    """Return a table whose last row is the total of all servers, if it is given."""
+    """Return a table, with the total of all servers as its last row if given."""
     columns = tuple(columns)
     section = table(title, columns, rows, name)
     if total is not None:
@@ -284,7 +284,7 @@ def _rents(plan: Plan) -> float:
 
 
 def _also_counted(view: _View, what: str, of: Callable[[Plan], float]) -> Iterator[str]:
-    """Yield a note on costs that a total contains in addition to the rows of its table."""
+    """Yield a note on costs included in a total but not in the rows of its table."""
     costs = [of(side.plan) for side in (view.found.first, view.found.second)]
     if any(costs):
         texts = [signed(view.money.number(cost) or 0.0, ",.2f") for cost in costs]
@@ -293,7 +293,7 @@ def _also_counted(view: _View, what: str, of: Callable[[Plan], float]) -> Iterat
 
 
 def _tokens(view: _View) -> Section:
-    """Return the cost of a million tokens of each server on both sides; shown on request."""
+    """Return the cost per million tokens of each server on both sides; shown on request."""
 
     def cost(side: SideMetrics) -> float | None:
         return view.money.number(side.cost_per_million)
@@ -336,7 +336,7 @@ def _unserved(view: _View) -> Section:
 
 
 def _loads_differ(found: Comparison) -> bool:
-    """Return whether the loads of both sides are known, and any of a common server differ."""
+    """Return whether loads are known for both sides and differ for any common server."""
     known = found.first.options is not None and found.second.options is not None
     return known and any(
         row.first and row.second and _load(row.first) != _load(row.second) for row in found.servers
@@ -357,6 +357,6 @@ def _labels(found: Comparison) -> tuple[str, str]:
 
 
 def _pair(row: ComparisonRow, value: Callable[[SideMetrics], Any]) -> SidePair:
-    """Return a value of both sides, None for a missing side."""
+    """Return a value of both sides; None for a missing side."""
     first, second = (None if side is None else value(side) for side in (row.first, row.second))
     return SidePair(first, second)

@@ -1,7 +1,7 @@
-"""A comparison in words: the same sentences for the terminal and for the page.
+"""A comparison as sentences, the same for the terminal and pages.
 
-Changes of service come first. A difference of cost is called a cost or a saving only if both sides serve the
-same; if they do not, the cost of a served request is added.
+Changes of service come first. A cost difference is called a cost or a saving only if both sides serve the
+same load; otherwise the cost per served request is added.
 """
 
 from optimizer.quantities import be, counted, quantity
@@ -10,7 +10,7 @@ from optimizer.render.service_text import service_changes
 from optimizer.studies.comparison.document import Comparison, Kind, ServerChange, Side, SideMetrics
 
 REQUESTS = 1000
-"""Requests that costs per request are given for."""
+"""Number of requests to which a cost per request refers."""
 _OPENINGS: dict[Kind, str] = {
     "load_change": "Service changes with the load",
     "scarcity": "The limits change what is served",
@@ -28,7 +28,7 @@ _CHANGES: dict[ServerChange, str] = {
 
 
 def headline(found: Comparison) -> str:
-    """Return the outcome of a comparison: what is served, if that differs, and what it costs."""
+    """Return the outcome of a comparison: the difference in service, if any, and in cost."""
     if not anything_runs(found):
         return f"Nothing runs, {found.first.label} or {found.second.label}: {_why_nothing(found)}."
     if found.same:
@@ -56,7 +56,7 @@ def _costs(found: Comparison) -> str:
 
 
 def _cost_per_request(found: Comparison) -> str:
-    """Return the cost per served request of both sides."""
+    """Return the cost per served request of both sides as text."""
     money = money_of(found)
     texts = []
     for side, figures in zip((found.first, found.second), _totals(found), strict=True):
@@ -68,7 +68,7 @@ def _cost_per_request(found: Comparison) -> str:
 
 
 def _cost_difference(found: Comparison) -> str:
-    """Return the difference of cost of two sides that serve the same."""
+    """Return the cost difference of two sides that serve the same load."""
     money = money_of(found)
     before, after = (cost_of(side) for side in _totals(found))
     difference, share = found.total.difference.cost_cents_per_h, found.relative_cost_difference
@@ -102,7 +102,7 @@ def changes_text(found: Comparison) -> str:
 
 
 def queues_of(found: Comparison) -> frozenset[str]:
-    """Return the names of shared queues of either side, which have rows next to those of their servers."""
+    """Return the names of shared queues of either side, which have rows in addition to their servers'."""
     plans = (found.first.plan, found.second.plan)
     return frozenset(
         row.server for row in found.servers for plan in plans if row.server in plan.shared_queues
@@ -143,7 +143,7 @@ def money_of(found: Comparison) -> Money:
 
 
 def cost_of(figures: SideMetrics | None) -> float:
-    """Return the cost of a side [cents/h]; one that is not there costs nothing."""
+    """Return the cost of a side [cents/h]; 0 if the side is missing."""
     return 0.0 if figures is None else figures.cost_cents_per_h
 
 

@@ -1,4 +1,4 @@
-"""Marks of estimated values, and notes on measured ones."""
+"""Marks for estimated values, and notes on measured ones."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,7 +8,7 @@ from optimizer.quantities import counted
 from optimizer.spec.schema import EstimateEnd
 
 MAX_NAMED = 5
-"""Profiles, or pools, that are named in a sentence."""
+"""Maximum number of profiles or pools named in a sentence."""
 _ENDS = {
     "upper": "the slow end of their intervals",
     "middle": "the middle of their intervals",
@@ -17,12 +17,12 @@ _ENDS = {
 
 
 def marked(accelerator: str, estimated: str | None) -> str:
-    """Return the name of an accelerator, with the mark where its figures rest on an estimate."""
+    """Return the name of an accelerator, with a mark if its metrics are based on an estimate."""
     return accelerator if estimated is None else accelerator + MARK
 
 
 def estimates_note(*plans: Plan) -> str | None:
-    """Describe the sources of token times: the estimate mark, measurements and pools outside their domain.
+    """Describe the sources of token times: estimates, measurements, and pools outside their domain.
 
     None if all token times were given as plain numbers.
     """

@@ -1,4 +1,4 @@
-"""Sentences about the proof of the numbers of an explanation."""
+"""Sentences about the proof of an explanation's numbers."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,11 +8,11 @@ from optimizer.section import Section, sentence, titled_list
 from optimizer.studies.explanation.document import Effect, Explanation
 
 MAX_QUESTIONS = 10
-"""Questions of one kind that are listed individually."""
+"""Maximum number of questions of one kind that are listed individually."""
 
 
 def proof_sections(explanation: Explanation, money: Money) -> Iterator[Section]:
-    """Yield unproved numbers with their intervals, unanswered questions, and the accuracy of the rest."""
+    """Yield unproved numbers with their intervals, unanswered questions, and the accuracy of the others."""
     effects, plan = list(_effects(explanation)), explanation.plan
     open_questions = [(what, one.interval) for what, one in effects if one.interval]
     known = [(what, one) for what, one in open_questions if not is_unsettled(one, plan)]

@@ -39,11 +39,11 @@ _BY_POLICY = (
     "capacity that the fully served servers leave is given out by the saturation policy, which follows its "
     "order and does not search for the optimum."
 )
-_BY_IDLE = "an idle server goes without its least replicas then, and their cards serve load of others."
+_BY_IDLE = "an idle server then lacks its minimum number of replicas, whose cards serve the load of others."
 
 
 def explanation_sections(explanation: Explanation) -> list[Section]:
-    """Return an explanation: servers, cards, repairs, targets, and how far the numbers are proved."""
+    """Return an explanation: servers, cards, repairs, targets, and the proof of its numbers."""
     money, plan = Money.of(explanation.plan), explanation.plan
     estimates = estimates_note(plan)
     notes = [*explanation.notes, *([estimates] if estimates else [])]
@@ -78,13 +78,13 @@ def _headline(explanation: Explanation) -> Section:
 
 
 class _Line(NamedTuple):
-    """One line of a server in the overview: its pools, each with a pool of the next-best alternative."""
+    """One line of a server in the overview: a pool, and a pool of the next-best alternative."""
 
     item: ServerExplanation
     place: int
 
     def once(self, value: Callable[[ServerExplanation], Any]) -> Any:
-        """Return a value of the server, which is written in its first line only."""
+        """Return a value of the server if this is its first line, else an empty cell."""
         return value(self.item) if self.place == 0 else FormattedValue("", None)
 
 
@@ -124,7 +124,7 @@ def _overview(explanation: Explanation, money: Money) -> Iterator[Section]:
 
 
 def _moves(alternative: Alternative | None) -> TypeGuard[Alternative]:
-    """Return whether a known alternative, even that of no replicas, changes the service."""
+    """Return whether an alternative is known and changes the service, even if it has no replicas."""
     if alternative is None or not (alternative.pools or alternative.effect.interval is None):
         return False
     return bool(alternative.effect.service)
@@ -146,7 +146,7 @@ def _binding(item: ServerExplanation, place: int) -> str:
 
 
 def _headroom(item: ServerExplanation) -> float | FormattedValue | None:
-    """Return the additional load that a server can take, or the share that is served."""
+    """Return the additional load that a server can carry, or the share served."""
     if item.served_fraction < 1:
         return FormattedValue(f"{share_text(item.served_fraction)} served", None)
     return item.headroom_rpm
@@ -157,7 +157,7 @@ def _headroom_share(item: ServerExplanation) -> float | None:
 
 
 def _alternative(item: ServerExplanation, plan: Plan) -> list[str]:
-    """Return the pools of the next-best alternative, or what serves the server without any."""
+    """Return the pools of the next-best alternative, or other service if it has none."""
     found = item.next_best
     if found is None:
         return ["not answered" if item.pools else "-"]
@@ -171,7 +171,7 @@ def _alternative(item: ServerExplanation, plan: Plan) -> list[str]:
 
 
 def _without_pools(server: str, plan: Plan) -> str:
-    """Return what serves a server that has no replicas of its own."""
+    """Return the service of a server without its own replicas, as text."""
     for use in plan.routes.values():
         if server in (use.small, use.large):
             return "large model alone" if server == use.small else "small model alone"
@@ -221,7 +221,7 @@ def _limits(explanation: Explanation, money: Money) -> Iterator[Section]:
 
 
 def _worth(money: Money, plan: Plan, is_none: Callable[[Any], bool]) -> tuple[Column, ...]:
-    """Return the columns of the value of one more and one fewer."""
+    """Return the columns for the value of one more and one fewer unit."""
 
     def value(effect: Effect | None) -> FormattedValue:
         return FormattedValue("not answered", None) if effect is None else effect_value(effect, money, plan)
@@ -249,7 +249,7 @@ def _service_of_units(types: Sequence[TypeExplanation], plan: Plan) -> Iterator[
 
 
 def _why_more(what: str, effects: Iterable[Effect], plan: Plan) -> Iterator[Section]:
-    """Yield the reason that a restriction can make the plan serve more load."""
+    """Yield the reason that a restriction can let the plan serve more load."""
     more = [effect for effect in effects if effect.serves == "more"]
     for_idle = [effect for effect in more if any(item.is_idle for item in effect.service)]
     if for_idle:
@@ -260,7 +260,7 @@ def _why_more(what: str, effects: Iterable[Effect], plan: Plan) -> Iterator[Sect
 
 
 def _shares_leftover(effects: Iterable[Effect]) -> bool:
-    """Return whether a part of a load is served anywhere, which only a saturation policy does."""
+    """Return whether any server is served in part, which only a saturation policy does."""
     changes = [item for effect in effects for item in effect.service]
     return any(0 < share < 1 for item in changes for share in (item.served_before, item.served_after))
 
@@ -336,7 +336,7 @@ def _targets(targets: Sequence[TargetPrice], money: Money, plan: Plan) -> Iterat
 
 
 def _rest(count: int, *, more: bool) -> str:
-    """Say that some targets cost nothing, beside others that do or alone."""
+    """Return a sentence about the targets that cost nothing."""
     which = {True: "the other", False: "any of the" if count > 1 else "the"}[more]
     targets = "latency target" if count == 1 else counted(count, "latency target")
     return f"Relaxing {which} {targets} by 10 % changes nothing."

@@ -12,9 +12,9 @@ from optimizer.studies.explanation.document import Binding, Effect, EffectRange,
 
 UNSETTLED = "not settled in time"
 ALMOST_ALL = 0.9
-"""Part of a cost, or of what is unserved, from which on "no more than that falls" says nothing."""
+"""Fraction of a cost or of unserved load from which "falls by at most that" is trivial."""
 MANY = 1e6
-"""Larger factors are written with a power of ten."""
+"""Factors above this are written with a power of ten."""
 
 LIMIT_NAMES = {
     "itl": "ITL",
@@ -32,7 +32,7 @@ LIMIT_NAMES = {
 
 
 def service_text(effect: Effect, most: int = 2) -> str:
-    """Return the servers that are served more or less."""
+    """Return a sentence about the servers that are served more or less."""
     parts = [_served_text(item) for item in effect.service[:most]]
     more = len(effect.service) - most
     return ", ".join(parts) + (f" and {more} more" if more > 0 else "")
@@ -44,7 +44,8 @@ def _served_text(item: ServiceChange) -> str:
     if item.is_idle:
         return f"{item.server} {shares} of its replicas (idle)"
     if not item.load_change_rpm:
-        return f"{item.server} {'now' if item.in_full_after else 'no longer'} with its least replicas"
+        now = "now" if item.in_full_after else "no longer"
+        return f"{item.server} {now} with its minimum number of replicas"
     return f"{item.server} {shares} ({quantity(item.load_change_rpm, sign=True)} req/min)"
 
 
@@ -67,9 +68,9 @@ def part_text(part: str) -> str:
 
 
 def cost_text(effect: Effect, money: Money, plan: Plan) -> str:
-    """Return the cost of an effect; the change of service if there is one, because no price covers that.
+    """Return the cost of an effect, or the change of service if there is one, which has no price.
 
-    An unproved cost is what its interval says of it.
+    An unproved cost is written as its interval.
     """
     if effect.interval is not None:
         known = effect.interval.level == VALUE
@@ -80,14 +81,14 @@ def cost_text(effect: Effect, money: Money, plan: Plan) -> str:
 
 
 def served_word(effect: Effect) -> str:
-    """Return whether more, less, or as much load is served, of the same or of other servers."""
+    """Return whether more, less or equal load is served, and whether by the same servers, as text."""
     if effect.serves != "same":
         return effect.serves
     return "as much" if all(item.is_idle for item in effect.service) else "others"
 
 
 def effect_value(effect: Effect, money: Money, plan: Plan) -> FormattedValue:
-    """Return the cost of an effect as a value of a table; programs read the change of the cost."""
+    """Return the cost of an effect as a table cell; its value for programs is the cost change."""
     priced = not effect.service and effect.interval is None
     return FormattedValue(
         cost_text(effect, money, plan), money.number(effect.cost_change_cents_per_h) if priced else None
@@ -95,19 +96,19 @@ def effect_value(effect: Effect, money: Money, plan: Plan) -> FormattedValue:
 
 
 def is_unsettled(interval: EffectRange | None, plan: Plan) -> bool:
-    """Return whether an interval says nothing: no more than bounds that hold for any change."""
+    """Return whether an interval is uninformative: no tighter than bounds that hold for any change."""
     return interval is not None and interval.high == 0 and _is_trivial(interval, plan)
 
 
 def _is_trivial(interval: EffectRange, plan: Plan) -> bool:
-    """Return whether the lower end is only that cost, or what is unserved, cannot fall below nothing."""
+    """Return whether the lower end only states that cost or unserved load cannot be negative."""
     if interval.level == VALUE:
         return interval.low <= -ALMOST_ALL * plan.total_cost_cents_per_h
     return interval.low <= -ALMOST_ALL * next(x.value for x in plan.levels if x.name == interval.level)
 
 
 def range_text(interval: EffectRange, money: Money, plan: Plan) -> str:
-    """Return an interval in words, as money if it is one of the value; ends that say nothing are left out."""
+    """Return an interval as text, in money if it is one of the value; uninformative ends are omitted."""
     value = interval.level == VALUE
     up, down = ("costs", "saves") if value else ("rises by", "falls by")
     amount, end = (money.distance, partial(money_text, money=money)) if value else (_amount, _signed)
@@ -140,7 +141,7 @@ def _signed(number: float) -> str:
 
 
 def price_text(effect: Effect, money: Money) -> str:
-    """Return the change of the cost, plus that of the value if their signs differ."""
+    """Return the cost change, and the value change if their signs differ."""
     cost, value = effect.cost_change_cents_per_h, effect.value_change_cents_per_h
     if _same_sign(cost, value):
         return money_text(cost, money)
@@ -159,13 +160,13 @@ def more_text(effect: Effect, money: Money) -> str:
 
 
 def changes(effect: Effect) -> bool:
-    """Return whether an effect changes cost, value or service, or might."""
+    """Return whether an effect changes, or might change, cost, value or service."""
     moneys = (effect.cost_change_cents_per_h, effect.value_change_cents_per_h)
     return any(moneys) or bool(effect.service) or effect.interval is not None
 
 
 def factor_text(factor: float) -> str:
-    """Return a factor with three digits, or up to nine so that it does not read as 1."""
+    """Return a factor with three digits, or up to nine if it would otherwise be shown as 1."""
     digits = next((digits for digits in range(3, 9) if float(f"{factor:.{digits}g}") != 1), 9)
     return f"{factor:,.0f}" if 999.5 <= factor < MANY else f"{factor:.{digits}g}"
 

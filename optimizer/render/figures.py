@@ -1,6 +1,6 @@
-"""Columns of the metrics that each kind of replica shows of its pools.
+"""Columns of the metrics that each kind of replica shows for its pools.
 
-A pool whose kind lacks a metric shows that it is missing; a fleet of several kinds has the columns of all.
+A fleet with several kinds has the columns of all; pools whose kind lacks a metric show it as missing.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ MISSING = FormattedValue(NOTHING, None)
 
 
 def column(shown: Shown, *, alone: bool, sides: tuple[str, str] | None = None) -> Column:
-    """Return the column of a metric without its values, for a fleet of one kind or of several."""
+    """Return the column of a metric, without values, for a fleet of one or of several kinds."""
     return Column(
         shown.heading,
         unit=shown.unit,
@@ -36,7 +36,7 @@ def column(shown: Shown, *, alone: bool, sides: tuple[str, str] | None = None) -
 def columns_of(
     table: TableName, kinds: Sequence[Kind], sides: tuple[str, str] | None = None
 ) -> dict[str, Column]:
-    """Return the columns, without values, that a table shows of some kinds, by metric."""
+    """Return the columns, without values, of a table for some kinds, by metric."""
     return {
         shown.metric: column(shown, alone=len(kinds) == 1, sides=sides) for shown in shown_in(table, kinds)
     }
@@ -56,7 +56,7 @@ def plan_columns(kinds: Sequence[Kind], pools: Iterable[PoolRow]) -> dict[str, l
 
 
 def _value(shown: Shown, pool: PoolRow) -> Value:
-    """Return the mean, with its limit if it has one; or the percentile that a target replaces it by."""
+    """Return the mean, with its limit if any, or the percentile that a target limits instead."""
     mine = of_pool(pool, shown.metric, "plan")
     if mine is None:
         return FormattedValue("", None) if shown.least else MISSING
@@ -81,7 +81,7 @@ def _target(shown: Shown, pool: PoolRow) -> Value:
 
 
 def _percentiles(shown: Shown, pools: Sequence[PoolRow], *, alone: bool) -> Iterator[Column]:
-    """Yield a column for each percentile that a target names, if percentiles have their own columns."""
+    """Yield a column for each percentile that has a target, if percentiles have their own columns."""
     if shown.percentile_ranks:
         base = column(shown, alone=alone)._replace(rank=shown.percentile_ranks[0 if alone else 1])
         for percentile in percentiles_of(shown, pools, "plan"):
@@ -90,7 +90,7 @@ def _percentiles(shown: Shown, pools: Sequence[PoolRow], *, alone: bool) -> Iter
 
 
 def _beside_limit(shown: Shown, measure: str, pool: PoolRow) -> FormattedValue | None:
-    """Return a measured value of a pool with its limit, None if there is no such target."""
+    """Return a measured value of a pool with its limit; None if there is no such target."""
     for figure in pool.targets if of_pool(pool, shown.metric, "plan") else ():
         if figure.measure == measure:
             return FormattedValue(f"{shown.text(figure.value)} ({precise(figure.limit)})", figure.value)
@@ -103,7 +103,7 @@ def of_pool(pool: Document, metric: str, table: TableName) -> Shown | None:
 
 
 def percentiles_of(shown: Shown, pools: Iterable[PoolRow], table: TableName) -> list[float]:
-    """Return the percentiles of a metric that targets of pools name, in ascending order."""
+    """Return the percentiles of a metric that pools have targets for, in ascending order."""
     label = f" {label_of(shown.metric)}"
     mine = (pool for pool in pools if of_pool(pool, shown.metric, table))
     measures = {figure.measure for pool in mine for figure in pool.targets if figure.measure.endswith(label)}
@@ -111,13 +111,13 @@ def percentiles_of(shown: Shown, pools: Iterable[PoolRow], table: TableName) -> 
 
 
 def measured_in_columns(pool: PoolRow, shown: Shown) -> tuple[TargetFigure, ...]:
-    """Return the targets on a metric that columns show: all, or one instead of the mean."""
+    """Return the targets on a metric that columns show: all, or the one that replaces the mean."""
     found = pool.measured(shown.metric)
     return found if shown.percentile_ranks else found[:1]
 
 
 def other_targets(pool: PoolRow, table: TableName) -> list[TargetFigure]:
-    """Return the values whose targets have no column."""
+    """Return the targets that have no column, with their values."""
     metrics = kind_of_pool(pool).shown(table).values()
     shown = [figure for metric in metrics for figure in measured_in_columns(pool, metric)]
     return [figure for figure in pool.targets if figure not in shown]

@@ -1,8 +1,8 @@
-"""A plan as Kubernetes manifests: one workload for each server and accelerator, under its own name.
+"""A plan as Kubernetes manifests: one uniquely named workload per server and accelerator.
 
-A Deployment's pods have one kind of accelerator, so a server that may run on three has three Deployments, of
-which those that are not chosen have no replicas. Either patches for these Deployments, or KEDA's
-ScaledObjects that let them follow `/v1/targets`, or what Prometheus has of it.
+All pods of a Deployment have the same accelerator, so a server that can run on three accelerators has three
+Deployments; those not chosen have 0 replicas. The manifests are patches for these Deployments, or KEDA
+ScaledObjects that scale them by `/v1/targets` or by its metrics in Prometheus.
 """
 
 import hashlib
@@ -19,53 +19,53 @@ from optimizer.spec.system import System
 from optimizer.spec.yaml_format import yaml_text
 
 MAX_NAME = 63
-"""Longest name of an object that is also a value of labels [characters]."""
+"""Maximum length of an object name that is also a label value [characters]."""
 SCALE_DOWN_WINDOW_S = 300
-"""Window of an HPA that follows an unstabilised number: it scales down to the largest one within [s]."""
+"""Stabilisation window of an HPA for scaling down, if the service does not stabilise targets [s]."""
 SLACK = 1e-9
-"""Part of a percent that counts as rounding."""
+"""Fraction of a percent that counts as rounding."""
 _DIGEST = 8
 _PREFIX = "inferplan.dev"
 
 
 @dataclass(frozen=True, slots=True)
 class CardContainer:
-    """A replica of one server in a pod that has a shared card."""
+    """A container with one replica of a server, in a pod that has a shared card."""
 
     name: str
-    """The server's name; with a number from the second replica on."""
+    """Name of the server, with a number from the second replica on."""
     max_batch: int
     share: float | None
-    """Share of the card's compute, for the Multi-Process Service; None without one."""
+    """Share of the card's compute, for the Multi-Process Service; None without shares."""
     memory_gb: float
-    """Memory that it takes."""
+    """Memory of the replica [GB]."""
     slice: str | None
-    """Accelerator of the slice on which it runs; None without one."""
+    """Accelerator of the slice that it uses; None without slices."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadManifest:
-    """A server on one accelerator, as a workload."""
+    """Workload of a server on one accelerator."""
 
     name: str
-    """Name of its Deployment and of the object that scales it."""
+    """Name of the Deployment, and of the object that scales it."""
     server: str
     accelerator: str
     replicas: int
     max_batch: int
-    """Batch limit of a replica; 0 where it has none."""
+    """Batch limit of a replica; 0 if there is none."""
     max_surge: str | int | None = None
-    """Maximum surge of a Deployment; None: the Deployment's own."""
+    """Maximum surge of the Deployment; None leaves it unchanged."""
     containers: tuple["CardContainer", ...] = ()
-    """Containers of a pod on a shared card, one for each of its replicas; empty for other pods."""
+    """Containers of a pod on a shared card, one per replica; empty for other pods."""
 
 
 def variants(plan: Plan, system: System | None = None) -> tuple[WorkloadManifest, ...]:
-    """Return the variants of a plan, in the order of their servers.
+    """Return the workloads of a plan, in the order of their servers.
 
     Args:
         plan: the plan.
-        system: with it every accelerator that a server can run on is a variant, else those that are chosen.
+        system: adds the accelerators that servers can use but the plan does not; None lists only used ones.
     """
     found: dict[tuple[str, str], tuple[int, int]] = {}
     if system is not None:
@@ -84,7 +84,7 @@ def variants(plan: Plan, system: System | None = None) -> tuple[WorkloadManifest
 
 
 def _on_cards(use: SharedCardUse, name: str) -> WorkloadManifest:
-    """Return the variant of shared cards: a pod for each card, with a container for each replica on it."""
+    """Return the workload of shared cards: one pod per card, with one container per replica on it."""
     containers: list[CardContainer] = []
     counts: dict[str, int] = {}
     for item in use.servers:
@@ -98,9 +98,9 @@ def _on_cards(use: SharedCardUse, name: str) -> WorkloadManifest:
 
 
 def _max_surges(plan: Plan, system: System | None) -> dict[str, str | int]:
-    """Return the pods of servers that start beside the old ones: a share of the system, or a plan's number.
+    """Return the maximum surge of servers: a percentage from the system, or the number in the plan.
 
-    A Deployment rounds whole percent up, so that rounding a share down to them never exceeds the plan.
+    Kubernetes rounds the resulting pods up, so percentages are rounded down to stay within the plan.
     """
     if system is None:
         return {name: use.replicas for name, use in plan.rollouts.items()}
@@ -109,9 +109,9 @@ def _max_surges(plan: Plan, system: System | None) -> dict[str, str | int]:
 
 
 def unique_names(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
-    """Return a name for each server and accelerator: of small letters, digits and hyphens, and different.
+    """Return a unique name for each server and accelerator, in lower-case letters, digits and hyphens.
 
-    A name that is too long, or that two would share, ends in a digest of the two names.
+    Names that are too long or not unique end in a digest of server and accelerator.
     """
     plain = {pair: _slug("-".join(pair)) for pair in pairs}
     counts: dict[str, int] = {}
@@ -124,7 +124,7 @@ def unique_names(pairs: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]
 
 
 def _slug(text: str) -> str:
-    """Return text as a name of Kubernetes, which begins with a letter and ends with a letter or a digit."""
+    """Return text as a valid Kubernetes name: it starts with a letter and ends with a letter or digit."""
     name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
     return f"v-{name}" if name[:1].isdigit() else name
 
@@ -151,16 +151,16 @@ def _metadata(variant: WorkloadManifest, namespace: str) -> dict[str, Any]:
 def deployment_patch(
     variant: WorkloadManifest, namespace: str, container: str, *, replicas: bool = True
 ) -> dict[str, Any]:
-    """Return a strategic-merge patch for the Deployment of a variant.
+    """Return a strategic-merge patch for the Deployment of a workload.
 
-    Its arguments are the batch limit alone: what else the engine is told belongs into `command`, as a patch
-    replaces the list. The Deployment of a server with a surge starts that many pods before it stops any.
+    The patch replaces the list `args` by the batch limit only, so other engine settings belong in `command`.
+    With a surge, the Deployment starts that number of pods before it stops any.
 
     Args:
-        variant: the variant.
-        namespace: of the Deployment.
+        variant: the workload.
+        namespace: namespace of the Deployment.
         container: name of the container with the engine.
-        replicas: whether to set the replicas; not where an autoscaler has them.
+        replicas: whether to set the number of replicas; False if an autoscaler sets it.
     """
     spec: dict[str, Any] = {"replicas": variant.replicas} if replicas else {}
     if variant.max_surge is not None:
@@ -184,7 +184,7 @@ def _batch_argument(max_batch: int) -> str:
 
 
 def _of_replica(one: CardContainer) -> dict[str, Any]:
-    """Return the patch of the container of one replica on a shared card."""
+    """Return the patch for the container of one replica on a shared card."""
     patch: dict[str, Any] = {"name": one.name, "args": [_batch_argument(one.max_batch)]}
     if one.share is None:
         return patch
@@ -198,14 +198,14 @@ def _of_replica(one: CardContainer) -> dict[str, Any]:
 def scaled_object(
     variant: WorkloadManifest, namespace: str, trigger: Mapping[str, Any], *, stabilised: bool = False
 ) -> dict[str, Any]:
-    """Return the ScaledObject that lets the Deployment of a variant follow a trigger.
+    """Return the ScaledObject that scales the Deployment of a workload by a trigger.
 
-    The replicas of the plan, at least one, are what remains where the trigger fails and fewer run.
+    If the trigger fails and fewer replicas run, it falls back to the replicas of the plan, at least one.
 
     Args:
-        variant: the variant.
-        namespace: of the Deployment.
-        trigger: where the number comes from.
+        variant: the workload.
+        namespace: namespace of the Deployment.
+        trigger: source of the desired number of replicas.
         stabilised: whether the service stabilises the number; otherwise the HPA does so when scaling down.
     """
     behaviour = {
@@ -237,7 +237,7 @@ def scaled_object(
 
 
 def _window(seconds: int) -> dict[str, Any]:
-    """Return the settings of a direction; with the usual tolerance of 0.1, 50 replicas never become 53."""
+    """Return the scaling settings of one direction, with tolerance 0 so that no change is ignored."""
     return {"stabilizationWindowSeconds": seconds, "tolerance": "0"}
 
 
@@ -252,9 +252,9 @@ def metrics_api_trigger(variant: WorkloadManifest, service_url: str, authenticat
     """Return the trigger that reads `/v1/targets` of the service.
 
     Args:
-        variant: the variant.
-        service_url: where the service is.
-        authentication: name of the TriggerAuthentication; empty: the service asks for no key.
+        variant: the workload.
+        service_url: URL of the service.
+        authentication: name of the TriggerAuthentication; empty if the service requires no key.
     """
     path = f"{quote(variant.server, safe='')}/{quote(variant.accelerator, safe='')}"
     metadata = {
@@ -272,7 +272,7 @@ def metrics_api_trigger(variant: WorkloadManifest, service_url: str, authenticat
 
 
 def prometheus_trigger(variant: WorkloadManifest, prometheus_url: str) -> dict[str, Any]:
-    """Return the trigger that reads the same number from Prometheus; without it there it is an error."""
+    """Return the trigger that reads the target from Prometheus; a missing metric is an error."""
     labels = f'server="{_escaped(variant.server)}",accelerator="{_escaped(variant.accelerator)}"'
     return {
         "type": "prometheus",
@@ -288,7 +288,7 @@ def prometheus_trigger(variant: WorkloadManifest, prometheus_url: str) -> dict[s
 
 
 def _escaped(value: str) -> str:
-    """Return text as it stands between the quotes of a label's value in PromQL."""
+    """Return text escaped for the quoted value of a label in PromQL."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 

@@ -10,7 +10,7 @@ _SHORT = significant(3)
 
 
 def memory_sections(answer: MemoryAnswer) -> list[Section]:
-    """Return the memory of a request, the requests that fit on each accelerator, and what does not fit."""
+    """Return sections about the memory of a request, the requests that fit, and misfits."""
     problems = [f"{_on(item)}: {item.problem}; {_least(item)}" for item in answer.devices if item.problem]
     return [
         _headline(answer),
@@ -62,7 +62,7 @@ def _devices(answer: MemoryAnswer) -> Section:
         Column("reserved", "requests.reserved", form=",d"),
         Column("paged", "requests.paged", form=",d"),
         Column("average", "requests.average", form=",d"),
-        Column("least cards", "least_cards", form=",d"),
+        Column("minimum cards", "least_cards", form=",d"),
     )
     notes = ["GB of one device; requests at the same time on all devices of a replica"]
     return table("Requests at the same time", columns, answer.devices, "memory", notes=notes)
@@ -76,7 +76,7 @@ def _least(item: DeviceMemory) -> str:
     if item.least_cards is None or item.least_requests is None:
         return "no number of cards up to 64 devices is enough"
     fits = counted(item.least_requests.paged, "request")
-    return f"{counted(item.least_cards, 'card')} are the least, for {fits} with the entire output"
+    return f"{counted(item.least_cards, 'card')} are the minimum, for {fits} with the entire output"
 
 
 def _notes(answer: MemoryAnswer) -> Iterator[str]:

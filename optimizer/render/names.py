@@ -1,7 +1,7 @@
-"""Long names made short where there is no room for them, so that different names stay different.
+"""Shortens long names to a width, so that different names stay different.
 
-Takes the names of one table or picture and a width; gives for each what is shown. Parts of a name that few of
-the others have are kept, what all have in common is left out.
+The names of one table or picture are shortened together: parts of a name that few other names have are kept,
+and parts that all have in common are omitted.
 """
 
 import re
@@ -11,20 +11,20 @@ from itertools import count, groupby
 from os.path import commonprefix
 
 Size = Callable[[str], float]
-"""Width of a text, in the unit of the limit."""
+"""Function that measures the width of a text, in the unit of the limit."""
 GAP = "…"
 """Placeholder for omitted text."""
 _PART = re.compile(r"\d+ x |\d+x(?=[A-Za-z])|[^-_/:, ]+[-_/:, ]*|[-_/:, ]+")
-"""A part of a name with the character that ends it; a count and its noun are one part."""
+"""Pattern of a part of a name, with the character that ends it; a count and its noun are one part."""
 MIN_FIRST_PART_LETTERS = 3
-"""Letters of a name's first part that are worth showing."""
+"""Minimum number of letters shown of a name's first part."""
 _JOINTS = "-_/:, "
 
 
 def shortened(names: Iterable[str], limit: float, size: Size = len) -> dict[str, str]:
-    """Return for each name what is shown of it: all where it fits, else parts of it with … between them.
+    """Return the displayed form of each name: the full name if it fits, else parts of it joined by ….
 
-    No two names are shown alike.
+    No two names have the same displayed form.
     """
     whole = list(dict.fromkeys(names))
     found = {name: name for name in whole if not name or size(name) <= limit}
@@ -47,7 +47,7 @@ def _parts(name: str) -> Iterator[re.Match[str]]:
 
 
 def _alike(long: Iterable[str], found: dict[str, str]) -> list[list[str]]:
-    """Return the groups of names of which the same is shown; whole ones stay as they are."""
+    """Return groups of names with the same displayed form; names that fit are unchanged."""
     taken = {shown for name, shown in found.items() if name == shown}
     order = sorted(long, key=lambda name: found[name])
     groups = [list(group) for _, group in groupby(order, key=lambda name: found[name])]
@@ -55,7 +55,7 @@ def _alike(long: Iterable[str], found: dict[str, str]) -> list[list[str]]:
 
 
 def _shown(name: str, kept: Iterable[int]) -> str:
-    """Return the kept characters of a name, with a gap wherever others were; no gap begins at a joint."""
+    """Return the kept characters of a name, with a gap for omitted ones; no gap starts at a separator."""
     pieces, last = list[str](), -1
     for _, run in groupby(enumerate(sorted(kept)), key=lambda pair: pair[1] - pair[0]):
         places = [place for _, place in run]
@@ -71,11 +71,12 @@ def _shown(name: str, kept: Iterable[int]) -> str:
 
 
 def _by_parts(name: str, common: Counter[str], limit: float, size: Size) -> str:
-    """Return a name without the parts that most others have, too; its ends are kept before its middle."""
+    """Return a name without the parts that most others have too; its ends are kept before its middle."""
     parts = [match[0] for match in _parts(name)]
     spans = [range(*match.span()) for match in _parts(name)]
     counts = [common[part] for part in parts]
-    telling = max(counts) if min(counts) < max(counts) else max(counts) + 1  # parts of fewer names than this
+    # Parts that occur in fewer names than this.
+    telling = max(counts) if min(counts) < max(counts) else max(counts) + 1
     kept, shown = set[int](), ""
     open_parts = set(range(len(parts)))
     while open_parts:
@@ -87,7 +88,7 @@ def _by_parts(name: str, common: Counter[str], limit: float, size: Size) -> str:
         open_parts.remove(best)
         least = (
             MIN_FIRST_PART_LETTERS if best == 0 else len(spans[best])
-        )  # of the first part, a few letters will do
+        )  # a few letters of the first part suffice
         for end in range(len(spans[best]), min(least, len(spans[best])) - 1, -1):
             text = _shown(name, kept | set(spans[best][:end]))
             if size(text) <= limit:
@@ -97,7 +98,7 @@ def _by_parts(name: str, common: Counter[str], limit: float, size: Size) -> str:
 
 
 def _around(name: str, place: int, limit: float, size: Size) -> str:
-    """Return the start, the end and a part of a name, as far as they fit."""
+    """Return the start, the end and one part of a name, as far as they fit."""
     for most in range(len(name), 0, -1):
         third = most // 3
         middle = range(max(place - third // 4, 0), min(place - third // 4 + third, len(name)))
@@ -109,7 +110,7 @@ def _around(name: str, place: int, limit: float, size: Size) -> str:
 
 
 def _numbered(name: str, limit: float, size: Size, taken: Collection[str]) -> str:
-    """Return the begin of a name with the first number that makes it unlike all others."""
+    """Return the start of a name plus the first number that makes it unique."""
     for number in count(1):
         ends = (f"{name[:end]}{GAP}{number}" for end in range(len(name), -1, -1))
         text = next((text for text in ends if size(text) <= limit), f"{GAP}{number}")

@@ -1,6 +1,6 @@
-"""A report as a page: HTML in one file, Markdown, or its pools as CSV; the same bytes for the same report.
+"""Renders a report as one HTML file, as Markdown, or its pools as CSV; equal reports give equal bytes.
 
-Names are input, so they are always escaped.
+Names are user input, so they are always escaped.
 """
 
 import base64
@@ -35,27 +35,27 @@ _FIELDS = (
     "itl_ms", "itl_target_ms", "ttft_ms", "ttft_target_ms", "wait_ms", "utilization", "loss",
     *KindPoolFields.model_fields, *KindRowFields.model_fields, "estimated", "provenance", "outside",
 )  # fmt: skip
-"""Fields of pools, in the order of the columns of CSV."""
+"""Fields of pools, in the order of the CSV columns."""
 SERVED = "servedFraction"
-"""The heading of the share of a server's load that is served."""
+"""Heading of the served share of a server's load."""
 _NO_POOL = {"numReplicas": 0, "units": 0, "cost": 0.0, "arrivalRate": 0.0, "maxArrivalRate": 0.0}
-"""Values of a server without pools."""
+"""Values for a server without pools."""
 _MARKDOWN_SIGNS = re.compile(r"[\\`*\[\]|~]|(?<![^\W_])_|_(?![^\W_])|:(?=//)")
-"""An underscore within a word is one, and stays as it is."""
+"""Characters to escape in Markdown, except underscores within words."""
 
 
-class Origin(NamedTuple):
-    """Origin of a page; unknown parts are omitted."""
+class PageMetadata(NamedTuple):
+    """Version, source and date of a report page; unknown parts are omitted."""
 
     version: str = ""
     """Version of the program."""
     source: str = ""
     """Name of the input file or folder."""
     date: str = ""
-    """The day that the page is of. It is given, never looked up: the same input gives the same page."""
+    """Date of the page. It is an input, never the current date, so that equal input gives equal pages."""
 
     def sentence(self) -> str:
-        """Return it in words."""
+        """Return the metadata as a sentence."""
         parts = [f"Made by inferplan{f' {self.version}' if self.version else ''}"]
         parts += [f"from {printable(self.source)}"] if self.source else []
         parts += [f"as of {printable(self.date)}"] if self.date else []
@@ -63,28 +63,28 @@ class Origin(NamedTuple):
 
 
 def render_report(
-    report: Report, system: System, page_format: PageFormat, origin: Origin | None = None
+    report: Report, system: System, page_format: PageFormat, origin: PageMetadata | None = None
 ) -> str:
     """Return a report as a page of text.
 
     Args:
-        report: what `make_report` found.
-        system: the system that it was found for.
+        report: result of `make_report`.
+        system: the reported system.
         page_format: html, markdown or csv (a row for each pool, and for each server without any).
-        origin: what the page says of where it comes from; CSV says nothing.
+        origin: version, source and date for the page; not used in CSV.
     """
     if page_format == "csv":
         return _csv(report)
     if page_format == "markdown":
-        return _markdown(report, origin or Origin())
-    return _html(report, system, origin or Origin())
+        return _markdown(report, origin or PageMetadata())
+    return _html(report, system, origin or PageMetadata())
 
 
 def _title(report: Report) -> str:
     return f"{'Limited' if report.overview.limited else 'Unlimited'} plan of the inference fleet"
 
 
-def _html(report: Report, system: System, origin: Origin) -> str:
+def _html(report: Report, system: System, origin: PageMetadata) -> str:
     environment = Environment(
         loader=PackageLoader("optimizer.render", "."),
         autoescape=True,
@@ -112,14 +112,14 @@ def _html(report: Report, system: System, origin: Origin) -> str:
 
 
 class _PagePart(NamedTuple):
-    """A section as text that HTML can contain."""
+    """A section converted to text for HTML."""
 
     name: str
     title: str
     text: list[str]
     columns: list[Column]
     rows: list[list[str]]
-    """With the total as the last row, if there is one."""
+    """Rows of the table, with the total as the last row, if there is one."""
     has_total: bool
     notes: list[str]
     picture: str
@@ -127,7 +127,7 @@ class _PagePart(NamedTuple):
 
     @classmethod
     def of(cls, section: Section) -> "_PagePart":
-        """Return a section with all columns that have a value; pages do not repeat marks in words."""
+        """Return a section with all columns that have values, without those that spell out marks."""
         held = [] if section.hidden else section.held()
         held = [i for i in held if section.columns[i].rank < FOR_PROGRAMS]
         columns = [section.columns[i] for i in held]
@@ -146,7 +146,7 @@ def _picture(shown: PlannedSystem, kind: str) -> str:
     return base64.b64encode(draw(figure, "svg")).decode("ascii")
 
 
-def _markdown(report: Report, origin: Origin) -> str:
+def _markdown(report: Report, origin: PageMetadata) -> str:
     lines = [f"# {_title(report)}", "", _escaped(status(report.overview)), ""]
     lines += [_line(("figure", "value")), _line(("---", "---:"))]
     for fact in headline(report.overview):
@@ -164,7 +164,7 @@ def _markdown(report: Report, origin: Origin) -> str:
             lines += [""]
         for note in section.notes:
             lines += [_escaped(note), ""]
-    if origin != Origin():
+    if origin != PageMetadata():
         lines += [_escaped(origin.sentence())]
     return "\n".join(lines).rstrip("\n") + "\n"
 
@@ -174,15 +174,15 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return text that Markdown shows as it is."""
+    """Return text escaped for Markdown."""
     plain = _MARKDOWN_SIGNS.sub(r"\\\g<0>", printable(text))
     return plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _csv(report: Report) -> str:
-    """Return a row for each pool and each server without any, under the names of documents, with every digit.
+    """Return a row for each pool and each server without pools, under document keys, with all digits.
 
-    A name that a spreadsheet would take for a formula has an apostrophe before it, which marks text there.
+    Names that a spreadsheet would treat as formulas are prefixed by an apostrophe, which marks text.
     """
     text = io.StringIO()
     pools = report.overview.pools
@@ -211,7 +211,7 @@ def _csv(report: Report) -> str:
 
 
 def _names_of_fields(report: Report) -> list[str]:
-    """Return the headings of what all pools have, without what none has."""
+    """Return the headings of the fields that any pool has."""
     pools = report.overview.pools
     rare = {"estimated", "provenance", "outside", *KindPoolFields.model_fields} - _of_kinds(KINDS)
     left_out = {name for name in rare if not any(getattr(pool, name) for pool in pools)}
@@ -220,7 +220,7 @@ def _names_of_fields(report: Report) -> list[str]:
 
 
 def _of_kinds(kinds: Iterable[Kind]) -> set[str]:
-    """Return the fields of rows that some kinds give a meaning."""
+    """Return the row fields that apply to some of the given kinds."""
     return {field for kind in kinds for field in kind.fields}
 
 

@@ -86,19 +86,19 @@ def _headline(plan: Plan, system: System) -> Section:
 
 
 class _PlanRow(NamedTuple):
-    """One pool of a server; an idle server has a row without a pool."""
+    """A row of the table: one pool of a server, or a server without pools."""
 
     server: str
     priority: int
     pool: PoolRow | None
     is_first: bool = True
     rented: Rented | None = None
-    """The external service it rents instead of a pool."""
+    """The external service that it uses instead of a pool."""
     shared_cost: float | None = None
-    """Its part of the cost of shared cards; None if it is on none."""
+    """The server's part of the cost of shared cards; None if it is on none."""
 
     def once(self, value: str | int) -> FormattedValue:
-        """Return a value of the server, which is written in the row of its first pool only."""
+        """Return a value of the server if this is the row of its first pool, else an empty cell."""
         return FormattedValue(str(value) if self.is_first else "", value)
 
 
@@ -150,7 +150,7 @@ def _allocation_columns(money: Money, kinds: Sequence[Kind], pools: Sequence[Poo
 
 
 def _of_pool(column: Column) -> Column:
-    """Return a column of pools as one of rows that can lack a pool."""
+    """Return a column of pools as a column of rows, which can lack a pool."""
     return column._replace(of=lambda row: None if row.pool is None else column.value(row.pool))
 
 
@@ -176,7 +176,7 @@ def _targets(pool: PoolRow) -> FormattedValue:
 
 
 def _kinds(pools: Iterable[PoolRow], system: System) -> list[Kind]:
-    """Return the kinds that run, plus the default kind if any server is of it; if none run, all."""
+    """Return the kinds of running replicas, and the default kind if any server has it; all if none run."""
     servers, run = kinds_of_servers(system), {kind_of_pool(pool) for pool in pools}
     if KINDS[0] in servers:
         run.add(KINDS[0])
@@ -202,7 +202,7 @@ def _cards(plan: Plan) -> Section:
 
 
 def limit_columns(left: Callable[[Any], float], money: Money) -> tuple[Column, ...]:
-    """Return the columns of limits other than cards; a budget is in the unit of costs."""
+    """Return the columns of limits other than cards; budgets are in the unit of costs."""
 
     def shown(of: Callable[[Any], float | None]) -> Callable[[Any], float | None]:
         return lambda use: money.number(of(use)) if use.limit == BUDGET else of(use)

@@ -1,4 +1,4 @@
-"""Sentences about a plan: its proof, its bottlenecks, and what it serves with other options."""
+"""Sentences about a plan: its proof, its bottlenecks, and the load served with other options."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -26,12 +26,12 @@ def figures_text(figures: Iterable[TargetFigure]) -> str:
 
 
 class OverloadRow(NamedTuple):
-    """Flags, and what the plan serves with them."""
+    """Flags, and the service of the plan with them."""
 
     flags: str
     served: str
     cost_cents_per_h: float | None
-    """None if it is unknown."""
+    """Cost of the plan [cents/h]; None if unknown."""
 
 
 def overload_rows(found: Overload, plan: Plan) -> Iterator[OverloadRow]:
@@ -43,7 +43,7 @@ def overload_rows(found: Overload, plan: Plan) -> Iterator[OverloadRow]:
 
 
 def overload_note(found: Overload) -> str:
-    """Return the reason that load is not served although cards are left."""
+    """Return the reason that load is unserved although cards remain."""
     left = ", ".join(f"{count:,} {kind}" for kind, count in found.cards_left.items())
     verb = be(sum(found.cards_left.values()))
     return (

@@ -1,4 +1,4 @@
-"""A sign of life on stderr for work that takes a while; nothing where stderr is no terminal."""
+"""Progress on stderr for long work; nothing if stderr is not a terminal."""
 
 import sys
 import threading
@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 PATIENCE_S = 2.0
-"""Work shorter than this shows nothing."""
+"""Work shorter than this shows no progress [s]."""
 
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Show a spinner with the elapsed time while the body runs, once it has run for `PATIENCE_S`."""
+    """Context that shows a spinner with the elapsed time after `PATIENCE_S`."""
     if not sys.stderr.isatty():
         yield
         return
@@ -27,7 +27,7 @@ def working(what: str) -> Iterator[None]:
 
 @contextmanager
 def counting(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show how many of how many parts of the work are done; the body gets the function to tell."""
+    """Context that shows the number of finished parts; it yields the function to report them."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return
@@ -37,7 +37,7 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
     count = TextColumn("{task.fields[count]}")
     columns = (TextColumn("{task.description}"), BarColumn(), count, TimeElapsedColumn())
     with Progress(*columns, console=Console(file=sys.stderr), transient=True) as shown:
-        task = shown.add_task(what, total=None, count="")  # how many parts there are is not known yet
+        task = shown.add_task(what, total=None, count="")  # the number of parts is not known yet
 
         def told(done: int, total: int) -> None:
             shown.update(task, completed=done, total=total, count=f"{done:,}/{total:,}")
@@ -47,7 +47,7 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def telling(what: str) -> Iterator[Callable[[str], None]]:
-    """Show how far the work has come, in words, with the elapsed time; the body gets the function to tell."""
+    """Context that shows progress as text with the elapsed time; it yields the function to report it."""
     if not sys.stderr.isatty():
         yield lambda _text: None
         return

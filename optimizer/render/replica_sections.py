@@ -1,4 +1,4 @@
-"""Sections of single replicas, and of the time that planning takes; every number with its unit."""
+"""Sections of single replicas, and of planning times; every number with its unit."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -22,7 +22,7 @@ _Simulated = ReplicaSimulation | BatchSimulation
 
 
 def _metrics(title: str, rows: Iterable[_Metric]) -> Section:
-    """Return metrics as a table, each with its own format and unit."""
+    """Return metrics as a table; each has its own format and unit."""
 
     def value(row: _Metric) -> FormattedValue:
         return FormattedValue(Column(row[0], form=row[2]).written(row[1]), row[1])
@@ -64,7 +64,7 @@ def performance_section(
 
 
 def _estimated(named: EstimatedReplica) -> list[_Metric]:
-    """Return the deployment that the performance was estimated for."""
+    """Return the deployment for which the performance was estimated."""
     said = named.document()
     return [
         ("model", said["model"], "", ""),
@@ -127,7 +127,7 @@ def batch_sections(
 def _simulation(
     simulated: _Simulated | OverloadedReplica | None, rows: Iterable[tuple[str, float | None, str]]
 ) -> list[Section]:
-    """Return predicted and simulated latencies: label, prediction and field of each."""
+    """Return predicted and simulated latencies; `rows` has the label, prediction and field of each."""
     if simulated is None:
         return []
     if isinstance(simulated, OverloadedReplica):
@@ -166,7 +166,7 @@ def sizing_sections(
 
 
 def bench_sections(rows: Sequence[Mapping[str, Any]]) -> list[Section]:
-    """Return measurements, at least one, one row a size."""
+    """Return measurements, at least one, with one row per size."""
     columns = (
         words("servers x accelerators", lambda row: f"{row['servers']} x {row['accelerators']}"),
         Column("columns", lambda row: row["columns"], form=",d", rank=3),

@@ -1,4 +1,4 @@
-"""Sections of a report: the same sections as at a terminal if there are any, and its own tables of pools."""
+"""Sections of a report: those of the terminal, if any, and its own tables of pools."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -59,7 +59,7 @@ def report_sections(report: Report) -> list[Section]:
 
 
 def _robust(overview: Overview) -> Iterator[Section]:
-    """Yield reserves, tiers and rented services; the cost of tokens if any of them or a limit is there."""
+    """Yield reserves, tiers and rented services, and the cost of tokens if any of them or a limit exists."""
     plan = overview.plan
     shown = bool(plan.rented or plan.tiers or plan.reserves or plan.limits or plan.deadlines or plan.caches)
     for section in robust_sections(plan, overview.token_costs):
@@ -94,7 +94,7 @@ def status(overview: Overview) -> str:
 
 
 def _bound_text(plan: Plan) -> str:
-    """Return the proved bound of the value, if it applies to plans that serve as much."""
+    """Return the proved bound of the value, if it applies to plans with the same service."""
     by_policy = any(0 < item.served_fraction < 1 for item in plan.unserved)
     if plan.bound is None or by_policy or any(level.gap for level in plan.levels if is_service(level)):
         return ""
@@ -146,7 +146,7 @@ def _simulation(report: Report) -> list[Section]:
 
 
 def _pool(of: Callable[[PoolRow], Any], otherwise: Any = None) -> Callable[[PoolRow | EmptyRow], Any]:
-    """Return a function of pools, with another value for servers without any."""
+    """Return a function of pools that has another value for servers without pools."""
     return lambda row: of(row) if isinstance(row, PoolRow) else otherwise
 
 
@@ -266,7 +266,7 @@ def _latencies(overview: Overview) -> Iterator[Section]:
 
 
 def _columns(kind: Kind, shown: Shown, pools: Sequence[PoolRow]) -> Iterator[Column]:
-    """Yield a metric, or its mean and percentiles; its parts, its target and its margin."""
+    """Yield the columns of a metric: its mean and percentiles, its parts, its target and its margin."""
     if shown.part_of:
         return
     percentiles = percentiles_of(shown, pools, "latencies") if shown.percentile_ranks else []
@@ -304,7 +304,7 @@ def _margin(shown: Shown, percentile: float | None, pool: PoolRow) -> float | No
 
 
 def _latency_text_of(shown: Shown, percentile: float | None, pool: PoolRow) -> str | None:
-    """Return a latency as text; the percentile that its target is about instead of the mean."""
+    """Return a latency as text: the mean, or the percentile that its target limits."""
     found = _target(shown, percentile, pool)
     if found is None:
         return None if percentile is not None else _value_text(shown.metric, "latencies", pool)
@@ -313,7 +313,7 @@ def _latency_text_of(shown: Shown, percentile: float | None, pool: PoolRow) -> s
 
 
 def _value_text(metric: str, where: TableName, pool: PoolRow) -> str | None:
-    """Return a metric of a pool as text, None if it has none."""
+    """Return a metric of a pool as text; None if the pool does not have it."""
     shown = of_pool(pool, metric, where)
     value = None if shown is None else getattr(pool, shown.field)
     return None if shown is None or value is None else shown.text(value)

@@ -20,7 +20,7 @@ def robust_sections(plan: Plan, costs: Mapping[str, float]) -> Iterator[Section]
 
     Args:
         plan: the plan.
-        costs: cost of a million tokens of each server [cents].
+        costs: cost per million tokens of each server [cents].
     """
     if plan.deadlines:
         yield _deadlines(plan)

@@ -1,4 +1,4 @@
-"""Sections of routes: where the requests of each kind go, and what that costs and loses."""
+"""Sections of routes: the division of each kind's requests, its cost and the quality loss."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -64,7 +64,7 @@ def _kind_columns() -> list[Column]:
 
 
 def loss_sections(explanation: Explanation, money: Money) -> Iterator[Section]:
-    """Yield the cost of the limits on quality, if there are routes."""
+    """Yield the cost of the quality limits, if there are routes."""
     if explanation.losses:
         columns = (
             name("route", "route"),

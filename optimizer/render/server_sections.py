@@ -105,7 +105,7 @@ def _gains(limits: Sequence[Binding]) -> str:
 
 
 def _elsewhere(server: str, plan: Plan, money: Money) -> str:
-    """Return what serves a server that has no cards of its own."""
+    """Return as text what serves a server without its own cards."""
     shared = plan.on_shared_cards.get(server, ())
     if shared:
         uses = [use for use in plan.shared_cards if any(one.server == server for one in use.servers)]
@@ -154,7 +154,7 @@ def _candidates(item: ServerExplanation, money: Money, plan: Plan) -> Section:
         words("binding constraint", lambda option: binding_text(option.binding)),
         Column("plan cost", lambda option: _forced(option, money, plan), money.unit),
     )
-    title = "Where it can run, and what more the plan would then cost (* runs there)"
+    title = "Where it can run, and the additional cost of the plan (* runs there)"
     return table(title, columns, item.options, "candidates")
 
 

@@ -46,7 +46,7 @@ def _change(row: PriorityRow) -> str:
 
 
 def _shares(first: float | None, second: float | None) -> str:
-    """Return two shares of loads with as many digits as tell them apart; empty if none do."""
+    """Return two shares of load with enough digits to distinguish them; empty if no digits do."""
     for form in (share_text, percent):
         texts = ["no load" if share is None else form(share) for share in (first, second)]
         if texts[0] != texts[1]:

@@ -1,4 +1,4 @@
-"""Sections of shared cards: who is on each card, with what, and what sharing saves against whole cards."""
+"""Sections of shared cards: the servers on each card, their metrics, and the saving by sharing."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -22,12 +22,12 @@ class _Row(NamedTuple):
     is_first: bool
 
     def once(self, text: str, value: str | int) -> FormattedValue:
-        """Return a value of the cards, which is written in the row of their first server only."""
+        """Return a value of the cards if this is the row of their first server, else an empty cell."""
         return FormattedValue(text if self.is_first else "", value)
 
     @property
     def room(self) -> str:
-        """The part of a card that its replicas take: ``2 x 0.25, 8 GB``."""
+        """Return the part of a card that the replicas occupy: ``2 x 0.25, 8 GB``."""
         item, memory = self.item, f"{quantity(self.item.memory_gb * self.item.per_card)} GB"
         part = {
             "shares": f"{item.per_card} x {quantity(item.share or 0.0)}, {memory}",
@@ -37,7 +37,7 @@ class _Row(NamedTuple):
 
 
 def shared_card_sections(plan: Plan, system: System | None = None) -> Iterator[Section]:
-    """Yield the shared cards of a plan, if there are any; with targets for means if the system is known."""
+    """Yield the shared cards of a plan, if any; with targets for means if the system is known."""
     if plan.shared_cards:
         money = Money.of(plan)
         tokens = any(item.itl_ms for use in plan.shared_cards for item in use.servers)
@@ -46,7 +46,7 @@ def shared_card_sections(plan: Plan, system: System | None = None) -> Iterator[S
 
 
 def _columns(money: Money, *, tokens: bool) -> list[Column]:
-    """Return the columns; if servers have tokens, with ITL, and TTFT instead of the latency."""
+    """Return the columns: TTFT and ITL if servers have tokens, otherwise the latency."""
 
     def of_item(heading: str, field: str, unit: str = "", form: object = ",.0f", **more: object) -> Column:
         return Column(heading, lambda row: getattr(row.item, field), unit, form, **more)  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ def _columns() -> list[Column]:
         return Column(heading, value, unit, form)
 
     def target(heading: str, field: str, form: str) -> Column:
-        """Return a column of a mean or, where the target is a percentile, of that and its limit."""
+        """Return a column of a mean, or of a percentile and its limit if the target is a percentile."""
 
         def value(row: QueueRow) -> float | FormattedValue | None:
             mean: float | None = getattr(row.member, field, None)

@@ -31,13 +31,13 @@ from optimizer.studies.simulation.document import (
 
 PERCENTILES = ("p50", "p90", "p95", "p99")
 SHOWN = PERCENTILES[2:]
-"""Percentiles that the table shows."""
+"""Percentiles shown in the table."""
 STATISTICS = ("mean", *PERCENTILES)
 LATENCIES = ("ttft", "itl", "e2e")
 
 
 def simulation_sections(found: Simulation) -> list[Section]:
-    """Return the outcome, predicted and simulated metrics of every pool, and the targets not surely met."""
+    """Return the outcome, predicted and simulated metrics of every pool, and targets not clearly met."""
     headline = Section(
         text=[
             Paragraph(simulation_headline(found), "green" if found.holds else "yellow"),
@@ -69,7 +69,7 @@ def _pools(found: Simulation) -> Section:
 
 
 def _columns(shown: Shown, base: Column, place: int) -> Iterator[Column]:
-    """Yield the planned and the simulated mean and percentiles of a metric."""
+    """Yield the columns of predicted and simulated means and percentiles of a metric."""
 
     def column(heading: str, statistic: str, rank: int, none: str = base.none) -> Column:
         of = partial(_statistic, shown, statistic)
@@ -83,7 +83,7 @@ def _columns(shown: Shown, base: Column, place: int) -> Iterator[Column]:
 
 
 def _statistic(shown: Shown, statistic: str, pool: SimulatedPool) -> float | FormattedValue | None:
-    """Return a statistic of a pool's metric, the simulated mean with its interval; None if it has none."""
+    """Return a statistic of a pool's metric, with an interval for the simulated mean; None if missing."""
     mine, found = of_pool(pool, shown.metric, "simulation"), pool.figure(shown.metric)
     if mine is None or found is None:
         return None
@@ -120,7 +120,7 @@ _Doubt = tuple[SimulatedPool, TargetCheck | None]
 
 
 def _doubts(pool: SimulatedPool) -> Iterator[_Doubt]:
-    """Yield the targets that a pool does not surely meet; None if it has no steady state at all."""
+    """Yield the targets that a pool does not clearly meet; None if it has no steady state."""
     yield from ((pool, check) for check in pool.targets if check.verdict != "held")
     if pool.overload and not pool.missed:
         yield pool, None
@@ -203,7 +203,7 @@ _TAIL = (
     "holds", "verdict",
 )  # fmt: skip
 _OWN = (("predicted ", ""), ("", ""), ("", " half-width"))
-"""Text around the metrics that only some kinds of replicas have."""
+"""Fields before and after the metrics that only some kinds have."""
 
 
 def _own_values(found: SimulatedFigure | None) -> tuple[float | None, float | None, float | None]:
@@ -221,7 +221,7 @@ def _percentile_names(found: Simulation) -> list[str]:
 
 
 def _percentiles_of(latency: SimulatedLatency | None) -> list[float | None]:
-    """Return the predicted percentiles of a latency, None if they are unknown."""
+    """Return the predicted percentiles of a latency; None for unknown ones."""
     known = None if latency is None else latency.predicted_percentiles
     return [None if known is None else getattr(known, f"{name}_ms") for name in PERCENTILES]
 

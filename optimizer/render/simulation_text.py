@@ -7,7 +7,7 @@ from optimizer.quantities import counted, quantity, significant
 from optimizer.studies.simulation.document import ConfidenceInterval, Simulation, TargetCheck, Verdict
 
 VERDICTS: dict[Verdict, str] = {"held": "held", "missed": "missed", "close": "too close to call"}
-"""Verdicts on a target, or on all targets of a pool."""
+"""Text of each verdict on a target, or on all targets of a pool."""
 
 
 def simulation_headline(found: Simulation) -> str:
@@ -23,7 +23,7 @@ def simulation_headline(found: Simulation) -> str:
 
 
 def simulation_effort(found: Simulation) -> str:
-    """Return the goodput, and how much was simulated."""
+    """Return the goodput, and the amount of simulation."""
     return (
         f"goodput {quantity(found.goodput_rps)} of {quantity(found.offered_rps)} requests/s, "
         f"{counted(found.requests, 'request')} to one replica of each pool, seed {found.seed}"
@@ -31,7 +31,7 @@ def simulation_effort(found: Simulation) -> str:
 
 
 number = significant(3)
-"""Format of values whose digits nothing else determines."""
+"""Format of values without a specific number of digits."""
 
 
 def with_width(figure: ConfidenceInterval, text: Callable[[float], str] = number) -> str:

@@ -1,4 +1,4 @@
-"""Sections of the starting material: use cases, and the offers of a price file."""
+"""Sections for starting: use cases, and the offers of a price file."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ def use_case_sections(cases: Mapping[str, UseCase]) -> list[Section]:
 
 
 def price_sections(found: PriceList) -> list[Section]:
-    """Return the cheapest offer of each slice; as CSV it is a price file."""
+    """Return the cheapest offer of each slice; its CSV form is a valid price file."""
 
     def price(offer: Offer, cards: int = 1) -> FormattedValue:
         each = type(offer.price)(offer.price / cards, offer.price.currency)

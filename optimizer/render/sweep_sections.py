@@ -1,4 +1,4 @@
-"""Sections of a sweep: its points, the limits that bind, and the cost of safety over sampled days."""
+"""Sections of a sweep: its points, the binding limits, and the cost of safety over sampled days."""
 
 from collections.abc import Callable
 from functools import partial
@@ -62,7 +62,7 @@ def _points(found: Sweep) -> Section:
 
 
 def _binds(point: SweepPoint) -> str:
-    """Return the limits that keep servers from service, else those that keep them from cheaper candidates."""
+    """Return the limits that prevent service, or else those that prevent cheaper candidates."""
     unserved = [item for item in point.binds if item.unserved]
     found = sorted(unserved or point.binds, key=lambda item: (-item.unserved, -item.dearer, item.item))
     return ", ".join(item.item or "no accelerator can serve" for item in found) or "nothing"

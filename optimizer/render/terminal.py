@@ -1,7 +1,7 @@
-"""Sections at a terminal, in a pipe, or as one table for another program.
+"""Writes sections to a terminal or pipe, or one table as CSV.
 
 A table that is too wide loses the columns of the highest ranks, then names are shortened until the rest fits.
-Neither numbers nor words are ever broken.
+Numbers and words are never broken.
 """
 
 import io
@@ -23,13 +23,13 @@ from optimizer.spec.messages import did_you_mean
 from optimizer.text import printable
 
 WIDTH_WITHOUT_TERMINAL = 80
-"""Characters of a line without a terminal and without COLUMNS."""
+"""Line width without a terminal and without COLUMNS [characters]."""
 UNBOUNDED = 1_000_000
-"""Characters of a line with ``--wide``."""
+"""Line width with ``--wide`` [characters]."""
 NAME_CHARACTERS, MIN_NAME_CHARACTERS = 20, 8
-"""Characters of a name before a column is dropped, and after all that can be dropped are."""
+"""Minimum characters of a name: before any column is dropped, and after all possible columns are."""
 WORDS_CHARACTERS = 24
-"""Characters of text in a line before a column is dropped."""
+"""Minimum characters of text per line before a column is dropped."""
 BETWEEN = 2
 """Spaces between two columns."""
 
@@ -38,16 +38,16 @@ class Output(NamedTuple):
     """Form of the output."""
 
     wide: bool = False
-    """All columns and full names, however long the lines become."""
+    """Whether to show all columns and full names, at any line length."""
     as_csv: bool = False
     table: str | None = None
-    """Name of the one table to write; None: all, or the first as CSV."""
+    """Name of the only table to write; None for all, or for the first as CSV."""
 
 
 def show(sections: Sequence[Section], file: IO[str], output: Output | None = None) -> None:
-    """Write sections to a file: in colour and as wide as it is at a terminal, as plain text elsewhere.
+    """Write sections to a file: in colour and at full width for a terminal, else as plain text.
 
-    Without a terminal lines are as long as COLUMNS states, or `WIDTH_WITHOUT_TERMINAL`.
+    Without a terminal, the line width is COLUMNS or `WIDTH_WITHOUT_TERMINAL`.
 
     Raises:
         SpecError: the requested table does not exist.
@@ -64,7 +64,7 @@ def show(sections: Sequence[Section], file: IO[str], output: Output | None = Non
     width = UNBOUNDED if output.wide else _columns()
     plain: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
     if file.isatty():
-        height = width and 25  # any: of a simple terminal the library takes both, or neither
+        height = width and 25  # any value: for a simple terminal the library needs both or neither
         console = Console(file=file, width=width, height=height, **plain)
         console.print(*shown, sep="", end="", crop=False, overflow="ignore")
         return
@@ -77,7 +77,7 @@ def show(sections: Sequence[Section], file: IO[str], output: Output | None = Non
 
 
 def _columns() -> int | None:
-    """Return the width in COLUMNS, if it is one."""
+    """Return the width given by COLUMNS; None if it is no valid width."""
     given = os.environ.get("COLUMNS", "")
     return int(given) if given.isdecimal() and int(given) > 0 else None
 
@@ -95,7 +95,7 @@ def _chosen(sections: Sequence[Section], name: str | None) -> Section:
 
 
 class _Shown:
-    """A section that is laid out for the width at which it is printed."""
+    """A section laid out for the width at which it is printed."""
 
     def __init__(self, section: Section) -> None:
         self.section = section
@@ -144,7 +144,7 @@ def _lines(paragraph: Paragraph, width: int) -> Iterator[Text]:
 
 
 def _layout(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Return the width of each column, 0 where it is left out."""
+    """Return the width of each column; 0 for a hidden one."""
     natural = [
         max([_heading_width(column), *(cell_len(row[i]) for row in cells)])
         for i, column in enumerate(columns)
@@ -178,7 +178,7 @@ def _least(column: Column, natural: int, name_characters: int) -> int:
 
 
 def _grow(found: list[int], natural: Sequence[int], growing: Sequence[int], room: int) -> int:
-    """Widen columns evenly until none needs more; return the remaining width."""
+    """Widen columns evenly until none needs more width; return the remaining width."""
     while room > 0:
         open_columns = [i for i in growing if found[i] < natural[i]]
         if not open_columns:
@@ -192,7 +192,7 @@ def _grow(found: list[int], natural: Sequence[int], growing: Sequence[int], room
 def _drawn(
     columns: Sequence[Column], cells: Sequence[Sequence[str]], layout: Sequence[int], *, total: bool
 ) -> Table:
-    """Return the columns that have a width as a table; the last row may be a total."""
+    """Return the columns with a width as a table, with the total as the last row, if any."""
     shown = [i for i, width in enumerate(layout) if width]
     width = sum(layout) + BETWEEN * (len(shown) - 1) + 2
     drawn = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, BETWEEN - 1, 0, 0), width=width)
@@ -216,7 +216,7 @@ def _heading(column: Column, width: int) -> str:
 
 
 def _fit(kind: str, texts: Sequence[str], width: int) -> list[str]:
-    """Return the cells of a column as they fit its width."""
+    """Return the cells of a column fitted to its width."""
     if kind == "name":
         short = shortened(texts, width, cell_len)
         return [short[text] for text in texts]

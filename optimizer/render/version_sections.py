@@ -11,7 +11,7 @@ from optimizer.section import RPM, Column, FormattedValue, Section, name, table
 
 
 class _VersionRow(NamedTuple):
-    """A version; the name of its server is written once."""
+    """A version; the name of its server is shown only once."""
 
     server: str
     version: VersionUse
@@ -47,7 +47,7 @@ def _weight(share: float) -> str:
 
 
 def _notes(server: str, use: SplitUse, money: Money) -> Iterator[str]:
-    """Yield the cost of the split against one version, and whether it can be rolled back at once."""
+    """Yield the cost of the split compared with one version, and whether it can be rolled back at once."""
     one, extra = use.one_version, use.extra_cost_cents_per_h
     if one is not None and extra is not None:
         yield (

@@ -22,9 +22,9 @@ class BatchServer(NamedTuple):
     """
 
     size: int
-    """B: maximum batch."""
+    """B: maximum batch size."""
     window_ms: float
-    """W."""
+    """W: batching window [ms]."""
     base_ms: float
     slope_ms: float
     """Time added by each request in the batch [ms]."""

@@ -1,7 +1,7 @@
 """The engine: runs requests through one replica and records their times.
 
-The state machine has no clock of its own: the caller states how far to run. A simulation runs it to the end;
-a server of live requests repeatedly runs it up to the current time. It is compiled on first use and cached.
+The state machine has no clock; the caller states how far to run. A simulation runs it to the end; a server of
+live requests repeatedly runs it up to the current time. It is compiled on first use and cached.
 """
 
 import math
@@ -20,9 +20,9 @@ from optimizer.simulation.machine.state import EngineState, initial_state
 from optimizer.simulation.requests import Requests
 
 PER_REQUEST = ("sent_ms", "first_ms", "last_ms", "client_ms", "preemptions")
-"""Results with one value for each request."""
+"""Fields with one value per request."""
 MAX_OUTPUT_TOKENS = 10_000_000
-"""Tokens; each iteration in which an output can end has its own list."""
+"""Maximum output length [tokens]; the engine keeps a list for each iteration in which an output can end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class SimulatedRun:
 
     requests: Requests
     sent_ms: FloatArray
-    """Send time: the arrival, or the time at which the client had a free slot."""
+    """Send time: the arrival time, or the time at which the client had a free slot."""
     first_ms: FloatArray
     """Time of the first token."""
     last_ms: FloatArray
@@ -48,7 +48,7 @@ class SimulatedRun:
     """Iterations, or batches of a dynamic-batching server; 0 under processor sharing."""
 
     def of_stream(self, stream: int) -> "SimulatedRun":
-        """Return the results of the requests of one load; the use of the batch is still that of all."""
+        """Return the results for the requests of one load; batch metrics still cover all loads."""
         assert self.requests.stream is not None
         rows = np.flatnonzero(self.requests.stream == stream)
         kept = {name: frozen(getattr(self, name)[rows]) for name in PER_REQUEST}

@@ -9,10 +9,10 @@ from typing import NamedTuple
 class IterationCoefficients(NamedTuple):
     """Time of an iteration with n decodes that read K tokens of KV cache, and T tokens of P prompts.
 
-    a + (√(m² + (d·(n + T))²) − m) + b·(n + P) + r·P + g·K + x·(1 − (1 − y)^(n + T)), plus q·A + e where there
-    are prompts, plus s where n + P > 1. A is the sum over the chunks of prompts of c·(start + c/2), for c
-    tokens computed behind `start` others. The last four are no part of it: they are added to what clients
-    see (eq. 100).
+    a + (√(m² + (d·(n + T))²) − m) + b·(n + P) + r·P + g·K + x·(1 − (1 − y)^(n + T)), plus q·A + e if there
+    are prompts, plus s if n + P > 1. A is the sum over the chunks of prompts of c·(start + c/2), for c tokens
+    computed after `start` others. The last four fields are not part of this time; they are added to the
+    latencies that clients see (eq. 100).
     """
 
     base_ms: float = 0.0
@@ -80,7 +80,7 @@ class StaticCoefficients(NamedTuple):
     prefill_per_token_ms: float
     """δ [ms per input token of the batch]."""
     padded: bool
-    """Whether requests are computed until the last of the batch completes."""
+    """Whether requests are computed until the last request of the batch completes."""
 
 
 Coefficients = IterationCoefficients | ProcessorSharingCoefficients

@@ -26,7 +26,7 @@ class Lengths:
 
     kind: LengthDistributionKind
     mean: float
-    """Mean [tokens]; a fixed length that is not an integer is drawn from the two next to it."""
+    """Mean [tokens]; a fixed length that is not an integer is drawn from the two adjacent integers."""
     variation: float = 0.0
     """Uniform: half-width over the mean, 0 … 1. Lognormal: coefficient of variation."""
     least: int = 0

@@ -18,6 +18,8 @@ class Limits(NamedTuple):
     max_queue: int = UNLIMITED
     """Maximum requests queued behind a full batch; further ones are rejected."""
     max_in_flight: int = UNLIMITED
-    """Maximum requests of the client in flight; it holds back the others."""
+    """Maximum requests of the client in flight; the client holds back the others."""
     prefill_first: bool = False
-    """Whether whole prompts are computed first while decodes pause, or otherwise in chunks."""
+    """Whether full prompts are computed first while decodes pause; otherwise prompts are computed in
+    chunks.
+    """

@@ -18,7 +18,7 @@ from optimizer.simulation.workload import Load
 DEFAULT_REQUESTS = 20_000
 DEFAULT_SEED = 1
 MAX_REQUESTS = 10_000_000
-"""Fits into one or two gigabytes of memory."""
+"""Maximum number of requests of a run, which need one or two gigabytes of memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class SimulatedReplica(ABC):
     """One replica to be simulated, and the state machine that runs it."""
 
     def with_chances(self, requests: Requests, seed: np.random.SeedSequence) -> Requests:  # noqa: ARG002
-        """Draw the remaining random quantities of requests; `seed` has no other use for them."""
+        """Draw the remaining random quantities of requests, from streams of `seed` not used otherwise."""
         return requests
 
     @abstractmethod
@@ -166,7 +166,7 @@ def run_replica(load: Load, replica: SimulatedReplica, effort: Effort, stream: i
     fewest = min(map(len, drawn))
     if fewest < MIN_REQUESTS:
         raise AnalysisError(
-            f"{fewest} of the recorded requests come to a replica, and percentiles need {MIN_REQUESTS}; "
+            f"{fewest} of the recorded requests reach a replica, and percentiles need {MIN_REQUESTS}; "
             "record for longer"
         )
     return [replica.run(requests) for requests in drawn]

@@ -29,12 +29,12 @@ class Requests:
     stage_ms: FloatArray | None = None
     """Service times at the stages of a tandem, shape (stages, R)."""
     priority: IntArray | None = None
-    """Priority of each request, 1 is the highest, shape (R,); default: all alike."""
+    """Priority of each request, 1 is the highest, shape (R,); None if all are equal."""
     stream: IntArray | None = None
     """Index of the load that sent each request, shape (R,)."""
 
     def take(self, rows: IntArray) -> Self:
-        """Return some of the requests; the users of a closed load are not told apart."""
+        """Return some of the requests; the users of a closed load are not distinguished."""
         given = {name: getattr(self, name) for name in PER_REQUEST if getattr(self, name) is not None}
         some: dict[str, Any] = {name: values[..., rows] for name, values in given.items()}
         return replace(self, **some)

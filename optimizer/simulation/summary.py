@@ -1,9 +1,9 @@
 """Summaries of runs: means, percentiles and shares, with confidence intervals.
 
-The middle 80 % of the requests of a run count, in send order: by then the replica has filled, and the last
-requests counted still meet others behind them. The interval of one run uses batch means: the counted requests
-are split into 20 consecutive batches of equal size, with Student's t over their results. The interval of
-several independent runs uses t over the runs. The estimate itself is that of all counted requests.
+Only the middle 80 % of the requests of a run count, in send order, so that the replica has filled before and
+is still under load at the end. The interval of one run uses batch means: the counted requests are split into
+20 consecutive batches of equal size, with Student's t over their results. The interval of several independent
+runs uses t over the runs. The estimate itself is that of all counted requests.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ LEFT_OUT = 0.1
 PARTS = 20
 """Number of batches for batch means."""
 MIN_REQUESTS = 500
-"""Fewer requests do not allow percentiles of batches."""
+"""Minimum number of requests for percentiles of batches."""
 CONFIDENCE = 0.95
 PERCENTILES = (50, 90, 95, 99)
 
@@ -44,7 +44,7 @@ class Distribution:
 
     mean: IntervalEstimate
     percentiles: dict[int, IntervalEstimate]
-    """By percent."""
+    """Percentiles by percent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +55,17 @@ class Summary:
     itl: Distribution
     e2e: Distribution
     throughput_rps: IntervalEstimate
-    """Completed [requests/s]."""
+    """Throughput of completed requests [requests/s]."""
     loss: IntervalEstimate
     """Share of requests rejected."""
     preemptions: float
     """Preemptions per request."""
     batch: float
-    """Mean batch while it is not empty [requests]."""
+    """Mean batch size while the batch is not empty [requests]."""
     counted: int
     """Number of requests counted, over all runs."""
     overload: str | None
-    """Reason why there is no steady state; None if the runs show none."""
+    """Reason that there is no steady state; None if the runs show none."""
 
 
 def counted_rows(run: SimulatedRun) -> slice:
@@ -101,7 +101,7 @@ def share_within(
 
 
 Figure = Callable[[FloatArray], FloatArray]
-"""A statistic of each batch from values of shape (batches, requests)."""
+"""Function that returns a statistic of each batch from values of shape (batches, requests)."""
 
 
 def estimate(
@@ -138,11 +138,11 @@ def half_width(figures: FloatArray) -> float:
 
 
 def overload_of(run: SimulatedRun) -> str | None:
-    """Return the reason why a run has no steady state, None if it has one.
+    """Return the reason that a run has no steady state; None if it has one.
 
-    The queue grows without bound if over the second half of the counted requests at least 1 % fewer are
-    completed than admitted, and the smallest TTFT of the last quarter exceeds the median TTFT of the first
-    quarter.
+    The queue is assumed to grow without bound if, in the second half of the counted requests, at least 1 %
+    fewer are completed than admitted, and the smallest TTFT of the last quarter exceeds the median TTFT of
+    the first.
     """
     rows = counted_rows(run)
     sent, ttft = run.sent_ms[rows], run.ttft_ms[rows]
@@ -157,7 +157,7 @@ def overload_of(run: SimulatedRun) -> str | None:
         return None
     offered, done = (1000 * count / (end - begin) for count in (taken, completed))
     return (
-        f"{quantity(offered)} requests/s come and {quantity(done)} are completed: the queue grows without "
+        f"{quantity(offered)} requests/s arrive and {quantity(done)} are completed: the queue grows without "
         "end; lower the load, or add replicas"
     )
 

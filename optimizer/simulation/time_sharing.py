@@ -16,7 +16,7 @@ from optimizer.simulation.workload import OpenLoad
 def run_shared_card(
     servers: Sequence[BatchServer], loads: Sequence[OpenLoad], effort: Effort
 ) -> list[list[SimulatedRun]]:
-    """Run the servers of a card, each under its own load over the same time.
+    """Run the servers of a card, each under its own load, for the same time.
 
     Args:
         servers: servers with trigger `oldest` and unlimited queues.

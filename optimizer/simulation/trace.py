@@ -22,7 +22,7 @@ def read_trace(path: str | os.PathLike[str]) -> Requests:
     """Read the requests of a file, sorted by time.
 
     Raises:
-        SpecError: the file cannot be read, or a row is invalid; the text names file and line.
+        SpecError: the file cannot be read, or a row is invalid; the message names file and line.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")

@@ -14,7 +14,7 @@ from optimizer.simulation.lengths import Lengths
 from optimizer.simulation.requests import Requests
 
 SPARE_DEVIATIONS = 2.0
-"""Standard deviations of further requests, so that merged loads end at about the same time."""
+"""Number of standard deviations of additional requests, so that merged loads end at about the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class ClosedLoad:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Requests that are all there at the start."""
+    """Requests that all arrive at the start."""
 
     in_lengths: Lengths
     out_lengths: Lengths
@@ -76,7 +76,7 @@ class TraceLoad:
     """Probability that a request goes to this replica, 0 … 1."""
 
     def draw(self, _count: int, seed: np.random.SeedSequence) -> Requests:
-        """Return all recorded requests that go to this replica, regardless of the number."""
+        """Return all recorded requests that go to this replica; the count is ignored."""
         if self.share == 1:
             return self.requests
         here = np.random.default_rng(seed).random(len(self.requests)) < self.share
@@ -90,7 +90,7 @@ class TraceLoad:
 class MergedLoad:
     """Independent clients of one replica, each with its own load and priority.
 
-    A load without a rate sends nothing.
+    A load with rate 0 sends nothing.
     """
 
     streams: tuple[OpenLoad, ...]

@@ -1,1 +1,1 @@
-"""The choice among candidates: the problem as arrays, and the solvers that answer it."""
+"""The choice of candidates: the problem as arrays, and its solvers."""

@@ -1,8 +1,8 @@
-"""Block decomposition: servers that no exceeded limit couples are solved apart, and kept for questions.
+"""Block decomposition: servers not coupled by an exceeded limit are solved separately, and cached.
 
-A partition of the servers relaxes a problem: each block has all of every limit to itself. If the solutions of
-the blocks keep to the limits together, they are the solution of the problem (eq. 237). Equation numbers refer
-to ``docs/math.md``.
+Partitioning the servers relaxes the problem, because each block can use all of every limit. If the blocks'
+solutions together satisfy the limits, they solve the problem (eq. 237). Equation numbers refer to
+``docs/math.md``.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class SolvedBlocks:
 
     @property
     def solution(self) -> Solution:
-        """The solutions of all blocks as one: bounds of a level after one that is not proved are trivial."""
+        """The solutions of all blocks combined; bounds of levels after an unproved one are trivial."""
         parts, holds, levels = self.solutions.values(), True, []
         floors = trivial_bounds(self.problem)
         for reached in levels_of(self.problem, self.replicas, proved=True):
@@ -53,7 +53,7 @@ class SolvedBlocks:
 
 
 def _gap(level: SolvedLevel) -> float:
-    """Return the distance of value and bound, 0 if it is rounding."""
+    """Return the difference between value and bound; 0 if it is rounding."""
     gap = np.inf if level.bound is None else level.value - level.bound
     return gap if gap > ROUNDING * max(1.0, abs(level.value)) else 0.0
 
@@ -61,14 +61,14 @@ def _gap(level: SolvedLevel) -> float:
 def solve_in_blocks(
     problem: Problem, solve: Solve, deadline: Deadline, known: SolvedBlocks | None = None
 ) -> SolvedBlocks:
-    """Solve a problem block by block; join the blocks that exceed a limit together, and solve them again.
+    """Solve a problem block by block; blocks that jointly exceed a limit are merged and solved again.
 
     Args:
-        problem: what to choose from, without a saturation policy.
-        solve: solves the problem of a block.
-        deadline: when the answer is due.
-        known: solved blocks of a problem with the same servers and limits: the partition to start from, with
-            the solutions of blocks that do not differ.
+        problem: the problem, without a saturation policy.
+        solve: function that solves the problem of a block.
+        deadline: time at which the solution is due.
+        known: solved blocks of a problem with the same servers and limits. They are the initial partition,
+            and the solutions of unchanged blocks are reused.
     """
     found = SolvedBlocks(problem, _first_blocks(problem) if known is None else known.block)
     if known is not None:
@@ -85,7 +85,7 @@ def solve_in_blocks(
 
 
 def _first_blocks(problem: Problem) -> IntArray:
-    """Return the servers that only a solve together can serve: those of routes, and all on shared cards."""
+    """Return initial blocks: servers of a route, and all servers on shared cards, must be solved together."""
     block = np.arange(len(problem.priority))
     for group in (group for each in problem.topologies for group in each.groups()):
         together = np.isin(block, block[list(group)])
@@ -94,7 +94,7 @@ def _first_blocks(problem: Problem) -> IntArray:
 
 
 def _joined(found: SolvedBlocks) -> SolvedBlocks | None:
-    """Join the blocks that exceed a limit, or a price step, together; None if there are none."""
+    """Merge the blocks that jointly exceed a limit or a price step; None if there are none."""
     problem, replicas = found.problem, found.replicas
     tiers, used = problem.tiers, problem.limits.used(replicas)
     exceeded = problem.left_by(replicas) < 0
@@ -110,7 +110,7 @@ def _joined(found: SolvedBlocks) -> SolvedBlocks | None:
 
 
 def _differing(problem: Problem, other: Problem) -> BoolArray:
-    """Return the servers that have other candidates, or other limits on them, in two problems; shape (S,)."""
+    """Return a mask of servers whose candidates or limits differ between two problems, shape (S,)."""
     differ = differing(problem, other)
     mine, theirs = _limits_of_servers(problem), _limits_of_servers(other)
     differ |= np.array([one != another for one, another in zip(mine, theirs, strict=True)])
@@ -121,7 +121,7 @@ def _differing(problem: Problem, other: Problem) -> BoolArray:
 
 
 def _limits_of_servers(problem: Problem) -> list[list[object]]:
-    """Return for each server what its candidates use of which limits: two problems can number rows anew."""
+    """Return, for each server, its candidates' use of limits, independent of the numbering of rows."""
     limits, found = problem.limits, [list[object]() for _ in problem.priority]
     amounts = zip(limits.items, limits.amount.tolist(), strict=True)
     rows = [(*item.key, item.part, amount) for item, amount in amounts]

@@ -1,4 +1,4 @@
-"""The least that the value can be, by plain arithmetic: bounds where no solver proves a better one.
+"""Lower bounds of the value computed without a solver, used if no solver proves a better one.
 
 Equation numbers refer to ``docs/math.md``.
 """
@@ -10,33 +10,33 @@ from optimizer.solvers.objectives import VALUE
 from optimizer.solvers.problem import Problem
 
 ROUNDING = 1e-8
-"""Relative shortfall that keeps a bound below what tolerances let an answer reach."""
+"""Relative margin that keeps a bound below the values that tolerances allow."""
 
 
 def trivial_bounds(problem: Problem) -> dict[str, float]:
-    """Return the bounds of all levels that hold for any answer, those of service in steps."""
+    """Return bounds of all levels that hold for any solution; those of service levels in steps."""
     every = np.arange(len(problem.table))
     bounds = dict.fromkeys((each.name for each in problem.objectives), 0.0)
     return bounds | {VALUE: least_value(problem, every, all_served=False)}
 
 
 def least_value(problem: Problem, rows: IntArray, *, all_served: bool) -> float:
-    """Return the least value of any answer in some candidates [cents/h], as in `least_values`."""
+    """Return the minimum value of any solution with some candidates [cents/h], as in `least_values`."""
     has_candidate = np.isin(np.arange(len(problem.priority)), problem.table.server[rows])
     least = least_values(problem, rows, all_served=all_served)
     return float(least.sum() + problem.none_value[~has_candidate].sum()) + problem.tiers.committed
 
 
 def least_values(problem: Problem, rows: IntArray, *, all_served: bool) -> FloatArray:
-    """Return for each server the least that any answer in some candidates adds to the value [cents/h].
+    """Return a lower bound of each server's contribution to the value, for some candidates [cents/h].
 
     Args:
-        problem: what is chosen from.
-        rows: the candidates, of which every server that is to be served has one.
+        problem: the planning problem.
+        rows: the candidates; every server to be served must have one.
         all_served: whether every server that has a candidate is served.
 
     Returns:
-        Shape (S,); 0 for servers without a candidate.
+        The bounds, shape (S,); 0 for servers without a candidate.
     """
     server = problem.table.server[rows]
     served = np.full(len(problem.priority), np.inf)
@@ -50,10 +50,10 @@ def least_values(problem: Problem, rows: IntArray, *, all_served: bool) -> Float
 
 
 def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:
-    """Return the least value of a served server if replicas could be split (eq. 39, 43); shape (S,).
+    """Return the minimum value of each served server with fractional replicas (eq. 39, 43); shape (S,).
 
-    A split server runs all its load on the candidate that carries it at the least cost. It may keep what it
-    runs on now beside that, without moving.
+    It serves all load on the cheapest candidate, and can keep its current replicas in addition, which counts
+    as not moving.
     """
     table, server, each = (
         problem.table,
@@ -73,7 +73,7 @@ def _least_mixed(problem: Problem, rows: IntArray) -> FloatArray:
     cost = np.where(problem.joint_load, 0.0, cost)
     stays = np.zeros(len(problem.priority), np.bool_)
     stays[server[problem.on_current[rows]]] = True
-    # What replicas elsewhere cost more is part of the cost here.
+    # The additional cost of replicas elsewhere is included in this cost.
     return problem.transition_value(
         np.arange(len(stays)), cost, np.zeros_like(cost), stays, np.zeros_like(stays)
     )

@@ -1,7 +1,7 @@
-"""The compact model: numbers of replicas by candidate, minimised level by level by any MILP solver.
+"""The compact model: replicas per candidate as variables, minimised level by level by any MILP solver.
 
-Takes a `Problem`, writes it as a model (`formulation.py`) and solves it lexicographically. What the solver
-returns is counted again in integers.
+A `Problem` is written as a model (`formulation.py`) and solved lexicographically. The values of the solver's
+solution are recomputed in integers.
 """
 
 from collections.abc import Callable
@@ -31,17 +31,17 @@ def solve_milp(
     related: RelatedSolution | None = None,
     to_prove: bool = False,
 ) -> Solution:
-    """Choose candidates within the capacities, level by level; never worse than what runs, or than greedy.
+    """Solve a problem level by level; the result is no worse than the current or the greedy allocation.
 
     Args:
-        problem: what to choose from.
-        session: loads a model into a solver.
-        deadline: when all levels are due; None: after the time limit of the options.
-        related: the solution of a problem that differs in one thing, to start from if it is better.
-        to_prove: whether an answer without a proof is of no use: a level may then take all the time.
+        problem: the planning problem.
+        session: factory that loads a model into a solver.
+        deadline: deadline for all levels; None: now plus the time limit of the options.
+        related: solution of a problem that differs in one change, used as a start if it is better.
+        to_prove: whether only proved solutions are useful; a level can then use all of the time.
 
     Raises:
-        SolverError: the solver failed, or what it returned breaks a limit.
+        SolverError: the solver failed, or its solution exceeds a limit.
     """
     deadline = deadline or Deadline.after(problem.options.time_limit_s)
     starts = [best_initial_solution(problem)]
@@ -63,29 +63,29 @@ class CompactModel(LevelSolver):
         )
 
     def restart(self) -> None:
-        """Begin with the first level again, in a model where nothing is held."""
+        """Restart with the first level, in a model without fixed levels."""
         super().restart()
         self.loaded = self._session(self.formulation.model)
 
     def fix(self, served: np.ndarray, unserved: np.ndarray) -> None:
-        """Serve some servers, and leave some out, from now on."""
+        """Require some servers to be served, and others to be unserved, from now on."""
         super().fix(served, unserved)
         formulation = self.formulation
         self.loaded.set_upper(formulation.unserved[served[formulation.servers]], 0.0)
         self.loaded.set_upper(np.flatnonzero(unserved[formulation.column_servers]), 0.0)
 
     def hold(self, objective: LevelObjective, most: float) -> None:
-        """Add a row that keeps an objective within what was reached."""
+        """Add a row that limits an objective to the value reached."""
         super().hold(objective, most)
         most -= self.formulation.constant(objective)
         self.loaded.add_limit(self.formulation.coefficients(objective), most)
 
     def can_serve_all(self, objective: LevelObjective, deadline: Deadline) -> bool:  # noqa: ARG002
-        """Return True: one run of the value level with all servers served then settles all of service."""
+        """Return True: one run of the value level with all servers served settles all service levels."""
         return True
 
     def minimise(self, objective: LevelObjective, known: KnownBounds, deadline: Deadline) -> LevelResult:
-        """Minimise one level; without a start, in half of the time."""
+        """Minimise one level, using half of the time if there is no start."""
         formulation, floor = self.formulation, known.all_answers
         start = formulation.point(self.incumbent.replicas) if self.is_feasible else None
         if start is not None and not formulation.model.holds(start):
@@ -96,7 +96,7 @@ class CompactModel(LevelSolver):
         result = self.loaded.minimise(formulation.coefficients(objective), start, self.gap, time_s)
         if result.x is not None:
             self.incumbent.offer(formulation.replicas(result.x, len(self.problem.table)))
-        # The incumbent is an answer: a solver that calls the level infeasible has proved nothing.
+        # The incumbent is feasible, so an infeasible status of the solver proves nothing.
         proved = -np.inf if result.outcome is RunStatus.infeasible else result.bound
         bound = max(proved + formulation.constant(objective), floor)
         return LevelResult(bound, result.outcome is RunStatus.optimal, self.is_feasible)

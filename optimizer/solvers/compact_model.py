@@ -1,7 +1,7 @@
-"""The choice as a mixed-integer model: of one accelerator per server, or of numbers of replicas.
+"""The planning problem as a mixed-integer model: one accelerator per server, or numbers of replicas.
 
-Takes a `Problem` with or without capacities, gives a `Formulation`: the model as arrays, and what its
-variables mean. Equation numbers refer to ``docs/math.md``.
+A `Problem`, with or without capacities, becomes a `Formulation`: the model as arrays, and the meaning of its
+variables. Equation numbers refer to ``docs/math.md``.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,16 +18,16 @@ from optimizer.solvers.problem import Problem
 from optimizer.topologies.topology import Label, Values, Variables
 
 BARE_SHARE = 0.5
-"""What a pool as it was sized counts in the row of a load if it lacks more than headroom."""
+"""Coefficient of a pool without reserve in its load row, if it lacks more than headroom."""
 
 
 def formulate(problem: Problem) -> Formulation:
-    """Write the choice as a model: of numbers of replicas for mixed plans and where a topology needs them."""
+    """Formulate the problem, with numbers of replicas if plans are mixed or a topology requires them."""
     return _mixed(problem) if problem.is_mixed else _single(problem)
 
 
 def _single(problem: Problem) -> Formulation:
-    """Write the choice of at most one column per server (eq. 36-38)."""
+    """Formulate the choice of at most one column per server (eq. 36-38)."""
     table, own, (units, most_units) = problem.table, fitting_candidates(problem), shared_units(problem)
     columns = np.concatenate([own, units])
     servers, row = np.unique(table.server[own], return_inverse=True)
@@ -52,7 +52,7 @@ def _single(problem: Problem) -> Formulation:
 
 
 def _mixed(problem: Problem) -> Formulation:
-    """Write the choice of a number of replicas for every column (eq. 39-48)."""
+    """Formulate the choice of a number of replicas for every column (eq. 39-48)."""
     columns, most, each = mixed_columns(problem)
     servers = _with_partners(problem, np.unique(problem.table.server[columns]))
     row = np.searchsorted(servers, problem.table.server[columns])
@@ -70,7 +70,7 @@ def _mixed(problem: Problem) -> Formulation:
     )
     _add_columns(found, (problem.replica_value[columns] - problem.discount[columns]) * each)
     leaves = problem.none_changed[servers] - counts
-    for one in problem.topologies:  # they count whether the others of their servers have replicas
+    for one in problem.topologies:  # they state whether other columns of their servers have replicas
         leaves[(one.joint_load & ~one.idle)[servers]] = 0.0
     _add_unserved(found, 0.0, leaves)
     here, now = problem.on_current[columns], problem.current_replicas[servers[row]]
@@ -100,7 +100,7 @@ def _mixed(problem: Problem) -> Formulation:
 
 
 def _with_partners(problem: Problem, servers: IntArray) -> IntArray:
-    """Return servers with those that share a load with them, which may have no candidate."""
+    """Return servers plus those that share a load with them, which can lack candidates."""
     found = servers
     for each in problem.topologies:
         joint = [group for group in each.groups() if each.joint_load[[*group]].all()]
@@ -148,7 +148,7 @@ def _add_unserved(found: Formulation, value: FloatArray | float, changes: Values
 def _add_states(
     found: Formulation, row: IntArray, staying: IntArray, keeping: IntArray
 ) -> tuple[IntArray, IntArray]:
-    """Add s, whether servers keep a pool where they run now, and k, whether they keep all that they have."""
+    """Add s (whether servers keep a pool where they run) and k (whether they keep their exact allocation)."""
     problem, columns = found.problem, found.columns
     stays, keeps = (found.servers[row[part]] for part in (staying, keeping))
     s = found.add(
@@ -174,23 +174,23 @@ class _Blocks:
     """Rows of a mixed model."""
 
     def __init__(self, found: Formulation, row: IntArray) -> None:
-        """Take the variables.
+        """Start without rows.
 
         Args:
             found: the model.
-            row: place of each column's server among the servers, shape (n,).
+            row: index of each column's server, shape (n,).
         """
         self.found, self.problem, self.row = found, found.problem, row
         self.divisible = self.problem.divisible[found.columns]
 
     def _block_of(self, some: IntArray) -> tuple[IntArray, IntArray]:
-        """Return a row for each of some places of servers, -1 for others, and the columns that have one."""
+        """Return a row number for each selected server (-1 for others), and the columns that have one."""
         block = np.full(len(self.found.servers), -1)
         block[some] = np.arange(len(some))
         return block, np.flatnonzero(block[self.row] >= 0)
 
     def add_covering(self) -> None:
-        """A served server's pools carry its load (eq. 39), or only that without its reserve (eq. 145)."""
+        """Require served pools to carry the load (eq. 39), or without reserve only the load (eq. 145)."""
         problem, found, reserve, table = self.problem, self.found, self.problem.reserve, self.problem.table
         load = problem.grown_load_rps[found.servers]
         bare = np.where(reserve.one_pool, BARE_SHARE, 1 / (1 + reserve.headroom_share))[found.servers]
@@ -209,7 +209,7 @@ class _Blocks:
         )
 
     def add_replica_limits(self) -> None:
-        """A served server keeps to its limits of replicas; an unserved one has none (eq. 40, 41)."""
+        """Limit the replicas of served servers; unserved ones have none (eq. 40, 41)."""
         problem, found, m = self.problem, self.found, len(self.found.servers)
         least = problem.min_replicas[found.servers].astype(np.float64)
         together = np.bincount(self.row, found.most * found.replicas_each, minlength=m)
@@ -220,7 +220,7 @@ class _Blocks:
         found.rows.add(-endless, most, replicas, (every, found.unserved, most))
 
     def add_exclusions(self) -> None:
-        """An indivisible column excludes every other column of its server."""
+        """Let an all-or-nothing column exclude all other columns of its server."""
         some = np.unique(self.row[~self.divisible])
         block, mine = self._block_of(some)
         row, divisible = block[self.row[mine]], self.divisible[mine]
@@ -230,12 +230,12 @@ class _Blocks:
         self.found.rows.add(np.full(len(some), -np.inf), most_of_pools, (row, mine, weight))
 
     def add_staying(self, here: IntArray, s: IntArray) -> None:
-        """An s of one needs a replica of its column (eq. 43)."""
+        """Let s be 1 only if there is a replica of its column (eq. 43)."""
         every, one = np.arange(len(here)), np.ones(len(here))
         self.found.rows.add(np.full(len(here), -np.inf), 0 * one, (every, s, one), (every, here, -one))
 
     def add_keeping(self, exact: IntArray, k: IntArray) -> None:
-        """A k of one fixes its server to exactly the current replicas (eq. 44-46)."""
+        """Let k = 1 fix its server to exactly the current replicas (eq. 44-46)."""
         found, problem, count = self.found, self.problem, len(exact)
         every, one, endless = np.arange(count), np.ones(count), np.full(count, np.inf)
         most = found.most[exact].astype(np.float64)

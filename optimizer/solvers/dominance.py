@@ -1,6 +1,6 @@
-"""The one dominance filter: rows that another row of their group matches in everything that counts.
+"""Dominance filter: removes rows that another row of the same group matches or beats in every key.
 
-Takes groups and keys as arrays, gives a mask. Nothing here knows what the rows are or asks a solver.
+The functions work on arrays of groups and keys, and are independent of their meaning.
 """
 
 import numpy as np
@@ -8,21 +8,21 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray, pairs_of_equal
 
 PAIRWISE = 32
-"""Rows of a group up to which all pairs are compared at once; larger groups are compared block by block."""
+"""Maximum rows of a group for which all pairs are compared at once; larger groups are compared by blocks."""
 BLOCK = 256
-"""Rows of a block."""
+"""Number of rows in a block."""
 MAX_COMPARED = 4_000
-"""Rows of a group up to which they are compared; of larger groups all rows are kept."""
+"""Maximum rows of a group that are compared; larger groups keep all rows."""
 
 
 def nondominated(group: IntArray, keys: FloatArray) -> BoolArray:
     """Return a mask of the rows that no other row of their group dominates, shape (P,).
 
-    A row dominates another if none of its keys is larger; of equal rows the first stays.
+    A row dominates another if none of its keys is larger; the first of equal rows is kept.
 
     Args:
-        group: shape (P,).
-        keys: the less the better, shape (P, K).
+        group: group of each row, shape (P,).
+        keys: keys, smaller is better, shape (P, K).
     """
     kept = np.ones(len(group), np.bool_)
     order = np.lexsort((keys.sum(axis=1), group))
@@ -39,7 +39,7 @@ def nondominated(group: IntArray, keys: FloatArray) -> BoolArray:
 
 
 def _front(keys: FloatArray) -> BoolArray:
-    """Return the nondominated rows of one group, in the order of their sums: dominating rows come first."""
+    """Return the nondominated rows of one group, sorted by their sums, so that dominating rows come first."""
     kept = np.zeros(len(keys), np.bool_)
     front = keys[:0]
     for begin in range(0, len(keys), BLOCK):
@@ -53,12 +53,12 @@ def _front(keys: FloatArray) -> BoolArray:
 
 
 def _dominates(others: FloatArray, keys: FloatArray) -> BoolArray:
-    """Return a mask of the pairs in which a row of `keys` dominates one of `others`, shape (others, keys)."""
+    """Return whether each row of `keys` dominates each row of `others`, shape (others, keys)."""
     return _all_at_most(others.T[:, :, None], keys.T[:, None, :])
 
 
 def _all_at_most(these: FloatArray, those: FloatArray) -> BoolArray:
-    """Return a mask of the rows whose keys are all at most those of the others; keys are the first axis."""
+    """Return a mask of rows whose keys are all at most those of the other rows; keys are the first axis."""
     shape = np.broadcast_shapes(these.shape[1:], those.shape[1:])
     at_most = np.ones(shape, np.bool_)
     for this, that in zip(these, those, strict=True):

@@ -1,7 +1,7 @@
-"""The exact choice: which formulation answers, branch and price, the compact model or one after the other.
+"""Exact solution: selects branch and price, the compact model, or one after the other.
 
-One pattern per server is the tighter model; numbers of replicas are fewer variables where few servers take
-many replicas each, and the only model that other solvers than HiGHS get (docs/solver.md).
+One pattern per server is the tighter model. The compact model has fewer variables if few servers have many
+replicas each, and is the only model for solvers other than HiGHS (docs/solver.md).
 """
 
 from dataclasses import replace
@@ -19,15 +19,15 @@ from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.solution import Solution, Status
 
 PATTERNS_FROM_COLUMNS = 5_000
-"""Columns of a plan of one accelerator per server from which on it is solved by branch and price."""
+"""Number of columns from which single-accelerator plans are solved by branch and price."""
 COMPACT_TO_SERVERS = 200
-"""Servers up to which a mixed plan goes on with the compact model if branch and price proves too little."""
+"""Maximum number of servers for which a mixed plan falls back to the compact model if proofs are weak."""
 PATTERNS_SHARE = 0.8
-"""Part of the time left in which branch and price has to prove the service of such a plan."""
+"""Fraction of the remaining time in which branch and price must prove the service of such a plan."""
 SINGLE_SHARE = 0.2
-"""Part of the time left for the plan of one accelerator per server if the mixed one is not proved."""
+"""Fraction of the remaining time for the single-accelerator plan if the mixed plan is not proved."""
 MIN_SINGLE_S = 0.5
-"""Time that it gets at least, or as much as there was in all if that is less [s]."""
+"""Minimum time for that plan, or all of the initial time if it was shorter [s]."""
 
 
 def solve_exactly(
@@ -38,17 +38,17 @@ def solve_exactly(
     with_patterns: bool,
     related: RelatedSolution | None = None,
 ) -> Solution:
-    """Choose candidates within the capacities, level by level; never worse than what runs, or than greedy.
+    """Solve a problem level by level; the result is no worse than the current or the greedy allocation.
 
     Args:
-        problem: what to choose from, with capacities.
-        session: loads a model into a solver.
-        deadline: when all levels are due.
-        with_patterns: whether the solver takes columns, as HiGHS does.
-        related: the solution of a problem that differs in one thing, if there is one.
+        problem: the planning problem, with capacities.
+        session: factory that loads a model into a solver.
+        deadline: deadline for all levels.
+        with_patterns: whether the solver supports column generation, as HiGHS does.
+        related: solution of a problem that differs in one change; None if unknown.
 
     Raises:
-        SolverError: the solver failed, or what it returned breaks a limit.
+        SolverError: the solver failed, or its solution exceeds a limit.
     """
     if problem.topologies:
         return solve_milp(problem, session, deadline)
@@ -63,10 +63,10 @@ def solve_exactly(
 
 
 def check_columns(problem: Problem) -> None:
-    """Check that a problem that only the compact model takes is not too large for it.
+    """Check that a problem that only the compact model supports is not too large for it.
 
     Raises:
-        SpecError: it is.
+        SpecError: the problem is too large.
     """
     for each in problem.topologies:
         count = len(mixed_columns(problem)[0])
@@ -78,10 +78,10 @@ def check_columns(problem: Problem) -> None:
 
 
 def _solve_mixed(problem: Problem, deadline: Deadline, related: RelatedSolution | None) -> Solution:
-    """Choose mixtures; use one accelerator per server if that is better than an unproved mixture.
+    """Solve for a mixed plan; use the single-accelerator plan if it is better than an unproved mixed one.
 
-    That plan always gets some time, after the deadline if there is none before. A solution that begins from a
-    related one of the same kind needs no other.
+    The single-accelerator plan always gets some time, if necessary after the deadline. It is skipped if the
+    solve starts from a related mixed solution.
     """
     from optimizer.milp.highs import HighsSession
 
@@ -98,17 +98,17 @@ def _solve_mixed(problem: Problem, deadline: Deadline, related: RelatedSolution 
 
 
 def _by_either(problem: Problem, deadline: Deadline, related: RelatedSolution | None) -> Solution:
-    """Choose mixtures by branch and price and, for few servers, by the compact model after it."""
+    """Solve for a mixed plan by branch and price and, for few servers, then by the compact model."""
     from optimizer.milp.highs import HighsSession
     from optimizer.solvers.branch_and_price.solve import solve_patterns
 
-    if problem.leaves_members:  # patterns have no members
+    if problem.leaves_members:  # patterns do not support queue members
         return solve_milp(problem, partial(HighsSession, lean=True), deadline, related=related)
     if len(np.unique(problem.table.server)) > COMPACT_TO_SERVERS:
         return solve_patterns(problem, deadline, related)
     found = solve_patterns(problem, deadline, related, service_by=deadline.share(PATTERNS_SHARE))
     if found.status is Status.optimal or deadline.passed:
         return found
-    # Not begun from what was found in that time: equal answers would depend on the machine.
+    # It does not start from the solution found so far, because ties would then depend on the machine.
     lean, to_prove = partial(HighsSession, lean=True), related is not None
     return merge(problem, solve_milp(problem, lean, deadline, related=related, to_prove=to_prove), found)

@@ -1,7 +1,7 @@
-"""More than exists: what to add so that every server is served, and what one more is worth.
+"""Capacity expansion: units to add so that every server is served, and the value of one more unit.
 
-Takes a `Problem` of which every server can be served if there is enough of what can be added, and writes it
-as a model with one more variable for each such item. Equation numbers refer to ``docs/math.md``.
+The `Problem` must be feasible with enough added units; the model has one more variable for each item that can
+be added. Equation numbers refer to ``docs/math.md``.
 """
 
 from collections.abc import Callable
@@ -19,12 +19,12 @@ from optimizer.solvers.objectives import INTEGER_SLACK, value_slack
 from optimizer.solvers.problem import Problem, gap_target
 
 AMPLE = 2.0**52
-"""Amount that is enough for every candidate."""
+"""Amount that suffices for every candidate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """Units to add."""
+    """Units to add to the limits."""
 
     added: IntArray
     """Units of each limited item, shape (R,)."""
@@ -35,16 +35,16 @@ class Expansion:
 def cheapest_expansion(
     problem: Problem, session: SessionFactory, deadline: Deadline | None = None
 ) -> Expansion | None:
-    """Return the units with which the value is least, and the fewest of them (eq. 61).
+    """Return the units to add that minimise the value, and then their number (eq. 61).
 
-    Of a problem `from_nothing` they are those with which the total cost is least. Without a deadline the
-    answer is due after the time limit of the options; so below.
+    For a problem `from_nothing` they minimise the total cost. The default deadline is now plus the time limit
+    of the options; the same applies to the functions below.
 
     Returns:
-        None if no units serve every server.
+        The units; None if no units serve every server.
 
     Raises:
-        OutOfTimeError: the deadline passed before any were found.
+        OutOfTimeError: the deadline passed before any solution was found.
         SolverError: the solver failed.
     """
     return _minimise_in_order(problem, session, deadline, units_first=False)
@@ -53,13 +53,13 @@ def cheapest_expansion(
 def smallest_expansion(
     problem: Problem, session: SessionFactory, item: int | None = None, deadline: Deadline | None = None
 ) -> Expansion | None:
-    """Return the fewest units, of one item if it is given, and those with the least value (eq. 62).
+    """Return the fewest units to add, of `item` if given, and among these the minimum value (eq. 62).
 
     Returns:
-        None if units of that item do not suffice.
+        The units; None if units of that item do not suffice.
 
     Raises:
-        OutOfTimeError: the deadline passed before any were found.
+        OutOfTimeError: the deadline passed before any solution was found.
         SolverError: the solver failed.
     """
     return _minimise_in_order(problem, session, deadline, units_first=True, item=item)
@@ -69,7 +69,7 @@ def fits(problem: Problem, session: SessionFactory, deadline: Deadline | None = 
     """Return whether every server of a problem can be served with the units that exist.
 
     Raises:
-        OutOfTimeError: the deadline passed before the solver knew.
+        OutOfTimeError: the deadline passed before the solver decided it.
         SolverError: the solver failed.
     """
     formulation = formulate(problem)
@@ -88,11 +88,11 @@ def unit_prices(
 ) -> FloatArray | None:
     """Return the shadow price of each limited item per unit [cents/h] (eq. 60).
 
-    These are the dual values of the limits in the relaxation of the value level with every server served,
-    over all candidates, including those that need more cards than exist; shape (R,).
+    These are the dual values of the limits in the relaxation of the value level with every server served;
+    shape (R,). All candidates are included, even those that need more cards than exist.
 
     Returns:
-        None if the relaxation serves not every server.
+        The prices; None if the relaxation does not serve every server.
 
     Raises:
         OutOfTimeError: the deadline passed.
@@ -123,9 +123,9 @@ def unit_prices(
 
 
 def _expandable(problem: Problem) -> tuple[Formulation, MilpModel, IntArray]:
-    """Return the formulation as if there were ample units, and its model with units added to what exists.
+    """Return the formulation with ample units, and a model in which units are added to the existing ones.
 
-    The last variables are the units added; the item of each of them is returned as well.
+    The last variables are the added units; the item of each is also returned.
     """
     amount, addable = problem.limits.amount, problem.limits.addable
     formulation = formulate(problem.with_amounts(np.where(addable, AMPLE, amount)))
@@ -142,7 +142,7 @@ def _expandable(problem: Problem) -> tuple[Formulation, MilpModel, IntArray]:
 def _in_time(
     session: Session, objective: FloatArray, start: FloatArray | None, gap: float, time_limit_s: float
 ) -> RunResult:
-    """Minimise from a start, or else until there is an answer of any kind."""
+    """Minimise from a start, or else until any solution is found."""
     stopped = RunResult(RunStatus.time_limit, None, -np.inf, 0.0)
     result = session.minimise(objective, start, gap, time_limit_s) if time_limit_s > 0 else stopped
     if start is None and result.x is None and result.outcome is RunStatus.time_limit:
@@ -162,9 +162,9 @@ def _minimise_in_order(
     units_first: bool,
     item: int | None = None,
 ) -> Expansion | None:
-    """Minimise value and units added, or units and then the value, with every server served.
+    """Minimise the value and then the added units, or vice versa, with every server served.
 
-    The first level, which has no start, may use half of the time. Units of one item alone may be added.
+    The first level, which has no start, can use half of the time. `item` restricts the units to one item.
     """
     if not problem.to_serve.any():
         return Expansion(np.zeros(len(problem.limits), np.int64), proved=True)
@@ -185,13 +185,13 @@ def _minimise_in_order(
     most = np.round(reached) + INTEGER_SLACK if units_first else reached + value_slack(reached)
     loaded.add_limit(objectives[0], float(most))
     second = _in_time(loaded, objectives[1], first.x, gap, deadline.left_s)
-    # Units are counted again in integers.
+    # Units are recomputed in integers.
     replicas = formulation.replicas(first.x if second.x is None else second.x, len(problem.table))
     return Expansion(_missing(problem, replicas), proved=first.outcome is second.outcome is RunStatus.optimal)
 
 
 def _missing(problem: Problem, replicas: IntArray) -> IntArray:
-    """Return the units of each item that a solution takes beyond what exists, if they can be added; (R,)."""
+    """Return the units of each item that a solution uses beyond the existing ones, if addable; shape (R,)."""
     limits = problem.limits
     over = limits.of_sources(-problem.left_by(replicas))
     more = np.where(limits.addable & limits.own, np.maximum(over, 0.0), 0.0)

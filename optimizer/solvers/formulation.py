@@ -1,4 +1,4 @@
-"""A mixed-integer model of the choice, and the meaning of its variables."""
+"""A mixed-integer model of the planning problem, and the meaning of its variables."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -32,31 +32,31 @@ class Formulation:
 
     problem: Problem
     columns: IntArray
-    """Row of the candidate table of each of the first n variables, shape (n,)."""
+    """Candidate of each of the first n variables, as a row of the table, shape (n,)."""
     most: IntArray
     """Upper bounds of the columns, shape (n,)."""
     replicas_each: IntArray
-    """Replicas that one unit of such a variable stands for, shape (n,)."""
+    """Number of replicas that one unit of each column represents, shape (n,)."""
     servers: IntArray
-    """Server of each of the next m variables, which are one where it is unserved; shape (m,)."""
+    """Server of each of the next m variables, which are 1 if it is unserved; shape (m,)."""
     unreserved_columns: BoolArray
-    """Columns that serve their server without its reserve, shape (n,); none where a variable says so."""
+    """Columns that serve their server without its reserve, shape (n,); empty if a variable states this."""
     off_preferred: FloatArray
     """Load that each column carries off preferred accelerators [requests/min], shape (n,)."""
     value_offset: float = 0.0
     """Constant term of the value level."""
     changed_offset: float = 0.0
     blocks: list[Variables] = field(default_factory=list)
-    """All variables, in their order."""
+    """All blocks of variables, in order."""
     size: int = 0
-    """Number of variables so far."""
+    """Number of variables added so far."""
     rows: ModelRows = field(default_factory=ModelRows)
     shared: SharedRows = field(init=False)
-    """The rows that keep to the limits."""
+    """The rows of the limits."""
     reserving: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    """Variables that are one where a server is served without its reserve..."""
+    """Variables that are 1 if a server is served without its reserve."""
     unreserved_servers: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    """... and their servers."""
+    """Servers of these variables."""
 
     @cached_property
     def column_servers(self) -> IntArray:
@@ -75,7 +75,7 @@ class Formulation:
         return np.arange(self.size - len(block.upper), self.size)
 
     def add_steps(self) -> IntArray:
-        """Add the variables of price steps after the first, in their use (eq. 147)."""
+        """Add variables for the use of price steps after the first (eq. 147)."""
         tiers, limits = self.problem.tiers, self.problem.limits
         return self.add(
             Variables(
@@ -87,7 +87,7 @@ class Formulation:
         )
 
     def add_limits(self, steps: IntArray) -> None:
-        """Keep to the limits, in multiples of the common divisors of what columns use (eq. 37, 42).
+        """Add the rows of the limits, in multiples of the common divisors of the columns' uses (eq. 37, 42).
 
         Args:
             steps: variables of price steps.
@@ -127,7 +127,7 @@ class Formulation:
 
     @cached_property
     def model(self) -> MilpModel:
-        """The model of what was added."""
+        """The model with all added variables and rows."""
         return self.rows.model(self._of_blocks("upper"), self._of_blocks("integer") > 0)
 
     @cached_property
@@ -146,7 +146,7 @@ class Formulation:
 
     @property
     def labels(self) -> list[Label]:
-        """What each variable stands for; of several with one name, later ones are numbered."""
+        """Meaning of each variable; further ones with the same name are numbered."""
         found, seen = list[Label](), Counter[str]()
         for name, meaning, server, accelerator in (label for each in self.blocks for label in each.labels()):
             seen[name] += 1
@@ -167,12 +167,12 @@ class Formulation:
         return found
 
     def constant(self, objective: LevelObjective) -> float:
-        """Return the part of a level that no variable changes."""
+        """Return the constant term of a level."""
         changes = objective.on_changes * self.changed_offset
         return objective.outside + objective.on_value * self.value_offset + changes
 
     def point(self, replicas: IntArray) -> FloatArray:
-        """Return the point of the model that stands for an answer in the columns of the model."""
+        """Return the model's point for a solution whose replicas are all in columns of the model."""
         return np.concatenate([each.point(replicas) for each in self.blocks]).astype(np.float64)
 
     def replicas(self, x: FloatArray, rows: int) -> IntArray:

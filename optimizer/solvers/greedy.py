@@ -1,9 +1,9 @@
 """The reference's priority-and-regret heuristic, made deterministic: the baseline.
 
-Servers are taken in the order of their priority, then of what missing their best candidate would cost them
-(regret), then of their value. Each takes its best candidate that still fits; one that finds none waits with
-its next. Ties go to more capacity to spare, then to the first in order. Source: the greedy solver of
-the reference, llm-inferno's optimizer (docs/glossary.md), without its defects.
+Servers are processed by priority, then by the cost of missing their best candidate (regret), then by value.
+Each gets its best candidate if it still fits; otherwise it is queued again with its next candidate. Ties are
+broken by spare capacity, then by order. Source: the greedy solver of the reference, llm-inferno's optimizer
+(docs/glossary.md), without its defects.
 """
 
 import heapq
@@ -20,20 +20,20 @@ from optimizer.solvers.solution import Solution, Status
 
 
 def solve_greedy(problem: Problem) -> Solution:
-    """Choose one candidate per server, greedily, within the limits."""
+    """Choose one candidate per server within the limits, greedily."""
     replicas = greedy_replicas(problem)
     return Solution(replicas, Status.heuristic, "greedy", levels_of(problem, replicas, proved=False))
 
 
 def greedy_replicas(problem: Problem) -> IntArray:
-    """Return the replicas of each candidate that are chosen greedily, shape (C,)."""
+    """Return the replicas of each candidate in the greedy solution, shape (C,)."""
     problem = problem.at_list_price
     table = problem.table
     choices, left = _choices(problem, problem.full & ~problem.repeats), Remaining(problem.limits)
     chosen: list[int] = []
     while more := _placed(problem, choices, left):
         chosen = _give_reserves(problem, chosen + more, left)
-        # A server that moved for its reserve can make room for another.
+        # A server that moved for its reserve can free capacity for another.
         served = set(table.server[chosen].tolist()) if problem.reserve.wanted.any() else choices.keys()
         choices = {server: mine for server, mine in choices.items() if server not in served}
     replicas = np.zeros(len(table), np.int64)
@@ -42,8 +42,8 @@ def greedy_replicas(problem: Problem) -> IntArray:
 
 
 def _placed(problem: Problem, choices: Mapping[int, Sequence[int]], left: Remaining) -> list[int]:
-    """Return the candidates that servers take one after the other, and take them from what is left."""
-    # In plain numbers, as each turn looks at one or two of them.
+    """Return the candidates chosen for servers one by one, and subtract them from the remaining capacity."""
+    # In plain numbers, because each turn reads only one or two of them.
     value, priority = problem.value.tolist(), problem.priority.tolist()
     each = problem.table.num_replicas.tolist()
     chosen, taken = list[int](), dict.fromkeys(choices, 0)
@@ -68,7 +68,7 @@ def _placed(problem: Problem, choices: Mapping[int, Sequence[int]], left: Remain
 
 
 def _choices(problem: Problem, among: BoolArray) -> dict[int, list[int]]:
-    """Return some of the candidates by server, the best first."""
+    """Return the given candidates by server, best first."""
     order = best_first(problem, np.flatnonzero(among))
     return {
         int(problem.table.server[order[a]]): order[a:b].tolist() for a, b in runs(problem.table.server[order])
@@ -76,12 +76,12 @@ def _choices(problem: Problem, among: BoolArray) -> dict[int, list[int]]:
 
 
 def best_first(problem: Problem, rows: IntArray, *goals: BoolArray) -> IntArray:
-    """Return some of the candidates by server, those that are better in the order of all levels first.
+    """Return the given candidates by server, best first in the order of all levels.
 
     Args:
-        problem: what to choose from.
+        problem: the planning problem.
         rows: the candidates, shape (N,).
-        goals: what counts next after the members that they serve; shapes (C,).
+        goals: criteria after the members that candidates serve; shapes (C,).
     """
     keys = (
         *problem.unserved_parts,
@@ -95,9 +95,10 @@ def best_first(problem: Problem, rows: IntArray, *goals: BoolArray) -> IntArray:
 
 
 def _give_reserves(problem: Problem, chosen: list[int], left: Remaining) -> list[int]:
-    """Return candidates with the reserve of their servers in place of those without, as far as they fit.
+    """Replace candidates by those with the reserve of their servers, as far as they fit.
 
-    Servers are asked in the order in which they were served; nobody loses anything for another's reserve.
+    Servers get reserves in the order in which they were served, and no server loses replicas for another's
+    reserve.
     """
     table = problem.table
     if not problem.reserve.wanted.any():

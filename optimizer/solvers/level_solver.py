@@ -1,6 +1,6 @@
 """Interface of a formulation: minimise one level with the earlier ones fixed.
 
-A `LevelSolver` holds the incumbent and the levels settled so far; `compact.py` and the column generation of
+A `LevelSolver` stores the incumbent and the levels fixed so far; `compact.py` and the column generation of
 `branch_and_price` are the two formulations.
 """
 
@@ -26,12 +26,12 @@ class LevelResult:
     proved: bool
     """Whether the incumbent's value is within the tolerance of the bound."""
     feasible: bool = True
-    """Whether the incumbent keeps all that is held."""
+    """Whether the incumbent satisfies all constraints of earlier levels."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownBounds:
-    """Bounds of a level that need no solver."""
+    """Bounds of a level that are known without a solver."""
 
     all_answers: float
     unchanged_answers: float = -np.inf
@@ -39,12 +39,12 @@ class KnownBounds:
 
 
 class Incumbent:
-    """The best answer so far, in the order of all levels (eq. 35)."""
+    """The best solution so far, in the order of all levels (eq. 35)."""
 
     def __init__(self, problem: Problem, starts: Iterable[IntArray]) -> None:
         self.problem = problem
         self.reached = Reached(problem, np.zeros(len(problem.table), np.int64))
-        """The answer with what it has of each level."""
+        """The incumbent solution with its value of each level."""
         for start in starts:
             self.offer(start)
 
@@ -54,7 +54,7 @@ class Incumbent:
         return self.reached.replicas
 
     def offer(self, replicas: IntArray) -> bool:
-        """Take over an answer if it is better; return whether it is."""
+        """Replace the incumbent by a solution if that is better; return whether it was."""
         found = Reached(self.problem, replicas)
         better = found.is_better(self.reached)
         if better:
@@ -63,7 +63,7 @@ class Incumbent:
 
 
 class LevelSolver(ABC):
-    """A formulation of a problem, with what is held of the levels so far."""
+    """A formulation of a problem, with the constraints of the levels fixed so far."""
 
     def __init__(self, problem: Problem, servers: IntArray, incumbent: Incumbent, gap: float) -> None:
         self.problem, self.incumbent, self.gap = problem, incumbent, gap
@@ -72,22 +72,22 @@ class LevelSolver(ABC):
         self.restart()
 
     def restart(self) -> None:
-        """Begin with the first level again; the incumbent stays."""
+        """Restart with the first level, keeping the incumbent."""
         self.held: tuple[LevelConstraint, ...] = ()
         self.forced_served, self.forced_unserved = np.zeros((2, len(self.problem.priority)), np.bool_)
 
     def fix(self, served: BoolArray, unserved: BoolArray) -> None:
-        """Serve some servers, and leave some out, from now on; both of shape (S,)."""
+        """Require some servers to be served, and others to be unserved, from now on; both of shape (S,)."""
         self.forced_served = self.forced_served | (served & ~self.without_candidates)
         self.forced_unserved = self.forced_unserved | unserved
 
     def hold(self, objective: LevelObjective, most: float) -> None:
-        """Allow an objective to be no more than that from now on."""
+        """Limit an objective to a maximum from now on."""
         self.held = (*self.held, LevelConstraint(objective, most))
 
     @property
     def is_feasible(self) -> bool:
-        """Whether the incumbent keeps all that is held."""
+        """Whether the incumbent satisfies all constraints of earlier levels."""
         is_served = ~self.incumbent.reached.left
         if (self.forced_served & ~is_served).any() or (self.forced_unserved & is_served).any():
             return False
@@ -99,16 +99,16 @@ class LevelSolver(ABC):
 
     @abstractmethod
     def can_serve_all(self, objective: LevelObjective, deadline: Deadline) -> bool:
-        """Return whether nothing speaks against a level of service of 0; no answer has to be known."""
+        """Return whether a service level of 0 is possible as far as known, without needing a solution."""
 
     @abstractmethod
     def minimise(self, objective: LevelObjective, known: KnownBounds, deadline: Deadline) -> LevelResult:
-        """Minimise one level, as far as there is time.
+        """Minimise one level, as far as time permits.
 
         Args:
             objective: the level.
-            known: bounds that are known already.
-            deadline: when to stop.
+            known: bounds known in advance.
+            deadline: time at which to stop.
 
         Raises:
             SolverError: the solver failed.

@@ -1,4 +1,4 @@
-"""The levels of a given answer: whom it serves, its value, its changes, and the order of two answers.
+"""Levels of a given solution: service, value and changes; and the comparison of two solutions.
 
 Equation numbers refer to ``docs/math.md``.
 """
@@ -28,9 +28,9 @@ def served(problem: Problem, replicas: IntArray) -> BoolArray:
 
 
 def served_in_full(problem: Problem, replicas: IntArray) -> BoolArray:
-    """Return a mask of the servers that a solution serves in full, by plain arithmetic; shape (S,).
+    """Return a mask of the servers that a solution serves in full; shape (S,).
 
-    Of a shared queue, those members count that its candidate is for.
+    For a shared queue, only the members of its candidate count.
     """
     count, load = len(problem.priority), problem.load_rps
     if problem.leaves_members:
@@ -68,7 +68,7 @@ def unchanged(problem: Problem, replicas: IntArray) -> BoolArray:
 def without_reserve(problem: Problem, replicas: IntArray) -> BoolArray:
     """Return a mask of the servers served without their required reserve, shape (S,) (eq. 143).
 
-    Pools that divide have it if they carry the load with headroom, others as they were sized.
+    Divisible pools have their reserve if they carry the load with headroom; others have it as sized.
     """
     table, wanted = problem.table, problem.reserve.wanted
     if not wanted.any():
@@ -80,7 +80,7 @@ def without_reserve(problem: Problem, replicas: IntArray) -> BoolArray:
 
 
 def value_of(problem: Problem, replicas: IntArray) -> float:
-    """Return the transition value of an answer [cents/h]."""
+    """Return the transition value of a solution [cents/h]."""
     pools = replicas * problem.table.cost_per_replica
     parts = pools, np.where(problem.on_current, 0.0, pools)
     cost, elsewhere = (_by_server(problem, part) for part in parts)
@@ -99,7 +99,7 @@ def changes_of(problem: Problem, replicas: IntArray) -> int:
 
 
 class Reached:
-    """What a solution has of each level, computed when it is asked for."""
+    """Values of a solution at each level, computed on first use."""
 
     def __init__(self, problem: Problem, replicas: IntArray) -> None:
         self.problem, self.replicas = problem, replicas
@@ -107,7 +107,7 @@ class Reached:
         self._known: dict[str, float] = {}
 
     def of(self, objective: LevelObjective) -> float:
-        """Return the objective's value; that of a level of service is in whole steps."""
+        """Return the objective's value; service levels in integer steps."""
         if objective.name not in self._known:
             self._known[objective.name] = self._of(objective)
         return self._known[objective.name]
@@ -142,22 +142,22 @@ class Reached:
 
 
 def levels_of(problem: Problem, replicas: IntArray, *, proved: bool) -> tuple[SolvedLevel, ...]:
-    """Return every level at the value that an answer has there, with that as its bound if it is proved."""
+    """Return every level with its value for a solution, which is also the bound if it is proved."""
     return bounded_levels(problem, replicas, {}, infinite=np.inf if proved else None)
 
 
 def bounded_levels(
     problem: Problem, replicas: IntArray, bounds: Mapping[str, float], infinite: float | None = None
 ) -> tuple[SolvedLevel, ...]:
-    """Return every level at the value that an answer has there, with its bound.
+    """Return every level with its value for a solution, and its bound.
 
-    A goal whose value counts as the same as its bound is proved: solvers see no smaller difference.
+    A goal is proved if value and bound differ by less than solvers can distinguish.
 
     Args:
-        problem: what was chosen from.
-        replicas: the answer, shape (C,).
-        bounds: by the name of the level, those of service in steps; infinity: the value is proved.
-        infinite: bound of levels without one; None: none.
+        problem: the planning problem.
+        replicas: the solution, shape (C,).
+        bounds: bounds by level name, those of service levels in steps; inf if the value is proved.
+        infinite: bound of levels without a finite one; None if they have none.
     """
     reached, levels = Reached(problem, replicas), []
     for objective in problem.objectives:
@@ -171,7 +171,7 @@ def bounded_levels(
 
 
 def with_outside(problem: Problem, without: BoolArray) -> list[LevelObjective]:
-    """Return the levels with the contribution of servers without a candidate, shape (S,), to any answer."""
+    """Return the levels plus the contribution of servers without a candidate, shape (S,), to any solution."""
     value = float(problem.none_value[without].sum()) + problem.tiers.committed
     changes = float(problem.none_changed[without].sum())
     return [
@@ -181,5 +181,5 @@ def with_outside(problem: Problem, without: BoolArray) -> list[LevelObjective]:
 
 
 def is_better(problem: Problem, replicas: IntArray, than: IntArray) -> bool:
-    """Return whether an answer is better than another in the order of all levels."""
+    """Return whether a solution is better than another in the order of all levels."""
     return Reached(problem, replicas).is_better(Reached(problem, than))

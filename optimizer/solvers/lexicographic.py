@@ -1,7 +1,6 @@
-"""The lexicographic solve: one level after the other, each under the values reached before it.
+"""The lexicographic solve: levels are minimised in order, each subject to the values reached before.
 
-Takes a `LevelSolver`, gives a `Solution`. It is the same for every formulation. Equation numbers refer to
-``docs/math.md``.
+It works with any `LevelSolver` and returns a `Solution`. Equation numbers refer to ``docs/math.md``.
 """
 
 import numpy as np
@@ -19,11 +18,11 @@ from optimizer.solvers.spare_capacity import with_more_spare_capacity
 from optimizer.solvers.subset_sums import fixed_by_subset_sum
 
 SHARES = (("rate", 0.4), ("servers", 0.2), (VALUE, 0.9), (CHANGES, 1.0), ("", 0.4))
-"""Part of the time left for a level, by the end of its name; the last one is that of goals."""
+"""Fraction of the remaining time for a level, by the suffix of its name; the last entry is for goals."""
 
 
 class LexicographicSolve:
-    """One solve: what is proved of each level, and what is assumed of it."""
+    """One lexicographic solve, with proved bounds and optimistic assumptions for each level."""
 
     def __init__(
         self,
@@ -32,14 +31,14 @@ class LexicographicSolve:
         related: RelatedSolution | None = None,
         service_by: Deadline | None = None,
     ) -> None:
-        """Begin with the solver's incumbent.
+        """Start from the solver's incumbent.
 
         Args:
             solver: the formulation.
-            deadline: when all levels are due.
-            related: the solution of a problem that differs in one thing.
-            service_by: when the levels of service have to be proved: the solve ends at the first that is not,
-                so that each may take all of that time; None if it does what it can.
+            deadline: deadline for all levels.
+            related: solution of a problem that differs in one change.
+            service_by: time by which service levels must be proved; the solve ends at the first unproved one,
+                so each can use all of that time. None solves as far as possible.
         """
         self.solver, self.problem, self.incumbent = solver, solver.problem, solver.incumbent
         self.deadline, self.service_by = deadline, service_by
@@ -60,14 +59,14 @@ class LexicographicSolve:
     def _restart(self) -> None:
         self.solver.restart()
         self.bounds = trivial_bounds(self.problem)
-        """By the name of the level, those of service in steps."""
+        """Bounds by level name; those of service levels in steps."""
         self.proved = True
         self.matches_related = self.related is not None
-        """Whether the levels so far are as in the related solution, so that its bounds hold."""
+        """Whether all levels so far equal those of the related solution, so that its bounds hold."""
         self.assumed: list[tuple[LevelObjective, float]] = []
 
     def _minimise_all(self, *, optimistic: bool) -> bool:
-        """Minimise all levels; return whether an answer confirms what was assumed of them."""
+        """Minimise all levels; return whether a solution confirms the optimistic assumptions."""
         for objective in self.solver.objectives:
             if not self._minimise(objective, optimistic=optimistic):
                 return False
@@ -76,7 +75,7 @@ class LexicographicSolve:
         return True
 
     def _minimise(self, objective: LevelObjective, *, optimistic: bool) -> bool:
-        """Minimise one level; return False if no answer keeps what was assumed of those before."""
+        """Minimise one level; return False if no solution satisfies the assumptions on earlier levels."""
         known, due = self._known_bounds(objective), self._due(objective)
         value, bound = self.solver.value_of(objective), known.all_answers
         if objective.is_service:
@@ -95,17 +94,17 @@ class LexicographicSolve:
         return True
 
     def _confirmed(self) -> bool:
-        """Return whether the incumbent is as good as what was assumed of the levels of service."""
+        """Return whether the incumbent confirms the assumptions on the service levels."""
         return all(self.solver.value_of(objective) <= least for objective, least in self.assumed)
 
     def _due(self, objective: LevelObjective) -> Deadline:
-        """Return when a level is due."""
+        """Return the deadline of a level."""
         if self.service_by is not None and not objective.is_goal:
             return self.service_by if objective.is_service else self.deadline
         return self.deadline.share(next(share for end, share in SHARES if objective.name.endswith(end)))
 
     def _known_bounds(self, objective: LevelObjective) -> KnownBounds:
-        """Return the bounds of a level that need no solver (eq. 123, 133)."""
+        """Return the bounds of a level known without a solver (eq. 123, 133)."""
         least, related = self._least(objective), self.related
         compares = objective.is_service or objective.on_value
         if related is None or not self.matches_related or not compares:
@@ -120,7 +119,7 @@ class LexicographicSolve:
         return KnownBounds(least, bound if related.with_less is not None else -np.inf)
 
     def _least(self, objective: LevelObjective) -> float:
-        """Return the bound of a level that follows from what is settled."""
+        """Return the bound of a level that follows from the levels fixed so far."""
         if objective.on_value:
             rows = np.flatnonzero(~self.without[self.problem.table.server])
             all_served = bool((self.solver.forced_served | self.without).all())
@@ -130,14 +129,14 @@ class LexicographicSolve:
         return objective.steps(self.solver.forced_unserved | self.without)
 
     def _may_be_zero(self, objective: LevelObjective, due: Deadline) -> bool:
-        """Return whether all servers of a level are assumed to be served until an answer says otherwise."""
+        """Return whether all servers of a level are optimistically assumed to be served."""
         counts = (objective.on_unserved > 0) & ~self.without
         if not objective.is_service or (self.related is not None and (counts & self.related.left_out).any()):
             return False
         return not (counts & ~self.solver.forced_served).any() or self.solver.can_serve_all(objective, due)
 
     def _settle(self, objective: LevelObjective, value: float, bound: float) -> None:
-        """Hold a level from now on; of a level of service, fix the servers that are determined (eq. 134)."""
+        """Fix a level from now on; for a service level, fix the servers that it determines (eq. 134)."""
         self.bounds[objective.name] = min(bound, value)
         if objective.is_service:
             self.assumed.append((objective, value))
@@ -166,7 +165,7 @@ class LexicographicSolve:
         return float((~stays & changes).sum())
 
     def _solution(self) -> Solution:
-        """Return the incumbent with its levels, counted again in integers."""
+        """Return the incumbent with its levels recomputed in integers."""
         problem = self.problem
         replicas = with_more_spare_capacity(problem, self.incumbent.replicas)
         for topology in problem.topologies:
@@ -183,5 +182,5 @@ class LexicographicSolve:
 
 
 def _is_reached(objective: LevelObjective, value: float, bound: float) -> bool:
-    """Return whether a value is its bound, but for rounding."""
+    """Return whether a value equals its bound, up to rounding."""
     return value - bound <= (0.0 if objective.step else ROUNDING * max(1.0, abs(value)))

@@ -25,37 +25,37 @@ from optimizer.spec.schema import Accelerator
 from optimizer.spec.system import System
 
 ROUNDING = 1e-9
-"""Relative excess over an amount that is no whole number, which counts as rounding."""
+"""Relative excess over a non-integer amount that counts as rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class LimitItem:
-    """Item that a row limits."""
+    """The item that a row limits."""
 
     limit: Limit
     item: str
     part: str = ""
-    """Label among several rows of one item."""
+    """Label that distinguishes several rows of one item."""
 
     @property
     def key(self) -> tuple[str, str]:
-        """The names of the limit and of its item."""
+        """Names of the limit and the item."""
         return self.limit.name, self.item
 
     @property
     def label(self) -> str:
-        """Name of the row among those of its limit."""
+        """Name of the row within its limit."""
         return f"{self.item} for {self.part}" if self.part else self.item
 
     @property
     def source(self) -> tuple[str, str]:
-        """The names of the limit and of the item whose amount is that of the row."""
+        """Names of the limit and the item whose amount applies to the row."""
         return self.limit.follows or self.limit.name, self.item
 
 
 @dataclass(frozen=True, slots=True)
 class LimitRows:
-    """The rows that R items make over C candidates."""
+    """The R rows of limited items over C candidates."""
 
     items: tuple[LimitItem, ...]
     amount: FloatArray
@@ -65,7 +65,7 @@ class LimitRows:
     use: FloatArray
     """Amount that one replica of the candidate uses in each row, shape (C, J)."""
     source: IntArray
-    """Row whose item has the amount of each row; itself unless its limit follows another; shape (R,)."""
+    """Row whose amount applies to each row: itself, unless its limit follows another; shape (R,)."""
 
     def __len__(self) -> int:
         """Return the number of rows R."""
@@ -73,27 +73,27 @@ class LimitRows:
 
     @property
     def keys(self) -> list[tuple[str, str]]:
-        """The names of the limit and of the item of each row."""
+        """Names of the limit and the item of each row."""
         return [item.key for item in self.items]
 
     @property
     def whole(self) -> BoolArray:
-        """Whether amounts and uses of each row are whole numbers, shape (R,)."""
+        """Whether amounts and uses of each row are integers, shape (R,)."""
         return np.array([item.limit.whole for item in self.items], np.bool_)
 
     @property
     def addable(self) -> BoolArray:
-        """Whether there can be more than the amount, shape (R,)."""
+        """Whether amounts can be increased, shape (R,)."""
         added = np.array([item.limit.can_be_added for item in self.items], np.bool_)
         return added[self.source]
 
     @property
     def own(self) -> BoolArray:
-        """Whether the amount of each row is that of its own item, shape (R,)."""
+        """Whether each row has its own amount, shape (R,)."""
         return np.asarray(self.source == np.arange(len(self)), np.bool_)
 
     def of_sources(self, amount: FloatArray) -> FloatArray:
-        """Return the largest of the amounts of all rows with the same source, shapes (R,); else -inf."""
+        """Return, at each source row, the maximum amount of its rows, and -inf elsewhere; shapes (R,)."""
         largest = np.full(len(self), -np.inf)
         np.maximum.at(largest, self.source, amount)
         return largest
@@ -124,15 +124,16 @@ class LimitRows:
         return fewest
 
     def scaled(self, each: IntArray, also: int = -1) -> tuple[IntArray, FloatArray, FloatArray]:
-        """Return the rows that candidates use, in multiples of the greatest common divisor of their uses.
+        """Return the used rows, scaled by the greatest common divisor of their uses.
 
         Args:
-            each: replicas that one of a candidate stands for, shape (C,).
-            also: a row that is returned even if no candidate uses it, such as a budget where the first step
-                of each price is free; -1: none.
+            each: replicas that one unit of a candidate represents, shape (C,).
+            also: a row to return even if no candidate uses it, such as a budget if the first step of each
+                price is free; -1 for none.
 
         Returns:
-            The rows, their divisors, and their amounts in these; whole, where the row is. Shapes (K,).
+            The rows, their divisors, and their scaled amounts, which are integers for integer rows. Shapes
+            (K,).
         """
         use = self.use * each[:, None]
         rows = np.unique([*self.row[use > 0].tolist(), *([also] if also >= 0 else [])]).astype(np.int64)
@@ -154,7 +155,7 @@ class LimitRows:
         return np.unique(used, axis=0, return_inverse=True)[1].reshape(len(used)).astype(np.int64)
 
     def entries(self) -> list[list[tuple[int, float]]]:
-        """Return row and use of each candidate's entries in rows with an amount, for loops over numbers."""
+        """Return row and use of each candidate's entries in rows with an amount, for scalar loops."""
         amount = self.amount.tolist()
         places = zip(self.row.tolist(), self.use.tolist(), strict=True)
         return [
@@ -171,7 +172,7 @@ class LimitRows:
         return replace(self, amount=amount)
 
     def with_more_use(self, row: int, more: FloatArray) -> "LimitRows":
-        """Return the rows if a replica of each candidate uses more of an item, shape (C,)."""
+        """Return the rows with additional use, shape (C,), of an item by a replica of each candidate."""
         mine = (self.row == row) & (self.use > 0)
         use = np.where(mine, 0.0, self.use)
         of_row = np.where(mine, self.use, 0.0).sum(axis=1) + more
@@ -198,29 +199,29 @@ class LimitRows:
 
 
 class Remaining:
-    """What is left of the limits while replicas are placed one after the other, in plain numbers."""
+    """Remaining capacity of the limits while replicas are placed one by one, in plain numbers."""
 
     def __init__(self, limits: LimitRows, left: FloatArray | None = None) -> None:
-        """Begin with the amounts of the limits, or with those given, shape (R,)."""
+        """Start with the amounts of the limits, or with `left`, shape (R,)."""
         self.left: list[float] = (limits.amount if left is None else left).tolist()
         self.entries = limits.entries()
 
     def fits(self, candidate: int, count: int) -> bool:
-        """Return whether so many replicas of a candidate fit."""
+        """Return whether `count` replicas of a candidate fit."""
         return all(self.left[row] >= use * count for row, use in self.entries[candidate])
 
     def most(self, candidate: int) -> float:
-        """Return the replicas of a candidate that fit."""
+        """Return the maximum number of replicas of a candidate that fits."""
         return min((self.left[row] // use for row, use in self.entries[candidate]), default=math.inf)
 
     def take(self, candidate: int, count: int) -> None:
-        """Take replicas of a candidate; give them back if the count is negative."""
+        """Subtract the use of replicas of a candidate; add it back if the count is negative."""
         for row, use in self.entries[candidate]:
             self.left[row] -= use * count
 
 
 def limit_rows(candidates: Candidates, table: CandidateTable) -> LimitRows:
-    """Return the rows of all limits of a system over some candidates, less what kept replicas use."""
+    """Return the rows of all limits of a system over some candidates, minus the use of kept replicas."""
     arrays, system = candidates.arrays, candidates.system
     priced = tiered(system.accelerators)
     replicas = _replicas(candidates, table, priced)
@@ -246,21 +247,21 @@ def limit_rows(candidates: Candidates, table: CandidateTable) -> LimitRows:
 
 
 def _sources(items: Sequence[LimitItem]) -> IntArray:
-    """Return the row whose item has the amount of each row, itself if there is no other; shape (R,)."""
+    """Return the row whose amount applies to each row; shape (R,)."""
     place = {item.key: r for r, item in enumerate(items) if not item.limit.follows}
     return np.array([place.get(item.source, r) for r, item in enumerate(items)], np.int64)
 
 
 def _nonzero(use: FloatArray) -> tuple[IntArray, FloatArray]:
-    """Return the candidates that use an item, and their uses, of shape (C,)."""
+    """Return the candidates that use an item, and their uses, from uses of shape (C,)."""
     users = np.flatnonzero(use)
     return users, use[users]
 
 
 def _replicas(candidates: Candidates, table: CandidateTable, priced: list[Accelerator]) -> Replicas:
-    """Return one replica of each candidate; accelerators with tiers cost what their first step does."""
+    """Return one replica of each candidate; accelerators with tiers are priced at their first step."""
     arrays, system = candidates.arrays, candidates.system
-    # Behind the last accelerator stand what is rented, and shared cards.
+    # Rentals and shared cards have indices after the last accelerator.
     slices = np.array([*(item.multiplicity for item in system.accelerators.values()), 1, 1], np.int64)
     accelerators = table.units_per_replica // slices[table.accelerator]
     discount = np.zeros(len(slices))
@@ -283,8 +284,8 @@ def _replicas(candidates: Candidates, table: CandidateTable, priced: list[Accele
 
 
 def extra_per_replica(system: System, names: tuple[str, ...], table: CandidateTable) -> FloatArray:
-    """Return the replicas beside each one of a candidate while all of them roll out, shape (C,) (eq. 185)."""
-    surge = [*(system.servers[name].surge for name in names), 0.0]  # shared cards belong to none
+    """Return the extra replicas per replica of a candidate during a full roll-out, shape (C,) (eq. 185)."""
+    surge = [*(system.servers[name].surge for name in names), 0.0]  # shared cards belong to no server
     if not any(surge):
         return np.zeros(len(table))
     counts = zip(table.server.tolist(), table.num_replicas.tolist(), strict=True)
@@ -292,7 +293,7 @@ def extra_per_replica(system: System, names: tuple[str, ...], table: CandidateTa
 
 
 def _entries(uses: Sequence[tuple[IntArray, FloatArray]], count: int) -> tuple[IntArray, FloatArray]:
-    """Return the rows and the uses of each candidate, shapes (C, J), from the candidates of each row."""
+    """Return the rows and uses of each candidate, shapes (C, J), given those of each row."""
     users = np.concatenate([users for users, _ in uses]) if uses else np.zeros(0, np.int64)
     row = np.repeat(np.arange(len(uses)), [len(users) for users, _ in uses])
     order = np.argsort(users, kind="stable")

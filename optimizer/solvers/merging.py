@@ -1,7 +1,6 @@
-"""Two solutions of one problem in one: the better of them, with every bound of either that holds for it.
+"""Merges two solutions of one problem: the better one, with every bound of both that applies to it.
 
-A bound of a level holds for answers that are no worse than its own at all levels before. Nothing here asks a
-solver.
+A bound of a level applies to solutions that are no worse than its own at all earlier levels.
 """
 
 from collections.abc import Sequence
@@ -15,9 +14,9 @@ from optimizer.solvers.solution import ROUNDING, Solution, SolvedLevel, Status
 
 
 def merge(problem: Problem, first: Solution, second: Solution) -> Solution:
-    """Return the solution that is proved, else the better one, the first of equal ones.
+    """Return the proved solution, or else the better one, or the first if they are equal.
 
-    If neither is proved, each level has the better of the two bounds, as far as both hold.
+    If neither is proved, each level gets the better of the bounds that apply.
     """
     for solution in (first, second):
         if solution.status is Status.optimal:
@@ -31,7 +30,7 @@ def merge(problem: Problem, first: Solution, second: Solution) -> Solution:
 
 
 def not_worse_than(problem: Problem, other: IntArray, found: Solution) -> Solution:
-    """Return a solution, or another answer in its place if it is better."""
+    """Return a solution, or `other` if that is better."""
     if not is_better(problem, other, found.replicas):
         return found
     bounds = _bounds_for(problem, other, found)
@@ -39,9 +38,9 @@ def not_worse_than(problem: Problem, other: IntArray, found: Solution) -> Soluti
 
 
 def _bounds_for(problem: Problem, replicas: IntArray, solution: Solution) -> dict[str, float]:
-    """Return the bounds of a solution that hold for an answer, those of service in steps.
+    """Return the bounds of a solution that apply to given replicas; service levels in steps.
 
-    A level after one at which the answer is worse has the bound of any answer.
+    After a level at which the replicas are worse, levels have trivial bounds.
     """
     found = Reached(problem, solution.replicas)
     bounds, holds = trivial_bounds(problem), True
@@ -54,9 +53,10 @@ def _bounds_for(problem: Problem, replicas: IntArray, solution: Solution) -> dic
 
 
 def merged_bounds(best: Sequence[SolvedLevel], other: Sequence[SolvedLevel]) -> list[float | None]:
-    """Return the better bound of each level of the better of two plans, by the values that they report.
+    """Return the better bound of each level for the better of two plans, by their reported values.
 
-    No bound is above its value. Those of the other hold while its values of the levels before are no better.
+    No bound exceeds its value. Bounds of the other plan apply while its values at earlier levels are no
+    better.
     """
     bounds: list[float | None] = []
     holds = True

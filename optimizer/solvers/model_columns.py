@@ -1,4 +1,4 @@
-"""Candidates that are of use to a model, for plans of one accelerator per server and for mixed ones.
+"""Selects the candidates that a model needs, for single-accelerator and for mixed plans.
 
 Equation numbers and sections refer to ``docs/math.md``.
 """
@@ -12,14 +12,14 @@ from optimizer.solvers.problem import Problem
 
 
 def fitting_candidates(problem: Problem) -> IntArray:
-    """Return the nondominated candidates that fit by themselves."""
+    """Return the nondominated candidates that fit alone."""
     columns = nondominated_candidates(problem)
     columns = columns[problem.table.pattern[columns] < 0]
     return columns[problem.limits.fits(problem.table.num_replicas)[columns]]
 
 
 def shared_units(problem: Problem) -> tuple[IntArray, IntArray]:
-    """Return the candidates of which a unit serves several servers and fits, and the most of use."""
+    """Return the candidates on shared cards that fit, and the maximum useful number of units of each."""
     most = np.zeros(len(problem.table))
     for topology in problem.topologies:
         most += topology.most_units(problem.table)
@@ -29,11 +29,11 @@ def shared_units(problem: Problem) -> tuple[IntArray, IntArray]:
 
 
 def nondominated_candidates(problem: Problem) -> IntArray:
-    """Return the candidates that no other of their server dominates, in their order (section 12).
+    """Return the candidates not dominated by another of their server, in their order (section 12).
 
-    Compared are candidates of one type that use the same limits. One dominates another if it is no worse in
-    value, use and changes; of equal ones the smaller batch stays, then the first in order. What keeps the
-    current allocation always stays, as only it has no changes.
+    Candidates of one type that use the same limits are compared. One dominates another if it is no worse in
+    value, use and changes; among equal ones the smaller batch is kept, then the first. The current allocation
+    is always kept, because only it has no changes.
     """
     use = problem.limits.use * problem.table.num_replicas[:, None]
     keys = np.column_stack(
@@ -50,12 +50,12 @@ def nondominated_candidates(problem: Problem) -> IntArray:
 
 
 def _nondominated(problem: Problem, rows: IntArray, keys: FloatArray) -> IntArray:
-    """Return the rows that no other of their server and type dominates that uses the same limits.
+    """Return the rows not dominated by another of the same server, type and limits.
 
     Args:
-        problem: what is chosen from.
+        problem: the planning problem.
         rows: candidates.
-        keys: the less the better, shape (C, K).
+        keys: keys, smaller is better, shape (C, K).
     """
     table, group = problem.table, problem.table.server
     for part in (table.kind, problem.limits.groups()):
@@ -65,10 +65,10 @@ def _nondominated(problem: Problem, rows: IntArray, keys: FloatArray) -> IntArra
 
 
 def mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
-    """Return the columns of a mixed plan, the most of each that can be of use, and the replicas of one.
+    """Return the columns of a mixed plan, the maximum useful number of each, and the replicas of one unit.
 
-    A column whose targets also hold at every lower load can be a pool of any number of replicas. One whose
-    latencies step with the rate is indivisible: taken as it was sized, or not at all.
+    A column whose targets also hold at every lower load can be a pool with any number of replicas. Otherwise
+    the column is all-or-nothing: it is used as sized, or not at all.
     """
     table = problem.table
     alone = np.ceil(problem.grown_load_rps[table.server] / table.max_rate_rps * (1 - COVER_TOLERANCE))
@@ -79,7 +79,7 @@ def mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
     indivisible = ~divisible & problem.full
     most = np.minimum(most, problem.limits.most_replicas())
     indivisible &= problem.limits.fits(table.num_replicas)
-    # Value and use of a replica, and the rate; the current accelerator's column always stays.
+    # Value and use of a replica, and the rate; the current accelerator's column is always kept.
     rate = np.minimum(table.max_rate_rps, problem.grown_load_rps[table.server])
     keys = np.column_stack(
         [
@@ -100,9 +100,9 @@ def mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
 
 
 def keepable(problem: Problem) -> BoolArray:
-    """Return the columns whose server exactly what it runs on now would serve in full, shape (C,).
+    """Return a mask of columns whose server is served in full by exactly its current allocation, shape (C,).
 
-    Whether there are enough units is not checked.
+    The limits are not checked.
     """
     table, server = problem.table, problem.table.server
     now = problem.current_replicas[server]

@@ -21,15 +21,14 @@ from optimizer.topologies.topology import Label
 
 
 def write_model(problem: Problem, solution: Solution, names: tuple[tuple[str, ...], ...], path: Path) -> None:
-    """Write the model of the value level as LP or MPS, by the suffix, with a legend beside it.
+    """Write the model of the value level as LP or MPS, by the suffix, and a legend next to it.
 
-    The levels before it are pinned at what the solution serves in full, so the optimum of the file is the
-    value of an exact plan without partial service. The legend, FILE.legend.csv, says what each variable
-    stands for.
+    Earlier levels are fixed to the solution's full service, so the optimum of the file is the value of an
+    exact plan without partial service. The legend, FILE.legend.csv, states the meaning of each variable.
 
     Args:
-        problem: what was chosen from.
-        solution: what was chosen.
+        problem: the planning problem.
+        solution: its solution.
         names: the names of servers and of accelerators.
         path: FILE.lp or FILE.mps.
 
@@ -47,7 +46,7 @@ def write_model(problem: Problem, solution: Solution, names: tuple[tuple[str, ..
 
 
 def check_model_file(path: Path) -> None:
-    """Refuse a file for a model whose suffix is of neither format.
+    """Reject a model file with an unknown suffix.
 
     Raises:
         SpecError: the suffix is neither .lp nor .mps.
@@ -59,9 +58,10 @@ def check_model_file(path: Path) -> None:
 def _value_level(
     problem: Problem, solution: Solution, formulation: Formulation
 ) -> tuple[MilpModel, FloatArray]:
-    """Return the model with every level before the value pinned at what was reached, and the value.
+    """Return the model with all levels before the value fixed, and the value objective.
 
-    Neither file format keeps a constant in the objective: it stands beside a last variable that is one.
+    Neither file format has a constant in the objective, so it is the coefficient of a last variable fixed to
+    1.
     """
     model, full = formulation.model, served_in_full(problem, solution.replicas)
     reached = Reached(problem, np.where(full[problem.table.server], solution.replicas, 0))
@@ -86,7 +86,7 @@ def _value_level(
 
 
 def _legend(labels: list[Label], names: tuple[tuple[str, ...], ...]) -> str:
-    """Return as CSV what each variable stands for."""
+    """Return the meaning of each variable as CSV."""
     servers, accelerators = names
     legend = io.StringIO()
     table = csv.writer(legend, lineterminator="\n")

@@ -1,8 +1,8 @@
 """The levels of a problem, in their order, as objectives to minimise.
 
-First, for each priority from the highest down, the unserved request rate and the number of unserved servers,
-in whole steps; then the goals: reserves that are given up, and load off preferred accelerators; then the
-transition value; then the number of changed servers. Equation numbers refer to ``docs/math.md``.
+The order is: for each priority from the highest down, the unserved request rate and the number of unserved
+servers, in integer steps; the goals, which are missing reserves and load off preferred accelerators; the
+transition value; the number of changed servers. Equation numbers refer to ``docs/math.md``.
 """
 
 from collections.abc import Iterator
@@ -22,17 +22,17 @@ OFF_PREFERRED = "load off preferred accelerators"
 RATE_UNIT_RPM = 1e-3
 """Loads are rounded to integer multiples of this unit [requests/min]."""
 MAX_WHOLE_RATE = 1e9
-"""Largest integer that a load may become; a coarser unit is taken where one would exceed it."""
+"""Maximum integer for a load; a coarser unit is used if one would exceed it."""
 VALUE_TOLERANCE = 5e-9
-"""Relative slack at which the value counts as the same while the changes are minimised."""
+"""Relative slack of the value while the changes are minimised."""
 MIN_TOLERANCE_CENTS_PER_H = 5e-6
-"""Least slack of a value [cents/h]."""
+"""Minimum slack of a value [cents/h]."""
 INTEGER_SLACK = 0.5
-"""Slack of the constraint that holds an integer level: half a step, far above a solver's tolerance."""
+"""Slack of the constraint on an integer level: half a step, far above solver tolerances."""
 STEP_SLACK = 1e-4
-"""Part of a step by which the bound of an integer level must exceed the next smaller value."""
+"""Fraction of a step by which a bound must exceed an integer to exclude it."""
 ROUNDING = 1e-9
-"""Relative difference of two values that is rounding."""
+"""Relative difference of two values that counts as rounding."""
 
 
 def reserve_level(priority: int) -> str:
@@ -41,7 +41,7 @@ def reserve_level(priority: int) -> str:
 
 
 def value_slack(value: float) -> float:
-    """Return the difference up to which two values count as the same [cents/h]."""
+    """Return the difference up to which two values count as equal [cents/h]."""
     return max(VALUE_TOLERANCE * abs(value), MIN_TOLERANCE_CENTS_PER_H)
 
 
@@ -53,62 +53,64 @@ class LevelObjective:
     on_unserved: FloatArray
     """Cost of leaving each server unserved; integers, shape (S,)."""
     active: BoolArray
-    """Servers that may have an allocation; the others come later; shape (S,)."""
+    """Servers that can have an allocation; the others come later; shape (S,)."""
     on_value: float = 0.0
     on_changes: float = 0.0
     on_unreserved: FloatArray | None = None
-    """Cost of serving each server without its reserve [requests/min], shape (S,); None: 0."""
+    """Cost of serving each server without its reserve [requests/min], shape (S,); None if 0."""
     on_off_preferred: float = 0.0
-    """1 for the load off preferred accelerators."""
+    """1 if the level counts the load off preferred accelerators, else 0."""
     on_columns: FloatArray | None = None
-    """Cost of each candidate for the members that it leaves unserved, shape (C,); None if all serve all."""
+    """Cost of the members that each candidate leaves unserved, shape (C,); None if all candidates serve
+    all.
+    """
     unit: float = 1.0
-    """One step of a level of service, in what the level is reported in (requests/min, or servers)."""
+    """Size of one step of a service level in its reported unit (requests/min, or servers)."""
     measure: FloatArray | None = None
-    """Reported value of each unserved server before rounding, shape (S,); None: not a level of service."""
+    """Reported value of each unserved server before rounding, shape (S,); None if not a service level."""
     column_measure: FloatArray | None = None
-    """The same of the members that each candidate leaves unserved, shape (C,)."""
+    """Reported value of the members that each candidate leaves unserved, shape (C,)."""
     outside: float = 0.0
-    """Contribution of servers without a candidate, and of commitments, to any answer."""
+    """Contribution of commitments and of servers without a candidate, the same for any solution."""
 
     @property
     def is_service(self) -> bool:
-        """Whether it is a level of service."""
+        """Whether this is a service level."""
         return self.measure is not None
 
     @property
     def is_goal(self) -> bool:
-        """Whether it is a level between service and value."""
+        """Whether this is a level between service and value."""
         return self.on_unreserved is not None or self.on_off_preferred > 0
 
     @property
     def step(self) -> float:
-        """The least difference of two values; 0 if any difference is possible."""
+        """Smallest difference of two values; 0 if any difference is possible."""
         return 0.0 if self.on_value or self.is_goal else 1.0
 
     def slack(self, value: float) -> float:
-        """Return by how much an answer may exceed a value that was reached before."""
+        """Return the amount by which later solutions can exceed the reached value."""
         return INTEGER_SLACK if self.step else value_slack(value)
 
     def tolerance(self, value: float, gap: float) -> float:
-        """Return the distance of value and bound at which the level is proved, for a relative gap."""
+        """Return the difference of value and bound at which the level counts as proved, for a gap."""
         inside = abs(value - self.outside)
         return max(gap * inside, self.step * (1 - STEP_SLACK), ROUNDING * max(1.0, inside))
 
     def steps(self, left: BoolArray, taken: BoolArray | None = None) -> float:
-        """Return a level of service of a solution, in whole steps.
+        """Return the value of a service level for a solution, in integer steps.
 
         Args:
             left: servers without an allocation, shape (S,).
-            taken: the candidates that are chosen, shape (C,); None: none that leaves members unserved.
+            taken: mask of the chosen candidates, shape (C,); None if none leaves members unserved.
         """
         return _sum(self.on_unserved, left, self.on_columns, taken)
 
     def reported(self, steps: float, left: BoolArray, taken: BoolArray | None = None) -> float:
-        """Return a bound in steps as it is reported with the value of an answer (eq. 136).
+        """Return a bound in steps as reported with the value of a solution (eq. 136).
 
-        Levels are compared as whole numbers, so a bound that is equal to an answer's steps is its value,
-        and the gap between bound and value is that of the steps.
+        Levels are compared as integers, so a bound equal to the solution's steps is reported as its value,
+        and the gap is that of the steps.
         """
         if self.measure is None:
             return steps
@@ -118,7 +120,7 @@ class LevelObjective:
         return value if steps == whole else value * steps / whole
 
     def steps_of(self, bound: float, left: BoolArray, taken: BoolArray | None = None) -> float:
-        """Return the steps of a bound that is reported with the value of an answer."""
+        """Return the steps of a bound that is reported with the value of a solution."""
         if self.measure is None:
             return bound
         value = _sum(self.measure, left, self.column_measure, taken)
@@ -127,7 +129,7 @@ class LevelObjective:
 
 @dataclass(frozen=True, slots=True)
 class LevelConstraint:
-    """A settled level: no answer may exceed what was reached."""
+    """A fixed level: later solutions must not exceed the value reached."""
 
     objective: LevelObjective
     most: float
@@ -147,14 +149,14 @@ def service_objectives(
     min_replicas: IntArray,
     priority: IntArray,
 ) -> Iterator[LevelObjective]:
-    """Yield the levels of service, in their order (eq. 34, 35, 179).
+    """Yield the service levels in order (eq. 34, 35, 179).
 
     Args:
-        members: what servers stand for.
+        members: members of the servers.
         table: the candidates.
         to_serve: whether a server is unserved without an allocation, shape (S,).
-        min_replicas: its minimum replicas.
-        priority: its priority.
+        min_replicas: minimum replicas of each server.
+        priority: priority of each server.
     """
     wanted = to_serve[members.server]
     wanted = wanted & ((members.load_rps > 0) | (min_replicas[members.server] > 0))
@@ -184,7 +186,7 @@ def _by_server(members: MemberArrays, amount: FloatArray, servers: int) -> Float
 
 
 def _whole_rates(load_rpm: FloatArray) -> tuple[FloatArray, float]:
-    """Return loads as integer multiples of a unit, and the unit; a load too small for it counts one."""
+    """Return loads as integer multiples of a unit, at least 1 if positive, and the unit."""
     unit = max(RATE_UNIT_RPM, float(load_rpm.max(initial=0)) / MAX_WHOLE_RATE)
     multiples = np.where(load_rpm > 0, np.maximum(np.round(load_rpm / unit), 1), 0).astype(np.int64)
     divisor = int(np.gcd.reduce(multiples)) or 1
@@ -194,12 +196,12 @@ def _whole_rates(load_rpm: FloatArray) -> tuple[FloatArray, float]:
 def later_objectives(
     priority: IntArray, load_rps: FloatArray, wants_reserve: BoolArray, *, preference: bool
 ) -> Iterator[LevelObjective]:
-    """Yield the levels after those of service: goals (eq. 143, 144), value (eq. 31-33) and changes.
+    """Yield the levels after service: goals (eq. 143, 144), value (eq. 31-33) and changes.
 
     Args:
-        priority: of each server, shape (S,), as are the next two.
-        load_rps: its load.
-        wants_reserve: whether it is to have a reserve.
+        priority: priority of each server, shape (S,).
+        load_rps: load of each server, shape (S,).
+        wants_reserve: whether each server requires a reserve, shape (S,).
         preference: whether a server prefers accelerators.
     """
     nothing, everyone = np.zeros(len(priority)), np.ones(len(priority), np.bool_)

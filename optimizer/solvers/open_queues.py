@@ -15,29 +15,30 @@ from optimizer.solvers.problem import Problem
 class OpenQueue:
     """A queue whose next member can be served in part.
 
-    One with replicas gets more of them; one without gets its first on the accelerator that serves most.
+    A queue with replicas gets more of the same; one without gets its first on the accelerator that serves
+    most.
     """
 
     parts: QueueParts
     problem: Problem
     rows: tuple[int, ...]
-    """Candidates of which it can have more replicas."""
+    """Candidates that can get further replicas."""
     bits: int
-    """Members that are served in full."""
+    """Members served in full, as bits."""
     priority: int
     """Priority of the next member."""
 
     def share(self, taken: Sequence[int]) -> float:
-        """Return the share of the next member that is served with the replicas of each candidate."""
+        """Return the share of the next member that given replicas of each candidate serve."""
         return max((self._share(row, taken[row]) for row in self.rows if taken[row]), default=0.0)
 
     def best(self, taken: Sequence[int], left: Remaining, most: int) -> tuple[int, int] | None:
-        """Return the candidate that serves most of the next member, and the further replicas of use.
+        """Return the candidate that serves most of the next member, and the useful further replicas.
 
         Args:
             taken: replicas of each candidate.
-            left: what is left of the limits.
-            most: most replicas of the queue.
+            left: remaining capacity of the limits.
+            most: maximum replicas of the queue.
         """
         now, best, key = self.share(taken), None, (0.0, 0.0)
         for row in [row for row in self.rows if taken[row]] or self.rows:
@@ -56,7 +57,7 @@ class OpenQueue:
 
 
 def queues_with_parts(problem: Problem, replicas: IntArray) -> Mapping[int, OpenQueue]:
-    """Return the queues that a policy can serve further, by server; none that is to have a reserve."""
+    """Return the queues, by server, that a policy can serve further; none that require a reserve."""
     if problem.queue_parts is None:
         return {}
     found, table = {}, problem.table
@@ -77,7 +78,7 @@ def queues_with_parts(problem: Problem, replicas: IntArray) -> Mapping[int, Open
 
 
 def _alone(problem: Problem, server: int, member: int) -> IntArray:
-    """Return the candidates that serve no loaded member but one."""
+    """Return the candidates that serve only one given loaded member."""
     table, members = problem.table, problem.members
     mine = np.flatnonzero(members.server == server)
     loaded = sum(1 << int(members.place[m]) for m in mine.tolist() if members.load_rps[m] > 0)

@@ -1,8 +1,7 @@
-"""The choice as arrays.
+"""The planning problem as arrays.
 
-Takes `Candidates`, gives a `Problem`: candidates, and for each server its load, its priority and what it
-runs on now. Solvers take a `Problem` and return a `Solution`; they know no names. Equation numbers refer to
-``docs/math.md``.
+`Candidates` become a `Problem`: candidates, and the load, priority and current allocation of each server.
+Solvers turn a `Problem` into a `Solution` and use no names. Equation numbers refer to ``docs/math.md``.
 """
 
 from collections.abc import Collection
@@ -31,46 +30,46 @@ SomeTopology = TypeVar("SomeTopology", bound=Topology)
 Array = Any
 """Array of any type, shape (S,)."""
 GAP_FREE_COLUMNS = 2000
-"""Models of up to this many columns are solved to optimality by default; larger ones to `DEFAULT_GAP`."""
+"""Maximum number of columns for which the default gap is 0; larger models use `DEFAULT_GAP`."""
 DEFAULT_GAP = 1e-4
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A planning problem; see the fields for shapes.
+    """A planning problem with S servers, C candidates and R limited items.
 
     Derived values are computed on first use.
     """
 
     table: CandidateTable
-    """The candidates, C rows; with those that a limit on replicas keeps from serving a server alone."""
+    """The C candidates, including those that a limit on replicas prevents from serving a server alone."""
     full: BoolArray
-    """Whether a candidate's number of replicas serves its server in full, shape (C,)."""
+    """Whether a candidate's replicas serve its server in full, shape (C,)."""
     to_serve: BoolArray
-    """Whether a server is unserved without an allocation: it has load, or a least number of replicas."""
+    """Whether a server counts as unserved without an allocation: it has load, or a minimum of replicas."""
     load_rps: FloatArray
-    """Shape (S,)."""
+    """Load of each server [requests/s], shape (S,)."""
     priority: IntArray
-    """Shape (S,)."""
+    """Priority of each server, shape (S,)."""
     min_replicas: IntArray
-    """Shape (S,)."""
+    """Minimum replicas of each server, shape (S,)."""
     max_replicas: IntArray
-    """Shape (S,)."""
+    """Maximum replicas of each server, shape (S,)."""
     current_accelerator: IntArray
     """Accelerator of each server's current allocation, -1 for none; shape (S,)."""
     current_replicas: IntArray
-    """Shape (S,)."""
+    """Replicas of each server's current allocation, shape (S,)."""
     current_cost: FloatArray
-    """[cents/h], shape (S,)."""
+    """Cost of each server's current allocation [cents/h], shape (S,)."""
     none_changed: BoolArray
-    """Whether leaving a server without an allocation is a change, as it runs now; shape (S,)."""
+    """Whether removing a server's allocation is a change, because it runs now; shape (S,)."""
     limits: LimitRows
     """Limits shared by all servers; without rows the servers are independent."""
     options: OptimizerOptions
     reserve: ReserveArrays
     """Required reserves of servers, shapes (S,)."""
     tiers: Tiers
-    """Prices of accelerators that depend on how many are used."""
+    """Price steps of accelerators."""
     preference: bool
     """Whether a server prefers some accelerators."""
     members: MemberArrays
@@ -78,20 +77,20 @@ class Problem:
     is_queue: BoolArray
     """Whether a server is a shared queue, which has one pool; shape (S,)."""
     queue_parts: QueueParts | None = None
-    """Partial service of shared queues; None if there is no queue, or none can be served in part."""
+    """Partial service of shared queues; None if no queue can be served in part."""
     excluded: frozenset[int] = frozenset()
-    """Servers that get nothing, although they need replicas."""
+    """Servers that get no replicas although they need some."""
     topologies: tuple[Topology, ...] = ()
-    """What serves several servers together; their extra servers are behind those of the system."""
+    """Structures that serve several servers together; their extra servers follow those of the system."""
 
     @cached_property
     def on_current(self) -> BoolArray:
-        """Whether a candidate is on the accelerator that its server runs on now, shape (C,)."""
+        """Whether a candidate is on its server's current accelerator, shape (C,)."""
         return frozen(np.equal(self.current_accelerator[self.table.server], self.table.accelerator))
 
     @property
     def is_mixed(self) -> bool:
-        """Whether plans are numbers of replicas: they are mixed, or a topology requires it."""
+        """Whether solutions are numbers of replicas: for mixed plans, or if a topology requires it."""
         return self.options.heterogeneous or any(each.counts_replicas for each in self.topologies)
 
     def topology(self, kind: type[SomeTopology]) -> SomeTopology | None:
@@ -100,7 +99,7 @@ class Problem:
 
     @cached_property
     def joint_load(self) -> BoolArray:
-        """Whether the load of a server is carried by a topology's rows, shape (S,)."""
+        """Whether a topology's rows carry the load of a server, shape (S,)."""
         nobody = np.zeros(len(self.priority), np.bool_)
         return frozen(np.logical_or.reduce([nobody, *(each.joint_load for each in self.topologies)]))
 
@@ -117,7 +116,7 @@ class Problem:
 
     @property
     def own(self) -> BoolArray:
-        """Whether replicas of a candidate are of its server alone, shape (C,)."""
+        """Whether a candidate's replicas serve its server only, shape (C,)."""
         return np.asarray(self.table.pattern == NO_PATTERN, np.bool_)
 
     @cached_property
@@ -141,14 +140,14 @@ class Problem:
     ) -> FloatArray:
         """Return the transition value of servers [cents/h] (eq. 31-33); all shapes (N,).
 
-        A single-accelerator plan counts what is unchanged as 0, whatever cost was stated for it.
+        In a single-accelerator plan, unchanged servers count as 0, regardless of their stated cost.
 
         Args:
             server: the servers.
-            cost: what their replicas cost [cents/h].
-            elsewhere: the part of it that is not on the accelerator that they run on now.
-            stays: whether they keep a replica where they run now.
-            unchanged: whether they keep exactly what they have, or their lack of it.
+            cost: cost of their replicas [cents/h].
+            elsewhere: part of that cost not on their current accelerator.
+            stays: whether they keep a replica on their current accelerator.
+            unchanged: whether they keep exactly their current allocation, or remain without one.
         """
         old = self.current_cost[server]
         value = cost - old + self.options.transition_penalty * (elsewhere + np.where(stays, 0.0, old))
@@ -163,13 +162,13 @@ class Problem:
 
     @cached_property
     def changed(self) -> BoolArray:
-        """Whether a candidate with all its replicas differs from what its server runs on now; shape (C,)."""
+        """Whether a candidate with all its replicas differs from its server's current allocation, (C,)."""
         same: BoolArray = self.current_replicas[self.table.server] == self.table.num_replicas
         return frozen(~(self.on_current & same))
 
     @cached_property
     def room(self) -> FloatArray:
-        """Capacity to spare of each candidate with all its replicas, over the load; shape (C,) (eq. 89)."""
+        """Spare capacity of each candidate with all replicas, relative to the load; shape (C,) (eq. 89)."""
         load = self.table.load_rps
         most = self.table.num_replicas * self.table.max_rate_rps
         return frozen(np.divide(most, load, out=np.ones(len(load)), where=load > 0) - 1)
@@ -182,16 +181,17 @@ class Problem:
 
     @cached_property
     def divisible(self) -> BoolArray:
-        """Whether any number of replicas of a candidate can be a pool beside others, shape (C,)."""
+        """Whether a candidate can be a pool with any number of replicas, next to others; shape (C,)."""
         one_pool = self.reserve.one_pool | self.is_queue
         if self.is_mixed and not self.options.heterogeneous:
             one_pool = one_pool | ~self.joint_load
-        one_pool = one_pool[self.table.server] & (self.table.pattern < 0)  # patterns have any number of units
+        # Patterns can have any number of units.
+        one_pool = one_pool[self.table.server] & (self.table.pattern < 0)
         return frozen(self.table.meets_targets_below_max_rate & ~one_pool)
 
     @cached_property
     def without_sharing(self) -> "Problem":
-        """The problem in which only candidates whose replicas are their server's own serve anything."""
+        """The problem without candidates whose replicas several servers share."""
         return self if self.own.all() else replace(self, full=frozen(self.full & self.own))
 
     @cached_property
@@ -207,12 +207,12 @@ class Problem:
 
     @cached_property
     def off_preferred_total(self) -> FloatArray:
-        """The same of all replicas of each candidate."""
+        """Load of all replicas of each candidate off the preferred accelerators [requests/min]."""
         return frozen(self.off_preferred_rpm * self.table.num_replicas)
 
     @cached_property
     def repeats(self) -> BoolArray:
-        """Whether a candidate is of the same pair as the one before it, with other replicas; shape (C,)."""
+        """Whether a candidate differs from the previous one only in its replicas; shape (C,)."""
         pair = np.column_stack(
             [self.table.server, self.table.accelerator, self.table.members, self.table.pattern]
         )
@@ -220,7 +220,7 @@ class Problem:
 
     @cached_property
     def objectives(self) -> tuple[LevelObjective, ...]:
-        """All levels, in their order."""
+        """All levels, in order."""
         wanted = self.reserve.wanted
         return (
             *service_objectives(self.members, self.table, self.to_serve, self.min_replicas, self.priority),
@@ -229,38 +229,38 @@ class Problem:
 
     @property
     def service(self) -> tuple[LevelObjective, ...]:
-        """The levels of service, in their order (eq. 34, 35)."""
+        """The service levels, in order (eq. 34, 35)."""
         return tuple(each for each in self.objectives if each.is_service)
 
     @cached_property
     def leaves_members(self) -> bool:
-        """Whether some candidates serve only a part of the members of their server."""
+        """Whether any candidate serves only some members of its server."""
         return bool((self.table.members != ALL_MEMBERS).any())
 
     @property
     def is_compact_only(self) -> bool:
-        """Whether only the compact model takes it: a column of branch and price serves one server in full."""
+        """Whether only the compact model supports it, because not every column serves one server in full."""
         return self.leaves_members or bool(self.topologies)
 
     @cached_property
     def unserved_parts(self) -> tuple[FloatArray, ...]:
-        """Members that candidates leave unserved, by level of service; shapes (C,)."""
+        """Members that candidates leave unserved, by service level; shapes (C,)."""
         return tuple(level.on_columns for level in self.service if level.on_columns is not None)
 
     def with_partners(self, chosen: BoolArray) -> BoolArray:
-        """Return chosen servers, shape (S,), with what serves them besides their own candidates."""
+        """Return the chosen servers, shape (S,), plus the servers that topologies couple to them."""
         for each in self.topologies:
             chosen = each.together(chosen)
         return chosen
 
     def without_idle(self, replicas: IntArray) -> IntArray:
-        """Return an answer without replicas that serve no request, but for what runs now; shapes (C,)."""
+        """Return a solution without replicas that serve no requests, except current ones; shapes (C,)."""
         for each in self.topologies:
             replicas = each.without_idle(self.table, replicas, self.on_current)
         return replicas
 
     def take(self, rows: IntArray, chosen: BoolArray | None = None) -> "Problem":
-        """Return the problem with some of the candidates, and if servers are chosen for these alone."""
+        """Return the problem with the given candidates, and only for the chosen servers if given."""
         return replace(
             self,
             table=self.table.take(rows),
@@ -270,7 +270,7 @@ class Problem:
         )
 
     def of_servers(self, chosen: BoolArray) -> "Problem":
-        """Return the problem with only the candidates of the chosen servers, and only these to be served."""
+        """Return the problem in which only the chosen servers are served and have candidates."""
         return replace(
             self.take(np.flatnonzero(chosen[self.table.server]), chosen),
             to_serve=self.to_serve & chosen,
@@ -285,11 +285,11 @@ class Problem:
         return self.take(np.flatnonzero(self.table.members == ALL_MEMBERS))
 
     def with_amounts(self, amount: FloatArray) -> "Problem":
-        """Return the problem with other amounts of what is limited, shape (R,)."""
+        """Return the problem with other amounts of the limited items, shape (R,)."""
         return replace(self, limits=self.limits.with_amounts(amount))
 
     def with_rows(self, chosen: BoolArray) -> "Problem":
-        """Return the problem with some of the limited items, shape (R,), with those of tiers among them."""
+        """Return the problem with some of the limited items, shape (R,), and always those of tiers."""
         place = np.cumsum(chosen) - 1
         budget = self.tiers.budget_row
         kept = int(place[budget]) if budget >= 0 and chosen[budget] else -1
@@ -305,25 +305,25 @@ class Problem:
         return left
 
     def after(self, replicas: IntArray) -> "Problem":
-        """Return the problem with what an answer leaves of limits and tiers."""
+        """Return the problem with the limits and tiers that a solution leaves."""
         found = self.with_amounts(self.left_by(replicas))
         return replace(found, tiers=self.tiers.after(self.limits.used(replicas)))
 
     @cached_property
     def discount(self) -> FloatArray:
-        """Discount of one replica of each candidate from the list price in the first steps, shape (C,)."""
+        """Discount of one replica of each candidate from the list price, in the first steps, shape (C,)."""
         if not len(self.tiers.row):
             return np.zeros(len(self.table))
         return frozen((self.limits.use * self.tiers.discount(len(self.limits))[self.limits.row]).sum(axis=1))
 
     @cached_property
     def model_value(self) -> FloatArray:
-        """Transition value of each candidate with all replicas in the first steps [cents/h], shape (C,)."""
+        """Transition value of each candidate with all replicas, in the first steps [cents/h], shape (C,)."""
         return frozen(self.value - self.discount * self.table.num_replicas)
 
     @cached_property
     def at_list_price(self) -> "Problem":
-        """The problem in which a budget has to do at list prices: whatever keeps that keeps it with tiers."""
+        """The problem with the budget at list prices; its solutions also satisfy the budget with tiers."""
         row = self.tiers.budget_row
         if row < 0 or not self.discount.any():
             return self
@@ -331,7 +331,7 @@ class Problem:
         return replace(self, limits=limits, tiers=replace(self.tiers, budget_row=-1))
 
     def from_nothing(self) -> "Problem":
-        """Return the problem as if nothing ran yet, so that the plan of least value is that of least cost."""
+        """Return the problem without current allocations, so that minimum value means minimum cost."""
         nothing = np.zeros(len(self.priority), np.int64)
         return replace(
             self,
@@ -343,18 +343,19 @@ class Problem:
 
 
 def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Problem:
-    """Turn candidates into a problem.
+    """Build the planning problem of some candidates.
 
     Args:
         candidates: the candidates of a system.
-        excluded: servers that get nothing, although they need replicas; they count as unserved.
+        excluded: servers that get no replicas although they need some; they count as unserved.
     """
     servers, system = candidates.arrays.servers, candidates.system
     names = candidates.arrays.server_names
     extra = sum(kind.extra_servers for kind in TOPOLOGIES if kind.rows(candidates))
     table, topologies = _rows_and_topologies(candidates, excluded, len(names) + extra)
     limits = limit_rows(candidates, table)
-    accelerators = len(candidates.arrays.accelerator_names) + 2  # behind them are rented and shared ones
+    # Rentals and shared cards have higher indices.
+    accelerators = len(candidates.arrays.accelerator_names) + 2
     over = candidates.over_limit.server * accelerators + candidates.over_limit.accelerator
     idle = np.logical_or.reduce([np.zeros(len(names) + extra, np.bool_), *(each.idle for each in topologies)])
     to_serve, members = (servers.load_rps > 0) | (servers.min_replicas > 0), servers.members
@@ -395,7 +396,7 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
 def _rows_and_topologies(
     candidates: Candidates, excluded: Collection[str], servers: int
 ) -> tuple[CandidateTable, tuple[Topology, ...]]:
-    """Return the candidates of all sorts, those of topologies last of equal ones, and the topologies."""
+    """Return all candidates, with those of topologies last among equal ones, and the topologies."""
     own = [candidates.table, candidates.over_limit, candidates.with_reserve, candidates.external]
     tables, source = [*own], [0] * len(own)
     for place, kind in enumerate(TOPOLOGIES, 1):
@@ -419,7 +420,7 @@ def _rows_and_topologies(
 
 
 def with_last(values: Array, last: float, count: int) -> Array:
-    """Return values by server with those of some servers behind the last."""
+    """Return values by server, with `last` appended `count` times."""
     return frozen(np.append(values, np.full(count, last, values.dtype))) if count else values
 
 

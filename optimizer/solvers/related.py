@@ -1,7 +1,7 @@
-"""The solution of a problem that differs in one thing: a warm start and bounds for the problem at hand.
+"""The solution of a related problem that differs in one change: a warm start, and possibly bounds.
 
-Questions about a plan are solved one after the other; the plan's own solution is their warm start, and if a
-question only takes something away its bounds hold as well. Nothing here asks a solver.
+What-if questions about a plan use its solution as a warm start. If a question only restricts the problem, the
+bounds of the plan also hold.
 """
 
 from dataclasses import dataclass
@@ -18,18 +18,20 @@ from optimizer.solvers.solution import SolvedLevel
 
 @dataclass(frozen=True, slots=True)
 class RelatedSolution:
-    """The solution of another problem with the same servers and loads."""
+    """Solution of a related problem with the same servers and loads."""
 
     replicas: IntArray
-    """In the candidates of the problem at hand, where it need not fit; shape (C,)."""
+    """Replicas in the candidates of the current problem, possibly infeasible there; shape (C,)."""
     left_out: BoolArray
-    """Servers that it does not serve, shape (S,)."""
+    """Mask of the servers that it does not serve, shape (S,)."""
     levels: tuple[SolvedLevel, ...]
-    """Levels of its solution, with bounds."""
+    """Levels of the solution, with bounds."""
     restricts: bool = False
-    """Whether every answer of the problem at hand is one of the other, so that its bounds hold."""
+    """Whether every solution of the current problem is one of the related problem, so that its bounds
+    hold.
+    """
     with_less: Problem | None = None
-    """The other problem, if the one at hand differs in that some candidates of it carry more."""
+    """The related problem, if candidates of the current one can carry more; otherwise None."""
 
     def unserved(self, weight: FloatArray) -> float:
         """Return the sum of a weight of servers, shape (S,), that the solution does not serve."""
@@ -41,14 +43,14 @@ class RelatedSolution:
 
     @property
     def least_value(self) -> float:
-        """Bound of the value, for answers that are as good at the levels before."""
+        """Bound of the value, for solutions that are equally good at the earlier levels."""
         bound = next(level.bound for level in self.levels if level.name == VALUE)
         return -np.inf if bound is None else bound
 
     def carried_before(self, problem: Problem) -> FloatArray:
         """Return the maximum rate per replica of a candidate in the other problem [requests/s], shape (C,).
 
-        Minus infinity where that does not have the candidate, or not with any number of replicas.
+        -inf if the other problem lacks the candidate, or allows it only with a fixed number of replicas.
         """
         carried = np.full(len(problem.table), -np.inf)
         if self.with_less is None:
@@ -62,14 +64,14 @@ class RelatedSolution:
 
 
 def differing(problem: Problem, other: Problem) -> BoolArray:
-    """Return the servers whose candidates are not the same in two problems, shape (S,)."""
+    """Return a mask of servers whose candidates differ between two problems, shape (S,)."""
     one, two = (_properties(each) for each in (problem, other))
     servers = range(len(problem.priority))
     return np.array([not np.array_equal(one[one[:, 0] == s], two[two[:, 0] == s]) for s in servers], np.bool_)
 
 
 def _properties(problem: Problem) -> FloatArray:
-    """Return the server of each candidate and what tells candidates apart, shape (C, properties)."""
+    """Return the server and the distinguishing properties of each candidate, shape (C, properties)."""
     table = problem.table
     choice = (
         table.server,
@@ -83,11 +85,11 @@ def _properties(problem: Problem) -> FloatArray:
 
 
 def repaired(problem: Problem, replicas: IntArray) -> IntArray:
-    """Return an answer within the limits: servers that do not fit are placed again, greedily.
+    """Return a feasible solution, in which servers that do not fit are placed again greedily.
 
-    So is a server that lacks some of its pools, because a question takes their accelerator away. If too much
-    of something is used, servers lose theirs from the lowest priority up, those that use the least first
-    among equals.
+    Servers that lose some of their pools, because a question removes an accelerator, are also placed again.
+    If a limit is exceeded, servers lose their replicas from the lowest priority up, and among equals those
+    with the smallest use first.
     """
     if not problem.own.all():
         if not (problem.left_by(replicas) < 0).any() and not _short(problem, replicas).any():
@@ -112,18 +114,18 @@ def repaired(problem: Problem, replicas: IntArray) -> IntArray:
 
 
 def _short(problem: Problem, replicas: IntArray) -> BoolArray:
-    """Return the servers that lack some of their pools, with both of a route, shape (S,)."""
+    """Return a mask of servers that lack some of their pools, including both of a route, shape (S,)."""
     has = np.bincount(problem.table.server, replicas, len(problem.priority)) > 0
     return has & ~problem.with_partners(served_in_full(problem, replicas))
 
 
 def completed(problem: Problem, replicas: IntArray, settled: BoolArray) -> IntArray:
-    """Return an answer in which the servers that are not settled, shape (S,), are served greedily.
+    """Return a solution in which all servers not in `settled` are served greedily.
 
     Args:
-        problem: what to choose from.
+        problem: the planning problem.
         replicas: replicas of each candidate of the settled servers; shape (C,).
-        settled: servers that keep what they have, or do not have.
+        settled: servers that keep these replicas, or remain without any; shape (S,).
     """
     answer = np.where(settled[problem.table.server], replicas, 0)
     if not settled.all():

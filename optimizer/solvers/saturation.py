@@ -1,10 +1,9 @@
-"""Partial service when not everything fits: one procedure after any solver.
+"""Saturation policies: partial service from the remaining capacity, after any solver.
 
-Spends the remaining capacity on replicas for unserved servers. A server takes the accelerator
-on which the remaining capacity serves the largest share of its load and, if it may have one pool only, keeps
-it.
-With a minimum number of replicas, the served share is the lesser of two: that of its load and that
-of this number.
+The remaining capacity is used for replicas of unserved servers. A server takes the accelerator on which the
+remaining capacity serves the largest share of its load, and keeps it if it can have only one pool. With a
+minimum number of replicas, the served share is the smaller of the share of its load and the share of this
+minimum.
 """
 
 import heapq
@@ -31,17 +30,17 @@ class LeftoverAllocation:
     replicas: IntArray
     """Replicas of each candidate, shape (C,)."""
     finished: bool
-    """Whether all was given out that the policy gives; else the deadline passed first."""
+    """Whether the policy was completed before the deadline."""
 
 
 def share_leftover(
     problem: Problem, replicas: IntArray, deadline: Deadline | None = None
 ) -> LeftoverAllocation:
-    """Give out what an answer leaves of the limits by the options' saturation policy.
+    """Allocate the capacity that a solution leaves, by the saturation policy of the options.
 
-    ``PriorityExhaustive``: each server in turn takes what it can use. ``PriorityRoundRobin`` and
-    ``RoundRobin``: one replica a turn, to the server of a priority, or of all, with the smallest share of
-    its load served so far. Capacity that is not allocated by the deadline stays free.
+    ``PriorityExhaustive``: each server in turn takes all that it can use. ``PriorityRoundRobin`` and
+    ``RoundRobin``: one replica per turn, for the server with the smallest served share of its load, among
+    those of a priority or among all. Capacity that is not allocated by the deadline stays free.
     """
     limited = np.isfinite(problem.limits.amount).any()
     if not limited or problem.options.saturation_policy == "None":
@@ -69,9 +68,9 @@ def share_leftover(
 
 
 class _Leftover:
-    """Remaining capacity, and the replicas that it is spent on.
+    """Remaining capacity, and the replicas for which it is used.
 
-    The state is in plain numbers because tens of thousands of turns read one or a few candidates each.
+    The state is in plain numbers because tens of thousands of turns each read only a few candidates.
     """
 
     def __init__(
@@ -88,12 +87,12 @@ class _Leftover:
         self.load: list[float] = problem.load_rps.tolist()
         self.least: list[int] = problem.min_replicas.tolist()
         self.most: list[int] = problem.max_replicas.tolist()
-        whole = problem.repeats | problem.reserve.surges[table.server]  # a surge is of all replicas
+        whole = problem.repeats | problem.reserve.surges[table.server]  # a surge depends on all replicas
         pools = np.flatnonzero(table.meets_targets_below_max_rate & ~whole)
         ends = np.searchsorted(table.server[pools], np.arange(len(self.load) + 1)).tolist()
         candidates = pools.tolist()
         self.candidates = [candidates[start:end] for start, end in itertools.pairwise(ends)]
-        # What a server has of its candidates; a server that waits has none at first.
+        # Replicas of each candidate of a server; waiting servers start without any.
         self.mine: list[list[int]] = [[] for _ in self.load]
 
     def replicas(self) -> IntArray:
@@ -101,15 +100,15 @@ class _Leftover:
         return np.array(self.taken, np.int64)
 
     def exhaust(self, server: int) -> None:
-        """Give a server all that it can use."""
+        """Allocate all replicas that a server can use."""
         while self._in_time() and (found := self._best_column(server)) is not None:
             self._give(server, *found)
 
     def allocate_round_robin(self, members: Sequence[int]) -> None:
-        """Give one replica at a time to the server with the smallest share of its load served.
+        """Allocate one replica at a time to the server with the smallest served share of its load.
 
-        When nothing fits any more, a server that would get further with what is left on another accelerator
-        moves there, and the turns go on with what it gave up.
+        When nothing fits any more, a server that could be served better by the remaining capacity of another
+        accelerator moves there, and the turns continue with the capacity that it frees.
         """
         while self._in_time():
             queue = [(self._share(server), turn, server) for turn, server in enumerate(members)]
@@ -126,12 +125,12 @@ class _Leftover:
                 return
 
     def _in_time(self) -> bool:
-        """Return whether there is time for another step; that there was none is noted."""
+        """Return whether there is time for another step, and record it if not."""
         self.finished = self.finished and not self.deadline.passed
         return self.finished
 
     def _moved(self, server: int) -> bool:
-        """Move a server to another accelerator if more of its load is served there; return whether it did."""
+        """Move a server to another accelerator if that serves more of its load; return whether it moved."""
         if not self.mine[server] or not self.one_pool[server] or server in self.queues:
             return False
         candidate, share = self.mine[server][0], self._share(server)
@@ -147,11 +146,10 @@ class _Leftover:
         return False
 
     def _best_column(self, server: int) -> tuple[int, int] | None:
-        """Return the candidate with which a server gets furthest, and how many replicas of it are of use.
+        """Return the candidate that serves most of a server's load, and the useful number of its replicas.
 
-        It may take replicas of all its candidates or, if it has one already and may have one pool only, of
-        that one.
-        Ties go to the lesser cost, then in order.
+        A server that has a pool and can have only one gets replicas of the same candidate. Ties are broken by
+        cost, then by order.
         """
         if server in self.queues:
             return self.queues[server].best(self.taken, self.left, self.most[server])
@@ -183,7 +181,7 @@ class _Leftover:
         return self._share_of(server, self._carried(server), self._count(server))
 
     def _share_of(self, server: int, carried_rps: float, count: int) -> float:
-        """Return the share served: of the load, or of the least number of replicas where that is less."""
+        """Return the served share: of the load, or of the minimum replicas if that is smaller."""
         load, least = self.load[server], self.least[server]
         of_load = carried_rps / load if load > 0 else 1.0
         of_least = count / least if least > 0 else 1.0

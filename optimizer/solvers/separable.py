@@ -1,4 +1,4 @@
-"""Plans of one accelerator per server without limits: each server chooses for itself."""
+"""Single-accelerator plans without limits, in which servers are independent."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from optimizer.solvers.solution import Solution, Status
 
 
 def solve_separable(problem: Problem) -> Solution:
-    """Give each server its candidate of least value, then fewest changes, then most room, then the first."""
+    """Choose each server's candidate by least value, fewest changes, most spare capacity, then order."""
     table = problem.table
     order = best_first(problem, np.flatnonzero(problem.full), ~table.reserved)
     _, first = np.unique(table.server[order], return_index=True)

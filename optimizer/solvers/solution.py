@@ -1,4 +1,4 @@
-"""Answer of a solver: replicas, and the value, bound and gap of each level."""
+"""Result of a solver: replicas, and the value, bound and gap of each level."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +7,7 @@ from typing import Literal
 from optimizer.arrays import IntArray
 
 ROUNDING = 1e-9
-"""Relative distance of value and bound that is rounding."""
+"""Relative difference of value and bound that counts as rounding."""
 
 SolverName = Literal["separable", "milp", "greedy"]
 
@@ -25,12 +25,12 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SolvedLevel:
-    """One objective of the lexicographic order, as reached."""
+    """One level of the lexicographic order with its result."""
 
     name: str
     value: float
     bound: float | None
-    """No answer can have a smaller value, given the levels before; none where nothing is proved."""
+    """Lower bound of the value, given the earlier levels; None if nothing is proved."""
 
     @property
     def gap(self) -> float | None:
@@ -42,7 +42,7 @@ class SolvedLevel:
         )
 
     def is_proved(self, gap: float) -> bool:
-        """Return whether value and bound are as near as they have to be."""
+        """Return whether value and bound differ by at most the gap."""
         return self.gap is not None and self.gap <= max(gap, ROUNDING)
 
 
@@ -51,7 +51,7 @@ class Solution:
     """Solution of a solver."""
 
     replicas: IntArray
-    """Replicas of each candidate, 0 where it is not chosen; shape (C,)."""
+    """Replicas of each candidate, 0 if not chosen; shape (C,)."""
     status: Status
     solver: SolverName
     levels: tuple[SolvedLevel, ...]

@@ -1,4 +1,4 @@
-"""Ties: among answers that are equal at every level, one with more capacity to spare.
+"""Tie-breaking: among solutions that are equal at every level, prefer more spare capacity.
 
 Equation numbers refer to ``docs/math.md``.
 """
@@ -10,13 +10,13 @@ from optimizer.solvers.problem import Problem
 
 
 def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
-    """Return an answer in which no server can go to a candidate of the same value that leaves more room.
+    """Return an equally good solution in which no server can switch to a candidate with more spare capacity.
 
-    Each server with one pool takes, in the order of the names, the candidate of most room among those of the
-    same value that are a change, or none, as its own is, and that the limits allow. No level changes.
+    In the order of names, each server with one pool switches to the candidate with the most spare capacity
+    among those within the limits that have the same value and count equally as a change. No level changes.
 
     Args:
-        problem: what was chosen from.
+        problem: the planning problem.
         replicas: replicas of each candidate, shape (C,).
     """
     table, room = problem.table, problem.room
@@ -49,7 +49,7 @@ def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
 
 
 def _exchanged(problem: Problem, replicas: IntArray, own: IntArray, better: IntArray) -> IntArray:
-    """Exchange candidates for better ones, of most room first, until none fits any more."""
+    """Exchange candidates for better ones, those with most spare capacity first, until none fits."""
     problem = problem.at_list_price
     table, room, left = problem.table, problem.room, problem.left_by(replicas)
     rows, use = problem.limits.row, problem.limits.use * table.num_replicas[:, None]

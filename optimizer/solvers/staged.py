@@ -1,8 +1,8 @@
-"""From one solve to a complete answer: saturation policies, level by level or at the end.
+"""Complete solutions with saturation policies, applied per priority or at the end.
 
-With ``delayedBestEffort`` all levels are solved first and the leftover is given out then. Without it the
-first priority that cannot be served in full is settled, with those before it, at least value; the leftover
-is given out among its servers; and the lower priorities are solved with what then remains.
+With ``delayedBestEffort``, all levels are solved before the remaining capacity is allocated. Without it, the
+priorities down to the first that cannot be served in full are solved at minimum value, the remaining capacity
+is allocated to the servers of that priority, and lower priorities are solved with the rest.
 """
 
 from collections.abc import Callable
@@ -21,16 +21,16 @@ SHARING_S = 0.5
 """Time to allocate the remaining capacity if the solver used all of its time [s]."""
 
 Solve = Callable[[Problem, Deadline], Solution]
-"""Solves a problem by a deadline."""
+"""Function that solves a problem by a deadline."""
 
 
 def solve_in_stages(problem: Problem, solve: Solve, deadline: Deadline | None = None) -> Solution:
     """Solve a problem with limits, and allocate the remaining capacity by the saturation policy.
 
     Args:
-        problem: what to choose from.
-        solve: solves the problem of a stage.
-        deadline: when the answer is due; none: after the time limit of the options.
+        problem: the planning problem.
+        solve: function that solves the problem of a stage.
+        deadline: time at which the solution is due; default: now plus the time limit of the options.
     """
     options = problem.options
     deadline = deadline or Deadline.after(options.time_limit_s)
@@ -54,7 +54,7 @@ def solve_in_stages(problem: Problem, solve: Solve, deadline: Deadline | None = 
         now = open_servers & (problem.priority <= settled)
         if (now != open_servers).any():
             stage, before = _remaining(problem, now, replicas), solution.replicas[now[stage.table.server]]
-            # A solver that is stopped may find less for these servers alone than it did among all.
+            # An interrupted solver can serve less for these servers alone than it did for all.
             solution = not_worse_than(stage, before, solve(stage, deadline.share(0.5)))
         sharing = share_leftover(stage, solution.replicas, due)
         replicas[np.isin(problem.table.server, np.flatnonzero(now))] = sharing.replicas
@@ -65,17 +65,17 @@ def solve_in_stages(problem: Problem, solve: Solve, deadline: Deadline | None = 
 
 
 def _remaining(problem: Problem, servers: BoolArray, replicas: IntArray) -> Problem:
-    """Return the problem of some servers with the units that an answer of the others leaves."""
+    """Return the problem of some servers with the units that a solution of the others leaves."""
     if servers.all():
         return problem
     return problem.after(replicas).of_servers(servers)
 
 
 def _joined(problem: Problem, replicas: IntArray, stages: list[Solution], *, finished: bool) -> Solution:
-    """Return one answer: levels of service as the stages settled them, value and changes of the plan.
+    """Return the combined solution: service levels from the stages, value and changes of the plan.
 
-    What the stages leave open of the value is what is open of the plan; partial service has no bound of
-    its own, as it follows from a procedure and not from an objective.
+    The gap of the value is the sum of the stages' gaps. Partial service has no bound, because it results from
+    a procedure instead of an objective.
     """
     levels = []
     full = np.where(served_in_full(problem, replicas)[problem.table.server], replicas, 0)

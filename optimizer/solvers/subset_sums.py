@@ -1,7 +1,7 @@
 """Servers that the optimum of a service level proves served, or unserved.
 
-The servers of a level that are left out weigh in sum what the level comes to. Often few sets of servers do,
-or only one: then most servers are known before the levels that follow are solved. Equation numbers refer to
+The weights of a level's unserved servers add up to the level's value. Often only one or few sets of servers
+have that sum, so most servers are determined before the next levels are solved. Equation numbers refer to
 ``docs/math.md``.
 """
 
@@ -10,19 +10,19 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray
 
 MAX_BITS = 100_000_000
-"""Largest product of total and servers that is looked at: for each server, every sum is a bit."""
+"""Maximum product of total and servers that is processed; every sum is one bit per server."""
 
 
 def fixed_by_subset_sum(weight: FloatArray, total: float) -> tuple[BoolArray, BoolArray]:
-    """Return the servers that no set of a total weight has, and those that every such set has (eq. 134).
+    """Return the servers in no set, and those in every set, of a given total weight (eq. 134).
 
     Args:
-        weight: whole numbers, shape (S,); servers of weight 0 are in no question.
-        total: what the servers that are left out weigh, a whole number.
+        weight: integer weights, shape (S,); servers of weight 0 are ignored.
+        total: total weight of the unserved servers, an integer.
 
     Returns:
-        The servers to be served, and those to be left out, both of shape (S,). None of them where the total
-        is too large to look at, or no set weighs as much.
+        Masks of the servers that must be served, and of those that must be unserved, shapes (S,). Both are
+        empty if the total is too large, or no set has that weight.
     """
     served, left_out = np.zeros((2, len(weight)), np.bool_)
     servers, whole = np.flatnonzero(weight > 0).tolist(), round(total)
@@ -34,7 +34,7 @@ def fixed_by_subset_sum(weight: FloatArray, total: float) -> tuple[BoolArray, Bo
         sums.append((sums[-1] | sums[-1] << one) & below)
     if not sums[-1] >> whole:
         return served, left_out
-    # From the last server back: the sums of those before it from which the total can be reached.
+    # Backwards from the last server: the sums of earlier servers from which the total can be reached.
     reaching = 1 << whole
     for server, one, before in zip(servers[::-1], each[::-1], sums[-2::-1], strict=True):
         served[server] = not (before << one) & reaching

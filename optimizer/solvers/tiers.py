@@ -1,9 +1,8 @@
-"""Prices of many accelerators: the first ones cost less, so that a plan's cost is convex in their numbers.
+"""Price tiers: the first accelerators of a name cost less, so a plan's cost is convex in their number.
 
-Each accelerator with tiers has a row that counts how many of it a plan uses. The row has no amount that could
-be exceeded; it is split into steps, each of a size and at a price. Models count a replica at the price of the
-first step, and have one more variable for each further step, which costs the difference. Equation numbers
-refer to ``docs/math.md``.
+Each accelerator with tiers has a row that counts its use. The row has no upper limit; it is split into steps,
+each with a size and a price. Models price replicas at the first step, and have one more variable for each
+further step, which costs the difference. Equation numbers refer to ``docs/math.md``.
 """
 
 from collections.abc import Mapping
@@ -20,14 +19,14 @@ from optimizer.spec.schema import Accelerator
 
 @dataclass(frozen=True, slots=True)
 class Tiers:
-    """Steps of T accelerators; without any, all arrays are empty."""
+    """Steps of T accelerators; all arrays are empty if none has tiers."""
 
     row: IntArray
-    """Row of each accelerator among the limits, shape (T,)."""
+    """Row of each accelerator in the limits, shape (T,)."""
     listed: FloatArray
     """List price [cents/h], shape (T,)."""
     of: IntArray
-    """Accelerator of each step, not falling; shape (K,)."""
+    """Accelerator of each step, in ascending order; shape (K,)."""
     size: FloatArray
     """Accelerators of each step, shape (K,)."""
     price: FloatArray
@@ -35,7 +34,7 @@ class Tiers:
     committed: float = 0.0
     """Cost of commitments [cents/h]."""
     budget_row: int = -1
-    """Row of the budget; -1: there is none."""
+    """Row of the budget; -1 if there is none."""
 
     @property
     def first(self) -> IntArray:
@@ -49,7 +48,7 @@ class Tiers:
 
     @property
     def more(self) -> FloatArray:
-        """Price of each later step above the first of its accelerator [cents/h]."""
+        """Price of each later step minus the first price of its accelerator [cents/h]."""
         later = self.later
         return self.price[later] - self.price[self.first[self.of[later]]]
 
@@ -67,18 +66,18 @@ class Tiers:
         return filled
 
     def difference(self, used: FloatArray) -> float:
-        """Return the cost of the accelerators of each row, shape (R,), above the list price (eq. 147)."""
+        """Return the cost of the accelerators in each row, shape (R,), minus that at list price (eq. 147)."""
         if not len(self.row):
             return 0.0
         paid = float((self.steps(used) * self.price).sum()) + self.committed
         return paid - float((used[self.row] * self.listed).sum())
 
     def beyond_first(self, used: FloatArray) -> float:
-        """Return the cost of later steps above that of the first ones [cents/h]."""
+        """Return the cost of later steps minus that at first prices [cents/h]."""
         return float((self.steps(used)[self.later] * self.more).sum()) if len(self.row) else 0.0
 
     def step_entries(self) -> list[tuple[IntArray, FloatArray]]:
-        """Return rows of limits and coefficients of each later step, one pair for each row that it is in."""
+        """Return rows and coefficients of each later step in the limits, one pair per row."""
         later = self.later
         entries = [(self.row[self.of[later]], -np.ones(len(later)))] if len(later) else []
         if len(later) and self.budget_row >= 0:
@@ -100,8 +99,8 @@ def tiers_of(accelerators: Mapping[str, Accelerator], keys: list[tuple[str, str]
     """Return the tiers of accelerators.
 
     Args:
-        accelerators: by name.
-        keys: the names of limit and item of each row.
+        accelerators: accelerators by name.
+        keys: names of the limit and the item of each row.
     """
     items = tiered(accelerators)
     if not items:

@@ -1,6 +1,6 @@
-"""Answers to start from: what runs now, as far as it can stay, and the greedy plan.
+"""Initial solutions: the current allocations as far as feasible, and the greedy plan.
 
-A solver that is stopped early answers no worse than these. They are plain arithmetic: no solver is asked.
+They need no solver, and a solver that is stopped early returns nothing worse.
 """
 
 import numpy as np
@@ -26,9 +26,9 @@ def best_initial_solution(problem: Problem) -> IntArray:
 
 
 def _staying(problem: Problem) -> IntArray:
-    """Leave servers on their accelerators, first those that need no more units there, and serve the rest.
+    """Keep servers on their accelerators, first those that need no more units there; then serve the rest.
 
-    Those that need no more units all fit together wherever the current allocations fit.
+    If the current allocations fit, servers that need no more units also fit together.
     """
     problem = problem.at_list_price
     table, now = problem.table, problem.current_replicas[problem.table.server]
@@ -45,10 +45,10 @@ def _staying(problem: Problem) -> IntArray:
 
 
 def in_columns(columns: IntArray, problem: Problem, replicas: IntArray) -> IntArray:
-    """Return an answer of one pool per server in the columns that a model has, rows of the candidate table.
+    """Return a single-pool solution expressed in the columns of a model, which are rows of the table.
 
-    A candidate that the model leaves out for a better one of its server that uses the same limits is taken
-    over by that, as it was sized.
+    A candidate missing from the model is replaced by the better one of its server with the same limits, as
+    sized.
     """
     table, answer, groups = problem.table, replicas.copy(), problem.limits.groups()
     use = problem.limits.use
@@ -75,7 +75,7 @@ def in_columns(columns: IntArray, problem: Problem, replicas: IntArray) -> IntAr
 
 
 def _to_twins(problem: Problem, columns: IntArray, replicas: IntArray) -> None:
-    """Move pools of any size to the row of their pair that a model has, in place."""
+    """Move pools of any size to the model's row for the same pair, in place."""
     if not problem.options.heterogeneous or not problem.repeats.any():
         return
     kept = np.isin(np.arange(len(replicas)), columns)

@@ -15,10 +15,11 @@ from optimizer.spec.schema import ModelProfile, ModelTarget, Server
 
 
 def check_profile(profile: ModelProfile, place: str) -> None:
-    """Check that the queue model of a profile supports its law; `place` is the prefix of messages.
+    """Check that a profile's queue model supports its law; messages start with `place`.
 
     Raises:
-        SpecError: it does not, or the profile has fields that its kind does not allow.
+        SpecError: the queue model does not support the law, or the profile has fields that its kind does not
+            allow.
     """
     terms = profile.iteration.further_terms if profile.iteration else []
     if profile.scheduler != "chunked":
@@ -42,7 +43,7 @@ def check_server(server: Server, prefix: str, profiles: Iterable[ModelProfile]) 
         profiles: the profiles of its model.
 
     Raises:
-        SpecError: its model has several kinds, it has fields of another kind, or its kind rejects it.
+        SpecError: the model has several kinds, the server has fields of another kind, or its kind rejects it.
     """
     mine = list(profiles)
     kinds = in_order(set(map(kind_of_profile, mine)))
@@ -101,7 +102,7 @@ def check_answers(load: Load, prefix: str, profiles: Iterable[ModelProfile]) -> 
         profiles: the profiles of the model.
 
     Raises:
-        SpecError: they have none.
+        SpecError: the requests have no output length.
     """
     if lacks_answers(load, profiles):
         raise SpecError(

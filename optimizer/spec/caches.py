@@ -1,18 +1,18 @@
-"""Caches of results: what they leave of loads and targets for replicas (math.md section 27)."""
+"""Result caches: the loads and targets that remain for replicas (math.md section 27)."""
 
 from optimizer.kinds.fields import Load
 from optimizer.spec.schema import ModelTarget, Server
 
 
 def replica_load(server: Server) -> Load:
-    """Return the load that a server's replicas see: its own, or the misses of its cache (eq. 187)."""
+    """Return the load of a server's replicas: its own load, or the misses of its cache (eq. 187)."""
     return thinned(server.current.load, 1 - server.cache_hit_rate)
 
 
 def thinned(load: Load, share: float) -> Load:
-    """Return a load of which each request remains with a probability.
+    """Return a load thinned at random: each request is kept with the probability `share`.
 
-    Since that is left to chance, arrivals that vary more or less than a Poisson process come closer to one.
+    Random thinning moves the variability of arrivals towards that of a Poisson process.
     """
     if share == 1:
         return load
@@ -44,5 +44,5 @@ def target_of_misses(target: ModelTarget, hit_rate: float) -> ModelTarget:
 
 
 def _of_misses(percentile: float | None, hit_rate: float) -> float | None:
-    """Return the percentile of the misses that is a percentile of all requests; 0 or less: none is."""
+    """Return the percentile of misses that equals a percentile of all requests; at most 0 if none does."""
     return None if percentile is None else 100 - (100 - percentile) / (1 - hit_rate)

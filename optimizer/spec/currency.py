@@ -53,7 +53,7 @@ def _prices(
 
 
 def _of_accelerator(item: Accelerator) -> Iterator[tuple[Location, float]]:
-    """Yield the prices of an accelerator, with their places in it."""
+    """Yield the prices of an accelerator, with their location in it."""
     yield ("cost",), item.cost_cents_per_h
     for i, tier in enumerate(item.tiers):
         yield ("tiers", i, "cost"), tier.cost_cents_per_h

@@ -78,5 +78,5 @@ def _examined(text: Text) -> tuple[list[Part], list[Fault], frozenset[str]]:
 
 
 def _whole(error: SpecError) -> Fault:
-    """Return an error whose text includes its location as a fault."""
+    """Return a fault for an error whose text already includes its location."""
     return Fault((), str(error))

@@ -30,15 +30,15 @@ class Fault:
     location: Location
     """Location in the document."""
     problem: str
-    """Message: the problem, the limit and the fix."""
+    """Message with the problem, the limit and the fix."""
     source: str = ""
-    """The file; empty for a document in memory."""
+    """Name of the file; empty for a document in memory."""
     position: Position | None = None
     """Line and column."""
 
     @property
     def path(self) -> str:
-        """The location as text: ``servers[3].model``."""
+        """Location as a path: ``servers[3].model``."""
         return path_text(self.location)
 
     @property
@@ -69,7 +69,7 @@ def in_order(faults: Iterable[Fault]) -> list[Fault]:
 
 
 class FaultyDocumentsError(SpecError):
-    """Documents have faults; the text has the first fault and the number of others."""
+    """Documents have faults; the message has the first fault and the number of others."""
 
     def __init__(self, faults: Sequence[Fault], others: int = 0) -> None:
         super().__init__(faults, others)

@@ -99,7 +99,7 @@ class Part:
 
     @property
     def source(self) -> str:
-        """The file; empty for a value in memory."""
+        """Name of the file; empty for a value in memory."""
         return "" if self.text is None else self.text.source
 
     def location(self, section: str, item: int) -> Location:
@@ -154,7 +154,7 @@ def read_document(path: str | os.PathLike[str]) -> Text:
     """Return the text of a document file, or of standard input for ``-``.
 
     Raises:
-        SpecError: it cannot be read, is too large, or is not UTF-8 text.
+        SpecError: the file cannot be read, is too large, or is not UTF-8 text.
     """
     if str(path) == "-":
         return text_of(read_text(path), "standard input", folder=Path.cwd())
@@ -191,7 +191,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 
 def lines_of(text: str) -> Iterator[str]:
-    r"""Yield lines as files have them, with their ends: only \n, \r\n and \r end one.
+    r"""Yield lines with their line ends; only \n, \r\n and \r end a line.
 
     `str.splitlines` would also split at characters that are valid in names, such as U+2028.
     """
@@ -224,7 +224,7 @@ def text_of(
     Args:
         content: the text.
         source: its file, for messages.
-        json_only: whether it is JSON; None: if it starts with a brace.
+        json_only: whether it is JSON; None: only if it starts with a brace.
         folder: folder to which file names in the document are relative.
     """
     is_json = content.lstrip()[:1] == "{" if json_only is None else json_only
@@ -235,7 +235,7 @@ def parse_part(content: str, source: str = "", *, json_only: bool | None = None)
     """Parse one document; arguments as for `text_of`.
 
     Raises:
-        FaultyDocumentsError: it breaks the schema; every fault has its line and column.
+        FaultyDocumentsError: the document breaks the schema; every fault has its line and column.
         SpecError: the text is invalid in its format, or not a system document.
     """
     text = text_of(content, source, json_only=json_only)
@@ -246,8 +246,8 @@ def part_of(text: Text, value: object) -> Part:
     """Return the document whose text was parsed as `value`.
 
     Raises:
-        FaultyDocumentsError: it breaks the schema; every fault has its line and column.
-        SpecError: it is not a system document.
+        FaultyDocumentsError: the document breaks the schema; every fault has its line and column.
+        SpecError: the document is not a system document.
     """
     try:
         return Part(spec_from_value(value, text.source, text.context), text)
@@ -295,7 +295,7 @@ def spec_from_value(raw: object, source: str = "", context: Mapping[str, object]
         context: validation context.
 
     Raises:
-        SpecError: the value breaks the schema; the text has the path of the first error.
+        SpecError: the value breaks the schema; the message has the path of the first error.
     """
     prefix = f"{source}: " if source else ""
     if not isinstance(raw, Mapping):
@@ -336,7 +336,7 @@ def _unwrapped(
         raw: the document, or a wrapper of it.
         prefix: prefix of messages.
         depth: number of wrappers around this one.
-        unknown: list that collects unknown keys; None: they are errors.
+        unknown: list that collects unknown keys; None if they are errors.
     """
     if depth > MAX_WRAPPERS:
         raise SpecError(

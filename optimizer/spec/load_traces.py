@@ -3,7 +3,7 @@
 The long format has the columns ``time,server,arrivalRate`` and optionally ``avgInTokens`` and
 ``avgOutTokens``; the wide format has ``time`` and a column with the rate of each server. Times are seconds,
 or a date with time. A server without a row or with an empty cell was not reported at that time. A route is
-named like a server: its rate is that of all its requests, and its servers have none of their own.
+named like a server, with the rate of all its requests; its two servers have no rates of their own.
 """
 
 import os
@@ -30,19 +30,21 @@ class LoadStep:
 
     time_s: float
     servers: Mapping[str, Server]
-    """Reported servers with their loads, by name; those of a shared queue as one, split ones by version."""
+    """Reported servers with their loads, by name; a shared queue counts as one server, each version as
+    one.
+    """
     routes: Mapping[str, Route] = field(default_factory=lambda: MappingProxyType({}))
     """Reported routes with their rates, by name."""
 
     @classmethod
     def of(cls, system: System, time_s: float, reported: Mapping[str, Server | Route]) -> "LoadStep":
-        """Return the loads of servers and routes, by the names that documents give them."""
+        """Return the loads of servers and routes, given by their names in documents."""
         servers, routes = divided(reported)
         return cls(time_s, system.planned(servers), routes)
 
 
 def with_step(system: System, step: LoadStep) -> System:
-    """Return a system with the loads of a step; servers and routes without one keep theirs."""
+    """Return a system with the loads of a step; servers and routes without one keep their loads."""
     changed = {
         name: system.servers[name].with_load(server.current.load) for name, server in step.servers.items()
     }
@@ -63,7 +65,7 @@ def read_load_trace(system: System, path: str | os.PathLike[str]) -> tuple[LoadS
             if name in here:
                 raise SpecError(f"{place}: {noun_of(found)} {name!r} occurs twice at this time")
             if given and isinstance(found, Server) and found.deadline is not None:
-                raise SpecError(f"{place}: server {name!r} has a deadline, which is its load; leave it out")
+                raise SpecError(f"{place}: server {name!r} has a deadline, which sets its load; remove it")
             if given:
                 here[name] = found
         if len(steps) > MAX_STEPS:

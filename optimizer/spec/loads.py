@@ -1,8 +1,8 @@
 """Load snapshots from CSV files, which replace the loads of a document.
 
 The columns are ``server`` and any of ``arrivalRate`` (requests/min), ``avgInTokens`` and ``avgOutTokens``, in
-any case, with optional units. Empty cells keep the values of the document. The rate of a route is given under
-its name, as that of a server; its servers have none of their own.
+any case, with optional units. Empty cells keep the values of the document. A route's rate is given under its
+name, like that of a server; its two servers have no rates of their own.
 """
 
 import os
@@ -48,18 +48,18 @@ def _column(name: str, _: list[str]) -> str:
 
 
 def noun_of(owner: Server | Route) -> str:
-    """Return the noun of something with a load, for messages."""
+    """Return the noun for a server or a route, for messages."""
     return "route" if isinstance(owner, Route) else "server"
 
 
 def divided(owners: Mapping[str, Server | Route]) -> tuple[dict[str, Server], dict[str, Route]]:
-    """Return the servers and the routes among those with a load, by name."""
+    """Split owners of loads into servers and routes, by name."""
     servers = {name: item for name, item in owners.items() if isinstance(item, Server)}
     return servers, {name: item for name, item in owners.items() if isinstance(item, Route)}
 
 
 def owner_of_load(system: System, name: str) -> Server | Route:
-    """Return the server or the route whose load is given under a name.
+    """Return the server or the route to which a load of this name belongs.
 
     Raises:
         SpecError: there is neither, there are both, or the server gets its load from a route.
@@ -133,7 +133,7 @@ def _loaded_server(system: System, server: Server, values: dict[str, object], pl
 
 
 def owners_of_load(system: System) -> tuple[Server | Route, ...]:
-    """Return the planned servers and routes with a load of their own: first servers, then routes, by name."""
+    """Return the planned servers and routes that own a load: first servers, then routes, by name."""
     routed = {name for route in system.routes.values() for name in (route.small, route.large)}
     servers = (server for name, server in system.servers.items() if name not in routed)
     return (*servers, *system.routes.values())
@@ -145,7 +145,7 @@ def rate_rpm(owner: Server | Route) -> float:
 
 
 def with_owners(system: System, owners: Iterable[Server | Route]) -> System:
-    """Return a system with other planned servers and routes in place of those of the same names."""
+    """Return a system with replaced planned servers and routes, by name."""
     found = list(owners)
     servers = {item.name: item for item in found if isinstance(item, Server)}
     routes = {item.name: item for item in found if isinstance(item, Route)}
@@ -153,7 +153,7 @@ def with_owners(system: System, owners: Iterable[Server | Route]) -> System:
 
 
 def with_rates(system: System, rates_rpm: Iterable[float]) -> System:
-    """Return a system with other arrival rates of its `owners_of_load`, in their order [requests/min].
+    """Return a system with new arrival rates [requests/min] for its `owners_of_load`, in their order.
 
     Raises:
         SpecError: a rate is out of range.

@@ -96,7 +96,7 @@ _TEXTS = {
 
 
 def problem_text(problem: Mapping[str, Any], model: type[BaseModel] | None = None) -> str:
-    """Return our message for a pydantic error, without its path.
+    """Return inferplan's message for a pydantic error, without its path.
 
     Args:
         problem: one of the errors of a `ValidationError`.
@@ -180,7 +180,7 @@ def known_name(name: str | None, names: Collection[str], what: str) -> str:
     """Return a known name, or the only one if none is given.
 
     Args:
-        name: the name; None: not given.
+        name: the name; None if not given.
         names: the known names.
         what: noun for messages.
 

@@ -105,7 +105,7 @@ def located(problems: Sequence[Finding]) -> list[Fault]:
 class Names:
     """The names defined by a section."""
 
-    def __init__(self, what: str, known: Collection[str], incomplete: bool) -> None:  # noqa: FBT001  read above
+    def __init__(self, what: str, known: Collection[str], incomplete: bool) -> None:  # noqa: FBT001  set above
         self._what = what
         self._known = known
         self._incomplete = incomplete

@@ -1,4 +1,4 @@
-"""Offline work: its load, its rank after every priority, and the check that no other load is given."""
+"""Offline work: its load, its rank below every priority, and checks that no other load is given."""
 
 from collections.abc import Iterator, Mapping
 from math import isclose
@@ -12,16 +12,16 @@ from optimizer.spec.schema import OfflineWork, Server
 OFFLINE_PRIORITY = 101
 """Rank of offline work, after the lowest priority of a class."""
 _SAME = 1e-9
-"""Relative difference of rates that is rounding."""
+"""Relative difference of rates that counts as rounding."""
 
 
 def priority_name(priority: int) -> str:
-    """Return a priority in words."""
+    """Return the display text of a priority."""
     return "offline work" if priority == OFFLINE_PRIORITY else f"priority {priority}"
 
 
 def with_load_of_deadline(server: Server) -> Server:
-    """Return a server with the arrival rate that its deadline asks for; the same server without a deadline.
+    """Return a server with the arrival rate that its deadline requires, or unchanged without a deadline.
 
     Raises:
         SpecError: the rate is out of range.
@@ -34,10 +34,10 @@ def with_load_of_deadline(server: Server) -> Server:
 
 
 def with_deadline_of_load(server: Server) -> Server:
-    """Return a server whose deadline asks for as many requests as its changed arrival rate makes.
+    """Return a server with the number of offline requests that matches its changed arrival rate.
 
     Raises:
-        SpecError: no requests are left.
+        SpecError: the rate means that no requests remain.
     """
     work, rate_rpm = server.deadline, server.current.load.arrival_rate_rpm
     if work is None or isclose(rate_rpm, work.rate_rpm, rel_tol=_SAME):
@@ -49,7 +49,7 @@ def with_deadline_of_load(server: Server) -> Server:
 
 
 def without_past_deadlines(servers: Mapping[str, Server], elapsed_h: float) -> dict[str, Server]:
-    """Return the servers whose deadline has passed after some hours, without requests that are left."""
+    """Return, without remaining requests, the servers whose deadline is less than `elapsed_h` away."""
     return {
         name: _done(server, server.deadline)
         for name, server in servers.items()
@@ -69,12 +69,12 @@ def _done(server: Server, work: OfflineWork) -> Server:
 
 
 def offline_faults(server: Server) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the path and the text of what contradicts a server's deadline."""
+    """Yield path and message of each field that contradicts a server's deadline."""
     work, rate_rpm = server.deadline, server.current.load.arrival_rate_rpm
     if work is None:
         return
     if rate_rpm and not isclose(rate_rpm, work.rate_rpm, rel_tol=_SAME):
-        asked = f"{precise(rate_rpm)} requests/min, but deadline asks for {precise(work.rate_rpm)}"
+        asked = f"{precise(rate_rpm)} requests/min, but the deadline requires {precise(work.rate_rpm)}"
         yield ("currentAlloc", "load", "arrivalRate"), f"{asked}; remove one of the two"
     try:
         with_load_of_deadline(server)

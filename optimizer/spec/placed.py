@@ -1,4 +1,4 @@
-"""A system and replicas of it as limits count them: what there is, and what is placed."""
+"""Converts a system and its replicas to the form that limits count: stock and placed replicas."""
 
 from collections.abc import Iterable
 
@@ -16,7 +16,7 @@ def stock_of(system: System, types: tuple[str, ...]) -> Stock:
 
 
 def kept_replicas(system: System) -> Iterable[PlacedReplicas]:
-    """Yield the replicas that are kept beside a plan."""
+    """Yield the replicas that are kept in addition to a plan."""
     for (server, accelerator), count in system.kept.items():
         yield placed(system, server, accelerator, count)._replace(surge=0.0)
 
@@ -24,14 +24,14 @@ def kept_replicas(system: System) -> Iterable[PlacedReplicas]:
 def placed(
     system: System, server: str, accelerator: str, count: int, power_w: float | None = None
 ) -> PlacedReplicas:
-    """Return replicas of a server on an accelerator as limits count them.
+    """Return replicas of a server on an accelerator in the form that limits count.
 
     Args:
         system: the system.
         server: the server.
         accelerator: the accelerator.
-        count: the replicas.
-        power_w: power of one at its largest rate [W]; None: where it is counted, that of full use.
+        count: number of replicas.
+        power_w: power of one replica at its largest rate [W]; None uses full power if any limit counts power.
     """
     kind, cards = system.units_per_replica(server, accelerator)
     one = system.accelerators.get(accelerator)
@@ -43,13 +43,13 @@ def placed(
 
 
 def placed_cards(system: System, accelerator: str, count: int, name: str) -> PlacedReplicas:
-    """Return shared cards as limits count them."""
+    """Return shared cards in the form that limits count."""
     one = system.accelerators[accelerator]
     return PlacedReplicas(accelerator, one.type, count, one.multiplicity, one.cost_cents_per_h, 0.0, name)
 
 
 def placed_cost(name: str, cost: float) -> PlacedReplicas:
-    """Return a cost beside that of replicas as limits count it [cents/h]."""
+    """Return a cost other than that of replicas [cents/h] in the form that limits count."""
     return PlacedReplicas(name, "", 1, 0, cost)
 
 

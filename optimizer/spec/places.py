@@ -1,4 +1,4 @@
-"""Places of accelerators and servers: checks, and the time of the network between them."""
+"""Places of accelerators and servers: checks, and the network latency between them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -9,10 +9,10 @@ from optimizer.spec.schema import Accelerator, OptimizerOptions, Server
 
 
 def network_ms(options: OptimizerOptions, server: Server, accelerator: Accelerator) -> float:
-    """Return the time of the network between a server and an accelerator [ms]; 0 where a place is not given.
+    """Return the network latency between a server and an accelerator [ms]; 0 if either has no place.
 
     Raises:
-        SpecError: the time between their places is not given.
+        SpecError: the latency between their places is missing.
     """
     found = _time_ms(options.network_ms, server.place, accelerator.place)
     if found is None:
@@ -21,12 +21,12 @@ def network_ms(options: OptimizerOptions, server: Server, accelerator: Accelerat
 
 
 def may_serve(server: Server, accelerator: Accelerator) -> bool:
-    """Return whether the place of an accelerator is one that a server may be served from."""
+    """Return whether a server can be served from the place of an accelerator."""
     return server.may_serve_from is None or accelerator.place in server.may_serve_from
 
 
 def place_problems(parts: Sequence[Part], index: Index) -> Iterator[Finding]:
-    """Yield types with several places, unknown places, and missing times between places."""
+    """Yield types with several places, unknown places, and missing latencies between places."""
     first: dict[str, Accelerator] = {}
     for part, at, item in index.accelerators.values():
         other = first.setdefault(item.type, item)
@@ -54,7 +54,7 @@ def place_problems(parts: Sequence[Part], index: Index) -> Iterator[Finding]:
 
 
 def _time_ms(times: Mapping[str, Mapping[str, float]], here: str | None, there: str | None) -> float | None:
-    """Return the time between two places in either direction; None if it is not given."""
+    """Return the latency between two places in either direction; None if it is not given."""
     if here is None or there is None:
         return 0.0
     stated = times.get(here, {}).get(there, times.get(there, {}).get(here))
@@ -62,4 +62,4 @@ def _time_ms(times: Mapping[str, Mapping[str, float]], here: str | None, there: 
 
 
 def _missing(here: str | None, there: str | None) -> str:
-    return f"the time between {here!r} and {there!r} is missing; add it, or limit mayServeFrom"
+    return f"the network latency between {here!r} and {there!r} is missing; add it, or limit mayServeFrom"

@@ -9,7 +9,7 @@ from optimizer.documents import Count, Document, Quantity, is_none
 from optimizer.quantities import counted, precise, quantity
 
 Range = Annotated[tuple[float, float], Field(strict=False)]
-"""Minimum and maximum."""
+"""Minimum and maximum of a measured quantity."""
 DOMAIN_TOLERANCE = 0.05
 """Relative tolerance around the measured range."""
 
@@ -24,7 +24,7 @@ class Domain(Document):
     rate_rps: Range = Field(alias="rate")
     """Throughput of one replica [requests/s]."""
     concurrency: Range
-    """Requests in flight per replica."""
+    """Number of requests in flight per replica."""
 
     def misses(self, in_tokens: float, out_tokens: float, concurrency: float) -> Iterator[str]:
         """Yield descriptions of the quantities outside the measured range.
@@ -58,7 +58,7 @@ class FitErrors(Document):
     itl_median: Quantity = Field(alias="itlMedian")
     """Median over runs of the relative error of the inter-token latency."""
     runs: Count
-    """Compared runs."""
+    """Number of runs compared."""
 
 
 class Provenance(Document):
@@ -75,7 +75,7 @@ class Provenance(Document):
     weights: str | None = Field(None, exclude_if=is_none)
     """Weight format."""
     runs: Count
-    """Runs used for the fit."""
+    """Number of runs used for the fit."""
     domain: Domain
     """Measured ranges."""
     errors: FitErrors

@@ -25,7 +25,7 @@ def is_plan(raw: object) -> bool:
 
 
 def answer_name(raw: object) -> str | None:
-    """Describe the kind of output that plain values are, or return None if they are not an output."""
+    """Return the kind of output that plain values are, as text; None if they are not an output."""
     if not isinstance(raw, Mapping):
         return None
     keys = {str(key).lower() for key in raw}

@@ -10,11 +10,11 @@ from optimizer.spec.names import Entry, Finding, Index, Names
 from optimizer.spec.schema import Accelerator, ModelProfile, OptimizerOptions
 
 ENDLESS = 1e9
-"""Size of a last price step, beyond any plan."""
+"""Size of the last price step, larger than any plan."""
 
 
 def server_problems(entry: Entry, profiles: Sequence[ModelProfile], accelerators: Names) -> Iterator[Finding]:
-    """Yield preferred accelerators that do not exist, and an external service of requests without tokens."""
+    """Yield preferred accelerators that do not exist, and external services for requests without tokens."""
     part, at, server = entry
     for i, name in enumerate(server.preferred or ()):
         yield from accelerators.missing(part, (*at, "preferred", i), name)
@@ -24,7 +24,7 @@ def server_problems(entry: Entry, profiles: Sequence[ModelProfile], accelerators
 
 
 def option_problems(parts: Sequence[Part], index: Index) -> Iterator[Finding]:
-    """Yield options that no plan can keep, or that need figures that are not given."""
+    """Yield options that no plan can satisfy, or that need missing data."""
     accelerators = {name: entry.item for name, entry in index.accelerators.items()}
     used = {accelerator for _, accelerator in index.profiles}
     for part in parts:
@@ -34,10 +34,10 @@ def option_problems(parts: Sequence[Part], index: Index) -> Iterator[Finding]:
 
 
 def check_options(options: OptimizerOptions, accelerators: Mapping[str, Accelerator], used: set[str]) -> None:
-    """Check options against the accelerators that profiles name.
+    """Check the options against the accelerators used in profiles.
 
     Raises:
-        SpecError: no plan can keep them, or they need figures that are not given.
+        SpecError: no plan can satisfy the options, or they need missing data.
     """
     for key, text in _problems(options, accelerators, used):
         raise SpecError(f"optimizer.{key}: {text}")
@@ -50,12 +50,12 @@ def committed_cents_per_h(accelerators: Mapping[str, Accelerator]) -> float:
 
 
 def tiered(accelerators: Mapping[str, Accelerator]) -> list[Accelerator]:
-    """Return the accelerators that have tiers, in their order."""
+    """Return the accelerators that have price tiers, in their order."""
     return [item for item in accelerators.values() if item.tiers]
 
 
 def steps_of(item: Accelerator) -> list[tuple[float, float]]:
-    """Return size and price of each step: committed units cost no more if they are used, and come first."""
+    """Return size and price of each price step, the cheapest first; committed units have price 0."""
     steps = [(0.0 if tier.committed else tier.cost_cents_per_h, float(tier.units)) for tier in item.tiers]
     steps.sort(key=lambda step: step[0])
     return [(size, float(price)) for price, size in [*steps, (item.cost_cents_per_h, ENDLESS)]]

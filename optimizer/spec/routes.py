@@ -1,9 +1,9 @@
 """Routes: requests that are divided between a small and a large model, and the loads that follow.
 
-The planned load of a routed server is the largest that the route can send to it, at the longest mean lengths
-of any division. Replicas sized for it keep their targets whatever the plan chooses, because the largest rate
-of the reference queue falls with both lengths; other queue models need kinds of one length. Equation numbers
-refer to ``docs/math.md``.
+The planned load of a routed server is the largest that the route can send to it, with the longest mean
+lengths of any division. Replicas sized for it meet their targets under every division, because the maximum
+rate of the reference queue falls with both lengths. Other queue models require kinds of equal lengths.
+Equation numbers refer to ``docs/math.md``.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,9 +21,9 @@ from optimizer.spec.schema import ModelProfile, RequestKind, Route, Server
 from optimizer.timing import is_static
 
 SHARE_TOLERANCE = 1e-6
-"""Largest distance of the sum of shares from 1."""
+"""Maximum difference of the sum of shares from 1."""
 ROUNDING = 1e-8
-"""Part of a route's load that is rounding where a server gets nothing."""
+"""Fraction of a route's load below which a server's load counts as rounding."""
 
 
 # --- flows of a route -------------------------------------------------------------------------------------
@@ -38,19 +38,19 @@ class KindFlow:
     lower: float
     """Minimum share that a router in use sends to the small model."""
     upper: float
-    """Largest share."""
+    """Maximum share that a router in use sends to the small model."""
     quality: float
-    """Part of all answers that is worse for each unit of φ."""
+    """Fraction of all answers that is worse per unit of φ."""
     large_base: float
-    """Requests at the large model for each request of the kind, at φ = 0."""
+    """Requests at the large model per request of the kind, at φ = 0."""
     large_slope: float
-    """Their change for each unit of φ."""
+    """Change of these requests per unit of φ."""
 
     @classmethod
     def of(cls, route: Route, kind: RequestKind) -> "KindFlow":
-        """Return the flow of a kind of a route (eq. 220, 221)."""
+        """Return the flow of one kind of a route's requests (eq. 220, 221)."""
         lower, upper = kind.wrong, 1 - kind.miss
-        # A share ψ of the kind is meant for the small model: φ = ψ upper + (1 − ψ) lower.
+        # If a share ψ of the kind is assigned to the small model, φ = ψ upper + (1 − ψ) lower.
         rerun_slope = lower / (upper - lower) if route.rerun and upper > lower else 0.0
         rerun_base = rerun_slope * upper if upper > lower else lower * route.rerun
         return cls(
@@ -63,7 +63,7 @@ class KindFlow:
         )
 
     def large_rpm(self, share: float) -> float:
-        """Return the requests at the large model where the router is in use [requests/min]."""
+        """Return the requests at the large model if the router is in use [requests/min]."""
         return self.rate_rpm * (self.large_base + self.large_slope * share)
 
 
@@ -87,7 +87,7 @@ def large_rpm(route: Route, shares: Sequence[float], *, routed: bool) -> float:
 
 
 def quality_lost(route: Route, shares: Iterable[float]) -> float:
-    """Return the share of answers that are worse because the small model gave them (eq. 224)."""
+    """Return the share of answers that are worse because the small model produced them (eq. 224)."""
     return sum(flow.quality * share for flow, share in zip(flows_of(route), shares, strict=True))
 
 
@@ -116,7 +116,7 @@ def largest_mean(values: Sequence[float], least: Sequence[float], most: Sequence
 
 
 def with_routed_loads(servers: Mapping[str, Server], routes: Iterable[Route]) -> Mapping[str, Server]:
-    """Return servers of which those of routes have the largest load that their route can send.
+    """Return servers in which routed ones have the largest load that their route can send.
 
     Args:
         servers: the servers, by name.
@@ -136,7 +136,7 @@ def with_routed_loads(servers: Mapping[str, Server], routes: Iterable[Route]) ->
 def _with_mix(
     server: Server, route: Route, least: Sequence[float], most: Sequence[float], rate_rpm: float
 ) -> Server:
-    """Return a server with a rate, at the longest mean lengths with weights of kinds between bounds."""
+    """Return a server with a rate, and the longest mean lengths for kind weights within bounds."""
     values = {
         field: largest_mean([getattr(kind, field) for kind in route.kinds], least, most)
         for field in ("in_tokens", "out_tokens")
@@ -146,14 +146,14 @@ def _with_mix(
 
 
 def largest_shares(route: Route) -> dict[str, float]:
-    """Return the planned load of each server of a route over the rate of the route, by server."""
+    """Return the planned load of each server of a route divided by the route's rate, by server."""
     flows = flows_of(route.model_copy(update={"arrival_rate_rpm": 1.0}))
     most = sum(flow.rate_rpm * flow.upper for flow in flows)
     return {route.small: most, route.large: sum(flow.rate_rpm for flow in flows)}
 
 
 def undivided_servers(servers: Mapping[str, Server], routes: Iterable[Route]) -> dict[str, Server]:
-    """Return the large servers with all requests of their routes, by name, if the lengths of kinds differ.
+    """Return large servers with all requests of their routes, by name, if the kinds differ in length.
 
     Args:
         servers: the servers, by name.
@@ -170,7 +170,7 @@ def undivided_servers(servers: Mapping[str, Server], routes: Iterable[Route]) ->
 
 
 def has_undivided(route: Route) -> bool:
-    """Return whether a route needs other candidates where its router is off, as lengths of kinds differ."""
+    """Return whether a route needs other candidates without its router, because kinds differ in length."""
     return not _is_alike(route) and route.arrival_rate_rpm > 0
 
 
@@ -179,7 +179,7 @@ def _is_alike(route: Route) -> bool:
 
 
 def with_undivided_lengths(servers: Mapping[str, Server], routes: Iterable[Route]) -> Mapping[str, Server]:
-    """Return served servers, of which large ones with all requests of their route have their mean request."""
+    """Return servers in which large ones that serve all requests of a route have its mean request lengths."""
     changed = {
         name: server
         for name, server in undivided_servers(servers, routes).items()
@@ -190,7 +190,7 @@ def with_undivided_lengths(servers: Mapping[str, Server], routes: Iterable[Route
 
 
 def without_routed_loads(servers: Mapping[str, Server], routes: Iterable[Route]) -> Mapping[str, Server]:
-    """Return servers as documents state them: servers of routes have no load."""
+    """Return servers as stated in documents, where servers of routes have no load."""
     names = [name for route in routes for name in (route.small, route.large) if name in servers]
     if not names:
         return servers
@@ -207,11 +207,11 @@ def route_of(routes: Iterable[Route], server: str) -> Route | None:
 
 
 def with_partners(routes: Iterable[Route], servers: Iterable[str]) -> list[str]:
-    """Return servers, and of those of a route the other one too, as a route is served in full or not at all.
+    """Return servers, plus the other server of each route, because routes are served in full or not at all.
 
     Args:
         routes: the routes.
-        servers: names of servers; those of the answer begin with them, in their order.
+        servers: names of servers; they come first in the result, in their order.
     """
     routes, names = tuple(routes), dict.fromkeys(servers)
     for route in [found for name in names if (found := route_of(routes, name)) is not None]:
@@ -253,7 +253,7 @@ def route_problems(
 
 
 def kind_problems(route: Route) -> Iterator[tuple[Location, str]]:
-    """Yield the contradictions within the kinds of a route, with their places in it."""
+    """Yield the contradictions within the kinds of a route, with their locations."""
     total = sum(kind.share for kind in route.kinds)
     if abs(total - 1) > SHARE_TOLERANCE:
         yield ("kinds",), f"the shares add up to {precise(total)}, not 1; change them"
@@ -296,7 +296,7 @@ def _server_problems(
 
 
 def _priority_problems(part: Part, at: Location, route: Route, index: Index) -> Iterator[Finding]:
-    """Yield a difference between the priorities of a route's servers: its requests have one."""
+    """Yield a finding if a route's two servers differ in priority, because its requests have only one."""
     found = [index.servers[name].item for name in (route.small, route.large) if name in index.servers]
     classes = [
         index.classes[server.service_class].item for server in found if server.service_class in index.classes

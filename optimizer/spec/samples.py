@@ -18,7 +18,7 @@ def samples() -> dict[str, Path]:
         SpecError: the samples are not installed.
     """
     package = Path(str(resources.files("optimizer")))
-    for folder in (package / "samples", package.parent / "specs"):  # installed; in a clone
+    for folder in (package / "samples", package.parent / "specs"):  # installed package; source checkout
         if (folder / "small").is_dir():
             return {path.stem: path for path in sorted(folder.iterdir()) if not path.name.startswith(".")}
     raise SpecError(f"{PREFIX} the samples are not installed")

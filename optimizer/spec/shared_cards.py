@@ -1,4 +1,4 @@
-"""Checks of servers that share cards and of slices: numbers, figures that are missing, names of cards."""
+"""Checks of servers on shared cards and of slices: value ranges, missing data, names of cards."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -7,7 +7,7 @@ from optimizer.spec.names import Entry, Finding, Index
 from optimizer.spec.schema import ModelProfile
 
 MAX_SHARING = 8
-"""Maximum number of servers with `sharedCard`: their combinations are the patterns of a card."""
+"""Maximum number of servers with `sharedCard`, because their combinations are the patterns of a card."""
 
 
 def shared_card_problems(index: Index, profiles: Mapping[str, Sequence[ModelProfile]]) -> Iterator[Finding]:
@@ -40,7 +40,7 @@ def _slices(index: Index) -> Iterator[Finding]:
 
 
 def _parts(entry: Entry, index: Index, profiles: Sequence[ModelProfile]) -> Iterator[Finding]:
-    """Yield figures that are missing, and a server that can share no card."""
+    """Yield missing data, and servers that cannot share any card."""
     part, at, server = entry
     mine = [one for one in profiles if one.accelerator in index.accelerators]
     here = (*at, "sharedCard")

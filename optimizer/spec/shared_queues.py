@@ -1,8 +1,8 @@
 """Servers that share one queue: they are planned as one server, under the queue's name.
 
-Such a server has the load of all its members and the mean request of their mix. What counts replicas, cards,
-costs or changes needs to know nothing else of it; only sizing, service and the plan's figures ask for its
-members. Equation numbers refer to ``docs/math.md``.
+Such a server has the load of all its members and the mean request of their mix. Code that counts replicas,
+cards, costs or changes treats it like any server; only sizing, service and plan metrics use its members.
+Equation numbers refer to ``docs/math.md``.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from optimizer.spec.schema import AllocationData, Load, ModelProfile, Server
 from optimizer.timing import is_static
 
 MAX_MEMBERS = 6
-"""Maximum number of servers of a queue: each subset of them is a choice."""
+"""Maximum number of servers of a queue, because each subset of them is sized."""
 _LENGTHS = (("in_tokens", "in_tokens_cv"), ("out_tokens", "out_tokens_cv"))
 _EQUAL = (
     "max_batch_size",
@@ -29,18 +29,18 @@ _EQUAL = (
     "availability_target",
     "surge",
 )
-"""Fields that concern the replicas, and so must be the same for all servers of a queue."""
+"""Fields about replicas, which must be equal for all servers of a queue."""
 
 
 class SharedQueue(Server):
-    """A shared queue as one server; its load can change, and its members' loads change with it."""
+    """A shared queue as one server; changing its load also scales its members' loads."""
 
     members: tuple[Server, ...] = ()
-    """The servers, from the highest priority down."""
+    """The member servers, from the highest priority down."""
 
     @property
     def parts(self) -> tuple[Server, ...]:
-        """The members, with the shares that they have of the queue's load."""
+        """The members with their shares of the queue's load."""
         if not self.members:
             return ()
         mixed, now = mixed_load([member.current.load for member in self.members]), self.current.load
@@ -67,7 +67,7 @@ class SharedQueue(Server):
         )
 
     def _part(self, member: Server, load: Load) -> Server:
-        """Return a member that runs on the queue's replicas, with a load."""
+        """Return a member with a given load and the queue's current allocation."""
         current = self.current if self.current.accelerator else member.current
         return member.model_copy(update={"current": current.model_copy(update={"load": load})})
 
@@ -136,7 +136,7 @@ def with_shared_queues(
 
 
 def _queue(name: str, members: Sequence[Server]) -> SharedQueue:
-    """Return a queue with the options of its first member, and what any member says it runs on."""
+    """Return a queue with the options of its first member, and the allocation that any member states."""
     first = members[0]
     running = [member.current for member in members if member.current.accelerator]
     load = mixed_load([member.current.load for member in members])
@@ -157,7 +157,7 @@ def stated_servers(servers: Mapping[str, Server]) -> Mapping[str, Server]:
 
 
 def planned_servers(servers: Mapping[str, Server], changed: Mapping[str, Server]) -> dict[str, Server]:
-    """Return replaced servers as they are planned: those of a shared queue replace the queue.
+    """Return replaced servers in planned form, in which members of a queue become a changed queue.
 
     Args:
         servers: the servers of a system.
@@ -173,7 +173,7 @@ def planned_servers(servers: Mapping[str, Server], changed: Mapping[str, Server]
 
 
 def queues_apart(servers: Mapping[str, Server]) -> Mapping[str, Server]:
-    """Return servers in which the members of shared queues have the load, and their queues none."""
+    """Return servers in which the members of shared queues have the load, and the queues have none."""
     if not any(isinstance(server, SharedQueue) for server in servers.values()):
         return servers
     apart: dict[str, Server] = {}
@@ -190,11 +190,12 @@ def _standing_alone(part: Server) -> Server:
 def as_served(
     servers: Mapping[str, Server], served_rpm: Mapping[str, Mapping[str, float]]
 ) -> Mapping[str, Server]:
-    """Return servers in which shared queues and routed servers have only what a plan serves.
+    """Return servers in which shared queues and routed servers have only the load that a plan serves.
 
     Args:
         servers: the planned servers.
-        served_rpm: served arrival rates, by queue and member, or twice by routed server [requests/min].
+        served_rpm: served arrival rates [requests/min], by queue and member; routed servers are keyed by
+            their name on both levels.
     """
     changed = {
         name: server.only(served_rpm.get(name, {}))
@@ -209,7 +210,7 @@ def as_served(
 
 
 def members_of(server: Server) -> tuple[Server, ...]:
-    """Return the servers of a planned server with their loads: itself, or the members of a queue."""
+    """Return a planned server's members with their loads: itself, or the servers of a queue."""
     return server.parts if isinstance(server, SharedQueue) else (server,)
 
 
@@ -298,7 +299,7 @@ def _unsupported(entry: Entry, index: Index, profiles: Collection[ModelProfile])
 
 
 def _allocations(entries: Sequence[Entry]) -> Iterator[Finding]:
-    """Yield the servers that state another current allocation than the first that states one."""
+    """Yield servers whose stated current allocation differs from the first stated one."""
     stated = [entry for entry in entries if entry.item.current.accelerator]
     for part, at, server in stated[1:]:
         first = stated[0].item

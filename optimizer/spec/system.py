@@ -1,6 +1,6 @@
 """The system: joined documents, cross-checked and indexed by name; immutable.
 
-Accelerators, profiles, classes and servers are sorted by name, so that answers do not depend on the order of
+Accelerators, profiles, classes and servers are sorted by name, so that results do not depend on the order of
 the input.
 """
 
@@ -76,17 +76,18 @@ class System:
     """A fleet to plan: accelerators, model profiles, servers, targets and options."""
 
     accelerators: Mapping[str, Accelerator]
-    """By name; this and all other mappings are sorted by key."""
+    """Accelerators by name; this and all other mappings are sorted by key."""
     profiles: Mapping[tuple[str, str], ModelProfile]
-    """By model and accelerator."""
+    """Profiles by model and accelerator."""
     service_classes: Mapping[str, ServiceClass]
     targets: Mapping[tuple[str, str], ModelTarget]
-    """By service class and model."""
+    """Targets by service class and model."""
     servers: Mapping[str, Server]
-    """As they are planned: servers that share a queue are one, under the queue's name; of a split server each
-    version is one."""
+    """Servers in planned form: servers that share a queue are one, under the queue's name; each version of a
+    split server is one.
+    """
     capacity: Mapping[str, int]
-    """Units by accelerator type."""
+    """Cards by accelerator type."""
     options: OptimizerOptions
     rate_factors: Mapping[tuple[str, str], float] = field(default_factory=lambda: MappingProxyType({}))
     """Usable fraction of a replica's maximum rate, by server and accelerator, if simulations showed that the
@@ -95,23 +96,23 @@ class System:
     """Replicas that keep their cards in addition to the plan, by server and accelerator. Not part of the
     documents."""
     not_rented: tuple[str, ...] = ()
-    """Servers whose external services are left out. Not part of the documents."""
+    """Servers whose external services the plan ignores. Not part of the documents."""
     routes: Mapping[str, Route] = field(default_factory=lambda: MappingProxyType({}))
-    """By name. Their servers have the largest load that they can send."""
+    """Routes by name; their servers have the largest load that routes can send."""
 
     @property
     def stated(self) -> Mapping[str, Server]:
-        """The servers as documents name them, so that versions of one server are one, by name."""
+        """Servers as named in documents, where all versions of a server are one, by name."""
         return whole_servers(self.members)
 
     @property
     def members(self) -> Mapping[str, Server]:
-        """The servers that are served or not: members of shared queues, versions and all others, by name."""
+        """Servers that are served separately: members of shared queues, versions, and all others."""
         return stated_servers(self.servers)
 
     @property
     def named(self) -> Mapping[str, Server]:
-        """All servers that a question can name, as they are planned and as documents name them, by name."""
+        """All servers that a question can name, in planned form and as named in documents, by name."""
         return {**self.servers, **self.members, **self.stated}
 
     @property
@@ -137,7 +138,7 @@ class System:
         return replace(self, options=options)
 
     def without_external(self) -> "System":
-        """Return a copy in which no server rents, which says of which servers that is so."""
+        """Return a copy in which no server rents, with the names of those that could."""
         renting = {name: server for name, server in self.servers.items() if server.external is not None}
         if not renting:
             return self
@@ -161,13 +162,13 @@ class System:
         return found.with_routes({}) if self.routes else found
 
     def with_routes(self, changed: Mapping[str, Route]) -> "System":
-        """Return a copy with replaced routes, by name, and the loads that follow from all."""
+        """Return a copy with replaced routes, by name, and the resulting loads of servers."""
         routes = MappingProxyType({**self.routes, **changed})
         servers = with_routed_loads(self.servers, routes.values())
         return replace(self, routes=routes, servers=servers)
 
     def planned(self, changed: Mapping[str, Server]) -> dict[str, Server]:
-        """Return replaced servers as they are planned: queues for their members, versions for split ones."""
+        """Return replaced servers in planned form: queues and versions instead of the documents' servers."""
         return planned_servers(self.servers, with_versions(changed))
 
     def with_load(self, server_name: str, **changes: float) -> "System":
@@ -181,12 +182,12 @@ class System:
         found = known[server_name]
         if isinstance(found, Version):
             whole = found.whole.name
-            text = f"servers.{server_name}: its load is a share of that of {whole!r}; change that"
+            text = f"servers.{server_name}: its load is a share of the load of {whole!r}; change that"
             raise SpecError(text)
         route = route_of(self.routes.values(), server_name)
         if route is not None:
             raise SpecError(
-                f"servers.{server_name}.load: it is that of route {route.name!r}; change the route"
+                f"servers.{server_name}.load: it is the load of route {route.name!r}; change the route"
             )
         server = with_changed_load(found, **changes)
         check_answers(server.current.load, f"servers.{server_name}.load.", self.profiles_of(server.model))
@@ -264,8 +265,8 @@ class System:
     def target_of(self, server: Server) -> ModelTarget | None:
         """Return the targets of a server; None if its class has none for its model.
 
-        They are those of the requests that its replicas see. Offline work has nothing to keep but its
-        deadline, whatever its class says.
+        They apply to the requests that reach its replicas. Offline work has only its deadline, regardless of
+        its class.
         """
         if server.deadline is not None:
             return ModelTarget(model=server.model)
@@ -273,7 +274,7 @@ class System:
         return target and target_of_misses(target_of_version(target, server), server.cache_hit_rate)
 
     def target_key(self, server: Server) -> tuple[str, str]:
-        """Return the service class and model whose targets hold for a server."""
+        """Return the service class and model whose targets apply to a server."""
         return target_key(server, self.targets)
 
     def to_spec(self) -> SystemSpec:
@@ -308,7 +309,7 @@ def join_parts(parts: Sequence[Part], *, idle_without_answers: bool = False) -> 
             reference, instead of a fault.
 
     Raises:
-        FaultyDocumentsError: documents contradict each other; the text has the first contradiction.
+        FaultyDocumentsError: documents contradict each other; the message has the first contradiction.
     """
     index = Index.of(parts)
     found = _findings(parts, index, idle_without_answers=idle_without_answers)

@@ -23,7 +23,7 @@ _GREEDY = "the greedy solver cannot plan"
 
 @dataclass(frozen=True, slots=True)
 class Unsupported:
-    """Why a topology does not support fields of its servers and options of the system, by Python name."""
+    """Fields of servers and options, by Python name, that a topology does not support, with the reasons."""
 
     fields: Mapping[str, str]
     options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -34,12 +34,12 @@ UNSUPPORTED: Mapping[str, Unsupported] = MappingProxyType(
     {
         ROUTES: Unsupported(
             fields={
-                "shared_queue": "requests of a route wait in a queue of their own",
-                "shared_card": "both servers of a route have cards of their own",
+                "shared_queue": "requests of a route wait in their own queue",
+                "shared_card": "both servers of a route have their own cards",
                 "split": "both servers of a route have one model",
                 "deadline": "offline work has no route",
                 "external": "both servers of a route run on replicas",
-                "cache_hit_rate": "the arrivalRate of a route is that of the requests that miss a cache",
+                "cache_hit_rate": "the arrivalRate of a route counts only requests that miss the cache",
                 "min_num_replicas": "the plan chooses the number of replicas of a route",
                 "headroom_share": _ROUTE_RESERVE,
                 "spare_replicas": _ROUTE_RESERVE,
@@ -57,8 +57,8 @@ UNSUPPORTED: Mapping[str, Unsupported] = MappingProxyType(
         ),
         "shared_card": Unsupported(
             fields={
-                "shared_queue": "servers of a shared queue have cards of their own",
-                "deadline": "offline work has cards of its own",
+                "shared_queue": "servers of a shared queue have their own cards",
+                "deadline": "offline work has its own cards",
                 "keep_accelerator": "shared cards are not a server's current accelerator",
                 "preferred": "servers on shared cards prefer no accelerators; list the allowed ones",
                 "min_num_replicas": _CARD_COUNT,
@@ -77,9 +77,9 @@ UNSUPPORTED: Mapping[str, Unsupported] = MappingProxyType(
         ),
         "shared_queue": Unsupported(
             {
-                "max_queue_size": "a shared queue has no limit of its own for a server",
+                "max_queue_size": "a shared queue has no separate limit for each server",
                 "external": "a service answers all requests of a queue or none",
-                "deadline": "offline work waits for no queue",
+                "deadline": "offline work does not wait in a queue",
                 "cache_hit_rate": "a server of a shared queue has no cache",
             }
         ),
@@ -96,7 +96,7 @@ UNSUPPORTED: Mapping[str, Unsupported] = MappingProxyType(
         ),
     }
 )
-"""Topologies, by the field of a server that gives it the topology; servers of routes have none."""
+"""Topologies, by the server field that selects them; servers of routes have no such field."""
 
 
 def topology_problems(parts: Sequence[Part], index: Index) -> Iterator[Finding]:
@@ -104,7 +104,7 @@ def topology_problems(parts: Sequence[Part], index: Index) -> Iterator[Finding]:
 
     Args:
         parts: the documents.
-        index: their items.
+        index: the items of the documents.
     """
     routed = {name: route for _, _, route in index.routes.values() for name in (route.small, route.large)}
     for part, at, server in index.servers.values():
@@ -132,7 +132,7 @@ def check_topology_options(
     """Check that the topologies of a system support its options.
 
     Raises:
-        SpecError: one of them does not.
+        SpecError: a topology does not support an option.
     """
     for key, text in _option_problems(options, servers, routes):
         raise SpecError(f"optimizer.{key}: {text}")
@@ -151,7 +151,7 @@ def _option_problems(
 
 
 def _topologies_of(server: Server, routed: Collection[str] = ()) -> list[str]:
-    """Return the topologies of a server, given the names of the servers of routes."""
+    """Return the topologies of a server; `routed` are the servers of routes."""
     return [
         name for name in UNSUPPORTED if (server.name in routed if name == ROUTES else getattr(server, name))
     ]

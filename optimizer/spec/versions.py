@@ -1,7 +1,7 @@
-"""Versions: a server whose requests are split is planned as one server for each version (math.md section 30).
+"""Versions: a split server is planned as one server for each version (math.md section 30).
 
-What plans servers needs to know nothing of it. Documents, loads and the stateful service name the server as a
-whole; plans name its versions, ``chat (v2)``.
+Planning treats versions like any servers. Documents, loads and the stateful service use the server's name;
+plans use the names of its versions, such as ``chat (v2)``.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,18 +19,18 @@ from optimizer.spec.schema import AllocationData, Load, ModelProfile, ModelTarge
 from optimizer.spec.shared_queues import members_of
 
 SUM_TOLERANCE = 1e-9
-"""Difference of a sum of weights from 1 that is rounding."""
+"""Difference of a sum of weights from 1 that counts as rounding."""
 _SAME = 1e-9
-"""Relative difference of loads that is rounding."""
+"""Relative difference of loads that counts as rounding."""
 _OF_EACH = ("name", "model", "split", "roll_back", "current", "desired")
-"""Fields in which a version and its server differ."""
+"""Fields that can differ between a version and its server."""
 
 
 class Version(Server):
-    """A version of a server as a server, with its share of the load."""
+    """A version of a server in the form of a server, with its share of the load."""
 
     whole: Server
-    """The server, with all its load."""
+    """The split server, with all its load."""
     weight: float
     """The version's share of the load."""
 
@@ -41,12 +41,12 @@ class Version(Server):
 
 
 def version_name(server: Server, model: str) -> str:
-    """Return the name under which the version of a server is planned."""
+    """Return the name under which a server's version is planned."""
     return f"{server.name} ({model})"
 
 
 def versions_of(server: Server) -> tuple[Version, ...]:
-    """Return the versions of a server, in the order of its document; none if it is not split (eq. 212)."""
+    """Return the versions of a server, in the order of its document; empty if it is not split (eq. 212)."""
     found = []
     common = {field: getattr(server, field) for field in Server.model_fields if field not in _OF_EACH}
     for share in server.split or ():
@@ -54,7 +54,7 @@ def versions_of(server: Server) -> tuple[Version, ...]:
         if load.arrival_rate_rpm < MIN_RATE:
             load = load.model_copy(update={"arrival_rate_rpm": 0.0})
         is_main = share.model == server.model
-        if is_main and server.roll_back:  # it is also to take all requests as they arrive
+        if is_main and server.roll_back:  # it must also be able to take all arriving requests
             load = load.model_copy(
                 update={"arrival_cv": max(load.arrival_cv, server.current.load.arrival_cv)}
             )
@@ -72,7 +72,7 @@ def versions_of(server: Server) -> tuple[Version, ...]:
 
 
 def with_versions(servers: Mapping[str, Server]) -> Mapping[str, Server]:
-    """Return servers by name in which versions replace each split server, sorted by name."""
+    """Return servers by name, with split servers replaced by their versions, sorted by name."""
     if not any(server.split for server in servers.values()):
         return servers
     parts = {part.name: part for server in servers.values() for part in (versions_of(server) or (server,))}
@@ -80,7 +80,7 @@ def with_versions(servers: Mapping[str, Server]) -> Mapping[str, Server]:
 
 
 def whole_servers(servers: Mapping[str, Server]) -> Mapping[str, Server]:
-    """Return servers by name in which each split server replaces its versions, sorted by name."""
+    """Return servers by name, with versions replaced by their split servers, sorted by name."""
     groups: dict[str, list[Version]] = {}
     found: dict[str, Server] = {}
     for name, server in servers.items():
@@ -95,7 +95,7 @@ def whole_servers(servers: Mapping[str, Server]) -> Mapping[str, Server]:
 
 
 def _whole(versions: Sequence[Version]) -> Server:
-    """Return the server of versions whose loads, allocations or options may have changed."""
+    """Return the split server of versions whose loads, allocations or options might have changed."""
     whole = versions[0].whole
     by_model = {version.model: version for version in versions}
     ordered = tuple(by_model[share.model] for share in whole.split or ())
@@ -118,7 +118,7 @@ def _whole(versions: Sequence[Version]) -> Server:
 
 
 def _shares(versions: Sequence[Version], rate_rpm: float) -> tuple[VersionShare, ...]:
-    """Return the shares of versions with their own loads and allocations; together they have `rate_rpm`."""
+    """Return the shares of versions by their loads, with their allocations; the loads sum to `rate_rpm`."""
     loads = [version.current.load.arrival_rate_rpm for version in versions]
     as_stated = all(
         isclose(load, version.weight * rate_rpm, rel_tol=_SAME, abs_tol=MIN_RATE)
@@ -135,7 +135,7 @@ def _shares(versions: Sequence[Version], rate_rpm: float) -> tuple[VersionShare,
 
 
 def planned_names(server: Server) -> tuple[str, ...]:
-    """Return the names under which a server of a document is planned: its queue, its versions or its own."""
+    """Return the names under which a document's server is planned: queue, versions, or its own name."""
     versions = tuple(version.name for version in versions_of(server))
     return versions or (server.shared_queue or server.name,)
 
@@ -146,22 +146,22 @@ def planned_name(server: Server) -> str:
 
 
 def whole_name(server: Server) -> str:
-    """Return the name of a planned server, or of the server of which it is a version."""
+    """Return the name of a planned server, or of the split server if it is a version."""
     return server.whole.name if isinstance(server, Version) else server.name
 
 
 def stated_name(server: Server) -> str:
-    """Return the name that a document has for a planned server, or for the first that shares its queue."""
+    """Return the document's name of a planned server; for a queue, that of its first member."""
     return whole_name(members_of(server)[0])
 
 
 def share_of_load(server: Server) -> float:
-    """Return the share of its server's load that a version has; 1 for other servers, and without a share."""
+    """Return a version's share of its server's load; 1 for other servers, or if it has no share."""
     return server.weight or 1.0 if isinstance(server, Version) else 1.0
 
 
 def counted_load(server: Server) -> Load:
-    """Return the load that is counted for a server: of a version, that of all versions together."""
+    """Return the load that is counted for a server; for a version, that of all versions together."""
     load = server.current.load
     if not isinstance(server, Version):
         return load
@@ -176,11 +176,11 @@ def versions_text(server: Server) -> str:
 
 
 def with_allocation(server: Server, name: str, allocation: AllocationData, field: str = "current") -> Server:
-    """Return a server with another allocation, which keeps its load.
+    """Return a server with another allocation and the same load.
 
     Args:
         server: a server of a document.
-        name: its name, or that of one of its versions.
+        name: name of the server, or of one of its versions.
         allocation: the allocation.
         field: ``current`` or ``desired``.
     """
@@ -204,7 +204,7 @@ def desired_of(server: Server) -> dict[str, AllocationData]:
 
 
 def with_desired_applied(server: Server) -> Server:
-    """Return a server whose desired replicas, and those of its versions, are the current ones."""
+    """Return a server whose desired allocations, including those of versions, are now current."""
     current = server.desired.model_copy(update={"load": server.current.load})
     changes: dict[str, Any] = {"current": current}
     if server.split:
@@ -216,16 +216,16 @@ def with_desired_applied(server: Server) -> Server:
 
 
 def with_roll_back(server: Server, headroom_share: float) -> float:
-    """Return the headroom with which a version can take the load of all versions (eq. 213)."""
+    """Return the headroom with which a version could take the load of all versions (eq. 213)."""
     if isinstance(server, Version) and server.roll_back and server.weight:
         return (1 + headroom_share) / server.weight - 1
     return headroom_share
 
 
 def target_key(server: Server, targets: Mapping[tuple[str, str], ModelTarget]) -> tuple[str, str]:
-    """Return the service class and model whose targets hold for a server.
+    """Return the service class and model whose targets apply to a server.
 
-    Those of the server's own model hold for a version whose model has none in the class.
+    A version whose model has no targets in the class has those of the server's own model.
     """
     own = server.service_class, server.model
     return (
@@ -236,7 +236,7 @@ def target_key(server: Server, targets: Mapping[tuple[str, str], ModelTarget]) -
 
 
 def target_of_version(target: ModelTarget, server: Server) -> ModelTarget:
-    """Return the targets of a version: latencies are of each request, throughput is shared by weight."""
+    """Return a version's targets: latencies apply to each request, throughput is divided by weight."""
     if not isinstance(server, Version):
         return target
     return target.model_copy(update={"model": server.model, "tps": target.tps * server.weight})
@@ -287,7 +287,7 @@ def _of_profiles(
     i: int,
     index: Index,
     mine: Sequence[ModelProfile],
-    idle_without_answers: bool,  # noqa: FBT001  named by its caller
+    idle_without_answers: bool,  # noqa: FBT001  passed by position
 ) -> Iterator[Finding]:
     """Yield settings of a server that the profiles of a version do not support."""
     part, at, server = entry
@@ -312,7 +312,7 @@ def _of_profiles(
 
 
 def _faults(server: Server) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Yield the path and the text of what a split contradicts in its server."""
+    """Yield path and message of each contradiction of a server's split."""
     if not server.split:
         if server.split is not None:
             yield ("split",), "the list is empty; give each version a model and a weight, or remove it"

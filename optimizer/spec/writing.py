@@ -31,7 +31,7 @@ def check_suffix(path: Path) -> None:
     """Check that the suffix of a document's path is JSON or YAML.
 
     Raises:
-        SpecError: it is neither.
+        SpecError: the suffix is neither.
     """
     if path.suffix.lower() not in SUFFIXES:
         raise SpecError(f"{path}: the suffix must be one of {', '.join(SUFFIXES)}")

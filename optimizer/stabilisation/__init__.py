@@ -1,1 +1,1 @@
-"""From successive plans to replica counts that do not flap."""
+"""Turns successive plans into stable desired replica counts."""

@@ -1,4 +1,4 @@
-"""Free cards by accelerator type, and the number of replicas that they suffice for."""
+"""Free cards by accelerator type, and the number of replicas that fit on them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from optimizer.spec.placed import placed
 from optimizer.spec.system import System
 
 ROUNDING = 1e-9
-"""Part of a replica, or of an amount, that is rounding."""
+"""Fraction of a replica, or of an amount, that counts as rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class FreeCards:
     free: dict[str, int]
     """Free cards by accelerator type; unlimited types are absent."""
     limits: dict[tuple[str, str], float] = field(default_factory=dict)
-    """What is left of limits other than cards, by limit and item; empty where they do not count."""
+    """Remaining amounts of limits other than cards, by limit and item; empty if not considered."""
 
     @classmethod
     def of(cls, system: System) -> "FreeCards":
@@ -32,7 +32,7 @@ class FreeCards:
 
     @classmethod
     def beside(cls, system: System, shared: Iterable[SharedCardUse]) -> "FreeCards":
-        """Return the cards of a system that are not shared cards of a plan."""
+        """Return the cards of a system without the shared cards of a plan."""
         cards = cls.of(system)
         for use in shared:
             kind = system.accelerators[use.accelerator].type
@@ -46,7 +46,7 @@ class FreeCards:
 
     @property
     def is_short(self) -> bool:
-        """Whether more cards are used than available, or more of another limit."""
+        """Whether any limit is exceeded."""
         return min(self.free.values(), default=0) < 0 or min(self.limits.values(), default=0.0) < -ROUNDING
 
     def take(self, server: str, accelerator: str, replicas: int) -> None:
@@ -58,7 +58,7 @@ class FreeCards:
             self.limits[key] -= use * replicas
 
     def _uses(self, server: str, accelerator: str) -> dict[tuple[str, str], float]:
-        """Return what a replica that does not roll out uses of limits other than cards, by limit and item."""
+        """Return a replica's use of limits other than cards, outside of roll-outs, by limit and item."""
         if not self.limits:
             return {}
         one = placed(self.system, server, accelerator, 1)._replace(surge=0.0)

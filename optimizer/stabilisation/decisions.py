@@ -18,7 +18,7 @@ class TargetReason(StrEnum):
     switch = "Switch"
     not_chosen = "NotChosen"
     unserved = "Unserved"
-    # the plan has another number:
+    # reasons if the number differs from the plan:
     load_missing = "LoadMissing"
     noise = "Noise"
     scale_down_load = "ScaleDownLoad"
@@ -53,7 +53,7 @@ class ReplicaTarget:
     raised_s: float = 0.0
     """Time of the last increase [s since the epoch]."""
     ready_before: int = 0
-    """Replicas that were ready then and are still desired."""
+    """Number of replicas that were ready at that time and are still desired."""
     sized_rpm: float | None = None
     """Load of the server when the number last changed [requests/min]; None if unknown."""
 
@@ -65,7 +65,7 @@ class Moment:
     first_s: float
     last_s: float
     recommended: Mapping[str, int]
-    """Replicas by accelerator."""
+    """Recommended replicas by accelerator."""
     desired: Mapping[str, int]
 
 
@@ -74,7 +74,7 @@ class ServerDecision:
     """Desired replicas of a server, and the state that later decisions need."""
 
     targets: Mapping[str, ReplicaTarget]
-    """By accelerator; includes those whose replicas were just removed."""
+    """Targets by accelerator, including those whose replicas were just removed."""
     switched_s: float
     """Time of the last switch to another accelerator [s since the epoch]."""
     in_tokens: float = 0.0
@@ -86,9 +86,9 @@ class ServerDecision:
     load: LoadEstimate | None = None
     past: tuple[Moment, ...] = ()
     pending_since_s: Mapping[str, float] = field(default_factory=dict)
-    """By accelerator: start of the current period with pending replicas [s since the epoch]."""
+    """Start of the current period with pending replicas [s since the epoch], by accelerator."""
     shared_since_s: float | None = None
-    """Time since when plans put it on shared cards [s since the epoch]; None if they do not."""
+    """Time at which plans started to put it on shared cards [s since the epoch]; None if they do not."""
     ups: int = 0
     """Number of increases."""
     downs: int = 0
@@ -119,7 +119,7 @@ class Decisions:
     made_at_s: float
     """Time [s since the epoch]."""
     servers: Mapping[str, ServerDecision]
-    """By name."""
+    """Decisions by name of the server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +139,6 @@ class Observation:
     missing: frozenset[str] = frozenset()
     """Servers whose load was not reported."""
     replicas: Mapping[str, Mapping[str, ReplicaStatus]] = field(default_factory=dict)
-    """By server and accelerator; servers without a report are absent."""
+    """Existing replicas by server and accelerator; servers without a report are absent."""
     unusable: frozenset[str] = frozenset()
     """Missing servers whose load was never known well enough to plan."""

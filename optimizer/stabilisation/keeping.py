@@ -60,8 +60,8 @@ def plan_keeping(system: System, runs: Runs, planner: Planner, excluded: Iterabl
     Args:
         system: the system to plan; its kept replicas stay.
         runs: running replicas.
-        planner: the solver; after its deadline nothing is solved again.
-        excluded: servers that are not to be served.
+        planner: the solver; no re-solves after its deadline.
+        excluded: servers that get no replicas.
 
     Raises:
         SolverError: the solver failed.
@@ -82,7 +82,7 @@ def plan_keeping(system: System, runs: Runs, planner: Planner, excluded: Iterabl
 
 
 def _next_group(plan: Plan, runs: Runs, excluded: set[str]) -> list[str]:
-    """Return the running servers without an allocation of the highest remaining priority."""
+    """Return the running servers without an allocation that have the highest remaining priority."""
     waiting = [
         item for item in plan.left_out.values() if item.server not in excluded and runs.get(item.server)
     ]
@@ -91,13 +91,13 @@ def _next_group(plan: Plan, runs: Runs, excluded: set[str]) -> list[str]:
 
 
 def left_by(system: System, plan: Plan, kept: Kept, lowest: int | None = None) -> FreeCards:
-    """Return what kept replicas, and allocations down to a priority (None: all), leave of cards and limits.
+    """Return the cards and limits left by kept replicas and by allocations down to a priority.
 
     Args:
         system: the system.
         plan: the plan.
         kept: kept replicas.
-        lowest: lowest priority whose allocations count; None: all.
+        lowest: lowest priority whose allocations count; None counts all.
     """
 
     def counts(name: str) -> bool:
@@ -120,7 +120,7 @@ def left_by(system: System, plan: Plan, kept: Kept, lowest: int | None = None) -
 
 
 def _at_rest(system: System, name: str, pool: Pool) -> PlacedReplicas:
-    """Return a pool as limits count it at least: without load, and not rolling out."""
+    """Return a pool with its minimum use of limits: without load, and outside of roll-outs."""
     item = system.accelerators.get(pool.accelerator)
     power_w = 0.0 if item is None else float(item.power.at(np.zeros(1))[0])
     return placed(system, name, pool.accelerator, pool.num_replicas, power_w)._replace(surge=0.0)

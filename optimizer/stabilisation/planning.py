@@ -2,7 +2,7 @@
 
 A plan might be unreachable because servers wait for each other's cards. Then some of them stay on their
 current accelerators, or keep their old replicas in addition to the new ones, and the others are planned again
-around them. The two servers of a route do so together.
+around them. The two servers of a route are treated together.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ def plan_running_fleet(system: System, running: Running, runs: Runs, planner: Pl
         system: the system to plan.
         running: the pools of each server, with the loads that they can carry.
         runs: replicas that servers keep if they cannot be served.
-        planner: the solver; after its deadline nothing is solved again.
+        planner: the solver; no re-solves after its deadline.
 
     Raises:
         SolverError: the solver failed.
@@ -142,7 +142,7 @@ class _Search:
 
 
 def goals_of(plan: Plan, system: System) -> list[MoveGoal]:
-    """Return the replicas that each server is to run: those of its allocation, or else those it keeps."""
+    """Return the replicas that each server should run: those of its allocation, or else those it keeps."""
     goals, kept, left_out = [], by_server(plan.kept_replicas), plan.left_out
     for name, server in system.servers.items():
         pools = [pool for pool in plan.allocations.get(name, ()) if pool.num_replicas]

@@ -31,13 +31,13 @@ class Recommendation:
 
     server: Server
     targets: Mapping[str, ReplicaTarget]
-    """Replicas by accelerator, as planned, or as kept if the server cannot be served."""
+    """Planned replicas by accelerator, or kept ones if the server cannot be served."""
     load_rpm: float
-    """Load carried by the pools."""
+    """Load carried by the pools [requests/min]."""
     offered_rpm: float
-    """Load used for planning."""
+    """Load used for planning [requests/min]."""
     unserved: Unserved | None
-    """Reason for no allocation; None if it has one."""
+    """Reason that the server has no allocation; None if it has one."""
     may_use: frozenset[str]
     """Allowed accelerators for which its model has a profile."""
 
@@ -58,7 +58,7 @@ class Recommendation:
             name: the server.
             offered_rpm: the load used for planning [requests/min].
             pools: its pools in the plan.
-            unserved: reason for no allocation; None if it has one.
+            unserved: reason that the server has no allocation; None if it has one.
             kept: replicas that it keeps without an allocation, by accelerator.
         """
         server = system.servers[name]
@@ -91,10 +91,10 @@ class Recommendation:
 
 @dataclass(frozen=True, slots=True)
 class Ruled:
-    """Pools of a server after the rules; changed targets are held, with the rule's reason."""
+    """Pools of a server after the rules; targets changed by a rule are held, with its reason."""
 
     targets: Mapping[str, ReplicaTarget]
-    """By accelerator."""
+    """Targets by accelerator."""
     recommended: Mapping[str, int]
     """Replicas before the rules that spread changes over time, by accelerator."""
     stays_for: TargetReason | None = None
@@ -107,7 +107,7 @@ class Ruled:
 
 
 def as_planned(wanted: Recommendation) -> Ruled:
-    """Return the result if no rule applies."""
+    """Return the result if no rule changes the plan."""
     return Ruled(wanted.targets, wanted.replicas)
 
 
@@ -287,8 +287,8 @@ class _Step:
         )
 
     def _shrinking(self, name: str, target: ReplicaTarget, before: int) -> ReplicaTarget:
-        """Return a target that is not reduced further than the rules allow."""
-        upper = before  # pending replicas can be removed at once
+        """Return a target reduced only as far as the rules allow."""
+        upper = before  # pending replicas can be removed immediately
         there = self.replicas.get(name)
         if self.rules.pending_limit_s is not None and there is not None:
             upper = min(before, max(there.ready, target.replicas))

@@ -1,4 +1,4 @@
-"""The desired replicas on each accelerator, their reason, and whether they are held.
+"""Desired replicas on each accelerator, their reasons, and whether they are held.
 
 A number is held if it differs from the plan. The reason is then a rule, replicas that are not ready yet, or
 missing cards. Otherwise the reason states how the number has changed, and whether the load has.

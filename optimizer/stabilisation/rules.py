@@ -19,11 +19,11 @@ class StepLimit(Document):
     """Maximum change of a target's replicas within a period: the larger of a fraction and a number."""
 
     share: Annotated[float, Field(ge=0, le=100)]
-    """Fraction of the replicas at the start of the period."""
+    """Maximum change as a fraction of the replicas at the start of the period."""
     replicas: _Replicas
     """Change that is always allowed [replicas]."""
     period_s: Seconds = Field(alias="period")
-    """The period [s]."""
+    """Length of the period [s]."""
 
 
 class Rules(Document):
@@ -51,7 +51,8 @@ class Rules(Document):
     """Whether a server whose load is missing from a snapshot keeps its desired replicas."""
     pending_limit_s: Seconds | None = Field(None, alias="pendingLimit")
     """A target whose replicas have been pending for this time is not increased [s]. Pending replicas count as
-    existing, and can be removed at once."""
+    existing, and can be removed immediately.
+    """
     scale_up_limit: StepLimit | None = Field(None, alias="scaleUpLimit")
     """Maximum growth of a target."""
     scale_down_limit: StepLimit | None = Field(None, alias="scaleDownLimit")

@@ -1,4 +1,4 @@
-"""The pools of every server when a plan is made: last desired, reported, or as stated in the system."""
+"""Pools of every server when a plan is made: last desired, reported, or as stated in the system."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

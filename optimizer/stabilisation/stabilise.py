@@ -48,13 +48,13 @@ def denoise_loads(
             continue
         decision = None if last is None else last.servers.get(name)
         load, before = server.current.load, None if decision is None else decision.load
-        stated = server.deadline is not None  # offline work is not counted, and ends at its deadline
+        stated = server.deadline is not None  # offline work has no counted load, and ends at its deadline
         if before is not None and (
             before.level_rpm == load.arrival_rate_rpm if stated else name in seen.missing
         ):
             estimates[name] = before
         else:
-            share = share_of_load(server)  # versions are not counted, their server is
+            share = share_of_load(server)  # loads are counted for servers, not for versions
             counted = None if before is None or stated else scaled(before, 1 / share)
             all_of_it, window_s = counted_load(server), rules.load_window_s
             found = with_load(
@@ -82,7 +82,8 @@ def _denoised_routes(
 ) -> System:
     """Return the system with denoised rates of routes; the estimates of their servers are added.
 
-    A route is counted as a whole. Its servers have the same estimate, in proportion to their planned loads.
+    A route's requests are counted together. Its servers have the same estimate, scaled to their planned
+    loads.
     """
     routes = {}
     for name, route in system.routes.items():
@@ -112,7 +113,7 @@ def plan_next(
         rules: the rules.
         last: the previous decisions, if any.
         seen: the observed state of the fleet.
-        planner: the solver; after its deadline nothing is solved again.
+        planner: the solver; no re-solves after its deadline.
 
     Raises:
         SolverError: the solver failed.
@@ -180,7 +181,7 @@ class _PlannedFleet:
 
     @property
     def as_sized(self) -> System:
-        """The system with the lengths for which the plan sizes servers: without a router, those of all."""
+        """The system with the lengths used for sizing; without a router, those of all requests."""
         off = [name for name, use in self.plan.routes.items() if use.served and not use.routed]
         routes = [self.system.routes[name] for name in off if name in self.system.routes]
         servers = {**self.system.servers, **undivided_servers(self.system.servers, routes)}
@@ -216,7 +217,7 @@ class _PlannedFleet:
         return found
 
     def rank(self, name: str) -> tuple[int, str]:
-        """Return the rank of a server in the order in which servers get cards."""
+        """Return a sort key for the order in which servers get cards."""
         return self.system.priority(self.system.servers[name]), name
 
     def fitting(self, wanted: Mapping[str, Recommendation]) -> dict[str, Ruled]:
@@ -266,11 +267,11 @@ class _PlannedFleet:
         return Transition(goals, self.running, self.cards())
 
     def cards(self) -> FreeCards:
-        """Return the cards that are not shared; those that are shared follow the plan, and go first."""
+        """Return the cards outside shared cards, which follow the plan and have precedence."""
         return FreeCards.beside(self.system, self.plan.shared_cards)
 
     def shared_since_s(self, name: str) -> float | None:
-        """Return since when plans put a server on shared cards [s since the epoch]; None if this does not."""
+        """Return the time at which plans began to put a server on shared cards [s]; None if this does not."""
         if name not in self.plan.on_shared_cards:
             return None
         last = self.before.get(name)
@@ -278,7 +279,7 @@ class _PlannedFleet:
         return self.seen.now_s if known is None else known
 
     def _starts_on_shared_cards(self, name: str) -> bool:
-        """Return whether shared cards of a server are not ready: as reported, or else too new."""
+        """Return whether a server's shared cards are not ready yet, as reported or by their age."""
         since_s, reported = self.shared_since_s(name), self.seen.replicas
         if since_s is None:
             return False

@@ -28,14 +28,14 @@ class MoveGoal:
     server: str
     priority: int
     replicas: Mapping[str, int]
-    """By accelerator, without zeros."""
+    """Desired replicas by accelerator, without zeros."""
     rates_rpm: Mapping[str, float]
     """Maximum rate of a replica, by accelerator [requests/min]."""
     load_rpm: float
     waits: bool = True
-    """Whether old replicas are removed only when new ones are ready."""
+    """Whether old replicas are removed only after new ones are ready."""
     waived: int = 0
-    """Old replicas that are removed too early because the new ones need their cards."""
+    """Number of old replicas that are removed before new ones are ready, because these need their cards."""
     starting_elsewhere: bool = False
     """Whether shared cards that replace its replicas are not ready yet."""
 
@@ -69,7 +69,7 @@ class MoveGoal:
         return self._without_waived(kept, now) if self.waived else kept
 
     def _without_waived(self, kept: dict[str, int], now: Mapping[str, RunningPool]) -> dict[str, int]:
-        """Remove some replicas too early, but never the last ready one."""
+        """Return the retained replicas minus the waived ones, but never without the last ready one."""
         others = sum(min(pool.ready, self.replicas.get(name, 0)) for name, pool in now.items())
         left = min(self.waived, max(0, sum(kept.values()) - (0 if others else 1)))
         for name in reversed(kept):
@@ -81,7 +81,7 @@ class MoveGoal:
     def missing_rpm(self, now: Mapping[str, RunningPool]) -> float:
         """Return the load that the goal's ready replicas cannot carry yet [requests/min].
 
-        Without a load it is infinite until all replicas are ready, and so it is until shared cards are.
+        Without a load, and while shared cards are not ready, it is infinite until all replicas are ready.
         """
         if self.starting_elsewhere:
             return inf
@@ -169,7 +169,7 @@ class State:
 
 
 class Transition:
-    """The transition from the running pools to the goals of all servers, which together fit."""
+    """The transition from the running pools to the goals of all servers; the goals fit together."""
 
     def __init__(self, goals: Iterable[MoveGoal], running: Running, cards: FreeCards) -> None:
         """Search for an order of steps.
@@ -259,7 +259,7 @@ class Transition:
         )
 
     def _with_more(self, state: State, goals: Sequence[MoveGoal]) -> State:
-        """Also start those servers that leave the other goals reachable."""
+        """Start further servers as long as the other goals stay reachable."""
         trial = state.copy()
         if not [goal for goal in goals if trial.begin(goal)]:
             return state

@@ -1,4 +1,4 @@
-"""A system document from a few facts: models, accelerators on offer, use cases with their rates.
+"""Creates a system document from a few facts: models, accelerators on offer, use cases with their rates.
 
 Takes `StarterFacts` and returns commented YAML. Token times are requested as estimates, so that nothing has
 to be measured first. Every target has its reason in a comment.
@@ -60,7 +60,7 @@ def notes_of(start: StarterFacts) -> tuple[str, ...]:
     """Return notes about offers that a document does not use.
 
     Raises:
-        SpecError: as `document_of` does.
+        SpecError: under the same conditions as in `document_of`.
     """
     check_start(start)
     return choose_slices(start).notes

@@ -19,7 +19,7 @@ TEMPLATES: dict[Template, str] = {
     "clouds": "cloud offers side by side, without limits",
 }
 ByName = Mapping[str | None, float]
-"""Values by use case; None: all other use cases."""
+"""Values by use case; the key None applies to all other use cases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Demand:
     rate: str
     """Rate as in documents: ``10/s``, ``600``."""
     model: str | None = None
-    """The model; None: each model has this rate."""
+    """Name of the model; None if each model has this rate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class ClassTargets:
     """The targets of a class."""
 
     limits_ms: Mapping[str, float]
-    """Limits by latency: ``ttft``, ``itl``, ``e2e`` [ms]; without those that have none."""
+    """Limits by latency, `ttft`, `itl` or `e2e` [ms]; latencies without a limit are absent."""
     percentile: float | None
-    """Percentile to which they apply; None: the mean."""
+    """Percentile to which the limits apply; None for the mean."""
     given: bool
-    """Whether any of them overrides the use case."""
+    """Whether any limit overrides the use case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +59,13 @@ class StarterFacts:
     folder: Path = Path()
     """Folder of the document, to which the paths of config.json files are relative."""
     weights: str | None = None
-    """Weight format of all models; None: as published."""
+    """Weight format of all models; None selects the published one."""
     targets_ms: Mapping[str, ByName] = field(default_factory=dict)
     """Targets that override those of use cases [ms], by latency; 0: no target."""
     percentiles: ByName = field(default_factory=dict)
     """Percentiles to which targets apply, by use case; the mean for others."""
     saturation: SaturationPolicy | None = None
-    """Saturation policy; None: not stated in the document."""
+    """Saturation policy; None if the document does not state one."""
 
     @property
     def use_cases(self) -> list[str]:
@@ -135,7 +135,7 @@ def check_start(start: StarterFacts) -> None:
     """Check that the facts are complete and consistent.
 
     Raises:
-        SpecError: one is missing, out of range, or contradicts another.
+        SpecError: a fact is missing, out of range, or contradicts another.
     """
     for given, what in (
         (start.models, "a model"),
@@ -186,7 +186,7 @@ def check_rate(text: str) -> None:
     """Check the text of a rate.
 
     Raises:
-        SpecError: it is not a rate above 0.
+        SpecError: the text is not a rate above 0.
     """
     try:
         rate = REQUESTS_PER_MINUTE.read(text)

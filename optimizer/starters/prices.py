@@ -46,7 +46,7 @@ class PriceList:
     """The cheapest offer of each slice in a file."""
 
     offers: tuple[Offer, ...]
-    """Sorted by accelerator and cards."""
+    """Offers, sorted by accelerator and cards."""
     unknown: tuple[str, ...]
     """Accelerators in the file that are not in the catalogue."""
 
@@ -65,11 +65,11 @@ def read_prices(path: str | os.PathLike[str], *, region: str | None = None, spot
 
     Args:
         path: a CSV file, or ``-`` for standard input.
-        region: a region (SkyPilot) or place; None: all.
+        region: a region (SkyPilot) or place; None selects all.
         spot: whether to use SkyPilot's spot prices instead of on-demand prices.
 
     Raises:
-        SpecError: the file cannot be read, has neither format, or a price is wrong.
+        SpecError: the file cannot be read, has neither format, or a price is invalid.
     """
     rows = list(csv_rows(path, lambda name, _: name.lower()))
     if not rows:

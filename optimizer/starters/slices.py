@@ -1,4 +1,4 @@
-"""Choose the slices of cards that each model fits on, with notes about the offers that are not used."""
+"""Chooses the slices of cards on which each model fits, and notes why other offers are unused."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,15 +37,15 @@ class Choice:
     """The slices of a document, and notes about unused offers."""
 
     fits: Mapping[str, tuple[Slice, ...]]
-    """By model: the slices that it fits on with requests of its longest use case."""
+    """Slices on which each model fits with requests of its longest use case, by model."""
     used: tuple[Slice, ...]
-    """The slices that any model fits on, in the order of the offers."""
+    """Slices on which any model fits, in the order of the offers."""
     notes: tuple[str, ...]
     """Unused offers, with reasons."""
 
 
 def choose_slices(start: StarterFacts) -> Choice:
-    """Choose the slices that each model fits on.
+    """Choose the slices on which each model fits.
 
     Raises:
         SpecError: a name does not exist, or a model has no requests or fits no slice on offer.
@@ -96,7 +96,7 @@ def _slices_of(offer: Offer, start: StarterFacts) -> Iterator[Slice]:
 def _misfits(
     model: str, slices: Sequence[Slice], start: StarterFacts, weights: str | None = None
 ) -> dict[Slice, str]:
-    """Return the slices that a model does not fit on, each with the reason.
+    """Return the slices on which a model does not fit, each with the reason.
 
     Raises:
         SpecError: the model does not exist, or has no requests.
@@ -113,7 +113,7 @@ def _misfits(
 
 
 def _misfit(facts: ModelFacts, item: Slice, deployment: Deployment) -> str | None:
-    """Return the reason why a model does not fit on a slice, or None if it does."""
+    """Return the reason that a model does not fit on a slice; None if it does."""
     accelerator = load_catalogue().accelerator(item.accelerator)
     devices = item.cards * accelerator.devices
     if accelerator.over_pcie and devices > MAX_OVER_PCIE:

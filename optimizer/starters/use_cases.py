@@ -52,6 +52,6 @@ def use_case(name: str) -> UseCase:
     """Return the use case of that name.
 
     Raises:
-        SpecError: it does not exist.
+        SpecError: the use case does not exist.
     """
     return use_cases()[known_name(name, use_cases(), "use case")]

@@ -1,4 +1,4 @@
-"""Time of each stage: cold, on new systems, in a separate process."""
+"""Measures the time of each planning stage, cold, on new systems in a separate process."""
 
 import multiprocessing
 import resource
@@ -30,9 +30,9 @@ class Measurement:
     service_gap: float
     """Largest gap of an unserved rate."""
     proved: int
-    """Plans that are proved within the gap that the options ask for."""
+    """Number of plans proved within the gap of the options."""
     complete: int
-    """Plans that serve every server in full."""
+    """Number of plans that serve every server in full."""
     repeats: int
     peak_memory_mib: float
 
@@ -48,16 +48,16 @@ class FleetSize:
     servers: int
     accelerators: int
     tightness: float = 1.0
-    """Scarcity of units: at 1 about as many exist as are needed, at 2 half as many."""
+    """Scarcity of cards: 1 for about the demand, 2 for half of it."""
     mixed: bool = False
-    """Whether a server may run on several accelerators."""
+    """Whether a server can run on several accelerators."""
 
 
 def measure(fleet: FleetSize, repeats: int) -> Measurement:
     """Measure systems of one kind in a new process.
 
     Raises:
-        SpecError: there is nothing to repeat.
+        SpecError: the number of repeats is below 1.
     """
     if repeats < 1:
         raise SpecError(f"--repeats: must be at least 1, not {repeats}")

@@ -1,7 +1,7 @@
 """Errors in documents, and warnings about valid systems.
 
-Takes a path, gives faults and warnings, each with its file, line and column. A warning is about what a plan
-can be made of, though hardly the one that is meant.
+Faults and warnings have file, line and column. A warning is about a system that can be planned, but probably
+not with the intended result.
 """
 
 import os
@@ -26,19 +26,19 @@ from optimizer.spec.versions import Version, stated_name
 from optimizer.studies.slips import Written, slips
 
 DOCUMENT = "document"
-"""Stands for the file of a text in messages."""
+"""Name of a text without a file in messages."""
 MAX_SIZED_PAIRS = 200_000
 """Maximum number of pairs of server and accelerator that are sized to find unservable servers."""
 LOW_PRICE_PER_TB_PER_S = 5.0
-"""Price below which an accelerator is hardly priced in cents [cents/h per TB/s of memory bandwidth].
+"""Price below which an accelerator is probably not priced in cents [cents/h per TB/s of bandwidth].
 
-Rents in dollars lie between 0.5 and 4 per hour and TB/s (L4, A100, H100, MI300X, B200 by the hour); the same
-figures in cents between 50 and 400, on spot markets down to 10.
+Rental prices are 0.5 to 4 dollars per hour and TB/s (L4, A100, H100, MI300X, B200), that is 50 to 400 cents;
+spot prices go down to 10 cents.
 """
 IDLE_SHARE = 0.1
-"""Share of one replica below which a rate without a unit is hardly per minute."""
+"""Utilisation of one replica below which a rate without a unit is probably not per minute."""
 LOW_PRICE = 1.0
-"""Implausible price of one card of unknown bandwidth [cents/h]."""
+"""Price below which a card of unknown bandwidth is probably not priced in cents [cents/h]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def check_documents(path: str | os.PathLike[str]) -> Checked:
 
 
 def check_text(text: str) -> Checked:
-    """Find all errors in the text of a document, then warnings; it can name no files."""
+    """Find all errors in the text of a document, then warnings; the text cannot refer to files."""
     return _checked(examine_text(text_of(text, DOCUMENT)))
 
 
@@ -90,7 +90,7 @@ def _checked(found: Examination) -> Checked:
 
 
 def _unanswered(system: System, index: Index) -> Iterator[Finding]:
-    """Yield the requested estimates that are impossible."""
+    """Yield requested estimates that are impossible."""
     for part, at, profile in index.profiles.values():
         try:
             check_request(system, profile)
@@ -106,7 +106,7 @@ def _missing_token_times(index: Index) -> Iterator[Finding]:
 
 
 def _missing_capacities(system: System, index: Index) -> Iterator[Finding]:
-    """Yield the first accelerator of each type that has no units, though units are limited."""
+    """Yield the first accelerator of each type without cards, if cards are limited."""
     if system.options.unlimited or not system.servers:
         return
     seen: set[str] = set()
@@ -131,7 +131,7 @@ def _odd_prices(index: Index) -> Iterator[Finding]:
 
 
 def _unmeasured_lengths(system: System, index: Index) -> Iterator[Finding]:
-    """Yield servers whose requests are outside what the token times of their model were measured on."""
+    """Yield servers whose requests are outside the measured range of their model's token times."""
     for server in system.members.values():
         load = server.current.load
         for profile in system.profiles_of(server.model):
@@ -145,7 +145,7 @@ def _unmeasured_lengths(system: System, index: Index) -> Iterator[Finding]:
 
 
 def _least_price(accelerator: Accelerator) -> float:
-    """Return the price below which an accelerator is hardly priced in cents, by its memory bandwidth."""
+    """Return the price below which an accelerator is probably not priced in cents, by its bandwidth."""
     bandwidth = accelerator.memory_bandwidth_gb_per_s
     if not bandwidth:
         try:
@@ -164,7 +164,7 @@ def _sized(system: System, index: Index, written: Written) -> Iterator[Finding]:
 
 
 def _unservable(candidates: Candidates, index: Index) -> Iterator[Finding]:
-    """Yield the servers with a load that no accelerator can serve, with the nearest miss."""
+    """Yield servers with load that no accelerator can serve, with the nearest miss."""
     served = np.unique(candidates.table.server)
     needed = (candidates.arrays.servers.load_rps > 0) | (candidates.arrays.servers.min_replicas > 0)
     for s in np.setdiff1d(np.flatnonzero(needed), served):
@@ -176,7 +176,7 @@ def _unservable(candidates: Candidates, index: Index) -> Iterator[Finding]:
 
 
 def _low_loads(candidates: Candidates, index: Index, written: Written) -> Iterator[Finding]:
-    """Yield loads per minute without a unit that look like loads per second: they would idle any replica."""
+    """Yield per-minute loads without a unit that are probably per second, because a replica would be idle."""
     table, servers = candidates.table, candidates.arrays.servers
     share = np.zeros(len(servers.load_rps))
     np.maximum.at(share, table.server, table.load_rps / table.max_rate_rps)

@@ -1,4 +1,4 @@
-"""Changes of the loads of a system: all by one factor, or each at random from a seed."""
+"""Changes to a system's loads: all by one factor, or each at random from a seed."""
 
 import numpy as np
 
@@ -8,16 +8,16 @@ from optimizer.spec.system import System, with_changed_load
 from optimizer.spec.versions import whole_servers
 
 RATE_FACTORS = (0.5, 1.5)
-"""A random load multiplies each arrival rate by a factor that is uniform between these."""
+"""Range of the uniform random factors on arrival rates."""
 TOKEN_FACTORS = (0.8, 1.2)
-"""Range of the factors of the mean input length, and separately of the mean output length."""
+"""Range of the uniform random factors on the mean input and output lengths."""
 
 
 def scale_loads(system: System, factor: float) -> System:
     """Return a system whose arrival rates are all multiplied by a factor.
 
     Raises:
-        SpecError: a rate is then out of range.
+        SpecError: a resulting rate is out of range.
     """
     return with_rates(system, [rate_rpm(owner) * factor for owner in owners_of_load(system)])
 
@@ -26,12 +26,12 @@ def vary_loads(system: System, rng: np.random.Generator) -> System:
     """Return a system in which each arrival rate and each mean token length is multiplied by its own factor.
 
     The factors are independent: uniform on [0.5, 1.5) for the rate, on [0.8, 1.2) for the input and for the
-    output length, drawn in this order, server by server in the order of their names. An output stays at least
-    one token long. The versions of a server vary together. Then each route has a factor of its rate, drawn in
-    the same way; its lengths stay.
+    output length, drawn in this order, server by server in the order of their names. Outputs have at least
+    one token. The versions of a server vary together. Then a factor for the rate of each route is drawn in
+    the same way; its lengths do not change.
 
     Raises:
-        SpecError: a rate or length is then out of range.
+        SpecError: a resulting rate or length is out of range.
     """
     low, high = np.array([RATE_FACTORS, TOKEN_FACTORS, TOKEN_FACTORS]).T
     servers = whole_servers(system.servers)

@@ -1,8 +1,7 @@
 """Options that serve more load of an overloaded fleet: a saturation policy, mixed plans, or both.
 
-A server is served in full, on one accelerator, or not at all unless the options say otherwise. So cards can
-stay idle while load waits. Takes candidates and their plan, gives an `Overload` if that is so and other
-options help.
+By default, a server is served in full on one accelerator, or not at all, so cards can be idle although load
+is unserved. In this case, an `Overload` lists other options that help.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,49 +22,49 @@ from optimizer.spec.system import System
 from optimizer.studies.service import PriorityService, service_by_priority
 
 LIMIT_S = 10.0
-"""Time for all ways together [s]."""
+"""Time limit for all options together [s]."""
 POLICY: SaturationPolicy = "PriorityExhaustive"
-"""The policy that is tried: it serves the highest priority as far as cards go."""
+"""Policy that is tried: it serves higher priorities first, as far as cards suffice."""
 MIN_CHANGE = 1e-9
-"""Smaller differences of a served share are rounding."""
+"""Difference of a served share below which it counts as rounding."""
 
 
 class OtherOptions(Document):
-    """Options of the optimizer that differ from those of the plan, and what the plan with them serves."""
+    """Optimizer options that differ from the plan's, and the service of the plan with them."""
 
     saturation_policy: SaturationPolicy | None = Field(None, alias="saturationPolicy")
-    """The saturation policy; None: as it is."""
+    """The saturation policy; None if unchanged."""
     heterogeneous: bool | None = None
-    """True for a mixed plan; None: as it is."""
+    """True for a mixed plan; None if unchanged."""
     service: tuple[PriorityService, ...] | None = Field(None, strict=False)
-    """Service of each priority, the highest first; None if the solver was stopped first."""
+    """Service of each priority, the highest first; None if the solver was stopped before."""
     total_cost_cents_per_h: float | None = Field(None, alias="totalCost")
-    """Total cost of the plan [cents/h]; None like the service."""
+    """Total cost of the plan [cents/h]; None if the solver was stopped before."""
 
     @property
     def changes(self) -> dict[str, object]:
-        """The options by their Python names, as `System.with_options` takes them."""
+        """Return the options by Python name, for `System.with_options`."""
         changes = {"saturation_policy": self.saturation_policy, "heterogeneous": self.heterogeneous}
         return {name: value for name, value in changes.items() if value is not None}
 
 
 class Overload(Document):
-    """Load that is not served although cards are left, and options that serve more of it."""
+    """Unserved load although cards remain, and options that serve more of it."""
 
     cards_left: dict[str, int] = Field(alias="cardsLeft")
-    """Cards that the plan leaves, by accelerator type."""
+    """Unused cards by accelerator type."""
     service: tuple[PriorityService, ...] = Field(strict=False)
     """Service of each priority in the plan, the highest first."""
     options: tuple[OtherOptions, ...] = Field(strict=False)
-    """Options that serve more, each with what the plan is then; and those that were not solved in time."""
+    """Options that serve more load, each with its service; and options not solved in time."""
 
 
 def find_overload(system: System, plan: Plan) -> Overload | None:
-    """Return the options that would serve more load; None if all is served, no card is free, or none helps.
+    """Return options that would serve more load; None if all is served, no card is free, or none helps.
 
     Args:
         system: the fleet.
-        plan: its plan, with the options of the system.
+        plan: the plan of the system with its own options.
 
     Raises:
         SolverError: the solver failed, or a plan does not pass verification.
@@ -73,17 +72,17 @@ def find_overload(system: System, plan: Plan) -> Overload | None:
     if not is_overloaded(plan):
         return None
     limit_s = min(LIMIT_S, system.options.time_limit_s)
-    system = system.with_rate_factors(plan.factor_of_pair)  # of a plan that was repaired
+    system = system.with_rate_factors(plan.factor_of_pair)  # in a repaired plan
     return overload_of(find_candidates(system), plan, Deadline.after(limit_s))
 
 
 def is_overloaded(plan: Plan) -> bool:
-    """Return whether servers wait for cards while cards are left."""
+    """Return whether load is unserved for lack of cards although cards remain."""
     return any(item.reason == "capacity" for item in plan.unserved) and bool(_cards_left(plan))
 
 
 def overload_of(candidates: Candidates, plan: Plan, deadline: Deadline) -> Overload | None:
-    """Return the same as `find_overload` from the candidates of the system, by a deadline."""
+    """Return the result of `find_overload`, given the candidates of the system and a deadline."""
     if not is_overloaded(plan):
         return None
     now = service_by_priority(plan, candidates.system)
@@ -104,7 +103,7 @@ def _cards_left(plan: Plan) -> dict[str, int]:
 
 
 def _ways(system: System) -> Iterator[dict[str, Any]]:
-    """Yield options to try, by their Python names; routes and shared cards have no partial service."""
+    """Yield options to try, by Python name; routes and shared cards do not support partial service."""
     options = system.options
     in_full = bool(system.routes) or any(server.shared_card for server in system.servers.values())
     none = options.saturation_policy == "None" and not in_full
@@ -116,13 +115,14 @@ def _ways(system: System) -> Iterator[dict[str, Any]]:
 
 
 def _planned(candidates: Candidates, changes: dict[str, Any], deadline: Deadline) -> OtherOptions:
-    """Return the plan with other options, which change no candidate; without it if the time does not suffice.
+    """Return the service with other options, which change no candidates; without it if time runs out.
 
-    A plan of a solver that was stopped would not be the same the next time.
+    Results of an interrupted solve are not used, because they are not reproducible.
     """
     if deadline.passed:
         return OtherOptions(**changes)
-    exact = {"milp_solver": True} if changes.get("heterogeneous") else {}  # only it makes mixed plans
+    # Only the exact solver supports mixed plans.
+    exact = {"milp_solver": True} if changes.get("heterogeneous") else {}
     system = candidates.system.with_options(**changes, **exact)
     other = replace(candidates, system=system)
     problem = build_problem(other)
@@ -144,7 +144,7 @@ def _is_complete(service: Sequence[PriorityService] | None) -> bool:
 
 
 def _serves_more(service: Sequence[PriorityService], than: Sequence[PriorityService]) -> bool:
-    """Return whether more load is served of the highest priority that differs."""
+    """Return whether more load is served at the highest priority that differs."""
     for mine, other in zip(service, than, strict=True):
         more = mine.served_rpm - other.served_rpm
         if abs(more) > MIN_CHANGE * mine.load_rpm:

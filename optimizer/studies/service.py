@@ -1,4 +1,4 @@
-"""Service of a plan by priority: the basis of every sentence about more or less service."""
+"""Service of a plan by priority, on which all sentences about more or less service are based."""
 
 from dataclasses import replace
 
@@ -17,17 +17,17 @@ class PriorityService(Document):
     priority: int
     """The priority."""
     servers: int
-    """Servers."""
+    """Number of servers."""
     served_in_full: int = Field(alias="servedInFull")
-    """Servers that are served in full, including idle ones."""
+    """Number of servers served in full, including idle ones."""
     load_rpm: float = Field(alias="load")
     """Load [requests/min]."""
     served_rpm: float = Field(alias="served")
-    """Load that the plan serves [requests/min]."""
+    """Served load [requests/min]."""
 
     @property
     def share(self) -> float | None:
-        """Share of the load that is served; None without load."""
+        """Served share of the load; None without load."""
         return self.served_rpm / self.load_rpm if self.load_rpm else None
 
 

@@ -1,7 +1,6 @@
-"""Likely slips in a system that is valid: another unit, names that miss each other, parts without use.
+"""Warns about likely mistakes in a valid system: wrong units, similar names, unused parts.
 
-Takes the system and the index of its documents; gives warnings, each with its place. Slips that only sizing
-shows are in `optimizer.studies.checking`.
+Each warning has its location. Mistakes that only sizing reveals are in `optimizer.studies.checking`.
 """
 
 import re
@@ -16,14 +15,14 @@ from optimizer.spec.schema import ModelTarget
 from optimizer.spec.system import System
 
 HALF = 0.5
-"""A larger share of lost or failed requests, or a lower percentile, is hardly what a service promises."""
+"""Implausible values: a larger share of rejected or failed requests, or a lower percentile."""
 SHORTEST_MS = {"slo-ttft": 10.0, "slo-itl": 1.0, "slo-e2e": 1.0}
-"""Shorter targets are hardly meant in milliseconds [ms]."""
+"""Shorter targets are probably not meant in milliseconds [ms]."""
 _SEPARATORS = re.compile(r"[\s_-]")
 
 
 class Written:
-    """Values as documents write them, with their units; each text is parsed once, if it is asked about."""
+    """Values as written in documents, with their units; each text is parsed at most once."""
 
     def __init__(self) -> None:
         self._items: dict[tuple[int, str], list[Any]] = {}
@@ -50,7 +49,7 @@ def _same(name: object, step: object) -> bool:
 
 
 def slips(system: System, index: Index, written: Written) -> Iterator[Finding]:
-    """Yield likely slips that can be told without sizing."""
+    """Yield likely mistakes that can be found without sizing."""
     models = Names("the target has no effect: model", {name for name, _ in system.profiles}, incomplete=False)
     for entry in index.classes.values():
         for i, target in enumerate(entry.item.model_targets):
@@ -80,7 +79,8 @@ def _target_slips(part: Part, at: Location, target: ModelTarget, written: Writte
         yield Finding(part, (*at, "goodputShare"), text)
     for key, loss in (("maxLoss", target.max_loss), ("maxRejected", target.max_rejected)):
         if loss is not None and loss >= HALF and written.is_plain(part, (*at, key)):
-            yield Finding(part, (*at, key), f"{loss:.0%} of requests may be lost; it is a share: 0.01, or 1%")
+            text = f"{loss:.0%} of requests may be rejected; this is a share: 0.01, or 1%"
+            yield Finding(part, (*at, key), text)
     limits = {"slo-ttft": target.ttft_ms, "slo-itl": target.itl_ms, "slo-e2e": target.e2e_ms}
     for key, limit in limits.items():
         if 0 < limit < SHORTEST_MS[key] and written.is_plain(part, (*at, key)):
@@ -89,7 +89,7 @@ def _target_slips(part: Part, at: Location, target: ModelTarget, written: Writte
 
 
 def _unused(system: System, index: Index) -> Iterator[Finding]:
-    """Yield models and accelerators without use, and classes without targets."""
+    """Yield unused models and accelerators, and classes without targets."""
     models, seen = {item.model for item in system.servers.values()}, set[str]()
     for (model, _), entry in index.profiles.items():
         if models and model not in models | seen:
@@ -120,7 +120,7 @@ def _uncounted(index: Index) -> Iterator[Finding]:
 
 
 def _alike(index: Index) -> Iterator[Finding]:
-    """Yield names that differ in case or separators alone, and are different things."""
+    """Yield names of different items that differ only in case or separators."""
     accelerators = index.accelerators.values()
     for what, key, names in (
         ("accelerators", "name", [(entry.item.name, entry) for entry in accelerators]),
@@ -169,6 +169,6 @@ def _server_slips(system: System, index: Index) -> Iterator[Finding]:
 
 
 def _is_rated(entry: Entry) -> bool:
-    """Return whether the arrival rate of a server is given, be it 0."""
+    """Return whether the arrival rate of a server is given, even if it is 0."""
     given = "arrival_rate_rpm" in entry.item.current.load.model_fields_set
     return given or entry.item.deadline is not None

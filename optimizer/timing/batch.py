@@ -16,7 +16,7 @@ MIN_MS = 1e-3
 
 
 class BatchParms(Document):
-    """Time of a batch of n requests: base + slope·n."""
+    """Service time of a batch of n requests: base + slope·n."""
 
     base_ms: Milliseconds = Field(0.0, alias="base")
     """Time of any batch [ms]."""

@@ -14,7 +14,7 @@ from optimizer.arrays import BoolArray, FloatArray, RowArrays
 from optimizer.timing.law import Law
 
 SchedulerName = Literal["chunked", "prefill-first"]
-"""Scheduler of prompts: in chunks next to the decodes, or whole while these pause."""
+"""Scheduler of prompts: in chunks next to the decodes, or in full while decodes pause."""
 MIN_SCV = 1e-6
 """Lower bound of the squared coefficient of variation, for evenly spaced arrivals."""
 PAUSE_MS = 1000.0
@@ -66,7 +66,7 @@ class IterationTimes(RowArrays):
             decodes: decoding requests; each gets a token.
             kv_tokens: tokens of KV cache that they read in total.
             prompt_tokens: prompt tokens computed.
-            prompts: requests that these belong to.
+            prompts: number of requests to which these tokens belong.
             attention: pairs of a computed token and an earlier one of its prompt: a chunk of x tokens after y
                 others counts x·(y + x/2).
         """
@@ -95,7 +95,7 @@ class IterationTimes(RowArrays):
         return compute + self._experts_slope_ms(tokens)
 
     def standing_ms(self, tokens: FloatArray | float) -> FloatArray:
-        """Return the part of an iteration that does not grow with one more token, by its tangent [ms]."""
+        """Return the part of an iteration's time that does not grow with one more token, by tangent [ms]."""
         return self.base_ms + self._experts_ms(tokens) - tokens * self._experts_slope_ms(tokens)
 
     def _experts_ms(self, tokens: FloatArray | float) -> FloatArray:
@@ -133,7 +133,7 @@ class ClientTimes(RowArrays):
     front_end_lag: FloatArray
     """c₂: further iterations for each request in progress."""
     pause_offset_ms: FloatArray
-    """c₃: additional TTFT long after the previous prompt, with other requests in progress [ms]."""
+    """c₃: additional TTFT with other requests in progress, long after the previous prompt [ms]."""
 
     @classmethod
     def none(cls, rows: int) -> Self:
@@ -173,7 +173,7 @@ class EngineLaw(Law):
     @property
     @abstractmethod
     def iterations(self) -> IterationTimes:
-        """The coefficients of an iteration's time, each of shape (R,)."""
+        """Coefficients of an iteration's time, each of shape (R,)."""
 
     @property
     @abstractmethod
@@ -183,4 +183,4 @@ class EngineLaw(Law):
     @property
     @abstractmethod
     def prefills_first(self) -> BoolArray:
-        """Whether prompts are computed whole while decodes pause; shape (R,)."""
+        """Whether prompts are computed in full while decodes pause; shape (R,)."""

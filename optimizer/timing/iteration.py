@@ -1,9 +1,9 @@
 """Iteration model: the time of one forward pass of the engine over its batch.
 
-A document gives it as ``perfParms``, with up to eleven coefficients and four client delays. With the
-reference's three it has a service time at a constant batch, and can drive the reference's queue; so it can
-with the two of mixtures of experts (`optimizer.timing.mixture`). With any other coefficient, or with a
-scheduler that computes whole prompts first, it only has the time of iterations.
+A document gives it as ``perfParms``, with up to eleven coefficients and four client delays. With only the
+reference's three coefficients, or also the two of mixtures of experts (`optimizer.timing.mixture`), it has a
+service time at a constant batch, which the reference's queue needs. With any other coefficient, or with a
+scheduler that computes full prompts first, it only has the time of iterations.
 """
 
 from dataclasses import dataclass, fields
@@ -44,7 +44,7 @@ class _ReferenceTerms(Document):
 
 
 class FurtherTerms(Document):
-    """Terms beyond the reference's three: eight of an iteration's time, four of what a client observes."""
+    """Terms beyond the reference's three: eight of an iteration's time, four of the delay at the client."""
 
     per_sequence_ms: SignedQuantity = Field(0.0, alias="perSequence")
     """Sampling, scheduling and launching [ms per request in the iteration]."""
@@ -53,7 +53,7 @@ class FurtherTerms(Document):
     prompt_base_ms: SignedQuantity = Field(0.0, alias="promptBase")
     """Additional time of an iteration with a prompt [ms]."""
     weight_read_ms: Milliseconds = Field(0.0, alias="weightRead")
-    """Reading the weights [ms]: the compute of few tokens hides behind it."""
+    """Reading the weights [ms]: the compute of few tokens overlaps with it."""
     batch_base_ms: Milliseconds = Field(0.0, alias="batchBase")
     """Additional time of an iteration with more than one request [ms]."""
     per_prompt_ms: Quantity = Field(0.0, alias="perPrompt")
@@ -78,7 +78,7 @@ class PerfParms(FurtherTerms, _ReferenceTerms):  # pydantic orders fields by the
 
     @property
     def further_terms(self) -> list[str]:
-        """The keys of the terms given beyond the reference's three."""
+        """Keys of the given terms beyond the reference's three."""
         own = FurtherTerms.model_fields.items()
         return [field.alias or name for name, field in own if getattr(self, name)]
 
@@ -112,7 +112,7 @@ class PerfParms(FurtherTerms, _ReferenceTerms):  # pydantic orders fields by the
     def _least_of_sequences(self) -> float:
         """Return the minimum that compute and sequences add to an iteration over all batches [ms].
 
-        √(m² + (βn)²) − m + bn falls first where b < 0, and is least where its slope is 0.
+        If b < 0, √(m² + (βn)²) − m + bn first decreases, and has its minimum at slope 0.
         """
         read, compute = self.weight_read_ms, self.compute_per_token_ms
         if self.per_sequence_ms >= 0:
@@ -130,7 +130,7 @@ class IterationFields(Document):
     max_num_tokens: PositiveCount = Field(DEFAULT_MAX_NUM_TOKENS, alias="maxNumTokens")
     """Token budget of one iteration (iteration model)."""
     scheduler: SchedulerName = "chunked"
-    """Scheduler of prompts: in chunks next to the decodes, or whole prompts first."""
+    """Scheduler of prompts: in chunks next to the decodes, or full prompts first."""
 
     @property
     def is_of_the_reference(self) -> bool:
@@ -169,7 +169,7 @@ class IterationLaw(ServiceLaw, EngineLaw):
     max_num_tokens: FloatArray
 
     @classmethod
-    def takes(cls, document: Document) -> bool:
+    def applies_to(cls, document: Document) -> bool:
         """Return whether a document's iteration model is that of the reference."""
         return isinstance(document, IterationFields) and document.is_of_the_reference
 
@@ -212,14 +212,14 @@ class IterationLaw(ServiceLaw, EngineLaw):
 
     @property
     def prefills_first(self) -> BoolArray:
-        """Never: prompts are computed in chunks."""
+        """Whether prompts are computed in full first: never."""
         return np.zeros(len(self.in_tokens), np.bool_)
 
     def chunks(self, occupancy: FloatArray) -> FloatArray:
         """Return the number of prefill chunks of a prompt in a given batch; both shapes (R,).
 
-        The smallest k ≥ 1 with (k + out)(M − in/k) ≥ n·(in + out) (eq. 4) is the root of a quadratic,
-        rounded up; the result is then checked on either side, as the root may fall on an integer.
+        The smallest k ≥ 1 with (k + out)(M − in/k) ≥ n·(in + out) (eq. 4) is the root of a quadratic, rounded
+        up; the result is then checked on both sides, because the root can be an integer.
         """
         tokens_in, tokens_out, budget = self.in_tokens, self.out_tokens, self.max_num_tokens
         demand = occupancy * (tokens_in + tokens_out)
@@ -249,7 +249,7 @@ class IterationLaw(ServiceLaw, EngineLaw):
         base = self._base_ms(occupancy, chunks)
         return (chunks + self.out_tokens) * base + occupancy * (prefill + decode)
 
-    def _base_ms(self, occupancy: FloatArray, chunks: FloatArray) -> FloatArray:  # noqa: ARG002  of a mixture
+    def _base_ms(self, occupancy: FloatArray, chunks: FloatArray) -> FloatArray:  # noqa: ARG002  used for mixtures
         """Return α at a constant batch, averaged over its iterations [ms]; all shapes (R,)."""
         return self.iteration_base_ms
 
@@ -308,10 +308,10 @@ class FullIterationLaw(EngineLaw):
     out_tokens: FloatArray
     max_num_tokens: FloatArray
     whole_prompts: FloatArray
-    """1 if whole prompts are computed first, otherwise 0."""
+    """1 if full prompts are computed first, otherwise 0."""
 
     @classmethod
-    def takes(cls, document: Document) -> bool:
+    def applies_to(cls, document: Document) -> bool:
         """Return whether a document has more terms than the reference's model or a mixture."""
         return isinstance(document, IterationFields) and not (
             document.is_of_the_reference or document.is_of_a_mixture
@@ -319,7 +319,7 @@ class FullIterationLaw(EngineLaw):
 
     @classmethod
     def parameters(cls, document: Document) -> tuple[float, ...]:
-        """Return the fifteen coefficients, the token budget, and whether whole prompts come first."""
+        """Return the fifteen coefficients, the token budget, and whether full prompts are computed first."""
         assert isinstance(document, IterationFields)
         law = document.iteration or PerfParms()
         coefficients = tuple(getattr(law, name) for name in PerfParms.model_fields)
@@ -345,7 +345,7 @@ class FullIterationLaw(EngineLaw):
 
     @property
     def prefills_first(self) -> BoolArray:
-        """Whether prompts are computed whole while decodes pause."""
+        """Whether prompts are computed in full while decodes pause."""
         return self.whole_prompts > 0
 
     def has_work(self) -> BoolArray:

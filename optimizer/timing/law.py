@@ -21,7 +21,7 @@ class TokenTimes:
     prefill_ms: FloatArray
     itl_ms: FloatArray
     first_token_ms: FloatArray
-    """From the start of service to the first token, without queueing time."""
+    """Time from the start of service to the first token, without queueing time [ms]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Law(RowArrays, ABC):
         """Return times of one-token requests in an idle replica, and of a full batch [ms], shapes (R,)."""
 
     @classmethod
-    def takes(cls, document: Document) -> bool:  # noqa: ARG003  laws that share parts tell them apart
+    def applies_to(cls, document: Document) -> bool:  # noqa: ARG003  laws with shared fields check them
         """Return whether a document that gives some of these fields uses this model."""
         return True
 

@@ -67,7 +67,7 @@ class LinearLaw(ServiceLaw):
     out_tokens: FloatArray
 
     @classmethod
-    def takes(cls, document: Document) -> bool:
+    def applies_to(cls, document: Document) -> bool:
         """Return whether a document uses continuous batching."""
         return getattr(document, "batching", "continuous") == "continuous"
 
@@ -85,7 +85,7 @@ class LinearLaw(ServiceLaw):
         return cls(alpha, beta, gamma, delta, shapes.in_tokens, shapes.out_tokens)
 
     def _service_coefficients(self) -> tuple[FloatArray, FloatArray]:
-        """Return base and slope of the service time, which is base + slope·n (eq. 3)."""
+        """Return base and slope of the service time, base + slope·n (eq. 3)."""
         decode_steps = self.out_tokens - 1
         base = np.where(self.in_tokens > 0, self.prefill_base_ms, 0.0) + self.decode_base_ms * decode_steps
         slope = self.prefill_per_token_ms * self.in_tokens + self.decode_per_request_ms * decode_steps
@@ -102,8 +102,8 @@ class LinearLaw(ServiceLaw):
         """Return the phase times at the effective batch, whose service time is the mean (eq. 19).
 
         Without a prompt there is no prefill: γ is then neither added to the service time nor subtracted from
-        it. If the service time does not depend on the batch, neither phase does, and any batch gives the same
-        times.
+        it. If the service time does not depend on the batch, neither do the phases, so any batch gives the
+        same times.
         """
         base, slope = self._service_coefficients()
         varies = slope > 0

@@ -1,7 +1,7 @@
-"""Iteration model of a mixture of experts: α grows with the batch, as more requests choose more experts.
+"""Iteration model of a mixture of experts: α grows with the batch, because more requests select more experts.
 
-As with the reference's three coefficients it has a service time at a constant batch, so it can drive the
-birth-death queue. Equation numbers refer to ``docs/math.md``.
+Like the reference's model it has a service time at a constant batch, so the birth-death queue supports it.
+Equation numbers refer to ``docs/math.md``.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class MixtureIterationLaw(IterationLaw):
     """Share of the experts chosen by a token."""
 
     @classmethod
-    def takes(cls, document: Document) -> bool:
+    def applies_to(cls, document: Document) -> bool:
         """Return whether a document's iteration model is that of a mixture."""
         return isinstance(document, IterationFields) and document.is_of_a_mixture
 

@@ -34,7 +34,7 @@ class StaticLaw(LinearLaw):
     out_tokens_cv: FloatArray
 
     @classmethod
-    def takes(cls, document: Document) -> bool:
+    def applies_to(cls, document: Document) -> bool:
         """Return whether a document uses static batching."""
         return is_static(document)
 
@@ -76,8 +76,8 @@ class StaticLaw(LinearLaw):
     def answer_ms(self, occupancy: FloatArray) -> FloatArray:
         """Return the time from a request's first token to its last in a batch, shape (R,) (eq. 119).
 
-        Only other requests that are still in progress count: the mean of the shorter of two lognormal lengths
-        is 2Φ(−σ/√2) of their mean.
+        Only requests that are still in progress add time; the mean of the shorter of two lognormal lengths is
+        2Φ(−σ/√2) times their mean.
         """
         from scipy.special import ndtr
 
@@ -91,7 +91,7 @@ class StaticLaw(LinearLaw):
 
     def token_times(
         self,
-        mean_service_ms: FloatArray,  # noqa: ARG002  the batch says it
+        mean_service_ms: FloatArray,  # noqa: ARG002  the batch determines it
         mean_in_service: FloatArray,
         max_batch: IntArray,
     ) -> TokenTimes:

@@ -1,1 +1,1 @@
-"""Topologies: replicas of several servers that serve together, as a solver needs them."""
+"""Topologies: replicas that several servers share or serve together, in the form that solvers need."""

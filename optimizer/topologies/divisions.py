@@ -19,18 +19,20 @@ SHORTFALL = 2e-9
 LOSS_TOLERANCE = 2e-9
 """Lost quality above its limit that counts as rounding."""
 SNAP = 5e-9
-"""Distance of a share from the end of its range that is rounding."""
+"""Distance of a share from the end of its range that counts as rounding."""
 COMFORTABLE = 0.9
-"""Utilisation, as a share of the largest rate within targets, up to which quality goes before room."""
+"""Utilisation, relative to the largest rate within targets, up to which quality has precedence over spare
+capacity.
+"""
 LARGEST_COEFFICIENT = 1e12
-"""Coefficient of a rate that carries tiny loads; solvers refuse much larger ones."""
+"""Maximum coefficient of a rate that carries tiny loads, because solvers reject much larger ones."""
 LP_LIMIT_S = 60.0
 """Time limit of a linear program of a few variables [s]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """Requests of a route as they are divided."""
+    """Division of a route's requests."""
 
     routed: bool
     """Whether the router is in use; otherwise all requests go to the large model."""
@@ -50,19 +52,19 @@ class RouteArrays:
     lower: FloatArray
     upper: FloatArray
     quality: FloatArray
-    """Part of all answers that is worse for each unit of the share at the small model."""
+    """Fraction of all answers that is worse per unit of the share at the small model."""
     large_base: FloatArray
     large_slope: FloatArray
-    """Requests at the large model for each request: base + slope × share at the small model."""
+    """Change of the requests at the large model per unit of the share at the small model."""
     max_loss: float
     has_undivided: bool
-    """Whether other candidates of the large server serve all requests, with the router off."""
+    """Whether other candidates of the large server serve all requests if the router is off."""
     known: dict[tuple[float, float, float], Division | None] = field(default_factory=dict)
-    """Divisions by capacities of the two servers."""
+    """Cached divisions by capacities of the servers."""
 
     @classmethod
     def of(cls, route: Route, names: tuple[str, ...]) -> "RouteArrays":
-        """Return a route as arrays, from the names of all servers."""
+        """Return a route as arrays, given the names of all servers."""
         flows = flows_of(route)
         return cls(
             name=route.name,
@@ -85,14 +87,15 @@ class RouteArrays:
 
     @property
     def loss_scale(self) -> float:
-        """Factor that turns the row of lost quality into thousandths of its largest coefficient."""
+        """Factor that scales the row of lost quality so that its largest coefficient is 1000."""
         return COVER_SCALE / float(self.quality.max()) if self.quality.any() else 0.0
 
     def division(self, small_rps: float, large_rps: float, undivided_rps: float) -> Division | None:
-        """Return the division between replicas with these maximum rates [requests/s]; None if there is none.
+        """Return the division between replicas with given maximum rates [requests/s]; None if there is none.
 
-        It loses the least quality with which no server is used by more than `COMFORTABLE`, or else uses the
-        busier server least; the large model takes all requests where that is as good (eq. 227).
+        It has the least quality loss with which no server exceeds the utilisation `COMFORTABLE`, or else the
+        least utilisation of the busier server. If it is equally good, the large model takes all requests (eq.
+        227).
         """
         key = small_rps, large_rps, undivided_rps
         if key not in self.known:
@@ -100,10 +103,10 @@ class RouteArrays:
         return self.known[key]
 
     def most_rps(self, small_rps: float, large_rps: float, undivided_rps: float) -> float:
-        """Return the largest rate that replicas with these maximum rates can divide [requests/s].
+        """Return the largest rate of the route for replicas with given maximum rates [requests/s].
 
-        The loads of both servers are proportional to it, so it is the load over the utilisation of the
-        busier server, where that is least.
+        The loads of both servers are proportional to the rate, so it is the load divided by the minimum
+        utilisation of the busier server.
         """
         both = np.array([small_rps, large_rps])
         found = self._minimised(both, _Bounds(np.inf, self.max_loss), on_loss=False)
@@ -130,7 +133,7 @@ class RouteArrays:
         return (second or first).division
 
     def _minimised(self, capacity_rps: FloatArray, most: "_Bounds", *, on_loss: bool) -> "_Shares | None":
-        """Return the shares with the least lost quality, or the least utilisation of the busier server.
+        """Return the shares with the least quality loss, or with the least utilisation of the busier server.
 
         Args:
             capacity_rps: maximum rates of the small and the large server.
@@ -171,14 +174,14 @@ class RouteArrays:
 
 
 class _Bounds(NamedTuple):
-    """Upper bounds of a division."""
+    """Upper bounds in a division: on lost quality and utilisation."""
 
     utilisation: float
     lost: float
 
 
 class _Shares(NamedTuple):
-    """Shares at the small model, the quality that they lose, and the utilisation of the busier server."""
+    """Shares at the small model, their lost quality, and the utilisation of the busier server."""
 
     shares: FloatArray
     lost: float

@@ -1,7 +1,7 @@
 """Routes: a router divides requests between a small and a large server.
 
-Both are ordinary servers, and the division is a function of their replicas, so that a solution is a number of
-replicas of each candidate. A model has the shares as variables. Equation numbers refer to ``docs/math.md``.
+Both are ordinary servers, and the division is a function of their replicas, so a solution is a number of
+replicas of each candidate. In models the shares are variables. Equation numbers refer to ``docs/math.md``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ ENDLESS = np.inf
 
 @dataclass(frozen=True)
 class Routing(Topology):
-    """All routes of a problem that have load."""
+    """All routes with load in a problem."""
 
     place: ClassVar[str] = "routes"
     name: ClassVar[str] = "routes"
@@ -31,20 +31,20 @@ class Routing(Topology):
     counts_replicas: ClassVar[bool] = True
     routes: tuple[RouteArrays, ...]
     joint_load: BoolArray
-    """The servers of routes."""
+    """Servers of routes."""
     idle: BoolArray
-    """The small servers, whose requests the large ones can serve."""
+    """Small servers, whose requests the large ones can also serve."""
     undivided: BoolArray
-    """Whether a candidate is for a router that is off, shape (C,)."""
+    """Whether a candidate is for a route whose router is off, shape (C,)."""
 
     @classmethod
     def rows(cls, candidates: Candidates) -> Sequence[CandidateTable]:
-        """Return the candidates for routers that are off."""
+        """Return the candidates for routes whose router is off."""
         return [] if candidates.undivided is None else [candidates.undivided]
 
     @classmethod
     def of(cls, candidates: Candidates, added: BoolArray, servers: int) -> "Routing | None":
-        """Return the routes of a system; None if none has load."""
+        """Return the routes of a system; None if no route has load."""
         system, names = candidates.system, candidates.arrays.server_names
         loaded = [route for route in system.routes.values() if route.arrival_rate_rpm]
         routes = tuple(RouteArrays.of(route, names) for route in loaded)
@@ -54,14 +54,14 @@ class Routing(Topology):
         return cls(routes, joint_load, idle, added) if routes else None
 
     def take(self, rows: IntArray | BoolArray, servers: BoolArray | None = None) -> "Routing":
-        """Return the routes over some candidates; if servers are given, those with a large one of them."""
+        """Return the routes over some candidates; with `servers`, only those whose large one is in it."""
         routes = tuple(route for route in self.routes if servers is None or servers[route.large])
         idle = np.zeros(len(self.idle), np.bool_)
         idle[[route.small for route in routes]] = True
         return replace(self, routes=routes, idle=idle, undivided=self.undivided[rows])
 
     def together(self, chosen: BoolArray) -> BoolArray:
-        """Return chosen servers with the small server of a route if its large one is chosen."""
+        """Return the chosen servers, plus the small server of a route if its large one is chosen."""
         found = chosen.copy()
         for route in self.routes:
             found[route.small] = chosen[route.large]
@@ -87,29 +87,29 @@ class Routing(Topology):
         return self.undivided, ~self.undivided
 
     def mark(self, row: int) -> tuple[str, str]:
-        """Return what tells the variable of a candidate for a router that is off."""
+        """Return suffixes that mark the variable of a candidate for a router that is off."""
         return ("_off", " without a router") if self.undivided[row] else ("", "")
 
     def usable(self, table: CandidateTable) -> BoolArray:
-        """Return the candidates that meet their targets at any lower rate, as routed loads vary."""
+        """Return a mask of candidates that meet their targets at any lower rate, as routed loads vary."""
         return np.asarray(table.meets_targets_below_max_rate | ~self.joint_load[table.server], np.bool_)
 
     def served(self, table: CandidateTable, replicas: IntArray, has: BoolArray) -> BoolArray:
-        """Return the servers that are served: the large one of a route if its requests can be divided."""
+        """Return a mask of served servers: the large one of a route if its requests can be divided."""
         found = has.copy()
         for route, division in self.divisions(table, replicas):
             found[route.large] = division is not None
         return found
 
     def in_full(self, table: CandidateTable, replicas: IntArray, full: BoolArray) -> BoolArray:
-        """Return the servers in full: of a route, the small one and a large one that is served."""
+        """Return a mask of servers served in full; of a route, the small one, and the large one if served."""
         nobody = np.zeros(len(full), np.bool_)
         return np.where(self.joint_load, self.idle | self.served(table, replicas, nobody), full)
 
     def divisions(
         self, table: CandidateTable, replicas: IntArray, routes: Sequence[RouteArrays] | None = None
     ) -> Iterator[tuple[RouteArrays, Division | None]]:
-        """Yield the division of each route, or of some, between the replicas of a solution, shape (C,)."""
+        """Yield the division of each route, or of given ones, for the replicas of a solution, shape (C,)."""
         rate = replicas * table.max_rate_rps
         for route in self.routes if routes is None else routes:
             large = table.server == route.large
@@ -123,9 +123,9 @@ class Routing(Topology):
             )
 
     def tidied(self, table: CandidateTable, replicas: IntArray) -> IntArray:
-        """Return a solution without routers that leave all requests to the large server.
+        """Return a solution without routers that send all requests to the large server.
 
-        That server then has the candidates of its accelerators for a router that is off, which carry more.
+        That server then has the candidates for a router that is off, which can carry more.
         """
         found = replicas.copy()
         for route, division in self.divisions(table, replicas):
@@ -145,8 +145,8 @@ class Routing(Topology):
     def block(self, table: CandidateTable, columns: ModelColumns) -> tuple[Variables, ModelRows]:
         """Return variables and rows of the routes whose large server has a column (eq. 222-225).
 
-        Variables of a route: whether its router is in use, whether its large server has no replica, and the
-        shares. Then for each column of a server with one accelerator whether it is that one.
+        The variables of a route are: whether its router is in use, whether its large server has no replica,
+        and the shares. In single-accelerator plans, one more per column states whether it is used.
         """
         routes = [route for route in self.routes if route.large in columns.servers]
         server, rate = table.server[columns.rows], table.max_rate_rps[columns.rows]
@@ -205,7 +205,7 @@ def _add_loads(
     unserved: int,
     place: int,
 ) -> None:
-    """Both servers carry what the route sends to them; without a router, the large one carries all."""
+    """Require both servers to carry the load that the route sends them; without router, the large one all."""
     scale, total = COVER_SCALE / route.load_rps, route.load_rps
     shares = place + 2 + np.arange(len(route.rate_rps))
     slack = COVER_SCALE * COVER_TOLERANCE
@@ -223,7 +223,7 @@ def _add_loads(
 
 
 def _add_shares(rows: ModelRows, route: RouteArrays, unserved: int, place: int) -> None:
-    """Shares lie between the errors of a router that is in use, and lose no more quality than allowed."""
+    """Bound the shares by the errors of a router in use, and the lost quality by its limit."""
     count = len(route.rate_rps)
     every, shares, router = np.arange(count), place + 2 + np.arange(count), np.full(count, place)
     nothing, endless = np.zeros(count), np.full(count, ENDLESS)
@@ -236,7 +236,7 @@ def _add_shares(rows: ModelRows, route: RouteArrays, unserved: int, place: int) 
 
 
 def _add_states(rows: ModelRows, large: IntArray, most: IntArray, undivided: BoolArray, place: int) -> None:
-    """Candidates of the large server are for a router that is in use, or for one that is off."""
+    """Allow only the large server's candidates for the router's state, in use or off."""
     every, router = np.arange(len(large)), np.full(len(large), place)
     upper = most[large].astype(np.float64)
     rows.add(
@@ -257,7 +257,7 @@ def _add_single(
         columns: the columns of the model.
         server: server of each column, shape (n,).
         one_of: columns that exclude the others of their server, shape (Z,).
-        z: variables that are 1 if such a column is the one in use.
+        z: variables that are 1 if such a column is used.
     """
     count = len(one_of)
     if not count:

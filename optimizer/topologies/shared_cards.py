@@ -1,7 +1,7 @@
-"""Shared cards: the rates that units of each pattern carry of each server.
+"""Shared cards: the rate of each server that a unit of each pattern carries.
 
-The units are replicas of a server behind the last; a candidate "on shared cards" of a server costs nothing
-and needs units that carry its load. Equation numbers refer to ``docs/math.md``.
+The units are replicas of an artificial server with the index after the last. A candidate "on shared cards" of
+a server costs nothing, but needs units that carry its load. Equation numbers refer to ``docs/math.md``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,52 +21,52 @@ from optimizer.topologies.topology import ModelColumns, Topology, Variables
 
 @dataclass(frozen=True)
 class CardUnits(Topology):
-    """Rates of servers on shared cards."""
+    """Rates that units of shared cards carry."""
 
     place: ClassVar[str] = "servers"
     name: ClassVar[str] = "shared cards"
     advice: ClassVar[str] = "give fewer servers sharedCard"
     extra_servers: ClassVar[int] = 1
     servers: IntArray
-    """Shape (K,)."""
+    """Indices of the servers that can share cards, shape (K,)."""
     load_rps: FloatArray
-    """Shape (K,)."""
+    """Loads of these servers [requests/s], shape (K,)."""
     rates_rps: FloatArray
-    """Rate that one unit of each pattern carries of each server, shape (K, P)."""
+    """Rate of each server that one unit of each pattern carries [requests/s], shape (K, P)."""
     joint_load: BoolArray
-    """No server: those on shared cards are so by a candidate."""
+    """Empty mask, because the load of servers on shared cards is carried by a candidate."""
     idle: BoolArray
 
     @classmethod
     def rows(cls, candidates: Candidates) -> Sequence[CandidateTable]:
-        """Return servers on shared cards, and a unit of each pattern."""
+        """Return candidates for servers on shared cards, and for a unit of each pattern."""
         return [] if candidates.shared is None else card_rows(candidates, candidates.shared)
 
     @classmethod
     def of(cls, candidates: Candidates, added: BoolArray, servers: int) -> "CardUnits | None":  # noqa: ARG003
-        """Return the rates of patterns; None if no server may share a card."""
+        """Return the rates of patterns; None if no server can share a card."""
         shared, nobody = candidates.shared, frozen(np.zeros(servers, np.bool_))
         if shared is None:
             return None
         return cls(shared.servers, shared.load_rps, frozen(shared.rates_rps), nobody, nobody)
 
     def together(self, chosen: BoolArray) -> BoolArray:
-        """Return chosen servers with the one that holds the units."""
+        """Return the chosen servers, plus the artificial server of the units."""
         return np.append(chosen[:-1], True)
 
     def groups(self) -> Iterator[Sequence[int]]:
-        """Yield the servers that can share cards, with the one that holds the units."""
+        """Yield the servers that can share cards together with the artificial server of the units."""
         yield *self.servers.tolist(), len(self.idle) - 1
 
     def differs(self, other: Topology) -> bool:
-        """Return whether the rates of the patterns are others."""
+        """Return whether the rates of the patterns differ."""
         return not (isinstance(other, CardUnits) and np.array_equal(self.rates_rps, other.rates_rps))
 
     def shares(self, pattern: IntArray) -> FloatArray:
         """Return the part of each server's load that a unit of each row carries, at most 1; shape (K, R).
 
         Args:
-            pattern: pattern of each row; 0 is returned for those without.
+            pattern: pattern of each row; rows without one get 0.
         """
         is_unit = pattern >= 0
         if not self.rates_rps.size:
@@ -75,27 +75,27 @@ class CardUnits(Topology):
         return np.minimum(rates / self.load_rps[:, None], 1.0)
 
     def most_units(self, table: CandidateTable) -> FloatArray:
-        """Return the units of each row above which more carry nothing, shape (C,); 0 for other rows."""
+        """Return the maximum useful number of units of each row, shape (C,); 0 for other rows."""
         shares = self.shares(table.pattern)
         needed = np.divide(1.0, shares, out=np.zeros_like(shares), where=shares > 0)
         most: FloatArray = np.ceil(needed * (1 - COVER_TOLERANCE)).max(axis=0, initial=0.0)
         return most
 
     def carried(self, table: CandidateTable, replicas: IntArray) -> BoolArray:
-        """Return whether the units of an answer carry the load of each server, shape (K,) (eq. 233)."""
+        """Return a mask of servers whose load the units of a solution carry, shape (K,) (eq. 233)."""
         taken = np.flatnonzero((replicas > 0) & (table.pattern >= 0))
         rates = self.rates_rps[:, table.pattern[taken]] @ replicas[taken]
         return np.asarray(rates >= self.load_rps * (1 - 2 * COVER_TOLERANCE))
 
     def in_full(self, table: CandidateTable, replicas: IntArray, full: BoolArray) -> BoolArray:
-        """Return the servers in full, without those on shared cards whose units do not carry them."""
+        """Return a mask of servers served in full; on shared cards, only if the units carry their load."""
         lacking = np.zeros(len(full), np.bool_)
         lacking[table.server[(replicas > 0) & (table.pattern == ON_SHARED_CARDS)]] = True
         lacking[self.servers[self.carried(table, replicas)]] = False
         return full & ~lacking
 
     def block(self, table: CandidateTable, columns: ModelColumns) -> tuple[Variables, ModelRows]:
-        """Return rows by which units carry the loads of servers on shared cards (eq. 233)."""
+        """Return rows that require units to carry the loads of servers on shared cards (eq. 233)."""
         pattern, count = table.pattern[columns.rows], len(self.servers)
         shares, rows = self.shares(pattern), ModelRows()
         place = np.full(len(self.idle), -1)
@@ -111,9 +111,9 @@ class CardUnits(Topology):
         return Variables(np.zeros(0), lambda _: np.zeros(0), tuple), rows
 
     def tidied(self, table: CandidateTable, replicas: IntArray) -> IntArray:
-        """Return an answer without the units of patterns that carry no server on shared cards.
+        """Return a solution without the units of patterns that carry no server on shared cards.
 
-        A solver may leave such units in an answer if they cost nothing.
+        A solver can leave such units in a solution if they cost nothing.
         """
         on_cards = np.isin(self.servers, table.server[(replicas > 0) & (table.pattern == ON_SHARED_CARDS)])
         carries = (self.rates_rps[on_cards] > 0).any(axis=0)

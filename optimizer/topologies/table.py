@@ -1,4 +1,4 @@
-"""The table of topologies: each is a module in this package, and an entry here."""
+"""The table of topologies: each topology is a module in this package plus an entry here."""
 
 from optimizer.topologies.routes import Routing
 from optimizer.topologies.shared_cards import CardUnits

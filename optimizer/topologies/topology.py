@@ -1,7 +1,7 @@
-"""The interface of a topology: which servers serve together, and what that adds to a model.
+"""The interface of a topology: servers that serve together, and their variables and rows in a model.
 
-A topology is to servers what a limit is to replicas: solvers ask it for rows, variables and masks, and know
-none by name. Without any, every server serves its load with its own replicas.
+Solvers get rows, variables and masks from topologies, without referring to any by name. Without a topology,
+every server serves its load with its own replicas.
 """
 
 from abc import ABC, abstractmethod
@@ -17,27 +17,27 @@ from optimizer.candidates import Candidates, CandidateTable
 from optimizer.milp.rows import ModelRows
 
 Values = npt.NDArray[Any]
-"""Numbers or truth values, one for each variable of a block."""
+"""Numbers or booleans, one for each variable of a block."""
 Label = tuple[str, str, int, int]
-"""Name, meaning, server and accelerator (-1: none) of a variable."""
+"""Name, meaning, server and accelerator (-1 for none) of a variable."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelColumns:
-    """The first variables of a model, n of candidates and one of each server with a candidate."""
+    """The first variables of a model: n for candidates, and one for each server with a candidate."""
 
     rows: IntArray
     """Row of the candidate table of each column, shape (n,)."""
     most: IntArray
-    """Upper bounds, shape (n,)."""
+    """Upper bounds of the columns, shape (n,)."""
     servers: IntArray
-    """Servers with a column, in their order."""
+    """Servers with a column, in order."""
     is_single: bool
-    """Whether each server has one accelerator."""
+    """Whether each server has at most one accelerator."""
     on_leaving: FloatArray
-    """What a server without replicas adds to the changes, shape (S,)."""
+    """Contribution of each server without replicas to the number of changes, shape (S,)."""
     first: int
-    """Index of the first of the topology's own variables."""
+    """Index of the first variable of the topology itself."""
 
     def unserved(self, server: int) -> int:
         """Return the index of the variable that is 1 if a server is unserved."""
@@ -46,18 +46,18 @@ class ModelColumns:
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """A block of variables of a model, from zero on."""
+    """A block of variables of a model, with lower bounds 0."""
 
     upper: FloatArray
     """Upper bounds, shape (v,), as are all coefficients."""
     point: Callable[[IntArray], Values]
-    """Computes their values in a solution, shape (C,)."""
+    """Function that computes the values of the variables for a solution, shape (C,)."""
     labels: Callable[[], Iterable[Label]]
-    """Computes what they stand for."""
+    """Function that computes the meaning of the variables."""
     value: Values | float = 0.0
-    """Coefficients of the value [cents/h]."""
+    """Coefficients of the value objective [cents/h]."""
     changes: Values | float = 0.0
-    """Coefficients of the number of changed servers."""
+    """Coefficients of the objective that counts changed servers."""
     integer: BoolArray | bool = True
 
 
@@ -65,49 +65,51 @@ class Topology(ABC):
     """Servers of a problem that serve together; all masks of servers have shape (S,)."""
 
     place: ClassVar[str]
-    """Field of the documents that states it."""
+    """Document field that defines it."""
     name: ClassVar[str]
-    """Noun in messages, plural."""
+    """Plural noun in messages."""
     advice: ClassVar[str]
-    """What to do if a plan is too large."""
+    """Advice if a plan is too large."""
     counts_replicas: ClassVar[bool] = False
-    """Whether servers need numbers of replicas in plans of one accelerator per server, too."""
+    """Whether single-accelerator plans also need numbers of replicas as variables."""
     extra_servers: ClassVar[int] = 0
-    """Servers behind those of the system that it adds, whose replicas are of no single server."""
+    """Number of artificial servers added after those of the system, for replicas that belong to no single
+    server.
+    """
     joint_load: BoolArray
     """Servers whose load the rows of the topology carry."""
     idle: BoolArray
-    """Servers that need not be served for themselves."""
+    """Servers that need not be served by themselves."""
 
     @classmethod
     @abstractmethod
     def rows(cls, candidates: Candidates) -> Sequence[CandidateTable]:
-        """Return the candidates that it adds."""
+        """Return the candidates that the topology adds."""
 
     @classmethod
     @abstractmethod
     def of(cls, candidates: Candidates, added: BoolArray, servers: int) -> "Self | None":
-        """Return the topology of a system; None if it has none with load.
+        """Return the topology of a system; None if no server with load uses it.
 
         Args:
             candidates: the candidates of the system.
-            added: mask of its own rows in the candidate table, shape (C,).
-            servers: number of servers S, with extra ones.
+            added: mask of the topology's rows in the candidate table, shape (C,).
+            servers: number of servers S, including artificial ones.
 
         Raises:
-            SpecError: the options of the system do not allow it.
+            SpecError: the options of the system do not support the topology.
         """
 
     @abstractmethod
     def block(self, table: CandidateTable, columns: ModelColumns) -> tuple[Variables, ModelRows]:
-        """Return its variables and rows in a model."""
+        """Return the topology's variables and rows in a model."""
 
     def take(self, rows: IntArray | BoolArray, servers: BoolArray | None = None) -> Self:  # noqa: ARG002
-        """Return it over some candidates, and if servers are given over these alone."""
+        """Return the topology over some candidates, and only for `servers` if given."""
         return self
 
     def together(self, chosen: BoolArray) -> BoolArray:
-        """Return chosen servers, with what serves them besides their own candidates."""
+        """Return the chosen servers, plus those that serve them in addition to their own candidates."""
         return chosen
 
     def apart(self) -> tuple[BoolArray, ...]:
@@ -119,27 +121,27 @@ class Topology(ABC):
         return "", ""
 
     def usable(self, table: CandidateTable) -> BoolArray:
-        """Return a mask of the candidates that it can use, shape (C,)."""
+        """Return a mask of the candidates that the topology can use, shape (C,)."""
         return np.ones(len(table), np.bool_)
 
     def most_units(self, table: CandidateTable) -> FloatArray:
-        """Return the units of each row above which more carry nothing, shape (C,); 0 for other rows."""
+        """Return the maximum useful number of units of each row, shape (C,); 0 for other rows."""
         return np.zeros(len(table))
 
     def served(self, table: CandidateTable, replicas: IntArray, has: BoolArray) -> BoolArray:  # noqa: ARG002
-        """Return the servers that a solution serves, from those that have replicas."""
+        """Return a mask of the servers that a solution serves, given those that have replicas."""
         return has
 
     def in_full(self, table: CandidateTable, replicas: IntArray, full: BoolArray) -> BoolArray:  # noqa: ARG002
-        """Return the servers that a solution serves in full, from those whose own replicas do."""
+        """Return a mask of the servers served in full, given those whose own replicas suffice."""
         return full
 
     def groups(self) -> Iterable[Sequence[int]]:
-        """Return the servers that only a solve together can serve, group by group."""
+        """Return groups of servers that must be solved together."""
         return ()
 
     def differs(self, other: "Topology") -> bool:  # noqa: ARG002
-        """Return whether a problem with the same candidates but the other topology is another one."""
+        """Return whether the topology differs for problems with equal candidates."""
         return False
 
     def without_idle(
@@ -148,15 +150,15 @@ class Topology(ABC):
         replicas: IntArray,
         running: BoolArray,  # noqa: ARG002
     ) -> IntArray:
-        """Return a solution without replicas that serve no request.
+        """Return a solution without replicas that serve no requests.
 
         Args:
             table: the candidates.
             replicas: the solution, shape (C,).
-            running: candidates that may be kept, as giving up what runs has a price; shape (C,).
+            running: candidates that can be kept, because giving up running replicas has a price; shape (C,).
         """
         return replicas
 
     def tidied(self, table: CandidateTable, replicas: IntArray) -> IntArray:  # noqa: ARG002
-        """Return a solution without replicas that are of no use."""
+        """Return a solution without useless replicas."""
         return replicas

@@ -1,4 +1,4 @@
-"""Clients of the service: one blocks, the other is for asyncio. Both are typed with the service's documents.
+"""Clients of the service, blocking and for asyncio, typed with the service's documents.
 
 >>> from rest_server.client import Client
 >>> with Client("http://127.0.0.1:8080", api_key="KEY") as service:  # doctest: +SKIP
@@ -10,11 +10,10 @@ Both need ``httpx`` (``pip install 'inferplan[client]'``). Their errors::
     ├── UnreachableError          no connection to the service, or one that broke
     │   └── ResponseTimeoutError  no answer within the time limit
     └── ServiceError              an answer with an error status, or one that cannot be read
-        ├── InvalidRequestError   400, 413, 422: the request or its document is wrong (a SpecError, too)
-        ├── AuthError             401, 403: no API key, an unknown one, or one without the scope
-        ├── NotFoundError         404: the requested item does not exist
-        ├── ConflictError         409, 412: the fleet is at another revision
-        └── UnavailableError      503, 504: no worker is free, the plan is stale, or the time ran out
+        ├── InvalidRequestError   400, 413, 422: the request or its document is invalid (also a SpecError) ├──
+        AuthError             401, 403: no API key, an unknown one, or one without the scope ├── NotFoundError
+        404: the requested item does not exist ├── ConflictError         409, 412: the fleet is at another
+        revision └── UnavailableError      503, 504: no worker is free, the plan is stale, or the time ran out
 """
 
 from optimizer.jobs.study import FLEET
@@ -49,4 +48,4 @@ KeyRefusedError = AuthError
 NoAnswerInTimeError = ResponseTimeoutError
 NotThereError = NotFoundError
 RefusedRequestError = InvalidRequestError
-"""Earlier names."""
+"""Earlier names of the errors."""

@@ -1,4 +1,4 @@
-"""Requests of a client as values, and methods that send them. Nothing is sent here."""
+"""Requests of a client as values, and descriptors of methods that send them; sends nothing itself."""
 
 import os
 from collections.abc import Callable, Coroutine, Mapping
@@ -33,11 +33,11 @@ class Call(Generic[Answer]):
     params: Mapping[str, str | list[str]] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     repeatable: bool = True
-    """Whether it may be sent again if it is unknown whether it was carried out."""
+    """Whether it can be sent again if it is unknown whether it was carried out."""
     waits: bool = True
     """Whether it is sent again after a 503."""
     header: str | None = None
-    """Header of the answer that is read instead of the body; None: the body."""
+    """Response header that is read instead of the body; None for the body."""
 
     def answer(self, content: bytes, headers: Mapping[str, str]) -> Answer:
         """Return the value of an answer."""
@@ -79,7 +79,7 @@ def computing(
         route: the path below ``/v1``.
         body: the body, if there is one.
         options: the query parameters.
-        read: the reader of the answer.
+        read: function that reads the answer.
     """
     given = {} if options is None else options.model_dump(mode="json", exclude_none=True, exclude_unset=True)
     params = {
@@ -97,13 +97,13 @@ def _query_text(value: object) -> str:
 def study(
     route: str, system: SystemOrFleet, options: Request | None, read: Callable[[bytes], Answer]
 ) -> Call[Answer]:
-    """Return the request of a study of a system, or of the fleet, which is not sent.
+    """Return the request of a study of a system, or of the fleet, for which no body is sent.
 
     Args:
         route: the name of the study.
         system: a system, or `FLEET`.
         options: the query parameters.
-        read: the reader of the answer.
+        read: function that reads the answer.
     """
     if system is FLEET:
         return computing(f"fleet/{route}", None, options, read)
@@ -116,15 +116,15 @@ def document(model: Any) -> Callable[[bytes], Any]:
 
 
 def text(value: BaseModel) -> bytes:
-    """Return a document as it is sent."""
+    """Return a document as the bytes of a request body."""
     return value.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
 
 def text_of_system(system: SystemLike) -> bytes:
-    """Return a system as it is sent.
+    """Return a system as the bytes of a request body.
 
     Raises:
-        SpecError: a path has no system.
+        SpecError: a path contains no system.
     """
     if isinstance(system, Mapping):
         return to_json(system)

@@ -15,7 +15,7 @@ class _Client(Methods):
     """A service at an address. Errors are those of `rest_server.client`."""
 
     _http_class: str
-    """Name of the class in httpx that sends."""
+    """Name of the httpx class that sends requests."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class _Client(Methods):
             api_key: sent with every request; printable ASCII characters without spaces.
             timeout_s: time limit for an answer [s].
             retries: further attempts if the service is busy or a connection breaks.
-            transport: transport of httpx, such as its ``ASGITransport``; None: the network.
+            transport: transport of httpx, such as its ``ASGITransport``; None selects the network.
 
         Raises:
             MissingExtraError: httpx is not installed.
@@ -46,7 +46,7 @@ class _Client(Methods):
 
 
 class Client(_Client):
-    """The client that blocks until its answers arrive."""
+    """The client whose methods block until the answer arrives."""
 
     blocks: Literal[True] = True
     _http_class = "Client"
@@ -66,7 +66,7 @@ class Client(_Client):
         self._http.close()
 
     def send(self, call: Call[Answer]) -> Answer:
-        """Send a request, again if that can help, and return its answer."""
+        """Send a request, with retries if they can help, and return its answer."""
         for attempt in count():
             try:
                 result: Any = self._http.request(**request_of(call))
@@ -100,7 +100,7 @@ class AsyncClient(_Client):
         await self._http.aclose()
 
     async def send(self, call: Call[Answer]) -> Answer:
-        """Send a request, again if that can help, and return its answer."""
+        """Send a request, with retries if they can help, and return its answer."""
         for attempt in count():
             try:
                 result: Any = await self._http.request(**request_of(call))

@@ -16,31 +16,31 @@ class ResponseTimeoutError(UnreachableError):
 
 
 class ServiceError(InferplanError):
-    """Raised when the service answers with an error; the text is its `detail`."""
+    """Raised when the service answers with an error; the message is its `detail`."""
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         super().__init__(status, problem)
         self.status = status
         """HTTP status."""
         self.title = str(problem.get("title") or f"HTTP status {status}")
-        """The kind of problem."""
+        """Kind of problem."""
         self.detail = str(problem.get("detail") or problem.get("message") or self.title)
         """Problem, limit and remedy."""
         self.path = problem.get("path")
-        """The field at fault, ``servers[3].model``, if it is one."""
+        """Path of the invalid field, ``servers[3].model``, if there is one."""
         self.request_id = problem.get("requestId")
-        """The request, as the service's logs name it."""
+        """Identifier of the request in the service's logs."""
 
     def __str__(self) -> str:
         return self.detail
 
 
 class InvalidRequestError(ServiceError, SpecError):
-    """Raised when the request, or the document in it, is wrong."""
+    """Raised when the request, or the document in it, is invalid."""
 
 
 class AuthError(ServiceError):
-    """Raised when there is no API key, it is not known, or it lacks the scope."""
+    """Raised when the API key is missing or unknown, or lacks the scope."""
 
 
 class NotFoundError(ServiceError):
@@ -48,7 +48,7 @@ class NotFoundError(ServiceError):
 
 
 class ConflictError(ServiceError):
-    """Raised when the fleet is at another revision than the one that a write is meant for."""
+    """Raised when the fleet is not at the revision that a write requires."""
 
 
 class UnavailableError(ServiceError):

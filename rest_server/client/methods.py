@@ -1,4 +1,4 @@
-"""The methods of both clients, each described once: by the request that it sends."""
+"""The methods of both clients, each defined once by the request that it sends."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -78,7 +78,7 @@ Entity = Accelerator | ModelProfile | ServiceClass | Server | Capacity | Route
 
 
 class Methods(Studies):
-    """The methods of the clients; a study of the table has its method from there."""
+    """The methods of the clients; those of studies are defined by the table of studies."""
 
     def method_of(self, entry: StudyEntry[Any, Any]) -> Callable[..., Any]:
         """Return the method of a study."""
@@ -121,7 +121,7 @@ class Methods(Studies):
 
     @Sent
     def size_all(self, problems: Sequence[SizingProblem]) -> Call[tuple[ReplicaSizing | Unattainable, ...]]:
-        """Return the largest rates of several replicas, or why a replica misses its targets at every rate."""
+        """Return the maximum rates of several replicas, or an error for those that miss their targets."""
         body = text(SizingProblems(items=tuple(problems)))
         return computing("size", body, None, lambda found: Sizings.model_validate_json(found).items)
 
@@ -137,8 +137,8 @@ class Methods(Studies):
         """Return two plans side by side.
 
         Args:
-            sides: a system or `FLEET`: its unlimited and its limited plan; `TwoSides`: these;
-                `OtherSide`: the fleet and that side.
+            sides: a system or `FLEET` compares its unlimited and limited plans; `TwoSides` compares both;
+                `OtherSide` compares it with the fleet.
             options: a change of the load, and options that override the document's.
         """
         if isinstance(sides, OtherSide):
@@ -220,7 +220,7 @@ class Methods(Studies):
 
     @Sent
     def history(self, limit: int | None = None) -> Call[FleetHistory]:
-        """Return the last changes and plans of the fleet, the newest first; 100 unless a limit is given."""
+        """Return the last changes and plans of the fleet, newest first; at most `limit`, or 100."""
         params = {} if limit is None else {"limit": str(limit)}
         return Call("GET", "/v1/history", document(FleetHistory), params=params)
 
@@ -236,17 +236,17 @@ class Methods(Studies):
 
     @Sent
     def etag(self) -> Call[str]:
-        """Return the `ETag` of the fleet, for `if_match`; call it before you read what you change."""
+        """Return the fleet's `ETag` for `if_match`; call it before you read the items to change."""
         return Call("GET", "/v1/optimizer", bytes.decode, header="etag")
 
     @Sent
     def export_fleet(self) -> Call[SystemSpec]:
-        """Return the whole fleet as one system document."""
+        """Return the entire fleet as one system document."""
         return _read("fleet", SystemSpec)
 
     @Sent
     def import_fleet(self, system: SystemLike, *, if_match: str | None = None) -> Call[SystemSpec]:
-        """Replace the whole fleet by a system, in one step, and return the fleet."""
+        """Replace the entire fleet by a system, in one step, and return the fleet."""
         return _change("PUT", "/v1/fleet", document(SystemSpec), if_match, text_of_system(system))
 
     @Sent
@@ -258,7 +258,7 @@ class Methods(Studies):
     def put_options(
         self, options: OptimizerOptions, *, if_match: str | None = None
     ) -> Call[OptimizerOptions]:
-        """Replace all options; an option that is not given gets its default."""
+        """Replace all options; missing options get their defaults."""
         return _change("PUT", "/v1/optimizer", document(OptimizerOptions), if_match, text(options))
 
     @Sent
@@ -300,7 +300,7 @@ class Methods(Studies):
 
     @Sent
     def put(self, entity: Entity, *, if_match: str | None = None) -> Call[None]:
-        """Add an entity to the fleet, or replace the one of its name."""
+        """Add an entity to the fleet, or replace the one with its name."""
         return _change("PUT", _path_of(entity), _nothing, if_match, text(entity))
 
     @Sent

@@ -14,18 +14,18 @@ from rest_server.client.errors import ResponseTimeoutError, ServiceError, Unreac
 FIRST_WAIT_S = 0.5
 """Wait before the second attempt; doubled each time, and varied by half [s]."""
 MAX_WAIT_S = 30.0
-"""Longest wait between attempts, also if the service requests a longer one [s]."""
+"""Maximum wait between attempts, even if the service requests a longer one [s]."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Address of a service, and how a client sends."""
+    """Address of a service, and the client's key, time limit and retries."""
 
     url: str
     api_key: str | None
     timeout_s: float
     retries: int
-    """Further attempts after the first."""
+    """Number of further attempts after the first."""
 
     def __post_init__(self) -> None:
         """Reject invalid settings.
@@ -57,7 +57,7 @@ def httpx_module() -> ModuleType:
     """Return httpx.
 
     Raises:
-        MissingExtraError: it is not installed.
+        MissingExtraError: httpx is not installed.
     """
     try:
         import httpx
@@ -70,7 +70,7 @@ def _check_header(name: str, value: str, lowest: str = " ") -> None:
     """Reject a value that an HTTP header cannot carry; it might be secret and is not shown.
 
     Raises:
-        SpecError: a character is not printable ASCII; the text names the argument and the place.
+        SpecError: a character is not printable ASCII; the message names the argument and the position.
     """
     for position, character in enumerate(value, 1):
         if not lowest <= character <= "~":
@@ -81,10 +81,10 @@ def _check_header(name: str, value: str, lowest: str = " ") -> None:
 
 
 def request_of(call: Call[Any]) -> dict[str, Any]:
-    """Return the arguments of a request of httpx.
+    """Return the arguments of an httpx request.
 
     Raises:
-        SpecError: a condition cannot be sent.
+        SpecError: a condition contains characters that a header cannot carry.
     """
     for value in call.headers.values():
         _check_header("if_match", value)
@@ -107,8 +107,9 @@ class RetryDelay:
 def outcome(call: Call[Answer], result: Any, attempt: int, settings: ClientSettings) -> Answer | RetryDelay:
     """Return the value of an answer, or the wait before the next attempt.
 
-    A request is sent again if the service did not start it (503) and the call waits for that, or if a broken
-    connection lost it and it may be carried out twice. A request that timed out would time out again.
+    A request is sent again if the service did not start it (503) and the call allows waiting, or if a broken
+    connection lost it and it can safely be repeated. Requests that timed out are not repeated, because they
+    would time out again.
 
     Args:
         call: the request.
@@ -130,7 +131,7 @@ def outcome(call: Call[Answer], result: Any, attempt: int, settings: ClientSetti
         again, requested = call.waits and error.status == 503, result.headers.get("retry-after", "")
     if attempt >= settings.retries or not again:
         raise error
-    wait_s = FIRST_WAIT_S * 2**attempt * random.uniform(0.5, 1.5)  # noqa: S311  spreads clients
+    wait_s = FIRST_WAIT_S * 2**attempt * random.uniform(0.5, 1.5)  # noqa: S311  spreads the retries of clients
     return RetryDelay(min(float(requested) if requested.isdigit() else wait_s, MAX_WAIT_S))
 
 
@@ -138,7 +139,7 @@ def _value(call: Call[Answer], response: Any) -> Answer:
     """Return the value of an answer without an error.
 
     Raises:
-        ServiceError: it cannot be read.
+        ServiceError: the answer cannot be read.
     """
     try:
         return call.answer(response.content, response.headers)

@@ -1,1 +1,1 @@
-"""The reference's wire: its routes, statuses, bodies and messages."""
+"""The reference's wire format: its routes, statuses, bodies and messages."""

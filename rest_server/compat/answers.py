@@ -1,4 +1,4 @@
-"""Answers on the reference's routes: JSON as it writes it, refusals, and headers for what meant nothing."""
+"""Answers on the reference's routes: JSON in its format, errors, and notice headers."""
 
 import json
 from collections.abc import Callable, Coroutine, Iterable
@@ -12,28 +12,28 @@ from optimizer.errors import AnalysisError, SpecError
 from rest_server.compat.changes import WireRefusalError
 
 IGNORED_HEADER = "X-Inferplan-Ignored"
-"""Names the keys of a body that meant nothing, separated by commas."""
+"""Header that lists the ignored keys of a body, separated by commas."""
 UNPLANNED_HEADER = "X-Inferplan-Unplanned"
-"""Names the servers and profiles that refer to nothing and were left out of the plan."""
+"""Header that lists servers and profiles with undefined names, which are not planned."""
 UNSERVED_HEADER = "X-Inferplan-Unserved"
-"""Names the servers for which there is no plan, whether they keep what they run or not."""
+"""Header that lists unserved servers, whether they keep their replicas or not."""
 MISSING_HEADER = "X-Inferplan-Missing"
-"""Names the servers whose loads count as missing: requests arrive, but their output length is not given."""
+"""Header that lists servers whose loads count as missing because they have no output length."""
 LOSS_HEADER = "X-Inferplan-Loss"
-"""Names the servers that lose more than 0.1 % of their requests, each with the share."""
+"""Header that lists servers that reject more than 0.1 % of their requests, with the share."""
 MAX_NAMED = 20
-"""Maximum number of paths that a header names."""
+"""Maximum number of paths in a header."""
 MAX_UNSERVED = 100
-"""Maximum number of servers that the header of unserved servers names."""
+"""Maximum number of servers in the header of unserved servers."""
 MAX_PATH = 100
-"""Longest path that a header names."""
+"""Maximum length of a path in a header."""
 
 
 class WireRoute(APIRoute):
-    """A route whose refusals look as the reference's do."""
+    """A route whose error responses have the reference's format."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler, with refusals turned into answers."""
+        """Return the handler, with errors converted to answers."""
         handler = super().get_route_handler()
 
         async def refusing(request: Request) -> Response:
@@ -48,7 +48,7 @@ class WireRoute(APIRoute):
 
 
 def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """Return a value as an answer; half a surrogate pair in it is written as an escape."""
+    """Return a value as an answer; unpaired surrogates are written as escapes."""
     body = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     text = body.encode("utf-8", "backslashreplace")
     return Response(text, status, headers, media_type="application/json")
@@ -61,7 +61,7 @@ def notice_headers(
     losses: Iterable[str] = (),
     missing: Iterable[str] = (),
 ) -> dict[str, str]:
-    """Return the headers that name what meant nothing, was left out, is not served, lost, or missing."""
+    """Return the headers that list ignored, unplanned, unserved, lossy and missing items."""
     named = (
         (IGNORED_HEADER, list(ignored), MAX_NAMED),
         (UNPLANNED_HEADER, list(unplanned), MAX_NAMED),
@@ -73,7 +73,7 @@ def notice_headers(
 
 
 def _listed(paths: list[str], most: int) -> str:
-    """Return paths as the value of a header, printable and of bounded length."""
+    """Return paths as a printable header value of limited length."""
     shown = ", ".join(_printable(path[:MAX_PATH]) for path in paths[:most])
     return f"{shown} and {len(paths) - most} more" if len(paths) > most else shown
 

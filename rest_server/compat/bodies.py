@@ -1,4 +1,4 @@
-"""Reading the bodies of the reference's routes: a list, a whole system in its wrappers, optimizer options."""
+"""Reads the bodies of the reference's routes: lists, entire systems in wrappers, optimizer options."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -29,10 +29,10 @@ SECTIONS: dict[str, type[Document]] = {
 
 
 def read_list(section: str, raw: object, ignored: list[str]) -> list[Any] | None:
-    """Read the list of a section from a body such as ``{"servers": […]}``; none where it is absent or null.
+    """Read the list of a section from a body such as ``{"servers": […]}``; None if it is absent or null.
 
     Raises:
-        SpecError: it is no list, or an entity in it cannot be taken.
+        SpecError: the value is no list, or an entity in it is invalid.
     """
     found = None
     for key, value in read_object(raw).items():
@@ -51,7 +51,7 @@ def _read_items(section: str, raw: object, ignored: list[str]) -> list[Any]:
 
 
 def classes_by_name(items: Iterable[ServiceClass], given: Iterable[object]) -> dict[str, ServiceClass]:
-    """Return service classes by name: the last of a name counts, but flat ones add to those before them."""
+    """Return service classes by name; the last one wins, but flat ones add to those before."""
     named: dict[str, ServiceClass] = {}
     for item, raw in zip(items, given, strict=True):
         before = named.get(item.name)
@@ -62,10 +62,10 @@ def classes_by_name(items: Iterable[ServiceClass], given: Iterable[object]) -> d
 
 
 def read_system(raw: object, ignored: list[str]) -> SystemSpec:
-    """Read a whole system, in the reference's wrappers or bare; greedy without ``milpSolver``, as there.
+    """Read a system, bare or in the reference's wrappers; like the reference, greedy without ``milpSolver``.
 
     Raises:
-        SpecError: a value cannot be taken.
+        SpecError: a value is invalid.
     """
     document = read_object(raw)
     try:
@@ -96,16 +96,16 @@ def read_system(raw: object, ignored: list[str]) -> SystemSpec:
 
 
 def read_options(raw: object, ignored: list[str]) -> OptimizerOptions:
-    """Read optimizer options, bare or in the wrappers that the reference documents.
+    """Read optimizer options, bare or in the reference's documented wrappers.
 
     Raises:
-        SpecError: a value cannot be taken.
+        SpecError: a value is invalid.
     """
     return _as_the_reference_plans(read_entity(OptimizerOptions, _flat(read_object(raw)), "", ignored))
 
 
 def _flat(raw: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
-    """Return options without the wrappers around them."""
+    """Return options without wrappers."""
     flat: dict[str, Any] = {}
     for key, value in raw.items():
         wrapper = key.lower() in {"optimizer", "optimizerdata"} and isinstance(value, dict)
@@ -114,14 +114,14 @@ def _flat(raw: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
 
 
 def _as_the_reference_plans(options: OptimizerOptions) -> OptimizerOptions:
-    """Return options with the reference's defaults: greedy, and no bound on the loss."""
+    """Return options with the reference's defaults: greedy, and no limit on rejections."""
     theirs = {"milp_solver": False, "max_loss": ANY_LOSS}
     untold = {name: value for name, value in theirs.items() if name not in options.model_fields_set}
     return options.model_copy(update=untold) if untold else options
 
 
 def _sections(raw: Mapping[str, Any], path: str, ignored: list[str], depth: int = 0) -> dict[str, Any]:
-    """Return the sections of a document without the wrappers around them."""
+    """Return the sections of a document without wrappers."""
     known = {name.lower(): name for name in (*SECTIONS, "optimizer")}
     sections: dict[str, Any] = {}
     for key, value in raw.items():

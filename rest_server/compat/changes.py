@@ -1,4 +1,4 @@
-"""Changes of the entities, as the reference's routes make them: find, add or replace, remove, refuse."""
+"""Changes of entities on the reference's routes: find, add or replace, remove, reject."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -13,7 +13,7 @@ from rest_server.settings import Settings
 Changed = tuple[Entities, Any]
 """The entities after a change, and the answer."""
 Change = Callable[[Entities], Changed]
-"""A change of the state; it may be carried out again if another fleet has arrived meanwhile."""
+"""A change of the state; it can be repeated if another fleet has arrived in the meantime."""
 
 
 class WireRefusalError(InferplanError):
@@ -23,14 +23,14 @@ class WireRefusalError(InferplanError):
         super().__init__(message)
         self.http_status = status
         self.body = message if bare else {"message": message}
-        """Body of the answer: an object with the message, or for two routes the bare message."""
+        """Body of the answer: an object with the message, or on two routes only the message."""
 
 
 def found(index: Mapping[str, Any], name: str, message: str) -> Any:
     """Return the item with a name.
 
     Raises:
-        WireRefusalError: nothing is; the answer is 404 with the message.
+        WireRefusalError: there is no such item; the answer is 404 with the message.
     """
     if name not in index:
         raise WireRefusalError(404, message)
@@ -38,34 +38,35 @@ def found(index: Mapping[str, Any], name: str, message: str) -> Any:
 
 
 def with_items(entities: Entities, section: str, changed: Mapping[str, Any]) -> Entities:
-    """Return the entities with some of a section added or replaced."""
+    """Return the entities with some items of a section added or replaced."""
     changes: dict[str, Any] = {section: {**getattr(entities, section), **changed}}
     return replace(entities, **changes)
 
 
 def without_item(entities: Entities, section: str, name: str) -> Entities:
-    """Return the entities without one of a section."""
+    """Return the entities without one item of a section."""
     kept = {key: value for key, value in getattr(entities, section).items() if key != name}
     changes: dict[str, Any] = {section: kept}
     return replace(entities, **changes)
 
 
 def echoed(items: Iterable[Any] | None, shape: Callable[[Any], Any]) -> list[Any] | None:
-    """Return items as the answer to their setting shows them; null where there was no list."""
+    """Return items as repeated in the answer to a write; null if there was no list."""
     return None if items is None else [shape(item) for item in items]
 
 
 def spelled(raw: object) -> dict[str, Any]:
-    """Return an object with its keys in lower case, without its nulls."""
+    """Return an object with lower-case keys and without nulls."""
     return {key.lower(): value for key, value in read_object(raw).items() if value is not None}
 
 
 def check_fleet(entities: Entities, settings: Settings) -> None:
-    """Refuse a fleet that is larger than the service takes, however many requests it came in.
+    """Reject a fleet that exceeds the size limits, even if it was sent in several requests.
 
     Raises:
-        SpecError: the path, the number, the limit and the setting to raise.
+        SpecError: a limit is exceeded; the message has the path, the number, the limit and the setting to
+            raise.
     """
     check_size(entities.spec(), settings)
-    if len(entities.models) > settings.max_models:  # those without a profile are in no document
+    if len(entities.models) > settings.max_models:  # models without profiles are in no document
         raise SpecError(f"models: there may be at most {settings.max_models:,}; remove some")

@@ -17,7 +17,7 @@ from rest_server.compat.changes import (
     without_item,
 )
 from rest_server.compat.lenient import read_entity, read_object
-from rest_server.compat.shapes import plain, service_class_shape, target_shape
+from rest_server.compat.serializers import plain, service_class_json, target_json
 from rest_server.fleet import Entities
 
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
@@ -25,7 +25,7 @@ _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
 def service_classes(entities: Entities) -> Any:
     """Answer ``/getServiceClasses``."""
-    return {"serviceClasses": [service_class_shape(item) for item in entities.service_classes.values()]}
+    return {"serviceClasses": [service_class_json(item) for item in entities.service_classes.values()]}
 
 
 def _class(entities: Entities, name: str) -> ServiceClass:
@@ -35,15 +35,15 @@ def _class(entities: Entities, name: str) -> ServiceClass:
 
 def service_class(entities: Entities, name: str) -> Any:
     """Answer ``/getServiceClass/:name``."""
-    return service_class_shape(_class(entities, name))
+    return service_class_json(_class(entities, name))
 
 
 def add_service_class(entities: Entities, name: str, priority: str) -> Changed:
-    """Carry out ``/addServiceClass/:name/:priority``: it is there without targets."""
+    """Carry out ``/addServiceClass/:name/:priority``, which adds a class without targets."""
     if not _WHOLE_NUMBER.fullmatch(priority):
         raise WireRefusalError(400, f"service class priority {priority} invalid")
     item = read_entity(ServiceClass, {"name": name, "priority": int(priority)}, "", [])
-    return with_items(entities, "service_classes", {name: item}), service_class_shape(item)
+    return with_items(entities, "service_classes", {name: item}), service_class_json(item)
 
 
 def remove_service_class(entities: Entities, name: str) -> Changed:
@@ -52,9 +52,9 @@ def remove_service_class(entities: Entities, name: str) -> Changed:
 
 
 def set_service_classes(raw: object, ignored: list[str]) -> Change:
-    """Read the body of ``/setServiceClasses``; the answer repeats it, priorities out of range too."""
+    """Read the body of ``/setServiceClasses``; the answer repeats it, even out-of-range priorities."""
     items: list[ServiceClass] | None = read_list("serviceClasses", raw, ignored)
-    answer = {"serviceClasses": echoed(items, service_class_shape)}
+    answer = {"serviceClasses": echoed(items, service_class_json)}
     posted = next((value for key, value in spelled(raw).items() if key == "serviceclasses"), ())
     named = classes_by_name(items or (), posted)
     for item, shape, given in zip(items or (), answer["serviceClasses"] or (), posted, strict=True):
@@ -65,7 +65,7 @@ def set_service_classes(raw: object, ignored: list[str]) -> Change:
 
 
 def add_targets(raw: object, ignored: list[str]) -> Change:
-    """Read the body of ``/addServiceClassModelTargets``; its name and priority must be those of a class."""
+    """Read the body of ``/addServiceClassModelTargets``; name and priority must match an existing class."""
     spec = read_entity(ServiceClass, read_object(raw), "", ignored)
     priority = plain(spelled(raw).get("priority", 0))
 
@@ -84,13 +84,13 @@ def add_targets(raw: object, ignored: list[str]) -> Change:
 
 def _retargeted(entities: Entities, item: ServiceClass, targets: Iterable[ModelTarget]) -> Changed:
     changed = item.model_copy(update={"model_targets": tuple(targets)})
-    return with_items(entities, "service_classes", {item.name: changed}), service_class_shape(changed)
+    return with_items(entities, "service_classes", {item.name: changed}), service_class_json(changed)
 
 
 def target(entities: Entities, name: str, model: str) -> Any:
     """Answer ``/getServiceClassModelTarget/:name/:model``."""
     targets = {item.model: item for item in _class(entities, name).model_targets}
-    return target_shape(found(targets, model, f"model {model} not found"))
+    return target_json(found(targets, model, f"model {model} not found"))
 
 
 def remove_target(entities: Entities, name: str, model: str) -> Changed:

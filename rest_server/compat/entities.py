@@ -1,7 +1,7 @@
 """Functions of the reference's routes for accelerators, capacities, models and servers.
 
-A reader takes the entities and the names in the path, and gives what the route answers. A change takes the
-entities and gives the changed ones with the answer. A writer takes a body and gives a change.
+A reader returns the route's answer, given the entities and the names in the path. A change returns the
+changed entities and the answer. A writer turns a body into a change.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,16 +13,16 @@ from optimizer.spec.schema import Accelerator, AllocationData, Capacity, ModelPr
 from rest_server.compat.bodies import read_list
 from rest_server.compat.changes import Change, Changed, echoed, found, with_items, without_item
 from rest_server.compat.lenient import read_entity, read_object
-from rest_server.compat.shapes import (
-    accelerator_shape,
-    capacity_shape,
-    profile_shape,
-    server_shape,
+from rest_server.compat.serializers import (
+    accelerator_json,
+    capacity_json,
+    profile_json,
+    server_json,
 )
 from rest_server.fleet import Entities
 
 MAX_NAME = 253
-"""Longest name."""
+"""Maximum length of a name."""
 
 
 # --- accelerators --------------------------------------------------------------------------------------
@@ -30,12 +30,12 @@ MAX_NAME = 253
 
 def accelerators(entities: Entities) -> Any:
     """Answer ``/getAccelerators``."""
-    return [accelerator_shape(item) for item in entities.accelerators.values()]
+    return [accelerator_json(item) for item in entities.accelerators.values()]
 
 
 def accelerator(entities: Entities, name: str) -> Any:
     """Answer ``/getAccelerator/:name``."""
-    return accelerator_shape(found(entities.accelerators, name, f"accelerator {name} not found"))
+    return accelerator_json(found(entities.accelerators, name, f"accelerator {name} not found"))
 
 
 def remove_accelerator(entities: Entities, name: str) -> Changed:
@@ -47,14 +47,14 @@ def set_accelerators(raw: object, ignored: list[str]) -> Change:
     """Read the body of ``/setAccelerators``."""
     items: list[Accelerator] | None = read_list("accelerators", raw, ignored)
     named = {item.name: item for item in items or ()}
-    answer = {"accelerators": echoed(items, accelerator_shape)}
+    answer = {"accelerators": echoed(items, accelerator_json)}
     return lambda entities: (with_items(entities, "accelerators", named), answer)
 
 
 def add_accelerator(raw: object, ignored: list[str]) -> Change:
     """Read the body of ``/addAccelerator``."""
     item = read_entity(Accelerator, read_object(raw), "", ignored)
-    return lambda entities: (with_items(entities, "accelerators", {item.name: item}), accelerator_shape(item))
+    return lambda entities: (with_items(entities, "accelerators", {item.name: item}), accelerator_json(item))
 
 
 # --- capacities ----------------------------------------------------------------------------------------
@@ -62,32 +62,32 @@ def add_accelerator(raw: object, ignored: list[str]) -> Change:
 
 def capacities(entities: Entities) -> Any:
     """Answer ``/getCapacities``."""
-    return {"count": [capacity_shape(kind, count) for kind, count in entities.capacity.items()]}
+    return {"count": [capacity_json(kind, count) for kind, count in entities.capacity.items()]}
 
 
 def capacity(entities: Entities, name: str) -> Any:
     """Answer ``/getCapacity/:type``."""
-    return capacity_shape(name, found(entities.capacity, name, f"capacity for {name} not found"))
+    return capacity_json(name, found(entities.capacity, name, f"capacity for {name} not found"))
 
 
 def remove_capacity(entities: Entities, name: str) -> Changed:
     """Carry out ``/removeCapacity/:type``."""
     count = found(entities.capacity, name, f"accelerator type {name} not found")
-    return without_item(entities, "capacity", name), capacity_shape(name, count)
+    return without_item(entities, "capacity", name), capacity_json(name, count)
 
 
 def set_capacities(raw: object, ignored: list[str]) -> Change:
     """Read the body of ``/setCapacities``."""
     items: list[Capacity] | None = read_list("count", raw, ignored)
     counts = {item.type: item.count for item in items or ()}
-    answer = {"count": echoed(items, lambda item: capacity_shape(item.type, item.count))}
+    answer = {"count": echoed(items, lambda item: capacity_json(item.type, item.count))}
     return lambda entities: (with_items(entities, "capacity", counts), answer)
 
 
 def set_capacity(raw: object, ignored: list[str]) -> Change:
     """Read the body of ``/setCapacity``."""
     item = read_entity(Capacity, read_object(raw), "", ignored)
-    answer = capacity_shape(item.type, item.count)
+    answer = capacity_json(item.type, item.count)
     return lambda entities: (with_items(entities, "capacity", {item.type: item.count}), answer)
 
 
@@ -106,11 +106,11 @@ def _profiles(entities: Entities, name: str) -> Mapping[str, ModelProfile]:
 
 def model(entities: Entities, name: str) -> Any:
     """Answer ``/getModel/:name``."""
-    return {"models": [profile_shape(item) for item in _profiles(entities, name).values()]}
+    return {"models": [profile_json(item) for item in _profiles(entities, name).values()]}
 
 
 def add_model(entities: Entities, name: str) -> Changed:
-    """Carry out ``/addModel/:name``: it is there without profiles, also if it was there with some."""
+    """Carry out ``/addModel/:name``, which adds a model without profiles, or removes those it had."""
     if len(name) > MAX_NAME:
         raise SpecError(f"name: must have at most {MAX_NAME} characters")
     return with_items(entities, "models", {name: {}}), name
@@ -125,12 +125,12 @@ def remove_model(entities: Entities, name: str) -> Changed:
 def set_models(raw: object, ignored: list[str]) -> Change:
     """Read the body of ``/setModels``."""
     items: list[ModelProfile] | None = read_list("models", raw, ignored)
-    answer = {"models": echoed(items, profile_shape)}
+    answer = {"models": echoed(items, profile_json)}
     return lambda entities: (replace(entities, models=with_profiles(entities, items or ())), answer)
 
 
 def with_profiles(entities: Entities, items: Iterable[ModelProfile]) -> dict[str, Mapping[str, ModelProfile]]:
-    """Return the models of the entities with further profiles, which replace those of the same names."""
+    """Return the models of the entities with profiles added, replacing those of the same names."""
     added: dict[str, dict[str, ModelProfile]] = {}
     for item in items:
         added.setdefault(item.name, {})[item.accelerator] = item
@@ -142,16 +142,16 @@ def with_profiles(entities: Entities, items: Iterable[ModelProfile]) -> dict[str
 
 def profile(entities: Entities, name: str, acc: str) -> Any:
     """Answer ``/getModelAcceleratorPerf/:name/:acc``."""
-    return profile_shape(found(_profiles(entities, name), acc, f"accelerator {acc} not found"))
+    return profile_json(found(_profiles(entities, name), acc, f"accelerator {acc} not found"))
 
 
 def add_profile(raw: object, ignored: list[str]) -> Change:
-    """Read the body of ``/addModelAcceleratorPerf``; its model must be there."""
+    """Read the body of ``/addModelAcceleratorPerf``; its model must exist."""
     item = read_entity(ModelProfile, read_object(raw), "", ignored)
 
     def change(entities: Entities) -> Changed:
         _profiles(entities, item.name)
-        return replace(entities, models=with_profiles(entities, [item])), profile_shape(item)
+        return replace(entities, models=with_profiles(entities, [item])), profile_json(item)
 
     return change
 
@@ -168,12 +168,12 @@ def remove_profile(entities: Entities, name: str, acc: str) -> Changed:
 
 def servers(entities: Entities) -> Any:
     """Answer ``/getServers``."""
-    return {"servers": [server_shape(item) for item in entities.servers.values()]}
+    return {"servers": [server_json(item) for item in entities.servers.values()]}
 
 
 def server(entities: Entities, name: str) -> Any:
     """Answer ``/getServer/:name``."""
-    return server_shape(found(entities.servers, name, f"server {name} not found"))
+    return server_json(found(entities.servers, name, f"server {name} not found"))
 
 
 def remove_server(entities: Entities, name: str) -> Changed:
@@ -185,20 +185,20 @@ def set_servers(raw: object, ignored: list[str]) -> Change:
     """Read the body of ``/setServers``."""
     items: list[Server] | None = read_list("servers", raw, ignored)
     named = {item.name: item for item in items or ()}
-    answer = {"servers": echoed(items, server_shape)}
+    answer = {"servers": echoed(items, server_json)}
     return lambda entities: (with_items(entities, "servers", named), answer)
 
 
 def add_server(raw: object, ignored: list[str]) -> Change:
     """Read the body of ``/addServer``."""
     item = read_entity(Server, read_object(raw), "", ignored)
-    return lambda entities: (with_items(entities, "servers", {item.name: item}), server_shape(item))
+    return lambda entities: (with_items(entities, "servers", {item.name: item}), server_json(item))
 
 
 def apply_allocation(entities: Entities) -> Changed:
-    """Carry out ``/applyAllocation``; as there, where nothing is desired not even a load is left.
+    """Carry out ``/applyAllocation``; as in the reference, an empty desired allocation also removes the load.
 
-    But what runs is stopped only where a plan says so: where nothing was ever desired of it, it stays.
+    Unlike there, running servers without any desired allocation keep running, because no plan stopped them.
     """
     nothing, servers = AllocationData(), {}
     for name, server in entities.servers.items():
@@ -210,5 +210,5 @@ def apply_allocation(entities: Entities) -> Changed:
 
 
 def _is_planned(desired: AllocationData) -> bool:
-    """Return whether an empty allocation is from a plan: it has a load and nothing else."""
+    """Return whether an empty allocation is from a plan: it has a load but nothing else."""
     return desired.model_fields_set == {"load"}

@@ -1,7 +1,7 @@
-"""Reading entities as the reference does: keys in any case, unknown ones ignored, null and zero as absent.
+"""Reads entities like the reference: keys in any case, unknown keys ignored, null and zero as absent.
 
-A body that our own schema accepts is read by it alone. Only what it refuses is gone through key by key, so
-that the leniency costs well-formed requests nothing; what is ignored is named, for a header of the answer.
+Bodies that inferplan's schema accepts are read by it directly. Only rejected bodies are processed key by key,
+so that leniency costs well-formed requests nothing. Ignored keys are collected for a header of the answer.
 """
 
 import json
@@ -46,28 +46,28 @@ ZERO_IS_ABSENT = frozenset(
         "percentile",
     }
 )
-"""Keys whose zero value, which Go writes for unset fields, is invalid in our schema."""
+"""Keys whose zero value, which Go writes for unset fields, is invalid in inferplan's schema."""
 BYTE_ORDER_MARK = "\ufeff"
 _PATH = re.compile(r"[\w\[\].-]+: ")
-"""Start of a message that names a path."""
+"""Pattern of the path at the start of a message."""
 FLAT_KEYS = frozenset({"model", "slo-itl", "slo-ttft", "slo-ttw", "slo-tps"})
-"""Keys of the single target that a service class can state next to its name, in lower case."""
+"""Lower-case keys of the single target that a service class can contain directly."""
 PRIORITIES = range(1, 101)
-"""A priority outside becomes the lowest, as there."""
+"""Valid priorities; others become the lowest, as in the reference."""
 POLICIES = frozenset(name.lower() for name in get_args(SaturationPolicy)) | {""}
-"""Known saturation policies; any other is taken for none, as there."""
+"""Known saturation policies; others mean none, as in the reference."""
 
 
 def json_body(body: bytes) -> object:
-    """Parse a body; where a key occurs twice in one object the last one counts, as there.
+    """Parse a body; as in the reference, the last of duplicate keys counts.
 
     Raises:
-        SpecError: the body is empty, has another encoding than UTF-8 or a byte-order mark, or is not JSON.
+        SpecError: the body is empty, is not UTF-8 or has a byte-order mark, or is not JSON.
     """
     if not body.strip():
         raise SpecError("the body is empty; a JSON object is expected")
     try:
-        text = body.decode()  # json.loads would guess at the encoding of bytes
+        text = body.decode()  # json.loads would guess the encoding of bytes
         if text.startswith(BYTE_ORDER_MARK):
             raise SpecError("the body begins with a byte-order mark; send UTF-8 without one")
         return json.loads(text, parse_constant=_refuse_constant)
@@ -82,14 +82,14 @@ def json_body(body: bytes) -> object:
 
 
 def _refuse_constant(name: str) -> object:
-    raise SpecError(f"the body is not JSON: {name} is no number there")
+    raise SpecError(f"the body is not JSON: {name} is not a number in JSON")
 
 
 def read_object(raw: object) -> Mapping[str, Any]:
-    """Return a body as an object; null is an empty one, as there.
+    """Return a body as an object; as in the reference, null is an empty object.
 
     Raises:
-        SpecError: it is something else.
+        SpecError: the body is no object.
     """
     if raw is None:
         return {}
@@ -102,13 +102,13 @@ def read_entity(model: type[_Model], raw: object, path: str, ignored: list[str])
     """Read one entity.
 
     Args:
-        model: what it is.
+        model: type of the entity.
         raw: plain values.
         path: its path in the body, for messages.
-        ignored: the paths of keys that were not known are added here.
+        ignored: receives the paths of unknown keys.
 
     Raises:
-        SpecError: a value cannot be taken.
+        SpecError: a value is invalid.
     """
     try:
         entity = validated(model, raw, context=NUMBERS_ONLY)
@@ -121,7 +121,7 @@ def read_entity(model: type[_Model], raw: object, path: str, ignored: list[str])
         if model is Capacity and isinstance(fitted, dict):
             fitted.setdefault("count", 0)
         entity = _validated_at(path, model, fitted)
-        if typeless:  # it counts as its own type, and is shown without one
+        if typeless:  # it becomes its own type, and is shown without one
             entity.model_fields_set.discard("type")
     return checked(entity, path)
 
@@ -129,15 +129,15 @@ def read_entity(model: type[_Model], raw: object, path: str, ignored: list[str])
 def is_flat(raw: object) -> bool:
     """Return whether a class states the targets of one model next to its name (``model``, ``slo-itl``).
 
-    The Kubernetes controller of the family sends them so, as did the first members of it.
+    The Kubernetes controller of the reference family uses this form, as did its first programs.
     """
     return isinstance(raw, dict) and any(key.lower() == "model" and value for key, value in raw.items())
 
 
 def with_flat_target(raw: object) -> object:
-    """Return a service class whose targets include the one stated next to its name.
+    """Return a service class whose targets include the one that it contains directly.
 
-    ``slo-ttw``, a limit on the wait alone, is taken for one on the time to first token, which keeps it, too.
+    ``slo-ttw``, a limit on the queueing time, becomes a limit on the time to first token, which implies it.
     """
     if not isinstance(raw, dict) or not is_flat(raw):
         return raw
@@ -173,16 +173,16 @@ class _Key:
     """A key of an entity."""
 
     wire: str
-    """Its name as the wire spells it."""
+    """Name of the key in the wire format."""
     model: type[Document] | None
     """Type of the value, or of each of its items, if it is an object."""
     is_list: bool
-    """Whether its value is a list, which null empties."""
+    """Whether the value is a list, for which null means empty."""
 
 
 @cache
 def _keys(model: type[Document]) -> dict[str, _Key]:
-    """Return the keys of an entity by their lower-case names."""
+    """Return the keys of an entity by lower-case name."""
     keys = {}
     for name, field in model.model_fields.items():
         wire = field.alias or name
@@ -192,14 +192,14 @@ def _keys(model: type[Document]) -> dict[str, _Key]:
 
 
 def _tuples(annotation: Any) -> Iterator[bool]:
-    """Yield whether an annotation, or a part of it, is that of a list."""
+    """Yield, for each part of an annotation, whether it is a list type."""
     yield get_origin(annotation) is tuple
     for part in get_args(annotation):
         yield from _tuples(part)
 
 
 def _documents(annotation: Any) -> Iterator[Any]:
-    """Yield the document types that an annotation names."""
+    """Yield the document types in an annotation."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for part in get_args(annotation):
@@ -207,7 +207,7 @@ def _documents(annotation: Any) -> Iterator[Any]:
 
 
 def _fitted(model: type[Document], raw: object, path: str, ignored: list[str]) -> object:
-    """Return plain values with the known keys only, spelled as the schema does, without unset ones."""
+    """Return plain values with known keys only, in the schema's spelling, without unset ones."""
     if not isinstance(raw, dict):
         return raw
     keys = _keys(model)
@@ -218,7 +218,7 @@ def _fitted(model: type[Document], raw: object, path: str, ignored: list[str]) -
         if key is None or (key.wire == "saturationPolicy" and _is_unknown_policy(value)):
             ignored.append(here)
         elif value is None and not key.is_list:
-            continue  # as there: what another spelling of the key has said stays
+            continue  # as in the reference, a value under another spelling of the key remains
         elif value is None or _is_unset(key.wire, value):
             fitted.pop(key.wire, None)
         elif key.model is not None and isinstance(value, list):
@@ -247,9 +247,10 @@ def _is_unknown_policy(value: object) -> bool:
 
 
 def checked(entity: _Model, path: str) -> _Model:
-    """Return an entity that a system can hold, as the reference takes it.
+    """Return an entity adapted to a valid system, with the reference's semantics.
 
-    Loads make sense, of two targets of a model the last counts, and a law of the reference has its queue.
+    Loads are valid, the last of several targets of a model counts, and the reference's laws use its queue
+    model.
     """
     if isinstance(entity, ModelProfile):
         theirs = entity.is_of_the_reference and kind_of_profile(entity) is KINDS[0]

@@ -1,7 +1,7 @@
-"""Planning as the reference's routes do it: what cannot be part of a system is left out, and named.
+"""Planning on the reference's routes: items that cannot be part of a system are skipped and listed.
 
 The reference finds no candidate for a server whose model, class or accelerator does not exist, and plans the
-others. Here the same servers and profiles stay out of the system, and the answer's header says which.
+others. Here these servers and profiles are excluded from the system, and a header of the answer lists them.
 """
 
 import json
@@ -19,9 +19,9 @@ from optimizer.spec.schema import AllocationData, OptimizerOptions, Server, Syst
 from optimizer.spec.versions import planned_names
 from optimizer.stabilisation.keeping import Planner
 from rest_server.compat.bodies import read_options, read_system
-from rest_server.compat.keeping import PlanWithRetained, divide
 from rest_server.compat.lenient import json_body
-from rest_server.compat.shapes import kept_shape, plain
+from rest_server.compat.retention import PlanWithRetained, divide
+from rest_server.compat.serializers import kept_json, plain
 from rest_server.fleet import Entities, desired_allocations
 from rest_server.limits import check_size
 from rest_server.settings import Settings
@@ -41,24 +41,24 @@ class PlanningResult:
     body: bytes
     """JSON of the answer."""
     plan: bytes = b""
-    """The plan as JSON; nothing where there was nothing to plan, or planning failed."""
+    """The plan as JSON; empty if there was nothing to plan, or planning failed."""
     ignored: tuple[str, ...] = ()
-    """Paths in the body that meant nothing."""
+    """Paths of ignored keys in the body."""
     unplanned: tuple[str, ...] = ()
-    """Servers and profiles that are not part of the system that was planned."""
+    """Servers and profiles that were excluded from the planned system."""
     unserved: tuple[str, ...] = ()
     """Servers for which the plan has no allocation."""
     kept: Mapping[str, AllocationData] = field(default_factory=dict)
-    """Retained allocations of the running ones."""
+    """Retained allocations of running servers."""
     losses: tuple[str, ...] = ()
-    """Servers that lose more of their requests than this project would plan for, with the share."""
+    """Servers that reject more requests than the default limit, with the share."""
 
 
 def plan_document(body: bytes, settings: Settings) -> PlanningResult:
-    """Plan the system that a body of ``/optimizeOne`` holds.
+    """Plan the system in a body of ``/optimizeOne``.
 
     Raises:
-        SpecError: the body cannot be read, or the system is larger than the service takes.
+        SpecError: the body cannot be read, or the system exceeds the size limits.
     """
     ignored: list[str] = []
     spec = read_system(json_body(body), ignored)
@@ -67,15 +67,15 @@ def plan_document(body: bytes, settings: Settings) -> PlanningResult:
 
 
 def planned_fleet(body: bytes, outcome: PlanningResult) -> Arrival:
-    """Return the system that a body of ``/optimizeOne`` held, with what was planned for it."""
+    """Return the system in a body of ``/optimizeOne`` with its desired allocations."""
     return with_outcome(Entities.of(read_system(json_body(body), [])), outcome)
 
 
 def with_outcome(entities: Entities, outcome: PlanningResult) -> Arrival:
     """Return the planned entities with their desired allocations, and the plan.
 
-    What a server keeps is desired of it. As there, one that is not served and keeps nothing keeps what was
-    desired for it before.
+    Retained allocations become desired ones. As in the reference, an unserved server that retains nothing
+    keeps its previous desired allocation.
     """
     if outcome.status != HTTPStatus.OK:
         return entities, None
@@ -91,7 +91,7 @@ def with_outcome(entities: Entities, outcome: PlanningResult) -> Arrival:
 
 
 def plan_state(spec: SystemSpec, body: bytes, settings: Settings) -> PlanningResult:
-    """Plan the fleet of a service with the options that a body of ``/optimize`` holds.
+    """Plan the fleet of a service with the options in a body of ``/optimize``.
 
     Raises:
         SpecError: the body cannot be read.
@@ -103,7 +103,7 @@ def plan_state(spec: SystemSpec, body: bytes, settings: Settings) -> PlanningRes
 
 
 def planned(entities: Entities, settings: Settings) -> PlanningResult:
-    """Plan the consistent part of some entities within the time of a request; a failure is a result."""
+    """Plan the consistent part of some entities within the request's time limit; a failure is a result."""
     plannable, unplanned = plannable_part(entities)
     try:
         found = _divided(entities, with_batch_search(plannable), settings)
@@ -126,7 +126,7 @@ def planned(entities: Entities, settings: Settings) -> PlanningResult:
 
 
 def _divided(fleet: Entities, plannable: Entities, settings: Settings) -> PlanWithRetained:
-    """Plan, and let running servers that are not served keep what they run, if the settings say so."""
+    """Plan the entities; if the settings say so, unserved running servers keep their replicas."""
     limit_s = min(plannable.optimizer.time_limit_s, settings.max_solve_s)
     planner = Planner(Deadline.after(limit_s), memo_of_process(settings.sizing_memo_rows))
     if settings.unserved == "keep":
@@ -142,7 +142,7 @@ def _unserved(entities: Entities, plan: Plan | None) -> list[str]:
 
 
 def _losses(plan: Plan) -> Iterator[str]:
-    """Yield every server that loses more than the default bound, with the share: ``name=0.055``."""
+    """Yield every server that rejects more than the default limit, with the share: ``name=0.055``."""
     for name, pools in plan.allocations.items():
         offered = sum(pool.arrival_rate_rpm for pool in pools)
         lost = sum(pool.arrival_rate_rpm * pool.loss for pool in pools)
@@ -151,11 +151,11 @@ def _losses(plan: Plan) -> Iterator[str]:
 
 
 def _answer(found: PlanWithRetained) -> dict[str, Any]:
-    """Return all allocations in the reference's format, in the order of the names."""
+    """Return all allocations in the reference's format, sorted by name."""
     allocations: dict[str, Any] = {}
     if found.plan is not None and found.system is not None:
         allocations |= found.plan.reference_answer(found.system)["allocations"]
-    allocations |= {name: kept_shape(item) for name, item in found.kept.items()}
+    allocations |= {name: kept_json(item) for name, item in found.kept.items()}
     return {"allocations": {name: allocations[name] for name in sorted(allocations)}}
 
 
@@ -165,10 +165,10 @@ def _failure(message: str, unplanned: list[str], unserved: tuple[str, ...] = ())
 
 
 def with_batch_search(entities: Entities) -> Entities:
-    """Let the batch limits be chosen, as the newest reference does, whose profiles have no ``atTokens``.
+    """Optimise the batch limits if profiles have no ``atTokens``, as the newest reference does.
 
-    Their ``maxBatchSize`` is the ceiling of the search. What the options say counts more, and a limit that
-    every server states is the limit.
+    Their ``maxBatchSize`` is the upper limit of the search. Explicit options have precedence, and batch
+    limits stated by every server are kept.
     """
     options = entities.optimizer
     profiles = [item for mine in entities.models.values() for item in mine.values()]
@@ -185,7 +185,7 @@ def _json(answer: dict[str, Any]) -> bytes:
 
 
 def plannable_part(entities: Entities) -> tuple[Entities, list[str]]:
-    """Return the entities that make a system, and the names of those that do not, as paths."""
+    """Return the entities that form a valid system, and the paths of the others."""
     unplanned = []
     models = {}
     for model, profiles in entities.models.items():
@@ -211,7 +211,7 @@ def _path(*names: str) -> str:
 
 
 def _fitted(server: Server, entities: Entities) -> Server | None:
-    """Return a server without unknown names; None if it then cannot be placed."""
+    """Return a server without undefined names; None if it then cannot be placed."""
     known, current = entities.accelerators, server.current
     if server.service_class not in entities.service_classes:
         return None
@@ -236,6 +236,6 @@ def _fitted(server: Server, entities: Entities) -> Server | None:
     if server.keep_accelerator:
         return None
     if current.num_replicas and not current.cost_cents_per_h:
-        # The reference takes an unknown price for 0, and the value is then that of a server with nothing.
+        # The reference treats an unknown price as 0, so the value is that of a server without replicas.
         return server.model_copy(update={"current": AllocationData(load=current.load)})
     return server

@@ -1,7 +1,7 @@
-"""The routes of the reference's queue-analysis service: one queue analysed, sized, or given its best batch.
+"""The routes of the reference's queue-analysis service: analyse or size a queue, or find its best batch.
 
-The same bodies and answers as there, with rates in requests per second and times in ms, except that a target
-that is not set binds nothing, and that the best batch is found by trying every one.
+Bodies and answers are those of the reference, with rates in requests per second and times in ms. Unlike
+there, unset targets are ignored, and the best batch is found by trying all.
 """
 
 from collections.abc import Callable, Coroutine
@@ -25,13 +25,13 @@ from rest_server.compat.lenient import json_body, read_entity
 from rest_server.settings import Settings
 
 DEFAULT_CONCURRENCY = 256
-"""Largest batch that is tried where none is stated."""
+"""Maximum batch that is tried if none is given."""
 MAX_CONCURRENCY = 2048
-"""Largest batch that may be tried: trying all of them takes time that grows with its square."""
+"""Upper limit of batches to try, because the time grows with its square."""
 NEAR_PEAK = 0.99
 """Share of the throughput at the largest batch that the best batch must reach (reference-system §1.5)."""
 ROWS_AT_ONCE = 512
-"""Batches that are sized at a time."""
+"""Number of batches sized at a time."""
 
 
 class ConcurrencyAnswer(Document):
@@ -40,11 +40,11 @@ class ConcurrencyAnswer(Document):
     concurrency: int
     """The batch limit."""
     throughput_rps: float = Field(0.0, alias="throughput")
-    """Completed at the largest rate that meets the targets [requests/s]."""
+    """Throughput of completed requests at the largest rate that meets the targets [requests/s]."""
     response_ms: float = Field(0.0, alias="avgRespTime")
-    """Wait and service [ms]."""
+    """Mean queueing and service time [ms]."""
     wait_ms: float = Field(0.0, alias="avgWaitTime")
-    """Wait before service [ms]."""
+    """Mean queueing time [ms]."""
     in_service: float = Field(0.0, alias="avgNumInServ")
     """Mean requests in the batch."""
     ttft_ms: float = Field(0.0, alias="avgTTFT")
@@ -54,11 +54,11 @@ class ConcurrencyAnswer(Document):
     stable_rate_rps: float = Field(0.0, alias="maxRPS")
     """Largest stable rate [requests/s]."""
     largest_batch_itl: int = Field(alias="M_ITL")
-    """Largest batch that meets the ITL target when it is full; the largest tried without a target."""
+    """Largest batch that meets the ITL target if full; without a target, the largest tried."""
     largest_batch_ttft: int = Field(alias="M_TPF")
-    """Largest batch whose prefill alone meets the TTFT target; the largest tried without a target."""
+    """Largest batch whose prefill alone meets the TTFT target; without a target, the largest tried."""
     sized: int = Field(alias="oracleCalls")
-    """Batches that were sized."""
+    """Number of batches sized."""
     feasible: bool
     """Whether any rate meets the targets."""
 
@@ -72,7 +72,7 @@ def queue_router() -> APIRouter:
 
 
 def best_concurrency(problem: QueueProblem) -> ConcurrencyAnswer:
-    """Return the smallest batch limit whose throughput is nearly that of the largest, the problem's own.
+    """Return the smallest batch limit with nearly the throughput of the problem's own limit.
 
     Raises:
         AnalysisError: a service time is zero.
@@ -147,7 +147,7 @@ def _answer(
 
 
 def _problem(body: bytes, settings: Settings, max_batch: int | None = None) -> QueueProblem:
-    """Read a problem; what may be left out there is 0, and the batch limit the given one."""
+    """Read a problem; missing values are 0, and a missing batch limit is `max_batch`."""
     given = spelled(json_body(body))
     if max_batch is not None and not given.get("maxbatchsize"):
         given["maxbatchsize"] = max_batch

@@ -1,7 +1,7 @@
-"""The reference's wire: every route of its server, with its statuses, bodies and messages.
+"""The reference's wire format: every route of its server, with its statuses, bodies and messages.
 
-A handler parses, calls one function and renders. The routes that only read are there in both modes, as is
-``/optimizeOne``; those that change the fleet, by POST or as there by GET, only in the stateful one.
+A handler parses, calls one function and renders. Read-only routes and ``/optimizeOne`` exist in both modes;
+routes that change the fleet, by POST or as in the reference by GET, only in stateful mode.
 """
 
 from collections.abc import Callable, Coroutine
@@ -40,7 +40,7 @@ _READERS: dict[str, Callable[..., Any]] = {
     "/getServer/{name}": entities.server,
     "/getModelAcceleratorPerf/{name}/{acc}": entities.profile,
 }
-"""GET, in both modes: entities and names to the answer."""
+"""GET routes of both modes: functions from entities and names to the answer."""
 _CHANGES: dict[str, Callable[..., Changed]] = {
     "/removeAccelerator/{name}": entities.remove_accelerator,
     "/removeCapacity/{name}": entities.remove_capacity,
@@ -53,7 +53,7 @@ _CHANGES: dict[str, Callable[..., Changed]] = {
     "/removeModelAcceleratorPerf/{name}/{acc}": entities.remove_profile,
     "/applyAllocation": entities.apply_allocation,
 }
-"""GET, stateful only: entities and names to changed entities and the answer."""
+"""GET routes of stateful mode: functions from entities and names to changed entities and the answer."""
 _WRITERS: dict[str, Callable[[object, list[str]], Change]] = {
     "/setAccelerators": entities.set_accelerators,
     "/addAccelerator": entities.add_accelerator,
@@ -67,7 +67,7 @@ _WRITERS: dict[str, Callable[[object, list[str]], Change]] = {
     "/addServer": entities.add_server,
     "/addModelAcceleratorPerf": entities.add_profile,
 }
-"""POST, stateful only: a body to a change."""
+"""POST routes of stateful mode: functions from a body to a change."""
 
 
 def wire_router(*, stateful: bool) -> APIRouter:
@@ -125,7 +125,7 @@ def _keep(held: FleetStore, planned: Entities, outcome: PlanningResult, revision
 
 
 def _reading(reader: Callable[..., Any]) -> Callable[[Request], Response]:
-    """Return a handler that answers from a snapshot; of several workers none has what another has planned."""
+    """Return a handler that answers from a snapshot; it fails with several workers, which share no plans."""
 
     def handler(request: Request) -> Response:
         if request.app.state.settings.workers > 1:
@@ -150,7 +150,7 @@ def _changing(change: Callable[..., Changed]) -> Callable[[Request], Response]:
 
 
 def _writing(writer: Callable[[object, list[str]], Change]) -> Callable[..., Coroutine[Any, Any, Response]]:
-    """Return a handler that reads a body, off the event loop, and changes the state."""
+    """Return a handler that reads a body outside the event loop, and changes the state."""
 
     def answered(state: State, body: bytes) -> Response:
         ignored: list[str] = []

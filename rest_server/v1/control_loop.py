@@ -1,7 +1,7 @@
-"""The control loop's routes of a stateful service: loads in and a plan out, the last plan, carried out.
+"""Control-loop routes of a stateful service: send loads and get a plan, read or apply the last plan.
 
-A snapshot of loads is checked before any of it is stored; the plan is made from exactly the revision
-that storing it gave, and kept with that revision.
+All loads are checked before any is stored. The plan is made from exactly the revision after storing them, and
+is stored with that revision.
 """
 
 import time
@@ -56,11 +56,11 @@ async def put_loads(
 ) -> Response:
     """Store a snapshot of loads by server or route, plan the fleet, and return the plan.
 
-    What a load does not give stays as it is, and so do servers and routes that are not named. If anything in
-    it is wrong, or the fleet is no consistent system, nothing is stored. `ETag` is the revision after the
-    plan. The loads are stored when planning begins: where no plan comes of it (500, 504), they stay, and the
-    last plan stays the last. A load whose requests have no output length (`avgOutTokens` 0 or never given)
-    counts as missing: it is not stored, and `X-Inferplan-Missing` names its server.
+    Omitted values, servers and routes keep their last values. If any value is invalid, or the fleet is not a
+    consistent system, nothing is stored. `ETag` is the revision after the plan. Loads are stored before
+    planning: if planning fails (500, 504), they remain, and so does the last plan. A load whose requests have
+    no output length (`avgOutTokens` 0 or never given) counts as missing: it is not stored, and
+    `X-Inferplan-Missing` lists its server.
     """
     state, held = request.app.state, held_fleet(request)
     storing = _Storing(held, body, condition)
@@ -73,13 +73,13 @@ async def put_loads(
 
 @dataclass(slots=True)
 class _Storing:
-    """Stores the loads of a body when it is called, and returns the fleet with them."""
+    """Callable that stores the loads of a body and returns the fleet with them."""
 
     held: FleetStore
     body: bytes
     condition: Precondition
     revision: int = 0
-    """The revision that storing gave."""
+    """Revision after storing the loads."""
     servers: Mapping[str, Server] = field(default_factory=dict)
     """The servers at that revision."""
     routes: Mapping[str, Route] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class _Storing:
         return self._settled(stored)
 
     def _settled(self, stored: Entities) -> RunningFleet:
-        """Return the fleet with the loads to plan for: as they are, but for what may be chance."""
+        """Return the fleet with the loads used for planning, in which insignificant changes are removed."""
         now = self.held.snapshot()
         seen = Observation(time.time(), frozenset(self.missing), self.replicas, self._planned(self.unusable))
         system, self.estimates = denoise_loads(stored.loose_system(), now.rules, now.decisions, seen)
@@ -115,10 +115,10 @@ class _Storing:
 
     @property
     def missing(self) -> list[str]:
-        """Planned servers whose rates were not given, or cannot be planned for.
+        """Return planned servers whose rates are missing or cannot be planned.
 
-        Of a shared queue, those of all its servers are needed; of versions, that of their server; of the
-        servers of a route, that of the route.
+        A shared queue needs the rates of all its servers, versions that of their server, and servers of a
+        route that of the route.
         """
         given = {name for name, load in self.loads.items() if load.arrival_rate_rpm is not None}
         given = given - self.unusable
@@ -145,12 +145,12 @@ class _Storing:
 
 
 def with_loads(entities: Entities, loads: Mapping[str, LoadUpdate]) -> tuple[Entities, frozenset[str]]:
-    """Return entities with other loads, by server, and the servers whose requests have no output length.
+    """Return entities with new loads by server, and the servers whose requests have no output length.
 
-    Of these a load that is given is not taken over.
+    Loads of the latter are not stored.
 
     Raises:
-        SpecError: a server does not exist, or its load makes no sense.
+        SpecError: a server does not exist, or its load is invalid.
     """
     servers: dict[str, Server] = dict(entities.servers)
     routes: dict[str, Route] = dict(entities.routes)
@@ -189,7 +189,7 @@ def _routed(entities: Entities, name: str, change: LoadUpdate) -> Route:
     """Return a route with another rate.
 
     Raises:
-        BodyError: something other than a rate is given, or a server has the same name.
+        BodyError: a value other than a rate is given, or a server has the same name.
     """
     if name in entities.servers:
         raise BodyError(_place(name), f"{name!r} is the name of a server and of a route; rename one of them")
@@ -202,10 +202,10 @@ def _routed(entities: Entities, name: str, change: LoadUpdate) -> Route:
 
 
 def _check_has_load(entities: Entities, name: str, change: LoadUpdate) -> None:
-    """Check that a server with a given load does not get it from a route.
+    """Check that a server with a given load is not part of a route.
 
     Raises:
-        BodyError: it does.
+        BodyError: the server gets its load from a route.
     """
     route = route_of(entities.routes.values(), name)
     if route is not None and change.model_dump(exclude_none=True, exclude={"replicas"}):
@@ -214,7 +214,7 @@ def _check_has_load(entities: Entities, name: str, change: LoadUpdate) -> None:
 
 
 def _sharing(servers: Mapping[str, Server], one: Server) -> dict[str, Server]:
-    """Return the servers of a server's queue with the replicas that were reported for it."""
+    """Return the servers of a server's queue with the replicas reported for that server."""
     return {
         name: server.model_copy(
             update={"current": one.current.model_copy(update={"load": server.current.load})}
@@ -230,14 +230,14 @@ def _planned_names(servers: Mapping[str, Server], names: Iterable[str]) -> Itera
 
 
 def _split_server(servers: Mapping[str, Server], name: str, change: LoadUpdate) -> str | None:
-    """Return the server of which a name is a version, or None.
+    """Return the server whose version has this name, or None.
 
     Raises:
         BodyError: a load is given for the version.
     """
     whole = next((w for w, one in servers.items() if one.split and name in planned_names(one)), None)
     if whole is not None and change.model_dump(exclude_none=True, exclude={"replicas"}):
-        raise BodyError(_place(name), f"its load is a share of that of {whole!r}; give that")
+        raise BodyError(_place(name), f"its load is a share of the load of {whole!r}; give that")
     return whole
 
 
@@ -276,10 +276,10 @@ def _load(values: dict[str, Any]) -> Load:
 
 
 def _of_body(name: str, work: Callable[[], _Answer]) -> _Answer:
-    """Return the result of work; the path of its errors becomes one in the server's load in the body.
+    """Return the result of work; paths in its errors are changed to the server's load in the body.
 
     Raises:
-        BodyError: something is wrong.
+        BodyError: the work failed because of a value in the body.
     """
     try:
         return work()
@@ -310,7 +310,7 @@ def _keep(held: FleetStore, text: bytes, stored: _Storing) -> int:
 
 @router.get("/plan", response_model=LastPlan, summary="Read the last plan", responses=problems(404))
 def read_plan(request: Request) -> Response:
-    """Return the last plan, its `age` [s], and the `revision` of the fleet that it is for (also `ETag`)."""
+    """Return the last plan, its `age` [s], and the `revision` of the fleet it was made for (also `ETag`)."""
     held = held_fleet(request)
     record = _last(held)
     age_s = max(0.0, time.time() - record.made_at)
@@ -333,11 +333,11 @@ def _last(held: FleetStore) -> PlanRecord:
     responses=problems(404, 412, 422),
 )
 def apply_plan(request: Request, condition: Condition) -> Response:
-    """Make what the last plan recommends the current allocation of its servers, and return all servers.
+    """Make the allocations of the last plan the current ones, and return all servers.
 
-    Loads stay as they are, and so do servers that the plan does not know. A server that the plan does not
-    serve keeps what it runs, and is named in `X-Inferplan-Unserved`. With the plan's `ETag` in `If-Match` it
-    is done only if nothing has changed since the plan was made.
+    Loads do not change, nor do servers that are not in the plan. Unserved servers keep their replicas, and
+    are listed in `X-Inferplan-Unserved`. With the plan's `ETag` in `If-Match`, the plan is applied only if
+    nothing has changed since it was made.
     """
     held = held_fleet(request)
     plan = _last(held).plan

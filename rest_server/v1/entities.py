@@ -1,8 +1,8 @@
-"""The entities of a stateful fleet under /v1: list, read, replace and delete, each kind the same way.
+"""The entities of a stateful fleet under /v1: list, read, replace and delete, in the same way for all kinds.
 
-A write validates the document itself; whether names refer to something is checked when a plan is made. Every
-answer carries the fleet's revision as its ``ETag``, and ``If-Match`` makes a write conditional on it. The
-handlers are plain functions: they run in threads, as a long document takes a while to check.
+A write validates only the document; references to other entities are checked when a plan is made. The
+``ETag`` of every answer is the fleet's revision, and ``If-Match`` makes a write conditional on it. The
+handlers are plain functions that run in threads, because checking a long document takes time.
 """
 
 from dataclasses import replace
@@ -124,12 +124,12 @@ def _add_options(router: APIRouter) -> None:
         body: Annotated[bytes, JsonOf(options), Body(openapi_examples=ENTITIES["optimizer"])],
         condition: Condition,
     ) -> Response:
-        """Replace all options; one that is not given takes its default."""
+        """Replace all options; omitted options take their defaults."""
         given = validated(OptimizerOptions, value_of(body))
         revision, _ = condition.update(held_fleet(request), lambda old: replace(old, optimizer=given))
         return _answer(request, given, revision)
 
-    @router.delete(path, status_code=204, summary="Take the default options", responses=problems(412, 422))
+    @router.delete(path, status_code=204, summary="Restore the default options", responses=problems(412, 422))
     def delete_options(request: Request, condition: Condition) -> Response:
         default = OptimizerOptions()
         revision, _ = condition.update(held_fleet(request), lambda old: replace(old, optimizer=default))
@@ -144,7 +144,7 @@ def _found(kind: EntityKind, entities: Entities, key: Key) -> Document:
 
 
 def _read(kind: EntityKind, body: bytes, key: Key) -> Document:
-    """Return the document in a body; a name that it leaves out is the path's."""
+    """Return the document in a body; an omitted name is taken from the path."""
     raw = value_of(body)
     given = {name.lower() for name in raw}
     in_path = dict(zip(kind.key_fields, key, strict=True))

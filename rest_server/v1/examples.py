@@ -87,4 +87,4 @@ ENTITIES: Any = {
     "optimizer": _named(saturation=OPTIONS),
     "routes": _named(chat=ROUTE),
 }
-"""By section of the documents."""
+"""Examples by section of the documents."""

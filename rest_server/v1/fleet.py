@@ -1,4 +1,4 @@
-"""Routes of the fleet as a whole under /v1: export, import and history."""
+"""Routes of the entire fleet under /v1: export, import and history."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -31,9 +31,9 @@ router = APIRouter(route_class=RawRoute, tags=["fleet"])
 
 @router.get("/fleet", response_model=SystemSpec, summary="Export the fleet", responses=problems())
 def export_fleet(request: Request) -> Response:
-    """Return the whole fleet as one system document, which the library and the command line read.
+    """Return the entire fleet as one system document for the library and the command line.
 
-    A model without a profile has no place in a document.
+    Models without profiles are omitted, because documents cannot contain them.
     """
     held = held_fleet(request)
     revision, entities = held.read()
@@ -41,7 +41,7 @@ def export_fleet(request: Request) -> Response:
 
 
 def _text(entities: Entities) -> str:
-    """Return a fleet as a document, in which every accelerator has a type, as documents demand."""
+    """Return a fleet as a document, in which every accelerator has the type that documents require."""
     typed = {
         name: item.model_copy(update={"type": item.type}) for name, item in entities.accelerators.items()
     }
@@ -62,8 +62,8 @@ def import_fleet(
 ) -> Response:
     """Replace the entire fleet with the system of a document, in one step, and return it.
 
-    As where items are written one by one, names may refer to nothing until a plan is made. The last plan
-    stays until another is made.
+    As with individual writes, references are not checked until a plan is made. The last plan remains until a
+    new one is made.
     """
     spec = spec_from_value(value_of(body))
     check_size(spec, request.app.state.settings)
@@ -75,7 +75,7 @@ def import_fleet(
 
 
 def _check_items(spec: SystemSpec, imported: Entities) -> None:
-    """Check every item as when it is written by itself, and that no name occurs twice."""
+    """Check every item as in an individual write, and that no name occurs twice."""
     for kind in KINDS:
         seen = set()
         for i, item in enumerate(getattr(spec, _FIELDS[kind.section])):
@@ -94,9 +94,9 @@ def _check_items(spec: SystemSpec, imported: Entities) -> None:
 @router.get("/history", response_model=FleetHistory, summary="Read the history", responses=problems(422))
 def read_history(
     request: Request,
-    limit: Annotated[int, Query(ge=1, le=MAX_SHOWN, description="Most events to show.")] = 100,
+    limit: Annotated[int, Query(ge=1, le=MAX_SHOWN, description="Maximum number of events to show.")] = 100,
 ) -> Response:
-    """Return the last changes and plans, the newest first, and which plans can still be read whole."""
+    """Return the last changes and plans, newest first, and the revisions of plans that can still be read."""
     history = held_fleet(request).snapshot().history
     shown = FleetHistory(
         events=tuple(_shown(history.events, limit)),
@@ -124,7 +124,7 @@ def _shown(events: tuple[Event, ...], limit: int) -> Iterator[FleetEvent]:
     responses=problems(404, 422),
 )
 def read_past_plan(request: Request, revision: Annotated[int, Path(ge=0)]) -> Response:
-    """Return the plan that was made for a revision of the fleet, as far back as plans are kept."""
+    """Return the plan made for a revision of the fleet, if it is still stored."""
     plans: dict[int, Any] = {item.revision: item for item in held_fleet(request).snapshot().history.plans}
     if revision not in plans:
         kept = ", ".join(map(str, reversed(plans))) or "none"

@@ -1,4 +1,4 @@
-"""The kinds of entities under /v1: how each is named in paths, in documents and in the state."""
+"""The kinds of entities under /v1: their names in paths, in documents and in the state."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -26,11 +26,11 @@ from rest_server.v1.models import (
 )
 
 Key = tuple[str, ...]
-"""The names by which an entity is known: one, or model and accelerator of a profile."""
+"""Key of an entity: one name, or model and accelerator of a profile."""
 
 
 class _AnyText(PathConvertor):
-    """Text of every kind: a name may hold slashes, and lines."""
+    """Path convertor that matches any text, because names can contain slashes and line breaks."""
 
     regex = r"(?s:.*)"
 
@@ -41,32 +41,32 @@ NameInPath = Annotated[str, Path(min_length=1, max_length=253)]
 
 @dataclass(frozen=True, slots=True)
 class EntityKind:
-    """One kind of entity: its place in the API, in the documents and in the state."""
+    """A kind of entity, with its routes, its section of documents and its place in the state."""
 
     noun: str
-    """Noun for one entity, as in messages."""
+    """Noun for one entity in messages."""
     path: str
-    """Its collection's path."""
+    """Path of the collection."""
     one: str
-    """The path of one of them."""
+    """Path of a single entity."""
     section: str
-    """The section of the documents."""
+    """Section of the documents."""
     document: type[Document]
     listing: type[Document]
     key_fields: Key
-    """The fields of the document that hold its key."""
+    """Document fields that form the key."""
     key_of: Callable[[Any], Key]
-    """Returns the key of a document."""
+    """Function that returns the key of a document."""
     key: Callable[..., Key]
-    """Reads the key from the path."""
+    """Function that reads the key from the path."""
     items: Callable[[Entities], Mapping[Key, Document]]
-    """Returns all of them by key."""
+    """Function that returns all entities of the kind by key."""
     changed: Callable[[Entities, Key, Any], Entities]
-    """Returns the entities with one of them replaced, or without it if the document is none."""
+    """Function that returns the entities with one replaced, or removed if the document is None."""
 
 
 def by_name(name: NameInPath) -> Key:
-    """Return the key of an entity with one name."""
+    """Return the key of an entity with a single name."""
     return (name,)
 
 
@@ -98,7 +98,7 @@ def check_alone(document: Document) -> None:
     """Check rules beyond the schema of a document that need no other document.
 
     Raises:
-        SpecError: a load or a target that no plan can use; the text has its path.
+        SpecError: no plan can use a load or a target; the message has its path.
     """
     if isinstance(document, Server):
         check_load(document.current.load, "currentAlloc.load.")
@@ -119,14 +119,14 @@ def check_beside(document: Document, entities: Entities) -> None:
     """Check a document against other documents of the fleet.
 
     Raises:
-        SpecError: the requests of a server have no output length; the text has its path.
+        SpecError: the requests of a server have no output length; the message has its path.
     """
     if isinstance(document, Server):
         check_answers(document.current.load, "currentAlloc.load.", entities.profiles_of(document.model))
 
 
 def _named(field: str) -> tuple[Callable[[Entities], Any], Callable[[Entities, Key, Any], Entities]]:
-    """Return a reader and a writer of entities that a field stores by name."""
+    """Return functions that read and write entities in a field that stores them by name."""
 
     def items(entities: Entities) -> Mapping[Key, Document]:
         return {(name,): item for name, item in getattr(entities, field).items()}
@@ -139,7 +139,7 @@ def _named(field: str) -> tuple[Callable[[Entities], Any], Callable[[Entities, K
 
 
 def _with(mapping: Mapping[str, Any], name: str, value: object) -> dict[str, Any]:
-    """Return a copy with one value replaced in its place, or left out if there is none."""
+    """Return a copy with one value replaced in its position, or removed if it is None."""
     if value is None:
         return {other: item for other, item in mapping.items() if other != name}
     return {**mapping, name: value}

@@ -1,4 +1,4 @@
-"""The documents of /v1 that the library has none of: requests, answers, lists, the last plan."""
+"""Documents of /v1 that the library does not have: requests, answers, lists, the last plan."""
 
 from typing import Any
 
@@ -42,18 +42,18 @@ class OtherSide(Document):
     """Other side of a comparison."""
 
     second: dict[str, Any] | None = None
-    """The other system or plan; without it the first system, with other options or another load."""
+    """The other system or plan; absent: the first system, with other options or another load."""
     second_options: OptimizerOptions | None = Field(None, alias="secondOptions")
-    """Options of the second side alone."""
+    """Options of the second side only."""
     transition: bool = False
-    """Whether the second system follows the first in time: what the first plan says is then what runs."""
+    """Whether the second system follows the first in time, so that the first plan is running."""
 
 
 class TwoSides(OtherSide):
     """Two systems or plans to compare."""
 
     first: dict[str, Any]
-    """A system, which is planned, or a plan as it is."""
+    """A system to plan, or a plan."""
 
 
 class Analysis(Document):
@@ -73,10 +73,10 @@ class Analyses(Document):
 
 
 class Performances(Document):
-    """Answers to several analyses, in their order."""
+    """Answers to several analyses, in order."""
 
     items: tuple[ReplicaPerformance, ...] = Field(strict=False)
-    """One for each replica."""
+    """One answer per replica."""
 
 
 class SizingProblem(Document):
@@ -85,7 +85,7 @@ class SizingProblem(Document):
     replica: Replica
     """The replica."""
     targets: LatencyTargets = LatencyTargets()
-    """Its targets."""
+    """Targets of the replica."""
 
 
 class SizingProblems(Document):
@@ -99,29 +99,29 @@ class Unattainable(Document):
     """The answer for a replica that misses its targets at every rate."""
 
     message: str
-    """Reason, with numbers."""
+    """Reason that no rate meets the targets, with numbers."""
 
 
 class Sizings(Document):
-    """Answers to several sizings, in their order."""
+    """Answers to several sizings, in order."""
 
     items: tuple[ReplicaSizing | Unattainable, ...] = Field(strict=False)
-    """One for each replica."""
+    """One answer per replica."""
 
 
 class CandidateColumn(Document):
-    """A server on an accelerator, with what it takes there."""
+    """A candidate: a server on an accelerator, with its replicas, cost and performance."""
 
     server: str
-    """The server."""
+    """Name of the server."""
     accelerator: str
-    """The accelerator's name."""
+    """Name of the accelerator."""
     num_replicas: int = Field(alias="numReplicas")
-    """Replicas."""
+    """Number of replicas."""
     max_batch: int = Field(alias="maxBatch")
     """Batch limit of a replica."""
     max_rate_rpm: float = Field(alias="maxArrivalRatePerReplica")
-    """Largest rate of a replica that meets every target [requests/min]."""
+    """Maximum rate of a replica that meets every target [requests/min]."""
     itl_ms: float = Field(alias="itlAverage")
     """Mean inter-token latency at the load [ms]."""
     ttft_ms: float = Field(alias="ttftAverage")
@@ -129,70 +129,71 @@ class CandidateColumn(Document):
     utilization: float
     """Mean batch over the batch limit."""
     loss: float
-    """Share of requests that find the queue full."""
+    """Fraction of requests rejected because the queue is full."""
     batch_ceiling: int = Field(alias="batchCeiling")
-    """Largest batch that was allowed."""
+    """Maximum allowed batch limit."""
     best_rate_rpm: float = Field(alias="bestArrivalRatePerReplica")
-    """Largest rate over all batches up to the ceiling [requests/min]."""
+    """Maximum rate over all batches up to that limit [requests/min]."""
     type: str
     """The accelerator type."""
     units: int
-    """Units of the type."""
+    """Number of cards of the type."""
     cost_cents_per_h: float = Field(alias="cost")
     """Cost [cents/h]."""
     estimated: EstimateEnd | None = Field(None, exclude_if=is_none)
-    """The end of the interval that its figures rest on, where token times are estimated; else absent."""
+    """End of the interval of estimated token times; absent if they are not estimated."""
 
 
 class RejectedPair(Document):
-    """A server on an accelerator that is no candidate, and why."""
+    """A server and an accelerator that are no candidate, with the reason."""
 
     server: str
-    """The server."""
+    """Name of the server."""
     accelerator: str
-    """The accelerator's name."""
+    """Name of the accelerator."""
     reason: str
-    """One of a closed set."""
+    """Reason code."""
     detail: str
-    """The reason in numbers."""
+    """The reason with numbers."""
     value: float | None
-    """The number compared, if any."""
+    """The compared number, if any."""
     limit: float | None
-    """The limit that it was compared with, if any."""
+    """The limit with which it was compared, if any."""
 
 
 class CandidateAnswer(Document):
-    """Every pair of server and accelerator: a candidate, or rejected."""
+    """Every pair of server and accelerator: candidates and rejected pairs."""
 
     candidates: tuple[CandidateColumn, ...] = Field(strict=False)
     """The candidates."""
     rejections: tuple[RejectedPair, ...] = Field(strict=False)
-    """The pairs that are none."""
+    """Pairs that are no candidates."""
 
 
 class ReplicaCount(Document):
-    """Replicas of a server on one accelerator that are there."""
+    """Existing replicas of a server on one accelerator."""
 
     ready: Count
-    """Replicas that answer."""
+    """Number of replicas that respond."""
     pending: Count = 0
-    """Replicas that have been asked for and do not answer yet."""
+    """Number of requested replicas that do not respond yet."""
 
 
 class LoadUpdate(Document):
-    """The load of a server, and its replicas, or the rate of a route; omitted values stay as they are."""
+    """Load and replicas of a server, or rate of a route; omitted values do not change."""
 
     arrival_rate_rpm: RequestsPerMinute | None = Field(None, alias="arrivalRate")
-    """Arrival rate [requests/min]; below 1e-12 it is read as 0."""
+    """Arrival rate [requests/min]; values below 1e-12 are read as 0."""
     in_tokens: Tokens | None = Field(None, alias="avgInTokens")
     """Mean input length [tokens]."""
     out_tokens: Tokens | None = Field(None, alias="avgOutTokens")
     """Mean output length [tokens]."""
     throughput_rpm: RequestsPerMinute | None = Field(None, alias="throughput")
-    """Measured throughput [requests/min]; kept, not used."""
+    """Measured throughput [requests/min]; stored but not used."""
     replicas: dict[str, ReplicaCount] | None = None
-    """Replicas that are there, by accelerator; those that are not named are none. They become what the server
-    runs on: with several accelerators the one with most replicas."""
+    """Existing replicas by accelerator; accelerators not listed have none. They become the current
+    allocation; of several accelerators, the one with the most replicas.
+    """
 
 
 LoadChange = LoadUpdate
@@ -200,45 +201,45 @@ LoadChange = LoadUpdate
 
 
 class LoadSnapshot(RootModel[dict[str, LoadUpdate]]):
-    """Loads by server and by route; servers of a route have no load of their own."""
+    """Loads by server and route; servers of a route have no separate load."""
 
 
 class LastPlan(Plan):
-    """The last plan, with its age and the revision of the fleet that it is for."""
+    """The last plan, with its age and the revision of the fleet for which it was made."""
 
     age_s: float = Field(alias="age")
-    """Time since it was made [s]."""
+    """Age of the plan [s]."""
     revision: int
-    """Revision of the fleet that it is for; later ones have changed since."""
+    """Revision of the fleet for which it was made; later revisions have changes since."""
 
 
 class TargetAnswer(Document):
     """Desired replicas of a server on an accelerator."""
 
     target: str
-    """Server and accelerator."""
+    """Name of the target, from server and accelerator."""
     server: str
-    """The server."""
+    """Name of the server."""
     accelerator: str
-    """The accelerator's name."""
+    """Name of the accelerator."""
     desired_replicas: int = Field(alias="desiredReplicas")
     """Desired replicas."""
     current_replicas: int = Field(alias="currentReplicas")
-    """Replicas that are there, as last reported, or as the fleet has them."""
+    """Existing replicas, as last reported, or else of the current allocation."""
     max_batch_size: int = Field(alias="maxBatchSize")
-    """Batch limit of a replica; 0 where there is none."""
+    """Batch limit of a replica; 0 if there is none."""
     generated_at: AwareDatetime = Field(alias="generatedAt", strict=False)
     """Time at which the plan was made."""
     age_s: float = Field(alias="ageSeconds")
-    """Time since then [s]."""
+    """Age of the plan [s]."""
     revision: int
-    """Revision of the fleet that the plan is for."""
+    """Revision of the fleet for which the plan was made."""
     reason: str
     """Reason for the number."""
     held: bool
-    """Whether the plan says another number."""
+    """Whether the number differs from the plan."""
     detail: str
-    """Condition that a held number waits for."""
+    """Explanation of a held number."""
 
 
 class TargetList(Document):
@@ -249,69 +250,70 @@ class TargetList(Document):
 
 
 class FleetEvent(Document):
-    """A change of the fleet, or a plan that was kept."""
+    """A change of the fleet, or a stored plan."""
 
     revision: int
-    """Revision of the fleet after it."""
+    """Revision of the fleet after the event."""
     made_at: AwareDatetime = Field(alias="at", strict=False)
-    """Time of the change."""
+    """Time of the event."""
     cause: str
-    """`change`, `loads`, `plan`, `applied`, `imported`, or `fleet`: `/optimizeOne` brought another one."""
+    """`change`, `loads`, `plan`, `applied`, `imported`, or `fleet` if `/optimizeOne` replaced the fleet."""
     changed: dict[str, int] = Field(default_factory=dict)
     """Items that were added, replaced or removed, by section of the documents."""
     names: tuple[str, ...] = Field((), strict=False)
     """Names of the changed items, if they are few: `servers/chat`."""
     plan: dict[str, Any] = Field(default_factory=dict)
-    """For a plan: its `revision`, its `status`, `totalCost`, whether it is `complete`, and how
-    many servers it does not serve in full (`unserved`) and changes (`changes`)."""
+    """For a plan: its `revision`, `status` and `totalCost`, whether it is `complete`, and the numbers of
+    servers not served in full (`unserved`) and changed (`changes`).
+    """
 
 
 class FleetHistory(Document):
     """The last changes and plans of the fleet."""
 
     events: tuple[FleetEvent, ...] = Field(strict=False)
-    """The newest first."""
+    """Events, newest first."""
     plans: tuple[int, ...] = Field(strict=False)
-    """Revisions of the plans that can be read, the newest first."""
+    """Revisions of the plans that can be read, newest first."""
 
 
 class AcceleratorList(Document):
     """All accelerators."""
 
     accelerators: tuple[Accelerator, ...] = Field(strict=False)
-    """In the order in which they came."""
+    """Accelerators in order of arrival."""
 
 
 class ModelList(Document):
     """All model profiles."""
 
     models: tuple[ModelProfile, ...] = Field(strict=False)
-    """In the order in which they came."""
+    """Model profiles in order of arrival."""
 
 
 class ServiceClassList(Document):
     """All service classes."""
 
     service_classes: tuple[ServiceClass, ...] = Field(alias="serviceClasses", strict=False)
-    """In the order in which they came."""
+    """Service classes in order of arrival."""
 
 
 class ServerList(Document):
     """All servers."""
 
     servers: tuple[Server, ...] = Field(strict=False)
-    """In the order in which they came."""
+    """Servers in order of arrival."""
 
 
 class RouteList(Document):
     """All routes of requests between a small and a large model."""
 
     routes: tuple[Route, ...] = Field(strict=False)
-    """In the order in which they came."""
+    """Routes in order of arrival."""
 
 
 class CapacityList(Document):
     """All capacities."""
 
     count: tuple[Capacity, ...] = Field(strict=False)
-    """In the order in which they came."""
+    """Capacities in order of arrival."""

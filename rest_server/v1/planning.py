@@ -1,4 +1,4 @@
-"""The routes of /v1 that only compute: plan, candidates, analyze, size. None of them touches any state."""
+"""The routes of /v1 that only compute: plan, candidates, analyze, size. None uses the state."""
 
 from collections.abc import Mapping
 from functools import reduce
@@ -37,7 +37,7 @@ router = APIRouter(route_class=RawRoute, tags=["planning"])
 
 
 def answers_of(question: str) -> Any:
-    """Return the type of the answers of all rows to a question, for OpenAPI."""
+    """Return the union of the answer types of all row types for a method, for OpenAPI."""
     return reduce(or_, (get_type_hints(getattr(row, question))["return"] for row in ROWS))
 
 
@@ -52,9 +52,9 @@ SystemBody = Annotated[
 async def plan_system(
     request: Request, body: SystemBody, options: Annotated[PlanOptions, from_query(PlanOptions)]
 ) -> Response:
-    """Return the best plan of the system in the body, the same bytes as the library and the command line.
+    """Return the best plan of the system in the body, identical to that of the library and the command line.
 
-    Servers that cannot be served are no error: `unserved` lists them with the reason. Nothing is stored.
+    Unserved servers are not an error; `unserved` lists them with the reasons. Nothing is stored.
     """
     text, stages_s = await computed(request, plan_body, body, options)
     return Response(text, media_type=JSON, headers=server_timing(stages_s))
@@ -90,10 +90,10 @@ async def analyze(
     request: Request,
     body: Annotated[bytes, JsonOf(reduce(or_, ROWS, Analysis | Analyses)), Body(openapi_examples=ANALYSES)],
 ) -> Response:
-    """Return the performance of a replica at a rate; several under `items` are answered under `items`.
+    """Return the performance of a replica at a rate, or of several replicas under `items`.
 
-    A body, or each of the items, can also be a row of `inferplan analyze --batch`, of any kind of replica;
-    its answer is that of the command.
+    The body or its items can also be rows of `inferplan analyze --batch`, for any kind of replica; the
+    answers are those of the command.
     """
     text = await computed(request, analyze_body, body)
     return Response(text, media_type=JSON)
@@ -111,11 +111,10 @@ async def size(
         bytes, JsonOf(reduce(or_, ROWS, SizingProblem | SizingProblems)), Body(openapi_examples=SIZINGS)
     ],
 ) -> Response:
-    """Return the largest rate at which a replica meets its targets.
+    """Return the maximum rate at which a replica meets its targets, or those of several under `items`.
 
-    Several under `items` are answered under `items`, each with its sizing, or with the `message` that says
-    why no rate meets its targets; for a single replica that is a 422. Rows of `inferplan size --batch` are
-    accepted as by `/v1/analyze`.
+    If no rate meets the targets, a single replica is answered with 422, and an item with a `message` that
+    states the reason. Rows of `inferplan size --batch` are accepted as in `/v1/analyze`.
     """
     text = await computed(request, size_body, body)
     return Response(text, media_type=JSON)

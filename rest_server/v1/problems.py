@@ -5,7 +5,7 @@ from typing import Any
 from rest_server.errors import PROBLEM_JSON
 
 Answers = dict[int | str, dict[str, Any]]
-"""Descriptions of answers in OpenAPI, by status."""
+"""OpenAPI descriptions of responses, by status."""
 _TEXT: dict[str, Any] = {"type": "string"}
 PROBLEM: dict[str, Any] = {
     "type": "object",
@@ -17,33 +17,33 @@ PROBLEM: dict[str, Any] = {
         "title": _TEXT,
         "status": {"type": "integer"},
         "detail": _TEXT,
-        "path": _TEXT | {"description": "The field that is at fault: `servers[3].model`."},
-        "requestId": _TEXT | {"description": "The request, as the logs name it."},
+        "path": _TEXT | {"description": "The invalid field: `servers[3].model`."},
+        "requestId": _TEXT | {"description": "ID of the request in the logs."},
     },
 }
 MEANINGS = {
     401: "No API key, or an unknown one.",
     403: "The API key lacks the scope, or a page of another site sent the request.",
     404: "It does not exist.",
-    408: "The body did not arrive in time.",
+    408: "The body was not received in time.",
     412: "The fleet is at another revision than `If-Match` says.",
-    413: "The body is larger than the service takes.",
-    421: "The service does not go by the name in `Host`.",
+    413: "The body is over the size limit.",
+    421: "The host name in `Host` is not allowed.",
     422: "The body is not JSON, or a value in it, in the path or in the query is wrong; `detail` gives the "
     "location, the value and the limit.",
     500: "The solver failed.",
-    503: "The service cannot do it now; `detail` gives the reason; see `Retry-After`.",
-    504: "The time for a request ran out.",
+    503: "The request cannot be served now; `detail` gives the reason; see `Retry-After`.",
+    504: "The request exceeded its time limit.",
     507: "The disk is full; nothing was changed.",
 }
 EVERYWHERE = (401, 403, 413, 421)
-"""Statuses of any route."""
+"""Statuses that any route can return."""
 _IMPLIED = {408: (503,), 412: (503, 507), 504: (500, 503)}
-"""Further statuses that a status implies: no memory for a body, no disk for a change, no working solver."""
+"""Further statuses implied by a status: no memory for a body, disk full, no working solver."""
 
 
 def problems(*statuses: int) -> Answers:
-    """Return the documentation of the errors of a route, with those that go with them or are everywhere."""
+    """Return the OpenAPI entries of a route's errors, with implied and common ones."""
     implied = (status for given in statuses for status in _IMPLIED.get(given, ()))
     return {
         status: {"description": MEANINGS[status], "content": {PROBLEM_JSON: {"schema": PROBLEM}}}
@@ -52,7 +52,7 @@ def problems(*statuses: int) -> Answers:
 
 
 def messages() -> Answers:
-    """Return the documentation of the errors that a route outside of /v1 may answer."""
+    """Return the OpenAPI entries of errors of a route outside /v1."""
     shape = {"type": "object", "required": ["message"], "properties": {"message": _TEXT}}
     return {
         status: {"description": MEANINGS[status], "content": {"application/json": {"schema": shape}}}

@@ -1,4 +1,4 @@
-"""Requests of /v1: bodies as raw bytes whose content OpenAPI describes, and `If-Match`."""
+"""Requests of /v1: bodies as raw bytes with their OpenAPI schemas, and `If-Match`."""
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from pydantic_core import CoreSchema
 
 from optimizer.jobs.flag import details_of
 from rest_server.fleet import Entities
-from rest_server.state import FleetStore, RevisionConflict
+from rest_server.state import FleetStore, RevisionConflictError
 
 JSON = "application/json"
 _Answer = TypeVar("_Answer")
@@ -21,10 +21,10 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, slots=True)
 class JsonOf:
-    """Marks a parameter of raw bytes with what they hold, for OpenAPI."""
+    """Annotation of a raw-bytes parameter with the type of its content, for OpenAPI."""
 
     content: Any
-    """A document, or a union of several."""
+    """Document type of the content, or a union of several."""
 
     def __get_pydantic_json_schema__(
         self, _schema: CoreSchema, handler: GetJsonSchemaHandler
@@ -34,23 +34,23 @@ class JsonOf:
 
 
 class _RawRequest(Request):
-    """A request whose body is handed over as it came."""
+    """A request whose body is passed on unparsed."""
 
     async def json(self) -> bytes:
-        """Return the body itself: the handler parses it."""
+        """Return the raw body, which the handler parses."""
         return await self.body()
 
 
 class RawRoute(APIRoute):
-    """A route whose handler parses the body: once, as files are parsed, and off the event loop."""
+    """A route whose handler parses the body itself: once, like files, and outside the event loop."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler of the route, made to see the raw body."""
+        """Return the handler of the route, which receives the raw body."""
         handler = super().get_route_handler()
 
         async def raw(request: Request) -> Response:
             received = _RawRequest(request.scope, request.receive)
-            await received.body()  # FastAPI would answer 400 to a client that leaves meanwhile
+            await received.body()  # FastAPI would answer 400 to a client that disconnects in the meantime
             return await handler(received)
 
         return raw
@@ -59,7 +59,7 @@ class RawRoute(APIRoute):
 def from_query(model: Any) -> Any:
     """Return the dependency that reads a request from the query parameters.
 
-    Fields that only the command line has, such as files of its machine, are no query parameters.
+    Fields that exist only on the command line, such as local files, are no query parameters.
     """
     fields: dict[str, Any] = {
         name: (field.annotation, field)
@@ -76,7 +76,7 @@ def from_query(model: Any) -> Any:
 
 
 def held_fleet(request: Request) -> FleetStore:
-    """Return the fleet that the service holds."""
+    """Return the fleet of the service."""
     held: FleetStore = request.app.state.held
     return held
 
@@ -84,7 +84,7 @@ def held_fleet(request: Request) -> FleetStore:
 async def computed(
     request: Request, work: Callable[..., _Answer], *arguments: object, study: bool = False
 ) -> _Answer:
-    """Run work with arguments and the settings in a solver worker, or in one for studies."""
+    """Run work with arguments and the settings in a solver worker, or in a study worker."""
     state = request.app.state
     workers = state.study_workers if study else state.workers
     answer: _Answer = await workers.run(request, partial(work, *arguments, state.settings))
@@ -96,15 +96,15 @@ class Precondition:
     """Precondition of a write (``If-Match``)."""
 
     tags: frozenset[str] | None = None
-    """Entity tags, without quotes, one of which must match; None: any revision."""
+    """Entity tags, without quotes, one of which must match; None for any revision."""
     must_exist: bool = False
-    """Whether what is written must be there already (``If-Match: *``)."""
+    """Whether the item to write must exist (``If-Match: *``)."""
 
     def require(self, *, present: bool) -> None:
-        """Refuse to write a missing item if it must exist.
+        """Reject writing a missing item if it must exist.
 
         Raises:
-            HTTPException: 412, it is not there.
+            HTTPException: 412, the item does not exist.
         """
         if self.must_exist and not present:
             raise HTTPException(412, "If-Match: there is nothing here yet that could match")
@@ -112,7 +112,7 @@ class Precondition:
     def update(
         self, held: FleetStore, change: Callable[[Entities], Entities], cause: str = "change"
     ) -> tuple[int, Entities]:
-        """Change the fleet if the precondition holds, as one step; the history names the cause.
+        """Change the fleet atomically if the precondition is met; the cause is stored in the history.
 
         Raises:
             HTTPException: 412, the fleet is at another revision.
@@ -126,7 +126,7 @@ class Precondition:
                 raise _refused(f"the fleet is at revision {tag[1:-1]}, not {meant}", tag)
         try:
             return held.update(change, if_revision=wanted, cause=cause)
-        except RevisionConflict as error:
+        except RevisionConflictError as error:
             tag = held.etag(error.current)
             raise _refused(f"the fleet is now at revision {tag[1:-1]}", tag) from None
 
@@ -137,10 +137,10 @@ def _refused(problem: str, tag: str) -> HTTPException:
 
 def precondition(
     if_match: Annotated[
-        str | None, Header(description="Revision (`ETag`) that the write is meant for; 412 if it is another.")
+        str | None, Header(description="Required revision (`ETag`); 412 if the fleet is at another.")
     ] = None,
 ) -> Precondition:
-    """Read ``If-Match``; a weak or unreadable tag matches nothing, as RFC 9110 has it."""
+    """Read ``If-Match``; by RFC 9110, a weak or unreadable tag matches nothing."""
     if if_match is None:
         return Precondition()
     if if_match.strip() == "*":

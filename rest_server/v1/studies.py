@@ -1,4 +1,4 @@
-"""Routes of the studies under /v1: each takes a system, and in a stateful service also the fleet.
+"""Routes of the studies under /v1, for a system in the body, and in a stateful service also for the fleet.
 
 All but the comparison, which takes two sides, are derived from the table of studies.
 """
@@ -23,7 +23,7 @@ PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; img-src data:; style-src 'unsafe-inline'",
     "X-Content-Type-Options": "nosniff",
 }
-"""A page runs nothing and fetches nothing, whatever the names in it."""
+"""Headers that prevent a page from running or fetching anything, whatever the names in it."""
 _ANSWERS: dict[str, Any] = {"response_model": Comparison, "responses": problems(*REFUSALS)}
 
 router = APIRouter(route_class=RawRoute, tags=["studies"])
@@ -38,8 +38,8 @@ async def compare_plans(
 ) -> Response:
     """Return two plans side by side.
 
-    For a system alone: its unlimited and its limited plan, or with `scale` or `random_load` its plans before
-    and after that change. Under `first` and `second`: two systems, which are planned, or plans.
+    For a single system, these are its unlimited and limited plans, or with `scale` or `random_load` its plans
+    before and after that change. `first` and `second` are two systems to plan, or plans.
     """
     return Response(await computed(request, compare_body, body, options, study=True), media_type=JSON)
 
@@ -52,8 +52,8 @@ async def compare_held(
 ) -> Response:
     """Compare the plan of the fleet with that of another system, or with a plan, under `second`.
 
-    Without a body: its unlimited and its limited plan, or with `scale` or `random_load` its plans before and
-    after that change.
+    Without a body, the unlimited and limited plans are compared, or with `scale` or `random_load` those
+    before and after that change.
     """
     settings = request.app.state.settings
     work = partial(compare_fleet, body=body or b"", options=options, settings=settings)
@@ -100,7 +100,7 @@ def _response(study: Study[Any, Any], options: Any, content: bytes) -> Response:
 
 
 async def _computed_for_fleet(request: Request, work: Any) -> bytes:
-    """Return the result of work on the fleet as it is when a worker is free for it."""
+    """Return the result of work on the fleet, read when a worker becomes free."""
     held = held_fleet(request)
 
     def fleet() -> SystemSpec:

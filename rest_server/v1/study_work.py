@@ -1,7 +1,7 @@
 """Work of the study routes, run by a solver process.
 
-As in `rest_server.v1.work`: plain values in, the bytes of an answer out. A study must end within the time
-limit of its request; otherwise it ends with its process. Drawing libraries are imported where they draw.
+As in `rest_server.v1.work`, functions take plain values and return the bytes of an answer. If a study exceeds
+the time limit of its request, its process is ended. Drawing libraries are imported only when needed.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from rest_server.v1.models import CompareOptions, OtherSide, TwoSides
 from rest_server.v1.work import system_from, system_of, value_of
 
 _NAMES = {"second_options": "secondOptions"}
-"""Names of the fields of a request in documents if they differ from the Python names."""
+"""Document names of request fields that differ from the Python names."""
 
 
 def study_body(source: bytes | SystemSpec, name: str, options: Any, settings: Settings) -> bytes:
@@ -30,7 +30,7 @@ def study_body(source: bytes | SystemSpec, name: str, options: Any, settings: Se
     Args:
         source: the body of a request, or the document of the fleet.
         name: the name of the study in the table.
-        options: the request of the study.
+        options: options of the study.
         settings: the settings of the service.
     """
     study = STUDIES[name].study
@@ -46,7 +46,7 @@ def compare_body(body: bytes, options: CompareOptions, settings: Settings) -> by
     """Return the comparison of the two sides in a body, or of one system's unlimited and limited plans.
 
     Raises:
-        SpecError: a side is wrong, or there is nothing to compare; the text begins with the path.
+        SpecError: a side is invalid, or there is nothing to compare; the message starts with the path.
     """
     value = value_of(body)
     if not any(key.lower() in {"first", "second"} for key in value):
@@ -56,16 +56,16 @@ def compare_body(body: bytes, options: CompareOptions, settings: Settings) -> by
 
 
 def compare_fleet(fleet: SystemSpec, body: bytes, options: CompareOptions, settings: Settings) -> bytes:
-    """Return the comparison of a fleet with the other side in a body; without a body as `compare_body`.
+    """Return the comparison of a fleet with the other side in a body; without one, like `compare_body`.
 
     Args:
         fleet: the document of the fleet.
-        body: the body of the request; it may be empty.
+        body: the body of the request; can be empty.
         options: the query parameters.
         settings: the settings of the service.
 
     Raises:
-        SpecError: a side is wrong, or there is nothing to compare; the text begins with the path.
+        SpecError: a side is invalid, or there is nothing to compare; the message starts with the path.
     """
     other = validated(OtherSide, value_of(body)) if body.strip() else OtherSide()
     return _compared(system_of(fleet, settings), other, options, settings)

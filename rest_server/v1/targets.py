@@ -1,7 +1,7 @@
-"""Routes for autoscalers: the desired replicas of every server on every accelerator, with the reason.
+"""Routes for autoscalers: the desired replicas of every server on every accelerator, with reasons.
 
-No request computes a plan or waits for one: answers come from the last plan, and are refused if too old.
-The autoscaler decides what to do then (KEDA: `fallback`).
+Requests never compute a plan or wait for one: answers come from the last plan, and are rejected if it is too
+old. The autoscaler then decides what to do (KEDA: `fallback`).
 """
 
 import time
@@ -25,14 +25,14 @@ from rest_server.v1.problems import problems
 from rest_server.v1.requests import JSON, RawRoute, held_fleet
 
 RETRY_S = 15
-"""Time to the next attempt if there is no number; about the polling interval of autoscalers [s]."""
+"""Suggested time until the next attempt if there is no number; about autoscalers' polling interval [s]."""
 State = Literal["no plan", "stale", "unknown"]
 
 router = APIRouter(route_class=RawRoute, tags=["control loop"])
 
 
 def by_server(request: Request, server: NameInPath, accelerator: NameInPath) -> Key:
-    """Return the server and accelerator that a path names; a slash inside a name is written ``%2F``."""
+    """Return the server and accelerator in a path; a slash inside a name is written ``%2F``."""
     return by_model(request, server, accelerator)
 
 
@@ -44,12 +44,12 @@ class TargetState:
     accelerator: str
     target: ReplicaTarget
     current: int
-    """Replicas that are there, as last reported, or as the fleet has them."""
+    """Existing replicas, as last reported, or else of the current allocation."""
 
 
-async def settled(held: FleetStore) -> Snapshot:
-    """Return the current snapshot; a fleet that has just arrived with a request must first be built."""
-    return held.snapshot() if held.is_settled else await run_in_threadpool(held.snapshot)
+async def current_snapshot(held: FleetStore) -> Snapshot:
+    """Return the current snapshot, building a lazily received fleet in a thread if necessary."""
+    return held.snapshot() if held.is_built else await run_in_threadpool(held.snapshot)
 
 
 def unavailable_reason(now: Snapshot, stale_after_s: float) -> str | None:
@@ -63,7 +63,7 @@ def unavailable_reason(now: Snapshot, stale_after_s: float) -> str | None:
 
 
 def accelerators_of(entities: Entities, server: Server, now: Snapshot) -> dict[str, None]:
-    """Return the accelerators that a server can run on, and those that it has replicas on."""
+    """Return the accelerators that a server can run on, and those on which it has replicas."""
     profiles = entities.models.get(server.model, {})
     allowed = profiles if server.accelerators is None else server.accelerators
     found = {name: None for name in profiles if name in allowed and name in entities.accelerators}
@@ -102,7 +102,7 @@ def readings(now: Snapshot) -> Iterator[TargetState]:
 
 
 def shared_readings(now: Snapshot) -> Iterator[TargetState]:
-    """Yield the targets of shared cards: the cards of the last plan, which no rule damps."""
+    """Yield the targets of shared cards: the cards of the last plan, to which no rules apply."""
     for use in () if now.plan is None else now.plan.plan.shared_cards:
         reported = now.replicas.get(use.name, {}).get(use.accelerator)
         current = 0 if reported is None else reported.ready + reported.pending
@@ -148,17 +148,17 @@ def _refusal(problem: str) -> HTTPException:
 @router.get(
     "/targets/{server:any_text}/{accelerator:any_text}",
     response_model=TargetAnswer,
-    summary="Read the replicas desired of a server on an accelerator",
+    summary="Read the desired replicas of a server on an accelerator",
     responses=problems(404, 422, 503),
 )
 async def read_target(request: Request, key: Annotated[Key, Depends(by_server)]) -> Response:
     """Return the desired replicas of a server on an accelerator; 0 if the plan chose another accelerator.
 
-    For KEDA's `metrics-api`, with `valueLocation: desiredReplicas`. 503 where there is no plan, or none that
-    is young enough: then nothing is known, and the autoscaler must hold what there is.
+    For KEDA's `metrics-api`, with `valueLocation: desiredReplicas`. The status is 503 if there is no plan, or
+    only a stale one; the autoscaler must then keep the existing replicas.
     """
     held, (name, accelerator) = held_fleet(request), key
-    now = await settled(held)
+    now = await current_snapshot(held)
     server = now.entities.planned.get(name)
     if server is None and name in now.entities.servers:
         known = now.entities.servers[name]
@@ -182,7 +182,7 @@ async def read_target(request: Request, key: Annotated[Key, Depends(by_server)])
 
 
 def _shared_cards(now: Snapshot, name: str, accelerator: str, request: Request) -> Response:
-    """Return the target of shared cards of the last plan; 0 if that has no cards of the name."""
+    """Return the target of shared cards in the last plan; 0 if it has no cards with this name."""
     sharing = any(server.shared_card for server in now.entities.planned.values())
     if not sharing or not name.startswith(SHARED_NAME) or accelerator not in now.entities.accelerators:
         raise HTTPException(404, f"server {name!r} does not exist")
@@ -200,8 +200,8 @@ def _shared_cards(now: Snapshot, name: str, accelerator: str, request: Request) 
     responses=problems(503),
 )
 async def list_targets(request: Request) -> Response:
-    """Return every target of the last plan, those without replicas too."""
-    now = await settled(held_fleet(request))
+    """Return all targets of the last plan, including those without replicas."""
+    now = await current_snapshot(held_fleet(request))
     _require_targets(now, request)
     found = TargetList(targets=tuple(_answer(item, now) for item in readings(now)))
     return Response(found.model_dump_json(by_alias=True), media_type=JSON)

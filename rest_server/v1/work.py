@@ -1,7 +1,7 @@
-"""Work of the routes of /v1: from the bytes of a body to the bytes of an answer.
+"""Work of the routes of /v1: turns the bytes of a body into the bytes of an answer.
 
-Bodies are parsed as the library parses files, with the same messages. The functions take and give plain
-values, so that they can run in another process; nothing here knows of HTTP.
+Bodies are parsed like files, with the same messages. Functions take and return plain values, so that they can
+run in another process; they are independent of HTTP.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ from rest_server.v1.models import (
 )
 
 BODY = "body"
-"""Stands for the body in messages about its text as a whole."""
+"""Name of the body in messages about its entire text."""
 MAX_BATCHES_AT_ONCE = 1_000_000
 """Maximum sum of the batch sizes of replicas that are analysed together, which bounds the memory."""
 _Item = TypeVar("_Item", Analysis, SizingProblem)
@@ -53,10 +53,10 @@ _Answer = TypeVar("_Answer")
 
 
 def value_of(body: bytes) -> dict[str, Any]:
-    """Return the JSON object that a body holds.
+    """Return the JSON object in a body.
 
     Raises:
-        SpecError: it is not UTF-8, not JSON, has a key twice, or is no object.
+        SpecError: the body is not UTF-8, not JSON, has a duplicate key, or is no object.
     """
     try:
         text = body.decode()
@@ -71,15 +71,15 @@ def value_of(body: bytes) -> dict[str, Any]:
 
 
 def system_of(source: bytes | SystemSpec, settings: Settings) -> System:
-    """Return the cross-checked system that a body describes, bare or in the reference's wrappers.
+    """Return the cross-checked system in a body, bare or in the reference's wrappers.
 
     Args:
-        source: the body, or the document of a fleet, each part of which is known to be valid; in a fleet a
-            server whose requests have no output length is idle.
-        settings: how large it may be.
+        source: the body, or the document of a fleet, whose parts are already valid; in a fleet, servers whose
+            requests have no output length are idle.
+        settings: settings with the size limits.
 
     Raises:
-        SpecError: the document breaks the schema, contradicts itself, or is larger than the service takes.
+        SpecError: the document breaks the schema, contradicts itself, or exceeds the size limits.
     """
     if isinstance(source, SystemSpec):
         return join_parts([Part(source)], idle_without_answers=True)
@@ -87,10 +87,10 @@ def system_of(source: bytes | SystemSpec, settings: Settings) -> System:
 
 
 def system_from(value: Mapping[str, Any], settings: Settings) -> System:
-    """Return the cross-checked system that plain values describe.
+    """Return the cross-checked system in plain values.
 
     Raises:
-        SpecError: as `system_of`.
+        SpecError: under the same conditions as in `system_of`.
     """
     spec = spec_from_value(value)
     check_size(spec, settings)
@@ -150,7 +150,7 @@ def candidates_body(body: bytes, options: SizingOptions, settings: Settings) -> 
 
 
 def analyze_body(body: bytes, settings: Settings) -> bytes:
-    """Return the performance of the replica, or of the several replicas, in a body."""
+    """Return the performance of the replica or replicas in a body."""
     value = value_of(body)
     rows = _rows_of(value, settings)
     if rows is not None:
@@ -162,10 +162,10 @@ def analyze_body(body: bytes, settings: Settings) -> bytes:
 
 
 def size_body(body: bytes, settings: Settings) -> bytes:
-    """Return the sizing of the replica, or of the several replicas, in a body.
+    """Return the sizing of the replica or replicas in a body.
 
     Raises:
-        AnalysisError: the one replica misses its targets at every rate.
+        AnalysisError: the only replica misses its targets at every rate.
     """
     value = value_of(body)
     rows = _rows_of(value, settings)
@@ -185,7 +185,7 @@ def size_body(body: bytes, settings: Settings) -> bytes:
 
 
 def _rows_of(value: Mapping[str, Any], settings: Settings) -> Row | list[Row] | None:
-    """Return the row, or the several rows, in a body; None if it has replicas of /v1.
+    """Return the row or rows in a body; None if it has replicas in the format of /v1.
 
     Raises:
         SpecError: a row is invalid, or there are too many.
@@ -207,10 +207,10 @@ def _row_of(value: object, prefix: str, settings: Settings) -> Row:
 
 
 def _answered(rows: Row | list[Row], answer: Callable[[Row], Document]) -> bytes:
-    """Return the answer of a row, or of several; of several one without an answer has a message.
+    """Return the answer to a row, or to several, in which rows without an answer have a message.
 
     Raises:
-        AnalysisError: the one row has no answer.
+        AnalysisError: the only row has no answer.
     """
     if isinstance(rows, Row):
         return _json(answer(rows))
@@ -264,10 +264,10 @@ def _sized(items: Sequence[SizingProblem]) -> list[ReplicaSizing | AnalysisError
 def _in_parts(
     items: Sequence[_Item], answer: Callable[[Sequence[_Item]], list[_Answer]]
 ) -> Iterator[_Answer]:
-    """Yield the answers for many replicas, as many at a time as memory allows.
+    """Yield the answers for many replicas, in chunks limited by memory.
 
     Raises:
-        AnalysisError: one of them cannot be analysed; the text names it.
+        AnalysisError: a replica cannot be analysed; the message names it.
     """
     first = 0
     while first < len(items):
@@ -285,10 +285,10 @@ def _in_parts(
 def _named_error(
     items: Sequence[_Item], first: int, last: int, answer: Callable[[Sequence[_Item]], object]
 ) -> AnalysisError:
-    """Return the error of the first of some replicas that has one, with its place."""
+    """Return the error of the first of some replicas that fails, with its position."""
     for i in range(first, last):
         try:
             answer(items[i : i + 1])
         except AnalysisError as error:
             return AnalysisError(f"items[{i}].replica: {error}")
-    return AnalysisError(f"items[{first}].replica: it cannot be analysed beside its neighbours")
+    return AnalysisError(f"items[{first}].replica: it cannot be analysed together with the items next to it")

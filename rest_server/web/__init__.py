@@ -1,1 +1,1 @@
-"""A page for analysts: open a fleet, change it, see the plan and its reasons. Needs the extra ``web``."""
+"""A page for analysts: open a fleet, change it, and see the plan and its reasons. Needs the extra ``web``."""

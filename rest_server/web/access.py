@@ -1,4 +1,4 @@
-"""Signing in: the API key goes into a session cookie that scripts cannot read and other sites do not send."""
+"""Sign-in: the API key is stored in a session cookie, hidden from scripts and other sites."""
 
 import base64
 import binascii
@@ -92,7 +92,7 @@ def _form(request: Request, text: str, status: int = 200) -> Response:
 
 
 class PageHeaders:
-    """Adds headers to the page: no other site may show it in a frame, or learn its address."""
+    """Adds headers so that other sites can neither frame the page nor learn its address."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -109,7 +109,7 @@ class PageHeaders:
 
 
 class CookieAccess:
-    """Lets browsers use the page with the key in their cookie."""
+    """Access of browsers to the page with the key in their cookie."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -119,7 +119,7 @@ class CookieAccess:
         return path == self._prefix or path.startswith(f"{self._prefix}/")
 
     def is_followed(self, scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
-        """Return whether a request opens the page itself, by a link of another site."""
+        """Return whether a request opens the page itself through a link from another site."""
         return (
             scope["type"] == "http"
             and scope["method"] == "GET"
@@ -131,7 +131,7 @@ class CookieAccess:
     def locked_out(
         self, scope: Scope, headers: Mapping[bytes, bytes], keys: KeyFiles, given: bytes
     ) -> Response | None:
-        """Refuse what comes without a key that may read; a browser is sent to sign in."""
+        """Reject requests without a key that has the read scope; browsers are redirected to sign in."""
         if scope["path"] in {f"{self._prefix}{SIGN_IN}", f"{self._prefix}{SIGN_OUT}"}:
             return None
         given = given or key_in_cookies(headers.get(b"cookie", b""))
@@ -146,7 +146,7 @@ class CookieAccess:
 
 
 def key_in_cookies(header: bytes) -> bytes:
-    """Return the key in a Cookie header, or nothing."""
+    """Return the key in a Cookie header; empty if there is none."""
     for part in header.split(b";"):
         name, _, value = part.strip().partition(b"=")
         if name == COOKIE.encode():

@@ -1,8 +1,8 @@
-"""Changes of a visitor to a document: as a query string, as values of the document, and undone.
+"""A visitor's changes to a document: as a query string, applied to the document, and undone.
 
 A change has a key: ``load`` and ``targets`` are factors for all servers, ``load:SERVER`` for one,
 ``count:TYPE`` is a number of cards, ``cost:ACCELERATOR`` a price, ``ttft:CLASS/MODEL`` a target [ms], and the
-others are options. Everything here is a pure function of immutable values.
+others are options. All functions are pure.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ from optimizer.units import REQUESTS_PER_MINUTE, UnitError
 LATENCIES = ("ttft", "itl", "e2e")
 MAX_CHANGES = 1_000
 MAX_STEPS = 200
-"""Steps that can be undone."""
+"""Maximum number of steps that can be undone."""
 OPTIONS: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "policy": (
         "saturationPolicy",
@@ -30,13 +30,13 @@ OPTIONS: Mapping[str, tuple[str, Mapping[str, object]]] = {
     "batches": ("batchSizing", {"profile": "profile", "optimal": "optimal"}),
     "cards": ("unlimited", {"limited": False, "unlimited": True}),
 }
-"""Options by key: the field of the document, and its values by their text."""
+"""Options by key: the document field, and its values by their display text."""
 SOURCE = "open"
-"""Key of the document in an address."""
+"""Query parameter that names the document."""
 
 
 class Changes(BaseModel):
-    """Changes by key, in the order in which they were made first."""
+    """Changes by key, in the order in which they were first made."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -48,14 +48,14 @@ class Changes(BaseModel):
         return Changes(given=rest if value is None else rest | {key: value})
 
     def query(self, source: str) -> str:
-        """Return the query string of an address that shows a document with these changes."""
+        """Return the query string of a URL that shows a document with these changes."""
         return urlencode([(SOURCE, source), *self.given.items()], safe=":/")
 
     def applied_to(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return a copy of a document, in plain values by wire name, with these changes.
 
         Raises:
-            SpecError: a change names nothing of the document, or its value is none.
+            SpecError: a change does not match any item of the document, or its value is invalid.
         """
         changed = deepcopy(dict(document))
         for key, text in self.given.items():
@@ -70,11 +70,11 @@ class Changes(BaseModel):
 
 
 UNCHANGED = Changes()
-"""A document as it was opened."""
+"""No changes."""
 
 
 def read_query(query: str) -> tuple[str, Changes]:
-    """Return the document that an address names, perhaps none, and its changes.
+    """Return the document named in a URL, empty if none is, and the changes.
 
     Raises:
         SpecError: there are too many changes.
@@ -88,17 +88,17 @@ def read_query(query: str) -> tuple[str, Changes]:
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The present changes, and those before that an undo returns to."""
+    """The current changes, and earlier ones for undo."""
 
     now: Changes = UNCHANGED
     before: tuple[Changes, ...] = ()
 
     def then(self, changes: Changes) -> "Steps":
-        """Return the steps after another one; the same changes are no step."""
+        """Return the steps with another one added; unchanged changes add no step."""
         return self if changes == self.now else Steps(changes, (*self.before, self.now)[-MAX_STEPS:])
 
     def corrected(self, changes: Changes) -> "Steps":
-        """Return the steps with other present changes, as part of the last step."""
+        """Return the steps with the current changes replaced, as part of the last step."""
         return replace(self, now=changes)
 
     def undone(self) -> "Steps":
@@ -117,10 +117,10 @@ def _number(text: str, key: str, low: float = 0.0, high: float = 1e9) -> float:
 
 
 def _named(items: Iterator[dict[str, Any]], name: str, key: str, field: str = "name") -> list[dict[str, Any]]:
-    """Return the items with a name; all without one.
+    """Return the items with a name, or all if none is given.
 
     Raises:
-        SpecError: none has it.
+        SpecError: no item has the name.
     """
     found = [item for item in items if not name or item.get(field) == name]
     if name and not found:
@@ -137,7 +137,7 @@ def _load(document: dict[str, Any], name: str, text: str, key: str) -> None:
 
 
 def _rate(value: object) -> float:
-    """Return a rate in the unit of documents, written as a number or with its unit."""
+    """Return a rate in the document's unit, given as a number or with a unit."""
     try:
         return float(REQUESTS_PER_MINUTE.read(value) if isinstance(value, str) else value)  # type: ignore[arg-type]
     except UnitError as error:
@@ -204,7 +204,7 @@ def _set_option(document: dict[str, Any], kind: str, text: str) -> None:
     options = document.setdefault("optimizer", {})
     options[field] = values[text]
     if field == "heterogeneous" and values[text]:
-        options["milpSolver"] = True  # only the exact solver makes mixed plans
+        options["milpSolver"] = True  # only the exact solver supports mixed plans
 
 
 _KINDS: Mapping[str, Callable[[dict[str, Any], str, str, str], None]] = {
@@ -215,4 +215,4 @@ _KINDS: Mapping[str, Callable[[dict[str, Any], str, str, str], None]] = {
     "percentile": _percentile,
     **dict.fromkeys(LATENCIES, _target),
 }
-"""Functions that apply a change, by the first word of its key."""
+"""Functions that apply a change, by the first part of its key."""

@@ -9,7 +9,7 @@ from rest_server.web.shown import CardUse
 
 FAINT = "#7a828c55"
 GREY = "#7a828c"
-"""Colour of text and of the pinned plan; it can be read on white and on black."""
+"""Colour of text and of the pinned plan, readable on white and on black."""
 _LOOK: dict[str, Any] = {
     "animation": False,
     "useUTC": True,
@@ -20,21 +20,21 @@ _LOOK: dict[str, Any] = {
 
 
 class TypeCharts:
-    """The cards used, and the cost, of every accelerator type."""
+    """Cards used and cost of every accelerator type."""
 
     def __init__(self) -> None:
-        """Show nothing yet."""
+        """Create an empty chart."""
         self._box = ui.element("div").classes("split even")
         self._charts: list[ui.echart] = []
         self._shape: tuple[object, ...] = ()
 
     def clear(self) -> None:
-        """Show nothing."""
+        """Remove all bars."""
         self._box.clear()
         self._shape = ()
 
     def show(self, types: Sequence[CardUse], pinned: Sequence[CardUse], cost_unit: str) -> None:
-        """Show bars, one for each type, with a grey bar for the pinned plan if one of them differs."""
+        """Show a bar for each type, and a grey one for the pinned plan if any of them differs."""
         used = [item for item in types if item.used or item.limit]
         before = {item.type: item for item in pinned}
         earlier = [before.get(item.type, CardUse(item.type, 0, None, 0.0, item.colour)) for item in used]
@@ -90,20 +90,20 @@ def _bar_chart(options: dict[str, Any], types: int) -> ui.echart:
 
 
 class TimeLines:
-    """Values over time, each until the next: a chart for each kind."""
+    """Values over time, constant until the next, in one chart per kind."""
 
     def __init__(self) -> None:
-        """Show nothing yet."""
+        """Create without charts."""
         self._box = ui.element("div").classes("split even")
         self._charts: dict[str, ui.echart] = {}
 
     def clear(self) -> None:
-        """Show nothing."""
+        """Remove all charts."""
         self._box.clear()
         self._charts.clear()
 
     def show(self, lines: Mapping[str, Sequence[tuple[float, float]]]) -> None:
-        """Show lines by their titles.
+        """Show lines in charts by title.
 
         Args:
             lines: times [ms since the epoch] and values, by title.

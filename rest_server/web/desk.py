@@ -1,7 +1,7 @@
-"""State of one open page: its document, its changes, a pinned plan; and the work that it waits for.
+"""State of one open page: its document, its changes, a pinned plan, and its running work.
 
-Work runs with the service's workers for studies, so that a page never keeps an API call waiting. It is given
-up when a newer request of the same kind comes, and when the page closes. Nothing is written to disk.
+Work runs on the study workers, so that pages never delay API calls. It is cancelled by a newer request of the
+same kind, and when the page closes. Nothing is written to disk.
 """
 
 import asyncio
@@ -33,12 +33,12 @@ from rest_server.web.work import (
 
 T = TypeVar("T")
 FILE = "file"
-"""Name in an address of the path that the program was given."""
+"""Name in URLs for the path given to the program."""
 UPLOAD = "own"
-"""Name in an address of a document that is its visitor's alone."""
+"""Name in URLs for a document that only its visitor has."""
 EMPTY = Opened("")
 SAME_STEP_S = 1.0
-"""Time between two changes of one key up to which they are one step [s]."""
+"""Maximum time between two changes of one key that count as one step [s]."""
 
 
 class Desk:
@@ -64,12 +64,12 @@ class Desk:
 
     @property
     def changes(self) -> Changes:
-        """The present changes."""
+        """The current changes."""
         return self.steps.now
 
     @property
     def query(self) -> str:
-        """Query string of an address that shows the same; empty for a document of the visitor's own."""
+        """Query string of a URL that shows the same; empty for a visitor's own document."""
         return "" if self.source in {"", UPLOAD} else self.changes.query(self.source)
 
     @property
@@ -78,13 +78,13 @@ class Desk:
         return self._closed.is_set()
 
     def close(self) -> None:
-        """Give up all work; the page has closed."""
+        """Cancel all work, because the page has closed."""
         self._closed.set()
         for task in self._tasks.values():
             task.cancel()
 
     def stop(self, kind: str) -> None:
-        """Give up the work of one kind."""
+        """Cancel the work of one kind."""
         task = self._tasks.pop(kind, None)
         if task is not None:
             task.cancel()
@@ -93,7 +93,7 @@ class Desk:
         """Check that the visitor's key still has a scope.
 
         Raises:
-            SpecError: it does not.
+            SpecError: the key does not have the scope.
         """
         keys: KeyFiles = self._service.state.keys
         if keys.required:
@@ -107,7 +107,7 @@ class Desk:
         """Run work and cancel earlier work of its kind; return None if it was cancelled.
 
         Raises:
-            InferplanError: it failed, or cannot run now.
+            InferplanError: the work failed, or cannot run now.
         """
         self.check_scope(KeyScope.solve)
         self.stop(kind)
@@ -139,7 +139,7 @@ class Desk:
         """Open a sample, or the path that the program was given; return whether it was opened.
 
         Raises:
-            InferplanError: it cannot be read, or is no name of such a document.
+            InferplanError: the document cannot be read, or the name is unknown.
         """
         if source == FILE and self._path is not None:
             path = self._path
@@ -153,7 +153,7 @@ class Desk:
         """Open the text of a visitor's document; return whether it was opened.
 
         Raises:
-            InferplanError: it is too large, or the service is busy.
+            InferplanError: the document is too large, or the service is busy.
         """
         size, limit = len(text.encode("utf-8", "replace")), self._settings.max_body_bytes
         if size > limit:
@@ -167,7 +167,7 @@ class Desk:
         """Open a first document from the facts of the form; return whether it was opened.
 
         Raises:
-            InferplanError: a fact is missing or wrong.
+            InferplanError: a fact is missing or invalid.
         """
         return self._take(await self._run("open", started, facts, self._settings), UPLOAD)
 
@@ -180,9 +180,9 @@ class Desk:
         return True
 
     def change(self, key: str, value: str | None) -> None:
-        """Change something of the document; None takes a change back.
+        """Change a value of the document; None removes the change.
 
-        Changes of one key in quick succession, as while a slider moves, are one step.
+        Changes of one key in quick succession, such as by a moving slider, are one step.
         """
         changes, now_s = self.changes.with_change(key, value), time.monotonic()
         goes_on = key == self._last_key and now_s - self._last_s < SAME_STEP_S
@@ -190,22 +190,22 @@ class Desk:
         self._last_key, self._last_s = key, now_s
 
     def undo(self) -> None:
-        """Take the last step back."""
+        """Undo the last step."""
         self.steps, self._last_key = self.steps.undone(), ""
 
     def reset(self) -> None:
-        """Take all changes back; an undo returns to them."""
+        """Remove all changes; undo restores them."""
         self.steps, self._last_key = self.steps.then(Changes()), ""
 
     def pin(self) -> None:
-        """Pin the present plan, against which later ones are shown."""
+        """Pin the current plan, with which later ones are compared."""
         self.pinned = self.plan
 
     async def solve(self) -> PlanView | None:
-        """Plan the document with its changes; return None if a newer request came.
+        """Plan the document with its changes; return None if a newer request replaced this one.
 
         Raises:
-            InferplanError: a change is wrong, the solver failed, or the service is busy.
+            InferplanError: a change is invalid, the solver failed, or the service is busy.
         """
         found = await self._run("plan", plan_view, self.opened.base, self.changes, self._settings)
         if found is not None:
@@ -217,7 +217,7 @@ class Desk:
         """Pin the plan of the document without its changes.
 
         Raises:
-            InferplanError: as `solve`.
+            InferplanError: under the same conditions as in `solve`.
         """
         found = await self._run("plan", plan_view, self.opened.base, Changes(), self._settings)
         self.pinned = found or self.pinned
@@ -226,20 +226,20 @@ class Desk:
         """Compare the limited with the unlimited plan.
 
         Raises:
-            InferplanError: as `solve`.
+            InferplanError: under the same conditions as in `solve`.
         """
         return await self._run("compare", limits_view, self.opened.base, self.changes, self._settings)
 
     async def study(self, name: str, options: str, progress: str = "") -> StudyView | None:
-        """Answer a study about the document with its changes.
+        """Run a study of the document with its changes.
 
         Args:
             name: name of the study.
-            options: its request as JSON.
-            progress: name of the `SharedProgress` that a simulation tells; empty: none.
+            options: its options as JSON.
+            progress: name of the `SharedProgress` for simulations; empty for none.
 
         Raises:
-            InferplanError: as `solve`, or an option is wrong.
+            InferplanError: under the same conditions as in `solve`, or an option is invalid.
         """
         return await self._run(
             "study", study_view, self.opened.base, self.changes, name, options, progress, self._settings
@@ -249,7 +249,7 @@ class Desk:
         """Return the report as HTML.
 
         Raises:
-            InferplanError: as `solve`.
+            InferplanError: under the same conditions as in `solve`.
         """
         return await self._run("report", report_page, self.opened.base, self.changes, self._settings)
 
@@ -257,13 +257,13 @@ class Desk:
         """Return the document with its changes as YAML.
 
         Raises:
-            InferplanError: as `solve`.
+            InferplanError: under the same conditions as in `solve`.
         """
         return await self._run("write", written, self.opened.base, self.changes)
 
 
 def message_of(error: InferplanError | HTTPException) -> str:
-    """Return an error in one line."""
+    """Return an error as one line."""
     return " ".join(str(getattr(error, "detail", error)).split())
 
 

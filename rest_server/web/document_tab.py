@@ -1,4 +1,4 @@
-"""The start: samples, an upload, the form of a first document, and the document in an editor."""
+"""The start tab: samples, an upload, the form for a first document, and the document in an editor."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -25,23 +25,23 @@ _NAME_EDITOR = """
   editor.scrollDOM.setAttribute("tabindex", "0");
 })
 """
-"""Names the editor for screen readers once it is there; its library has no property for this."""
+"""Script that gives the editor a name for screen readers, because its library has no property for it."""
 MAX_FINDINGS = 200
-"""Maximum number of findings that are listed."""
+"""Maximum number of findings listed."""
 Handler = Callable[[UploadEventArguments], Awaitable[None] | None]
 Opens = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
 
 
 class DocumentTab:
-    """The document of a page, and the ways to another."""
+    """The document of a page, and controls to open another."""
 
     def __init__(self, desk: Desk, opens: Opens, max_bytes: int) -> None:
         """Show the tab.
 
         Args:
             desk: the state of the page.
-            opens: opens a document, then shows it everywhere.
-            max_bytes: limit of an upload.
+            opens: function that opens a document and shows it in all tabs.
+            max_bytes: size limit of an upload [bytes].
         """
         self._desk, self._opens = desk, opens
         with ui.element("div").classes("split"):
@@ -97,7 +97,7 @@ class DocumentTab:
                 button.props("flat dense no-caps align=left").classes("finding")
 
     def _select(self, line: int) -> None:
-        """Show a line of the document, and mark it."""
+        """Scroll to a line of the document, and mark it."""
         self._editor.decorations = [{"kind": "line", "line": line, "class": "found"}]
         self._editor.reveal_line(line)
 
@@ -122,7 +122,7 @@ class DocumentTab:
 
 
 def _weakly(handler: Callable[[UploadEventArguments], Awaitable[None]]) -> Handler:
-    """Return a handler that does not keep its page: FastAPI remembers the routes of closed pages' uploads."""
+    """Return a handler that does not keep its page alive, as FastAPI keeps closed pages' upload routes."""
     found = WeakMethod(handler)
 
     def handle(event: UploadEventArguments) -> Awaitable[None] | None:
@@ -133,7 +133,7 @@ def _weakly(handler: Callable[[UploadEventArguments], Awaitable[None]]) -> Handl
 
 
 class _StartForm:
-    """The questions of `inferplan init`."""
+    """The form with the questions of `inferplan init`."""
 
     def __init__(self, start: Callable[[Mapping[str, Any]], Awaitable[None]]) -> None:
         self._start = start

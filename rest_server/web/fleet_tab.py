@@ -14,24 +14,24 @@ from optimizer.section import Column, Section, name, table, words
 from rest_server.history import Event
 from rest_server.security import KeyScope
 from rest_server.state import Snapshot
-from rest_server.v1.targets import readings, settled, unavailable_reason
+from rest_server.v1.targets import current_snapshot, readings, unavailable_reason
 from rest_server.web.charts import TimeLines
 from rest_server.web.desk import Desk
 from rest_server.web.shown import tables_of
 from rest_server.web.widgets import Tables
 
 REFRESH_S = 2.0
-"""Interval of the look at the fleet [s]."""
+"""Refresh interval of the fleet [s]."""
 MAX_EVENTS = 100
 MAX_NAMES = 3
-"""Maximum number of changed items that are named; otherwise their number is shown."""
+"""Maximum number of changed items named; if there are more, only their number is shown."""
 
 
 class FleetTab:
     """The live fleet."""
 
     def __init__(self, desk: Desk, service: Any) -> None:
-        """Show the tab, and keep it as the fleet is."""
+        """Show the tab, and refresh it regularly."""
         self._desk, self._service = desk, service
         self._shown: Snapshot | None = None
         with ui.element("div").classes("results"):
@@ -50,7 +50,7 @@ class FleetTab:
             self._tables.clear()
             self._shown = None
             return
-        now = await settled(self._service.state.held)
+        now = await current_snapshot(self._service.state.held)
         unknown = unavailable_reason(now, self._service.state.settings.stale_after_s)
         self._status.set_text(_status(now) if unknown is None else _capitalised(unknown))
         self._status.classes(add="error" if unknown else "", remove="" if unknown else "error")
@@ -85,7 +85,7 @@ def _time(made_at: float) -> str:
 
 
 def _status(now: Snapshot) -> str:
-    """Return the last plan in one line."""
+    """Return a summary of the last plan in one line."""
     assert now.plan is not None
     plan = now.plan.plan
     held = sum(item.target.held for item in readings(now))

@@ -1,6 +1,6 @@
-"""The page as a part of an application; the only place that knows how NiceGUI is mounted.
+"""Mounts the page into an application; the only module that depends on how NiceGUI is mounted.
 
-NiceGUI has one application in a process, so one service in a process can have the page.
+NiceGUI supports one application per process, so only one service per process can have the page.
 """
 
 from fastapi import FastAPI
@@ -21,7 +21,7 @@ from rest_server.web.theme import ICON
 from rest_server.web.widgets import complain
 
 MESSAGES_KEPT = 100
-"""Messages that are sent again after an interruption of a connection."""
+"""Number of messages that are resent after a connection interruption."""
 
 
 def mount_page(app: FastAPI, prefix: str, path: str | None) -> None:
@@ -29,11 +29,11 @@ def mount_page(app: FastAPI, prefix: str, path: str | None) -> None:
 
     Args:
         app: the application.
-        prefix: prefix of its paths, perhaps empty.
-        path: path of the documents that it opens at first.
+        prefix: prefix of its paths, possibly empty.
+        path: path of the documents that it opens first.
     """
     add_signing_in(app, prefix)
-    load_catalogue(), use_cases()  # read now, not while the first visitor waits
+    load_catalogue(), use_cases()  # read here, so that the first visitor does not wait for it
     if prefix:
         app.add_api_route(prefix, _with_slash, methods=["GET"], include_in_schema=False)
     nicegui_app.state.service, nicegui_app.state.prefix, nicegui_app.state.path = app, prefix, path

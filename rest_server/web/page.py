@@ -1,4 +1,4 @@
-"""One open page: its head, its tabs, and the way from a change to a plan."""
+"""One open page: its header, its tabs, and planning after changes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ from rest_server.web.theme import PRIMARY, STYLE
 from rest_server.web.widgets import complain
 
 DEBOUNCE_S = 0.05
-"""Time without a change after which a plan is made [s]."""
+"""Time without further changes after which a plan is made [s]."""
 
 
 class VisitorPage:
@@ -28,10 +28,10 @@ class VisitorPage:
         """Show the page.
 
         Args:
-            desk: its state.
+            desk: the state of the page.
             service: the application.
             prefix: prefix of its paths.
-            opens: whether it opens a document at once.
+            opens: whether it opens a document immediately.
         """
         self._desk, self._prefix = desk, prefix
         self._turn = 0
@@ -79,11 +79,11 @@ class VisitorPage:
                     FleetTab(self._desk, service)
 
     async def _toggle(self) -> None:
-        """Change from light to dark or back; at first the browser's settings decide."""
+        """Switch between light and dark; initially the browser's settings decide."""
         self._dark.set_value(not await ui.run_javascript("Quasar.Dark.isActive"))
 
     async def guarded(self, work: Callable[[], Awaitable[Any]]) -> Any:
-        """Await work while the page shows that it waits; show what went wrong, and return None."""
+        """Await work while the page shows that it is busy; on an error, show it and return None."""
         self._wait_for(1)
         try:
             return await work()
@@ -96,19 +96,19 @@ class VisitorPage:
                 self._wait_for(-1)
 
     def _wait_for(self, more: int) -> None:
-        """Show whether the page waits for work, after more or less of it."""
+        """Add to the number of running tasks, and show whether the page is busy."""
         self._waiting += more
         busy = self._waiting > 0
         self._bar.props("indeterminate" if busy else "", remove="" if busy else "indeterminate")
         self._bar.style(f"visibility: {'visible' if busy else 'hidden'}")
 
     async def begin(self, source: str, changes: Changes) -> None:
-        """Open the document of an address."""
+        """Open the document named in a URL."""
         if source:
             await self.open(lambda: self._desk.open(source, changes))
 
     async def open(self, work: Callable[[], Awaitable[bool]]) -> None:
-        """Open a document, show it everywhere, and plan it."""
+        """Open a document, show it in all tabs, and plan it."""
         if not await self.guarded(work):
             return
         opened = self._desk.opened
@@ -125,7 +125,7 @@ class VisitorPage:
             self._tabs.set_value(self._document)
 
     async def changed(self) -> None:
-        """Plan again once no further change comes for a moment."""
+        """Plan again after a short time without further changes."""
         self._turn += 1
         turn = self._turn
         await asyncio.sleep(DEBOUNCE_S)
@@ -139,5 +139,5 @@ class VisitorPage:
 
 
 def close_with(client: Client, desk: Desk) -> None:
-    """Give up the work of a page when it closes."""
+    """Cancel the work of a page when it closes."""
     client.on_delete(desk.close)

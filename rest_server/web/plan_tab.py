@@ -1,4 +1,4 @@
-"""The plan: figures, charts and tables, next to the controls that change it; and one server in depth."""
+"""The plan tab: key figures, charts and tables, next to the controls; and one server in depth."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -12,7 +12,7 @@ from rest_server.web.what_if import WhatIf
 from rest_server.web.widgets import FactBar, Tables, heading, scroll_to, show_tables
 
 FACTS = 4
-"""Number of figures above a plan."""
+"""Number of key figures above a plan."""
 Guarded = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
 
@@ -24,8 +24,8 @@ class PlanTab:
 
         Args:
             desk: the state of the page.
-            guarded: awaits work, and shows what went wrong.
-            changed: is called after a change of the document.
+            guarded: function that awaits work and shows errors.
+            changed: called after a change of the document.
         """
         self._desk, self._guarded, self._changed = desk, guarded, changed
         with ui.element("div").classes("results summary"):
@@ -61,7 +61,7 @@ class PlanTab:
                 ui.button(title, on_click=action, color=None).props("flat dense no-caps")
 
     def open(self) -> None:
-        """Show the controls of another document, and no plan."""
+        """Show the controls of a newly opened document, without a plan."""
         self._controls.build()
         self._facts.show(())
         self._status.set_text(" ")
@@ -69,7 +69,7 @@ class PlanTab:
             box.clear()
 
     def show(self) -> None:
-        """Show the plan, against the pinned one."""
+        """Show the plan compared with the pinned one."""
         plan, pinned = self._desk.plan, self._desk.pinned
         if plan is None:
             return
@@ -79,7 +79,7 @@ class PlanTab:
         self._charts.show(plan.types, compared.types if compared else (), plan.cost_unit)
         self._tables.show(plan.tables, pinned=compared.tables if compared else (), colours=plan.colours)
         for box in (self._server, self._limits):
-            box.clear()  # they were about another plan
+            box.clear()  # they belong to another plan
 
     async def _undo(self) -> None:
         self._desk.undo()

@@ -1,4 +1,4 @@
-"""Progress of work in a solver process, told to the page through a few bytes of shared memory."""
+"""Progress of work in a solver process, reported to the page through shared memory."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -10,16 +10,16 @@ _COUNTS = struct.Struct("qq")
 
 
 class SharedProgress:
-    """Progress of some work in shared memory; a context manager for the process that waits for it."""
+    """Progress of work in shared memory; the waiting process uses it as a context manager."""
 
     def __init__(self) -> None:
-        """Take the memory."""
+        """Allocate the shared memory."""
         self._memory = SharedMemory(create=True, size=_COUNTS.size)
         _COUNTS.pack_into(_bytes(self._memory), 0, 0, 0)
 
     @property
     def name(self) -> str:
-        """Name by which the other process finds it."""
+        """Name by which the other process opens it."""
         return self._memory.name
 
     def counts(self) -> tuple[int, int]:
@@ -37,10 +37,10 @@ class SharedProgress:
 
 @contextmanager
 def told(name: str) -> Iterator[Callable[[int, int], None]]:
-    """Yield the function by which work tells its progress: parts done, parts in all.
+    """Yield the function by which work reports finished and total parts.
 
     Args:
-        name: name of the `SharedProgress`; empty, or gone because no page waits any more: nothing is told.
+        name: name of the `SharedProgress`; nothing is reported if it is empty or no longer exists.
     """
     try:
         memory = SharedMemory(name) if name else None
@@ -56,5 +56,5 @@ def told(name: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def _bytes(memory: SharedMemory) -> memoryview:
-    assert memory.buf is not None  # it is open
+    assert memory.buf is not None  # the memory is open
     return memory.buf

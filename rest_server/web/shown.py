@@ -1,4 +1,4 @@
-"""Content of a page, as plain values that a solver process can send."""
+"""Contents of a page as plain values that a solver process can send."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -14,12 +14,12 @@ class TableCell:
 
     text: str
     value: str | float | None
-    """The value that it is sorted by."""
+    """Value by which the cell is sorted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table with its headings and its words."""
+    """A table with its headings and texts."""
 
     name: str
     title: str
@@ -49,13 +49,13 @@ class CardUse:
     used: int
     limit: int | None
     cost: float
-    """Cost of what runs on them, in the unit of the document."""
+    """Cost of the replicas on these cards, in the unit of the document."""
     colour: str
 
 
 @dataclass(frozen=True, slots=True)
 class PlanView:
-    """A plan as a page shows it."""
+    """A plan prepared for a page."""
 
     status: str
     facts: tuple[PlanFact, ...]
@@ -65,16 +65,16 @@ class PlanView:
     """Colours by accelerator."""
     cost_unit: str
     plan: bytes
-    """The plan, as `solve --json` writes it."""
+    """The plan as JSON, as written by `solve --json`."""
 
 
 @dataclass(frozen=True, slots=True)
 class StudyView:
-    """The answer of a study as a page shows it."""
+    """The answer of a study prepared for a page."""
 
     tables: tuple[Table, ...]
     picture: bytes = b""
-    """SVG; empty without one."""
+    """SVG picture; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class CheckFinding:
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """Fields of a document that can be changed on the page."""
+    """Values of a document that can be changed on the page."""
 
     servers: tuple[str, ...]
     counts: tuple[tuple[str, int | None], ...]
@@ -96,9 +96,9 @@ class Controls:
     prices: tuple[tuple[str, str, float], ...]
     """Accelerators with their types and prices, in the unit of the document."""
     targets: tuple[tuple[str, str, float], ...]
-    """Class and model, latency, limit [ms]."""
+    """Targets: class and model, latency, limit [ms]."""
     options: dict[str, str]
-    """Texts of the options by their keys."""
+    """Display texts of the options by key."""
     currency: str | None
     cost_unit: str
 
@@ -116,7 +116,7 @@ class Opened:
 
 
 def tables_of(sections: Iterable[Section]) -> tuple[Table, ...]:
-    """Return sections as plain values, without columns that have no value or repeat a mark."""
+    """Return sections as plain values, without columns that have no values or only spell out marks."""
     return tuple(_table(section) for section in sections if _has_anything(section))
 
 
@@ -144,7 +144,7 @@ def _table(section: Section) -> Table:
 
 
 def _value(value: Any) -> str | float | None:
-    """Return the plain value of a cell; of both sides of a comparison the second."""
+    """Return the plain value of a cell; for a pair, the second side's."""
     if isinstance(value, SidePair):
         return _value(value.second)
     plain = value.value if isinstance(value, FormattedValue) else value
@@ -152,9 +152,9 @@ def _value(value: Any) -> str | float | None:
 
 
 def differences(now: Table, pinned: Table | None) -> list[dict[int, str]]:
-    """Return for each row of a table the change of its numbers against the same row of an earlier one.
+    """Return, for each row of a table, the change of its numbers from the same row of an earlier table.
 
-    Rows are the same if their names are; a row that is new, or a column that is, has no changes.
+    Rows are matched by name; new rows and new columns have no changes.
     """
     if pinned is None or pinned.headings != now.headings:
         return [{} for _ in now.rows]
@@ -163,7 +163,7 @@ def differences(now: Table, pinned: Table | None) -> list[dict[int, str]]:
 
 
 def _key(table: Table, row: tuple[TableCell, ...]) -> object:
-    """Return the first name of a row, by which it is found again."""
+    """Return the first name of a row, by which rows are matched."""
     return next((cell.value for cell, number in zip(row, table.numeric, strict=True) if not number), None)
 
 
@@ -180,6 +180,6 @@ def _row_differences(now: tuple[TableCell, ...], before: tuple[TableCell, ...] |
 
 
 def signed(difference: float) -> str:
-    """Return a difference with its sign; nothing if it reads as zero."""
+    """Return a difference with its sign; empty if it would be shown as zero."""
     text = f"{difference:+,.0f}" if abs(difference) >= 1000 else f"{difference:+,.4g}"
     return "" if float(text.replace(",", "")) == 0 else text

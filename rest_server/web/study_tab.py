@@ -16,9 +16,9 @@ from rest_server.web.shown import StudyView
 from rest_server.web.widgets import complain, heading, scroll_to, show_tables
 
 DAY = "0.4,0.3,0.3,0.4,0.6,0.9,1.1,1.2,1.2,1.1,0.8,0.5"
-"""Factors of a day in twelve steps, to begin with."""
+"""Default daily profile: factors for twelve steps."""
 PROGRESS_S = 0.5
-"""Interval at which the progress of a study is shown [s]."""
+"""Refresh interval of a study's progress [s]."""
 
 
 class StudyTab:
@@ -29,7 +29,7 @@ class StudyTab:
 
         Args:
             desk: the state of the page.
-            guarded: awaits work, and shows what went wrong.
+            guarded: function that awaits work and shows errors.
         """
         self._desk, self._guarded = desk, guarded
         self._running: tuple[str, float, SharedProgress]
@@ -88,7 +88,7 @@ class StudyTab:
             self._tell()
             self._timer.activate()
             found = await self._guarded(lambda: self._desk.study(name, options, progress.name))
-        if self._running[2] is progress:  # no other study has begun
+        if self._running[2] is progress:  # no other study has started
             self._timer.deactivate()
             self._elapsed.set_text(
                 "" if found is None else f"{name}: done in {time.monotonic() - began:.1f} s"
@@ -97,7 +97,7 @@ class StudyTab:
             self._show(name, found)
 
     def _tell(self) -> None:
-        """Show how far the study is that runs."""
+        """Show the progress of the running study."""
         name, began, progress = self._running
         done, total = progress.counts()
         parts = f"{done:,} of {total:,} pools, " if total else ""
@@ -112,7 +112,7 @@ class StudyTab:
             show_tables(found.tables, self._desk.plan.colours if self._desk.plan else None)
 
     def open(self) -> None:
-        """Forget the answer; another document was opened."""
+        """Clear the answer, because another document was opened."""
         self._stop()
         self._answer.clear()
         self._elapsed.set_text("")

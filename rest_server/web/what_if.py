@@ -1,4 +1,4 @@
-"""What if: sliders and fields that change the document, each by one key of `rest_server.web.changes`."""
+"""What-if controls: sliders and fields that change the document, each by one key of `changes`."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _TITLES = {
     "cards": "Cards",
 }
 MAX_FIELDS = 30
-"""Maximum number of fields of a kind; with more, one is chosen by name."""
+"""Maximum number of fields of a kind; if there are more, one is selected by name."""
 PERCENTILES = ("mean", "50", "90", "95", "99")
 
 
@@ -30,17 +30,17 @@ class _Quantity:
     name: str
     unit: str
     original: float | None
-    """Its value in the document; None if it is unlimited."""
+    """Value in the document; None if unlimited."""
     step: float
     currency: str | None = None
-    """Currency of a price; None for another quantity, or cents."""
+    """Currency of a price; None for other quantities, or for cents."""
 
     def read(self, text: str | None) -> float | None:
-        """Return the value after a change; without one that of the document."""
+        """Return the value of a change; without a change, that of the document."""
         return self.original if text is None else float(text.partition(" ")[0])
 
     def write(self, value: float | None) -> str | None:
-        """Return a value as a change; None if it is that of the document."""
+        """Return a value as a change; None if it equals that of the document."""
         if value is None or value == self.original:
             return None
         if self.currency is not None:
@@ -56,7 +56,7 @@ class WhatIf:
 
         Args:
             desk: the state of the page.
-            changed: is called after a change.
+            changed: called after a change.
         """
         self._desk, self._changed = desk, changed
         self._quiet = False
@@ -64,7 +64,7 @@ class WhatIf:
         self._box = ui.column().style("gap: 12px; min-width: 0; width: 100%")
 
     def build(self) -> None:
-        """Show the controls of another document."""
+        """Show the controls of a newly opened document."""
         self._box.clear()
         self._shows.clear()
         controls = self._desk.opened.controls
@@ -78,7 +78,7 @@ class WhatIf:
         self.show()
 
     def show(self) -> None:
-        """Show the present changes in the controls, such as after an undo."""
+        """Show the current changes in the controls, for example after an undo."""
         self._quiet = True
         for show in self._shows:
             show()
@@ -123,7 +123,7 @@ class WhatIf:
                 self._numbers("Target", "Limit [ms]", targets)
 
     def _numbers(self, title: str, value: str, quantities: Sequence[_Quantity]) -> None:
-        """Show a field for each quantity, or of many one that is chosen by its name."""
+        """Show a field for each quantity; if there are too many, one for a quantity selected by name."""
         if len(quantities) > MAX_FIELDS:
             self._chosen(title, value, quantities)
             return
@@ -158,7 +158,7 @@ class WhatIf:
         self._shows.append(show)
 
     def _slider(self, key: str, title: str, low: float, high: float) -> None:
-        """Show a slider of the browser's own, which screen readers and keyboards know."""
+        """Show a native browser slider, which supports screen readers and keyboards."""
         with ui.row().style("width: 100%; justify-content: space-between"):
             ui.label(title)
             shown = ui.label("× 1")
@@ -180,19 +180,19 @@ class WhatIf:
         read: Callable[[str | None], Any],
         write: Callable[[Any], str | None],
     ) -> None:
-        """Let a control change one key.
+        """Connect a control to one key.
 
         Args:
             key: the key.
             element: the control.
-            read: returns the control's value for a change; for None that of the document.
-            write: returns the change for a value of the control; None if it is that of the document.
+            read: function from a change to the control's value; None stands for the document's value.
+            write: function from the control's value to a change; None if it equals the document's value.
         """
         element.on_value_change(lambda event: self._change(key, write(event.value)))
         self._shows.append(lambda: element.set_value(read(self._desk.changes.given.get(key))))
 
     def _change(self, key: str, text: str | None) -> Awaitable[None] | None:
-        """Change the document; return what plans it again, for the event's handler to await."""
+        """Change the document; return the awaitable that plans it again, for the event handler."""
         if self._quiet:
             return None
         before = self._desk.steps

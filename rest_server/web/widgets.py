@@ -1,4 +1,4 @@
-"""Sections as tables that sort and filter, figures as cards, errors as messages. Names are always text."""
+"""Sections as sortable, filterable tables, key figures as cards, errors as messages; names are plain text."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, zip_longest
@@ -11,7 +11,7 @@ from rest_server.web.shown import PlanFact, Table, TableCell, differences, signe
 ROWS_ON_A_PAGE = 30
 ROWS_WITHOUT_FILTER = 12
 MAX_CELL_CHARACTERS = 40
-"""Characters of text up to which a cell is one line."""
+"""Maximum number of characters of a cell that is shown on one line."""
 _CELL = """
 <q-td :props="props">
   <span v-if="props.row.s[props.col.name]" class="swatch"
@@ -33,20 +33,20 @@ def heading(text: str, level: int = 2) -> ui.element:
 
 
 class Tables:
-    """Sections one below the other. A table keeps its filter, order and place while its rows change."""
+    """Sections in vertical order. A table keeps its filter, sort order and scroll position on updates."""
 
     def __init__(self, open_row: Callable[[str], Any] | None = None) -> None:
-        """Show nothing yet.
+        """Create without sections.
 
         Args:
-            open_row: is called with the name of an allocation whose first cell was activated.
+            open_row: called with the name of an allocation whose first cell was activated.
         """
         self._open_row = open_row
         self._box = ui.element("div").classes("results")
         self._panels: list[_Panel] = []
 
     def clear(self) -> None:
-        """Show nothing."""
+        """Remove all sections."""
         self._panels.clear()
         self._box.clear()
 
@@ -61,7 +61,7 @@ class Tables:
 
         Args:
             tables: the sections.
-            pinned: sections of the pinned plan, with which their numbers are compared.
+            pinned: sections of the pinned plan, with which numbers are compared.
             colours: colours by accelerator or accelerator type.
         """
         panels = list(_panels(tables))
@@ -90,17 +90,17 @@ class _Panel:
             self.views = [_TableView(table, open_row) for table in tables]
 
     def delete(self) -> None:
-        """Remove it from the page."""
+        """Remove the panel from the page."""
         self._box.delete()
 
 
 def show_tables(tables: Sequence[Table], colours: Mapping[str, str] | None = None) -> None:
-    """Show sections one below the other, which do not change."""
+    """Show static sections in vertical order."""
     Tables().show(tables, colours=colours)
 
 
 def _panels(tables: Sequence[Table]) -> Iterator[list[Table]]:
-    """Yield the tables of each panel; sentences that follow one another share one."""
+    """Yield the tables of each panel; consecutive sentences share a panel."""
     for is_text, group in groupby(tables, lambda table: not (table.title or table.rows)):
         if is_text:
             yield list(group)
@@ -109,7 +109,7 @@ def _panels(tables: Sequence[Table]) -> Iterator[list[Table]]:
 
 
 def _shape(table: Table) -> tuple[object, ...]:
-    """Return the shape of a table; tables of the same shape differ in texts and rows only."""
+    """Return the shape of a table; tables of the same shape differ only in texts and rows."""
     size = len(table.rows)
     return (
         *(table.name, table.title, table.headings, table.numeric, table.alert),
@@ -119,7 +119,7 @@ def _shape(table: Table) -> tuple[object, ...]:
 
 
 def _long_columns(table: Table) -> frozenset[int]:
-    """Return the columns whose text is broken into lines."""
+    """Return the columns whose text is wrapped."""
     found = {i for row in table.rows for i, cell in enumerate(row) if len(cell.text) > MAX_CELL_CHARACTERS}
     return frozenset(i for i in found if not table.numeric[i])
 
@@ -156,7 +156,7 @@ class _TableView:
         return grid
 
     def show(self, table: Table, changes: Sequence[Mapping[int, str]], colours: Mapping[str, str]) -> None:
-        """Show the texts and rows of a table of this shape."""
+        """Show the texts and rows of a table with this shape."""
         for label, text in zip(self._lines, (*table.text, *table.notes), strict=True):
             label.set_text(text)
         if self._grid is not None:
@@ -184,7 +184,7 @@ def _columns(table: Table) -> list[dict[str, Any]]:
 
 
 def _plain(text: str) -> str:
-    """Return text for a property that is parsed as markup."""
+    """Return text escaped for a property that is parsed as markup."""
     return "".join(c if c.isalnum() or c in " ,.-()" else " " for c in text)
 
 
@@ -206,7 +206,7 @@ def _row(
 
 
 class FactBar:
-    """Figures as cards, each with its change against the pinned plan."""
+    """Key figures as cards, each with its change from the pinned plan."""
 
     def __init__(self, number: int) -> None:
         """Show empty cards."""
@@ -214,14 +214,14 @@ class FactBar:
             self._cards = [_FactCard() for _ in range(number)]
 
     def show(self, facts: Sequence[PlanFact], pinned: Sequence[PlanFact] = ()) -> None:
-        """Show figures; without any, empty cards."""
+        """Show key figures; empty cards if there are none."""
         before = {fact.name: fact.value for fact in pinned}
         for card, fact in zip_longest(self._cards, facts):
             card.show(fact or PlanFact(" ", " ", 0.0), before)
 
 
 class _FactCard:
-    """A figure, its name and its change."""
+    """A key figure with its name and its change."""
 
     def __init__(self) -> None:
         with ui.column().classes("panel fact") as self._box:
@@ -230,7 +230,7 @@ class _FactCard:
             self._change = ui.label(" ").classes("change")
 
     def show(self, fact: PlanFact, before: Mapping[str, float]) -> None:
-        """Show a figure with its change against the value before, if there is one."""
+        """Show a key figure with its change from the previous value, if any."""
         self._name.set_text(fact.name)
         self._value.set_text(fact.text)
         change = signed(fact.value - before[fact.name]) if fact.name in before else ""

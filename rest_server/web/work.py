@@ -1,7 +1,7 @@
-"""Work of the page, done by a solver process: open, check, plan, compare, study, write.
+"""Work of the page in a solver process: open, check, plan, compare, study, write.
 
 Functions take a document as JSON and the changes of a visitor, and return plain values to show. They compute
-through `jobs` alone, so that a figure on the page is the one that a command prints.
+only through `jobs`, so numbers on the page equal those of the commands.
 """
 
 import json
@@ -48,10 +48,10 @@ PICTURED = {"sweep", "horizon"}
 
 
 def open_path(path: str, settings: Settings) -> Opened:
-    """Open a sample or a path that was given to the program; several files become one text.
+    """Open a sample, or a path given to the program; several files are joined into one text.
 
     Raises:
-        SpecError: it cannot be read.
+        SpecError: the document cannot be read.
     """
     found = Path(sample_or_path(path))
     files = document_files(found)
@@ -65,7 +65,7 @@ def open_path(path: str, settings: Settings) -> Opened:
 
 
 def open_text(text: str, settings: Settings) -> Opened:
-    """Open a document, with what `check` finds in it."""
+    """Open a document, with the findings of `check`."""
     checked = check_text(text)
     findings = tuple(
         _finding(fault, is_error=is_error)
@@ -77,7 +77,7 @@ def open_text(text: str, settings: Settings) -> Opened:
     document = checked.system.to_spec().model_dump(mode="json", by_alias=True, exclude_unset=True)
     try:
         system = system_from(document, settings)
-    except SpecError as error:  # it is larger than the service takes
+    except SpecError as error:  # it exceeds the size limits
         return Opened(text, (CheckFinding(1, str(error), is_error=True), *findings))
     return Opened(text, findings, json.dumps(document).encode(), _controls(system, document))
 
@@ -129,7 +129,7 @@ def changed_system(base: bytes, changes: Changes, settings: Settings) -> System:
     """Return the system of a document with changes.
 
     Raises:
-        SpecError: a change names nothing of the document, or makes it inconsistent.
+        SpecError: a change does not match any item of the document, or makes it inconsistent.
     """
     return system_from(changes.applied_to(json.loads(base)), settings)
 
@@ -138,7 +138,7 @@ def plan_view(base: bytes, changes: Changes, settings: Settings) -> PlanView:
     """Plan a document with changes.
 
     Raises:
-        SpecError: as `changed_system`.
+        SpecError: under the same conditions as in `changed_system`.
         SolverError: the solver failed.
     """
     system = changed_system(base, changes, settings)
@@ -185,7 +185,7 @@ def limits_view(base: bytes, changes: Changes, settings: Settings) -> StudyView:
     """Compare the limited with the unlimited plan.
 
     Raises:
-        SpecError: as `changed_system`.
+        SpecError: under the same conditions as in `changed_system`.
         SolverError: the solver failed.
     """
     given = {key: text for key, text in changes.given.items() if key != "cards"}
@@ -196,18 +196,18 @@ def limits_view(base: bytes, changes: Changes, settings: Settings) -> StudyView:
 def study_view(
     base: bytes, changes: Changes, name: str, options: str, progress: str, settings: Settings
 ) -> StudyView:
-    """Answer a study about a document with changes.
+    """Run a study of a document with changes.
 
     Args:
         base: the document as JSON.
         changes: the changes.
         name: name of the study.
-        options: its request as JSON.
-        progress: name of the `SharedProgress` that it tells; empty: none.
+        options: its options as JSON.
+        progress: name of the `SharedProgress` to report to; empty for none.
         settings: settings of the service.
 
     Raises:
-        SpecError: an option or a change is wrong.
+        SpecError: an option or a change is invalid.
         SolverError: the solver failed.
     """
     study = STUDIES[name].study
@@ -226,7 +226,7 @@ def report_page(base: bytes, changes: Changes, settings: Settings) -> bytes:
     """Return the report of a document with changes, as HTML.
 
     Raises:
-        SpecError: as `changed_system`.
+        SpecError: under the same conditions as in `changed_system`.
         SolverError: the solver failed.
     """
     study = STUDIES["report"].study
@@ -240,7 +240,7 @@ def written(base: bytes, changes: Changes) -> str:
     """Return a document with changes as YAML.
 
     Raises:
-        SpecError: a change names nothing of the document.
+        SpecError: a change does not match any item of the document.
     """
     return yaml_text(changes.applied_to(json.loads(base)))
 
@@ -253,7 +253,7 @@ def started(facts: str, settings: Settings) -> Opened:
         settings: settings of the service.
 
     Raises:
-        SpecError: a name does not exist, a fact is missing or wrong.
+        SpecError: a name does not exist, a fact is missing or invalid.
     """
     from optimizer.starters.document import Demand, StarterFacts, document_of, notes_of
     from optimizer.starters.prices import Offer

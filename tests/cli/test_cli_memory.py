@@ -21,7 +21,7 @@ def test_tables_fit_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = run(capsys, *WORDS)
     assert (status, err) == (0, "")
     assert max(len(line.rstrip()) for line in out.splitlines()) <= 80
-    for text in ("4 x H100", "2 cards are the least", "KV head is stored 2 times", "a shared prefix of 288"):
+    for text in ("4 x H100", "2 cards are the minimum", "KV head is stored 2 times", "shared prefix of 288"):
         assert text in " ".join(out.split()), text
 
 

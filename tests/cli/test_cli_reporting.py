@@ -12,7 +12,7 @@ from notes import besides_compiling
 from optimizer import __version__, load_system, make_figure, make_report, render_report, scale_loads, solve
 from optimizer.cli import reporting
 from optimizer.cli.main import main
-from optimizer.render.pages import Origin
+from optimizer.render.pages import PageMetadata
 from optimizer.studies.figures.kinds import KINDS, PLAN_KINDS
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +36,7 @@ def test_report_writes_what_the_library_returns(tmp_path: Path, capsys: pytest.C
     assert main(["report", SMALL, "--unlimited", *files]) == 0
     assert capsys.readouterr() == ("", "")
     system = load_system(SMALL).with_options(unlimited=True)
-    report, origin = make_report(system), Origin(__version__, "small")
+    report, origin = make_report(system), PageMetadata(__version__, "small")
     for name in names:
         assert (tmp_path / name).read_text(encoding="utf-8") == render_report(report, system, name, origin)  # type: ignore[arg-type]
 
@@ -45,7 +45,7 @@ def test_report_writes_what_the_library_returns(tmp_path: Path, capsys: pytest.C
     ("flags", "problem"),
     [
         (["-o", "page.pdf"], "-o: page.pdf: the page is HTML; the name must end in .html or .htm"),
-        (["-o", "page.html", "--markdown", "page.html"], "page.html: named for two forms of the report"),
+        (["-o", "page.html", "--markdown", "page.html"], "page.html: given for two formats of the report"),
         (["--csv", "-"], "-: only input is read from -"),
     ],
 )
@@ -79,7 +79,7 @@ def test_report_without_a_file_prints_markdown(capsys: pytest.CaptureFixture[str
     assert main(["report", SMALL]) == 0
     system = load_system(SMALL)
     assert capsys.readouterr().out == render_report(
-        make_report(system), system, "markdown", Origin(__version__, "small")
+        make_report(system), system, "markdown", PageMetadata(__version__, "small")
     )
 
 

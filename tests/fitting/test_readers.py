@@ -216,7 +216,7 @@ def test_vllm_bench_with_ramp_up_is_rejected() -> None:
     """`--ramp-up-strategy` adds three keys, and leaves request_rate at inf."""
     ramp = {"ramp_up_strategy": "linear", "ramp_up_start_rps": 1, "ramp_up_end_rps": 9, "request_rate": "inf"}
     with pytest.raises(
-        FitError, match=r"rises from 1 to 9 requests/s .* measure each rate in a run of its own"
+        FitError, match=r"rises from 1 to 9 requests/s .* measure each rate in a separate run"
     ):
         parse_benchmark("r.json", vllm(**ramp))
 
@@ -401,7 +401,7 @@ def test_mixed_results_are_rejected(other: dict[str, Any]) -> None:
         ("512,x,fixed,constant,5,60,512,30,9", "out_tokens must be more than 0"),
         ("512,128,fixed,constant,-5,60,512,30,9", "rate_rps must be more than 0"),
         ("512,128,fixed,constant,5,nan,512,30,9", "duration_s must be more than 0"),
-        ("512,128,fixed,constant,5,60,1.5,30,9", "max_in_flight must be a whole number"),
+        ("512,128,fixed,constant,5,60,1.5,30,9", "max_in_flight must be an integer"),
         ("512,128,fixed,constant,5,60", "not 9 cells"),
         ("512,128,fixed,constant,5,60,512,30,9,9", "not 9 cells"),
     ],

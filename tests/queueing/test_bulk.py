@@ -129,7 +129,7 @@ def test_long_bounded_queue_matches_unlimited_queue(size: int, room: int, trigge
 
 
 def test_unstable_queue_has_no_steady_state() -> None:
-    with pytest.raises(AnalysisError, match="grows without end"):
+    with pytest.raises(AnalysisError, match="grows without bound"):
         server_steady_state(BatchServer(4, 0.0, 10.0, 0.0), 0.4)
 
 

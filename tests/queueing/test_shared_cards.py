@@ -11,7 +11,7 @@ from optimizer.compat.row_types import kind_of_row
 from optimizer.errors import AnalysisError, SpecError
 from optimizer.kinds.batch_servers.rows import BatchRow
 from optimizer.kinds.batch_servers.shared_rows import SharedAnswer, SharedRow, SharedSimulation
-from optimizer.kinds.rows import NoSteadyState, OverloadedReplica
+from optimizer.kinds.rows import OverloadedReplica, UnstableReplica
 from optimizer.simulation.replicas import Effort
 
 
@@ -43,7 +43,7 @@ def test_approximation_is_near_the_simulator() -> None:
     for load in np.linspace(0.3, 0.7, 8):
         row = drawn(rng, load)
         found = row.analyze()
-        if isinstance(found, NoSteadyState):
+        if isinstance(found, UnstableReplica):
             continue
         simulated = row.simulate(Effort(requests=60_000))
         assert isinstance(found, SharedAnswer)
@@ -62,7 +62,7 @@ def test_unstable_cards_are_refused_and_grow_when_simulated() -> None:
     while refused < 10:
         row = drawn(rng, rng.uniform(0.6, 0.95))
         found = row.analyze()
-        if not isinstance(found, NoSteadyState) or found.offered_rps < 1.2 * found.stable_rate_rps:
+        if not isinstance(found, UnstableReplica) or found.offered_rps < 1.2 * found.stable_rate_rps:
             continue
         refused += 1
         assert "no steady state" in found.message
@@ -93,7 +93,7 @@ def test_maximum_stable_rate_separates_stable_from_refused() -> None:
     found = card(server(20), server(20, base=37.5)).analyze()
     assert isinstance(found, SharedAnswer)
     factor = found.stable_rate_rps / found.offered_rps
-    for share, kind in ((factor * 0.9999, SharedAnswer), (factor * 1.0001, NoSteadyState)):
+    for share, kind in ((factor * 0.9999, SharedAnswer), (factor * 1.0001, UnstableReplica)):
         assert isinstance(card(server(20 * share), server(20 * share, base=37.5)).analyze(), kind)
 
 

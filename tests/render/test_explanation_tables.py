@@ -116,7 +116,7 @@ def test_a_fewer_unit_serving_more_is_explained_by_idle_servers() -> None:
     ]
     assert kind.one_fewer.serves == "more"
     text = " ".join(text_of(found).split())
-    assert "One card fewer can serve more: an idle server goes without its least replicas" in text
+    assert "One card fewer can serve more: an idle server then lacks its minimum number of replicas" in text
     assert "-1 A: idle 100% -> 0% of its replicas (idle), busy 0% -> 100% (+60 req/min)" in text
     assert "saturation policy" not in text
 
@@ -184,7 +184,7 @@ def test_replicas_completing_a_server_count_as_more_service() -> None:
     (change,) = kind.one_more.service
     assert kind.one_more.serves == "more"
     assert (change.in_full_before, change.in_full_after, change.load_change_rpm) == (False, True, 0.0)
-    assert "+1 A: a now with its least replicas" in text_of(found)
+    assert "+1 A: a now with its minimum number of replicas" in text_of(found)
 
 
 def test_replicas_of_an_idle_server_serve_no_load() -> None:

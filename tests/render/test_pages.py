@@ -16,7 +16,7 @@ from builders import accelerator, document, profile, server, service_class
 from markdown_it import MarkdownIt
 
 from optimizer import Report, System, load_system, make_report, render_report, solve
-from optimizer.render.pages import Origin
+from optimizer.render.pages import PageMetadata
 from optimizer.spec.schema import Power
 
 ROOT = Path(__file__).parents[2]
@@ -388,7 +388,7 @@ def test_an_unlimited_report_compares_the_same_two_plans(large: System, report: 
 
 
 def test_a_page_says_where_it_comes_from_and_of_which_day_it_is(large: System, report: Report) -> None:
-    origin = Origin("1.2.3", "<b>fleet", "2026-11-22")
+    origin = PageMetadata("1.2.3", "<b>fleet", "2026-11-22")
     page = render_report(report, large, "html", origin)
     text = render_report(report, large, "markdown", origin)
     assert "Made by inferplan 1.2.3 from &lt;b&gt;fleet as of 2026-11-22." in page

@@ -29,7 +29,15 @@ from optimizer.render.plots.bars import NUMBER_PT, _label
 from optimizer.render.plots.curves import _apart
 from optimizer.render.plots.grids import STRIPE_MM
 from optimizer.render.plots.style import WIDTH_MM, drawing, width_mm
-from optimizer.studies.figures.document import Bar, BarPanel, Cell, CurvePanel, GridPanel, Guide, Series
+from optimizer.studies.figures.document import (
+    Bar,
+    BarPanel,
+    Cell,
+    CurvePanel,
+    GridPanel,
+    ReferenceLine,
+    Series,
+)
 from optimizer.studies.figures.kinds import KINDS, PLAN_KINDS
 
 ROOT = Path(__file__).parents[2]
@@ -313,7 +321,10 @@ def test_a_name_is_text_whatever_it_holds() -> None:
             CurvePanel(
                 title=EVIL, x_label="x", y_label="y",
                 series=(Series(name=EVIL, x=(0, 1), y=(1, 2)), Series(name=EVIL, x=(0, 1), y=(1, 2))),
-                guides=(Guide(name=EVIL, value=0.5, axis="x"), Guide(name=EVIL, value=1.5, axis="y")),
+                guides=(
+                    ReferenceLine(name=EVIL, value=0.5, axis="x"),
+                    ReferenceLine(name=EVIL, value=1.5, axis="y"),
+                ),
             ),
             BarPanel(title=EVIL, columns=("a",), bars=(Bar(name=EVIL, group=EVIL, values=(1,)),), mark="m"),
             GridPanel(title=EVIL, columns=(EVIL,), rows=(EVIL,), cells=((Cell(text=EVIL, group=EVIL),),)),
@@ -401,7 +412,7 @@ def test_a_far_level_is_noted_and_does_not_squash_points(
 ) -> None:
     panel = CurvePanel(
         title="t", x_label="x", y_label="y", series=(Series(name="", x=(1, 2), y=y, style="points"),),
-        guides=(Guide(name="target", value=target, axis="y"),), logarithmic=logarithmic,
+        guides=(ReferenceLine(name="target", value=target, axis="y"),), logarithmic=logarithmic,
     )  # fmt: skip
     with drawing():
         canvas = plots._drawn(Figure(title="f", panels=(panel,)))

@@ -442,7 +442,8 @@ def check_effect_text(effect: Effect, facts: Facts, money: Money) -> None:
             assert match, part
             assert number(match[3]) == pytest.approx(item.load_change_rpm, rel=6e-4)
         else:
-            assert said == f"{'now' if item.in_full_after else 'no longer'} with its least replicas"
+            now = "now" if item.in_full_after else "no longer"
+            assert said == f"{now} with its minimum number of replicas"
 
 
 def check_explanation(seed: int) -> None:

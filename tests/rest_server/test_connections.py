@@ -94,7 +94,7 @@ def test_where_all_connections_are_busy_more_are_refused(
         for _ in range(5):
             with opened(here) as refused:
                 assert closed(refused)
-        assert caplog.messages.count("connections are refused, as 3 are busy") == 1
+        assert caplog.messages.count("connections are rejected: 3 are busy") == 1
         here.events["a"].set()
         assert all(each.recv(10_000).startswith(b"HTTP/1.1 200") for each in busy)
         assert here.ask("GET", "/healthz").status == 200

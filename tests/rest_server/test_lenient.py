@@ -14,7 +14,7 @@ from optimizer import SpecError
 from optimizer.spec.schema import Accelerator, Capacity, ModelProfile, Server, ServiceClass
 from rest_server.compat.answers import json_response, notice_headers
 from rest_server.compat.lenient import read_entity
-from rest_server.compat.shapes import plain
+from rest_server.compat.serializers import plain
 
 Json = dict[str, Any]
 

@@ -20,11 +20,11 @@ from rest_server.settings import Settings
 @pytest.mark.parametrize(
     ("limit", "problem"),
     [
-        ({"max_servers": 1}, "servers: 2 items are over the limit of 1 .*INFERPLAN_MAX_SERVERS"),
+        ({"max_servers": 1}, "servers: 2 items exceed the limit of 1 .*INFERPLAN_MAX_SERVERS"),
         ({"max_accelerators": 1}, "accelerators: 2 items"),
         ({"max_profiles": 1}, "models: 2 items"),
         ({"max_models": 1}, "models: 2 different models"),
-        ({"max_batch": 7}, r"models\[0\].maxBatchSize: 8 requests are over the limit of 7"),
+        ({"max_batch": 7}, r"models\[0\].maxBatchSize: 8 requests exceed the limit of 7"),
         ({"max_batch": 8}, r"servers\[1\].maxBatchSize: 9 requests"),
     ],
 )
@@ -48,7 +48,7 @@ def test_the_routes_hold_to_the_limits(path: str) -> None:
     with in_a_thread(max_servers=1) as here:
         answer = here.ask("POST", path, body)
         assert 400 <= answer.status < 500
-        assert "2 items are over the limit of 1" in answer.text
+        assert "2 items exceed the limit of 1" in answer.text
 
 
 @pytest.mark.parametrize("path", ["/v1/plan", "/optimizeOne", "/queue/solve"])

@@ -61,7 +61,7 @@ def blocks() -> Iterator[tuple[int, Example]]:
 
 def rows() -> Iterator[tuple[int, Example]]:
     """Yield the rows of the tables of requests, and where they stand."""
-    pattern = r"^\| `(GET|POST) (\S+)` \| (?:`(.*?)`)? \| (\d+) \| `(.*)` \|$"
+    pattern = r"^\| `(GET|POST|PUT|DELETE) (\S+)` \| (?:`(.*?)`)? \| (\d+) \| `(.*)` \|$"
     for row in re.finditer(pattern, PAGE, re.MULTILINE):
         yield row.start(), Example(row[1], row[2], {}, written_out(row[3] or ""), int(row[4]), {}, row[5])
 

@@ -159,7 +159,7 @@ def test_a_file_that_cannot_be_read_any_more_lets_nobody_in(
     keys.unlink()
     assert files.find(b"reader") is None
     assert files.required
-    assert "its keys are refused" in caplog.text
+    assert "its keys are rejected" in caplog.text
     keys.write_text("one two secret\n", "utf-8")
     assert files.find(b"secret") is None
     assert "secret" not in caplog.text

@@ -12,7 +12,7 @@ from optimizer import load_system, solve
 from optimizer.spec.files import spec_from_value
 from optimizer.spec.schema import Accelerator, Server
 from rest_server.fleet import Entities, desired_allocations
-from rest_server.state import Arrival, FleetStore, RevisionConflict
+from rest_server.state import Arrival, FleetStore, RevisionConflictError
 
 THREADS = 16
 UPDATES = 50
@@ -83,7 +83,7 @@ def test_every_change_counts_and_no_change_does_not() -> None:
 def test_a_change_meant_for_another_revision_is_refused() -> None:
     fleet = FleetStore()
     fleet.update(lambda now: with_accelerator(now, "x"), if_revision=0)
-    with pytest.raises(RevisionConflict, match="revision 1, not 0") as caught:
+    with pytest.raises(RevisionConflictError, match="revision 1, not 0") as caught:
         fleet.update(lambda now: with_accelerator(now, "y"), if_revision=0)
     assert caught.value.current == 1
     assert list(fleet.read()[1].accelerators) == ["x"]
@@ -112,7 +112,7 @@ def test_a_change_that_fails_takes_no_revision() -> None:
     for _ in range(3):
         with pytest.raises(KeyError):
             fleet.update(fail, if_revision=1)
-        with pytest.raises(RevisionConflict, match="revision 1, not 0"):
+        with pytest.raises(RevisionConflictError, match="revision 1, not 0"):
             fleet.update(lambda now: with_accelerator(now, "y"), if_revision=0)
     assert fleet.read()[0] == 1
     # Nothing changed since revision 1, so a plan made from it stands for the fleet that it leaves behind.
@@ -153,7 +153,7 @@ def test_of_writers_for_one_revision_one_gets_through() -> None:
     def write(i: int) -> None:
         try:
             fleet.update(lambda now: with_accelerator(now, str(i)), if_revision=0)
-        except RevisionConflict:
+        except RevisionConflictError:
             return
         won.append(i)
 

@@ -109,8 +109,9 @@ def weights(found: EnumeratedPatterns, each: FloatArray) -> FloatArray:
     return total
 
 
+@pytest.mark.parametrize("only_best", [False, True])
 @pytest.mark.parametrize("seed", range(25))
-def test_pricing_finds_the_cheapest_pattern_of_every_server(seed: int) -> None:
+def test_pricing_finds_the_cheapest_pattern_of_every_server(seed: int, *, only_best: bool) -> None:
     problem = random_problem(seed, mixed=True)
     candidates, rng = candidates_of(problem), np.random.default_rng(seed)
     subproblems = subproblems_of(problem, candidates)
@@ -118,7 +119,8 @@ def test_pricing_finds_the_cheapest_pattern_of_every_server(seed: int) -> None:
     kind = candidates.row_used[:, 0]
     units = candidates.use[:, 0] * candidates.divisor[kind]
     weight = candidates.cost + prices[kind] * units
-    found = enumerate_patterns(candidates, subproblems, weight, np.full(len(subproblems.server), np.inf))
+    limit = np.full(len(subproblems.server), np.inf)
+    found = enumerate_patterns(candidates, subproblems, weight, limit, only_best=only_best)
     assert not found.cut.any()
     exist = candidates.amount * candidates.divisor
     best = np.full(len(problem.priority), np.inf)
@@ -148,15 +150,13 @@ def test_pricing_finds_the_cheapest_pattern_of_every_server(seed: int) -> None:
         assert best[server] == pytest.approx(min(costs, default=np.inf), abs=1e-9)
 
 
-def test_an_oversized_search_reports_the_omitted_and_their_bound(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.parametrize(("most", "only_best"), [(200, False), (2, True)])
+def test_an_oversized_search_reports_the_omitted_and_their_bound(most: int, *, only_best: bool) -> None:
     problem = scarce_problem(20, 1.7, mixed=True)
     candidates, subproblems = candidates_of(problem), subproblems_of(problem, candidates_of(problem))
     limit = np.full(len(subproblems.server), np.inf)
     every = enumerate_patterns(candidates, subproblems, candidates.cost, limit)
-    monkeypatch.setattr("optimizer.solvers.branch_and_price.pricing.MAX_PREFIXES", 200)
-    cut = enumerate_patterns(candidates, subproblems, candidates.cost, limit)
+    cut = enumerate_patterns(candidates, subproblems, candidates.cost, limit, most, only_best=only_best)
     assert not every.cut.any()
     assert cut.cut.any()
     least = np.full(len(subproblems.server), np.inf)

@@ -21,7 +21,7 @@ from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.related import RelatedSolution, differing, repaired
 from optimizer.solvers.solution import Solution, Status
 from optimizer.solvers.warm_starts import best_initial_solution
-from optimizer.studies.explanation.before import Before
+from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.resolving import on_accelerators, with_more
 from optimizer.studies.explanation.targets import relaxed, target_ms, targets_of_servers
 from optimizer.studies.explanation.units import one_of
@@ -75,7 +75,7 @@ Make = Callable[[int], System]
 
 def assert_what_is_known_changes_no_answer(system: System) -> None:
     asked, plan = planned(system)
-    before = Before(asked, plan)
+    before = BasePlan(asked, plan)
     for candidates, restricts, carries_more in questions(asked, plan):
         problem = build_problem(candidates)
         known = before.related(problem, restricts=restricts, carries_more=carries_more)

@@ -588,5 +588,5 @@ def test_the_table_of_the_page_is_what_its_script_prints(
     monkeypatch.chdir(ROOT)
     exec(script, {"__name__": "page"})  # noqa: S102  the page's own script
     table = capsys.readouterr().out
-    assert len(table.splitlines()) == 2 + 2 * 2 * (1 + 3 * 2)  # head; units x solvers x policies and delays
+    assert len(table.splitlines()) == 2 + 2 * (1 + 2 * 2)  # head; solvers x policies and delays
     assert table in page

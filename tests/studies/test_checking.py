@@ -225,7 +225,7 @@ SAID = [
     ),
     "17:5: serviceClasses[1]: the class 'silver' is empty",
     "18:6: serviceClasses[2].name: 'Gold' and 'gold' are two different service classes",
-    "18:57: serviceClasses[2].modelTargets[0].maxLoss: 100% of requests may be lost; it is a share",
+    "18:57: serviceClasses[2].modelTargets[0].maxLoss: 100% of requests may be rejected; this is a share",
     "20:53: servers[0].currentAlloc.accelerator: the server cannot stay on it: accelerator 'B' does",
     (
         "20:76: servers[0].currentAlloc.load.arrivalRate: 8 requests/min take at most 1.5% of one replica; "

@@ -20,7 +20,7 @@ from optimizer.solvers.solution import Status
 from optimizer.studies.explanation.document import Effect
 from optimizer.studies.explanation.outcome import PlanOutcome
 from optimizer.studies.explanation.repair import find_repair
-from optimizer.studies.explanation.resolving import Inquiry, no_worse
+from optimizer.studies.explanation.resolving import QuestionBudget, no_worse
 
 SPECS = Path(__file__).resolve().parents[2] / "specs"
 SEEDS = mostly_slow(range(12), 4)
@@ -476,18 +476,18 @@ def test_repairs_without_an_answer_in_time_are_no_verdict() -> None:
     source = generate_system(8, 8, 4, seed=1, tightness=3.0)
     plan = solve(source)
     assert not plan.complete
-    inquiry = Inquiry(Deadline(0.0))
-    repair = find_repair(find_candidates(source), plan, inquiry)
+    budget = QuestionBudget(Deadline(0.0))
+    repair = find_repair(find_candidates(source), plan, budget)
     assert repair is not None
     assert (repair.cheapest, repair.fewest, repair.of_one_type, repair.relaxations) == (None, None, (), ())
     assert repair.common_factor is None
     assert repair.summary == "no repair was found within the time limit; give it more time"
-    assert "the repair of the fewest cards" in inquiry.unanswered
-    assert "the common factor of the latency targets" in inquiry.unanswered
+    assert "the repair with the fewest cards" in budget.unanswered
+    assert "the common factor of the latency targets" in budget.unanswered
 
 
 def test_answers_keep_to_their_questions_when_some_come_too_late() -> None:
-    inquiry = Inquiry(Deadline.after(3600))
+    budget = QuestionBudget(Deadline.after(3600))
 
     def work(item: int, deadline: Deadline) -> int:
         assert not deadline.passed
@@ -495,9 +495,9 @@ def test_answers_keep_to_their_questions_when_some_come_too_late() -> None:
             raise OutOfTimeError
         return item * item
 
-    found = inquiry.part(0.5).ask(work, {f"q{n}": n for n in range(1, 10)}, lambda key: f"question {key}")
+    found = budget.part(0.5).ask(work, {f"q{n}": n for n in range(1, 10)}, lambda key: f"question {key}")
     assert found == {f"q{n}": n * n for n in (1, 2, 4, 5, 7, 8)}
-    assert inquiry.unanswered == ["question q3", "question q6", "question q9"]
+    assert budget.unanswered == ["question q3", "question q6", "question q9"]
 
 
 def test_a_server_on_two_accelerators_is_explained_in_depth() -> None:

@@ -22,9 +22,9 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.solution import Solution, Status
 from optimizer.studies.explanation.answering import answered
-from optimizer.studies.explanation.before import Before
+from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.document import EffectRange, Explanation
-from optimizer.studies.explanation.resolving import Inquiry
+from optimizer.studies.explanation.resolving import QuestionBudget
 from optimizer.studies.explanation.servers import server_questions
 from optimizer.studies.explanation.targets import relaxed, target_questions, targets_of_servers
 from optimizer.studies.explanation.units import unit_questions
@@ -65,7 +65,7 @@ def test_no_incumbent_serves_a_part_of_a_route(seed: int) -> None:
     assert_routes_are_whole(stopped, system)
     assert verify(stopped, system) == []
     plan = solve(system)
-    before = Before(find_candidates(system), plan)
+    before = BasePlan(find_candidates(system), plan)
     for question in server_questions(before, range(len(system.servers)), in_depth=False).values():
         draft = before.draft(question.change(), restricts=True)
         assert not [share for share in draft.served_fraction.values() if 0 < share < 1]
@@ -88,8 +88,8 @@ def assert_levels_are(found: Any, expected: Any) -> None:
 
 def assert_answers_are_those_of_whole_solves(document: Json) -> None:
     """Solve the changed document from the start for every question: cards, targets and accelerators."""
-    system, soon = load_system(document), Inquiry(Deadline.after(3600))
-    before = Before(find_candidates(system), solve(system))
+    system, soon = load_system(document), QuestionBudget(Deadline.after(3600))
+    before = BasePlan(find_candidates(system), solve(system))
     servers, names = range(len(system.servers)), list(system.servers)
     answers = answered(before, unit_questions(before), soon)
     for (place, sign), answer in answers.items():

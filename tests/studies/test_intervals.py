@@ -28,10 +28,10 @@ from optimizer.studies.explanation.answering import (
     _unproved,
     answered,
 )
-from optimizer.studies.explanation.before import Before
+from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.intervals import interval_of
 from optimizer.studies.explanation.outcome import PlanOutcome
-from optimizer.studies.explanation.resolving import Inquiry, no_worse
+from optimizer.studies.explanation.resolving import QuestionBudget, no_worse
 from optimizer.studies.explanation.servers import server_questions
 from optimizer.studies.explanation.targets import target_questions
 from optimizer.studies.explanation.units import unit_questions
@@ -55,7 +55,7 @@ def odd_system(seed: int, *, mixed: bool) -> System:
     return document.with_options(heterogeneous=mixed, unlimited=False, saturation_policy=policy)
 
 
-def questions_of(before: Before) -> Mapping[Any, Question]:
+def questions_of(before: BasePlan) -> Mapping[Any, Question]:
     servers = range(len(before.candidates.arrays.server_names))
     found: dict[Any, Question] = {}
     found.update(server_questions(before, servers, in_depth=False))
@@ -70,7 +70,7 @@ def solved(question: Question) -> Plan:
     return make_plan(candidates, problem, choose(problem))
 
 
-def assert_the_truth_is_inside(before: Before, truth: Plan, answer: Answer, after: Plan) -> None:
+def assert_the_truth_is_inside(before: BasePlan, truth: Plan, answer: Answer, after: Plan) -> None:
     """Compare an answer with the two optima: exact before the level of its interval, inside at that level.
 
     Where a policy decides this holds for the levels that it leaves to the solver.
@@ -93,11 +93,11 @@ def assert_every_interval_holds(source: System) -> None:
     assert truth.status == "optimal"
     stopped = solve(source, time_limit_s=1e-9)
     for plan in (truth, stopped):
-        before = Before(candidates, plan)
+        before = BasePlan(candidates, plan)
         questions = questions_of(before)
         optima = {key: solved(question) for key, question in questions.items()}
         for limit_s in LIMITS_S:
-            answers = answered(before, questions, Inquiry(Deadline.after(limit_s)))
+            answers = answered(before, questions, QuestionBudget(Deadline.after(limit_s)))
             assert answers.keys() == questions.keys()
             for key, answer in answers.items():
                 assert_the_truth_is_inside(before, truth, answer, optima[key])
@@ -123,9 +123,9 @@ def test_answers_from_other_processes_are_those_of_full_solves(monkeypatch: pyte
 
     monkeypatch.setattr(answering, "in_processes", noted)
     source = scarce_system(1, mixed=True)
-    before = Before(find_candidates(source), solve(source))
+    before = BasePlan(find_candidates(source), solve(source))
     questions = questions_of(before)
-    answers = answered(before, questions, Inquiry(Deadline.after(3600)))
+    answers = answered(before, questions, QuestionBudget(Deadline.after(3600)))
     assert sent
     assert all(answer.interval is None for answer in answers.values())
     for key, question in questions.items():
@@ -149,7 +149,7 @@ def test_questions_are_cut_short_only_after_vain_attempts() -> None:
 
 def test_rounds_start_with_the_least_tried_questions() -> None:
     source = scarce_system(1, mixed=True)
-    before = Before(find_candidates(source), solve(source))
+    before = BasePlan(find_candidates(source), solve(source))
     asked = {key: _OpenQuestion(before, question) for key, question in list(questions_of(before).items())[:4]}
     first, second, third, last = asked
     asked[second].solve(Deadline.after(3600))
@@ -161,7 +161,7 @@ def test_rounds_start_with_the_least_tried_questions() -> None:
 def test_questions_whose_service_is_settled_come_first() -> None:
     source = generate_system(9, 5, 3, 3, tightness=1.4).with_options(heterogeneous=True)
     plan = solve(source)
-    before = Before(find_candidates(source), plan)
+    before = BasePlan(find_candidates(source), plan)
     asked = {key: _OpenQuestion(before, question) for key, question in questions_of(before).items()}
     order = [asked[key].easy for key in _unproved(asked)]
     assert 0 < sum(order) < len(order)

@@ -60,7 +60,7 @@ def test_distribution_matches_closed_form_and_simulation(chat: System, pool: Sim
 def test_without_percentiles_the_distribution_is_simulated_only() -> None:
     figure = make_figure(load_system(SPECS / "small"), "distribution", server="Premium-llama_13b")
     assert [one.name for one in panel(figure).series] == ["simulated"]
-    assert "the queue model 'reference' knows means only" in figure.note
+    assert "the queue model 'reference' computes means only" in figure.note
 
 
 def test_percentiles_over_loads_are_those_of_a_replica_at_each(chat: System) -> None:

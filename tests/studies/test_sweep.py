@@ -75,7 +75,7 @@ def test_ranges_lists_and_single_numbers_are_read() -> None:
         ("load=1..2/20000", "20,000 points, at most 10,000"),
         ("load=a,b", "no list or range of numbers"),
         ("load=1e999", "no finite number"),
-        ("count:L4=0.5", "0.5 is no integer"),
+        ("count:L4=0.5", "0.5 is not an integer"),
         ("gap=0..1", "parameter: 'gap' does not exist"),
     ],
 )

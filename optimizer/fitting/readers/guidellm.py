@@ -22,10 +22,10 @@ STEADY_STRATEGIES = {"constant": Arrivals.CONSTANT, "poisson": Arrivals.POISSON}
 
 
 class GuideLlmRun(NamedTuple):
-    """One run of a report."""
+    """One run of a GuideLLM report."""
 
     strategy: Mapping[str, Any]
-    """GuideLLM's form: `type_`, and by type `rate`, `streams` or `max_concurrency`."""
+    """Strategy in GuideLLM's form: `type_`, and depending on it `rate`, `streams` or `max_concurrency`."""
     duration_s: float
     completed: int
     ttft_median_ms: float | None
@@ -119,7 +119,7 @@ def _run(row: GuideLlmRun, prompts: TokenCounts, answers: TokenCounts, *, bursts
     if kind in STEADY_STRATEGIES:
         rate = number(row.strategy.get("rate"), f"{row.place}: strategy.rate")
         if rate == 0:
-            raise FitError(f"{row.place}: strategy.rate is 0; nothing was asked of the server")
+            raise FitError(f"{row.place}: strategy.rate is 0; no requests were sent")
         burst = math.floor(rate) if bursts and row.strategy.get("initial_burst") else 0
         return replace(common, arrivals=STEADY_STRATEGIES[kind], rate_rps=rate, burst=burst)
     known = ", ".join([*SWEEP_FIRST, "concurrent", *STEADY_STRATEGIES])

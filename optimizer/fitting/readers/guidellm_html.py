@@ -27,7 +27,7 @@ def _read(report: BenchmarkFile) -> Benchmark:
     """Read a report.
 
     Raises:
-        FitError: it is cut short, or a newer one without means and medians.
+        FitError: the report is cut short, or is of a newer version, without means and medians.
     """
     if "window.benchmarks" not in report.text:
         if '"ttft_p95_ms"' in report.text:
@@ -78,7 +78,8 @@ def _strategies(kind: str, rates: list[float], report: BenchmarkFile) -> list[di
     if kind in guidellm.STEADY_STRATEGIES:
         return [{"type_": kind, "rate": rate} for rate in rates]
     raise FitError(
-        f"{report.name}: runs of kind {kind!r} say no limit in flight here; give the JSON or CSV of the run"
+        f"{report.name}: runs of kind {kind!r} do not state the limit of requests in flight "
+        "in this format; give the JSON or CSV of the run"
     )
 
 

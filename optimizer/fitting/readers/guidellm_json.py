@@ -35,7 +35,7 @@ def _read(report: BenchmarkFile) -> Benchmark:
     """Read a report.
 
     Raises:
-        FitError: it has no runs, or a required value is missing.
+        FitError: the report has no runs, or a required value is missing.
     """
     benchmarks = report.json["benchmarks"]
     if not benchmarks:

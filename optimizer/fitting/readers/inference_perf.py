@@ -57,7 +57,7 @@ def _read(report: BenchmarkFile) -> Benchmark:
 def _positive(value: Any, place: str) -> float:
     found = number(value, place)
     if found == 0:
-        raise FitError(f"{place} is 0; nothing was asked of the server")
+        raise FitError(f"{place} is 0; no requests were sent")
     return found
 
 

@@ -68,7 +68,7 @@ def _run(row: Mapping[str, str], place: str) -> BenchmarkRun:
     if arrivals is Arrivals.CLOSED and run.max_in_flight is None:
         raise FitError(f"{place}: arrivals 'closed' need max_in_flight, the number of requests in flight")
     if arrivals is Arrivals.CLOSED and run.rate_rps is not None:
-        raise FitError(f"{place}: arrivals 'closed' have no rate_rps; clear it, or say constant or poisson")
+        raise FitError(f"{place}: arrivals 'closed' have no rate_rps; clear it, or use constant or poisson")
     if arrivals is not Arrivals.CLOSED and run.rate_rps is None:
         raise FitError(f"{place}: rate_rps is missing; give the offered rate, or arrivals 'closed'")
     return run
@@ -81,10 +81,10 @@ def _counts(row: Mapping[str, str], name: str, place: str) -> TokenCounts:
     kind = LengthDistributionKind(_choice(row, "lengths", tuple(LengthDistributionKind), DEFAULT_KIND, place))
     cv = _number(row, f"{name}_cv", place, least=0.0) or 0.0
     if kind is LengthDistributionKind.FIXED and cv:
-        raise FitError(f"{place}: {name}_cv is {cv:g} and lengths are 'fixed'; say uniform or lognormal")
+        raise FitError(f"{place}: {name}_cv is {cv:g} and lengths are 'fixed'; use uniform or lognormal")
     if kind is LengthDistributionKind.UNIFORM and cv > 1 / math.sqrt(3):
         raise FitError(
-            f"{place}: {name}_cv {cv:g} is above 0.577, the most of uniform lengths; say lognormal"
+            f"{place}: {name}_cv {cv:g} is above 0.577, the maximum for uniform lengths; use lognormal"
         )
     return TokenCounts(mean, cv, kind)
 
@@ -116,7 +116,7 @@ def _count(row: Mapping[str, str], name: str, place: str) -> int | None:
     if value is None:
         return None
     if value != int(value):
-        raise FitError(f"{place}: {name} must be a whole number, not {row[name]!r}")
+        raise FitError(f"{place}: {name} must be an integer, not {row[name]!r}")
     return int(value)
 
 

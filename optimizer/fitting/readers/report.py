@@ -81,7 +81,7 @@ def number(value: Any, place: str) -> float:
     """Return a finite number ≥ 0.
 
     Raises:
-        FitError: it is not one; the text names its place.
+        FitError: the value is not such a number; the message names its place.
     """
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
         shown = "missing" if value is None else f"{json.dumps(value, default=str)[:60]} is not a number >= 0"
@@ -111,7 +111,7 @@ def at(value: Any, path: Sequence[str | int], place: str) -> Any:
 
 
 def find(value: Any, *path: str) -> Any:
-    """Return the value at a path of keys, None if there is none."""
+    """Return the value at a path of keys, None if a key is missing."""
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value
@@ -136,7 +136,7 @@ def number_at(value: Any, path: Sequence[str | int], place: str) -> float:
         place: place of the value, for messages.
 
     Raises:
-        FitError: there is none.
+        FitError: the value is missing or no number.
     """
     return number(at(value, path, place), f"{place}: {'.'.join(map(str, path))}")
 

@@ -43,7 +43,7 @@ def parse_benchmark(name: str, text: str) -> Benchmark:
     """Read a report from its text.
 
     Raises:
-        FitError: it is empty, cut short, or of unknown format.
+        FitError: the text is empty, cut short, or of unknown format.
     """
     report = BenchmarkFile(name, text)
     if not text.strip():

@@ -46,7 +46,7 @@ def _run(row: Any, place: str, notes: list[str]) -> BenchmarkRun:
     if row.get("ramp_up_strategy") is not None:
         raise FitError(
             f"{place}: the rate rises from {row.get('ramp_up_start_rps')} to {row.get('ramp_up_end_rps')} "
-            "requests/s (ramp_up_strategy); measure each rate in a run of its own"
+            "requests/s (ramp_up_strategy); measure each rate in a separate run"
         )
     rate, limit = _rate(row, place), row.get("max_concurrency")
     in_flight = None if limit is None else max(int(number(limit, f"{place}: max_concurrency")), 1)

@@ -50,7 +50,7 @@ class PoolFields(Document):
     batch_window_ms: float | None = Field(None, alias="batchWindow", exclude_if=is_none)
     """Batching window, as given or chosen [ms]; absent for other kinds."""
     binding: str | None = Field(None, exclude_if=is_none)
-    """Bottleneck of a replica with stages: `server`, `stage:` and a name, or `jobs`; else absent."""
+    """Bottleneck of a replica with stages: `server`, `stage:` and a name, or `jobs`; otherwise absent."""
 
 
 class RowFields(Document):

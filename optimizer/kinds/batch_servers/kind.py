@@ -39,7 +39,7 @@ _BUSY = "Busy is the fraction of time in which a batch server processes batches,
 
 
 class BatchServers(KindOf[BatchProfile, BatchServerFields]):
-    """Bulk service of whole batches."""
+    """Kind of servers that serve requests in batches (bulk service)."""
 
     name: ClassVar[str] = "batch servers"
     gives: ClassVar[str] = "batchParms"
@@ -88,7 +88,7 @@ class BatchServers(KindOf[BatchProfile, BatchServerFields]):
     def check(
         self, server: BatchServerFields, profiles: Sequence[BatchProfile], load: Load
     ) -> Iterator[Fault]:
-        """Yield windows, triggers, stages and limits that contradict other settings."""
+        """Yield a fault for each window, trigger, stage or limit that contradicts other settings."""
         twice = repeated_name(server.stages)
         if twice is not None:
             yield "stages", f"two stages have the name {twice!r}; give each its own name"
@@ -121,7 +121,7 @@ class BatchServers(KindOf[BatchProfile, BatchServerFields]):
     def takes_turns(
         self, server: BatchServerFields, profile: BatchProfile, max_batch: int
     ) -> BatchServer | None:
-        """Return the batch server; None unless its window is that of the oldest request, without limits."""
+        """Return the batch server for sharing a card in time; None unless its settings allow that."""
         line = line_of(server, profile, server.batch_timeout_ms, max_batch)
         plain = line.server._replace(trigger=OLDEST, room=UNLIMITED, counts_system=False)
         fits = line == Tandem(plain) and server.batch_window == "given"
@@ -146,9 +146,9 @@ def line_of(
 
     Args:
         server: the server.
-        profile: its model on an accelerator; None: batches take no time.
+        profile: its model on an accelerator; None if batches take no time.
         window_ms: the batching window [ms].
-        max_batch: the batch limit; None: that of the server or profile.
+        max_batch: the batch limit; None selects that of the server or profile.
     """
     parms = (profile and profile.batch) or BatchParms()
     size = max_batch or server.max_batch_size or (profile and profile.max_batch_size) or DEFAULT_MAX_BATCH

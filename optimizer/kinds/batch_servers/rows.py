@@ -21,7 +21,7 @@ from optimizer.documents import (
 from optimizer.errors import AnalysisError
 from optimizer.kinds.batch_servers.stages import Stage, names_of, repeated_name, slowest_part, stations_of
 from optimizer.kinds.fields import LatencyTarget
-from optimizer.kinds.rows import NoSteadyState, OverloadedReplica, Row, simulated_values
+from optimizer.kinds.rows import OverloadedReplica, Row, UnstableReplica, simulated_values
 from optimizer.queueing.bulk.limits import line_problem, server_problem
 from optimizer.queueing.bulk.model import BatchingPolicy, BulkPerformance, BulkQueues
 from optimizer.queueing.measures import LOSS, TargetMeasure
@@ -39,7 +39,7 @@ from optimizer.timing import BatchLaw, BatchParms, RequestShapes
 
 NO_TOKENS = Lengths(LengthDistributionKind.FIXED, 0.0)
 ONE_ANSWER = Lengths(LengthDistributionKind.FIXED, 1.0)
-"""Requests of a batch server have no tokens; the simulator counts the answer as one."""
+"""Output tokens per request in the simulator; batch servers have no tokens."""
 _WIRE = {
     "size": "maxBatchSize",
     "room": "maxQueueSize",
@@ -127,8 +127,8 @@ class BatchRow(Row):
             limits[LOSS] = self.max_rejected
         return Targets.of_limits([limits], np.zeros(1, np.bool_))
 
-    def analyze(self) -> "BatchAnswer | NoSteadyState":
-        """Return the performance at the row's rate, or a `NoSteadyState`.
+    def analyze(self) -> "BatchAnswer | UnstableReplica":
+        """Return the performance at the row's rate, or an `UnstableReplica`.
 
         Raises:
             AnalysisError: the rate is zero or almost zero.
@@ -139,7 +139,7 @@ class BatchRow(Row):
         queues = self.queues()
         stable_rps = float(queues.stable_rate_rps[0])
         if self.rate_rps > float(queues.longest_rate_rps[0]):
-            return NoSteadyState.beyond(self.rate_rps, stable_rps)
+            return UnstableReplica.beyond(self.rate_rps, stable_rps)
         return BatchAnswer.model_validate(_figures(self, queues, self.rate_rps))
 
     def size(self) -> "BatchSizing":
@@ -186,7 +186,7 @@ class BatchLatencies(Document):
     """Mean and percentiles of the time to the answer [ms]."""
 
     mean_ms: float = Field(alias="avgLatency")
-    """Mean."""
+    """Mean latency [ms]."""
     p50_ms: float = Field(alias="p50Latency")
     p90_ms: float = Field(alias="p90Latency")
     p95_ms: float = Field(alias="p95Latency")
@@ -201,7 +201,7 @@ class BatchAnswer(BatchLatencies):
     offered_rps: float = Field(alias="offeredRPS")
     """Arrival rate [requests/s]."""
     throughput_rps: float = Field(alias="throughput")
-    """Completed [requests/s]."""
+    """Throughput of completed requests [requests/s]."""
     stable_rate_rps: float = Field(alias="maxRPS")
     """Maximum stable rate [requests/s]: 99.9 % of the throughput with full batches."""
     wait_ms: float = Field(alias="avgWaitTime")
@@ -246,7 +246,7 @@ class BatchSimulation(SimulatedBatches):
 
 
 PERCENTILES = {"p50_ms": 50.0, "p90_ms": 90.0, "p95_ms": 95.0, "p99_ms": 99.0, "p999_ms": 99.9}
-"""Percentiles of answers by their fields."""
+"""Latency percentiles by field name."""
 
 
 def _figures(row: BatchRow, queues: BulkQueues, rate_rps: float) -> dict[str, float | str | None]:

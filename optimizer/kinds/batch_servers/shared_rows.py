@@ -15,7 +15,7 @@ from optimizer.kinds.batch_servers.rows import (
     BatchRow,
     SimulatedBatches,
 )
-from optimizer.kinds.rows import NoSteadyState, OverloadedReplica, Row, simulated_values
+from optimizer.kinds.rows import OverloadedReplica, Row, UnstableReplica, simulated_values
 from optimizer.quantities import precise, quantity
 from optimizer.queueing.bulk.time_sharing import (
     MAX_FILL,
@@ -45,7 +45,7 @@ _ALONE = {
 
 
 class SharedRow(Row):
-    """Batch servers that share a card in time, one batch at a time, in the order in which they are ready."""
+    """Batch servers that share a card in time; it serves one batch at a time, first ready, first served."""
 
     shared: tuple[BatchRow, ...] = Field(strict=False, min_length=1, max_length=MAX_SERVERS)
     """Servers of the card, each with its rate. Triggers must be `oldest`, arrivals Poisson and queues
@@ -68,7 +68,7 @@ class SharedRow(Row):
 
     @property
     def max_batch(self) -> int:
-        """The largest batch limit of the servers."""
+        """Return the largest batch limit of the servers."""
         return max(row.max_batch for row in self.shared)
 
     def _card(self) -> tuple[list[BatchServer], FloatArray]:
@@ -86,8 +86,8 @@ class SharedRow(Row):
         rates = np.array([row.rate_rps for row in self.shared]) / MS_PER_S
         return [row.queues().server(0) for row in self.shared], rates
 
-    def analyze(self) -> "SharedAnswer | NoSteadyState":
-        """Return the latencies of each server, or a `NoSteadyState`.
+    def analyze(self) -> "SharedAnswer | UnstableReplica":
+        """Return the latencies of each server, or an `UnstableReplica`.
 
         Raises:
             AnalysisError: a rate is zero or almost zero.
@@ -100,7 +100,7 @@ class SharedRow(Row):
         offered_rps = float(rates.sum() * MS_PER_S)
         stable_rps = largest_share(servers, rates) * offered_rps
         come = quantity(fill[worst] * servers[worst].size)
-        return NoSteadyState(
+        return UnstableReplica(
             offered_rps=offered_rps,
             stable_rate_rps=stable_rps,
             message=(
@@ -155,7 +155,7 @@ class SharedFigures(BatchLatencies):
     mean_batch: float = Field(alias="avgBatch")
     """Mean requests per batch."""
     fill: float
-    """Arrivals while every server has one turn, as a share of the batch limit; stable below 1."""
+    """Arrivals while every server has one turn, divided by the batch limit; stable below 1."""
 
 
 class SharedAnswer(Document):

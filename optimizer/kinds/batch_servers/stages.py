@@ -12,7 +12,7 @@ from optimizer.documents import Coefficient, Document, Milliseconds, Name, Posit
 from optimizer.simulation.tandem import ALL_JOBS, Station, Tandem
 
 STAGE = "stage:"
-"""Prefix of a stage's name where the stage is the bottleneck."""
+"""Prefix before a stage's name if the stage is the bottleneck."""
 StagePlace = Literal["before", "after"]
 """Position of a stage relative to the batch."""
 
@@ -33,7 +33,7 @@ class Stage(Document):
 
     @property
     def station(self) -> Station:
-        """The stage for the queue model and the simulator."""
+        """Return the stage for the queue model and the simulator."""
         return Station(self.place == "before", self.mean_ms, self.cv, self.workers)
 
 

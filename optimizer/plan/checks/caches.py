@@ -1,4 +1,4 @@
-"""Check what caches leave for replicas: hits, misses and what pools carry, by plain arithmetic."""
+"""Check the effect of caches: hits, misses and the load of pools."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Check when offline work is done: capacity times hours against requests, by plain arithmetic."""
+"""Check the completion of offline work: capacity times hours against requests."""
 
 from collections.abc import Iterator
 
@@ -33,10 +33,12 @@ def _item(facts: Facts, item: DeadlineUse) -> Iterator[str]:
     ):
         yield from differing(f"{field} of its deadline is", true, shown)
     if (item.finishes_h is None) != (not capacity):
-        yield "the plan does not say when it finishes" if capacity else "it has no capacity, but an end"
+        yield (
+            "has capacity, but no end in the plan" if capacity else "has no capacity, but an end in the plan"
+        )
     elif item.finishes_h is not None and not close(item.finishes_h * capacity * 60, work.requests):
         yield (
-            f"{precise(item.finishes_h)} h at {precise(capacity)} requests/min do not make "
+            f"{precise(item.finishes_h)} h at {precise(capacity)} requests/min are not enough for "
             f"{precise(work.requests)} requests"
         )
     if item.in_time != enough:

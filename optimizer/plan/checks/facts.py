@@ -1,4 +1,4 @@
-"""Values shared by the checks, computed from a plan and its system by plain arithmetic.
+"""Values shared by the checks, recomputed from a plan and its system.
 
 Everything is derived from the documents, and nothing from the solver or its input.
 """
@@ -29,7 +29,7 @@ SHARE_TOLERANCE = 1e-9
 """Absolute tolerance for rounding of fractions (loss, utilisation, gap)."""
 
 PoolCounts = tuple[tuple[str, int], ...]
-"""Accelerators with numbers of replicas."""
+"""Number of replicas on each accelerator."""
 
 
 def close(a: float, b: float, absolute: float = RELATIVE_TOLERANCE) -> bool:
@@ -40,7 +40,7 @@ def close(a: float, b: float, absolute: float = RELATIVE_TOLERANCE) -> bool:
 def differing(
     what: str, true: float, stated: float, unit: str = "", absolute: float = RELATIVE_TOLERANCE
 ) -> Iterator[str]:
-    """Yield an error if a value of the plan differs from the true one: ``cost is`` 3, the plan says 4."""
+    """Yield an error if a plan's value differs from the recomputed one: ``cost is`` 3, the plan says 4."""
     if not close(true, stated, absolute):
         yield f"{what} {precise(true)}{unit}, the plan says {precise(stated)}{unit}"
 
@@ -54,11 +54,11 @@ class Facts:
     arrays: SystemArrays
     """The system as arrays, for queue models."""
     whole: System
-    """The system with the full load of shared queues, of which the other has only what the plan serves."""
+    """The system with the full load of shared queues; `system` has only the load that the plan serves."""
 
     @cached_property
     def pools(self) -> list[tuple[str, Pool]]:
-        """All pools, with the names of their servers."""
+        """Return all pools with the names of their servers."""
         return [(name, pool) for name, pools in self.plan.allocations.items() for pool in pools]
 
     @cached_property
@@ -104,7 +104,7 @@ class Facts:
 
     @cached_property
     def rented(self) -> dict[str, Rented]:
-        """The servers that the plan says rent."""
+        """Return the rentals of the plan by server."""
         return {item.server: item for item in self.plan.rented}
 
     def rent_of(self, name: str) -> float:
@@ -143,7 +143,7 @@ class Facts:
 
     @cached_property
     def items(self) -> list[PlacedReplicas]:
-        """Everything in the plan that limits count."""
+        """Return all replicas and cards of the plan that count towards limits."""
         pools = [
             self.placed_as(name, pool.accelerator, pool.num_replicas, each)
             for (name, pool), each in zip(self.pools, self.pool_power_w, strict=True)
@@ -191,7 +191,7 @@ class Facts:
 
     @cached_property
     def pool_power_w(self) -> list[float | None]:
-        """Power of one replica of each pool at its largest rate [W]; None where no limit asks for it."""
+        """Power of one replica of each pool at its largest rate [W]; None if no limit needs it."""
         if not self.needs_power or any(pool.num_replicas < 1 for _, pool in self.pools):
             return [None] * len(self.pools)
         most = [pool.max_arrival_rate_rpm / SECONDS_PER_MINUTE / pool.num_replicas for _, pool in self.pools]
@@ -210,12 +210,12 @@ class Facts:
 
     @property
     def is_limited(self) -> bool:
-        """Whether anything is limited."""
+        """Whether there is any limit."""
         return any(self.amounts.values())
 
     @property
     def is_shared(self) -> bool:
-        """Whether servers share anything, so that not each chooses for itself."""
+        """Whether servers share any resource, so that their choices are not independent."""
         return (
             self.is_limited
             or any(item.tiers for item in self.system.accelerators.values())
@@ -225,7 +225,7 @@ class Facts:
     def placed_as(
         self, server: str, accelerator: str, replicas: int, power_w: float | None = None
     ) -> PlacedReplicas:
-        """Return replicas of a server as limits count them; without `power_w`, at the power of full use."""
+        """Return replicas of a server as counted by limits; without `power_w`, at full power."""
         profile = self.system.profiles.get((self.system.servers[server].model, accelerator))
         count, one = profile.acc_count if profile else 1, self.system.accelerators[accelerator]
         cards, cost = count * one.multiplicity, count * one.cost_cents_per_h
@@ -261,7 +261,7 @@ class Facts:
 
     @property
     def counts_unchanged(self) -> bool:
-        """Whether the value counts unchanged servers too, at the difference to their stated cost."""
+        """Whether the value also counts unchanged servers, by the difference from their stated cost."""
         return self.mixed or any(route.arrival_rate_rpm for route in self.system.routes.values())
 
     @property

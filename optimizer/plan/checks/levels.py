@@ -1,6 +1,6 @@
 """Check the levels of the objective against the allocations, and the consistency of bounds, gaps and status.
 
-Bounds cannot be computed again. But a bound must not exceed its value, the gap follows from both, and an
+Bounds cannot be recomputed. But a bound must not exceed its value, the gap must follow from both, and an
 optimal plan must be proved within the gap of the options.
 """
 
@@ -46,7 +46,7 @@ def _names(facts: Facts) -> list[str]:
 
 
 def _goals(facts: Facts) -> dict[str, float]:
-    """Return the levels between service and value, with what the plan has of them (eq. 143, 144)."""
+    """Return the levels between service and value, with their values in the plan (eq. 143, 144)."""
     reached: dict[str, float] = {}
     lacking = {item.server for item in facts.plan.reserves if not item.has_reserve}
     for name, server in sorted(facts.whole.servers.items(), key=lambda item: facts.whole.priority(item[1])):
@@ -74,7 +74,7 @@ def _values(facts: Facts) -> Iterator[str]:
 
 
 def _is_settled_before(facts: Facts, level: PlanLevel, true: float) -> bool:
-    """Return whether a service level can show the unserved amount before remaining capacity was allocated.
+    """Return whether a service level can be the unserved amount before the remaining capacity was allocated.
 
     Remaining cards can fully serve a server if the solver stopped early or within its gap, because then no
     bound excludes this.
@@ -164,5 +164,5 @@ def _allowed(facts: Facts, level: PlanLevel) -> float:
         return target * scale + RELATIVE_TOLERANCE * max(1.0, scale)
     if level.name == CHANGES:
         return target * len(system.servers) + RELATIVE_TOLERANCE
-    # Goals are sums of rates, unlike the levels of service, whose weights are whole numbers.
+    # Goals are sums of rates, unlike service levels, whose weights are integers.
     return (target + (RELATIVE_TOLERANCE if level.name in _goals(facts) else SHARE_TOLERANCE)) * level.value

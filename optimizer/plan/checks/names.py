@@ -70,7 +70,7 @@ def _accelerators(plan: Plan, system: System) -> Iterator[str]:
 
 
 def _origin(name: str, server: Server, pool: Pool, given: Provenance | None) -> Iterator[str]:
-    """Yield errors in a pool's statements about measured token times."""
+    """Yield errors in a pool's information on measured token times."""
     named = None if given is None else given.of_pair(server.model, pool.accelerator)
     if pool.provenance != named:
         yield f"{name}: on {pool.accelerator} the provenance differs from that of its profile"

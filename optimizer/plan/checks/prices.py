@@ -1,4 +1,4 @@
-"""Costs of a plan by plain arithmetic: tiers, commitments, services that are rented, and reserves."""
+"""Costs of a plan, recomputed: price tiers, commitments, rented services, and reserves."""
 
 import math
 
@@ -11,9 +11,9 @@ MILLION = 1e6
 
 
 def cost_with_tiers(item: Accelerator, used: int) -> float:
-    """Return the cost of so many accelerators [cents/h], by their prices from the lowest up.
+    """Return the cost of `used` accelerators [cents/h], by their price tiers, the cheapest first.
 
-    A committed unit is paid for in any case, so that its use is free.
+    Committed units are always paid for, so using them costs nothing more.
     """
     paid, left = [tier.units * tier.cost_cents_per_h for tier in item.tiers if tier.committed], used
     units = sorted((0.0 if tier.committed else tier.cost_cents_per_h, tier.units) for tier in item.tiers)
@@ -31,15 +31,15 @@ def rent(external: External, load: Load, load_rpm: float) -> float:
 
 
 def rent_of_a_million(external: External, load: Load, load_rpm: float) -> float:
-    """Return the cost of a million tokens of a service [cents]; 0 without tokens."""
+    """Return the cost of a service per million tokens [cents]; 0 without tokens."""
     tokens = load_rpm * MINUTES_PER_HOUR * (load.in_tokens + load.out_tokens)
     return rent(external, load, load_rpm) / (tokens / MILLION) if tokens else 0.0
 
 
 def headroom_of(system: System, server: Server) -> float:
-    """Return the share by which a load may grow: that of the server, else of its class, else of all.
+    """Return the headroom share of a server: its own, or else that of its class, or else that of the options.
 
-    Offline work grows only where its own field says so.
+    Offline work has only its own headroom.
     """
     if server.deadline is not None:
         return server.headroom_share or 0.0
@@ -48,12 +48,12 @@ def headroom_of(system: System, server: Server) -> float:
         own = system.service_classes[server.service_class].headroom_share
     share = system.options.headroom_share if own is None else own
     if isinstance(server, Version) and server.roll_back and server.weight:
-        return (1 + share) / server.weight - 1  # its load is to be that of all versions
+        return (1 + share) / server.weight - 1  # it must be able to take the load of all versions
     return share
 
 
 def enough_probability(count: int, needed: int, there: float) -> float:
-    """Return the probability that at least so many of the replicas are there, by adding up the binomial."""
+    """Return the probability that at least `needed` of `count` replicas are available, by summation."""
     if there >= 1:
         return float(count >= needed)
     log_there, log_gone = math.log(there), math.log1p(-there)

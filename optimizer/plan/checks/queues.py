@@ -1,7 +1,7 @@
 """Check the performance of all pools with their queue models.
 
-A maximum rate is verified without a search: just below it all targets must be met, and just above it one must
-be missed, unless it is the maximum stable rate. It is searched again only if that is inconclusive.
+Maximum rates are verified without a search: all targets must be met just below the rate, and one must be
+missed just above it, unless it is the maximum stable rate. Only inconclusive rates are searched again.
 """
 
 from collections.abc import Iterator, Mapping
@@ -44,7 +44,7 @@ class _QueueMetrics:
     """Performance of pools at their loads, one row each; shapes (R,)."""
 
     measured: FloatArray
-    """Values of the targets' measures, shape (K, R)."""
+    """Values of the target measures, shape (K, R)."""
     itl_ms: FloatArray
     ttft_ms: FloatArray
     wait_ms: FloatArray
@@ -53,7 +53,7 @@ class _QueueMetrics:
     max_rate_rps: FloatArray
     """Maximum rate of a replica; NaN if no rate meets the targets."""
     own: Mapping[str, FloatArray]
-    """Metrics of single kinds, by field of `Pool`."""
+    """Metrics of individual kinds, by field of `Pool`."""
 
 
 def check_queues(facts: Facts) -> list[str]:
@@ -134,7 +134,7 @@ def _performance(facts: Facts, pairs: Pairs, rows: list[tuple[str, Pool]]) -> It
 
 
 def _at_client(found: _QueueMetrics, targets: Targets, network_ms: FloatArray) -> _QueueMetrics:
-    """Return metrics with the time of the network between client and replica."""
+    """Return the metrics with the network latency between client and replica added."""
     delays = np.where(targets.limits < np.inf, targets.delays(network_ms), 0.0)
     return replace(found, measured=found.measured + delays, ttft_ms=found.ttft_ms + network_ms)
 
@@ -162,7 +162,7 @@ def _target_figures(
     expected = [targets.measures[k].label for k in shown] if pool.arrival_rate_rpm > 0 else []
     stated = [item.measure for item in pool.targets]
     if stated != expected:
-        yield f"{name}: on {pool.accelerator} targets are about {stated}, they are about {expected}"
+        yield f"{name}: on {pool.accelerator} targets use {stated}, not {expected}"
         return
     for k, item in zip(shown, pool.targets, strict=False):
         for what, value, claimed in (("", measured[k], item.value), ("the limit on ", limits[k], item.limit)):
@@ -174,7 +174,7 @@ def _target_figures(
 def _figures(
     arrays: SystemArrays, pairs: Pairs, pools: list[Pool]
 ) -> Iterator[tuple[IntArray, _QueueMetrics]]:
-    """Yield rows of pools with their performance, first of idle pools."""
+    """Yield rows of pools with their performance, idle pools first."""
     replicas = np.array([pool.num_replicas for pool in pools])
     rate = np.array([pool.arrival_rate_rpm for pool in pools]) / SECONDS_PER_MINUTE / replicas
     maximum = np.array([pool.max_arrival_rate_rpm for pool in pools]) / SECONDS_PER_MINUTE / replicas
@@ -254,7 +254,7 @@ def _loaded_figures(
 
 
 def _is_largest(queues: QueueModel, targets: Targets, rate_rps: FloatArray) -> BoolArray:
-    """Return a mask of rates that are verified as maximum, if latencies increase with the rate."""
+    """Return a mask of rates verified to be maximal, assuming that latencies increase with the rate."""
     limit = np.where(targets.tps, TPS_STABILITY_SHARE, 1.0) * queues.stable_rate_rps
     twice = np.tile(np.arange(len(rate_rps)), 2)
     below, above = rate_rps * (1 - RELATIVE_TOLERANCE / 2), rate_rps * (1 + RELATIVE_TOLERANCE / 2)

@@ -1,7 +1,7 @@
-"""Do the replicas by purpose follow from the pools, reserves and roll-outs?
+"""Check the replicas by purpose against the pools, reserves and roll-outs.
 
-The binomial is added up term by term, and the number from which on both targets hold is compared with those
-around it.
+The binomial distribution is summed term by term, and the count from which both targets are compatible is
+compared with its neighbours.
 """
 
 import math
@@ -22,10 +22,10 @@ from optimizer.units import SECONDS_PER_MINUTE
 
 WANTED_UTILIZATION = 0.8
 ROUNDING = 1e-8
-"""Difference of probabilities that counts as rounding: their logarithms are sums of large ones."""
+"""Difference of probabilities that counts as rounding, because they are computed from sums of logarithms."""
 MAX_FOR_BOTH = 10_000
 COMPARED = 60
-"""Numbers of needed replicas after the least one that are checked."""
+"""Number of replica counts above the smallest one that are checked."""
 
 
 def check_replica_counts(facts: Facts) -> list[str]:
@@ -71,7 +71,7 @@ def _needed(facts: Facts, name: str, pool: Pool, load_rpm: float) -> int:
 def _purposes(facts: Facts, name: str, pool: Pool, item: ReplicaPurposes) -> ReplicaPurposes:
     """Return the replicas by purpose: the load first, then headroom, spares and availability.
 
-    Those for the availability are as stated where rounding decides.
+    If rounding decides the replicas for availability, the stated number is returned.
     """
     server, load = facts.system.servers[name], facts.load_rpm[name]
     alone = _needed(facts, name, pool, load)
@@ -108,7 +108,7 @@ def _there(facts: Facts, name: str, pool: Pool) -> float:
 
 
 def _both(facts: Facts, name: str, pool: Pool, item: ReplicaPurposes) -> Iterator[str]:
-    """Yield the errors of the utilisations, and of the replicas from which on both targets hold."""
+    """Yield the errors of the utilisations, and of the count from which both targets are compatible."""
     target = facts.system.servers[name].availability_target
     said = item.utilization, item.full_utilization, item.both_from
     if target is None or item.utilization is None or item.full_utilization is None:
@@ -129,12 +129,12 @@ def _both(facts: Facts, name: str, pool: Pool, item: ReplicaPurposes) -> Iterato
 
 
 def _least(there: float, target: float, item: ReplicaPurposes) -> Iterator[str]:
-    """Yield errors of the least number of replicas, from the utilisation at the largest rate."""
+    """Yield errors of the minimum replica count, given the utilisation at the largest rate."""
     assert item.full_utilization is not None
     share = WANTED_UTILIZATION / item.full_utilization if item.full_utilization else math.inf
 
     def both(needed: int, sign: int = 1) -> bool:
-        """Return whether both hold, clearly if the sign is 1, or not clearly missed if it is -1."""
+        """Return whether both targets are met: clearly for sign 1, up to rounding for sign -1."""
         most = math.floor(needed / share * (1 + SHARE_TOLERANCE))
         return most >= needed and _enough(most, needed, there, target, sign)
 
@@ -159,6 +159,6 @@ def _least(there: float, target: float, item: ReplicaPurposes) -> Iterator[str]:
 
 
 def _enough(replicas: int, needed: int, there: float, target: float, sign: int = 1) -> bool:
-    """Return whether enough replicas are there often enough, by a clear margin or (-1) up to rounding."""
+    """Return whether enough replicas are available: by a clear margin for sign 1, up to rounding for -1."""
     least = target + sign * min(ROUNDING, (1 - target) / 2)
     return replicas >= needed and enough_probability(replicas, needed, there) >= least

@@ -1,7 +1,8 @@
-"""Do servers have the reserve that the plan says they have?
+"""Check the reserves that the plan states for servers.
 
-Rates and replicas are counted from the pools, availability by its binomial, and the targets are asked of the
-queueing model again: at the load and with headroom, with all replicas and with the spare ones gone.
+Rates and replicas are counted from the pools, and availability follows from the binomial distribution. Queue
+models recompute the target measures at the load and with headroom, with all replicas and without the spare
+ones.
 """
 
 import math
@@ -46,7 +47,7 @@ def asks_for_reserve(facts: Facts, name: str) -> bool:
 
 
 def has_reserve_to_have(system: System, server: Server, load_rpm: float) -> bool:
-    """Return whether a server of a system requires a reserve at a load."""
+    """Return whether a server requires a reserve at a given load."""
     spares = server.spare_replicas or server.availability_target is not None
     return bool(load_rpm and (spares or headroom_of(system, server)))
 
@@ -63,13 +64,13 @@ def _item(facts: Facts, server: Server, item: ReserveUse) -> Iterator[str]:
     cost = _cost(facts, server, pools, load)
     yield from differing("its reserve costs", cost, item.cost_cents_per_h)
     if (server.spare_replicas or server.availability_target) and len(pools) > 1:
-        yield f"{len(pools)} pools, a server with spares or an availability has one"
+        yield f"{len(pools)} pools, a server with spares or an availability target has only one"
         return
     lacks = next(lacking(facts, server), None)
     if lacks is not None and item.has_reserve:
         yield lacks
     if lacks is None and not item.has_reserve:
-        yield "has its reserve, the plan says that it has none"
+        yield "keeps its reserve, the plan says that it does not"
 
 
 def lacking(facts: Facts, server: Server) -> Iterator[str]:
@@ -80,23 +81,23 @@ def lacking(facts: Facts, server: Server) -> Iterator[str]:
     without = f" without {gone} of its replicas" if gone else ""
     least, replicas = server.min_num_replicas, sum(pool.num_replicas for pool in pools)
     if replicas < least + gone:
-        yield f"has {counted(replicas, 'replica')}, {least} and {gone} to spare are its reserve"
+        yield f"has {counted(replicas, 'replica')}, its reserve requires {least} and {gone} spares"
         return
     if left < grown * (1 - RELATIVE_TOLERANCE):
-        yield f"carries at most {precise(left)}{without}, {precise(grown)} requests/min are its reserve"
+        yield f"carries at most {precise(left)}{without}, its reserve requires {precise(grown)} requests/min"
         return
     if server.availability_target is not None:
         there = _availability(facts, server, grown)
         if there < server.availability_target * (1 - RELATIVE_TOLERANCE):
             target = precise(server.availability_target)
-            yield f"enough replicas are there with probability {precise(there)}, its target is {target}"
+            yield f"enough replicas are available with probability {precise(there)}, its target is {target}"
     for rate in (load, grown):
         for spares in {0, gone}:
             yield from _missed(facts, server, rate, spares)
 
 
 def _availability(facts: Facts, server: Server, grown_rpm: float) -> float:
-    """Return the probability that as many replicas are there as the load with headroom needs."""
+    """Return the probability that enough replicas are available for the load with headroom."""
     (pool,) = facts.pools_of(server.name)
     each = pool.max_arrival_rate_rpm / pool.num_replicas
     needed = max(math.ceil(grown_rpm / each * (1 - RELATIVE_TOLERANCE)), server.min_num_replicas, 1)
@@ -106,7 +107,7 @@ def _availability(facts: Facts, server: Server, grown_rpm: float) -> float:
 
 
 def _cost(facts: Facts, server: Server, pools: Sequence[Pool], load_rpm: float) -> float:
-    """Return the cost of what the load does not need, if the dearest replicas per request go first."""
+    """Return the cost of the reserve, if the replicas with the highest cost per request are removed first."""
     each = {pool.accelerator: pool.max_arrival_rate_rpm / pool.num_replicas for pool in pools}
     price = {pool.accelerator: facts.cost_of(server.name, pool) / pool.num_replicas for pool in pools}
     keep, cost = {pool.accelerator: pool.num_replicas for pool in pools}, 0.0
@@ -122,7 +123,7 @@ def _cost(facts: Facts, server: Server, pools: Sequence[Pool], load_rpm: float) 
 
 
 def _missed(facts: Facts, server: Server, load_rpm: float, gone: int) -> Iterator[str]:
-    """Yield the targets that are missed at a load with some replicas gone."""
+    """Yield the targets that are missed at a load if some replicas are unavailable."""
     arrays, pools = facts.arrays, facts.pools_of(server.name)
     most = sum(pool.max_arrival_rate_rpm for pool in pools)
     count = np.array([pool.num_replicas for pool in pools])

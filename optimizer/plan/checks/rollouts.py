@@ -1,4 +1,4 @@
-"""Do the extra replicas of roll-outs follow from the pools?"""
+"""Check the extra replicas of roll-outs against the pools."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Check routes by plain arithmetic: loads, capacities, errors of the router, quality and savings."""
+"""Check routes: loads, capacities, router errors, quality and savings."""
 
 import math
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from optimizer.spec.schema import RequestKind, Route
 from optimizer.spec.system import System
 
 LOSS_TOLERANCE = 1e-8
-"""Quality lost beyond the limit that is rounding."""
+"""Excess of the lost quality over its limit that counts as rounding."""
 
 
 def check_route_names(plan: Plan, system: System) -> list[str]:
@@ -65,7 +65,7 @@ def _route(facts: Facts, candidates: Candidates | None, route: Route, use: Route
 
 
 def _shares(route: Route, use: RouteUse) -> Iterator[str]:
-    """Shares are those that the router can have; without it, nothing goes to the small model."""
+    """Check that the router can produce the shares; without a router, the small model gets nothing."""
     for kind, routed in zip(route.kinds, use.kinds, strict=True):
         lower, upper = (kind.wrong, 1 - kind.miss) if use.routed else (0.0, 0.0)
         share = routed.small_share
@@ -82,7 +82,7 @@ def _shares(route: Route, use: RouteUse) -> Iterator[str]:
 
 
 def _again(kind: RequestKind, share: float) -> float:
-    """Return the share of a kind that runs on both models, as the router was wrong (eq. 221)."""
+    """Return the share of a kind that runs on both models because of router errors (eq. 221)."""
     lower, upper = kind.wrong, 1 - kind.miss
     meant_for_large = (upper - share) / (upper - lower) if upper > lower else 1.0
     return lower * meant_for_large
@@ -124,7 +124,7 @@ def _totals(facts: Facts, route: Route, use: RouteUse) -> Iterator[str]:
 
 
 def _loads(facts: Facts, route: Route, use: RouteUse) -> Iterator[str]:
-    """The replicas of both servers carry what the route sends to them."""
+    """Check that the replicas of both servers can carry the load that the route sends them."""
     for name, load in ((route.small, use.small_rpm), (route.large, use.large_rpm)):
         pools = facts.pools_of(name)
         most = math.fsum(pool.max_arrival_rate_rpm for pool in pools)

@@ -89,7 +89,7 @@ def _batches(facts: Facts, server: Server) -> Iterator[str]:
 
 
 def _loads(facts: Facts, server: Server) -> Iterator[str]:
-    """Check that pools share the load in proportion to their maximum rates, within these (eq. 49)."""
+    """Check that pools share the load in proportion to their maximum rates, up to these rates (eq. 49)."""
     load, pools = facts.load_rpm[server.name], facts.pools_of(server.name)
     if server.name in facts.rented:
         yield from _rented(facts, server)
@@ -117,7 +117,7 @@ def _loads(facts: Facts, server: Server) -> Iterator[str]:
 
 
 def _rented(facts: Facts, server: Server) -> Iterator[str]:
-    """A server that rents has load, no pools, and a service that meets its targets."""
+    """Check that a renting server has load, no pools, and a service that meets its targets."""
     item, external, load = facts.rented[server.name], server.external, facts.load_rpm[server.name]
     if external is None or not load:
         yield f"rents, but has no {'load' if external else 'external service'}"

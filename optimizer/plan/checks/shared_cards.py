@@ -1,7 +1,7 @@
-"""Check shared cards: what fits on a card, the loads and costs of the servers, and their figures.
+"""Check shared cards: the fit on a card, the loads and costs of the servers, and their metrics.
 
-Everything is added up from the documents. Latencies are computed again by the queue models, at the load and
-at the largest rate, with the times of the profile multiplied by the slowdown.
+All sums are recomputed from the documents, and latencies by the queue models, at the load and at the largest
+rate, with the profile's times multiplied by the slowdown.
 """
 
 import math
@@ -32,26 +32,26 @@ from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
 MEMORY_SLICES, COMPUTE_SLICES, ALL_SHARES = 8, 7, 1.0
-"""Amount of each on one card."""
+"""Capacity of one card in each unit."""
 MAX_TURNS = 4
-"""Servers that share a card in time at most."""
+"""Maximum number of servers that share a card in time."""
 FIGURES = ("itl_ms", "ttft_ms", "wait_ms", "utilization", "loss", "busy", "mean_batch")
 SETTINGS = ("batch_window_ms", "binding")
 
 
 def check_card_names(plan: Plan, system: System) -> Iterator[str]:
-    """Yield names in shared cards that the system does not have."""
+    """Yield names in shared cards that do not exist in the system."""
     for name, count in Counter(use.name for use in plan.shared_cards).items():
         if count > 1:
             yield f"{name}: {count} times in sharedCards"
     for use in plan.shared_cards:
         card = system.accelerators.get(use.accelerator)
         if card is None or card.slice is not None:
-            yield f"{use.name}: {use.accelerator} is no card of the system"
+            yield f"{use.name}: {use.accelerator} is not a card of the system"
         for item in use.servers:
             server = system.servers.get(item.server)
             if server is None or not server.shared_card:
-                yield f"{use.name}: {item.server} is no server that may share cards"
+                yield f"{use.name}: {item.server} is not a server that can share cards"
             elif (server.model, item.accelerator) not in system.profiles:
                 yield f"{use.name}: no profile of {server.model} on {item.accelerator}"
             elif plan.allocations.get(item.server) != ():
@@ -77,13 +77,13 @@ def check_shared_cards(facts: Facts, candidates: Candidates | None) -> list[str]
 
 
 def _sized(facts: Facts) -> Candidates:
-    """Size the servers that may share cards."""
+    """Size the servers that can share cards."""
     sharing = {name: server for name, server in facts.system.servers.items() if server.shared_card}
     return find_candidates(replace(facts.system, servers=MappingProxyType(sharing)))
 
 
 def _sizes(facts: Facts, candidates: Candidates) -> Iterator[str]:
-    """Check largest rates against those of the patterns of a card, names, and cards of their own."""
+    """Check largest rates, names and unshared cards against the patterns of a card."""
     plan, names, shared = facts.plan, candidates.arrays.server_names, candidates.shared
     assert shared is not None
     servers = frozenset(names.index(name) for name in plan.on_shared_cards)
@@ -108,11 +108,11 @@ def _sizes(facts: Facts, candidates: Candidates) -> Iterator[str]:
         for item in use.servers:
             own = (item.whole_cards, item.whole_cost_cents_per_h)
             if own != cheapest_cards(candidates, names.index(item.server)):
-                yield f"{use.name}: other cards than wholeCards are the cheapest of its own for {item.server}"
+                yield f"{use.name}: wholeCards is not the cheapest choice of its own cards for {item.server}"
 
 
 def _place(shared: SharedCards, seat: Seat) -> tuple[object, ...]:
-    """Return accelerator, share, slowdown and batch limit of a seat, as plans state them."""
+    """Return the accelerator, share, slowdown and batch limit of a seat, as stated in plans."""
     name = shared.arrays.accelerator_names[seat.place]
     if seat.mode != "shares":
         return name, None, None, seat.max_batch
@@ -133,7 +133,7 @@ def _card(facts: Facts, use: SharedCardUse) -> list[str]:
 
 
 def _costs(facts: Facts, use: SharedCardUse) -> Iterator[str]:
-    """Check the cost of the cards, and the part of each server."""
+    """Check the cost of the cards, and each server's part of it."""
     cost = use.num_cards * facts.system.accelerators[use.accelerator].cost_cents_per_h
     yield from differing("cost is", cost, use.cost_cents_per_h)
     taken = [_part(facts, use, item) for item in use.servers]
@@ -145,7 +145,7 @@ def _costs(facts: Facts, use: SharedCardUse) -> Iterator[str]:
 
 
 def _part(facts: Facts, use: SharedCardUse, item: SharedPool) -> float:
-    """Return the use of a card by a server: its shares, its memory slices, or one turn."""
+    """Return a server's use of a card: its shares, its memory slices, or one turn."""
     if use.mode == "shares":
         return item.per_card * (item.share or 0.0)
     if use.mode == "slices":
@@ -175,23 +175,23 @@ def _room(facts: Facts, use: SharedCardUse) -> Iterator[str]:
     if use.mode == "whole" and count > 1:
         yield f"{count} replicas on a whole card"
     if use.mode == "time" and (count > MAX_TURNS or count > len({item.server for item in use.servers})):
-        yield f"{count} replicas take turns, at most one of each of {MAX_TURNS} servers can"
+        yield f"{count} replicas share a card in time, at most one replica of each of {MAX_TURNS} servers can"
 
 
 def _item(facts: Facts, use: SharedCardUse, item: SharedPool) -> Iterator[str]:
-    """Check one server against its documents."""
+    """Check one server on shared cards against its documents."""
     server = facts.system.servers[item.server]
     profile = facts.system.profiles[server.model, item.accelerator]
     part = facts.system.accelerators[item.accelerator].slice
     here = use.accelerator if use.mode != "slices" else part and part.card
     if here != use.accelerator or (use.mode != "slices" and item.accelerator != use.accelerator):
-        yield f"{item.server} is on {item.accelerator}, which is no part of {use.accelerator}"
+        yield f"{item.server} is on {item.accelerator}, which is not a part of {use.accelerator}"
     allowed = server.accelerators
     if allowed is not None and not {item.accelerator, use.accelerator} & {*allowed}:
         yield f"{item.server}: {use.accelerator} is not in its list of accelerators"
     known = [(one.share, one.slowdown) for one in profile.shares]
     if (use.mode == "shares") != ((item.share, item.slowdown) in known):
-        yield f"{item.server}: {item.share} with slowdown {item.slowdown} is no share of its profile"
+        yield f"{item.server}: {item.share} with slowdown {item.slowdown} is not a share of its profile"
     if use.mode != "shares" and (item.share is not None or item.slowdown is not None):
         yield f"{item.server}: a share on a card that is not shared in shares"
     for word, true, said in (
@@ -208,11 +208,11 @@ def _item(facts: Facts, use: SharedCardUse, item: SharedPool) -> Iterator[str]:
 
 
 def _origin(facts: Facts, item: SharedPool) -> Iterator[str]:
-    """Check what is said of measured times."""
+    """Check the information on measured times."""
     server = facts.system.servers[item.server]
     given = facts.system.profiles[server.model, item.accelerator].provenance
     if item.estimated is not None:
-        yield f"{item.server}: estimated, which no part of a card is"
+        yield f"{item.server}: estimated, but parts of cards have no estimates"
     named = None if given is None else given.of_pair(server.model, item.accelerator)
     if item.provenance != named:
         yield f"{item.server}: the provenance differs from that of its profile"
@@ -223,14 +223,14 @@ def _origin(facts: Facts, item: SharedPool) -> Iterator[str]:
 
 
 def _whole(facts: Facts, item: SharedPool) -> Iterator[str]:
-    """Check the price of cards of its own."""
+    """Check the cost of the unshared cards that a server would need."""
     own = item.whole_cards
     if own is None:
         return
     model = facts.system.servers[item.server].model
     profile, card = facts.system.profiles.get((model, own.accelerator)), facts.system.accelerators
     if profile is None or own.accelerator not in card:
-        yield f"{item.server}: no profile on {own.accelerator}, on which whole cards would be"
+        yield f"{item.server}: no profile on {own.accelerator}, the accelerator of its wholeCards"
         return
     cost = own.num_replicas * profile.acc_count * card[own.accelerator].cost_cents_per_h
     yield from differing(f"{item.server}: whole cards cost", cost, item.whole_cost_cents_per_h or 0.0)
@@ -254,7 +254,7 @@ def _load(facts: Facts, name: str, items: Sequence[SharedPool]) -> Iterator[str]
 
 
 def _figures(facts: Facts, use: SharedCardUse) -> Iterator[str]:
-    """Check figures at the load, and that all targets hold at the load and at the largest rates."""
+    """Check the metrics at the load, and that all targets are met at the load and at the largest rates."""
     system = _alone(facts.system, use)
     measure = _measure_turns if use.mode == "time" else _measure
     for rates, stated in (
@@ -277,7 +277,7 @@ def _figures(facts: Facts, use: SharedCardUse) -> Iterator[str]:
 
 
 _Target = tuple[str, float, float, float]
-"""Name, value, limit and margin [ms] of a target."""
+"""Name, value, limit and margin [ms] of a latency target."""
 _Measured = tuple[dict[str, object], list[_Target]]
 
 
@@ -298,7 +298,7 @@ def _compared(item: SharedPool, figures: Mapping[str, object], targets: Sequence
 
 
 def _alone(system: System, use: SharedCardUse) -> System:
-    """Return a system with an accelerator and a profile for each server of a card, slowed by its share."""
+    """Return a system in which each server of a card has its own accelerator, slowed by its share."""
     accelerators, profiles, servers = {}, dict[tuple[str, str], ModelProfile](), {}
     for i, item in enumerate(use.servers):
         name, server = f"{i:03d}", system.servers[item.server]
@@ -328,7 +328,7 @@ def _alone(system: System, use: SharedCardUse) -> System:
 
 
 def _measure(system: System, use: SharedCardUse, rates_rps: Sequence[float]) -> list[_Measured]:
-    """Return figures and targets of servers on parts of a card of their own."""
+    """Return the metrics and targets of servers on separate parts of a card."""
     arrays, every = arrays_of(system), np.arange(len(use.servers))
     batch = np.array([item.max_batch for item in use.servers])
     counts = np.array([item.per_card for item in use.servers])
@@ -352,7 +352,7 @@ def _measure(system: System, use: SharedCardUse, rates_rps: Sequence[float]) -> 
 
 
 def _measure_turns(system: System, use: SharedCardUse, rates_rps: Sequence[float]) -> list[_Measured]:
-    """Return the same of servers that share the card in time; percentiles with a margin."""
+    """Return the metrics and targets of servers that share a card in time; percentiles with a margin."""
     arrays, turns = tabulate(system), list[Turn]()
     for i, (name, item) in enumerate(zip(system.servers, use.servers, strict=True)):
         turn = turn_of(system, arrays, name, i, item.max_batch)

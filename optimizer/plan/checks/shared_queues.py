@@ -1,7 +1,7 @@
-"""Check shared queues: who is served, with which figures, and that every class is within its targets.
+"""Check shared queues: the members served, their metrics, and that every class meets its targets.
 
-The other checks see a queue as one server with the members that the plan serves, and each member that it does
-not serve as a server of its own.
+The other checks treat a queue as one server with the members that the plan serves, and each unserved member
+as a separate server.
 """
 
 import math
@@ -31,7 +31,7 @@ from optimizer.units import SECONDS_PER_MINUTE
 
 
 def check_queue_names(plan: Plan, system: System) -> list[str]:
-    """Return missing, unknown and duplicate members, and rates that are none of theirs."""
+    """Return missing, unknown and duplicate members, and rates of unknown members."""
     queues = {name: server for name, server in system.servers.items() if isinstance(server, SharedQueue)}
     problems = [f"{name}: not in sharedQueues" for name in queues if name not in plan.shared_queues]
     problems += [
@@ -65,7 +65,7 @@ def check_queue_names(plan: Plan, system: System) -> list[str]:
 
 
 def as_planned(plan: Plan, system: System) -> System:
-    """Return a system with what a plan serves of shared queues and routes; other members are servers."""
+    """Return the system with only the load that a plan serves of queues and routes."""
     servers = as_served(system.servers, plan.served_rpm)
     servers = with_undivided_lengths(servers, system.routes.values())
     if servers is system.servers:
@@ -82,7 +82,7 @@ def as_planned(plan: Plan, system: System) -> System:
 
 
 def _alone(part: Server) -> Server:
-    """Return a member without replicas of its own, which has only its load."""
+    """Return a member as a server without replicas, with only its load."""
     changes = {
         "current": AllocationData(load=part.current.load),
         "min_num_replicas": 0,
@@ -106,7 +106,7 @@ def check_shared_queues(facts: Facts) -> list[str]:
 def _queue(facts: Facts, name: str, use: SharedQueueUse) -> Iterator[str]:
     pools = facts.pools_of(name)
     if len(pools) > 1:
-        yield f"{len(pools)} pools, a shared queue has one"
+        yield f"{len(pools)} pools, a shared queue has only one"
         return
     carried = math.fsum(member.arrival_rate_rpm for member in use.members.values())
     if pools and not close(carried, pools[0].arrival_rate_rpm):
@@ -121,7 +121,7 @@ def _queue(facts: Facts, name: str, use: SharedQueueUse) -> Iterator[str]:
 
 
 def _service(facts: Facts, name: str, use: SharedQueueUse) -> Iterator[str]:
-    """Check that members are served in full, not at all or, at most one of them, in part by a policy."""
+    """Check that members are served in full or not at all; a policy can serve at most one in part."""
     queue, partly = facts.whole.servers[name], []
     assert isinstance(queue, SharedQueue)
     for part in queue.parts:
@@ -141,7 +141,7 @@ def _service(facts: Facts, name: str, use: SharedQueueUse) -> Iterator[str]:
 
 
 def _figures(facts: Facts, name: str, pool: Pool) -> Iterator[str]:
-    """Check the figures of a queue's pool, over all requests, and its maximum rate along the mix."""
+    """Check the metrics of a queue's pool over all requests, and its maximum rate along the mix."""
     arrays = facts.arrays
     row = pool_rows(arrays, [(name, pool)])
     found = measure_pairs(arrays, *row).performance
@@ -161,7 +161,7 @@ def _figures(facts: Facts, name: str, pool: Pool) -> Iterator[str]:
 
 
 def _members(facts: Facts, name: str, use: SharedQueueUse) -> Iterator[str]:
-    """Check the figures of each member, and that its targets are met."""
+    """Check the metrics of each member, and that its targets are met."""
     figures = {
         member: found for (_, member), found in member_figures(facts.arrays, {name: facts.pools_of(name)})
     }
@@ -173,7 +173,7 @@ def _members(facts: Facts, name: str, use: SharedQueueUse) -> Iterator[str]:
             value, stated = getattr(true, field), getattr(item, field)
             yield from differing(f"{member}: {field.removesuffix('_ms')} is", value, stated, " ms")
         if [each.measure for each in true.targets] != [each.measure for each in item.targets]:
-            yield f"{member}: targets are about {[each.measure for each in true.targets]}"
+            yield f"{member}: its targets must be on {[each.measure for each in true.targets]}"
             continue
         for target, claim in zip(true.targets, item.targets, strict=True):
             for value, stated in ((target.value, claim.value), (target.limit, claim.limit)):
@@ -184,7 +184,7 @@ def _members(facts: Facts, name: str, use: SharedQueueUse) -> Iterator[str]:
 
 
 def _missed(facts: Facts, name: str) -> Iterator[str]:
-    """Yield the targets of members that are missed at the load of a replica."""
+    """Yield the targets of members that are missed at the load per replica."""
     arrays, (pool,) = facts.arrays, facts.pools_of(name)
     measures, names = arrays.servers.members.targets.measures, arrays.servers.members.names
     for found in measure_members(arrays, *pool_rows(arrays, [(name, pool)])):

@@ -29,10 +29,10 @@ def _costs(facts: Facts) -> Iterator[str]:
 
 
 def _tiers(facts: Facts) -> Iterator[str]:
-    """Every accelerator with tiers is listed, with what is used of it and what that costs."""
+    """Check that every accelerator with tiers is listed, with its used number and cost."""
     said = [use.accelerator for use in facts.plan.tiers]
     if said != [*facts.tiered]:
-        yield f"tiers: are of {[*facts.tiered]}, the plan says {said}"
+        yield f"tiers: must be those of {[*facts.tiered]}, the plan says {said}"
         return
     for claim, (name, (used, cost)) in zip(facts.plan.tiers, facts.tiered.items(), strict=True):
         for word, value, stated in (

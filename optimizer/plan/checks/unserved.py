@@ -1,7 +1,7 @@
 """Check the reasons of servers that are not fully served.
 
-Candidates and rejections of these servers are computed again from the system, unless they are available. The
-nearest accelerator then follows from the remaining capacity.
+Candidates and rejections of these servers are recomputed from the system unless they are available. The
+nearest accelerator follows from the remaining capacity.
 """
 
 import math
@@ -113,7 +113,7 @@ def _reason(facts: Facts, candidates: Candidates, s: int, item: Unserved) -> tup
 
 @dataclass(frozen=True)
 class _Others:
-    """The rest of a plan, without the pools of a server, which would have other replicas."""
+    """The rest of a plan without the pools of one server, which could get other replicas."""
 
     facts: Facts
     own: Sequence[tuple[str, Pool]]
@@ -163,7 +163,7 @@ class _Others:
 
 
 def _nearest(rejected: list[Rejection]) -> tuple[str, str]:
-    """Return the reason of the rejection with the smallest factor; those without numbers are last."""
+    """Return the reason of the rejection with the smallest factor; rejections without numbers come last."""
     labels = {item.reason for item in rejected}
     if len(labels) > 1:
         labels.discard("not_allowed")

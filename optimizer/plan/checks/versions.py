@@ -1,4 +1,4 @@
-"""Check versions of split servers: weights, loads, replicas and costs, by plain arithmetic."""
+"""Check versions of split servers: weights, loads, replicas and costs."""
 
 import math
 from collections.abc import Iterator
@@ -62,7 +62,7 @@ def _figures(
 
 
 def _comparison(facts: Facts, whole: Server, use: SplitUse) -> Iterator[str]:
-    """Check the comparison with one version, and whether all requests can go to it."""
+    """Check the comparison with a single version, and whether it can take all requests."""
     names = [item.server for item in use.versions]
     lack = [
         name
@@ -91,7 +91,7 @@ def _comparison(facts: Facts, whole: Server, use: SplitUse) -> Iterator[str]:
 
 
 def _alone(facts: Facts, main: Server, load_rpm: float) -> OneVersion | None:
-    """Return the least replicas of the main version that carry a load with its reserve, by trying more."""
+    """Return the minimum replicas of the main version for a load with its reserve, found by counting up."""
     grown = load_rpm * (1 + headroom_of(facts.system, main.model_copy(update={"roll_back": False})))
     options = []
     for pool in facts.pools_of(main.name) if load_rpm else ():

@@ -1,4 +1,4 @@
-"""Completion times of the requests of a batch by position, and growth of a queue: compiled."""
+"""Completion times of the requests of a batch by position, and growth of a queue (compiled)."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Markov chain of the queue length at the starts of batches: compiled."""
+"""Markov chain of the queue length at the starts of batches (compiled)."""
 
 import math
 
@@ -80,7 +80,7 @@ def add_started(
 def close_tail(
     states: int, decay: float, size: int, reach: int, chances: FloatArray, out: FloatArray
 ) -> None:
-    """Fill the transition probabilities of the last state, which represents all states beyond it as well.
+    """Fill the transition probabilities of the last state, which also represents all states beyond it.
 
     Beyond it, the probabilities decay geometrically by e to the −`decay`.
     """

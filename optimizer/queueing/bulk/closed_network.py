@@ -40,7 +40,7 @@ class ClosedNetworkSteadyState:
     """Arrivals [1/ms]."""
     network: ClosedNetwork
     chances: FloatArray
-    """Probability of n jobs in the system, n = 0 … J; the last entry covers J and more."""
+    """Probability of n jobs in the system, n = 0 … J; the last entry covers J or more."""
 
     rejected = 0.0
 
@@ -134,7 +134,7 @@ def closed_network_steady_state(line: Tandem, rate: float) -> ClosedNetworkStead
     """
     found = solve_closed_network(line)
     if rate >= found.rates[-1]:
-        raise AnalysisError("the queue grows without end; lower the rate, or raise jobs")
+        raise AnalysisError("the queue grows without bound; lower the rate, or raise jobs")
     steps = np.concatenate(([0.0], np.cumsum(np.log(rate / found.rates))))
     chances = np.exp(steps - steps.max())
     chances[-1] /= 1 - rate / float(found.rates[-1])

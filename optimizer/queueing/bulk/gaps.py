@@ -1,4 +1,4 @@
-"""Batches that are closed by a gap between two requests (`gap`): compiled."""
+"""Batches that are closed by a gap between two requests (`gap`); compiled."""
 
 import math
 
@@ -27,7 +27,7 @@ def gap_visits(server: BatchServer, rate: float, behind: FloatArray) -> FloatArr
 
 @compiled_with_arrays
 def in_gap(rate: float, window: float, late: float, through: float) -> float:
-    """Return P(late < gap < window); `through` is P(gap > window)."""
+    """Return P(late < gap < window), given `through` = P(gap > window)."""
     if late >= window:
         return 0.0
     return max((math.exp(-rate * late) if late > 0 else 1.0) - through, 0.0)

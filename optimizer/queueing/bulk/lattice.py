@@ -51,7 +51,7 @@ class Lattice:
 
     @property
     def nothing(self) -> Transform:
-        """Transform of a time of zero."""
+        """Return the transform of a time of zero."""
         return np.ones(POINTS + 2, np.complex128)
 
     def within(self, transform: Transform) -> float:

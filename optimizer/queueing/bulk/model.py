@@ -60,11 +60,11 @@ class BulkPerformance(Performance):
 
     @property
     def knows_percentiles(self) -> bool:
-        """Whether percentiles of latencies are available: yes."""
+        """Whether percentiles of latencies are available; always true."""
         return True
 
     def excess(self, limits: Iterable[Mapping[TargetMeasure, float]]) -> FloatArray:
-        """Return the excess over the worst target, shape (R,), from one probability per target."""
+        """Return the excess over the worst target, shape (R,), computed from one probability per target."""
         rows = zip(self.rows, limits, strict=True)
         return np.array([_worst(row, mine) if mine else -1.0 for row, mine in rows])
 
@@ -199,7 +199,7 @@ class BulkQueues(QueueModel):
 
     @property
     def law_type(self) -> type[Law]:
-        """The latency model that drives it."""
+        """The latency model that this queue model uses."""
         return BatchLaw
 
     def row_at(self, row: int, rate_rps: float) -> "SteadyState":

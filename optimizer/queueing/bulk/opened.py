@@ -1,4 +1,4 @@
-"""Transitions to the next batch if the oldest request opens the window (`oldest`): compiled."""
+"""Transitions to the next batch if the oldest request opens the window (`oldest`); compiled."""
 
 import math
 
@@ -51,7 +51,7 @@ def pending_first(
 ) -> None:  # fmt: skip
     """Add the partial batches after a service of n that left no request.
 
-    The first to come opens the window, during the service or after it (eq. 137).
+    The first request to arrive opens the window, during the service or after it (eq. 137).
 
     Args:
         server: the server.

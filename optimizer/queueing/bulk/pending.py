@@ -1,4 +1,4 @@
-"""Requests whose window opened during a service and continues after it (`oldest`): compiled."""
+"""Requests whose window opened during a service and continues after it (`oldest`); compiled."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Probabilities of Poisson counts: compiled."""
+"""Probabilities of Poisson counts (compiled)."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Service times, free queue places during a service, and windows after it: compiled."""
+"""Service times, free queue places during a service, and windows after it (compiled)."""
 
 from optimizer.arrays import FloatArray
 from optimizer.simulation.batches import BatchServer
@@ -16,7 +16,7 @@ def service_ms(server: BatchServer, n: int) -> float:
 
 @compiled
 def room_beside(server: BatchServer, n: int) -> int:
-    """Return the maximum number of requests waiting while n are served."""
+    """Return the maximum number of requests waiting during the service of n requests."""
     return server.room - n if server.counts_system else server.room
 
 

@@ -1,4 +1,4 @@
-"""The services of a dynamic-batching server, prepared before arrivals during them are processed: compiled."""
+"""The services of a dynamic-batching server, prepared for the arrivals during them (compiled)."""
 
 import math
 from typing import NamedTuple
@@ -133,7 +133,7 @@ def left_over(
 ) -> tuple[float, FloatArray]:
     """Return the arrivals with too many ahead to be resolved, and the distribution of fewer left.
 
-    Requests with so many ahead are late whatever happens, so they need not be resolved.
+    Requests with that many ahead are always late, so they need not be resolved.
     """
     size, states = server.size, len(starts) - 1
     far, late, count = (int(limit / spacing) + 2) * size + 1, 0.0, states + 1

@@ -1,4 +1,4 @@
-"""Late requests among those that arrive during a service: compiled."""
+"""Late requests among those that arrive during a service (compiled)."""
 
 import math
 

@@ -16,14 +16,14 @@ from optimizer.simulation.batches import BatchServer
 from optimizer.simulation.tandem import Station, Tandem
 
 RUNS = 4
-"""Runs averaged."""
+"""Number of runs averaged."""
 REQUESTS = 1_000_000
-"""Requests of a run."""
+"""Number of requests per run."""
 LEFT_OUT = 0.05
 """Share of a run discarded at its start and again at its end."""
 SEED = 1
 REMEMBERED = RUNS * thread_count()
-"""Cached runs: those of one server per thread, 8 MB each."""
+"""Maximum number of cached runs: those of one server per thread, 8 MB each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +34,15 @@ class SimulatedSteadyState:
     latencies_ms: FloatArray
     """Latencies of the completed requests that count, ascending."""
     mean_ms: float
-    """Mean latency."""
+    """Mean latency [ms]."""
     service_ms: float
-    """Mean time of a request in service."""
+    """Mean time of a request in service [ms]."""
     rejected: float
     """Share of requests rejected."""
     busy: float
     """Share of time the server is busy."""
     mean_batch: float
-    """Mean batch."""
+    """Mean batch size."""
     queue: float
     """Mean queue length."""
 

@@ -1,4 +1,4 @@
-"""Stationary distribution of a Markov chain with bounded jumps: compiled.
+"""Stationary distribution of a Markov chain with bounded jumps (compiled).
 
 States are eliminated one by one from the highest, without subtractions: every probability is exact to
 rounding, however small. Source: Grassmann, Taksar and Heyman, Regenerative analysis and steady state

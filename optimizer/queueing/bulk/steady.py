@@ -89,7 +89,7 @@ class ServerSteadyState:
 
     @property
     def mean_batch(self) -> float:
-        """Mean batch."""
+        """Mean batch size."""
         return float(self.served / (1 - self.starts[0]))
 
     def late_share(self, limit_ms: float) -> float:
@@ -167,7 +167,7 @@ def _states(server: BatchServer, rate: float) -> tuple[int, float]:
     mean, load = rate * server.spacing_ms, load_of(server, rate)
     if load >= 1:
         if server.room >= UNLIMITED:
-            raise AnalysisError("the queue grows without end; lower the rate, or limit the queue")
+            raise AnalysisError("the queue grows without bound; lower the rate, or limit the queue")
         return min(max(server.room, 1), MAX_STATES), 0.0
     decay = _decay(server.size, mean)
     ripples = -math.log(TAIL) / math.log1p(math.sqrt(2 * math.pi / server.size))

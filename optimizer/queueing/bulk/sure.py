@@ -30,7 +30,7 @@ def surely_met_below(server: BatchServer, limits: Mapping[TargetMeasure, float])
     loads = np.geomspace(MAX_LOAD, MIN_LOAD, RATES)
     rates = loads * server.full_rate
     found = _found_full(server, rates)
-    # A cycle completes at least one request; a tick completes all arrivals that are not rejected.
+    # A cycle completes at least one request; with a clock, all requests that are not rejected.
     answered = (
         np.maximum(rates * server.window_ms - found, 0.0) if server.trigger == CLOCK else np.ones(RATES)
     )

@@ -51,7 +51,7 @@ class TandemSteadyState:
 
     @property
     def mean_batch(self) -> float:
-        """Mean batch."""
+        """Mean batch size."""
         return self.inner.mean_batch
 
     @property

@@ -1,7 +1,7 @@
 """Dynamic-batching servers that share a card in time, one batch at a time: an approximation.
 
-Whether there is a steady state follows from a cycle in which every server has one turn, and not from the
-utilisation: small batches cost as much time as full ones without the slope. docs/math.md has the equations.
+The steady-state condition follows from a cycle in which every server has one turn, not from the utilisation,
+because small batches take the same base time as full ones. docs/math.md has the equations.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,17 +18,17 @@ from optimizer.queueing.roots import root_above
 from optimizer.simulation.batches import BatchServer
 
 MAX_FILL = 0.999
-"""Largest arrivals in a cycle, as a share of the batch limit, for which results are given."""
+"""Maximum arrivals in a cycle, as a share of the batch limit, for which results are returned."""
 BACKLOG_POWER = 4
-"""Exponent with which the delay of a full batch approaches that of a cycle as the queue gets unstable."""
+"""Exponent with which the delay of a full batch approaches that of a cycle near instability."""
 ROUNDS, UNDAMPED = 200, 20
 PRECISION = 1e-9
 CYCLE_PRECISION = 1e-13
 CYCLE_ROUNDS = 100_000
 SHARES = 0.7 ** np.arange(20)
-"""Rates tried for sizing, as shares of the stable ones, descending."""
+"""Factors on the maximum stable rates that are tried in sizing, descending."""
 MARGIN = 1.25
-"""Factor on percentiles where a target must hold without a simulation."""
+"""Safety factor on percentiles in sizing, where no simulation checks the targets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +36,21 @@ class SharedSteadyState:
     """Steady state of one of the servers of a card."""
 
     alone: ServerSteadyState
-    """The server with the delays by the others as part of its service time."""
+    """The server alone, with the delays caused by the others included in its service time."""
     fill: float
     """Arrivals in a cycle of turns, as a share of the batch limit; a steady state needs less than 1."""
     blocked: FloatArray
-    """Share of time in which the card serves each of the others, at most 1."""
+    """Share of time in which the card serves each of the other servers, at most 1."""
     turns_ms: FloatArray
-    """Mean turn of each of the others."""
+    """Mean turn of each of the other servers [ms]."""
 
     @property
     def mean_ms(self) -> float:
-        """Mean latency."""
+        """Mean latency [ms]."""
         return self.alone.mean_ms
 
     def quantile_ms(self, share: float) -> float:
-        """Return a quantile of the latency: that of the mean delay, and half a turn of servers in the way."""
+        """Return a quantile of the latency, with the mean delay plus half a turn of the other servers."""
         in_the_way = np.maximum(1 - (1 - share) / np.maximum(self.blocked, 1e-300), 0.0)
         return self.alone.quantile_ms(share) + float((in_the_way * self.turns_ms).sum()) / 2
 
@@ -77,7 +77,7 @@ class _Servers:
         return cls(*(np.array([float(one[i]) for one in servers]) for i in (0, 2, 3)))
 
     def turn_ms(self, batch: FloatArray) -> FloatArray:
-        """Return the time of batches."""
+        """Return the service time of batches [ms]."""
         return self.base_ms + self.slope_ms * batch
 
 
@@ -92,7 +92,7 @@ def cycles_ms(servers: Sequence[BatchServer], rates: FloatArray) -> FloatArray:
     full_ms = all_of.turn_ms(all_of.size)
     cycle_ms = full_ms
     for _ in range(CYCLE_ROUNDS):
-        come = rates * cycle_ms[:, np.newaxis]  # of server j (column) in a cycle of server k (row)
+        come = rates * cycle_ms[:, np.newaxis]  # turns of server j (column) in a cycle of server k (row)
         turns = all_of.base_ms * -np.expm1(-come) + all_of.slope_ms * np.minimum(come, all_of.size)
         longer = full_ms + (turns * others).sum(axis=1)
         if (longer - cycle_ms <= CYCLE_PRECISION * longer).all():
@@ -119,7 +119,7 @@ def meeting_share(
 ) -> float | None:
     """Return the largest factor on all rates at which all servers meet their latency targets, or None.
 
-    Windows can violate targets at low rates too, so that factors are tried downwards.
+    Batching windows can violate targets at low rates too, so factors are tried in descending order.
     """
 
     def spare(share: float) -> float:
@@ -150,7 +150,7 @@ def shared_steady_states(servers: Sequence[BatchServer], rates: FloatArray) -> l
     cycle_ms = cycles_ms(servers, rates)
     fill = rates * cycle_ms / all_of.size
     if fill.max() > MAX_FILL:
-        raise AnalysisError("a queue grows without end; lower the rates")
+        raise AnalysisError("a queue grows without bound; lower the rates")
     longest_ms = cycle_ms - all_of.turn_ms(all_of.size)
     delay_ms, batch = np.zeros(len(servers)), all_of.size
     for round_ in range(ROUNDS):
@@ -175,7 +175,7 @@ def shared_steady_states(servers: Sequence[BatchServer], rates: FloatArray) -> l
 
 
 def _delayed(server: BatchServer, delay_ms: float, full_ms: float, batch: float) -> BatchServer:
-    """Return a server whose services include delays, affine in the batch, but none below an empty service.
+    """Return a server whose service times include delays that are affine in the batch size.
 
     Args:
         server: the server.

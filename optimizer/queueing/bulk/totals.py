@@ -1,4 +1,4 @@
-"""Means over the cycles of a dynamic-batching server: requests, busy time and queue: compiled."""
+"""Means over the cycles of a dynamic-batching server: requests, busy time and queue (compiled)."""
 
 import math
 

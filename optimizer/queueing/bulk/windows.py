@@ -1,4 +1,4 @@
-"""Late requests among those that find the server free: compiled."""
+"""Late requests among those that find the server free (compiled)."""
 
 import math
 

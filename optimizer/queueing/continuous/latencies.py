@@ -242,7 +242,7 @@ class Latencies(RowArrays):
             return np.asarray(np.exp(-wait_ms / self.place_wait_ms))
 
     def place_quantile(self, one_in: FloatArray) -> FloatArray:
-        """Return the queueing times that one in `one_in` requests that queue for a batch slot exceeds."""
+        """Return the queueing times that one in `one_in` of the requests queueing for a batch slot exceed."""
         return np.asarray(np.log(one_in) * self.place_wait_ms)
 
     def ttft_beyond(self, ttft_ms: FloatArray) -> FloatArray:

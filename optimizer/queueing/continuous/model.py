@@ -40,7 +40,7 @@ class ContinuousPerformance(Performance):
 
     @property
     def knows_percentiles(self) -> bool:
-        """Whether percentiles of latencies are available: yes."""
+        """Whether percentiles of latencies are available; always true."""
         return True
 
     def figure(self, measure: TargetMeasure) -> FloatArray:
@@ -69,7 +69,7 @@ class ContinuousQueues(QueueModel):
     takes_variability: ClassVar[bool] = True
     replicas: ReplicaArrays
     whole_prompts: BoolArray
-    """Whether a replica computes whole prompts first, shape (R,)."""
+    """Whether a replica computes full prompts first, shape (R,)."""
     max_queue: IntArray
     """Maximum requests queued for a batch slot, shape (R,)."""
     max_batch: IntArray
@@ -109,7 +109,7 @@ class ContinuousQueues(QueueModel):
 
     @property
     def law_type(self) -> type[Law]:
-        """The latency model that drives it; all engine models share the same coefficients."""
+        """The latency model that this queue model uses; all engine models share the same coefficients."""
         return EngineLaw
 
     def analyze(self, rate_rps: FloatArray) -> ContinuousPerformance:

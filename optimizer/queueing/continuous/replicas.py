@@ -114,7 +114,7 @@ class ReplicaArrays(RowArrays):
     def lone_prompt_ms(
         self, decodes: FloatArray | float, held: FloatArray | float | None = None
     ) -> FloatArray:
-        """Return the time of an iteration with one whole prompt, averaged over its length."""
+        """Return the time of an iteration with one full prompt, averaged over its length."""
         context = decodes * self.context if held is None else held
         return self.times.ms(decodes, context, self.prompt, 1.0, self.prompt_square / 2)
 
@@ -131,7 +131,7 @@ class ReplicaArrays(RowArrays):
 
 
 class Iteration(NamedTuple):
-    """Mean iterations of R replicas at given rates, and iterations as seen by a request."""
+    """Mean iterations of R replicas at given rates, and iterations as seen by one request."""
 
     mean_ms: FloatArray
     """τ: mean time of an iteration in which an output receives a token."""
@@ -146,7 +146,7 @@ class Iteration(NamedTuple):
     prompts: FloatArray
     """k: prompts arriving during an iteration."""
     prompt_tokens: FloatArray
-    """Prompt tokens in an iteration that has any."""
+    """Prompt tokens in an iteration that contains any."""
     without_prompt: FloatArray
     """Iterations without a prompt per token of an output."""
     with_prompt: FloatArray
@@ -161,15 +161,15 @@ class Prompts(NamedTuple):
     """Service of prompts, as seen by a request."""
 
     own_ms: FloatArray
-    """Prefill time of its own prompt."""
+    """Prefill time of the request's own prompt [ms]."""
     wait_ms: FloatArray
-    """Time before its prefill."""
+    """Time before the prefill [ms]."""
     wait_variance: FloatArray
-    """Variance of the time before its prefill [ms²]."""
+    """Variance of the time before the prefill [ms²]."""
     own_variance: FloatArray
-    """Variance of its prefill time [ms²]."""
+    """Variance of the prefill time [ms²]."""
     least_ms: FloatArray
-    """Minimum TTFT."""
+    """Minimum TTFT [ms]."""
     stall_ms: FloatArray
     """Delay that a prompt adds to every decoding request."""
     share: FloatArray
@@ -179,4 +179,4 @@ class Prompts(NamedTuple):
     found_ms: FloatArray
     """Mean length of the iteration during which a request arrives."""
     apart: BoolArray
-    """Whether a prompt fits into one iteration."""
+    """Whether the prompt fits into one iteration."""

@@ -17,7 +17,7 @@ from optimizer.timing import SchedulerName
 MAX_PROMPT_SHARE = 0.98
 MAX_PROMPT_LOAD = 0.995
 BLEND = 8
-"""Power mean that joins the two waits before a prefill: nearly their maximum."""
+"""Exponent of the power mean that combines the two waits before a prefill; nearly their maximum."""
 BATCH_ROUNDS = 4
 TINY = 1e-300
 
@@ -140,7 +140,7 @@ class Chunked(Scheduler):
 
 
 class PrefillFirst(Scheduler):
-    """Whole prompts, up to the token budget, are computed first while decodes pause."""
+    """Full prompts, up to the token budget, are computed first while decodes pause."""
 
     has_one_solution: ClassVar[bool] = False
 
@@ -219,7 +219,7 @@ def _decodes(
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return decoding requests, their dispersion, those seen by one of them, and their KV tokens.
 
-    Requests with long contexts lengthen their own iterations, and so are met more often (eq. 68, 128).
+    Requests with long contexts lengthen their own iterations, so arrivals meet them more often (eq. 68, 128).
     """
     decodes = np.minimum(rate * replicas.steps * guess_ms, replicas.places)
     scv = replicas.arrival_scv
@@ -264,14 +264,14 @@ def _gated_variance(
     prompt_slope: FloatArray,
     scv: FloatArray,
 ) -> FloatArray:
-    """Return the variance of the wait for the current iteration and for prompts in one's own (eq. 75).
+    """Return the variance of the wait for the current iteration and for the prompts in the next (eq. 75).
 
     Args:
         rate: arrivals.
-        gate: chance of finding an iteration, and the mean wait.
-        lengths: mean length of an iteration, of the one found, the mean square, and the residual that
-            evenly spaced arrivals find.
-        prompt_slope: what one prompt more adds to an iteration.
+        gate: probability of finding an iteration running, and the mean wait.
+        lengths: mean length of an iteration, and of the one running at an arrival; the mean square; the
+            residual for evenly spaced arrivals.
+        prompt_slope: time that one more prompt adds to an iteration.
         scv: squared coefficient of variation of the times between arrivals.
     """
     (busy, gated), (mean, seen, square, even_ms) = gate, lengths
@@ -294,7 +294,7 @@ def _queue(
     scv, prompt_scv = replicas.arrival_scv, replicas.prompt_scv
     wait = found / (1 - found) * service * (scv + prompt_scv) / (scv + 1)
     wait *= _seldom_met(load, scv, prompt_scv)
-    # The third moment counts as far as arrivals vary: evenly spaced ones miss the rest of a long prompt.
+    # The third moment is weighted by the variability of arrivals: evenly spaced ones miss long prompts.
     third = np.minimum(scv, 1.0) * load * service**2 * (1 + prompt_scv) ** 3 / (3 * (1 - load))
     square = np.maximum(2 * wait**2 / np.maximum(found, TINY), 2 * wait**2 + third)
     return wait, square - wait**2, found
@@ -313,7 +313,7 @@ def _seldom_met(load: FloatArray, scv: FloatArray, prompt_scv: FloatArray) -> Fl
 def _joined(
     gated: tuple[FloatArray, FloatArray], queue: tuple[FloatArray, FloatArray]
 ) -> tuple[FloatArray, FloatArray]:
-    """Return mean and variance of a wait that is nearly the longer of two (eq. 77)."""
+    """Return mean and variance of a wait that is approximately the maximum of two (eq. 77)."""
     scale = np.maximum(np.maximum(gated[0], queue[0]), TINY)
     first, second = (gated[0] / scale) ** BLEND, (queue[0] / scale) ** BLEND
     both = np.maximum(first + second, TINY)

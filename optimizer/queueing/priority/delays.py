@@ -1,6 +1,6 @@
-"""Waiting times under priorities, given that a request waits: busy periods with a random start.
+"""Waiting times under priorities, given that a request waits: busy periods with random initial work.
 
-A request of one class waits until all requests ahead of it, and all higher ones that arrive meanwhile, have
+A request waits until all requests ahead of it, and all of higher priority that arrive in the meantime, have
 left. With exponential service and Poisson arrivals this time is a mixture of exponential times: the integral
 of eq. 168 and at most one further exponential. All its terms are positive, so no digits cancel in the tail.
 Equation numbers refer to ``docs/math.md``.
@@ -14,14 +14,14 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray, RowArrays
 from optimizer.queueing.roots import closed_brackets
 
 NODES = 112
-"""Points of the integral."""
+"""Number of points of the quadrature."""
 REACH_BELOW, REACH_ABOVE = 18.0, 7.0
-"""Range of the integral on its logarithmic axis, around the place where the integrand changes."""
+"""Range of the integral on its logarithmic axis, around the point where the integrand changes."""
 QUANTILE_WIDTH = 1e-12
 MARGIN = 1e-9
 """Relative margin of the upper ends of brackets."""
 MIN_LOAD = 1e-100
-"""Lower bound of loads, whose squares are divided by."""
+"""Lower bound of loads, because formulas divide by their squares."""
 MIN_TAIL = 1e-300
 
 
@@ -33,11 +33,11 @@ class PriorityDelays(RowArrays):
     above: FloatArray
     """σ′: load of all higher classes."""
     upto: FloatArray
-    """σ: load of these and of the class itself; below 1."""
+    """σ: load of all higher classes and of the class itself; below 1."""
 
     @property
     def variance(self) -> FloatArray:
-        """Variance [ms²] (eq. 170)."""
+        """Variance of the waiting time [ms²] (eq. 170)."""
         square = 2 * (1 - self.above * self.upto) / (1 - self.above)
         return self.mean_ms**2 * (square - 1)
 
@@ -53,7 +53,7 @@ class PriorityDelays(RowArrays):
         return np.where(time_ms > 0, np.minimum(found, 1.0), 1.0)
 
     def quantile(self, one_in: FloatArray) -> FloatArray:
-        """Return the times that one in `one_in` of the requests that wait exceeds, shape (R,)."""
+        """Return the waiting times exceeded by one in `one_in` of the requests that wait, shape (R,)."""
         found = np.zeros(len(one_in))
         rows = np.flatnonzero(one_in > 1)
         if len(rows):
@@ -93,7 +93,7 @@ class _LogTail:
 
 
 def _edge(above: FloatArray, upto: FloatArray) -> FloatArray:
-    """Return the least decay of the integral's exponentials, in units of the mean."""
+    """Return the smallest decay of the integral's exponentials, in units of the mean."""
     return (1 - np.sqrt(above)) ** 2 / ((1 - upto) * (1 - above))
 
 

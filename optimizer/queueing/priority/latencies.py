@@ -1,4 +1,4 @@
-"""Latencies of one class of a queue with priorities, from those of the queue without them.
+"""Latencies of one class of a priority queue, derived from the same queue without priorities.
 
 All arrays have shape (R,), times are in ms and rates in requests/ms. Equation numbers refer to
 ``docs/math.md``.
@@ -16,9 +16,9 @@ from optimizer.queueing.priority.delays import PriorityDelays
 from optimizer.queueing.reference import ReplicaQueues
 
 Shares = tuple[FloatArray, FloatArray]
-"""Shares of the load above a class, and up to it."""
+"""Shares of the queue's load: of higher classes, and of these plus the class itself."""
 MEMORY = 4.0
-"""Number of times per mean residual work that a batch forgets when its slots were freed (eq. 167)."""
+"""Rate, per mean residual work, at which a batch forgets when its slots were freed (eq. 167)."""
 MIN_DRIFT, MAX_DRIFT = 0.5, 8.0
 """Range of the drift of the random walk; below it the factor is linear."""
 WALK_STEPS = 64
@@ -36,7 +36,7 @@ class ClassLatencies(Latencies):
         return self.delays.beyond(wait_ms)
 
     def place_quantile(self, one_in: FloatArray) -> FloatArray:
-        """Return the queueing times that one in `one_in` requests that queue for a batch slot exceeds."""
+        """Return the queueing times that one in `one_in` of the requests queueing for a batch slot exceed."""
         return self.delays.quantile(one_in)
 
     def wait_quantile(self, share: float) -> FloatArray:
@@ -55,7 +55,7 @@ class ServedClassLatencies(ClassLatencies):
         return Gamma(self.e2e_ms, self.e2e_variance)
 
     def wait_quantile(self, share: float) -> FloatArray:
-        """Return a quantile of the time before the prefill: all of it is spent on queueing for a slot."""
+        """Return a quantile of the time before the prefill, which is spent entirely queueing for a slot."""
         return self.place_quantile(np.maximum(self.place_chance / (1 - share), 1.0))
 
     def ttft_quantile(self, share: float) -> FloatArray:
@@ -66,12 +66,12 @@ class ServedClassLatencies(ClassLatencies):
 def of_service_times(
     queues: ReplicaQueues, found: Performance, shares: Shares, work_scv: FloatArray
 ) -> tuple[ClassLatencies, FloatArray]:
-    """Return the latencies of classes by service times (eq. 165-171), and their wait over that of all.
+    """Return the latencies of classes by service times (eq. 165-171), and their waits relative to the mean.
 
     Args:
-        queues: the queues, which have no limit.
+        queues: the queues, of unlimited capacity.
         found: their long-run means.
-        shares: shares of the load above each class, and up to it.
+        shares: shares of the load of higher classes, and of these plus the class itself.
         work_scv: squared coefficient of variation of a request's work.
     """
     load = np.minimum(found.offered_rps / queues.full_rate_rps, MAX_LOAD)
@@ -106,14 +106,15 @@ def of_service_times(
 def of_iterations(
     queues: ContinuousQueues, found: ContinuousPerformance, shares: Shares, work_scv: FloatArray
 ) -> tuple[ClassLatencies, FloatArray]:
-    """Return the latencies of classes by iterations (eq. 172), and their wait for a slot over that of all.
+    """Return the latencies of classes by iterations (eq. 172), and their slot waits relative to the mean.
 
-    The queue without classes already knows how outputs vary, so only the ratio of the factors counts.
+    The queue without classes already includes the variability of outputs, so only the ratio of the factors
+    matters.
 
     Args:
-        queues: the queues, which have no limit.
+        queues: the queues, of unlimited capacity.
         found: their long-run means.
-        shares: shares of the load above each class, and up to it.
+        shares: shares of the load of higher classes, and of these plus the class itself.
         work_scv: squared coefficient of variation of a request's work.
     """
     load = np.minimum(found.offered_rps / MS_PER_S / queues.largest_rate, MAX_LOAD)
@@ -125,12 +126,12 @@ def of_iterations(
 
 
 def chance_factor(places: FloatArray, load: FloatArray, work_scv: FloatArray) -> FloatArray:
-    """Return the factor of the probability of queueing if work varies other than exponentially (eq. 173).
+    """Return the factor on the probability of queueing for non-exponential work (eq. 173).
 
-    It is that of many slots near saturation: the probabilities that the maximum of a Gaussian random walk
-    (fixed work) and of its exponential counterpart (Halfin and Whitt) are positive. It is linear in the
-    squared coefficient of variation up to 1, and 1 above: the probability hardly grows with more variable
-    work. With one slot it is the load for any work.
+    The factor is that of many slots near saturation: for fixed work, the probability that the maximum of a
+    Gaussian random walk is positive, divided by its exponential counterpart (Halfin and Whitt). It is linear
+    in the squared coefficient of variation up to 1. Above it is 1, because the probability hardly grows with
+    more variable work. With one slot the probability is the load for any work.
 
     Args:
         places: slots of the batch.
@@ -150,14 +151,14 @@ def chance_factor(places: FloatArray, load: FloatArray, work_scv: FloatArray) ->
 
 
 def work_factor(places: FloatArray, loads: Shares, work_scv: FloatArray) -> FloatArray:
-    """Return the factor of a queueing time if work varies other than exponentially (eq. 167).
+    """Return the factor on a queueing time for non-exponential work (eq. 167).
 
     Over a span much shorter than a service, slots are freed as by a Poisson process; over a longer one, as by
     a renewal process. With one slot the factor is exact.
 
     Args:
         places: slots of the batch.
-        loads: loads above each class, and up to it.
+        loads: loads of higher classes, and of these plus the class itself.
         work_scv: squared coefficient of variation of a request's work.
     """
     above, upto = loads
@@ -167,7 +168,7 @@ def work_factor(places: FloatArray, loads: Shares, work_scv: FloatArray) -> Floa
 
 
 def _ratio(load: FloatArray, loads: Shares) -> FloatArray:
-    """Return the mean wait of classes over that of first come, first served (eq. 166)."""
+    """Return the mean wait of classes divided by that under first come, first served (eq. 166)."""
     above, upto = loads
     return (1 - load) / ((1 - above) * (1 - upto))
 
@@ -189,5 +190,5 @@ def _ranked(
 
 
 def _place_variance(chance: FloatArray, mean: FloatArray, variance: FloatArray) -> FloatArray:
-    """Return the variance of a time that a share of the requests has, and the others not."""
+    """Return the variance of a time that applies to a fraction of the requests and is 0 for the others."""
     return np.maximum(chance * (variance + mean**2) - (chance * mean) ** 2, 0.0)

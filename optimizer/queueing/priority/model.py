@@ -1,8 +1,8 @@
 """Queue model of classes with priorities that share one continuous batch (docs/math.md, section 25).
 
 The oldest waiting request of the highest priority takes the next free slot of the batch; running requests are
-never interrupted. Each row is one class of one queue. Rates are those of the whole queue, whose mix is fixed,
-and figures are those of the row's class: sizing a row returns the maximum rate of its queue.
+never interrupted. Each row is one class of one queue. Rates are those of the entire queue, whose mix is
+fixed, and metrics are those of the row's class. Sizing a row therefore returns the maximum rate of its queue.
 """
 
 from collections.abc import Sequence
@@ -23,29 +23,29 @@ UNLIMITED_QUEUE = 2**40
 """Queue capacity of a queue with classes [requests]."""
 
 COUNTED = ("offered_rps", "throughput_rps", "in_service", "in_queue")
-"""Figures of which a class has its share."""
+"""Metrics of the queue that are multiplied by the class's share."""
 WITH_WAIT = ("response_ms", "wait_ms", "ttft_ms")
-"""Figures that contain the queueing time."""
+"""Metrics that include the queueing time."""
 
 
 class ClassMix(NamedTuple):
-    """Classes of one queue, K in the order given; shapes (K,)."""
+    """The K classes of one queue, in the given order; shapes (K,)."""
 
     share: FloatArray
     """Share of the queue's requests."""
     above: FloatArray
-    """Share of the queue's load that has a higher priority."""
+    """Share of the queue's load from classes of higher priority."""
     upto: FloatArray
-    """Share of the queue's load that has a higher or the same priority; 1 for the lowest."""
+    """Share of the queue's load from classes of higher or equal priority; 1 for the lowest."""
 
     @classmethod
     def of(
         cls, rates: Sequence[float], priorities: Sequence[int], work: Sequence[float] | None = None
     ) -> Self:
-        """Return the mix of classes in any order; classes of equal priority are served in turn, as one.
+        """Return the mix of classes in any order; classes of equal priority are served as one.
 
         Args:
-            rates: arrival rates, of which one is above zero.
+            rates: arrival rates, at least one of them above zero.
             priorities: 1 is the highest.
             work: mean work of a request, in any unit; default: the same in all classes.
         """
@@ -70,7 +70,7 @@ class ClassPerformance(ContinuousPerformance):
         return self.latencies.wait_quantile(share)
 
     def quantile_of_all(self, metric: LatencyName, percent: float) -> float:
-        """Return a percentile of a latency over the requests of all rows, which are those of one queue."""
+        """Return a percentile of a latency over the requests of all rows; all rows belong to one queue."""
         from scipy.optimize import brentq
 
         ends = self.figure(TargetMeasure(metric, percent))
@@ -91,13 +91,13 @@ class PriorityQueues(QueueModel):
     name: ClassVar[str] = "priority"
     takes_variability: ClassVar[bool] = True
     queues: QueueModel
-    """The queue of each row, without a limit; the same for all classes of a queue."""
+    """The queue of each row, of unlimited capacity; the same for all classes of a queue."""
     share: FloatArray
     """Share of the queue's requests, shape (R,)."""
     above: FloatArray
-    """Share of its load with a higher priority, shape (R,)."""
+    """Share of the queue's load with a higher priority, shape (R,)."""
     upto: FloatArray
-    """Share of its load with a higher or the same priority, shape (R,)."""
+    """Share of the queue's load with a higher or equal priority, shape (R,)."""
     work_scv: FloatArray
     """Squared coefficient of variation of a request's work, shape (R,)."""
 
@@ -127,7 +127,7 @@ class PriorityQueues(QueueModel):
 
     @property
     def law_type(self) -> type[Law]:
-        """The latency model that drives it."""
+        """The latency model that this queue model uses."""
         return self.queues.law_type
 
     @property

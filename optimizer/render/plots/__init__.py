@@ -1,8 +1,7 @@
-"""Draws figures: one style, one width for print and screen, and no state between two of them.
+"""Draws figures in one style, and in one width for print and screen.
 
-Takes a `Figure` (what is to be seen), gives the bytes of an SVG, PNG or PDF file, the same for the same
-figure. Names are drawn as they are: never as formulas, and with what cannot be printed shown as a question
-mark.
+A `Figure` becomes the bytes of an SVG, PNG or PDF file; equal figures give equal bytes. Names are drawn
+literally, never as formulas, with unprintable characters replaced by question marks.
 """
 
 import io
@@ -107,7 +106,7 @@ def _coloured(figure: Figure) -> list[str]:
 
 
 def _legend(figure: Figure, colours: Mapping[str, str]) -> list[list[tuple[str, str]]]:
-    """Return the legend of the colours: rows of types with their names, as they fit."""
+    """Return the legend of the colours: names of types with their colours, in rows that fit."""
     shown = set(_coloured(figure))
     names = fitted_names([name for name in colours if name in shown], LEGEND_NAME_MM)
     rows, room = list[list[tuple[str, str]]](), 0.0

@@ -24,14 +24,14 @@ ROW_MM = 3.7
 GROUP_MM, NAME_MM = (25.0, 34.0), (17.0, 21.0)
 """Minimum and maximum space for the names of groups, and of rows within them."""
 NAME_ALONE_MM = (21.0, 62.0)
-"""Room for the names of rows without groups."""
+"""Space for the names of rows without groups."""
 NUMBER_PT = SMALL_PT - 0.5
 MIN_SHOWN_VALUE = 0.01
-"""Smaller values are shown as less than this."""
+"""Values below this are shown as less than it."""
 LONG_NUMBER = 10_000_000
-"""From here on not all digits fit."""
+"""Value from which not all digits fit."""
 MIN_SCALE = 0.1
-"""Bars of smaller maxima stay short, because a full bar would exaggerate them."""
+"""Minimum scale of a column: smaller maxima get short bars, because full ones would exaggerate them."""
 SPACIOUS_COLUMNS = 3
 """Maximum number of columns in which the number of a mark fits next to that of its bar."""
 
@@ -75,7 +75,7 @@ def _gaps(bars: Sequence[Bar]) -> float:
 
 
 def _rows(bars: Sequence[Bar]) -> list[float]:
-    """Return the place of each row, from above, in rows."""
+    """Return the position of each row from the top, in rows."""
     return [i + _gaps(bars[: i + 1]) for i in range(len(bars))]
 
 
@@ -103,7 +103,7 @@ def _draw_column(
             axes.plot([mark, mark], [row - 0.45, row + 0.45], color=INK, linewidth=1.1)
         end = max(value or 0.0, mark or 0.0)
         if panel.line is not None and end <= panel.line:
-            end = panel.line  # beyond the line, which would cross the number
+            end = panel.line  # beyond the line, which would otherwise cross the number
         axes.annotate(label, (end, row), (2, 0), textcoords="offset points", va="center", fontsize=NUMBER_PT)
 
 

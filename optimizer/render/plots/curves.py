@@ -22,39 +22,39 @@ from optimizer.render.plots.style import (
     widest_mm,
     width_mm,
 )
-from optimizer.studies.figures.document import CurvePanel, Guide, Series
+from optimizer.studies.figures.document import CurvePanel, ReferenceLine, Series
 
 CURVE_MM, STRIP_MM = 46.0, 3.5
 LEFT_MM = 17.0
-"""Space for the numbers of the upright axis and its label …"""
+"""Space for the numbers of the vertical axis and its label."""
 LABEL_MM = 7.5
-"""… of which the label, the ticks and the gaps between them take so much."""
+"""Part of that space for the label, the ticks and the gaps between them."""
 NAMES_MM = (22.0, 44.0)
-"""Minimum and maximum space for the names of the series, next to the axes …"""
+"""Minimum and maximum space for the names of the series next to the axes."""
 SIGN_MM = 6.0
-"""… of which the sign before a name takes so much, with the gaps."""
+"""Part of that space for the sign before a name, with gaps."""
 AREA_ALPHA = 0.35
-"""Opacity of an area, on which lines are drawn."""
+"""Opacity of an area below lines."""
 MAX_NAME_MM = 60.0
-"""Style of a line across the panel."""
+"""Maximum width of the name of a line across the panel."""
 LEVEL_GAP_MM = 4.0
 """Space between the names of two levels that are close to each other."""
 MIN_LABEL_STEP = 0.075
 """Minimum distance of the labels of curves, as a share of the panel's height."""
 FAR = 2.5
-"""A level that is more than this factor away from all curves is said in words instead of drawn."""
+"""Factor from all curves beyond which a level is stated as text instead of drawn."""
 MIN_PLAIN_NUMBER = 1e-4
-"""Smaller numbers on an axis have a power of ten."""
+"""Axis numbers below this are written with a power of ten."""
 NUMBERED = ((10, (1, 2, 3, 4, 6)), (1000, (1, 2, 5)), (float("inf"), (1,)))
-"""Multiples of powers of ten that have numbers on a logarithmic axis, by the factor that it goes over."""
+"""Multiples of powers of ten that are labelled on a logarithmic axis, by the factor that the axis spans."""
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 CHOSEN = "o"
 DASHES = ("-", "--", "-.", ":")
-"""Curves of one accelerator type have one colour, and differ in these."""
+"""Line styles that distinguish curves of one accelerator type, which have the same colour."""
 
 
 def curves_height_mm(panel: CurvePanel) -> float:
-    """Return the height of the panel with its axis below it."""
+    """Return the height of the panel including its lower axis."""
     return _strip_mm(panel) + CURVE_MM + 10
 
 
@@ -79,9 +79,9 @@ def draw_curves(page: Page, panel: CurvePanel, top: float, colours: Mapping[str,
     _draw_levels(axes, [guide for guide in panel.guides if guide.axis == "y" and guide not in far])
 
 
-def _far_levels(panel: CurvePanel) -> dict[Guide, str]:
-    """Return the levels so far above or below all curves that the curves would be squashed, and which."""
-    found = dict[Guide, str]()
+def _far_levels(panel: CurvePanel) -> dict[ReferenceLine, str]:
+    """Return the levels too far from all curves to be drawn without squashing them, with their direction."""
+    found = dict[ReferenceLine, str]()
     values = [value for series in panel.series for value in series.y if value is not None]
     for guide in panel.guides:
         if guide.axis == "y" and values and panel.y_most is None:
@@ -93,12 +93,12 @@ def _far_levels(panel: CurvePanel) -> dict[Guide, str]:
 
 
 def _strip_mm(panel: CurvePanel) -> float:
-    """Return the height of the strip above the axes that has the names of the upright lines."""
+    """Return the height of the strip above the axes for the names of the vertical lines."""
     return STRIP_MM if any(guide.axis == "x" for guide in panel.guides) else 0.0
 
 
-def _set_ends(axes: Axes, panel: CurvePanel, near: Sequence[Guide]) -> None:
-    """Begin and end the axes so that all values and near lines are on them, and number them plainly."""
+def _set_ends(axes: Axes, panel: CurvePanel, near: Sequence[ReferenceLine]) -> None:
+    """Set the range of the axes to include all values and near lines, with plain numbers."""
     x = _shown([value for series in panel.series for value in series.x], near, "x")
     y = _shown([value for series in panel.series for value in series.y], near, "y")
     least, most = min(x), max(x)
@@ -119,12 +119,12 @@ def _set_ends(axes: Axes, panel: CurvePanel, near: Sequence[Guide]) -> None:
 
 
 def _on_axis(value: float) -> str:
-    """Return a number of an axis as text; a small one has a power of ten instead of many zeros."""
+    """Return an axis number as text; small numbers have a power of ten instead of many zeros."""
     return precise(value) if abs(value) >= MIN_PLAIN_NUMBER else f"{value:g}"
 
 
 def _make_space_for_numbers(axes: Axes) -> None:
-    """Move the left end of the axes where the numbers beside it are long, so that the label fits."""
+    """Move the left edge of the axes if its numbers are long, so that the label fits."""
     low, high = axes.get_ylim()
     places = [place for place in axes.yaxis.get_major_locator()() if low <= place <= high]
     numbers = axes.yaxis.get_major_formatter().format_ticks(places)
@@ -143,7 +143,7 @@ def _set_logarithmic(axes: Axes, name: str, values: Sequence[float]) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def _shown(values: Sequence[float | None], guides: Sequence[Guide], axis: str) -> list[float]:
+def _shown(values: Sequence[float | None], guides: Sequence[ReferenceLine], axis: str) -> list[float]:
     shown = [value for value in values if value is not None]
     return shown + [guide.value for guide in guides if guide.axis == axis] or [0.0, 1.0]
 
@@ -153,7 +153,7 @@ def _colour(series: Series, colours: Mapping[str, str]) -> str:
 
 
 def _dash(panel: CurvePanel, i: int) -> str:
-    """Return the style of a curve; curves of one type differ."""
+    """Return the line style of a curve; curves of one type have different styles."""
     series = panel.series[i]
     before = sum(other.type == series.type and other.style == series.style for other in panel.series[:i])
     return DASHES[before % len(DASHES)]
@@ -184,7 +184,7 @@ def _draw_series(axes: Axes, panel: CurvePanel, i: int, colour: str) -> None:
 
 
 def _name_series(axes: Axes, panel: CurvePanel, colours: Mapping[str, str], names_mm: float) -> None:
-    """Write the names at the right: where each curve ends, or as a list with their signs; not too close."""
+    """Write the names at the right without overlap: at the ends of curves, or as a list with signs."""
     bottom, ends = axes.get_ylim()[0], []
     for i, series in enumerate(panel.series):
         last = next((y for y in reversed(series.y) if y is not None), bottom)
@@ -221,7 +221,7 @@ def _share(axes: Axes, value: float, axis: Literal["x", "y"]) -> float:
 
 
 def _apart(places: Sequence[float], sizes: Sequence[float]) -> list[float]:
-    """Move the middles of labels, in ascending order, apart, and onto the stretch from 0 to 1."""
+    """Move label positions, in ascending order, apart, and into the range from 0 to 1."""
     moved, end = [], 0.0
     for place, size in zip(places, sizes, strict=True):
         moved.append(max(place, end + size / 2))
@@ -233,10 +233,10 @@ def _apart(places: Sequence[float], sizes: Sequence[float]) -> list[float]:
     return moved
 
 
-def _draw_levels(axes: Axes, guides: Sequence[Guide]) -> None:
-    """Draw levels with their names; the name of a level close above another is next to the other name."""
+def _draw_levels(axes: Axes, guides: Sequence[ReferenceLine]) -> None:
+    """Draw levels with their names; if two are close together, the names are written side by side."""
     names = {guide: fitted(guide.name, MAX_NAME_MM) for guide in guides}
-    begin_mm, below = dict[Guide, float](), None
+    begin_mm, below = dict[ReferenceLine, float](), None
     for guide in sorted(guides, key=lambda guide: guide.value):
         begin_mm[guide] = 0.0
         if below and _share(axes, guide.value, "y") - _share(axes, below.value, "y") < MIN_LABEL_STEP:
@@ -252,8 +252,8 @@ def _draw_levels(axes: Axes, guides: Sequence[Guide]) -> None:
         )  # fmt: skip
 
 
-def _draw_uprights(axes: Axes, guides: Sequence[Guide]) -> None:
-    """Draw upright lines with their names above them, side by side."""
+def _draw_uprights(axes: Axes, guides: Sequence[ReferenceLine]) -> None:
+    """Draw vertical lines with their names above them, side by side."""
     guides = sorted(guides, key=lambda guide: guide.value)
     places = [_share(axes, guide.value, "x") for guide in guides]
     names = [fitted(guide.name, MAX_NAME_MM) for guide in guides]

@@ -23,14 +23,14 @@ FIELD_MM, LINE_MM = 6.0, 3.2
 HEADING_MM = (24.0, 46.0)
 """Minimum and maximum space for the headings of the rows."""
 MAX_LINES = 3
-"""Into which one line of a field's text may be broken."""
+"""Maximum number of lines into which one line of a field's text is broken."""
 TINT = 0.28
-"""Strength of a group's colour behind text, which follows a stripe in the full colour."""
+"""Strength of a group's colour behind text; a stripe before it has the full colour."""
 STRIPE_MM = 1.2
 COUNTED = re.compile(r"([\d,]+ × )(\S+)")
-"""A number of replicas, and of what."""
+"""Pattern of a number of replicas with the accelerator."""
 FIGURES = re.compile(r"[\d,]+ → [\d,]+")
-"""Numbers that stay on one line."""
+"""Pattern of numbers that stay on one line."""
 NO_TINT = 0.4
 """Strength of the grey behind text without a group."""
 Shade = tuple[float, float, float]
@@ -77,13 +77,13 @@ def draw_grid(page: Page, panel: GridPanel, top: float, colours: Mapping[str, st
 
 
 def _field_mm(lines: Sequence[Sequence[Sequence[str]]]) -> float:
-    """Return the height of the fields: all fit the text of the fullest."""
+    """Return the height of the fields, which all have that of the fullest."""
     most = max((len(cell) for row in lines for cell in row), default=1)
     return FIELD_MM + LINE_MM * max(most - 1, 0)
 
 
 def _heading_mm(panel: GridPanel) -> float:
-    """Return the space for the headings of the rows: less where the figures in the fields need it."""
+    """Return the space for the row headings, reduced if the numbers in the fields need it."""
     figures = {part for row in panel.cells for cell in row for part in FIGURES.findall(cell.text)}
     need = max(map(width_mm, figures), default=0.0) + STRIPE_MM + 2
     left = WIDTH_MM - 2 * EDGE_MM - 1 - need * len(panel.columns)
@@ -98,7 +98,7 @@ def _column_mm(panel: GridPanel) -> float:
 def _lines(panel: GridPanel) -> list[list[list[str]]]:
     """Break the texts of the fields into lines that fit a column.
 
-    Numbers are never shortened; a name, what stands after a number and a times sign, so that it fits there.
+    Numbers are never shortened; names, which follow a number and a multiplication sign, are.
     """
     room = _column_mm(panel) - STRIPE_MM - 2
     texts = {cell.text for row in panel.cells for cell in row}
@@ -115,6 +115,6 @@ def _lines(panel: GridPanel) -> list[list[list[str]]]:
 
 
 def _tint(colour: str, strength: float) -> Shade:
-    """Return a colour so light that black text can be read on it."""
+    """Return a tint of a colour on which black text is readable."""
     red, green, blue = mpl.colors.to_rgb(colour)
     return 1 - strength * (1 - red), 1 - strength * (1 - green), 1 - strength * (1 - blue)

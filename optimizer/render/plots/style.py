@@ -28,13 +28,13 @@ MM_PER_INCH = 25.4
 TEXT_PT, SMALL_PT = 9.0, 7.5
 FONT = "DejaVu Sans"
 HINTING = 1.02
-"""Signs are moved to whole pixels in a PNG file, which makes lines a little longer."""
+"""Factor on text widths, because PNG files place characters at integer pixels."""
 POINTS_PER_INCH = 72
 
 PLAIN = "#4d5d6b"
 """Colour of items without an accelerator type."""
 INK = "#000000"
-"""Colour of references that items are compared with: targets, fronts, marks, names."""
+"""Colour of references: targets, fronts, marks, names."""
 GREY, LIGHT = "#595959", "#d9d9d9"
 
 STYLE: dict[Any, Any] = {
@@ -64,7 +64,7 @@ _ONE_AT_A_TIME = threading.Lock()  # the drawing library keeps its settings and 
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """Set the style; characters that the font does not have are boxes, and no reason to warn."""
+    """Context that sets the style; characters missing in the font are drawn as boxes, without warnings."""
     with _ONE_AT_A_TIME, mpl.rc_context(), warnings.catch_warnings():
         mpl.rcdefaults()
         mpl.rcParams.update(STYLE)
@@ -74,7 +74,7 @@ def drawing() -> Iterator[None]:
 
 
 class Page:
-    """A page on which things are placed in millimetres from the upper left corner."""
+    """A page on which items are placed in millimetres from the upper left corner."""
 
     def __init__(self, height_mm: float) -> None:
         self.height_mm = height_mm
@@ -82,7 +82,7 @@ class Page:
         FigureCanvasAgg(self.canvas)
 
     def axes(self, left: float, top: float, width: float, height: float) -> Axes:
-        """Return axes with the given place and size."""
+        """Return axes with the given position and size."""
         box = (
             left / WIDTH_MM,
             1 - (top + height) / self.height_mm,
@@ -92,7 +92,7 @@ class Page:
         return self.canvas.add_axes(box)
 
     def square(self, left: float, middle: float, colour: str) -> None:
-        """Draw a small square of a colour, its left edge and its middle at the given place."""
+        """Draw a small square, given its left edge and vertical middle."""
         side = 2.2
         box = (left / WIDTH_MM, 1 - (middle + side / 2) / self.height_mm)
         self.canvas.add_artist(
@@ -100,7 +100,7 @@ class Page:
         )
 
     def text(self, left: float, top: float, text: str, **style: Any) -> None:
-        """Write text whose upper left corner is at the given place."""
+        """Write text, given its upper left corner."""
         plain: dict[str, Any] = {"ha": "left", "va": "top", "fontsize": SMALL_PT}
         self.canvas.text(left / WIDTH_MM, 1 - top / self.height_mm, text, **(plain | style))
 
@@ -115,14 +115,14 @@ def width_mm(text: str, size_pt: float = SMALL_PT, *, bold: bool = False) -> flo
 
 
 def fitted(text: str, width_limit_mm: float, size_pt: float = SMALL_PT, *, bold: bool = False) -> str:
-    """Return text that fits into a width, its middle left out where it does not."""
+    """Return text that fits into a width; its middle is omitted if it is too long."""
     return fitted_names((text,), width_limit_mm, size_pt, bold=bold)[text]
 
 
 def fitted_names(
     names: Iterable[str], width_limit_mm: float, size_pt: float = SMALL_PT, *, bold: bool = False
 ) -> dict[str, str]:
-    """Return for each name what fits into a width: its middle is left out so that no two look alike."""
+    """Return a form of each name that fits into a width; middles are omitted so that all forms differ."""
     plain = {name: printable(name) for name in names}
     signs = {sign for text in plain.values() for sign in text} | {*GAP, *string.digits}
     advance = {sign: _advance_mm(sign, size_pt, bold=bold) for sign in sorted(signs)}
@@ -132,7 +132,7 @@ def fitted_names(
 
 @lru_cache(maxsize=4096)
 def _advance_mm(sign: str, size_pt: float, *, bold: bool) -> float:
-    """Return the width that one more of a character adds to a line."""
+    """Return the width that another copy of a character adds to a line."""
     ends, nine = (width_mm(text, size_pt, bold=bold) for text in ("||", f"|{sign * 9}|"))
     return (nine - ends) / 9
 
@@ -145,9 +145,9 @@ def widest_mm(names: Iterable[str], least_mm: float, most_mm: float, *, bold: bo
 def wrapped(
     text: str, width_limit_mm: float, most_lines: int, size_pt: float = SMALL_PT, *, bold: bool = False
 ) -> list[str]:
-    """Return text as lines that fit into a width, broken at spaces; what is too much is cut off.
+    """Return text as lines that fit into a width, broken at spaces; excess text is cut off.
 
-    Figures stay with their signs: no line ends before or after × and →.
+    Numbers stay with their signs: no line ends before or after × and →.
     """
     lines: list[str] = []
     for word in re.split("(?<![×→]) (?![×→])", printable(text)):

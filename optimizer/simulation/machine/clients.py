@@ -10,7 +10,7 @@ from optimizer.simulation.machine.queue import join_queue
 from optimizer.simulation.machine.state import EngineState
 
 ON_TIME, HELD_BACK = False, True
-"""Whether requests sent now have just arrived, or were held back by the client."""
+"""Whether requests sent now have just arrived or were held back by the client."""
 
 
 @compiled
@@ -26,7 +26,7 @@ def next_arrival_ms(machine: EngineState) -> float:
 
 @compiled
 def has_place(machine: EngineState, limits: Limits) -> bool:
-    """Return whether the client may send another request."""
+    """Return whether the client can send another request."""
     state = machine.state[0]
     return state.running + state.waiting < limits.max_in_flight
 

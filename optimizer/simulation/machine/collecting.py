@@ -67,7 +67,7 @@ def collect(
     Args:
         server: the server.
         free_ms: time at which it became free.
-        tick: last tick of a clock.
+        tick: index of the last clock tick at which a batch started.
         arrival_ms: arrival times.
         arrival: index of the next arrival.
         queue: waiting requests, from `head` up to `tail`; changed.
@@ -78,7 +78,7 @@ def collect(
         Start of the batch, the next request to arrive, and the end of the queue, which is empty if no
         request is left.
     """
-    # A request that finds the server free does not wait, even without queue places; with a clock it does.
+    # A request that finds the server free does not queue, even without queue places, unless there is a clock.
     room = server.room if server.trigger == CLOCK else max(server.room, 1)
     deadline = first_deadline(server, free_ms, tick, tail - head, arrival_ms, head, queue)
     now_ms = free_ms
@@ -111,7 +111,7 @@ def first_deadline(
     head: int,
     queue: IntArray,
 ) -> float:
-    """Return the time at which a server that has become free starts any batch; inf if none waits."""
+    """Return the time at which a free server starts its next batch; inf if no request waits."""
     window = server.window_ms
     if server.trigger == CLOCK:
         return max(math.ceil(free_ms / window - TICK_ROUNDING), tick + 1) * window
@@ -126,7 +126,7 @@ def first_deadline(
 
 @compiled
 def next_deadline(server: BatchServer, deadline: float, come_ms: float) -> float:
-    """Return the first deadline, one window after the other, after an arrival."""
+    """Return the first deadline after an arrival, when one window follows another."""
     window = server.window_ms
     passed = math.floor((come_ms - deadline) / window) + 1
     return deadline + passed * window

@@ -21,9 +21,11 @@ from numba.core.types import unliteral
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _jit: Any = partial(njit, nogil=True, error_model="numpy", _nrt=False)
-"""Without checks of divisors, which are positive, and reference counts, because nothing is allocated."""
+"""Compilation without checks of divisors, which are positive, or reference counts, as nothing is
+allocated.
+"""
 _allocating_jit: Any = partial(njit, nogil=True, error_model="numpy")
-"""For functions that allocate arrays."""
+"""Compilation of functions that allocate arrays."""
 
 
 def compiled(function: _Function) -> _Function:
@@ -68,7 +70,7 @@ def _kept(point: Any) -> Any:
 
 @contextmanager
 def announcing(announce: Callable[[], None]) -> Iterator[None]:
-    """Call `announce` when an entry starts to compile in the body; cached code is not announced."""
+    """Context that calls `announce` when an entry starts to compile; cached code is not announced."""
     with install_listener("numba:compile", _Announcement(announce)):
         yield
 

@@ -1,4 +1,4 @@
-"""Binary heap in arrays, ordered by time, with an item for each time: compiled.
+"""Binary heap in arrays, ordered by time, with an item for each time (compiled).
 
 Without items, the array of times is passed for both.
 """
@@ -11,7 +11,7 @@ Items = FloatArray | IntArray
 
 @compiled
 def push(times: FloatArray, items: Items, size: int, time: float, item: float) -> None:
-    """Add a time to a heap of the given size, which has room for one more."""
+    """Add a time to a heap of the given size, whose arrays have space for one more."""
     place = size
     while place > 0:
         parent = (place - 1) // 2

@@ -30,8 +30,7 @@ def run_iterations(
 ) -> None:
     """Run all iterations that start before `until_ms`; the last can end after it.
 
-    A caller that has recorded the arrivals up to then, live or from a file, can add rows and continue from
-    there.
+    A caller that records arrivals while they happen can add rows and continue from there.
     """
     state = machine.state[0]
     while state.stuck == 0:
@@ -103,7 +102,8 @@ def _pass_answers(
 def _next_event_ms(machine: EngineState, limits: Limits) -> float:
     """Return the time of the next arrival that could join the batch; others are not events."""
     state = machine.state[0]
-    overtakes = len(machine.last_waiting) > 1  # the first that waits may lack memory, a higher one not
+    # The first in the queue might lack memory, but one of higher priority might not.
+    overtakes = len(machine.last_waiting) > 1
     joins = (state.waiting == 0 or overtakes) and state.partial == NO_REQUEST
     joins = joins and state.running < limits.max_batch
     return next_arrival_ms(machine) if joins and has_place(machine, limits) else np.inf

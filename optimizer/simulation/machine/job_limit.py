@@ -1,4 +1,4 @@
-"""A tandem with a limit on the jobs inside; the next one enters when one leaves: compiled."""
+"""A tandem with a limit on the jobs inside; the next job enters when one leaves (compiled)."""
 
 from typing import NamedTuple
 
@@ -13,19 +13,19 @@ NO_REQUEST = -1
 
 
 class TandemState(NamedTuple):
-    """State of a tandem: the stop `server_stop` is the server, the other stops are the stages."""
+    """State of a tandem; its stops are the server (index `server_stop`) and the stages."""
 
     server: BatchServer
     server_stop: int
     workers: IntArray
-    """Workers by stop; 1 for the server."""
+    """Number of workers of each stop; 1 for the server."""
     service_ms: FloatArray
-    """Service times by stop, shape (stops, R); unused for the server."""
+    """Service times at each stop, shape (stops, R); unused for the server."""
     first: IntArray
-    """First waiting request of each stop."""
+    """First waiting request at each stop."""
     last: IntArray
     busy: IntArray
-    """Busy workers of each stop; for the server, the requests in its batch."""
+    """Number of busy workers at each stop; for the server, the requests in its batch."""
     behind: IntArray
     """Next request in the same queue or batch; shape (R,)."""
     stop: IntArray

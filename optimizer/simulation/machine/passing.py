@@ -15,7 +15,7 @@ def run_line(
     """Run all requests through an empty tandem.
 
     Args:
-        line: the line.
+        line: the tandem.
         come_ms: ascending, shape (R,).
         stage_ms: service times at each stage, shape (stages, R).
         start_ms: filled with the start of each request's batch; NaN if rejected.

@@ -6,7 +6,7 @@ from optimizer.simulation.machine.state import NO_REQUEST, EngineState
 
 @compiled
 def join_queue(machine: EngineState, row: int) -> None:
-    """Add a request behind all waiting requests of its own and of higher priorities."""
+    """Add a request after all waiting requests of the same or higher priorities."""
     level = machine.rows[row].level
     _insert_after(machine, row, _last_up_to(machine, level))
     machine.last_waiting[level] = row
@@ -14,7 +14,7 @@ def join_queue(machine: EngineState, row: int) -> None:
 
 @compiled
 def return_to_queue(machine: EngineState, row: int) -> None:
-    """Add a preempted request in front of all waiting requests of its own and of lower priorities."""
+    """Add a preempted request before all waiting requests of the same or lower priorities."""
     level = machine.rows[row].level
     _insert_after(machine, row, _last_up_to(machine, level - 1))
     if machine.last_waiting[level] == NO_REQUEST:
@@ -37,7 +37,7 @@ def leave_queue(machine: EngineState) -> int:
 
 @compiled
 def _last_up_to(machine: EngineState, level: int) -> int:
-    """Return the last waiting request of a priority rank or a higher one; `NO_REQUEST` if none waits."""
+    """Return the last waiting request up to a priority rank; `NO_REQUEST` if none waits."""
     while level >= 0 and machine.last_waiting[level] == NO_REQUEST:
         level -= 1
     return NO_REQUEST if level < 0 else machine.last_waiting[level]
@@ -45,7 +45,7 @@ def _last_up_to(machine: EngineState, level: int) -> int:
 
 @compiled
 def _insert_after(machine: EngineState, row: int, before: int) -> None:
-    """Add a request behind another one; with `NO_REQUEST`, at the front of the queue."""
+    """Insert a request after another one, or with `NO_REQUEST` at the front of the queue."""
     state = machine.state[0]
     if before == NO_REQUEST:
         machine.rows[row].link = NO_REQUEST if state.waiting == 0 else state.first_waiting

@@ -1,8 +1,8 @@
 """Scheduling of prompts in the next iteration.
 
 Chunked: decodes come first, and prompts fill the rest of the token budget, the last one partially. Prefill
-first: whole prompts up to the budget, at least one, while decodes pause. Both take requests in order, and
-stop at the first that finds no batch slot or no memory.
+first: full prompts up to the budget, at least one, while decodes pause. Both take requests in order, and stop
+at the first that finds no batch slot or no memory.
 """
 
 from optimizer.simulation.limits import Limits
@@ -49,7 +49,7 @@ def prompt_tokens(machine: EngineState, row: int) -> int:
 
 @compiled
 def _add_chunk(machine: EngineState, row: int, start: int, tokens: int) -> None:
-    """Schedule a chunk of the prompt of a request, behind its first `start` tokens."""
+    """Schedule a chunk of a request's prompt that follows its first `start` tokens."""
     state = machine.state[0]
     state.work_prompts += 1
     state.work_tokens += tokens

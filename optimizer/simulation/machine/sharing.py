@@ -23,7 +23,7 @@ from optimizer.simulation.machine.queue import leave_queue
 from optimizer.simulation.machine.state import EngineState
 
 ROUNDING = 1e-12
-"""Relative distance within which two ends coincide."""
+"""Relative difference within which two end times coincide."""
 
 
 @entry

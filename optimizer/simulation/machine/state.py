@@ -1,7 +1,7 @@
 """State of the engine between two steps: one record of the replica, and one of each request.
 
-Lists are linked through the requests, so a step moves no data: a request is linked either to those that wait
-or to those that end with the same iteration. -1 ends a list.
+Lists are linked through the requests, so a step moves no data. A request is in the list of waiting requests
+or in the list of those that end with the same iteration. -1 ends a list.
 """
 
 from typing import Any, NamedTuple

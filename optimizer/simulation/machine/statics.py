@@ -12,7 +12,7 @@ def run_statics(
     times: StaticCoefficients, max_batch: int, max_queue: int, come_ms: FloatArray, in_tokens: IntArray,
     out_tokens: IntArray, first_ms: FloatArray, last_ms: FloatArray, queue: IntArray,
 ) -> tuple[float, float, int]:  # fmt: skip
-    """Run all requests, which arrive in ascending order; fill the times of their first and last tokens.
+    """Run all requests, given by ascending arrival; fill the times of their first and last tokens.
 
     Args:
         times: latency model.

@@ -1,4 +1,4 @@
-"""Stages of a tandem: workers that serve one request at a time, first come, first served: compiled."""
+"""Stages of a tandem: workers that serve one request at a time, first come, first served (compiled)."""
 
 from optimizer.arrays import FloatArray
 from optimizer.simulation.machine.compiling import entry

@@ -16,8 +16,8 @@ def run_turns(
     """Run all requests through an empty card.
 
     A server is ready if its batch is full or its oldest request has waited for the window. Ready servers take
-    turns in the order in which they became ready; a server that leaves requests behind is ready again at the
-    start of its batch at the earliest. A batch takes the requests that are there when it starts.
+    turns in the order in which they became ready; if requests remain after a batch is taken, the server is
+    ready again at the start of that batch at the earliest. A batch takes the requests waiting when it starts.
 
     Args:
         sizes: batch limit of each server, shape (S,).

@@ -1,4 +1,4 @@
-"""Time of an iteration: compiled (eq. 63)."""
+"""Time of an iteration (eq. 63), compiled."""
 
 import math
 
@@ -42,7 +42,7 @@ def iterations_ms(first_ms: float, growth_ms: float, count: int) -> float:
 
 @compiled
 def iterations_until(span_ms: float, first_ms: float, growth_ms: float) -> int:
-    """Return the smallest number of such iterations, at least one, that take `span_ms` or longer."""
+    """Return the smallest number, at least 1, of such iterations that take `span_ms` or longer."""
     half = first_ms - growth_ms / 2
     count = math.ceil(2 * span_ms / (half + math.sqrt(half * half + 2 * growth_ms * span_ms)))
     count = max(count, 1)

@@ -82,6 +82,19 @@ class PatternCandidates:
         fewest: FloatArray = np.floor(most.min(axis=1, initial=np.inf) + ROUNDING)
         return fewest
 
+    def used_by(self, candidate: IntArray, count: IntArray) -> FloatArray:
+        """Return the use of each row by patterns, in multiples of its divisor; shape (P, K).
+
+        Args:
+            candidate: candidates of each pattern, -1 in unused places; shape (P, W).
+            count: replicas of each of them, 0 in unused places; shape (P, W).
+        """
+        use, patterns = np.zeros((len(candidate), len(self.amount))), np.arange(len(candidate))
+        for at, replicas in zip(candidate.T, count.T, strict=True):
+            for entry in range(self.use.shape[1]):
+                use[patterns, self.row_used[at, entry]] += replicas * self.use[at, entry]
+        return use
+
     @property
     def servers(self) -> IntArray:
         """The servers that have a candidate, in their order."""

@@ -95,19 +95,16 @@ def patterns(
     """
     used, at = candidate >= 0, np.maximum(candidate, 0)
     server = candidates.server[candidate[:, 0]] if len(candidate) else np.zeros(0, np.int64)
-    use = np.zeros((len(candidate), len(candidates.amount)))
-    replicas, rows = np.where(used, count, 0), np.arange(len(candidate))
-    for place in range(candidate.shape[1]):
-        for entry in range(candidates.use.shape[1]):
-            taken = replicas[:, place] * candidates.use[at[:, place], entry]
-            use[rows, candidates.row_used[at[:, place], entry]] += taken
-    pools = np.where(used, count * problem.table.cost_per_replica[candidates.row[at]], 0.0)
+    replicas = np.where(used, count, 0)
+    use = candidates.used_by(candidate, replicas)
+    pools = replicas * problem.table.cost_per_replica[candidates.row[at]]
     elsewhere = np.where(candidates.here[at], 0.0, pools).sum(axis=1)
     stays = np.asarray((used & candidates.here[at]).any(axis=1), np.bool_)
     same = used & candidates.here[at] & (count == problem.current_replicas[server][:, None])
     kept = np.asarray(same.any(axis=1) & (used.sum(axis=1) == 1), np.bool_)
     value = problem.transition_value(server, pools.sum(axis=1), elsewhere, stays, kept)
-    value = value - (replicas * problem.discount[candidates.row[at]]).sum(axis=1)
+    if len(problem.tiers.row):
+        value = value - (replicas * problem.discount[candidates.row[at]]).sum(axis=1)
     columns = PatternColumns(
         server=server,
         candidate=candidate,
@@ -151,6 +148,8 @@ def _without_reserve(
         at: candidates of each pattern, whichever in unused places; shape (P, W).
         replicas: replicas of each of them, 0 in unused places; shape (P, W).
     """
+    if not problem.reserve.wanted.any():
+        return np.zeros(len(server), np.bool_)
     row, table = candidates.row[at], problem.table
     divisible = problem.divisible[row]
     carried = np.where(divisible, replicas * table.max_rate_rps[row], 0.0).sum(axis=1)

@@ -204,7 +204,7 @@ class RestrictedMaster:
             return least, False
         known = np.isfinite(least)
         limit = np.where(known, np.where(known, least, 0.0) - self.tolerance, np.inf)
-        result = self.pool.price_columns(self.master, duals, limit)
+        result = self.pool.price_columns(self.master, duals, limit, only_best=True)
         found, cost = result.columns, reduced_costs(self.master, result.columns, duals)
         np.minimum.at(least, found.server, cost)
         self.pool.add(found.take(_best_of_each(found.server, cost, np.arange(len(found)))))

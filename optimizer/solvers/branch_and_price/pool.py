@@ -58,7 +58,9 @@ class ColumnPool:
         """Columns that must not be used, while the pool is restricted to others of their server."""
         rng = np.random.default_rng(0)
         self._marks = rng.integers(1, 2**63, len(candidates.row) + len(problem.priority), np.uint64)
-        self._keys = self._key(columns)
+        self._rows = np.argsort(self._key(columns), kind="stable")
+        """Row of each column, in the order of their keys."""
+        self._keys = self._key(columns)[self._rows]
 
     @classmethod
     def of(cls, problem: Problem, due: Deadline | None = None) -> "ColumnPool":
@@ -82,14 +84,15 @@ class ColumnPool:
 
     def add(self, found: PatternColumns) -> None:
         """Take in more columns, without those that are known."""
-        key = self._key(found)
-        new = np.flatnonzero(~np.isin(key, self._keys))
-        _, first = np.unique(key[new], return_index=True)
-        new = new[np.sort(first)]
-        if len(new):
-            self.columns = self.columns.joined(found.take(new))
-            self.excluded = np.concatenate([self.excluded, np.zeros(len(new), np.bool_)])
-            self._keys = np.concatenate([self._keys, key[new]])
+        key, first = np.unique(self._key(found), return_index=True)
+        place = np.searchsorted(self._keys, key)
+        new = np.append(self._keys, 0)[place] != key
+        if new.any():
+            rows = np.argsort(first[new])
+            self.columns = self.columns.joined(found.take(first[new][rows]))
+            self.excluded = np.concatenate([self.excluded, np.zeros(len(rows), np.bool_)])
+            self._rows = np.insert(self._rows, place[new], len(self._keys) + np.argsort(rows))
+            self._keys = np.insert(self._keys, place[new], key[new])
 
     def rows_of(self, replicas: IntArray) -> IntArray:
         """Return an answer, shape (C,), as one row for each server; patterns that the pool lacks are added.
@@ -108,9 +111,8 @@ class ColumnPool:
         candidate[place, spot], count[place, spot] = used, replicas[candidates.row[used]]
         found = patterns(self.problem, candidates, candidate, count)
         self.add(found)
-        order = np.argsort(self._keys, kind="stable")
-        at = np.searchsorted(self._keys, self._key(found), sorter=order)
-        rows[np.searchsorted(servers, found.server)] = order[at]
+        at = np.searchsorted(self._keys, self._key(found))
+        rows[np.searchsorted(servers, found.server)] = self._rows[at]
         return rows
 
     @contextmanager
@@ -132,6 +134,8 @@ class ColumnPool:
         duals: FloatArray,
         limit: FloatArray,
         most: int = MAX_FOUND,
+        *,
+        only_best: bool = False,
     ) -> PricingResult:
         """Return the columns whose reduced cost is at most a limit by server, shape (S,).
 
@@ -139,7 +143,8 @@ class ColumnPool:
             master: the level.
             duals: one for each shared row.
             limit: by server.
-            most: the largest number of columns that is of use.
+            most: maximum number of columns.
+            only_best: whether columns of more than their server's least reduced cost can be omitted.
         """
         limit = np.where(master.active & ~master.forced_unserved, limit, -np.inf)
         candidates, subproblems = self.candidates, self.subproblems
@@ -156,11 +161,14 @@ class ColumnPool:
                     subproblems.unreserved, objective.on_unreserved[subproblems.server], 0.0
                 )
         limits = limit[subproblems.server] - own
-        found = enumerate_patterns(candidates, subproblems, weight, limits, most, self.due)
+        found = enumerate_patterns(
+            candidates, subproblems, weight, limits, most=most, due=self.due, only_best=only_best
+        )
         floor = np.full(len(self.problem.priority), np.inf)
         np.minimum.at(floor, subproblems.server, np.where(found.cut, found.least, np.inf) + own)
-        columns = patterns(self.problem, candidates, found.candidate, found.count)
-        return PricingResult(columns, floor)
+        none = found.cut.any() and not only_best
+        candidate, count = (each[: 0 if none else None] for each in (found.candidate, found.count))
+        return PricingResult(patterns(self.problem, candidates, candidate, count), floor)
 
 
 def reduced_costs(master: MasterProblem, columns: PatternColumns, duals: FloatArray) -> FloatArray:
@@ -192,9 +200,9 @@ def least_of_servers(master: MasterProblem, pool: ColumnPool, duals: FloatArray)
     while True:
         # Columns cheaper by rounding alone are not searched for; the margin is subtracted instead.
         margin = np.where(np.isfinite(least), MARGIN * np.maximum(1.0, np.abs(least)), 0.0)
-        result = pool.price_columns(master, duals, least - margin)
-        found = least - margin
-        np.minimum.at(found, result.columns.server, reduced_costs(master, result.columns, duals))
+        result = pool.price_columns(master, duals, least - margin, only_best=True)
+        found, cost = least - margin, reduced_costs(master, result.columns, duals)
+        np.minimum.at(found, result.columns.server, cost - MARGIN * np.maximum(1.0, np.abs(cost)))
         floored: FloatArray = np.minimum(found, result.floor)
         cut = floored < found
         if not (cut & (found < least - margin)).any():

@@ -16,8 +16,6 @@ from optimizer.solvers.branch_and_price.columns import needed
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.problem import Problem
 
-MAX_PREFIXES = 100_000
-"""Beginnings of patterns that are looked at beside each other at most."""
 MAX_FOUND = 100_000
 """Patterns that one search gives at most, or little more."""
 
@@ -111,8 +109,10 @@ def enumerate_patterns(
     limit: FloatArray,
     most: int = MAX_FOUND,
     due: Deadline | None = None,
+    *,
+    only_best: bool = False,
 ) -> EnumeratedPatterns:
-    """Return every least pattern whose candidates weigh no more than its subproblem's limit.
+    """Return every minimal pattern whose candidates weigh no more than its subproblem's limit.
 
     No candidate is taken more often than the limits allow by itself; several together may be.
 
@@ -121,10 +121,12 @@ def enumerate_patterns(
         subproblems: the subproblems, Q rows.
         weight: weight of one replica of each candidate, not below zero; shape (n,).
         limit: the largest weight of a pattern that is wanted, minus infinity for none; shape (Q,).
-        most: patterns that are wanted at most; subproblems that have too many are cut.
-        due: when to stop: subproblems that are not searched to the end by then are cut; none: at the end.
+        most: maximum number of patterns; if there are more, all subproblems are cut, or with `only_best`
+            those with the most patterns.
+        due: when to stop: subproblems that are not searched to the end by then are cut; None: at the end.
+        only_best: whether patterns heavier than others of their subproblem can be omitted.
     """
-    return _Enumeration(candidates, subproblems, weight, limit, most).run(due)
+    return _Enumeration(candidates, subproblems, weight, limit, most, only_best=only_best).run(due)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +188,11 @@ class _Enumeration:
         weight: FloatArray,
         limit: FloatArray,
         most: int,
+        *,
+        only_best: bool,
     ) -> None:
         self.candidates, self.subproblems, self.weight = candidates, subproblems, weight
-        self.limit, self.most = limit, most
+        self.limit, self.most, self.only_best = limit.copy(), most, only_best
         there = subproblems.candidates >= 0
         share = np.where(there, candidates.share[subproblems.candidates], 1.0)
         each = np.where(there, weight[subproblems.candidates], np.inf)
@@ -258,8 +262,8 @@ class _Enumeration:
         fewer = np.minimum(need - 1, most)
         fewest = self._fewest(prefixes, rank, fewer)
         numbers = np.maximum(fewer - fewest + 1, 0).astype(np.int64)
-        if numbers.sum() > MAX_PREFIXES:
-            self._cut_largest(np.bincount(at[0], numbers, minlength=len(self.limit)), MAX_PREFIXES)
+        if numbers.sum() > self.most:
+            self._cut_largest(np.bincount(at[0], numbers, minlength=len(self.limit)), self.most)
             numbers[self.cut[prefixes.subproblem]] = 0
         row = np.repeat(np.arange(len(numbers)), numbers)
         number = fewest[row] + np.arange(len(row)) - (np.cumsum(numbers) - numbers)[row]
@@ -291,20 +295,24 @@ class _Enumeration:
         return np.minimum(fewest, most + 1)
 
     def _note(self, complete: _Prefixes) -> None:
-        """Note complete patterns; give up subproblems with too many."""
+        """Note complete patterns; cut subproblems if there are too many."""
         if not len(complete.subproblem):
             return
         self.found.append(complete)
+        if self.only_best:
+            use = self.candidates.used_by(complete.candidate, complete.count)
+            fits = (use <= self.candidates.amount).all(axis=1)
+            np.minimum.at(self.limit, complete.subproblem[fits], complete.weight[fits])
         self.found_of += np.bincount(complete.subproblem, minlength=len(self.limit))
         if self.found_of.sum() > self.most:
             self._cut_largest(self.found_of, self.most // 2)
             self.found_of[self.cut] = 0
 
     def _cut_largest(self, size: IntArray, most: int) -> None:
-        """Give up the largest subproblems until the sizes of the others add up to no more than wanted."""
+        """Cut the largest subproblems until the sizes of the others add up to the maximum, or cut all."""
         order = np.argsort(-size, kind="stable")
         left = size.sum() - np.cumsum(size[order])
-        self.cut[order[: int((left > most).sum()) + 1]] = True
+        self.cut[order[: int((left > most).sum()) + 1] if self.only_best else order] = True
         self.limit = np.where(self.cut, -np.inf, self.limit)
 
     def _result(self) -> EnumeratedPatterns:

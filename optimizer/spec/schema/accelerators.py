@@ -33,7 +33,7 @@ class Power(Document):
     """Utilisation at the inflection point, 0 … 1."""
 
     def at(self, utilization: FloatArray) -> FloatArray:
-        """Return the power at some utilisations [W], of their shape."""
+        """Return the power at given utilisations [W], of the same shape."""
         points, power_w = [0.0, 1.0], [self.idle_w, self.full_w]
         if 0 < self.mid_utilization < 1:
             points.insert(1, self.mid_utilization)
@@ -60,14 +60,14 @@ class _Slice(Document):
     """Price of the slice [cents/h]."""
 
 
-class Accelerator(SliceField, PlaceField, PriceFields, _Slice):  # the fields of the last come first
+class Accelerator(SliceField, PlaceField, PriceFields, _Slice):  # pydantic puts the last base's fields first
     """A purchasable slice: one or more cards of one type (``4xA100``)."""
 
 
 class Capacity(Document):
-    """Available cards of an accelerator type."""
+    """Number of available cards of an accelerator type."""
 
     type: Name
     """The accelerator type."""
     count: Count
-    """Cards."""
+    """Number of cards."""

@@ -1,4 +1,4 @@
-"""Documents of allocations: what a server runs on, and its load."""
+"""Documents of allocations: the accelerator and replicas of a server, and its load."""
 
 from pydantic import Field
 
@@ -7,16 +7,16 @@ from optimizer.kinds.fields import Load
 
 
 class AllocationData(Document):
-    """The allocation of a server, in the reference's format."""
+    """Allocation of a server, in the reference's format."""
 
     accelerator: str = ""
-    """The accelerator; empty if there is none."""
+    """Name of the accelerator; empty if there is none."""
     num_replicas: Count = Field(0, alias="numReplicas")
-    """Replicas."""
+    """Number of replicas."""
     max_batch: Count = Field(0, alias="maxBatch")
     """Batch limit of a replica."""
     cost_cents_per_h: Cost = Field(0.0, alias="cost")
-    """Cost [cents/h]; 0 with running replicas: recomputed from the accelerator's price."""
+    """Cost [cents/h]; 0 with running replicas means that it is recomputed from the accelerator's price."""
     itl_ms: Milliseconds = Field(0.0, alias="itlAverage")
     """Mean inter-token latency [ms]."""
     ttft_ms: Milliseconds = Field(0.0, alias="ttftAverage")

@@ -14,6 +14,7 @@ class CacheFields(Document):
     """A cache of results."""
 
     cache_hit_rate: HitRate = Field(0.0, alias="cacheHitRate", exclude_if=not_)
-    """Share of the requests that a cache answers in negligible time; replicas see the rest. Percentiles,
-    `goodputShare` and `slo-tps` are of all requests; limits on means and on rejected requests are of those
-    that replicas see, which is cautious."""
+    """Share of the requests that a cache answers in negligible time; replicas serve the others. Percentiles,
+    `goodputShare` and `slo-tps` apply to all requests. Limits on means and on rejected requests apply to
+    those at replicas, which is conservative.
+    """

@@ -18,7 +18,7 @@ class ModelTarget(Document):
     """Service-level targets of a model in a service class; 0 means no target."""
 
     model: Name
-    """The model."""
+    """Name of the model."""
     itl_ms: Milliseconds = Field(0.0, alias="slo-itl")
     """Inter-token latency [ms]."""
     ttft_ms: Milliseconds = Field(0.0, alias="slo-ttft")
@@ -48,7 +48,7 @@ class ModelTarget(Document):
 
     @property
     def largest_loss(self) -> float | None:
-        """Maximum fraction of rejected requests, by either name; None: that of the options."""
+        """Maximum fraction of rejected requests, by either name; None selects that of the options."""
         return self.max_loss if self.max_rejected is None else self.max_rejected
 
     @model_validator(mode="after")
@@ -96,5 +96,5 @@ class _Targets(Document):
     """Targets by model."""
 
 
-class ServiceClass(HeadroomField, _Targets):  # the fields of the last come first
+class ServiceClass(HeadroomField, _Targets):  # pydantic puts the last base's fields first
     """A class of service: its priority and its targets by model."""

@@ -1,4 +1,4 @@
-"""Documents of offline work: a number of requests and the time until when they are to be done."""
+"""Documents of offline work: a number of requests, and their deadline."""
 
 from pydantic import Field
 
@@ -6,22 +6,24 @@ from optimizer.documents import Document, is_none
 
 
 class OfflineWork(Document):
-    """Requests that are all there now and only have to be done in time."""
+    """Requests that are all available now and must be completed by a deadline."""
 
     requests: float = Field(gt=0, le=1e15)
     """Number of requests."""
     hours: float = Field(gt=0, le=1e6)
-    """Time until when they are to be done, from now [h]."""
+    """Deadline, from now [h]."""
 
     @property
     def rate_rpm(self) -> float:
-        """Rate at which they are done just in time [requests/min]."""
+        """Rate that completes them exactly by the deadline [requests/min]."""
         return self.requests / (self.hours * 60)
 
 
 class OfflineFields(Document):
-    """Work of a server that need not be done at once."""
+    """Work of a server that is not urgent."""
 
     deadline: OfflineWork | None = Field(None, exclude_if=is_none)
-    """Offline work instead of a load: `arrivalRate` follows from it. It has no latency or loss targets, and
-    ranks after every priority, on what other servers leave. Absent: requests arrive at `arrivalRate`."""
+    """Offline work instead of a load; `arrivalRate` is derived from it. It has no latency or loss targets,
+    and ranks below every priority, so it uses capacity that other servers leave. Absent: requests arrive at
+    `arrivalRate`.
+    """

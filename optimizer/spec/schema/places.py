@@ -1,4 +1,4 @@
-"""Documents of places: where accelerators are, where requests come from, and the network between."""
+"""Documents of places: locations of accelerators and of requests, and network latencies between them."""
 
 from operator import not_
 from typing import Annotated
@@ -14,24 +14,25 @@ class PlaceField(Document):
     """Place of an accelerator."""
 
     place: Name | None = Field(None, exclude_if=is_none)
-    """Region or site. All accelerators of a type have the same place. Absent: near every server."""
+    """Region or site. All accelerators of a type have the same place. Absent: close to every server."""
 
 
 class ServedPlaceFields(Document):
     """Places of a server's requests and replicas."""
 
     place: Name | None = Field(None, exclude_if=is_none)
-    """Region or site from which its requests come. Absent: near every accelerator."""
+    """Region or site from which requests come. Absent: close to every accelerator."""
     may_serve_from: tuple[Name, ...] | None = Field(
         None, alias="mayServeFrom", strict=False, fail_fast=True, exclude_if=is_none
     )
-    """Places of accelerators on which it may run, such as for data residency. Absent: all."""
+    """Places of the accelerators that can run it, for example for data residency. Absent: all places."""
 
 
 class NetworkField(Document):
-    """Network between places."""
+    """Network latencies between places."""
 
     network_ms: NetworkTimes = Field(default_factory=dict, alias="networkMs", exclude_if=not_)
-    """Time that the network adds to the first token, or to the answer of a batch server, by place of the
-    server and place of the accelerator [ms]: `{"eu": {"us": 90}}`. 0 within a place; other pairs of places
-    that occur need a time, in either direction."""
+    """Network latency that is added to the first token, or to the answer of a batch server, by place of the
+    server and place of the accelerator [ms]: `{"eu": {"us": 90}}`. It is 0 within a place; all other pairs in
+    use need a value, in either direction.
+    """

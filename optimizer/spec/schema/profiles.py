@@ -36,14 +36,14 @@ class EstimateSettings(Document):
     eager: bool = False
     """Whether the engine launches each kernel from the host, without captured graphs."""
     memory_utilization: Share = Field(0.9, alias="memoryUtilization")
-    """Fraction of device memory that the engine may use."""
+    """Fraction of device memory that the engine can use."""
     max_requests: BatchLimit = Field(256, alias="maxRequests")
     """Maximum requests in the batch."""
 
     @field_validator("config")
     @classmethod
     def _in_its_folder(cls, config: str | None, info: ValidationInfo) -> str | None:
-        """Resolve the path relative to the document; only documents in files may name files."""
+        """Resolve the path relative to the document; only documents in files can name files."""
         if config is None:
             return None
         folder = (info.context or {}).get(FOLDER)

@@ -1,4 +1,4 @@
-"""Documents of what makes a plan hold tomorrow: reserves, cautious token times, price tiers, renting."""
+"""Documents of robustness: reserves, conservative token times, price tiers, external services."""
 
 from itertools import pairwise
 from operator import not_
@@ -21,21 +21,23 @@ from optimizer.documents import (
 from optimizer.units import SHARE
 
 Headroom = Annotated[float, In(SHARE, le=10)]
-"""More load, as a share of the load; 1 for twice the load."""
+"""Additional load as a share of the load; 1 for twice the load."""
 Availability = Annotated[float, Field(gt=0, le=1)]
 AvailabilityTarget = Annotated[float, Field(gt=0, lt=1)]
 MoneyPerMillion = Annotated[float, Field(ge=0, le=MAX_QUANTITY)]
 
 
 class HeadroomField(Document):
-    """More load than there is now."""
+    """Headroom for more load than there is now."""
 
     headroom_share: Headroom | None = Field(None, alias="headroomShare", exclude_if=is_none)
-    """Share of the load by which it may grow while all targets hold; absent: the class's, else of all."""
+    """Share by which the load can grow while all targets are met; absent: that of the class, or else of the
+    options.
+    """
 
 
 class External(Document):
-    """A service that answers a server's requests instead of replicas."""
+    """An external service that answers a server's requests instead of replicas."""
 
     in_per_million: MoneyPerMillion = Field(alias="inPerMillion")
     """Price of input tokens [cents per million]."""
@@ -51,39 +53,39 @@ class ReserveFields(HeadroomField):
     """Reserve and preferences of a server."""
 
     spare_replicas: Count = Field(0, alias="spareReplicas", exclude_if=not_)
-    """Replicas that may be gone while all targets hold; the server then has one pool."""
+    """Number of replicas that can fail while all targets are met; the server then has a single pool."""
     availability_target: AvailabilityTarget | None = Field(
         None, alias="availabilityTarget", exclude_if=is_none
     )
-    """Minimum probability that as many replicas as it needs are there; the server then has one pool."""
+    """Minimum probability that enough replicas are available; the server then has a single pool."""
     preferred: tuple[Name, ...] | None = Field(None, strict=False, fail_fast=True, exclude_if=is_none)
-    """Accelerators that it should run on whatever they cost; absent: all alike."""
+    """Accelerators that are preferred regardless of cost; absent: no preference."""
     external: External | None = Field(None, exclude_if=is_none)
-    """A service that may answer its requests instead, all of them or none; absent: there is none."""
+    """External service that can answer all of its requests or none; absent: no such service."""
 
 
 class PriceTier(Document):
     """A number of accelerators at a separate price."""
 
     units: PositiveCount
-    """Accelerators of the name."""
+    """Number of these accelerators."""
     cost_cents_per_h: Cost = Field(alias="cost")
-    """Price of each [cents/h]."""
+    """Price of each of them [cents/h]."""
     committed: bool = Field(default=False, exclude_if=not_)
-    """Whether they are paid for even if they are not used."""
+    """Whether they are paid for even if unused."""
 
 
 class PriceFields(Document):
     """Availability and price tiers of an accelerator."""
 
     availability: Availability = Field(1.0, exclude_if=lambda share: share == 1)
-    """Probability that one accelerator is there, for servers with an `availabilityTarget`."""
+    """Probability that one accelerator is available, for servers with an `availabilityTarget`."""
     tiers: tuple[PriceTier, ...] = Field((), strict=False, exclude_if=not_)
-    """Prices of the first accelerators; the rest cost `cost`. Absent: all do."""
+    """Prices of the first accelerators; the others cost `cost`. Absent: all cost `cost`."""
 
     @model_validator(mode="after")
     def _prices_do_not_fall(self) -> "PriceFields":
-        listed: float = getattr(self, "cost_cents_per_h")  # noqa: B009  of the accelerator
+        listed: float = getattr(self, "cost_cents_per_h")  # noqa: B009  attribute of the accelerator
         prices = (*(tier.cost_cents_per_h for tier in self.tiers), listed)
         for number, (before, after) in enumerate(pairwise(prices), 1):
             if after < before:
@@ -100,7 +102,8 @@ class ReserveOptions(Document):
     """Defaults for all servers."""
 
     headroom_share: Headroom = Field(0.0, alias="headroomShare", exclude_if=not_)
-    """Share of every load by which it may grow while all targets hold."""
+    """Share by which every load can grow while all targets are met."""
     safety: Literal["none", "profile"] = Field("none", exclude_if=lambda safety: safety == "none")
-    """`profile`: token times of measured profiles count as longer by the larger of their errors `ttft` and
-    `itl`."""
+    """`profile`: token times of measured profiles are lengthened by the larger of their errors `ttft` and
+    `itl`.
+    """

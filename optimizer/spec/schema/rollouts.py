@@ -11,5 +11,6 @@ class SurgeField(Document):
     """Extra replicas of a server during a roll-out."""
 
     surge: Share = Field(0.0, exclude_if=not_)
-    """Share of its replicas, rounded up, that starts with the old ones while it rolls out. They take cards
-    under `optimizer.rollout`; the server then has one pool, and no partial service."""
+    """Extra replicas during a roll-out, as a share of the replicas, rounded up. Cards are left for them under
+    `optimizer.rollout`; the server then has one pool, and no partial service.
+    """

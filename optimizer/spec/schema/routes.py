@@ -8,13 +8,13 @@ from pydantic import Field
 from optimizer.documents import Document, Name, RequestsPerMinute, Share, Tokens, is_none
 
 MAX_REQUEST_KINDS = 12
-"""Maximum number of kinds of requests of a route."""
+"""Maximum number of request kinds of a route."""
 
 Lengths = Annotated[Tokens, Field(gt=0)]
 
 
 class RequestKind(Document):
-    """Requests of a route that are alike: what the router can do with them, and what that costs."""
+    """A kind of requests of a route: its share and lengths, and the router's errors."""
 
     name: Name | None = Field(None, exclude_if=is_none)
     """Name in plans; absent: its position among the kinds."""
@@ -25,15 +25,15 @@ class RequestKind(Document):
     out_tokens: Lengths = Field(alias="outTokens")
     """Mean output length [tokens]."""
     loss: Share = 0.0
-    """Share of answers that are worse from the small model, such as failures of an evaluation."""
+    """Share of answers that are worse from the small model, for example failures in an evaluation."""
     miss: Share = 0.0
-    """Share that the router sends to the large model although the plan wants it on the small one."""
+    """Share that the router sends to the large model although the plan assigns it to the small one."""
     wrong: Share = 0.0
-    """Share that the router sends to the small model although the plan wants it on the large one."""
+    """Share that the router sends to the small model although the plan assigns it to the large one."""
 
 
 class Route(Document):
-    """Requests that a router divides between two servers; they are the load of both."""
+    """Requests that a router divides between two servers, as the load of both."""
 
     name: Name
     """Unique name."""
@@ -44,15 +44,15 @@ class Route(Document):
     arrival_rate_rpm: RequestsPerMinute = Field(0.0, alias="arrivalRate")
     """Arrival rate of all kinds together [requests/min]."""
     max_loss: Share = Field(0.0, alias="maxLoss")
-    """Largest share of answers that may be worse because the small model gave them."""
+    """Maximum share of answers that are worse because the small model produced them."""
     rerun: bool = False
-    """Whether a request that the router sent wrongly to the small model is then sent to the large one too."""
+    """Whether requests wrongly sent to the small model are then also sent to the large one."""
     kinds: tuple[RequestKind, ...] = Field(strict=False, min_length=1, max_length=MAX_REQUEST_KINDS)
     """Kinds of requests."""
 
 
 class RoutesField(Document):
-    """Routes of a system."""
+    """The routes of a system."""
 
     routes: tuple[Route, ...] = Field((), strict=False, fail_fast=True, exclude_if=not_)
     """Routes, each with a small and a large server; absent: none."""

@@ -32,8 +32,9 @@ class Server(
     accelerators: tuple[Name, ...] | None = Field(None, strict=False, fail_fast=True)
     """The allowed accelerators; default: all."""
     shared_queue: Name | None = Field(None, alias="sharedQueue", exclude_if=is_none)
-    """A queue and replicas that it shares with the servers that name the same, all of one model. Requests
-    wait by the priority of their class. Absent: it has its own."""
+    """Name of a queue whose replicas are shared by all servers that name it, all of one model. Requests wait
+    by the priority of their class. Absent: the server has its own queue.
+    """
     current: AllocationData = Field(AllocationData(), alias="currentAlloc")
     """The current allocation, with the load."""
     desired: AllocationData = Field(AllocationData(), alias="desiredAlloc")

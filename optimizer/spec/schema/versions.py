@@ -16,7 +16,9 @@ class VersionShare(Document):
     weight: Share
     """Share of the server's requests; the weights of all versions sum to 1."""
     current: AllocationData | None = Field(None, alias="currentAlloc", exclude_if=is_none)
-    """The version's current allocation, without a load. That of the server's own `model` is the server's."""
+    """Current allocation of the version, without a load; for the server's own `model`, use that of the
+    server.
+    """
     desired: AllocationData | None = Field(None, alias="desiredAlloc", exclude_if=is_none)
     """The last recommendation for the version; stored but not used."""
 
@@ -25,7 +27,10 @@ class SplitFields(Document):
     """Versions of a server."""
 
     split: tuple[VersionShare, ...] | None = Field(None, strict=False, exclude_if=is_none)
-    """Models that share the server's requests at random by weight, the server's `model` among them. Each is
-    planned as a server of its own. Absent: all requests go to `model`."""
+    """Models among which the server's requests are split at random by weight, including the server's `model`.
+    Each is planned as a separate server. Absent: all requests go to `model`.
+    """
     roll_back: bool = Field(default=False, alias="rollBack", exclude_if=not_)
-    """Whether the replicas of `model` can take all requests of the server at once, as a reserve."""
+    """Whether replicas of `model` must be able to take all requests of the server immediately, as a
+    reserve.
+    """

@@ -1,6 +1,6 @@
-"""Compare two plans: limited with unlimited, two systems or sets of options, before and after a load change.
+"""Compares two plans: limited and unlimited, two systems or option sets, before and after a load change.
 
-Takes systems, which are solved, or plans, gives a `Comparison`.
+Systems are solved; plans are compared as they are.
 """
 
 from collections.abc import Iterable, Mapping
@@ -45,17 +45,17 @@ def compare(
     """Compare two plans; given only a system, its unlimited plan with its limited one.
 
     Args:
-        first: a system, which is solved, or a plan as it is.
-        second: the other system or plan; without it the first system again.
-        second_options: optimizer options by their Python names for the second side alone.
-        transition: the second system follows the first in time: its plan starts from the first plan as what
-            runs, instead of its own current allocations.
-        labels: what to call the sides.
-        backend: what solves a MILP: ``highs``, or the name of a solver that PuLP knows (``CBC``).
-        options: optimizer options by their Python names for every side that is solved.
+        first: a system to solve, or a plan.
+        second: the other system or plan; None selects the first system.
+        second_options: optimizer options of the second side only, by Python name.
+        transition: whether the second system follows the first in time, so that its current allocations are
+            those of the first plan.
+        labels: labels of the sides.
+        backend: MILP solver: ``highs``, or the name of a solver that PuLP supports (``CBC``).
+        options: optimizer options of every solved side, by Python name.
 
     Raises:
-        SpecError: there is nothing to compare or to solve, or an option is wrong.
+        SpecError: there is nothing to compare or to solve, or an option is invalid.
         SolverError: the solver failed, or a plan does not pass verification.
     """
     if second is None:
@@ -85,7 +85,7 @@ def _solved(source: System | Plan, options: Mapping[str, object], backend: str) 
 
 
 def _following(before: Case, after: System | Plan) -> System:
-    """Return a system in which what runs is the plan of the case before it."""
+    """Return a system whose current allocations are those of the previous case's plan."""
     if isinstance(after, Plan):
         raise SpecError("a plan that exists cannot start from another; give the system after the change")
     used = {pool.accelerator for pools in before.plan.allocations.values() for pool in pools}
@@ -96,7 +96,7 @@ def _following(before: Case, after: System | Plan) -> System:
 
 
 def _only_limits_differ(one: Case, two: Case) -> bool:
-    """Return whether one side is unlimited, the other limited, and nothing else differs."""
+    """Return whether the sides differ only in that one has limits and the other has none."""
     if one.system is None or two.system is None:
         return False
     limited = one.system.options.model_copy(update={"unlimited": False})
@@ -132,7 +132,7 @@ def _comparison(kind: Kind, one: Case, two: Case, labels: tuple[str, str]) -> Co
 
 
 def _check_currencies(one: str | None, two: str | None, labels: tuple[str, str]) -> None:
-    """Refuse costs in two currencies, whose difference means nothing; plain numbers go with either."""
+    """Reject costs in two different currencies; plain numbers can be compared with any."""
     if one is not None and two is not None and one != two:
         raise SpecError(f"{labels[0]} has costs in {one}, {labels[1]} in {two}; give both in one currency")
 
@@ -156,13 +156,13 @@ def _notes(kind: Kind, one: Case, two: Case, labels: tuple[str, str]) -> Iterabl
         elif case.plan.status == "heuristic":
             yield f"{label} was found by a heuristic, without proof"
         elif case.plan.status == "feasible":
-            yield f"the solver stopped early on {label}; a better plan may exist"
+            yield f"the solver stopped early on {label}; a better plan might exist"
         elif case.plan.gap:
             yield f"{label} is proved to within {case.plan.gap:.2%} of the least value, not to the last cent"
     if kind == "load_change" and any(len(pools) > 1 for pools in one.plan.allocations.values()):
         yield (
             f"the plan {labels[1]} starts from the largest pool of each server of the mixed plan "
-            f"{labels[0]}; a current allocation holds one"
+            f"{labels[0]}; a current allocation has only one"
         )
     runs = one.system is not None and any(server.current.is_running for server in one.system.servers.values())
     if kind == "scarcity" and runs:

@@ -1,8 +1,8 @@
-"""Two plans side by side, as a document: the same from the library, the command line and REST.
+"""Two plans side by side, as a document for the library, the command line and REST.
 
-Every difference is the second side minus the first. Rows exist per server, per service class and model, per
-service class, per accelerator type and for the fleet; the cost differences of each kind of row add up
-to that of the fleet. Equation numbers refer to ``docs/math.md``.
+Every difference is the second side minus the first. There are rows per server, per service class and model,
+per service class, per accelerator type, and for the fleet. The cost differences of each kind of row add up to
+that of the fleet. Equation numbers refer to ``docs/math.md``.
 """
 
 from operator import not_
@@ -27,7 +27,7 @@ class Side(Document):
     label: str
     """Label of the side."""
     options: OptimizerOptions | None = None
-    """The options it was solved with; None for a plan from a file."""
+    """Options with which the side was solved; None for a plan from a file."""
     plan: Plan
     """The plan."""
 
@@ -36,36 +36,36 @@ class AcceleratorShare(Document):
     """Replicas on one accelerator."""
 
     accelerator: str
-    """The accelerator's name."""
+    """Name of the accelerator."""
     num_replicas: int = Field(alias="numReplicas")
-    """Replicas."""
+    """Number of replicas."""
     max_batch: int = Field(alias="maxBatch")
-    """Batch limit of a replica; the largest of several."""
+    """Batch limit of a replica; the largest if several pools differ."""
     cost_cents_per_h: float = Field(alias="cost")
-    """Their cost [cents/h]."""
+    """Cost of these replicas [cents/h]."""
 
 
 class SideMetrics(Document):
     """Load, replicas and performance of some servers on one side.
 
-    Means are over requests (eq. 55): token lengths over those that arrive (where none do, over the servers),
-    latencies over those that are carried; None if there are none.
+    Means are over requests (eq. 55). Token lengths are averaged over arriving requests, or over servers if
+    none arrive; latencies over served requests, or None if there are none.
     """
 
     servers: int
-    """Servers."""
+    """Number of servers."""
     served_in_full: int = Field(alias="servedInFull")
-    """Servers that are served in full, including idle ones."""
+    """Number of servers served in full, including idle ones."""
     accelerators: tuple[AcceleratorShare, ...] = Field(strict=False)
     """Replicas by accelerator; empty if there are none."""
     num_replicas: int = Field(alias="numReplicas")
-    """Replicas, all accelerators together."""
+    """Number of replicas on all accelerators."""
     cost_cents_per_h: float = Field(alias="cost")
-    """Their cost [cents/h]."""
+    """Cost of these replicas [cents/h]."""
     arrival_rate_rpm: float | None = Field(None, alias="arrivalRate")
     """Offered load [requests/min]; None for a plan from a file."""
     carried_rate_rpm: float = Field(alias="carriedRate")
-    """Carried load [requests/min]."""
+    """Served load [requests/min]."""
     in_tokens: float | None = Field(None, alias="avgInTokens")
     """Mean input length [tokens]."""
     out_tokens: float | None = Field(None, alias="avgOutTokens")
@@ -77,16 +77,16 @@ class SideMetrics(Document):
     wait_ms: float | None = Field(None, alias="waitAverage")
     """Mean queueing time [ms]."""
     own: dict[str, float] = Field(default_factory=dict, exclude_if=not_)
-    """Means of what only some kinds of replicas have, by field; absent without any."""
+    """Means of metrics that only some kinds of replicas have, by field; absent if there are none."""
 
     @property
     def cost_per_million(self) -> float | None:
-        """Cost of a million input and output tokens [cents]; None without tokens."""
+        """Cost per million input and output tokens [cents]; None without tokens."""
         lengths = self.in_tokens or 0.0, self.out_tokens or 0.0
         return cost_per_million(self.cost_cents_per_h, self.carried_rate_rpm, *lengths)
 
     def figure(self, field: str) -> float | None:
-        """Return a mean by the field of a pool."""
+        """Return a mean, given the field of a pool."""
         return self.own.get(field, getattr(self, field, None))
 
 
@@ -94,21 +94,23 @@ class Difference(Document):
     """Second side minus first side; a missing side counts as 0."""
 
     num_replicas: int = Field(alias="numReplicas")
-    """Replicas."""
+    """Difference in replicas."""
     cost_cents_per_h: float = Field(alias="cost")
-    """Cost [cents/h]."""
+    """Difference in cost [cents/h]."""
     arrival_rate_rpm: float | None = Field(None, alias="arrivalRate")
-    """Offered load [requests/min]; None unless it is known on both sides."""
+    """Difference in offered load [requests/min]; None unless both are known."""
     carried_rate_rpm: float = Field(alias="carriedRate")
-    """Carried load [requests/min]."""
+    """Difference in served load [requests/min]."""
     itl_ms: float | None = Field(None, alias="itlAverage")
-    """Mean inter-token latency [ms]; None unless both sides have one, as for the next two."""
+    """Difference in mean inter-token latency [ms]; None unless both sides have one."""
     ttft_ms: float | None = Field(None, alias="ttftAverage")
-    """Mean time to first token [ms]."""
+    """Difference in mean time to first token [ms]; None unless both sides have one."""
     wait_ms: float | None = Field(None, alias="waitAverage")
-    """Mean queueing time [ms]."""
+    """Difference in mean queueing time [ms]; None unless both sides have one."""
     own: dict[str, float] = Field(default_factory=dict, exclude_if=not_)
-    """Means of what only some kinds of replicas have, by field; absent without any on both sides."""
+    """Differences of metrics that only some kinds of replicas have, by field; absent unless both sides have
+    any.
+    """
 
 
 class ComparisonRow(Document):
@@ -126,17 +128,17 @@ class ServerRow(ComparisonRow):
     """One server on both sides."""
 
     server: str
-    """The server."""
+    """Name of the server."""
     service_class: str | None = Field(None, alias="class")
-    """Its service class; None if only plans from files are compared."""
+    """Service class of the server; None if only plans from files are compared."""
     model: str | None = None
-    """Its model; None if only plans from files are compared."""
+    """Model of the server; None if only plans from files are compared."""
     priority: int | None = None
-    """Its priority; None if only plans from files are compared."""
+    """Priority of the server; None if only plans from files are compared."""
     change: ServerChange
     """Change of its replicas from the first side to the second."""
     service: ServiceChange
-    """Whether only one of the sides serves it in full."""
+    """Change in whether it is served in full."""
 
 
 class PriorityRow(Document):
@@ -145,7 +147,7 @@ class PriorityRow(Document):
     priority: int
     """The priority."""
     same: bool
-    """Whether both sides have the same servers of it and serve each to the same share."""
+    """Whether both sides have the same servers of this priority and serve the same share of each."""
     first: PriorityService | None = None
     """First side; None if it has no such servers."""
     second: PriorityService | None = None
@@ -169,14 +171,14 @@ class ClassRow(ComparisonRow):
     service_class: str | None = Field(None, alias="class")
     """The service class; None for the servers of plans from files."""
     priority: int | None = None
-    """Its priority."""
+    """Priority of the class."""
 
 
 class TypeUse(Document):
     """Use of an accelerator type on one side."""
 
     used: int
-    """Cards that the plan uses."""
+    """Number of cards used by the plan."""
     limit: int | None = None
     """Available cards; None if unlimited."""
     cost_cents_per_h: float | None = Field(None, alias="cost")
@@ -202,36 +204,36 @@ class Comparison(Document):
     """Two plans side by side; every difference is the second minus the first."""
 
     kind: Kind
-    """Kind of difference: only whether units are limited, other options, the load in time, or anything."""
+    """Kind of difference: `scarcity` (only limits), `options`, `load_change`, or `plans` (anything)."""
     same: bool
     """Whether both sides place and serve every server the same way, at the same load."""
     equal_service: bool = Field(alias="equalService")
     """Whether every server is on both sides and served to the same share there."""
     first: Side
-    """The one plan: the unlimited one, or the one before."""
+    """First side: the unlimited plan, or the one before a change."""
     second: Side
-    """The other: the limited one, or the one after."""
+    """Second side: the limited plan, or the one after a change."""
     total: ComparisonRow
-    """The fleet; of kind `scarcity` its cost difference is the price of scarcity."""
+    """Totals of the fleet; in a `scarcity` comparison, the cost difference is the price of scarcity."""
     relative_cost_difference: float | None = Field(None, alias="relativeCostDifference")
     """Cost difference relative to the first side; None if that costs nothing."""
     transition_value_cents_per_h: float | None = Field(None, alias="transitionValue")
-    """Transition value of the second plan [cents/h], where the first is what runs when it is made."""
+    """Transition value of the second plan, if the first plan is running [cents/h]."""
     priorities: tuple[PriorityRow, ...] = Field((), strict=False)
     """Service of each priority, the highest first; empty if a side is a plan from a file."""
     classes: tuple[ClassRow, ...] = Field(strict=False)
-    """By service class, highest priority first."""
+    """Rows by service class, highest priority first."""
     class_models: tuple[ClassModelRow, ...] = Field(alias="classModels", strict=False)
-    """By service class and model."""
+    """Rows by service class and model."""
     servers: tuple[ServerRow, ...] = Field(strict=False)
-    """By server."""
+    """Rows by server."""
     types: tuple[TypeComparison, ...] = Field(strict=False)
-    """By accelerator type."""
+    """Rows by accelerator type."""
     notes: tuple[str, ...] = Field(strict=False)
     """Notes on the numbers."""
 
     def changed(self, *changes: ServerChange) -> tuple[ServerRow, ...]:
-        """Return the servers with one of the given changes; without any, all that change."""
+        """Return the servers with one of the given changes; if none are given, all changed servers."""
         return tuple(
             row for row in self.servers if (row.change in changes if changes else row.change != "none")
         )

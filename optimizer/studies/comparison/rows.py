@@ -1,7 +1,7 @@
 """The rows of a comparison: two plans, grouped by server, class, model and accelerator type.
 
-Takes the plan of each side, with its system where that is known. Sums are those of decimal numbers, with one
-rounding at the end, so that the rows of each kind add up to the total.
+Each side is a plan, with its system if known. Sums are computed in decimal numbers and rounded once, so that
+the rows of each kind add up to the total.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -39,17 +39,17 @@ from optimizer.studies.service import service_by_priority
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A plan, with the system it was made for where that is known."""
+    """A plan, and the system for which it was made, if known."""
 
     plan: Plan
     system: System | None
-    """The system with the members of shared queues as servers, and their queues without load."""
+    """The system with members of shared queues as separate servers, and queues without load."""
     whole: System | None
     """The system that was planned."""
     shares: Mapping[str, float]
-    """Share of its load that each server of the plan is served, in the order of the names."""
+    """Served share of the load of each server in the plan, sorted by name."""
     left_out: frozenset[str]
-    """The servers that are not served in full."""
+    """Servers that are not served in full."""
 
 
 def case_of(plan: Plan, system: System | None) -> Case:
@@ -62,7 +62,7 @@ def case_of(plan: Plan, system: System | None) -> Case:
 
 
 def _apart(plan: Plan, system: System) -> Mapping[str, Server]:
-    """Return servers with their own loads: members of queues apart, and what routes send to theirs."""
+    """Return servers with their own loads: members of queues separately, and routed servers as divided."""
     apart = queues_apart(system.servers)
     if not plan.routes:
         return apart
@@ -77,7 +77,7 @@ def serve_the_same(one: Case, two: Case) -> bool:
 
 
 def _served_alike(one: Case, two: Case, server: str) -> bool:
-    """Return whether a server of both sides is served to the same share, and in full on both or neither."""
+    """Return whether a server has the same served share on both sides, and is in full on both or neither."""
     same_share = isclose(one.shares[server], two.shares[server], rel_tol=1e-9)
     return same_share and (server in one.left_out) == (server in two.left_out)
 
@@ -103,7 +103,7 @@ def server_rows(one: Case, two: Case) -> tuple[ServerRow, ...]:
 
 
 def _in_queue(case: Case, name: str, found: SideMetrics | None) -> SideMetrics | None:
-    """Return figures of a server with what it carries and its latencies if it shares a queue.
+    """Return the served load and latencies of a server in a shared queue; None if it is in none.
 
     Its replicas and their cost are in the row of the queue.
     """
@@ -140,7 +140,7 @@ def _service_change(first: SideMetrics | None, second: SideMetrics | None) -> Se
 
 
 class _Place(NamedTuple):
-    """Service class, model and priority of a server; unknown for servers of plans from files alone."""
+    """Service class, model and priority of a server; unknown for servers of plans from files."""
 
     service_class: str | None
     model: str | None
@@ -148,7 +148,7 @@ class _Place(NamedTuple):
 
 
 def _place(name: str, *cases: Case) -> _Place:
-    """Return the place of a server, from the first case that has it."""
+    """Return class, model and priority of a server, from the first case that has it."""
     for case in cases:
         if case.system is not None and name in case.system.servers:
             server = case.system.servers[name]
@@ -209,9 +209,9 @@ def class_model_rows(one: Case, two: Case) -> tuple[ClassModelRow, ...]:
 def _grouped(
     one: Case, two: Case, key: Callable[[_Place], Hashable]
 ) -> Iterator[tuple[_Place, ComparisonRow]]:
-    """Yield a row for the servers of each key, with one place that has the key.
+    """Yield a row for the servers of each key, with the class, model and priority of one of them.
 
-    Where the systems say different things of a server, each side counts it as its own says.
+    If the systems differ about a server, each side groups it by its own system.
     """
     groups: dict[Hashable, tuple[list[str], list[str]]] = {}
     places: dict[Hashable, _Place] = {}
@@ -246,7 +246,7 @@ def type_rows(one: Case, two: Case) -> tuple[TypeComparison, ...]:
 
 
 def _type_uses(case: Case, other: Case) -> dict[str, TypeUse]:
-    """Return units and cost by accelerator type; a plan without a system borrows the other's catalogue."""
+    """Return cards and cost by accelerator type; a plan without a system uses the other side's catalogue."""
     system = case.system or other.system
     kinds = {} if system is None else {name: item.type for name, item in system.accelerators.items()}
     pools = [pool for name in case.plan.allocations for pool in case.plan.pools_of(name)]
@@ -300,7 +300,7 @@ def figures_of(case: Case, names: Iterable[str]) -> SideMetrics | None:
 
 
 def _own_means(pools: Sequence[Pool]) -> dict[str, float]:
-    """Return the means of what only some of the pools have."""
+    """Return the means of metrics that only some of the pools have."""
     fields = {
         shown.field
         for kind in kinds_of(pools)
@@ -315,7 +315,7 @@ def _own_means(pools: Sequence[Pool]) -> dict[str, float]:
 
 
 def alike(first: SideMetrics | None, second: SideMetrics | None) -> bool:
-    """Return whether metrics are equal, except for those that one side lacks."""
+    """Return whether metrics are equal, ignoring those that one side lacks."""
     if first is None or second is None or None in {first.arrival_rate_rpm, second.arrival_rate_rpm}:
         loads = {"arrival_rate_rpm": None, "in_tokens": None, "out_tokens": None}
         first, second = (side and side.model_copy(update=loads) for side in (first, second))
@@ -338,14 +338,14 @@ def _by_accelerator(pools: Sequence[Pool]) -> tuple[AcceleratorShare, ...]:
 
 
 def _services(rented: Sequence[Rented]) -> Iterator[AcceleratorShare]:
-    """Yield the totals of all external services."""
+    """Yield the total replicas and cost of external services."""
     if rented:
         cost = total(item.cost_cents_per_h for item in rented)
         yield AcceleratorShare(accelerator=EXTERNAL, num_replicas=0, max_batch=0, cost_cents_per_h=cost)
 
 
 def total_figures(case: Case) -> SideMetrics | None:
-    """Return the figures of all servers, with what tiers change of their cost."""
+    """Return the metrics of all servers, including the effect of tiers on their cost."""
     found = figures_of(case, case.shares)
     if found is None or not case.plan.tiers:
         return found
@@ -366,19 +366,19 @@ def _mean(weighted: Sequence[tuple[float, float]]) -> float | None:
     """Return the weighted mean of values (eq. 55); None if all weights are 0."""
     weighted = [(value, weight) for value, weight in weighted if weight > 0]
     if len({value for value, _ in weighted}) <= 1:
-        return weighted[0][0] if weighted else None  # not a digit lost
+        return weighted[0][0] if weighted else None  # exact conversion
     heaviest = max(weight for _, weight in weighted)
     shares = [weight / heaviest for _, weight in weighted]
     return fsum(value * share for (value, _), share in zip(weighted, shares, strict=True)) / fsum(shares)
 
 
 def row_of(first: SideMetrics | None, second: SideMetrics | None) -> ComparisonRow:
-    """Return the figures of both sides with their difference."""
+    """Return the metrics of both sides with their difference."""
     return ComparisonRow(first=first, second=second, difference=_difference(first, second))
 
 
 def _difference(first: SideMetrics | None, second: SideMetrics | None) -> Difference:
-    """Return second less first; a side that is not there has no replicas, no cost and no load."""
+    """Return the second side minus the first; a missing side has no replicas, cost or load."""
 
     def change(name: str, absent: float | None) -> float | None:
         before = absent if first is None else getattr(first, name)

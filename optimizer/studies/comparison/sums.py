@@ -1,7 +1,7 @@
 """Sums and differences of costs and rates as decimal numbers.
 
-A price such as 120.84 has no exact binary form, and two sums of equal costs may differ in their last digit.
-So each number is converted to a decimal of 15 digits, and the result is rounded once.
+A price such as 120.84 has no exact binary form, so two sums of equal costs can differ in their last digit.
+Therefore each number is converted to a decimal of 15 digits, and the result is rounded once.
 """
 
 from collections.abc import Iterable
@@ -9,12 +9,12 @@ from fractions import Fraction
 
 
 def total(values: Iterable[float]) -> float:
-    """Return the sum."""
+    """Return the sum, rounded once."""
     return float(sum(map(_decimal, values), Fraction(0)))
 
 
 def less(second: float, first: float) -> float:
-    """Return second less first, exactly 0 where they are equal."""
+    """Return `second` minus `first`, exactly 0 if they are equal."""
     return float(_decimal(second) - _decimal(first))
 
 

@@ -1,1 +1,1 @@
-"""Reasons for a plan: what-if questions, answered by solving again with one thing changed."""
+"""Reasons for a plan: what-if questions, answered by solving again with one change."""

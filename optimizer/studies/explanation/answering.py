@@ -1,4 +1,4 @@
-"""Questions about a plan, all answered: proved as far as there is time, with an interval where not."""
+"""Answers questions about a plan: proved if time permits, otherwise with an interval."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,80 +17,85 @@ from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.solution import Solution, Status
 from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.system import System
-from optimizer.studies.explanation.before import SAME, Before
+from optimizer.studies.explanation.base_plan import SAME, BasePlan
 from optimizer.studies.explanation.document import Effect, EffectRange
 from optimizer.studies.explanation.intervals import Direction, interval_of
 from optimizer.studies.explanation.outcome import PlanOutcome
-from optimizer.studies.explanation.resolving import Inquiry, effect, no_worse, share_of
+from optimizer.studies.explanation.resolving import QuestionBudget, effect, no_worse, share_of
 
 BLOCKS_SHARE = 0.2
-"""Part of the time left for the blocks of a plan, which questions about other blocks keep."""
+"""Fraction of the remaining time for solving the plan's blocks, which questions about other blocks reuse."""
 FIRST_SHARE = 0.05
-"""Part of the time left of a first round of solves, which proves what is easy, where no processes wait."""
+"""Fraction of the remaining time for the first round of solves, which proves easy questions, without
+processes.
+"""
 ROUNDS = ((0.8, 0.12), (1.0, 0.5))
-"""Part of the time left of each round after it, and of that the part of each question at least: what is
-proved quickly comes first, but few answers are worth more than many that are cut short of their proof."""
+"""Fractions of the remaining time for each later round, and of that for each question at least. Quickly
+proved questions come first, and a few proved answers are worth more than many interrupted ones.
+"""
 SHORT_SHARE = 0.08
-"""Part of a question's time in which others are proved at once, or not taken any further..."""
+"""Fraction of a question's time limit that is used if recent questions were not proved."""
 IN_VAIN = 4
-"""... after at least so many took more and were not proved."""
+"""Number of unproved long solves after which that fraction applies."""
 MANY_LEFT = 10
-"""Questions that the first round leaves open from which on processes are started for them."""
+"""Number of open questions after the first round from which processes are started for them."""
 STARTING_S = 4.0
-"""Time that has to be left for that: they take up to half of it to start [s]."""
+"""Minimum remaining time for starting processes, which take up to half of it [s]."""
 MANY_SERVERS = 20
-"""Servers of a scarce mixed fleet from which on processes are started before its plan is found."""
+"""Number of servers of a scarce mixed fleet from which processes are started before its plan is found."""
 MUCH_TIME_S = 10.0
-"""Time limit from which on that is so [s]."""
+"""Minimum time limit for starting them that early [s]."""
 DRAFT_S = 0.02
-"""Time that is kept for the interval of each question [s]."""
+"""Time reserved for the interval of each question [s]."""
 DRAFTS_SHARE = 0.2
-"""Part of the time left that is kept for intervals at most."""
+"""Maximum fraction of the remaining time reserved for intervals."""
 
 _Key = TypeVar("_Key")
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A plan with one thing changed."""
+    """A what-if question: a plan with one change."""
 
     change: Callable[[], Candidates]
-    """Makes the candidates that it is solved with."""
+    """Function that returns the candidates of the changed system."""
     may_be: Direction
     """Direction in which the change can move the optimum."""
     carries_more: bool = False
-    """Whether candidates differ only in that some carry more."""
+    """Whether candidates differ only in that some carry more load."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The best plan that was found, and how far its effect may be from that between two optima."""
+    """The best plan found for a question, and the uncertainty of its effect."""
 
     outcome: PlanOutcome
     interval: EffectRange | None
-    """Interval of the change of the first unproved level, None if all are proved."""
+    """Interval of the change of the first unproved level; None if all are proved."""
 
 
-def effect_of(before: Before, answer: Answer) -> Effect:
+def effect_of(before: BasePlan, answer: Answer) -> Effect:
     """Return the difference between the plan of an answer and the original plan."""
     found = effect(before.outcome, answer.outcome, before.candidates.system)
     return found.model_copy(update={"interval": answer.interval})
 
 
-def answered(before: Before, questions: Mapping[_Key, Question], inquiry: Inquiry) -> dict[_Key, Answer]:
+def answered(
+    before: BasePlan, questions: Mapping[_Key, Question], budget: QuestionBudget
+) -> dict[_Key, Answer]:
     """Return the answers of all questions: solved in time, or bounded without a solve.
 
     Raises:
         SolverError: the solver failed.
     """
     asked = {key: _OpenQuestion(before, question) for key, question in questions.items()}
-    before.find_blocks(_choose, inquiry.deadline.share(BLOCKS_SHARE))
+    before.find_blocks(_choose, budget.deadline.share(BLOCKS_SHARE))
     started = len(asked) >= MANY_LEFT and _expects_many(before.candidates.system) and may_start_processes()
     if not started:
-        _time_beside_intervals(inquiry, len(asked)).part(FIRST_SHARE).attempt(_OpenQuestion.solve, asked)
+        _time_beside_intervals(budget, len(asked)).part(FIRST_SHARE).attempt(_OpenQuestion.solve, asked)
     for share, least in ROUNDS:
         left = _unproved(asked)
-        solving = _time_beside_intervals(inquiry, len(left))
+        solving = _time_beside_intervals(budget, len(left))
         if (
             not started
             and before.blocks is None
@@ -105,32 +110,32 @@ def answered(before: Before, questions: Mapping[_Key, Question], inquiry: Inquir
             solving.part(share).attempt(_OpenQuestion.solve, left, least)
     left = {key: item for key, item in asked.items() if item.interval is not None or item.outcome is None}
     if left:
-        before.find_multipliers(inquiry.deadline)
+        before.find_multipliers(budget.deadline)
     for item in left.values():
-        item.bound(inquiry.deadline)
+        item.bound(budget.deadline)
     return {key: item.answer for key, item in asked.items()}
 
 
 def _unproved(asked: Mapping[_Key, "_OpenQuestion"]) -> dict[_Key, "_OpenQuestion"]:
-    """Return the questions that are left open: first those of the fewest attempts, the easy ones ahead."""
+    """Return the open questions, those with the fewest attempts first, then the easy ones."""
     left = [(key, item) for key, item in asked.items() if not item.proved]
     return dict(sorted(left, key=lambda each: (each[1].attempts, not each[1].easy)))
 
 
-def _time_beside_intervals(inquiry: Inquiry, questions: int) -> Inquiry:
+def _time_beside_intervals(budget: QuestionBudget, questions: int) -> QuestionBudget:
     """Return the time in which questions may be solved, when none of so many is answered by it."""
-    kept_s = min(DRAFT_S * questions, DRAFTS_SHARE * inquiry.deadline.left_s)
-    return Inquiry(inquiry.deadline.later(-kept_s))
+    kept_s = min(DRAFT_S * questions, DRAFTS_SHARE * budget.deadline.left_s)
+    return QuestionBudget(budget.deadline.later(-kept_s))
 
 
 def expect_questions(system: System) -> None:
-    """Have processes started for the questions about a plan that is still to be found, if it has many."""
+    """Start processes for questions about a plan that is not found yet, if there will be many."""
     if _expects_many(system):
         start_processes(_wake)
 
 
 def _expects_many(system: System) -> bool:
-    """Return whether a fleet has many questions that are not answered at once."""
+    """Return whether a fleet has many questions that are not answered immediately."""
     options = system.options
     scarce = options.heterogeneous and not options.unlimited and not _in_blocks(system)
     return scarce and len(system.servers) >= MANY_SERVERS and options.time_limit_s >= MUCH_TIME_S
@@ -148,22 +153,22 @@ def _choose(problem: Problem, deadline: Deadline) -> Solution:
 
 
 def _wake(_: int) -> None:
-    """Do nothing but load this module, in another process."""
+    """Do nothing; loads this module in another process."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A question as it is sent to another process."""
+    """A question in the form that is sent to another process."""
 
     problem: Problem
     related: RelatedSolution | None
     deadline: Deadline
-    """Time of all tasks of the round."""
+    """Deadline of all tasks of the round."""
     limit_s: float
-    """Time that it may take, as far as there is so much."""
+    """Time limit of this task, if enough time remains [s]."""
 
     def solve(self) -> Solution | None:
-        """Solve it; return none if there is no time left."""
+        """Solve the question; return None if no time is left."""
         if self.deadline.passed:
             return None
         due = self.deadline.sooner(Deadline.after(self.limit_s))
@@ -176,7 +181,7 @@ class _Task:
 
 
 def _solve_in_processes(items: Sequence["_OpenQuestion"], deadline: Deadline, least_share: float) -> None:
-    """Solve questions by a deadline, several at a time, each in a process of its own."""
+    """Solve questions by a deadline, several at a time, each in a separate process."""
     sent: list[_OpenQuestion] = []
     pace = _Pace(deadline.left_s * share_of(len(items), least_share))
 
@@ -203,7 +208,7 @@ class _Pace:
         self.proved = self.stopped = 0
 
     def note(self, took_s: float, *, proved: bool) -> None:
-        """Take note of a question."""
+        """Record the outcome of a question."""
         if took_s > self.short_s:
             self.proved += proved
             self.stopped += not proved
@@ -216,9 +221,9 @@ class _Pace:
 
 
 class _OpenQuestion:
-    """A question and the best that is known of its answer."""
+    """A question and the best answer known so far."""
 
-    def __init__(self, before: Before, question: Question) -> None:
+    def __init__(self, before: BasePlan, question: Question) -> None:
         self.before, self.question = before, question
         self.outcome: PlanOutcome | None = None
         self.attempts = 0
@@ -227,19 +232,19 @@ class _OpenQuestion:
 
     @property
     def candidates(self) -> Candidates:
-        """Solver of the question, created on first use."""
+        """Candidates of the question, created on first use."""
         if self._candidates is None:
             self._candidates = self.question.change()
         return self._candidates
 
     @cached_property
     def easy(self) -> bool:
-        """Whether the service is settled without a solve: what is taken away is not missed for it."""
+        """Whether service is settled without a solve, because the plan does not need what is removed."""
         return self.restricts and self.before.still_serves(build_problem(self.candidates))
 
     @property
     def restricts(self) -> bool:
-        """Whether the question only takes something away."""
+        """Whether the question only removes something."""
         return self.question.may_be == "worse"
 
     @property
@@ -251,18 +256,18 @@ class _OpenQuestion:
 
     @property
     def proved(self) -> bool:
-        """Whether another solve can add nothing."""
+        """Whether another solve cannot improve the answer."""
         known = self.outcome
         return known is not None and (known.status is Status.optimal or self.interval is None)
 
     @property
     def answer(self) -> Answer:
-        """The answer."""
+        """The best answer known."""
         assert self.outcome is not None
         return Answer(self.outcome, self.interval)
 
     def solve(self, deadline: Deadline) -> None:
-        """Solve by a deadline, and take over what is better."""
+        """Solve by a deadline, and keep improvements."""
         if not self.is_the_plan():
             solution = self._solution(deadline)
             if solution is not None:
@@ -274,14 +279,14 @@ class _OpenQuestion:
         return solve_in_blocks(build_problem(self.candidates), _choose, deadline, self.before.blocks).solution
 
     def is_the_plan(self) -> bool:
-        """Return whether the plan is the answer, as the question changes nothing that can be chosen."""
+        """Return whether the plan itself is the answer, because the question changes no available choice."""
         same = self.before.unchanged(self.candidates)
         if same:
             self.outcome = self.before.outcome
         return same
 
     def task(self, deadline: Deadline, limit_s: float) -> _Task:
-        """Return the problem to solve."""
+        """Return the task to solve the question in a process."""
         problem = build_problem(self.candidates)
         related = self.before.related(
             problem, restricts=self.restricts, carries_more=self.question.carries_more
@@ -289,26 +294,26 @@ class _OpenQuestion:
         return _Task(problem, related, deadline, limit_s)
 
     def take(self, solution: Solution) -> None:
-        """Take over a solution where it is better, or proves more."""
+        """Use a solution if it is better or proves more."""
         self.attempts += 1
         self._take(PlanOutcome.of_solution(self.candidates, build_problem(self.candidates), solution))
 
     def bound(self, deadline: Deadline) -> None:
-        """Bound the answer without a solve; after the deadline, by bounds that hold for any answer."""
+        """Bound the answer without a solve; after the deadline, by bounds that hold for any solution."""
         if deadline.passed and not self.restricts:
             self._take(self.before.unexamined())
         else:
             self._take(self.before.draft(self.candidates, restricts=self.restricts))
 
     def _take(self, found: PlanOutcome) -> None:
-        """Keep the plan that is proved, else the better of two, with the better of their bounds."""
+        """Keep the proved plan, or else the better of two, with the better of their bounds."""
         known = None if found.status is Status.optimal else self.outcome
         best = found if known is None else _joined(known, found)
         self.outcome = best if self.restricts else no_worse(self.before.outcome, best)
 
 
 def _joined(first: PlanOutcome, second: PlanOutcome) -> PlanOutcome:
-    """Return the better of two plans, the first of equal ones, with the better bound of each level."""
+    """Return the better of two plans, or the first if equal, with the better bound of each level."""
     best, other = (second, first) if _is_better(second, first) else (first, second)
     bounds = merged_bounds(best.levels, other.levels)
     return best.with_bounds({level.name: bound for level, bound in zip(best.levels, bounds, strict=True)})

@@ -1,4 +1,4 @@
-"""Limits that bind the largest rate of a replica, found by relaxing each of them alone.
+"""Limits that bind the largest rate of a replica, found by relaxing each one separately.
 
 All replicas and all relaxations are sized at once, by the code that sized the candidates.
 """
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from optimizer.queueing.targets import Targets
 
 RELAXATION = 0.01
-"""Share by which a latency target is relaxed."""
+"""Fraction by which a latency target is relaxed."""
 MIN_GAIN = 1e-8
-"""Relative rise of the largest rate that is more than the root-finder's rounding."""
+"""Minimum relative increase of the largest rate that is not rounding of the root finder."""
 
 
 def binding_limits(
@@ -38,12 +38,12 @@ def binding_limits(
 ) -> list[tuple[Binding, ...]]:
     """Return the binding constraints of each candidate (eq. 58); nothing for rows without load.
 
-    Servers of shared queues have targets of their own, so that there is nothing for queues. Relaxed are: a
-    latency target by 1 %, a throughput target by giving it up, a batch limit by one request, and the memory
-    by the tokens of one request. Where no target binds, it is the stable rate, or a step (of the prefill
-    chunks, or of chosen batches) that takes a larger relaxation. Two limits that stand at the same point,
-    so that only both together raise the rate, are both named. Where batch sizes are chosen the rate is the
-    largest over all batches, as a looser target may call for another.
+    Shared queues have none, because their members have separate targets. A latency target is relaxed by 1 %,
+    a throughput target by removing it, a batch limit by one request, and the memory by the tokens of one
+    request. If no target binds, the constraint is the stable rate, or a jump (of the number of chunks, or of
+    optimised batches) that needs a larger relaxation. If two limits must both be relaxed to raise the rate,
+    both are named. If batch limits are optimised, the rate is the maximum over all batches, because a looser
+    target can change the best batch.
     """
     bindings: list[tuple[Binding, ...]] = [()] * len(rows)
     alone = ~arrays.servers.is_queue[rows.server]
@@ -58,7 +58,7 @@ def binding_limits(
 
 
 def _of_rate(gain: dict[str, float]) -> tuple[Binding, ...]:
-    """Name the target that the largest rate runs into, or what stands in its place."""
+    """Return the target that binds the largest rate, or the constraint that replaces it."""
     metrics = [name for name in METRICS if name in gain]
     found = [Binding(limit=name, rate_gain=gain[name]) for name in metrics if gain[name] > MIN_GAIN]
     if gain["throughput"] > MIN_GAIN:
@@ -71,7 +71,7 @@ def _of_rate(gain: dict[str, float]) -> tuple[Binding, ...]:
 
 
 def _of_batch(gain: Mapping[str, float]) -> tuple[Binding, ...]:
-    """Name what caps the batch, where a larger one would do."""
+    """Return the constraint on the batch, if a larger batch would raise the rate."""
     caps: tuple[Limit, ...] = ("batch", "memory")
     found = [Binding(limit=name, rate_gain=gain[name]) for name in caps if gain[name] > MIN_GAIN]
     if not found and gain["both"] > MIN_GAIN:
@@ -110,8 +110,8 @@ def _rates(
     Args:
         arrays: the system.
         rows: candidates.
-        larger: requests by which the batch limits are larger than stated.
-        room: requests for which the KV cache has more room.
+        larger: number of requests by which the batch limits exceed the stated ones.
+        room: number of additional requests that fit in the KV cache.
         choose_batch: whether the batch is chosen.
     """
     profile: IntArray = arrays.profile_of[rows.server, rows.accelerator]

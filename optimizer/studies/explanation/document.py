@@ -1,4 +1,4 @@
-"""The answer of `explain` as a document: the same from the library, the command line and REST."""
+"""The answer of `explain`, as a document for the library, the command line and REST."""
 
 from operator import not_
 from typing import Literal
@@ -18,80 +18,85 @@ Limit = Literal[
 
 
 class ServiceChange(Document):
-    """A server of which another share of the load is served."""
+    """A server whose served share of the load changes."""
 
     server: str
-    """The server."""
+    """Name of the server."""
     priority: int
-    """Its priority."""
+    """Priority of the server."""
     load_change_rpm: float = Field(alias="loadChange")
-    """Load served after less load served before [requests/min]."""
+    """Served load after the change minus before [requests/min]."""
     served_before: float = Field(alias="servedBefore")
-    """Share of its load that is served before."""
+    """Served share of its load before the change."""
     served_after: float = Field(alias="servedAfter")
-    """Share of its load that is served after; of an idle server both are shares of its least replicas."""
+    """Served share of its load after the change; for an idle server, both are shares of its minimum
+    replicas.
+    """
     in_full_before: bool = Field(alias="inFullBefore")
-    """Whether it is served in full before: all of its load, by its least number of replicas or more."""
+    """Whether it was served in full before: all of its load, and at least its minimum replicas."""
     in_full_after: bool = Field(alias="inFullAfter")
-    """Whether it is after."""
+    """Whether it is served in full after the change."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether it has no load: only the share of its least replicas changes."""
+        """Whether it has no load, so that only the share of its minimum replicas changes."""
         return not self.load_change_rpm and self.served_before != self.served_after
 
 
 class EffectRange(Document):
-    """Interval of the change of one level between two optima; the change of earlier levels is exact."""
+    """Interval of the change of one level between two optima; changes of earlier levels are exact."""
 
     level: str
-    """The first level that is not proved, by its name in the plan."""
+    """Name of the first unproved level, as in the plan."""
     low: float
-    """The least that the change can be [cents/h of the value, requests/min, or servers]."""
+    """Lower bound of the change [cents/h of the value, requests/min, or servers]."""
     high: float
-    """The most that it can be."""
+    """Upper bound of the change."""
 
 
 class Effect(Document):
-    """Difference of the plan after one thing is changed and everything is solved again."""
+    """Difference of the plan after one change and a new solve."""
 
     cost_change_cents_per_h: float = Field(alias="costChange")
-    """Total cost after less total cost before [cents/h]."""
+    """Total cost after the change minus before [cents/h]."""
     value_change_cents_per_h: float = Field(alias="valueChange")
-    """Objective after less objective before [cents/h]; the plan minimises this, after service."""
+    """Objective after the change minus before [cents/h]; the plan minimises it after service."""
     serves: Literal["same", "more", "less"] = "same"
-    """Whether more or less load is served: of the highest priority that differs, the load that is served in
-    full, then the number of servers with load that are, then the load that is served at all."""
+    """Whether more or less load is served. The highest priority that differs decides: by the load served in
+    full, then by the number of loaded servers served in full, then by the total served load.
+    """
     service: tuple[ServiceChange, ...] = Field((), strict=False)
-    """Servers served to another share than before, or newly in full or no longer, in the order of their
-    priority."""
+    """Servers whose served share or full service changes, in order of priority."""
     without_reserve_change_rpm: float = Field(0.0, alias="withoutReserveChange", exclude_if=not_)
     """Increase of the load served without its reserve [requests/min]; absent if nothing changes."""
     open_cents_per_h: float | None = Field(None, alias="open")
-    """Largest error of the value's change against that between two optima [cents/h]; 0 if both are proved;
-    none if a level of service is unproved."""
+    """Maximum error of the value change relative to that between two optima [cents/h]; 0 if both are proved;
+    null if a service level is unproved.
+    """
     interval: EffectRange | None = Field(None, exclude_if=is_none)
     """Interval of the first unproved change between two optima; absent if all are proved."""
 
 
 class Binding(Document):
-    """A limit that, relaxed alone by a little, lets the largest rate of a replica rise."""
+    """A limit whose slight relaxation, alone, raises the largest rate of a replica."""
 
     limit: Limit
     """Name of the limit."""
     rate_gain: float = Field(alias="rateGain")
-    """Rise of the largest rate when it is relaxed, as a share; 0 where only two limits together raise it."""
+    """Relative increase of the largest rate if the limit is relaxed; 0 if only two limits together raise
+    it.
+    """
     stage: str | None = Field(None, exclude_if=is_none)
-    """The stage that can serve no more, where that is the limit; else absent."""
+    """Name of the saturated stage, if a stage is the limit; otherwise absent."""
 
 
 class ChosenPool(Document):
-    """A pool of the plan, and what keeps its replicas from taking more load."""
+    """A pool of the plan, and the constraints on the load of its replicas."""
 
     accelerator: str
-    """The accelerator's name."""
+    """Name of the accelerator."""
     num_replicas: int = Field(alias="numReplicas")
-    """Replicas."""
+    """Number of replicas."""
     max_batch: int = Field(alias="maxBatch")
     """Batch limit of a replica."""
     cost_cents_per_h: float = Field(alias="cost")
@@ -101,38 +106,38 @@ class ChosenPool(Document):
 
 
 class ForcedPool(Document):
-    """Pool of a server in a plan that was solved again."""
+    """A pool of a server in a plan that was solved again."""
 
     accelerator: str
-    """The accelerator's name."""
+    """Name of the accelerator."""
     num_replicas: int = Field(alias="numReplicas")
-    """Replicas."""
+    """Number of replicas."""
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of the pool [cents/h]."""
 
 
 class Alternative(Document):
-    """A server kept to other accelerators than those it was given, and what the plan then is."""
+    """The plan if a server is restricted to accelerators other than the chosen ones."""
 
     pools: tuple[ForcedPool, ...] = Field(strict=False)
-    """Pools of the server then; empty if it cannot be served there, or not together with the others."""
+    """Pools of the server in that plan; empty if it cannot be served there, alone or together with others."""
     effect: Effect
-    """The plan then, less the plan."""
+    """That plan minus the original plan."""
 
 
 class Option(Document):
     """A candidate of the server: an accelerator on which it can run."""
 
     accelerator: str
-    """The accelerator's name."""
+    """Name of the accelerator."""
     num_replicas: int = Field(alias="numReplicas")
-    """Replicas that carry the full load."""
+    """Number of replicas that carry the full load."""
     max_batch: int = Field(alias="maxBatch")
     """Batch limit of a replica."""
     type: str
-    """The accelerator's type."""
+    """Accelerator type."""
     units: int
-    """Units of the type."""
+    """Number of cards of the type."""
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of the replicas [cents/h]."""
     max_arrival_rate_rpm: float = Field(alias="maxArrivalRatePerReplica")
@@ -140,68 +145,72 @@ class Option(Document):
     binding: tuple[Binding, ...] = Field(strict=False)
     """Constraints that bind the largest load."""
     forced: Alternative | None = None
-    """The plan with the server kept to this accelerator alone; only where one server is explained."""
+    """The plan with the server restricted to this accelerator; only if a single server is explained."""
 
 
 class RejectedAccelerator(Document):
-    """An accelerator on which the server cannot run, and by how much it misses."""
+    """An accelerator on which the server cannot run, and the shortfall."""
 
     accelerator: str
-    """The accelerator's name."""
+    """Name of the accelerator."""
     reason: str
-    """One of a closed set."""
+    """Reason code."""
     detail: str
-    """The reason in numbers."""
+    """The reason with numbers."""
     value: float | None = None
-    """Found value: ms, tokens, requests or replicas, depending on the reason."""
+    """Measured value: ms, tokens, requests or replicas, depending on the reason."""
     limit: float | None = None
-    """Limit that it was compared with."""
+    """Limit with which the value was compared."""
     factor: float | None = None
-    """The larger of the two over the smaller: 1.2 misses by 20 %; none where nothing was measured."""
+    """The larger of value and limit divided by the smaller: 1.2 misses by 20 %; null if nothing was
+    measured.
+    """
 
 
 class ServerExplanation(Document):
     """Reasons for the placement of a server."""
 
     server: str
-    """The server."""
+    """Name of the server."""
     service_class: str = Field(alias="class")
-    """Its service class."""
+    """Service class of the server."""
     model: str
-    """Its model."""
+    """Model of the server."""
     priority: int
-    """Its priority."""
+    """Priority of the server."""
     load_rpm: float = Field(alias="load")
-    """Load that it has to serve [requests/min]: its arrival rate, or that of its throughput target."""
+    """Load of the server [requests/min]: its arrival rate, or that of its throughput target."""
     served_fraction: float = Field(alias="servedFraction")
     """Share of the load that the plan serves."""
     pools: tuple[ChosenPool, ...] = Field(strict=False)
-    """Its pools; empty if it is idle or not served."""
+    """Pools of the server; empty if it is idle or unserved."""
     headroom_rpm: float | None = Field(None, alias="headroom")
-    """Load that it can still take before another replica is needed [requests/min]; below 0: what is missing;
-    none: no load."""
+    """Additional load before another replica is needed [requests/min]; negative: missing capacity; null: no
+    load.
+    """
     headroom_share: float | None = Field(None, alias="headroomShare")
     """Headroom as a share of the load."""
     headroom_wanted: float = Field(0.0, alias="headroomWanted", exclude_if=not_)
     """Required headroom as a share of the load; absent if there is none."""
     next_best: Alternative | None = Field(None, alias="runnerUp")
-    """The plan without the accelerators chosen for this server; none for a server that has none."""
+    """The plan without the accelerators chosen for this server; null if it has none."""
     options: tuple[Option, ...] = Field(strict=False)
-    """All its candidates, in the order of their cost."""
+    """All candidates of the server, by cost."""
     rejections: tuple[RejectedAccelerator, ...] = Field(strict=False)
-    """The accelerators on which it cannot run, the nearest first."""
+    """Accelerators on which the server cannot run, the nearest miss first."""
 
 
 class UnitValues(Document):
-    """Value of one unit more or fewer of a limited item."""
+    """Value of one unit more or one fewer of a limited item."""
 
     one_more: Effect | None = Field(None, alias="oneMore")
-    """The plan with one unit more, less the plan; none: not limited."""
+    """The plan with one more unit minus the plan; null if not limited."""
     one_fewer: Effect | None = Field(None, alias="oneFewer")
-    """The plan with one unit fewer, less the plan; none: not limited, or none to take away."""
+    """The plan with one unit fewer minus the plan; null if not limited, or if there are no units."""
     shadow_price_cents_per_h: float | None = Field(None, alias="lagrangianPrice")
-    """Shadow price of a unit: value that a small fraction of one more unit would save, per unit, if replicas
-    were divisible [cents/h of the objective]; for the servers that the plan serves in full."""
+    """Shadow price per unit [cents/h of the objective]: marginal saving by more units if replicas were
+    divisible, for the servers that the plan serves in full.
+    """
 
 
 class _CardUse(Document):
@@ -210,9 +219,9 @@ class _CardUse(Document):
     limit: int | None = None
     """Available cards; None if unlimited."""
     used: int
-    """Cards that the plan uses."""
+    """Number of cards used by the plan."""
     left: int | None = None
-    """Units that it leaves."""
+    """Number of unused cards; null if unlimited."""
 
 
 class TypeExplanation(UnitValues, _CardUse):  # pydantic takes the fields of the last base first
@@ -232,127 +241,129 @@ class TargetPrice(Document):
     """Cost of a target: the plan with the target relaxed by 10 %, minus the plan."""
 
     service_class: str = Field(alias="class")
-    """The service class."""
+    """Name of the service class."""
     model: str
-    """The model."""
+    """Name of the model."""
     metric: LatencyName
-    """Name of the target."""
+    """Latency that is limited."""
     target_ms: float = Field(alias="target")
     """The target [ms]."""
     relaxed_ms: float = Field(alias="relaxed")
     """The relaxed target [ms]."""
     effect: Effect
-    """The plan with it, less the plan."""
+    """The plan with the relaxed target minus the plan."""
 
 
 class UnitRepair(Document):
-    """Units to add, with which every server is served in full that units can serve."""
+    """Cards to add so that every server is served in full that more cards can serve."""
 
     added: dict[str, int]
-    """Units to add by accelerator type."""
+    """Cards to add by accelerator type."""
     units: int
-    """Their number."""
+    """Total number of cards to add."""
     total_cost_cents_per_h: float = Field(alias="totalCost")
-    """Total cost of the plan with them [cents/h]."""
+    """Total cost of the plan with these cards [cents/h]."""
     effect: Effect
-    """The plan with them, less the plan."""
+    """The plan with these cards minus the plan."""
     proved: bool
-    """Whether it is proved that no repair of its kind is better."""
+    """Whether no better repair of this kind exists, as proved by the solver."""
 
 
-class Relaxation(Document):
-    """A target of a server that is not served in full, and the value at which everything is served."""
+class TargetRelaxation(Document):
+    """A target of a server not served in full, and the value with which everything would be served."""
 
     service_class: str = Field(alias="class")
-    """The service class."""
+    """Name of the service class."""
     model: str
-    """The model."""
+    """Name of the model."""
     metric: LatencyName
-    """Name of the target."""
+    """Latency that is limited."""
     target_ms: float = Field(alias="target")
     """The target [ms]."""
     needed_ms: float = Field(alias="needed")
-    """The least value, to four digits, at which the plan serves everything [ms]."""
+    """Smallest target with which the plan serves everything, to four digits [ms]."""
     effect: Effect
-    """The plan with it, less the plan."""
+    """The plan with that target minus the plan."""
 
 
 class Beyond(Document):
-    """A server that no number of units serves."""
+    """A server that cannot be served with any number of cards."""
 
     server: str
-    """The server."""
+    """Name of the server."""
     detail: str
     """Shortfall as a sentence."""
 
 
 class RepairOptions(Document):
-    """Changes that would serve every server in full; each part is an alternative to the others."""
+    """Changes that would serve every server in full; the parts are alternatives."""
 
     summary: str
     """The repairs in one sentence."""
     cheapest: UnitRepair | None = None
-    """Units of all types together: least total cost of the plan, then the fewest units."""
+    """Cards of all types with the minimum total cost of the plan, and then the fewest cards."""
     fewest: UnitRepair | None = None
-    """Units of all types together: the fewest units, then the least value of the plan."""
+    """The fewest cards of all types, and then the minimum value of the plan."""
     of_one_type: tuple[UnitRepair, ...] = Field((), alias="ofOneType", strict=False)
-    """For every type that suffices alone, the fewest units of it."""
-    relaxations: tuple[Relaxation, ...] = Field((), strict=False)
-    """Targets of which one alone, relaxed, is enough with the units that exist, as far as answered."""
+    """For every type that alone suffices, the fewest cards of it."""
+    relaxations: tuple[TargetRelaxation, ...] = Field((), strict=False)
+    """Targets whose relaxation alone suffices with the existing cards, as far as answered."""
     common_factor: float | None = Field(None, alias="commonFactor")
-    """The least factor by which the latency targets of all servers that are not served in full, relaxed
-    together, are enough with the units that exist, to four digits; none: no factor is, or not answered."""
+    """Smallest factor, to four digits, on the latency targets of all servers not served in full that suffices
+    with the existing cards; null if none does, or if not answered.
+    """
     beyond_units: tuple[Beyond, ...] = Field((), alias="beyondUnits", strict=False)
-    """Servers that no number of units serves."""
+    """Servers that cannot be served with any number of cards."""
 
 
 class WishCost(Document):
-    """An option that makes the plan hold tomorrow, and the plan without it."""
+    """An option for robustness, and the plan without it."""
 
     option: str
-    """The option, by its name in documents; all that state it together."""
+    """Name of the option in documents; it covers all items that state the option."""
     without: Effect
-    """The plan without it, less the plan: a fall in cost is what the option costs."""
+    """The plan without the option minus the plan; a decrease in cost is the cost of the option."""
 
 
 class LossPrice(Document):
-    """Cost of the limit on the quality that a route loses: the plan with another limit, less the plan."""
+    """Cost of a route's quality limit: the plan with another limit, minus the plan."""
 
     route: str
-    """The route."""
+    """Name of the route."""
     max_loss: float = Field(alias="maxLoss")
-    """Its limit."""
+    """Current limit."""
     other: float
-    """The other limit: none of the answers may be worse, twice as many, or all."""
+    """The other limit: 0, twice the current one, or 1."""
     effect: Effect
-    """The plan with it, less the plan."""
+    """The plan with the other limit minus the plan."""
 
 
 class Explanation(Document):
     """Reasons for a plan, and changes that would alter it."""
 
     plan: Plan
-    """The plan that is explained."""
+    """The explained plan."""
     server: str | None = None
-    """The server that is explained in depth; none: all servers are explained."""
+    """The server that is explained in depth; null if all servers are explained."""
     notes: tuple[str, ...] = Field((), strict=False)
-    """Notes that are needed to read the rest."""
+    """Notes for interpreting the explanation."""
     servers: tuple[ServerExplanation, ...] = Field(strict=False)
-    """The servers, or the one that is explained."""
+    """Explained servers: all, or the one requested."""
     types: tuple[TypeExplanation, ...] = Field((), strict=False)
-    """The accelerator types; empty where one server is explained."""
+    """Accelerator types; empty if a single server is explained."""
     limits: tuple[LimitExplanation, ...] = Field((), exclude_if=not_, strict=False)
     """Limits other than cards; absent if there are none."""
     wishes: tuple[WishCost, ...] = Field((), exclude_if=not_, strict=False)
-    """Costs of options: reserves, safety, limits, preferences, tiers and renting; absent without any."""
+    """Costs of options: reserves, safety, limits, preferences, tiers and renting; absent if there are
+    none.
+    """
     losses: tuple[LossPrice, ...] = Field((), exclude_if=not_, strict=False)
-    """Costs of the limits on the quality that routes lose; absent without routes."""
+    """Costs of the routes' quality limits; absent without routes."""
     overload: Overload | None = Field(None, exclude_if=is_none)
-    """Options that serve more, if cards are left while load is not served; absent if there are none."""
+    """Options that serve more load, if cards remain while load is unserved; otherwise absent."""
     repair: RepairOptions | None = None
     """Changes that would serve everything; None if everything, or the explained server, is served."""
     targets: tuple[TargetPrice, ...] = Field((), strict=False)
-    """The latency targets of the servers above that have load."""
+    """Prices of the latency targets of the explained servers with load."""
     unanswered: tuple[str, ...] = Field((), strict=False)
-    """Repairs and shadow prices that the time limit left without an answer, in words; no number above is for
-    them."""
+    """Repairs and shadow prices not answered within the time limit; no number above includes them."""

@@ -1,4 +1,4 @@
-"""One plan, explained: why each server runs where it does, what units and targets are worth, what repairs."""
+"""Explains a plan: placement of each server, value of cards and targets, and repairs."""
 
 from optimizer.candidates import Candidates, SizingMemo
 from optimizer.errors import SpecError
@@ -11,10 +11,10 @@ from optimizer.spec.shared_queues import members_of
 from optimizer.spec.system import System
 from optimizer.spec.versions import versions_text
 from optimizer.studies.explanation.answering import answered, expect_questions
-from optimizer.studies.explanation.before import Before
+from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.document import Explanation
 from optimizer.studies.explanation.repair import find_repair
-from optimizer.studies.explanation.resolving import Inquiry
+from optimizer.studies.explanation.resolving import QuestionBudget
 from optimizer.studies.explanation.routes import price_losses
 from optimizer.studies.explanation.servers import explain_servers, server_questions, settled
 from optimizer.studies.explanation.targets import price_targets, target_questions
@@ -28,19 +28,20 @@ ALONE_SHARE = 0.97
 """Share of the remaining time without a repair."""
 
 OVERLOAD_SHARE = 0.2
-"""Part of the time left for what would serve more of an overloaded fleet."""
+"""Fraction of the remaining time for options that serve more of an overloaded fleet."""
 
 
 def explain(system: System, server: str | None = None, **options: object) -> Explanation:
     """Explain the best plan of a system by solving it again with one thing changed at a time.
 
-    The exact solver is used, whatever the document says: differences of plans without a proof mean nothing.
-    The time limit is for all of the explanation: up to half of it for the plan, the rest for the questions.
-    What it leaves unproved has an interval; repairs that it leaves without an answer are named.
+    The exact solver is always used, because differences of unproved plans are meaningless. The time limit
+    covers the entire explanation: up to half of it the plan, the rest the questions. Unproved effects have an
+    interval; unanswered repairs are listed.
 
     Args:
-        system: what to plan.
-        server: the server to explain in depth, with every candidate tried; none: all, and the types.
+        system: the system to plan.
+        server: the server to explain in depth, with every candidate forced once; None explains all servers
+            and the accelerator types.
         options: optimizer options by their Python names (``unlimited=True``), which override the document's.
 
     Raises:
@@ -53,29 +54,29 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
         server = _planned_name(system, server)
     notes = _notes(system)
     system = system.with_options(milp_solver=True)
-    inquiry = Inquiry(Deadline.after(system.options.time_limit_s))
+    budget = QuestionBudget(Deadline.after(system.options.time_limit_s))
     if server is None:
         expect_questions(system)
     memo = SizingMemo()
-    found = solve_in_full(system, deadline=inquiry.deadline.share(0.5), memo=memo)
+    found = solve_in_full(system, deadline=budget.deadline.share(0.5), memo=memo)
     plan, candidates = found.plan, found.candidates
     names = list(system.servers)
     servers = list(range(len(names))) if server is None else [names.index(server)]
     own = None if server is None else _names(system.servers[server])
     needs_repair = any(own is None or item.server in own for item in plan.unserved)
-    before = Before(candidates, plan)
-    overload = _overload(candidates, plan, inquiry) if needs_repair else None
+    before = BasePlan(candidates, plan)
+    overload = _overload(candidates, plan, budget) if needs_repair else None
     of_servers = server_questions(before, servers, in_depth=server is not None)
     of_units = unit_questions(before) if server is None else {}
     of_targets = target_questions(before, servers)
-    asked = inquiry.part(QUESTIONS_SHARE if needs_repair else ALONE_SHARE)
+    asked = budget.part(QUESTIONS_SHARE if needs_repair else ALONE_SHARE)
     answers = answered(before, {**of_targets, **of_servers, **of_units}, asked)
-    alternatives = settled(before, {key: answers[key] for key in of_servers}, inquiry.part(1 / 3))
+    alternatives = settled(before, {key: answers[key] for key in of_servers}, budget.part(1 / 3))
     units = {key: answers[key] for key in of_units}
-    types, limits = explain_units(before, units, inquiry) if server is None else ((), ())
-    wishes = wish_costs(system, before.outcome, inquiry, memo) if server is None else ()
-    losses = price_losses(system, before.outcome, inquiry, memo) if server is None else ()
-    repair = find_repair(candidates, plan, inquiry) if needs_repair else None
+    types, limits = explain_units(before, units, budget) if server is None else ((), ())
+    wishes = wish_costs(system, before.outcome, budget, memo) if server is None else ()
+    losses = price_losses(system, before.outcome, budget, memo) if server is None else ()
+    repair = find_repair(candidates, plan, budget) if needs_repair else None
     return Explanation(
         plan=plan,
         server=server,
@@ -88,7 +89,7 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
         overload=overload,
         repair=repair,
         targets=price_targets(before, {key: answers[key] for key in of_targets}),
-        unanswered=tuple(inquiry.unanswered),
+        unanswered=tuple(budget.unanswered),
     )
 
 
@@ -96,7 +97,7 @@ def _planned_name(system: System, server: str) -> str:
     """Return the name under which a server is planned.
 
     Raises:
-        SpecError: its versions are planned instead.
+        SpecError: the server is split, so its versions are planned instead.
     """
     if server in system.servers or not system.named[server].split:
         return next(name for name, one in system.servers.items() if server in _names(one))
@@ -104,14 +105,14 @@ def _planned_name(system: System, server: str) -> str:
 
 
 def _names(server: Server) -> set[str]:
-    """Return the names of a planned server: its own, and those of the servers that share it."""
+    """Return the names that refer to a planned server: its own, and those of its queue's members."""
     return {server.name, *(member.name for member in members_of(server))}
 
 
-def _overload(candidates: Candidates, plan: Plan, inquiry: Inquiry) -> Overload | None:
-    """Return options that serve more than a plan, if they are found in a part of the time."""
+def _overload(candidates: Candidates, plan: Plan, budget: QuestionBudget) -> Overload | None:
+    """Return options that serve more load than a plan, if found within a fraction of the time."""
     return overload_of(
-        candidates, plan, Deadline.after(LIMIT_S).sooner(inquiry.deadline.share(OVERLOAD_SHARE))
+        candidates, plan, Deadline.after(LIMIT_S).sooner(budget.deadline.share(OVERLOAD_SHARE))
     )
 
 

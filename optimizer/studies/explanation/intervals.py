@@ -14,7 +14,7 @@ from optimizer.studies.explanation.outcome import PlanOutcome
 Direction = Literal["worse", "better"]
 """Direction in which a change can move the optimum, in the order of all levels."""
 ROUNDING = 1e-9
-"""Part of a level that counts as nothing."""
+"""Fraction of a level that counts as rounding."""
 
 
 def interval_of(
@@ -29,10 +29,10 @@ def interval_of(
         before: the plan.
         after: the plan after a change.
         may_be: direction in which the change can move the optimum; None if either.
-        ordered: the levels for which that holds.
+        ordered: the levels to which the direction applies.
 
     Returns:
-        None if every level of both plans is proved that the change can reach.
+        The interval; None if every level that the change can affect is proved in both plans.
     """
     same = True
     for was, now in zip(before.levels, after.levels, strict=True):
@@ -53,5 +53,5 @@ def interval_of(
 
 
 def _bound(level: SolvedLevel) -> float:
-    """Return the least that a level can be; no level is proved to be less than nothing without a bound."""
+    """Return the lower bound of a level: the proved one or else 0, and at most its value."""
     return min(level.bound if level.bound is not None else 0.0, level.value)

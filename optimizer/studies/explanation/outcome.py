@@ -1,6 +1,6 @@
-"""Plans as far as answers compare them: levels, cost, service and pools, without figures of performance.
+"""Plans reduced to what answers compare: levels, cost, service and pools, without performance.
 
-Measuring every pool takes longer than the solve of most questions, and no answer shows what it gives.
+Measuring every pool takes longer than solving most questions, and no answer shows the result.
 """
 
 from collections.abc import Mapping
@@ -33,11 +33,11 @@ class PlanOutcome:
     served_fraction: Mapping[str, float]
     """Served share of the load of each server that is not served in full."""
     carried_rpm: Mapping[str, float]
-    """Served load of each server [requests/min]; absent: 0."""
+    """Served load of each server [requests/min]; 0 if absent."""
     pools: Mapping[str, tuple[ForcedPool, ...]]
-    """Pools of servers on replicas of their own."""
+    """Pools of servers on unshared replicas."""
     lacks_reserve: frozenset[str]
-    """Servers that are served in full without their reserve."""
+    """Servers that are served in full, but without their reserve."""
 
     @property
     def complete(self) -> bool:
@@ -91,7 +91,7 @@ class PlanOutcome:
 
     @classmethod
     def of_solution(cls, candidates: Candidates, problem: Problem, solution: Solution) -> Self:
-        """Return the outcome of a solution: that of the plan that `make_plan` makes of it."""
+        """Return the outcome of a solution, equal to that of the plan built from it."""
         names, replicas, table = candidates.arrays.server_names, solution.replicas, problem.table
         queues = queues_as_served(candidates, problem, solution)
         pools = _pools(candidates, problem, solution)

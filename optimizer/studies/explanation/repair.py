@@ -1,4 +1,4 @@
-"""Repairs that would serve every server: units to add, or a target to relax, found by solving."""
+"""Repairs that would serve every server: cards to add, or a target to relax, found by solving."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,9 +19,9 @@ from optimizer.solvers.levels import served_in_full
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.solution import Status
 from optimizer.spec.shared_queues import members_of
-from optimizer.studies.explanation.document import Beyond, Relaxation, RepairOptions, UnitRepair
+from optimizer.studies.explanation.document import Beyond, RepairOptions, TargetRelaxation, UnitRepair
 from optimizer.studies.explanation.outcome import PlanOutcome
-from optimizer.studies.explanation.resolving import Inquiry, effect, solved, with_more
+from optimizer.studies.explanation.resolving import QuestionBudget, effect, solved, with_more
 from optimizer.studies.explanation.targets import (
     Target,
     relaxed,
@@ -33,32 +33,34 @@ from optimizer.studies.explanation.units import one_of
 
 MIN_SEARCHED_MS = 1e-6
 """Start of the search for a looser target if the target is lower [ms]."""
-LEAST_SAVING = 1e-6
-"""Smaller differences of two costs are rounding [cents/h]."""
+MIN_SAVING = 1e-6
+"""Difference of two costs below which they count as equal [cents/h]."""
 MAX_DOUBLINGS = 70
-"""Doublings of a target after which it is effectively none."""
+"""Number of doublings of a target after which it is effectively removed."""
 
 
-def find_repair(candidates: Candidates, plan: Plan, inquiry: Inquiry | None = None) -> RepairOptions | None:
-    """Return changes that would serve every server in full, within the time limit; None if the plan does.
+def find_repair(
+    candidates: Candidates, plan: Plan, budget: QuestionBudget | None = None
+) -> RepairOptions | None:
+    """Return changes that would serve every server in full; None if the plan already does.
 
-    Without an inquiry, the time limit of the options applies.
+    Without a budget, the time limit of the options applies.
 
     Raises:
         SolverError: the solver failed.
     """
     if plan.complete:
         return None
-    inquiry = inquiry or Inquiry(Deadline.after(candidates.system.options.time_limit_s))
+    budget = budget or QuestionBudget(Deadline.after(candidates.system.options.time_limit_s))
     problem = build_problem(candidates).serving_all_members()
     unserved = {item.server for item in plan.unserved}
     servers = candidates.system.servers.values()
-    short = np.zeros(len(problem.priority), np.bool_)  # shared cards are behind the last server
+    short = np.zeros(len(problem.priority), np.bool_)  # shared cards have the index after the last server
     short[: len(servers)] = [any(m.name in unserved for m in members_of(one)) for one in servers]
     servable = problem.to_serve & _servable(problem)
     by_units = problem.of_servers(problem.with_partners(servable))
-    before = len(inquiry.unanswered)
-    by_time = inquiry.part(0.5)
+    before = len(budget.unanswered)
+    by_time = budget.part(0.5)
     units = _of_units(candidates, plan, by_units, by_time) if (short & servable).any() else {}
     targets = targets_of_servers(candidates, np.flatnonzero(short).tolist())
     beyond = tuple(
@@ -67,14 +69,14 @@ def find_repair(candidates: Candidates, plan: Plan, inquiry: Inquiry | None = No
     )
     found = RepairOptions(
         summary="",
-        cheapest=_cheapest(by_units, units, inquiry),
+        cheapest=_cheapest(by_units, units, budget),
         fewest=units.get("fewest"),
         of_one_type=tuple(repair for question, repair in units.items() if question.startswith("of ")),
-        relaxations=_relaxations(candidates, plan, targets, inquiry.part(2 / 3)),
-        common_factor=_common_factor(candidates, targets, inquiry),
+        relaxations=_relaxations(candidates, plan, targets, budget.part(2 / 3)),
+        common_factor=_common_factor(candidates, targets, budget),
         beyond_units=beyond,
     )
-    all_answered = len(inquiry.unanswered) == before
+    all_answered = len(budget.unanswered) == before
     return found.model_copy(update={"summary": _summary(found, all_answered=all_answered)})
 
 
@@ -100,9 +102,9 @@ _Ask = Callable[[Problem, Deadline], Expansion | None]
 
 
 def _of_units(
-    candidates: Candidates, plan: Plan, problem: Problem, inquiry: Inquiry
+    candidates: Candidates, plan: Plan, problem: Problem, budget: QuestionBudget
 ) -> dict[str, UnitRepair]:
-    """Return the repairs of least value, of least cost, and of the fewest units, of all types and of each."""
+    """Return the repairs of least value, of least cost, and of the fewest units, for all types and each."""
     items, addable = problem.limits.items, problem.limits.addable & problem.limits.own
     questions: dict[str, tuple[_Ask, BoolArray]] = {
         "least value": (_cheapest_of, addable),
@@ -121,12 +123,12 @@ def _of_units(
         for place, row in enumerate(items)
     }
     words |= {key: f"the repair of {key}" for key in ("least value", "least cost")}
-    words["fewest"] = "the repair of the fewest cards"
+    words["fewest"] = "the repair with the fewest cards"
 
     def repaired(question: tuple[_Ask, BoolArray], deadline: Deadline) -> UnitRepair | None:
         return _unit_repair(candidates, plan, problem, *question, deadline)
 
-    repairs = inquiry.ask(repaired, questions, lambda key: words[key])
+    repairs = budget.ask(repaired, questions, lambda key: words[key])
     return {key: found for key, found in repairs.items() if found is not None}
 
 
@@ -143,26 +145,26 @@ def _smallest_of(problem: Problem, deadline: Deadline, item: int | None = None) 
 
 
 def _moves_cost(problem: Problem) -> bool:
-    """Return whether a plan of least value need not be one of least cost, as some servers have a place."""
+    """Return whether a plan of minimum value can cost more than necessary, because servers are running."""
     return bool((problem.current_accelerator >= 0).any())
 
 
-def _cheapest(problem: Problem, units: Mapping[str, UnitRepair], inquiry: Inquiry) -> UnitRepair | None:
-    """Return the repair of least total cost, then of the fewest units.
+def _cheapest(problem: Problem, units: Mapping[str, UnitRepair], budget: QuestionBudget) -> UnitRepair | None:
+    """Return the repair with the minimum total cost, then with the fewest units.
 
-    Where moving counts, the plan with the units of least cost may stay where it is and cost more than it
-    could, and with reserves it may use units for these. So the least of all repairs is taken; it is proved
-    where it reaches what no plan can undercut.
+    If moving has a price, the plan with the cheapest units can keep servers in place and cost more than
+    necessary, and with reserves it can use units for these. So the cheapest of all repairs is returned; it is
+    proved if its cost equals the lower bound.
     """
     if not units:
         return None
     cheapest = min(units.values(), key=lambda item: (round(item.total_cost_cents_per_h, 9), item.units))
     if not _moves_cost(problem):
         found = units.get("least value")
-        if found is None or found.total_cost_cents_per_h <= cheapest.total_cost_cents_per_h + LEAST_SAVING:
+        if found is None or found.total_cost_cents_per_h <= cheapest.total_cost_cents_per_h + MIN_SAVING:
             return found
         return cheapest.model_copy(update={"proved": False})
-    best = choose(_endless(problem.from_nothing()), deadline=inquiry.deadline)
+    best = choose(_endless(problem.from_nothing()), deadline=budget.deadline)
     least = float((best.replicas * problem.table.cost_per_replica).sum())
     reached = best.status is Status.optimal and cheapest.total_cost_cents_per_h <= least * (1 + 1e-9)
     fewest = "least cost" in units and cheapest.units == units["least cost"].units
@@ -173,13 +175,14 @@ def _cheapest(problem: Problem, units: Mapping[str, UnitRepair], inquiry: Inquir
 def _unit_repair(
     candidates: Candidates, plan: Plan, problem: Problem, ask: _Ask, addable: BoolArray, deadline: Deadline
 ) -> UnitRepair | None:
-    """Return the repair that a question asks for, once it is seen to serve the servers of the problem.
+    """Return the requested repair, after checking that it serves the servers of the problem.
 
-    It need not at first where levels are settled in stages: a server that no number of units serves in full
-    may take units in part before the servers of lower priorities are solved. Then units for it are added.
+    If levels are solved in stages, it might not at first: a server that cannot be served in full with any
+    number of units can use some of them before lower priorities are solved. Then units for that server are
+    added.
 
     Returns:
-        None if units of the types that may be added do not serve them.
+        The repair; None if units of the addable types do not suffice.
     """
     found = ask(problem, deadline)
     if found is None:
@@ -230,16 +233,16 @@ def _taken_ahead(
 
 
 def _relaxations(
-    candidates: Candidates, plan: Plan, targets: Sequence[Target], inquiry: Inquiry
-) -> tuple[Relaxation, ...]:
-    """Return the targets of which one alone, relaxed, serves everything."""
+    candidates: Candidates, plan: Plan, targets: Sequence[Target], budget: QuestionBudget
+) -> tuple[TargetRelaxation, ...]:
+    """Return the targets whose relaxation alone serves everything."""
     before = PlanOutcome.of_plan(plan)
 
-    def relaxation(target: Target, deadline: Deadline) -> Relaxation | None:
+    def relaxation(target: Target, deadline: Deadline) -> TargetRelaxation | None:
         value = _needed_ms(candidates, target, deadline)
         if value is None:
             return None
-        return Relaxation(
+        return TargetRelaxation(
             service_class=target[0],
             model=target[1],
             metric=target[2],
@@ -249,20 +252,18 @@ def _relaxations(
         )
 
     questions = {target: target for target in targets}
-    found = inquiry.ask(
-        relaxation, questions, lambda target: f"{target_words(target)} at which all is served"
-    )
+    found = budget.ask(relaxation, questions, lambda target: f"{target_words(target)} at which all is served")
     return tuple(item for item in found.values() if item is not None)
 
 
 def _needed_ms(candidates: Candidates, target: Target, deadline: Deadline) -> float | None:
-    """Return the least value of a target at which everything fits, to four digits; none if no value does."""
+    """Return the smallest value of a target at which everything fits, to four digits; None if none does."""
     now = target_ms(candidates, target)
     return _least(now, 0.0, lambda value: _all_fits(candidates, {target: value}, deadline))
 
 
-def _common_factor(candidates: Candidates, targets: Sequence[Target], inquiry: Inquiry) -> float | None:
-    """Return the least factor on some targets together at which everything fits; none if no factor does."""
+def _common_factor(candidates: Candidates, targets: Sequence[Target], budget: QuestionBudget) -> float | None:
+    """Return the smallest common factor on targets at which everything fits; None if none does."""
     now = {target: target_ms(candidates, target) for target in targets}
     if not now:
         return None
@@ -273,7 +274,7 @@ def _common_factor(candidates: Candidates, targets: Sequence[Target], inquiry: I
 
         return _least(1.0, 1e-3, enough)
 
-    return inquiry.ask(factor, {"": None}, lambda _: "the common factor of the latency targets").get("")
+    return budget.ask(factor, {"": None}, lambda _: "the common factor of the latency targets").get("")
 
 
 def _all_fits(candidates: Candidates, values_ms: Mapping[Target, float], deadline: Deadline) -> bool:
@@ -286,13 +287,13 @@ def _all_fits(candidates: Candidates, values_ms: Mapping[Target, float], deadlin
 
 
 def _least(low: float, step: float, enough: Callable[[float], bool]) -> float | None:
-    """Return the least value above `low`, to four digits and in steps no finer than `step`, that is enough.
+    """Return the smallest sufficient value above `low`, to four digits and in steps of at least `step`.
 
-    More is served at looser targets, except where prefill chunks step or batch sizes are chosen: there the
-    answer is enough but need not be the least value that is.
+    Looser targets serve more, except with chunk-count jumps or optimised batches; then the result is
+    sufficient, but not necessarily the smallest.
 
     Returns:
-        None if not even no target, which a value of 0 stands for, is enough.
+        The value; None if even no target, represented by 0, is insufficient.
     """
     if not enough(0.0):
         return None
@@ -307,7 +308,7 @@ def _least(low: float, step: float, enough: Callable[[float], bool]) -> float | 
 
 
 def _written(count: int, step: float) -> float:
-    """Return a number of steps as a number that prints short."""
+    """Return a number of steps as a number with a short decimal form."""
     return float(f"{count * step:.12g}")
 
 
@@ -326,11 +327,11 @@ _MISSING = {
     "place": "a nearer accelerator, or another place in mayServeFrom ({accelerator}: {detail})",
     "not_allowed": "another accelerator ({accelerator}: {detail})",
 }
-"""Reasons that can turn a rejected pair into a candidate, the nearest first."""
+"""Rejection reasons that a change can remove, the easiest first."""
 
 
 def _missing(candidates: Candidates, s: int) -> str:
-    """Return the shortfalls of a server that units cannot fix: for each reason its nearest pair."""
+    """Return a server's shortfalls that more cards cannot fix: the nearest pair for each reason."""
     nearest: dict[str, Rejection] = {}
     for item in candidates.rejections(s):
         if item.reason not in nearest or _factor(item) < _factor(nearest[item.reason]):

@@ -1,7 +1,7 @@
-"""Solving again: the plans of a system with one thing changed, and how two plans differ.
+"""Solves a system again with one change, and compares two plans.
 
-Sizing is done once. A changed question takes over the candidates that the change leaves as they are: with
-rows left out, with other capacities, or with the rows of some servers sized anew.
+Sizing is done once. A question reuses the candidates that its change does not affect: some rows are removed,
+capacities differ, or only some servers are sized again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,25 +27,25 @@ from optimizer.studies.explanation.document import Effect, ServiceChange
 from optimizer.studies.explanation.outcome import PlanOutcome
 
 MIN_SHARE_CHANGE = 1e-9
-"""Smaller differences of a served share are rounding."""
+"""Difference of a served share below which it counts as rounding."""
 MIN_LEVEL_CHANGE = 1e-6
-"""Smaller differences of served load [requests/min] or of numbers of servers are rounding."""
+"""Difference of served load [requests/min], or of numbers of servers, below which it counts as rounding."""
 
 _Key = TypeVar("_Key")
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-class Inquiry:
-    """The time for the questions of an explanation, and those that it left without an answer."""
+class QuestionBudget:
+    """Time limit shared by the questions of an explanation, and the questions left unanswered."""
 
     def __init__(self, deadline: Deadline, unanswered: list[str] | None = None) -> None:
         self.deadline = deadline
         self.unanswered: list[str] = [] if unanswered is None else unanswered
 
-    def part(self, share: float) -> "Inquiry":
-        """Return an inquiry that may use a share of the time left; what it leaves open is known to both."""
-        return Inquiry(self.deadline.share(share), self.unanswered)
+    def part(self, share: float) -> "QuestionBudget":
+        """Return a budget with a share of the remaining time; both list the questions left unanswered."""
+        return QuestionBudget(self.deadline.share(share), self.unanswered)
 
     def ask(
         self,
@@ -53,7 +53,7 @@ class Inquiry:
         questions: Mapping[_Key, _Item],
         words: Callable[[_Key], str],
     ) -> dict[_Key, _Result]:
-        """Return the answers to those questions that are answered in time; the words are for the others.
+        """Return the answers found in time, and list the other questions by their `words` as unanswered.
 
         Raises:
             SolverError: the solver failed.
@@ -68,11 +68,11 @@ class Inquiry:
         questions: Mapping[_Key, _Item],
         least_share: float = 0.0,
     ) -> dict[_Key, _Result]:
-        """Return the answers to those questions that are answered in time.
+        """Return the answers found in time.
 
-        Several are worked on at a time: the solver lets other threads run meanwhile. Each may take up to
-        twice an equal share of the time left, or the least share of it where that is more: few answers are
-        worth more than many beginnings.
+        Questions are solved in parallel threads because the solver releases the GIL. Each can use up to twice
+        an equal share of the remaining time, but at least `least_share` of it: a few complete answers are
+        worth more than many incomplete ones.
 
         Raises:
             SolverError: the solver failed.
@@ -96,17 +96,17 @@ class Inquiry:
 
 
 def share_of(waiting: int, least_share: float) -> float:
-    """Return the part of the time left that a question may take, of several that wait with it."""
+    """Return the fraction of the remaining time that a question can use, given the number waiting."""
     threads = thread_count()
     return min(max(2 * threads / (waiting + threads), least_share), 1.0)
 
 
 def solved(candidates: Candidates, deadline: Deadline) -> PlanOutcome:
-    """Return the best plan that candidates allow, as far as it is found by the deadline.
+    """Return the best plan for candidates found by the deadline.
 
     Args:
-        candidates: what to choose from.
-        deadline: when to stop.
+        candidates: the candidates.
+        deadline: time at which to stop.
 
     Raises:
         OutOfTimeError: the deadline has passed.
@@ -124,13 +124,13 @@ def solved(candidates: Candidates, deadline: Deadline) -> PlanOutcome:
 def on_accelerators(
     candidates: Candidates, server: int, accelerators: Sequence[int], *, shared: bool = True
 ) -> Candidates:
-    """Return the candidates with those of one server only on the given accelerators.
+    """Return the candidates with one server restricted to the given accelerators.
 
     Args:
-        candidates: of the plan.
+        candidates: candidates of the plan.
         server: index of the server.
         accelerators: indices of the accelerators.
-        shared: whether it may also share cards.
+        shared: whether the server can also share cards.
     """
 
     def kept(table: CandidateTable) -> CandidateTable:
@@ -151,12 +151,12 @@ def on_accelerators(
 
 
 def with_more(candidates: Candidates, items: Sequence[LimitItem], added: FloatArray | IntArray) -> Candidates:
-    """Return the candidates with other amounts of what is limited.
+    """Return the candidates with changed amounts of limited items.
 
     Args:
-        candidates: of the plan.
-        items: what is limited, R items.
-        added: what is added to each of them, shape (R,); below zero: taken away.
+        candidates: candidates of the plan.
+        items: the R limited items.
+        added: amount added to each item, shape (R,); negative values reduce it.
     """
     more = dict(candidates.more)
     for place in np.flatnonzero(added).tolist():
@@ -166,7 +166,7 @@ def with_more(candidates: Candidates, items: Sequence[LimitItem], added: FloatAr
 
 
 def with_targets_of(candidates: Candidates, system: System, servers: BoolArray) -> Candidates:
-    """Return the candidates of a system that differs in the targets of some servers, shape (S,), only.
+    """Return the candidates of a system that differs only in the targets of some servers, shape (S,).
 
     Only these are sized again.
     """
@@ -241,10 +241,10 @@ def _verdict(
 
 
 def no_worse(before: PlanOutcome, after: PlanOutcome) -> PlanOutcome:
-    """Return the plan after a change under which the plan before is possible, too.
+    """Return the plan after a change, or the one before if it is better and still feasible.
 
-    A solver that stopped early may have found less than that: then nothing changes, with the bounds of the
-    plan after.
+    A solver that stopped early can return a worse plan than before; then the plan before is returned, with
+    the bounds of the plan after.
     """
     if after.status is not Status.feasible:
         return after
@@ -264,12 +264,12 @@ def _without_reserve(outcome: PlanOutcome, system: System) -> float:
 
 
 def _rounded(difference: float) -> float:
-    """Return a difference of sums without what rounding left of it: integer billionths of a cent."""
+    """Return a difference of sums rounded to integer billionths of a cent, to remove rounding errors."""
     return round(difference, 9) + 0.0
 
 
 def _open(*plans: PlanOutcome) -> float | None:
-    """Return the sum of the unproved values of some plans, None if service is not proved."""
+    """Return the sum of the unproved values of some plans; None if service is unproved."""
     total = 0.0
     for level in (level for plan in plans for level in plan.levels):
         if level.bound is None or (level.gap and level.name.startswith("priority")):

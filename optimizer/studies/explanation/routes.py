@@ -1,20 +1,20 @@
-"""Cost of the limit on the quality that a route loses: the plan with other limits, less the plan."""
+"""Cost of a route's quality limit: the plan with other limits, minus the plan."""
 
 from optimizer.candidates import SizingMemo, find_candidates
 from optimizer.spec.schema import Route
 from optimizer.spec.system import System
 from optimizer.studies.explanation.document import LossPrice
 from optimizer.studies.explanation.outcome import PlanOutcome
-from optimizer.studies.explanation.resolving import Inquiry, effect, solved
+from optimizer.studies.explanation.resolving import QuestionBudget, effect, solved
 
 MIN_LIMIT = 0.01
-"""Limit that is tried instead of twice the limit where that is 0."""
+"""Limit that is tried instead of twice the limit if that is 0."""
 
 
 def price_losses(
-    system: System, before: PlanOutcome, inquiry: Inquiry, memo: SizingMemo
+    system: System, before: PlanOutcome, budget: QuestionBudget, memo: SizingMemo
 ) -> tuple[LossPrice, ...]:
-    """Return what each route costs with another limit: no answer, twice as many or all, as time allows.
+    """Return the cost of each route under other quality limits: 0, twice the limit, or 1; as time permits.
 
     Raises:
         SolverError: the solver failed.
@@ -24,7 +24,7 @@ def price_losses(
         for name, route in system.routes.items()
         for other in _others(route)
     }
-    found = inquiry.ask(
+    found = budget.ask(
         lambda other, due: solved(find_candidates(other, memo), due),
         asked,
         lambda key: f"the cost of route {key[0]} with maxLoss {key[1]:g}",

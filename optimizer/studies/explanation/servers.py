@@ -10,7 +10,7 @@ from optimizer.candidates.arrays import ALL_MEMBERS, own_fields
 from optimizer.kinds.batch_servers.stages import STAGE
 from optimizer.plan import Plan
 from optimizer.studies.explanation.answering import Answer, Question, answered, effect_of
-from optimizer.studies.explanation.before import Before
+from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.binding import binding_limits
 from optimizer.studies.explanation.document import (
     Alternative,
@@ -20,16 +20,16 @@ from optimizer.studies.explanation.document import (
     RejectedAccelerator,
     ServerExplanation,
 )
-from optimizer.studies.explanation.resolving import Inquiry, on_accelerators
+from optimizer.studies.explanation.resolving import QuestionBudget, on_accelerators
 from optimizer.units import SECONDS_PER_MINUTE
 
 ServerQuestion = tuple[int, str | None]
-"""A server and the accelerator that it is kept to; none: any but those chosen for it."""
+"""A server and the only accelerator allowed for it; None for any accelerator other than the chosen ones."""
 _Alternatives = dict[ServerQuestion, Alternative]
 
 
 def explain_servers(
-    before: Before, servers: Sequence[int], answers: Mapping[ServerQuestion, Answer]
+    before: BasePlan, servers: Sequence[int], answers: Mapping[ServerQuestion, Answer]
 ) -> tuple[ServerExplanation, ...]:
     """Explain some servers with the answers to their questions."""
     candidates, plan = before.candidates, before.plan
@@ -48,7 +48,7 @@ def explain_servers(
 def _with_stages(
     candidates: Candidates, table: CandidateTable, row: int, limits: tuple[Binding, ...]
 ) -> tuple[Binding, ...]:
-    """Name the stage where a candidate is not stable beyond its largest rate for one."""
+    """Return the binding constraints, naming the stage if a stage limits the stable rate of a candidate."""
     pair = int(table.server[row]), int(table.accelerator[row]), int(table.max_batch[row])
     slowest = own_fields(candidates.arrays, candidates.system, *pair).get("binding")
     if slowest is None or not slowest.startswith(STAGE):
@@ -61,9 +61,9 @@ def _with_stages(
 
 
 def server_questions(
-    before: Before, servers: Sequence[int], *, in_depth: bool
+    before: BasePlan, servers: Sequence[int], *, in_depth: bool
 ) -> dict[ServerQuestion, Question]:
-    """Return the questions of servers kept off what was chosen; in depth, kept to each candidate."""
+    """Return the questions in which servers avoid their chosen accelerators or, in depth, use another."""
     arrays, candidates = before.candidates.arrays, before.candidates
     kept: dict[ServerQuestion, list[int]] = {}
     for s in servers:
@@ -85,12 +85,12 @@ def _kept(
 
 
 def settled(
-    before: Before, answers: Mapping[ServerQuestion, Answer], inquiry: Inquiry
+    before: BasePlan, answers: Mapping[ServerQuestion, Answer], budget: QuestionBudget
 ) -> dict[ServerQuestion, Answer]:
-    """Return the answers, with next-best alternatives solved again where needed, kept to the alternative.
+    """Return the answers; next-best alternatives are solved again, forced to the alternative, if needed.
 
-    A policy gives out what the solver's choice leaves, and so tells choices apart that are equal to the
-    solver: what is said of an alternative is what forcing it gives.
+    A policy allocates the capacity that the solver leaves, so solutions that are equal to the solver can
+    differ afterwards. Therefore the reported effect is that of forcing the alternative.
     """
     arrays = before.candidates.arrays
     again: dict[ServerQuestion, Question] = {}
@@ -101,13 +101,13 @@ def settled(
         if only is None and pools and not answer.outcome.complete:
             allowed = [a for a, name in enumerate(arrays.accelerator_names) if name in pools]
             again[s, only] = _kept(before.candidates, s, allowed)
-    found = answered(before, again, inquiry)
+    found = answered(before, again, budget)
     return dict(answers) | {
         key: answer for key, answer in found.items() if answer.outcome.pools.get(arrays.server_names[key[0]])
     }
 
 
-def _alternative(before: Before, answer: Answer, s: int) -> Alternative:
+def _alternative(before: BasePlan, answer: Answer, s: int) -> Alternative:
     pools = answer.outcome.pools.get(before.candidates.arrays.server_names[s], ())
     return Alternative(pools=pools, effect=effect_of(before, answer))
 
@@ -157,7 +157,7 @@ def _explained(
 
 
 def _loads(candidates: Candidates, plan: Plan, s: int) -> tuple[float, float, float]:
-    """Return the load of a server, the load that its headroom is beyond, and the served share."""
+    """Return the load of a server, the load above which headroom is counted, and the served share."""
     arrays, name = candidates.arrays, candidates.arrays.server_names[s]
     load_rpm = float(arrays.servers.load_rps[s] * SECONDS_PER_MINUTE)
     fraction = next((item.served_fraction for item in plan.unserved if item.server == name), 1.0)
@@ -169,7 +169,7 @@ def _loads(candidates: Candidates, plan: Plan, s: int) -> tuple[float, float, fl
 
 
 def _headroom_rpm(plan: Plan, server: str, load_rpm: float) -> float | None:
-    """Return the load that a server's replicas can take beyond the one they have to carry (eq. 59)."""
+    """Return the additional load that a server's replicas can carry (eq. 59)."""
     if load_rpm == 0 or any(item.server == server for item in plan.rented):
         return None
     return sum(pool.max_arrival_rate_rpm for pool in plan.pools_of(server)) - load_rpm

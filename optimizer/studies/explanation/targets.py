@@ -10,19 +10,19 @@ from optimizer.documents import MAX_QUANTITY
 from optimizer.queueing.measures import LATENCIES, METRICS, LatencyName
 from optimizer.spec.shared_queues import members_of
 from optimizer.studies.explanation.answering import Answer, Question, effect_of
-from optimizer.studies.explanation.before import Before
+from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.document import TargetPrice
 from optimizer.studies.explanation.resolving import with_targets_of
 
 RELAXATION = 0.1
-"""Share by which a target is relaxed to see what it costs."""
+"""Fraction by which a target is relaxed to determine its cost."""
 
 Target = tuple[str, str, LatencyName]
-"""Service class, model and metric."""
+"""Service class, model and metric of a target."""
 
 
 def targets_of_servers(candidates: Candidates, servers: Sequence[int]) -> list[Target]:
-    """Return the latency targets of the servers with load among some, in the order of the names."""
+    """Return the latency targets of the given servers with load, sorted by name."""
     system, arrays = candidates.system, candidates.arrays
     planned = [system.servers[arrays.server_names[s]] for s in servers if arrays.servers.load_rps[s] > 0]
     loaded = [member for server in planned for member in members_of(server)]
@@ -41,7 +41,7 @@ def target_ms(candidates: Candidates, target: Target) -> float:
 
 
 def relaxed(candidates: Candidates, values_ms: Mapping[Target, float]) -> Candidates:
-    """Return the candidates with other values of some targets, as large as documents may say; 0 for none."""
+    """Return the candidates with other values of some targets, up to the documents' maximum; 0 for none."""
     system, changed = candidates.system, {target[:2] for target in values_ms}
     for service_class, model in sorted(changed):
         changes: dict[str, float | None] = {
@@ -50,7 +50,7 @@ def relaxed(candidates: Candidates, values_ms: Mapping[Target, float]) -> Candid
             if owner == [service_class, model]
         }
         if not system.targets[service_class, model].model_copy(update=changes).request_limits():
-            changes["goodput_share"] = None  # a share of the requests within no limit at all is no target
+            changes["goodput_share"] = None  # a share of requests without any limit is no target
         system = system.with_target(service_class, model, **changes)
     servers = system.servers.values()
     affected = np.array(
@@ -61,12 +61,12 @@ def relaxed(candidates: Candidates, values_ms: Mapping[Target, float]) -> Candid
 
 
 def target_words(target: Target) -> str:
-    """Return a target as it is named in sentences."""
+    """Return the name of a target for sentences."""
     service_class, model, metric = target
     return f"{service_class}/{model} {METRICS[metric].label}"
 
 
-def target_questions(before: Before, servers: Sequence[int]) -> dict[Target, Question]:
+def target_questions(before: BasePlan, servers: Sequence[int]) -> dict[Target, Question]:
     """Return the question for each latency target of some servers, relaxed by 10 %."""
     candidates = before.candidates
     return {
@@ -79,7 +79,7 @@ def target_questions(before: Before, servers: Sequence[int]) -> dict[Target, Que
     }
 
 
-def price_targets(before: Before, answers: Mapping[Target, Answer]) -> tuple[TargetPrice, ...]:
+def price_targets(before: BasePlan, answers: Mapping[Target, Answer]) -> tuple[TargetPrice, ...]:
     """Return the prices of targets from the answers to their questions."""
     return tuple(
         TargetPrice(

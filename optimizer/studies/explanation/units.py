@@ -14,16 +14,16 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.expansion import unit_prices
 from optimizer.solvers.problem import build_problem
 from optimizer.studies.explanation.answering import Answer, Question, effect_of
-from optimizer.studies.explanation.before import Before
+from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.document import LimitExplanation, TypeExplanation, UnitValues
 from optimizer.studies.explanation.intervals import interval_of
-from optimizer.studies.explanation.resolving import Inquiry, with_more
+from optimizer.studies.explanation.resolving import QuestionBudget, with_more
 
 UnitQuestion = tuple[int, int]
-"""A limited item, and 1 for a unit more or -1 for one fewer."""
+"""A limited item, and 1 for one unit more or -1 for one fewer."""
 
 
-def unit_questions(before: Before) -> dict[UnitQuestion, Question]:
+def unit_questions(before: BasePlan) -> dict[UnitQuestion, Question]:
     """Return the question for one unit more and one unit fewer of each item."""
     candidates, limits = before.candidates, before.problem.limits
     questions = {}
@@ -39,12 +39,12 @@ def unit_questions(before: Before) -> dict[UnitQuestion, Question]:
 
 
 def explain_units(
-    before: Before, answers: Mapping[UnitQuestion, Answer], inquiry: Inquiry
+    before: BasePlan, answers: Mapping[UnitQuestion, Answer], budget: QuestionBudget
 ) -> tuple[tuple[TypeExplanation, ...], tuple[LimitExplanation, ...]]:
-    """Value one unit more or less from the what-if solutions, with shadow prices if time allows.
+    """Return the value of one unit more or fewer from the answers, with shadow prices if time permits.
 
     Returns:
-        That of the cards of each type, and of what else is limited.
+        The values for the cards of each type, and for other limits.
 
     Raises:
         SolverError: the solver failed.
@@ -57,7 +57,7 @@ def explain_units(
     prices = None
     if items:
         ask = partial(_prices, before.candidates, plan)
-        prices = inquiry.ask(lambda _, due: ask(due), {"": None}, lambda _: "shadow prices").get("")
+        prices = budget.ask(lambda _, due: ask(due), {"": None}, lambda _: "shadow prices").get("")
     values = {
         row.key: UnitValues(
             one_more=effects.get((place, 1)),
@@ -87,8 +87,8 @@ def explain_units(
     return types, limits
 
 
-def _spares_one(before: Before, place: int) -> bool:
-    """Return whether one unit fewer changes nothing: the plan leaves one that no policy gives out."""
+def _spares_one(before: BasePlan, place: int) -> bool:
+    """Return whether one unit fewer changes nothing, because the plan leaves one that no policy uses."""
     policy = before.candidates.system.options.saturation_policy != "None" and not before.plan.complete
     left = -before.problem.limits.of_sources(-before.left)
     return not policy and bool(left[place] >= before.problem.limits.items[place].limit.step)
@@ -107,7 +107,7 @@ def _prices(candidates: Candidates, plan: Plan, deadline: Deadline) -> FloatArra
 
     problem = build_problem(candidates)
     if problem.is_compact_only:
-        return None  # a price is for serving all
+        return None  # a price is defined only if all servers are served
     partly = {item.server for item in plan.unserved}
     served = np.array([name not in partly for name in candidates.arrays.server_names], dtype=np.bool_)
     return unit_prices(problem.of_servers(problem.with_partners(served)), HighsSession, deadline)

@@ -1,6 +1,6 @@
-"""Costs of reserves, limits and prices: the plan without one of them, less the plan.
+"""Costs of reserves, limits and prices: the plan without one of them, minus the plan.
 
-Each option is taken out of the whole system at once, and the system is sized and planned again.
+Each option is removed from the entire system, which is then sized and planned again.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from optimizer.candidates import SizingMemo, find_candidates
 from optimizer.spec.system import System
 from optimizer.studies.explanation.document import WishCost
 from optimizer.studies.explanation.outcome import PlanOutcome
-from optimizer.studies.explanation.resolving import Inquiry, effect, solved
+from optimizer.studies.explanation.resolving import QuestionBudget, effect, solved
 
 
 def _of_servers(system: System, **changes: Any) -> System:
@@ -51,13 +51,13 @@ WITHOUT: Mapping[str, Callable[[System], System]] = {
     "tiers": lambda system: _of_accelerators(system, tiers=()),
     "external": lambda system: _of_servers(system, external=None),
 }
-"""A system without an option, by the option's name in documents."""
+"""Functions that remove an option from a system, by the option's name in documents."""
 
 
 def wish_costs(
-    system: System, before: PlanOutcome, inquiry: Inquiry, memo: SizingMemo
+    system: System, before: PlanOutcome, budget: QuestionBudget, memo: SizingMemo
 ) -> tuple[WishCost, ...]:
-    """Return the cost of each option that a system uses, as far as time allows.
+    """Return the cost of each option that a system uses, as far as time permits.
 
     Raises:
         SolverError: the solver failed.
@@ -66,7 +66,7 @@ def wish_costs(
     used = {name: other for name, other in asked.items() if other.to_spec() != system.to_spec()}
     if not used:
         return ()
-    found = inquiry.ask(
+    found = budget.ask(
         lambda other, due: solved(find_candidates(other, memo), due), used, lambda name: f"what {name} costs"
     )
     return tuple(

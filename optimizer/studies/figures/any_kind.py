@@ -1,6 +1,6 @@
-"""A replica against its load, or its batch limit: the figures that tables show of its kind.
+"""Metrics of a replica by load or by batch limit: those that tables show for its kind.
 
-Takes a `Placed` server, gives a `Figure`: the pictures of kinds of replicas without specific pictures.
+These are the figures of kinds of replicas without specific ones.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ from optimizer.arrays import FloatArray
 from optimizer.kinds.shown import Shown
 from optimizer.queueing.measures import METRICS
 from optimizer.queueing.performance import Performance
-from optimizer.studies.figures.document import CurvePanel, Figure, Guide
+from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine
 from optimizer.studies.figures.placed import Placed
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -20,17 +20,17 @@ MAX_LOAD = 0.95
 
 
 def figures_by_load(placed: Placed) -> Figure:
-    """Return the figures of a replica against its load."""
+    """Return the metrics of a replica by load."""
     least, stable = placed.rate_range_rps()
     rate_rps = np.linspace(least, MAX_LOAD * stable, POINTS)
     found = placed.analyze(np.full(POINTS, placed.max_batch), rate_rps)
     load_rpm, label = placed.rate_rps * SECONDS_PER_MINUTE, "load of one replica [requests/min]"
-    guides = (Guide(name="load", value=load_rpm, axis="x"),) if load_rpm else ()
+    guides = (ReferenceLine(name="load", value=load_rpm, axis="x"),) if load_rpm else ()
     return _figure("Figures against load", placed, found, label, rate_rps * SECONDS_PER_MINUTE, guides)
 
 
 def figures_by_batch_limit(placed: Placed) -> Figure:
-    """Return the figures of a replica at its load against its batch limit."""
+    """Return the metrics of a replica at its load, by batch limit."""
     placed.require_load()
     most = int(placed.pair.batch_ceiling[0])
     limits = np.unique(np.round(np.geomspace(1, most, POINTS))).astype(np.int64)
@@ -42,14 +42,24 @@ def figures_by_batch_limit(placed: Placed) -> Figure:
 
 
 def _figure(
-    title: str, placed: Placed, found: Performance, label: str, x: FloatArray, guides: tuple[Guide, ...]
+    title: str,
+    placed: Placed,
+    found: Performance,
+    label: str,
+    x: FloatArray,
+    guides: tuple[ReferenceLine, ...],
 ) -> Figure:
     panels = (_panel(shown, placed, found, label, x, guides) for shown in placed.kind.shown("plan").values())
     return placed.figure(title, placed.remark, panels)
 
 
 def _panel(
-    shown: Shown, placed: Placed, found: Performance, label: str, x: FloatArray, guides: tuple[Guide, ...]
+    shown: Shown,
+    placed: Placed,
+    found: Performance,
+    label: str,
+    x: FloatArray,
+    guides: tuple[ReferenceLine, ...],
 ) -> CurvePanel | None:
     """Return a metric as a curve; None if the queue model does not compute it."""
     known = next((known for name, known in METRICS.items() if name == shown.metric), None)

@@ -1,7 +1,7 @@
-"""A batch server at its load, by how it collects requests: replicas and latency by window and by batch limit.
+"""A batch server at its load: replicas and latency by batching window and by batch limit.
 
-Takes a `Placed` server, gives a `Figure`. Nothing is sized: at each window, or limit, the fewest replicas are
-sought whose share of the load meets the targets. Equation numbers refer to ``docs/math.md``.
+Nothing is sized: for each window or limit, the fewest replicas are searched whose share of the load meets the
+targets. Equation numbers refer to ``docs/math.md``.
 """
 
 import math
@@ -18,8 +18,8 @@ from optimizer.queueing.bulk.steady import ServerSteadyState
 from optimizer.queueing.measures import TargetMeasure
 from optimizer.queueing.roots import root_above, smallest_integer
 from optimizer.simulation.batches import CLOCK
-from optimizer.studies.figures.document import CurvePanel, Figure, Guide
-from optimizer.studies.figures.placed import NothingToShow, Placed
+from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine
+from optimizer.studies.figures.placed import EmptyFigureError, Placed
 from optimizer.units import SECONDS_PER_MINUTE
 
 WINDOWS = 9
@@ -27,29 +27,29 @@ WINDOWS = 9
 BATCHES = 9
 """Number of batch limits that are evaluated, in geometric steps."""
 MAX_PERCENTILES = 2
-"""More curves of one colour could not be told apart."""
+"""Maximum number of percentile curves, because more of one colour are indistinguishable."""
 USUAL_PERCENTILE = 99.0
 """Percentile shown next to the mean if no target names one."""
 PRECISION = 1e-4
 """Relative precision of percentiles."""
 MIN_SHARE = 1e-12
-"""Smaller shares of requests count as this."""
+"""Smaller shares of requests are treated as this."""
 WIDE = 8.0
-"""Numbers of replicas that differ by more than this factor are shown over equal factors."""
+"""Factor between numbers of replicas above which the axis is logarithmic."""
 
 
 @dataclass(frozen=True, slots=True)
 class _BatchingSettings:
-    """Ways to collect requests, and what the load then needs; shapes (R,)."""
+    """Batching settings, and the replicas that the load needs with each; shapes (R,)."""
 
     servers: BulkQueues
     replicas: FloatArray
-    """The fewest that meet the targets; NaN where no number does."""
+    """Minimum replicas that meet the targets; NaN if no number does."""
     load_rps: float
     """Load of all replicas together."""
 
     def long_runs(self, times: int = 1) -> list[SteadyState | None]:
-        """Return the long run of each with these replicas, or with so many times as many."""
+        """Return the steady state of each setting with `times` as many replicas."""
         return [
             None if math.isnan(count) else self.servers.row_at(row, self.load_rps / (times * count))
             for row, count in enumerate(self.replicas.tolist())
@@ -57,9 +57,9 @@ class _BatchingSettings:
 
 
 def shown_ms(long_run: SteadyState, measure: TargetMeasure) -> float:
-    """Return a figure of the latency as exactly as a picture shows it.
+    """Return a latency measure to the precision of a picture.
 
-    Far tails fall like powers of a number, so that few probabilities tell where one is crossed.
+    Tails fall geometrically, so a percentile can be interpolated from few probabilities.
     """
     if measure.percentile is None:
         return long_run.mean_ms
@@ -80,10 +80,10 @@ def window_figure(placed: Placed) -> Figure:
     longest_ms = 2 * window_ms if window_ms > 0 else 2 * float(server.base_ms[0] + server.slope_ms[0])
     windows = np.linspace(0, longest_ms, WINDOWS)
     if server.policy.trigger[0] == CLOCK:
-        windows = windows[windows >= longest_ms / 2]  # a clock that ticks before a batch is done is none
+        windows = windows[windows >= longest_ms / 2]  # a clock faster than a batch has no effect
     rows = server.take(np.zeros(len(windows), np.int64))
     by_window = _ways(placed, replace(rows, policy=replace(rows.policy, window_ms=windows)))
-    given = Guide(name=f"window {quantity(window_ms)} ms", value=window_ms, axis="x")
+    given = ReferenceLine(name=f"window {quantity(window_ms)} ms", value=window_ms, axis="x")
     panels = _panels(placed, by_window, windows, "window [ms]", "window", given)
     return placed.figure("Collecting requests", _note(placed), (*panels, *batch_panels(placed)))
 
@@ -94,7 +94,7 @@ def batch_limit_figure(placed: Placed) -> Figure:
 
 
 def batch_panels(placed: Placed) -> tuple[CurvePanel, ...]:
-    """Return replicas and latency by batch limit, at the window that is given."""
+    """Return replicas and latency by batch limit, at the given window."""
     server, most = placed.batch_servers(), int(placed.pair.batch_ceiling[0])
     limits = np.unique(np.round(np.geomspace(1, most, BATCHES))).astype(np.int64)
     rows = replace(server.take(np.zeros(len(limits), np.int64)), max_batch=limits)
@@ -108,7 +108,7 @@ def batch_panels(placed: Placed) -> tuple[CurvePanel, ...]:
 def _ways(placed: Placed, servers: BulkQueues) -> _BatchingSettings:
     load_rps = float(placed.arrays.servers.load_rps[0])
     if load_rps == 0:
-        raise NothingToShow(f"{placed.title} carries no load; {placed.remark}")
+        raise EmptyFigureError(f"{placed.title} carries no load; {placed.remark}")
     limits = placed.arrays.servers.targets.limits_of(0)
     fewest = [
         _fewest_replicas(servers.take(np.array([row])), load_rps, limits)
@@ -118,10 +118,10 @@ def _ways(placed: Placed, servers: BulkQueues) -> _BatchingSettings:
 
 
 def _fewest_replicas(server: BulkQueues, load_rps: float, limits: dict[TargetMeasure, float]) -> float:
-    """Return the fewest replicas whose share of a load meets targets; NaN where no number is found.
+    """Return the fewest replicas whose share of a load meets targets; NaN if none is found.
 
-    As in sizing, the highest rates at which they hold count: numbers are tried upwards in growing steps, and
-    halved back between the last that fails and the first that holds.
+    Numbers are increased in growing steps until the targets are met, followed by bisection between the last
+    failure and the first success.
     """
     fails = math.ceil(load_rps / float(server.stable_rate_rps[0]) * (1 - 1e-9)) - 1
     most, step = load_rps / float(server.least_rate_rps[0]), 1
@@ -145,12 +145,12 @@ def _panels(
     x: FloatArray,
     label: str,
     named: str,
-    chosen: Guide,
+    chosen: ReferenceLine,
     along: tuple[Literal["x"], ...] = (),
 ) -> tuple[CurvePanel, CurvePanel]:
-    """Return the panel of replicas, and that of latencies with these and with twice as many."""
+    """Return the panel of replicas, and that of latencies with these and with twice the replicas."""
     if np.isnan(ways.replicas).all():
-        raise NothingToShow(f"{placed.title}: at no {named} a number of replicas meets the targets")
+        raise EmptyFigureError(f"{placed.title}: at no {named} a number of replicas meets the targets")
     measures = latencies_shown(placed)
     known = ways.replicas[~np.isnan(ways.replicas)]
     wide = known.max() > WIDE * known.min()
@@ -167,7 +167,7 @@ def _panels(
     twice = _latencies(ways.long_runs(2), last)
     curves.append(placed.series(f"{last.statistic}, twice the replicas", x, twice))
     latencies = CurvePanel(
-        title=f"Latency with so many replicas, by {named}",
+        title=f"Latency with the fewest replicas, by {named}",
         x_label=label,
         y_label="latency [ms]",
         series=tuple(curves),
@@ -182,22 +182,22 @@ def _latencies(runs: Sequence[SteadyState | None], measure: TargetMeasure) -> Fl
 
 
 def latencies_shown(placed: Placed) -> Sequence[TargetMeasure]:
-    """Return the mean and the highest percentiles that targets name; without any a usual one."""
+    """Return the mean and the highest percentiles with targets; without any, a usual percentile."""
     limits = placed.arrays.servers.targets.limits_of(0)
     percents = sorted({measure.percentile for measure in limits if measure.percentile is not None})
     shown = percents[-MAX_PERCENTILES:] or [USUAL_PERCENTILE]
     return [TargetMeasure("e2e"), *(TargetMeasure("e2e", percent) for percent in shown)]
 
 
-def latency_levels(placed: Placed) -> tuple[Guide, ...]:
-    """Return the targets on what is shown of the latency as lines; those with one limit are one line."""
+def latency_levels(placed: Placed) -> tuple[ReferenceLine, ...]:
+    """Return the targets on the shown latencies as lines; targets with equal limits share a line."""
     levels: dict[float, list[str]] = {}
     shown = latencies_shown(placed)
     for measure, limit in placed.arrays.servers.targets.limits_of(0).items():
         if measure in shown:
             levels.setdefault(limit, []).append(measure.statistic)
     return tuple(
-        Guide(name=f"target {limit:,.6g} ms, {', '.join(names)}", value=limit, axis="y")
+        ReferenceLine(name=f"target {limit:,.6g} ms, {', '.join(names)}", value=limit, axis="y")
         for limit, names in levels.items()
     )
 

@@ -1,7 +1,6 @@
-"""One server on one accelerator, as curves: its queue, its batch, its rate, its token times.
+"""Curves for one server on one accelerator: queue, batch, rate and token times.
 
-Takes a `Placed` server, gives a `Figure`. The numbers come from the same queueing model that plans are made
-with. Equation numbers refer to ``docs/math.md``.
+The numbers come from the queue model that is also used for plans. Equation numbers refer to ``docs/math.md``.
 """
 
 import numpy as np
@@ -10,10 +9,10 @@ from optimizer.arrays import FloatArray, IntArray
 from optimizer.quantities import counted, quantity
 from optimizer.queueing.measures import TargetMeasure
 from optimizer.queueing.performance import MS_PER_S
-from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, target_line
+from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine, Series, target_line
 from optimizer.studies.figures.placed import (
     LATENCY_TITLES,
-    NothingToShow,
+    EmptyFigureError,
     Placed,
     has_targets,
     numbers,
@@ -24,19 +23,19 @@ from optimizer.timing import ServiceLaw
 from optimizer.units import SECONDS_PER_MINUTE
 
 POINTS = 240
-"""Points of a smooth curve."""
+"""Number of points of a smooth curve."""
 LARGE_BATCH = 2**14
-"""Above this batch limit a queue takes a while, and a curve has few points."""
+"""Batch limit above which curves have few points, because the queue takes long to compute."""
 FEW_POINTS = 48
 MAX_EVERY_BATCH = 256
-"""Up to this ceiling every batch is evaluated, above it `FEW_BATCHES`, in geometric steps."""
+"""Maximum ceiling up to which every batch is evaluated; above it, `FEW_BATCHES` in geometric steps."""
 FEW_BATCHES = 64
 MAX_STATES = 2000
-"""States of a queue that are given; with more, every second, third … of them."""
+"""Maximum number of queue states shown; if there are more, only every second, third, … is."""
 TARGET_VIEW = 2.0
-"""Latencies are shown up to this multiple of their target."""
+"""Multiple of the target up to which latencies are shown."""
 RARE = 1e-4
-"""States beyond a full batch are shown until all the rest together is as rare as this."""
+"""Total probability of the states beyond those shown."""
 
 
 def occupancy_figure(placed: Placed) -> Figure:
@@ -64,7 +63,7 @@ def occupancy_figure(placed: Placed) -> Figure:
             )
             if rows.any()
         ),
-        guides=(Guide(name=f"mean {mean:.3g}", value=mean, axis="x"),),
+        guides=(ReferenceLine(name=f"mean {mean:.3g}", value=mean, axis="x"),),
     )
     rpm = placed.rate_rps * SECONDS_PER_MINUTE
     note = (
@@ -75,7 +74,7 @@ def occupancy_figure(placed: Placed) -> Figure:
     return placed.figure("Occupancy", note, [panel])
 
 
-def _over_batches(title: str, label: str, curve: Series, guides: tuple[Guide, ...]) -> CurvePanel:
+def _over_batches(title: str, label: str, curve: Series, guides: tuple[ReferenceLine, ...]) -> CurvePanel:
     return CurvePanel(
         title=title,
         x_label="batch limit [requests]",
@@ -92,14 +91,14 @@ def batch_figure(placed: Placed) -> Figure:
     batch = _batches(ceiling)
     rate = placed.largest_rates(batch)
     if np.isnan(rate).all():
-        raise NothingToShow(f"{placed.title}: no batch meets the targets; {placed.remark}")
+        raise EmptyFigureError(f"{placed.title}: no batch meets the targets; {placed.remark}")
     known = np.flatnonzero(~np.isnan(rate))
     which, met = ("", " that meets the targets") if has_targets(placed.arrays) else ("stable ", "")
     latencies = _latencies(placed)
     at = placed.figures(batch[known], rate[known], [measure for _, measure, _ in latencies])
     x = batch.astype(np.float64)
 
-    def panel(title: str, label: str, values: FloatArray, *guides: Guide) -> CurvePanel:
+    def panel(title: str, label: str, values: FloatArray, *guides: ReferenceLine) -> CurvePanel:
         return _over_batches(title, label, placed.series("", x, values), (placed.batch_guide(), *guides))
 
     def spread(values: FloatArray) -> FloatArray:
@@ -135,7 +134,7 @@ def latency_figure(placed: Placed) -> Figure:
     bound = "all targets are met" if has_targets(placed.arrays) else "the queue is stable; there is no target"
     guides = placed.load_guides()
 
-    def panel(title: str, label: str, values: FloatArray, target: tuple[Guide, ...]) -> CurvePanel:
+    def panel(title: str, label: str, values: FloatArray, target: tuple[ReferenceLine, ...]) -> CurvePanel:
         return CurvePanel(
             title=title,
             x_label="load of one replica [requests/min]",
@@ -160,7 +159,7 @@ def timing_figure(placed: Placed) -> Figure:
     batch = _batches(int(placed.pair.batch_ceiling[0]))
     law = placed.law(len(batch))
     if not isinstance(law, ServiceLaw):
-        raise NothingToShow(f"the {law.name} latency model has no token times")
+        raise EmptyFigureError(f"the {law.name} latency model has no token times")
     occupancy = batch.astype(np.float64)
     times = law.token_times(law.service_time_ms(occupancy), occupancy, batch)
     servers = placed.arrays.servers
@@ -187,9 +186,10 @@ def _occupancy(placed: Placed) -> tuple[IntArray, FloatArray]:
     log_load = float(log_rate - queue.log_full_rate[0])
     log_p_empty = queue.solve(np.array([log_rate])).log_p_empty
     log_in_batch = np.arange(batch + 1) * log_rate + queue.log_weight + log_p_empty
-    above = max(1 - float(np.sum(np.exp(log_in_batch))), RARE)  # at most this remains beyond a full batch
+    # Upper bound of the probability beyond a full batch.
+    above = max(1 - float(np.sum(np.exp(log_in_batch))), RARE)
     waiting = int(queue.max_queue[0])
-    if log_load < 0:  # and falls by the same factor from state to state
+    if log_load < 0:  # and it falls geometrically
         waiting = min(waiting, 1 + int(np.log(RARE / above) / log_load))
     last = batch + waiting
     states = np.arange(0, last + 1, -(-(last + 1) // MAX_STATES))
@@ -205,14 +205,14 @@ def _batches(ceiling: int) -> IntArray:
     return np.unique(np.round(np.geomspace(1, ceiling, FEW_BATCHES))).astype(np.int64)
 
 
-def _latencies(placed: Placed) -> list[tuple[str, TargetMeasure, tuple[Guide, ...]]]:
-    """Return the latencies that figures show: title, the measure of the target or the mean, and its line."""
+def _latencies(placed: Placed) -> list[tuple[str, TargetMeasure, tuple[ReferenceLine, ...]]]:
+    """Return the latencies shown: title, the measure of the target or the mean, and the target's line."""
     found = ((title, target_of(placed.arrays, metric)) for metric, title in LATENCY_TITLES.items())
     return [(title, measure, target_line(limit)) for title, (measure, limit) in found]
 
 
-def _view(values: FloatArray, target: tuple[Guide, ...]) -> float | None:
-    """Return the end of the axis: a queue near saturation must not hide the range around the target."""
+def _view(values: FloatArray, target: tuple[ReferenceLine, ...]) -> float | None:
+    """Return the end of the axis, so that values near saturation do not hide the range around the target."""
     if not target or float(np.max(values)) <= TARGET_VIEW * target[0].value:
         return None
     return TARGET_VIEW * max(target[0].value, float(np.min(values)))

@@ -1,7 +1,7 @@
 """A figure as data: the plotted values with their units, independent of how they are drawn.
 
-The studies make figures, `optimizer.render.plots` draws them, and ``--json`` prints them; every number that
-a picture shows can be had without the picture.
+The studies make figures, `optimizer.render.plots` draws them, and ``--json`` prints them; every number shown
+in a picture is also available as data.
 """
 
 from math import isfinite
@@ -25,17 +25,18 @@ class Series(Document):
     name: str
     """Name, used as the label next to the curve."""
     x: Values
-    """In the unit of the panel's axis."""
+    """x values, in the unit of the panel's axis."""
     y: Values
-    """In the unit of the panel's axis."""
+    """y values, in the unit of the panel's axis."""
     style: SeriesStyle = "line"
-    """Joined; by steps that go up or down before, or after, each point; single points; what the plan has
-    chosen; bars from zero; the area below the points."""
+    """Style: joined lines, steps before or after each point, single points, the plan's choice, bars from
+    zero, or the area below the points.
+    """
     type: str = ""
     """Accelerator type that sets its colour; empty if it belongs to no type."""
 
 
-class Guide(Document):
+class ReferenceLine(Document):
     """A straight line across a panel: a target, a limit, a load."""
 
     name: str
@@ -54,12 +55,12 @@ class CurvePanel(Document):
     title: str
     """Title of the panel."""
     x_label: str = Field(alias="xLabel")
-    """Quantity and unit."""
+    """Quantity and unit of the x axis."""
     y_label: str = Field(alias="yLabel")
-    """Quantity and unit."""
+    """Quantity and unit of the y axis."""
     series: tuple[Series, ...] = Field(strict=False)
     """The curves."""
-    guides: tuple[Guide, ...] = Field((), strict=False)
+    guides: tuple[ReferenceLine, ...] = Field((), strict=False)
     """Reference lines."""
     y_most: float | None = Field(None, alias="yMost")
     """End of the axis, if the curves continue beyond the range of interest."""
@@ -75,7 +76,7 @@ class Bar(Document):
     group: str = ""
     """Group of the row; the rows of a group are adjacent under its name."""
     values: Values
-    """One for each column."""
+    """Values, one per column."""
     marks: Values = ()
     """Reference of each value, such as a limit or the value before: one per column, or empty."""
     type: str = ""
@@ -109,7 +110,7 @@ class Cell(Document):
     group: str = ""
     """Group of the field, which sets its colour; empty without a colour."""
     share: float = 1.0
-    """Share of the cell that is coloured: the served share of the load."""
+    """Share of the field that is coloured: the served share of the load."""
 
 
 class GridPanel(Document):
@@ -124,13 +125,13 @@ class GridPanel(Document):
     rows: tuple[str, ...] = Field(strict=False)
     """Headings of the rows."""
     cells: tuple[Annotated[tuple[Cell, ...], Field(strict=False)], ...] = Field(strict=False)
-    """Row by row."""
+    """Fields, row by row."""
     groups: tuple[str, ...] = Field((), strict=False)
-    """All groups that there are, whether a field has one or not: each has the colour of its place."""
+    """All groups, including unused ones; the position of a group sets its colour."""
 
 
 class Figure(Document):
-    """Panels that belong together, or the reason why there is nothing to show."""
+    """Panels that belong together, or the reason that there is nothing to show."""
 
     title: str
     """Title of the figure."""
@@ -144,8 +145,8 @@ class Figure(Document):
     """All accelerator types of the system; the position of a type sets its colour in every picture."""
 
 
-def target_line(target_ms: float) -> tuple[Guide, ...]:
+def target_line(target_ms: float) -> tuple[ReferenceLine, ...]:
     """Return the line of a latency target [ms]; empty without a target."""
     if not isfinite(target_ms):
         return ()
-    return (Guide(name=f"target {precise(target_ms)} ms", value=target_ms, axis="y"),)
+    return (ReferenceLine(name=f"target {precise(target_ms)} ms", value=target_ms, axis="y"),)

@@ -12,11 +12,11 @@ FIGURES = (
     ("itl_ms", "Time between tokens (mean)", "ITL [ms]"),
 )
 MAX_SHAPES = 6
-"""Shapes in one panel, so that curves can be told apart."""
+"""Maximum number of shapes in one panel, so that curves are distinguishable."""
 
 
 def fit_figure(profile: FittedProfile) -> Figure:
-    """Return measured and predicted times against the completed rate, shape by shape."""
+    """Return measured and predicted times by completed rate, for each shape."""
     pairs = [(point, point.run()) for point in profile.points if point.itl_ms or point.ttft_ms]
     if not pairs:
         return Figure(title=_title(profile), note="Nothing to show: the profile has no measured points.")

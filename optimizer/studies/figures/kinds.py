@@ -1,7 +1,7 @@
-"""Every figure by its name: what the command line and the service offer.
+"""All figures by name, as offered by the command line and the service.
 
-One pipeline-style function: a `System`, a kind and names in; a `Figure` out. Where there is nothing to show
-the figure says so in words.
+`make_figure` returns the `Figure` of a system, given its kind and names. If there is nothing to show, the
+figure has a note with the reason.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from optimizer.studies.figures.any_kind import figures_by_batch_limit, figures_b
 from optimizer.studies.figures.collecting import batch_limit_figure, window_figure
 from optimizer.studies.figures.curves import batch_figure, latency_figure, occupancy_figure, timing_figure
 from optimizer.studies.figures.document import Figure
-from optimizer.studies.figures.placed import NothingToShow, Placed, chosen_server, place, place_unsized
+from optimizer.studies.figures.placed import EmptyFigureError, Placed, chosen_server, place, place_unsized
 from optimizer.studies.figures.plans import PANELS, WHOLE_PLAN, PlannedSystem, plan_figure
 from optimizer.studies.figures.prices import cost_figure, pareto_figure
 from optimizer.studies.figures.rejections import batch_latency_figure, rejection_figure
@@ -37,7 +37,7 @@ PICTURES: dict[type[Kind], dict[str, Picture]] = {
         "timing": timing_figure,
         "distribution": distribution_figure,
         "percentiles": percentiles_figure,
-        "window": window_figure,  # only reports that the server has no window; likewise the next
+        "window": window_figure,  # only shows a note that the server has no window; likewise the next
         "rejection": rejection_figure,
     },
     BatchServers: {
@@ -54,7 +54,7 @@ OF_ANY_KIND: dict[str, Picture] = {"batch": figures_by_batch_limit, "latency": f
 SERVER_KINDS = ("cost", "pareto")
 """Figures of one server on all its accelerators, or on one."""
 PLAN_KINDS = ("plan", *PANELS)
-"""Figures of a whole plan."""
+"""Figures of an entire plan."""
 KINDS = (*PLAN_KINDS, *dict.fromkeys(name for some in PICTURES.values() for name in some), *SERVER_KINDS)
 
 
@@ -72,10 +72,10 @@ def make_figure(
     Args:
         system: the system.
         kind: one of `KINDS`.
-        server: for a kind that shows one server; may be left out where there is only one.
-        accelerator: for a kind that shows one server; by default the one that the plan chooses, or all.
-        backend: what solves a MILP: ``highs``, or the name of a solver that PuLP knows (``CBC``).
-        before: for a kind that shows a plan: the system before a change of the load, for comparison.
+        server: server, for a kind that shows one; optional if there is only one.
+        accelerator: accelerator, for a kind that shows one server; default: the plan's, or all.
+        backend: MILP solver: ``highs``, or the name of a solver that PuLP supports (``CBC``).
+        before: the system before a load change, for comparison; for a kind that shows a plan.
 
     Raises:
         SpecError: a kind, a server or an accelerator does not exist, or a name is missing.
@@ -94,22 +94,22 @@ def make_figure(
         if kind == "window":
             return window_figure(place_unsized(system, name, accelerator, backend))
         return _replica_figure(kind, place(system, name, accelerator, backend))
-    except NothingToShow as nothing:
+    except EmptyFigureError as nothing:
         return Figure(title=f"{kind[0].upper()}{kind[1:]}: {name}", note=f"Nothing to show: {nothing}")
 
 
 def _pareto_figure(system: System, server: str, accelerator: str | None, backend: str) -> Figure:
     kind = system.model_kinds().get(system.servers[server].model)
     if kind is not None and not kind.lengths:
-        raise NothingToShow(_none_of(kind, server))
+        raise EmptyFigureError(_none_of(kind, server))
     return pareto_figure(system, server, accelerator, solve(system, backend=backend))
 
 
 def _replica_figure(name: str, placed: Placed) -> Figure:
-    """Return a figure of a replica, as its kind shows it."""
+    """Return a figure of a replica, by its kind."""
     picture = _pictures(placed.kind).get(name)
     if picture is None:
-        raise NothingToShow(_none_of(placed.kind, placed.server))
+        raise EmptyFigureError(_none_of(placed.kind, placed.server))
     return picture(placed)
 
 
@@ -122,7 +122,7 @@ def _none_of(kind: Kind, server: str) -> str:
 
 
 def _plan_figure(system: System, before: System | None, panels: tuple[str, ...], backend: str) -> Figure:
-    """Return a picture of a plan; after a change of the load what was planned before is what runs."""
+    """Return a figure of a plan; after a load change, the plan before it is the running one."""
     if before is None:
         return plan_figure(
             PlannedSystem(system, describe(system, solve(system, backend=backend))), None, panels

@@ -1,6 +1,6 @@
-"""One server on one accelerator, found by name and ready for the queueing model.
+"""One server on one accelerator, found by name and prepared for the queue model.
 
-Without an accelerator's name it is the one that the plan chooses, which takes a solve.
+If no accelerator is named, the plan's choice is used, which requires a solve.
 """
 
 from collections.abc import Iterable, Sequence
@@ -38,7 +38,7 @@ from optimizer.queueing.reference import ReplicaQueues
 from optimizer.spec.messages import known_name
 from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.system import System
-from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, SeriesStyle
+from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine, Series, SeriesStyle
 from optimizer.timing import Law
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -49,8 +49,8 @@ LATENCY_TITLES: dict[Literal["itl", "ttft"], str] = {
 """Latencies in separate panels, with their titles."""
 
 
-class NothingToShow(Exception):  # noqa: N818  it is no error: its text is the answer
-    """Raised inside the studies if a server has no queue to show; the text is the reason."""
+class EmptyFigureError(Exception):
+    """A figure has no data; the message states the reason and is shown instead of the figure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +59,19 @@ class Placed:
 
     system: System
     arrays: SystemArrays
-    """Arrays of this server alone."""
+    """System arrays with only this server."""
     pair: Pairs
-    """One row; its batch ceiling is what the profile, the server and the memory allow."""
+    """The pair as one row; its batch ceiling is that of profile, server and memory."""
     server: str
     accelerator: str
     rate_rps: float
-    """Load of one replica; 0 if the pair is no candidate, because its number of replicas is then unknown."""
+    """Load of one replica; 0 if the pair is no candidate, because the number of replicas is then unknown."""
     remark: str
     """Number and origin of its replicas, or the reason that the pair is no candidate."""
 
     @property
     def title(self) -> str:
-        """The two names."""
+        """Names of the server and the accelerator."""
         return f"{self.server} on {self.accelerator}"
 
     @property
@@ -93,38 +93,40 @@ class Placed:
         """Check that the replica has load.
 
         Raises:
-            NothingToShow: it has none.
+            EmptyFigureError: the replica has no load.
         """
         if self.rate_rps == 0:
-            raise NothingToShow(f"{self.title} carries no load; {self.remark}")
+            raise EmptyFigureError(f"{self.title} carries no load; {self.remark}")
 
-    def batch_guide(self) -> Guide:
+    def batch_guide(self) -> ReferenceLine:
         """Return a line at the batch limit."""
-        return Guide(name=f"batch {self.max_batch:,}", value=float(self.max_batch), axis="x")
+        return ReferenceLine(name=f"batch {self.max_batch:,}", value=float(self.max_batch), axis="x")
 
-    def load_guides(self) -> tuple[Guide, ...]:
+    def load_guides(self) -> tuple[ReferenceLine, ...]:
         """Return lines at the maximum load within all targets, and at the load of the plan."""
         named = (("largest", float(self.largest_rates(self.pair.max_batch)[0])), ("load", self.rate_rps))
         rates = ((name, rate * SECONDS_PER_MINUTE) for name, rate in named if rate > 0)
-        return tuple(Guide(name=f"{name} {quantity(rpm)}", value=rpm, axis="x") for name, rpm in rates)
+        return tuple(
+            ReferenceLine(name=f"{name} {quantity(rpm)}", value=rpm, axis="x") for name, rpm in rates
+        )
 
     def series(self, name: str, x: FloatArray, values: FloatArray, style: SeriesStyle = "line") -> Series:
-        """Return a curve of it, in the colour of its accelerator's type."""
+        """Return a curve in the colour of the accelerator's type."""
         return Series(name=name, x=numbers(x), y=numbers(values), style=style, type=self.type)
 
     def law(self, rows: int) -> Law:
-        """Return the latency model, the same in so many rows."""
+        """Return the latency model, repeated for a number of rows."""
         return law_of(self.arrays, self._rows(rows))
 
     def queue(self) -> BirthDeathQueue:
         """Return the birth-death queue of one replica; rates are requests/ms.
 
         Raises:
-            NothingToShow: its queue model is another.
+            EmptyFigureError: its queue model is a different one.
         """
         replica = self._replica()
         if not isinstance(replica, ReplicaQueues):
-            raise NothingToShow(self._no_occupancy(replica.name))
+            raise EmptyFigureError(self._no_occupancy(replica.name))
         return replica.queue
 
     def _no_occupancy(self, queue_model: str) -> str:
@@ -151,11 +153,11 @@ class Placed:
         """Return the queue model of one batch server.
 
         Raises:
-            NothingToShow: it is none.
+            EmptyFigureError: the replica is not a batch server.
         """
         replica = self._replica()
         if not isinstance(replica, BulkQueues):
-            raise NothingToShow(f"{self.server} is no batch server; give its model batchParms")
+            raise EmptyFigureError(f"{self.server} is not a batch server; give its model batchParms")
         return replica
 
     def _replica(self) -> QueueModel:
@@ -163,12 +165,12 @@ class Placed:
         return replicas_of(self.arrays, replace(self.pair, max_queue=capacity))
 
     def rate_range_rps(self) -> tuple[float, float]:
-        """Return the least rate that sizing considers, and the largest that counts as stable (eq. 22)."""
+        """Return the minimum rate that sizing considers, and the maximum stable rate (eq. 22)."""
         replica = self._replica()
         return float(replica.least_rate_rps[0]), float(replica.stable_rate_rps[0])
 
     def largest_rates(self, max_batch: IntArray) -> FloatArray:
-        """Return the largest rate that meets the targets at each batch limit, NaN where there is none."""
+        """Return the largest rate that meets the targets at each batch limit; NaN if there is none."""
         pairs = replace(self._rows(len(max_batch)), max_batch=max_batch)
         pairs = replace(pairs, max_queue=queue_capacity(self.arrays, pairs.server, max_batch))
         return largest_rates(self.arrays, pairs, targets_of(self.arrays, pairs))
@@ -180,19 +182,19 @@ class Placed:
 
     @property
     def queue_model(self) -> str:
-        """The name of its queue model."""
+        """Name of its queue model."""
         return self._replica().name
 
-    def knows(self, measure: TargetMeasure) -> bool:
+    def supports_measure(self, measure: TargetMeasure) -> bool:
         """Return whether the queue model computes a measure."""
         return type(self._replica()).supports_measure(measure)
 
     def figures(
         self, max_batch: IntArray, rate_rps: FloatArray, measures: Sequence[TargetMeasure]
     ) -> dict[TargetMeasure, FloatArray]:
-        """Return the measures that the queue model computes at batch limits and rates > 0, shapes (R,)."""
+        """Return the measures that the queue model supports, at batch limits and rates > 0, shapes (R,)."""
         pairs = self._rows(len(rate_rps))
-        known = [measure for measure in measures if self.knows(measure)]
+        known = [measure for measure in measures if self.supports_measure(measure)]
         found = {measure: np.zeros(len(rate_rps)) for measure in known}
         for rows, _, performance in performances(
             self.arrays, pairs.server, pairs.accelerator, max_batch, rate_rps
@@ -206,11 +208,11 @@ class Placed:
 
 
 def place_unsized(system: System, server: str, accelerator: str | None, backend: str = "highs") -> Placed:
-    """Return a server on the named accelerator, or its only one, without sizing it; else on that of the plan.
+    """Return an unsized server on the named accelerator, its only one, or else the plan's.
 
     Raises:
         SpecError: the accelerator does not exist.
-        NothingToShow: the server has no load, or cannot run there.
+        EmptyFigureError: the server has no load, or cannot run there.
     """
     _check_one_class(system, server)
     model = system.servers[server].model
@@ -220,11 +222,11 @@ def place_unsized(system: System, server: str, accelerator: str | None, backend:
     chosen = known[0] if accelerator is None else known_name(accelerator, system.accelerators, "accelerator")
     arrays = tabulate(alone(system, server))
     if arrays.servers.load_rps[0] == 0:
-        raise NothingToShow(_idle_text(server))
+        raise EmptyFigureError(_idle_text(server))
     pairs = sizable_pairs(arrays, Verdicts.none(arrays.profile_of.shape), choose_batch=False)
     rows = np.flatnonzero(pairs.accelerator == arrays.accelerator_names.index(chosen))
     if not len(rows):
-        raise NothingToShow(f"{server} cannot run on {chosen}")
+        raise EmptyFigureError(f"{server} cannot run on {chosen}")
     return Placed(system, arrays, pairs.take(rows), server, chosen, 0.0, "")
 
 
@@ -232,13 +234,13 @@ def chosen_server(system: System, name: str | None) -> str:
     """Return the name of a server: the given one, or the only one.
 
     Raises:
-        SpecError: it does not exist, or there are several and none is named.
+        SpecError: the server does not exist, or there are several and none is named.
     """
     return known_name(name, system.servers, "server")
 
 
 def alone(system: System, server: str) -> System:
-    """Return the system with one server only; what it runs on, and what it may use, stays."""
+    """Return the system with only one server, and its accelerators and current allocation."""
     return replace(system, servers=MappingProxyType({server: system.servers[server]}))
 
 
@@ -247,7 +249,7 @@ def place(system: System, server: str, accelerator: str | None, backend: str = "
 
     Raises:
         SpecError: the accelerator does not exist.
-        NothingToShow: the server has no load, or cannot run there.
+        EmptyFigureError: the server has no load, or cannot run there.
     """
     _check_one_class(system, server)
     if accelerator is not None:
@@ -257,27 +259,27 @@ def place(system: System, server: str, accelerator: str | None, backend: str = "
 
 
 def _check_one_class(system: System, server: str) -> None:
-    """Check that a server is no shared queue, whose classes have different latencies.
+    """Check that a server is not a shared queue, whose classes have different latencies.
 
     Raises:
-        NothingToShow: it is one.
+        EmptyFigureError: the server is a shared queue.
     """
     if isinstance(system.servers[server], SharedQueue):
-        raise NothingToShow(
+        raise EmptyFigureError(
             f"{server} is a shared queue, whose servers have latencies of their own; plot 'targets', or see "
             "the table of shared queues"
         )
 
 
 def loaded(system: System, server: str) -> Candidates:
-    """Return the candidates of one server that has load.
+    """Return the candidates of the only server, which must have load.
 
     Raises:
-        NothingToShow: it has none.
+        EmptyFigureError: the server has no load.
     """
     candidates = find_candidates(alone(system, server))
     if candidates.arrays.servers.load_rps[0] == 0:
-        raise NothingToShow(_idle_text(server))
+        raise EmptyFigureError(_idle_text(server))
     return candidates
 
 
@@ -286,7 +288,7 @@ def _idle_text(server: str) -> str:
 
 
 def has_targets(arrays: SystemArrays) -> bool:
-    """Return whether the one server of a system has a target of latency or throughput."""
+    """Return whether the only server of a system has a latency or throughput target."""
     targets = arrays.servers.targets
     return bool(targets.tps[0]) or any(np.isfinite(targets.limit(metric)[0]) for metric in LATENCIES)
 
@@ -294,7 +296,7 @@ def has_targets(arrays: SystemArrays) -> bool:
 def target_of(arrays: SystemArrays, metric: LatencyName) -> tuple[TargetMeasure, float]:
     """Return the measure of the only server's target on a latency, and its limit [ms].
 
-    The mean and inf if there is no target, or if a share of the requests must keep to limits.
+    Without such a target, or if a share of requests is limited, return the mean and inf.
     """
     targets = arrays.servers.targets
     for measure, limit in zip(targets.measures, targets.limits[:, 0].tolist(), strict=True):
@@ -304,21 +306,21 @@ def target_of(arrays: SystemArrays, metric: LatencyName) -> tuple[TargetMeasure,
 
 
 def of_statistic(title: str, measure: TargetMeasure) -> str:
-    """Return a title with the percentile that is shown, if it is one."""
+    """Return a title with the displayed percentile, if it is one."""
     return title if measure.percentile is None else f"{title}, {measure.statistic}"
 
 
 def joined_candidates(candidates: Candidates) -> CandidateTable:
-    """Return the candidates, with those that need more replicas than the server may have.
+    """Return the candidates, including those that need more replicas than the server allows.
 
-    Those of shared queues serve all their servers.
+    Only candidates that serve all members of a shared queue are included.
     """
     table = CandidateTable.joined([candidates.table, candidates.over_limit])
     return table.take(table.members == ALL_MEMBERS)
 
 
 def rejection(candidates: Candidates, accelerator: str) -> str:
-    """Return the reason that the one server cannot run on an accelerator, empty if it can."""
+    """Return the reason that the only server cannot run on an accelerator; empty if it can."""
     return next((item.detail for item in candidates.rejections(0) if item.accelerator == accelerator), "")
 
 
@@ -326,7 +328,7 @@ def _pair(candidates: Candidates, accelerator: str) -> Pairs:
     """Return the pair with its batch ceiling.
 
     Raises:
-        NothingToShow: the pair has no queue.
+        EmptyFigureError: the pair has no queue.
     """
     arrays = candidates.arrays
     shape = arrays.profile_of.shape
@@ -336,7 +338,7 @@ def _pair(candidates: Candidates, accelerator: str) -> Pairs:
     found = candidates.verdicts.reason[0, arrays.accelerator_names.index(accelerator)]
     if not len(rows) or found == RejectionReason.no_work:
         name = arrays.server_names[0]
-        raise NothingToShow(f"{name} cannot run on {accelerator}: {rejection(candidates, accelerator)}")
+        raise EmptyFigureError(f"{name} cannot run on {accelerator}: {rejection(candidates, accelerator)}")
     return pairs.take(rows)
 
 
@@ -360,7 +362,7 @@ def _as_planned(system: System, server: str, plan: Plan) -> Placed:
     pools = plan.allocations.get(server, ())
     if not pools:
         why = next((item.detail for item in plan.unserved if item.server == server), "nothing is chosen")
-        raise NothingToShow(f"{server} is not served: {why}; name an accelerator to see the server there")
+        raise EmptyFigureError(f"{server} is not served: {why}; name an accelerator to see the server there")
     pool = max(pools, key=lambda item: item.num_replicas)
     pair = replace(_pair(candidates, pool.accelerator), max_batch=np.array([pool.max_batch]))
     rate = pool.arrival_rate_rpm / pool.num_replicas / SECONDS_PER_MINUTE
@@ -371,5 +373,5 @@ def _as_planned(system: System, server: str, plan: Plan) -> Placed:
 
 
 def numbers(values: FloatArray) -> tuple[float | None, ...]:
-    """Return plain numbers, None for those that are not finite."""
+    """Return plain numbers, with None for values that are not finite."""
     return tuple(float(value) if np.isfinite(value) else None for value in values)

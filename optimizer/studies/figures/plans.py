@@ -1,7 +1,7 @@
-"""The pictures of a plan: load, assignment, accelerator types, and every server in bars.
+"""Figures of a plan: load, assignment, accelerator types, and bars for every server.
 
-Takes an `Overview`, and that of an earlier plan where before and after are to be seen; gives a `Figure`.
-Servers are sorted by model, then by priority, so that servers to compare are adjacent.
+The input is the `Overview` of a plan, and optionally of an earlier one for comparison. Servers are sorted by
+model, then by priority, so that comparable servers are adjacent.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
     from optimizer.spec.schema import Server
 
 MAX_ROWS = 40
-"""Servers, or models, that fit on a page."""
+"""Maximum number of servers, or models, on a page."""
 WHOLE = 100.0
-"""A latency that is all of its target [%]."""
+"""Latency equal to its target [%]."""
 CLASSES_BESIDE = 5
-"""Maximum number of service classes side by side; the others follow in further panels."""
+"""Maximum number of service classes side by side; further classes follow in more panels."""
 
 
 class PlannedSystem(NamedTuple):
-    """A system and its plan; the picture's servers are the system's."""
+    """A system and its plan; the figure shows the servers of the system."""
 
     system: System
     overview: Overview
 
     @property
     def types(self) -> tuple[str, ...]:
-        """All accelerator types, in the order of the names."""
+        """Return all accelerator types, sorted by name."""
         return tuple(row.type for row in self.overview.types)
 
 
@@ -63,7 +63,7 @@ def load_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tu
 
 
 def _loads(shown: PlannedSystem) -> dict[tuple[str, str], str]:
-    """Return the load of each model and class in words; several servers of one pair are added up."""
+    """Return the load of each model and class as text; loads of servers with the same pair are added up."""
     found: dict[tuple[str, str], list[Server]] = {}
     rates: dict[tuple[str, str], float] = {}
     routed = shown.overview.plan.routed_rpm
@@ -101,7 +101,7 @@ def _with_before(text: str, before: str | None) -> str:
 def _grids(
     title: str, shown: PlannedSystem, cell: Callable[[tuple[str, str]], Cell], groups: tuple[str, ...] = ()
 ) -> tuple[GridPanel, ...]:
-    """Return one field for each model (rows) and service class (columns), by priority; a few classes each."""
+    """Return grids with a field for each model (rows) and service class (columns), a few classes each."""
     system = shown.system
     classes = sorted(
         {server.service_class for server in system.members.values()},
@@ -122,7 +122,7 @@ def _grids(
 
 
 def _placements(shown: PlannedSystem) -> dict[tuple[str, str], tuple[str, str]]:
-    """Return for each model and class what it runs on in words, and the type of the largest pool."""
+    """Return the placement of each model and class as text, and the type of its largest pool."""
     pools: dict[tuple[str, str], list[PoolRow]] = {}
     on_shared_cards = {row.server for row in shown.overview.on_shared_cards}
     for row in shown.overview.placed:
@@ -148,7 +148,7 @@ def _placements(shown: PlannedSystem) -> dict[tuple[str, str], tuple[str, str]]:
 
 
 def _served_shares(shown: PlannedSystem) -> dict[tuple[str, str], float]:
-    """Return for each model and class the share of its load that is served."""
+    """Return the served share of the load for each model and class."""
     missed = {item.server: 1 - item.served_fraction for item in shown.overview.plan.unserved}
     asked: dict[tuple[str, str], float] = {}
     lost: dict[tuple[str, str], float] = {}
@@ -160,12 +160,12 @@ def _served_shares(shown: PlannedSystem) -> dict[tuple[str, str], float]:
 
 
 def _type_of(rows: Sequence[PoolRow]) -> str:
-    """Return the accelerator type of the largest pool; nothing where nothing runs."""
+    """Return the accelerator type of the largest pool; empty if nothing runs."""
     return max(rows, key=lambda row: row.num_replicas).type if rows else ""
 
 
 def _lacks(shown: PlannedSystem) -> dict[tuple[str, str], str]:
-    """Return for each model and class that is not served in full, in words, what it lacks."""
+    """Return the shortage of each model and class that is not served in full, as text."""
     servers = shown.system.members
     pairs = [(server.model, server.service_class) for server in servers.values()]
     missed: dict[tuple[str, str], list[float]] = {}
@@ -183,7 +183,7 @@ def _lacks(shown: PlannedSystem) -> dict[tuple[str, str], str]:
 
 
 def types_panels(shown: PlannedSystem, before: PlannedSystem | None = None) -> tuple[BarPanel, ...]:
-    """Return cards, replicas and cost of every accelerator type; with no plan before, what exists."""
+    """Return cards, replicas and cost of every accelerator type; without an earlier plan, also stock."""
     then = {} if before is None else {row.type: row for row in before.overview.types}
     currency, bars = shown.overview.plan.currency, []
     for row in shown.overview.types:
@@ -238,7 +238,7 @@ def servers_panels(shown: PlannedSystem, before: PlannedSystem | None = None) ->
 
 
 def _bar_name(shown: Shown) -> str:
-    """Return the heading of a metric above its bars."""
+    """Return the heading above a metric's bars."""
     if shown.spoken:
         return f"{shown.spoken}\n({shown.heading}) [{shown.unit}]"
     return f"{shown.heading}\n[{shown.unit}]" if shown.unit else shown.heading
@@ -272,7 +272,7 @@ def _by_server(shown: PlannedSystem) -> dict[str, tuple[PoolRow, ...]]:
 def _figures(
     rows: Sequence[PoolRow], currency: str | None, figures: Sequence[Shown]
 ) -> tuple[float | None, ...]:
-    """Return sums of cost and replicas, and means over the load of batch and of figures."""
+    """Return sums of cost and replicas, and load-weighted means of batch and other metrics."""
     if not rows:
         return 0.0, 0.0, None, *(None for _ in figures)
     weights = [row.arrival_rate_rpm for row in rows]
@@ -335,7 +335,7 @@ def targets_panels(shown: PlannedSystem, before: PlannedSystem | None = None) ->
 def _target_shares(
     shown: PlannedSystem, pools: Mapping[str, Sequence[PoolRow]], metrics: Sequence[str]
 ) -> dict[str, tuple[float | None, ...]]:
-    """Return the shares of targets by server [%]; members of shared queues have their own."""
+    """Return values as a share of their targets by server [%]; members of shared queues are separate."""
     queues, system = shown.overview.plan.shared_queues, shown.system
     members = {name: member for use in queues.values() for name, member in use.members.items()}
     shares = {}
@@ -353,7 +353,7 @@ def _target_shares(
 
 
 def _member_figures(member: QueueMember, limits: Mapping[TargetMeasure, float]) -> list[TargetFigure]:
-    """Return the targets of a member of a shared queue with their values: its means, and all others."""
+    """Return the targets of a member of a shared queue with their values: means and all others."""
     means = {"itl": member.itl_ms, "ttft": member.ttft_ms}
     return [
         *member.targets,
@@ -366,19 +366,19 @@ def _member_figures(member: QueueMember, limits: Mapping[TargetMeasure, float]) 
 
 
 def _tightness(shares: Values) -> float:
-    """Return the share of its tightest target that a server uses [%]."""
+    """Return the largest share of a target that a server uses [%]."""
     return max((share for share in shares if share is not None), default=0.0)
 
 
 def _shares(rows: Sequence[PoolRow], metrics: Sequence[str]) -> tuple[float | None, ...]:
-    """Return values as shares of their targets [%], None without a target or without replicas."""
+    """Return values as shares of their targets [%]; None without a target or replicas."""
     return tuple(
         _largest_share([figure for row in rows for figure in row.targets_on(metric)]) for metric in metrics
     )
 
 
 def _target_name(shown: Shown | None) -> str:
-    """Return the heading of a target, on a metric or on all of a pool's, above its bars."""
+    """Return the heading of the bars of a target."""
     if shown is None:
         return "beyond a target\n[% of allowed]"
     heading = f" ({shown.metric.upper()})" if shown.metric in LATENCIES else ""
@@ -391,7 +391,7 @@ def _largest_share(figures: Sequence[TargetFigure]) -> float | None:
 
 
 def _shown_servers(shown: PlannedSystem) -> list[str]:
-    """Return the servers by model and priority; of very many, those that cost most."""
+    """Return the servers by model and priority; if there are too many, only the most expensive ones."""
     servers, cost = shown.system.servers, dict.fromkeys(shown.system.servers, 0.0)
     for row in shown.overview.placed:
         cost[row.server] += row.cost_cents_per_h
@@ -406,15 +406,15 @@ PANELS = {
     "servers": servers_panels,
     "targets": targets_panels,
 }
-"""Panels of a plan's picture."""
+"""Panels of a plan's figure."""
 WHOLE_PLAN = ("load", "assignment", "types", "servers")
-"""Panels that the picture of a plan shows by default."""
+"""Panels that a plan's figure shows by default."""
 
 
 def plan_figure(
     shown: PlannedSystem, before: PlannedSystem | None = None, panels: Sequence[str] = WHOLE_PLAN
 ) -> Figure:
-    """Return a picture of a plan, with the plan before it if there is one."""
+    """Return a figure of a plan, compared with an earlier plan if there is one."""
     overview = shown.overview
     mode = "Limited" if overview.limited else "Unlimited"
     served = overview.servers - len(overview.plan.unserved)
@@ -436,7 +436,7 @@ def plan_figure(
 
 
 def _other_costs(plan: Plan) -> str:
-    """Return the parts of the total cost that the costs of types and servers do not contain."""
+    """Return the parts of the total cost that are not in the costs of types and servers."""
     tiers = difference_cents_per_h(plan.tiers)
     parts = [
         f"{what} ({cost_amount(cost, plan.currency)})"
@@ -447,7 +447,7 @@ def _other_costs(plan: Plan) -> str:
 
 
 def left_out(shown: PlannedSystem, panels: Sequence[str]) -> str:
-    """Return a note on the rows that the panels of a picture omit, empty if they show all."""
+    """Return a note on the rows omitted in a figure; empty if it shows all."""
     servers = shown.system.servers.values()
     models = {server.model for server in servers}
     parts = [

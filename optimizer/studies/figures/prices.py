@@ -1,4 +1,4 @@
-"""Cost of a server: against its load, by accelerator; and against latency, over all configurations.
+"""Cost of a server by load, for each accelerator, and by latency, over all configurations.
 
 Equation numbers refer to ``docs/math.md``.
 """
@@ -19,10 +19,10 @@ from optimizer.quantities import quantity
 from optimizer.queueing.targets import meets_target
 from optimizer.spec.messages import known_name
 from optimizer.spec.system import System
-from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series, target_line
+from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine, Series, target_line
 from optimizer.studies.figures.placed import (
     LATENCY_TITLES,
-    NothingToShow,
+    EmptyFigureError,
     has_targets,
     joined_candidates,
     loaded,
@@ -37,25 +37,25 @@ _Shown = Literal["itl", "ttft"]
 
 
 MAX_CURVES = 6
-"""Accelerators that one panel can tell apart."""
+"""Maximum number of accelerators in one panel."""
 LOAD_VIEW = 2.0
-"""Costs are shown up to this multiple of the load."""
+"""Multiple of the load up to which costs are shown."""
 SIGHT = 3.0
 """Maximum of a cost axis, as a multiple of the end of the cheapest curve."""
 POINTS = 400
-"""Points of a curve with more steps than can be seen."""
+"""Number of points of a curve that has more steps than are visible."""
 COUNTS = 64
-"""Numbers of replicas that are evaluated for a pair and batch, in geometric steps."""
+"""Number of replica counts evaluated for a pair and batch, in geometric steps."""
 WIDE = 8.0
-"""An axis of fronts is logarithmic where the largest value is more than this multiple of the least."""
+"""Ratio of the largest to the smallest value above which an axis is logarithmic."""
 _OTHER: dict[_Shown, _Shown] = {"itl": "ttft", "ttft": "itl"}
 """The other latency, whose target must be met."""
 LOST = 1e-3
-"""Ways that lose a larger share of the requests than this are left out, unless the candidate itself does."""
+"""Maximum rejection rate of configurations, unless the candidate itself rejects more."""
 
 
 def cost_figure(system: System, server: str, accelerator: str | None) -> Figure:
-    """Return the cost of a server against its load, one curve of steps for each accelerator (eq. 28-30)."""
+    """Return the cost of a server by load, with one step curve per accelerator (eq. 28-30)."""
     candidates, table = _candidates_of(system, server, accelerator)
     load = float(candidates.arrays.servers.load_rps[0])
     at_load = _costs(candidates, table, np.array([load]))[:, 0]
@@ -68,7 +68,7 @@ def cost_figure(system: System, server: str, accelerator: str | None) -> Figure:
         x_label="load [requests/min]",
         y_label=f"cost [{cost_unit(system.currency)}]",
         series=series,
-        guides=(Guide(name="load", value=load * SECONDS_PER_MINUTE, axis="x"),),
+        guides=(ReferenceLine(name="load", value=load * SECONDS_PER_MINUTE, axis="x"),),
         y_most=y_most,
     )
     some = f"the {len(rows)} cheapest of {len(table)} accelerators at" if len(rows) < len(table) else "at"
@@ -82,9 +82,9 @@ def cost_figure(system: System, server: str, accelerator: str | None) -> Figure:
 def _within_sight(
     drawn: Sequence[Series], at_load: FloatArray
 ) -> tuple[tuple[Series, ...], float | None, list[str]]:
-    """Return the curves that are not far above the cheapest, where the axis ends, the names of the others.
+    """Return the curves close to the cheapest, the end of the axis, and the names of the other curves.
 
-    One dear accelerator would otherwise flatten all curves that a reader chooses between.
+    A single expensive accelerator would otherwise flatten all relevant curves.
     """
     ends = [max((value for value in item.y if value is not None), default=0.0) for item in drawn]
     most = SIGHT * min(ends, default=0.0)
@@ -95,7 +95,7 @@ def _within_sight(
 
 
 def pareto_figure(system: System, server: str, accelerator: str | None, plan: Plan) -> Figure:
-    """Return the cheapest cost of each latency, over accelerators, batches and replicas."""
+    """Return the minimum cost of each latency, over accelerators, batches and replicas."""
     candidates, table = _candidates_of(system, server, accelerator)
     ways = _ways(candidates, table)
     held = {name: _held(candidates, ways, name) for name in LATENCY_TITLES}
@@ -121,7 +121,7 @@ def pareto_figure(system: System, server: str, accelerator: str | None, plan: Pl
 
 
 def _candidates_of(system: System, server: str, accelerator: str | None) -> tuple[Candidates, CandidateTable]:
-    """Return the candidates of a server, all or of one accelerator; at least one."""
+    """Return the candidates of a server, all or on one accelerator; at least one."""
     candidates = loaded(system, server)
     table = joined_candidates(candidates)
     if accelerator is not None:
@@ -130,7 +130,7 @@ def _candidates_of(system: System, server: str, accelerator: str | None) -> tupl
         )
         table = table.take(table.accelerator == place_of)
     if not len(table):
-        raise NothingToShow(_no_candidate(candidates, server, accelerator))
+        raise EmptyFigureError(_no_candidate(candidates, server, accelerator))
     return candidates, table
 
 
@@ -175,13 +175,13 @@ def _type_of(candidates: Candidates, accelerator: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Configurations:
-    """Ways to run a server; shapes (W,)."""
+    """Configurations of a server: accelerator, batch and replicas; shapes (W,)."""
 
     accelerator: IntArray
     cost: FloatArray
-    """[cents/h]"""
+    """Cost [cents/h]."""
     itl_ms: FloatArray
-    """The statistic that its target is about: the mean or a percentile."""
+    """Statistic of the ITL that its target limits: the mean or a percentile."""
     ttft_ms: FloatArray
 
     def latency_ms(self, name: _Shown) -> FloatArray:
@@ -189,14 +189,15 @@ class _Configurations:
         return self.itl_ms if name == "itl" else self.ttft_ms
 
     def take(self, rows: IntArray | BoolArray) -> "_Configurations":
-        """Return the chosen ways, in their order."""
+        """Return the selected configurations, in the given order."""
         return _Configurations(self.accelerator[rows], self.cost[rows], self.itl_ms[rows], self.ttft_ms[rows])
 
 
 def _ways(candidates: Candidates, table: CandidateTable) -> _Configurations:
-    """Return every candidate with other batches, N, N/2, N/4 … 1, and with fewer and more replicas.
+    """Return every candidate with batches N, N/2, N/4 … 1, and with fewer and more replicas.
 
-    Left out are ways that lose more than `LOST` of the requests, or break the server's limits on replicas.
+    Configurations that reject more than `LOST` of the requests, or violate the server's limits on replicas,
+    are excluded.
     """
     servers = candidates.arrays.servers
     least, most = int(servers.min_replicas[0]), int(servers.max_replicas[0])
@@ -229,21 +230,21 @@ def _ways(candidates: Candidates, table: CandidateTable) -> _Configurations:
 
 
 def _counts(replicas: int) -> IntArray:
-    """Return numbers of replicas around a given one: from a half to three times as many."""
+    """Return replica counts around a given one: from half to three times."""
     ends = max(replicas // 2, 1), 3 * replicas
     near = np.round(np.geomspace(*ends, COUNTS)).astype(np.int64)
     return np.unique(np.append(near, replicas))
 
 
 def _held(candidates: Candidates, ways: _Configurations, name: _Shown) -> _Configurations:
-    """Return the ways that hold the target of the other latency."""
+    """Return the configurations that meet the target on the other latency."""
     other = _OTHER[name]
     _, limit = target_of(candidates.arrays, other)
     return ways.take(meets_target(ways.latency_ms(other), limit, 0.0))
 
 
 def _worth_showing(held: Mapping[_Shown, _Configurations]) -> list[int]:
-    """Return the accelerators on a front, then those that cost least, as many as can be told apart."""
+    """Return the accelerators on a front, then the cheapest, up to the maximum number of curves."""
     on_a_front, by_cost = [], []
     for name, ways in held.items():
         on_a_front += ways.accelerator[front(ways.cost, ways.latency_ms(name))].tolist()
@@ -254,7 +255,7 @@ def _worth_showing(held: Mapping[_Shown, _Configurations]) -> list[int]:
 def _front_panel(
     candidates: Candidates, ways: _Configurations, name: _Shown, shown: Sequence[int], pools: Sequence[Pool]
 ) -> CurvePanel:
-    """Return the front of cost and one latency over all ways, that of each accelerator shown, the plan."""
+    """Return the front of cost and one latency: over all configurations, per accelerator, and the plan's."""
     latency = ways.latency_ms(name)
     series = []
     for a in shown:
@@ -291,7 +292,7 @@ def _front_panel(
 
 
 def _chosen(pool: Pool, name: _Shown, candidates: Candidates) -> Series:
-    """Return the point that the plan has chosen."""
+    """Return the point of the plan's choice."""
     measure, _ = target_of(candidates.arrays, name)
     known = {figure.measure: figure.value for figure in pool.targets}
     latency_ms = known.get(measure.label, pool.itl_ms if name == "itl" else pool.ttft_ms)
@@ -300,7 +301,7 @@ def _chosen(pool: Pool, name: _Shown, candidates: Candidates) -> Series:
 
 
 def _wide_axes(series: Sequence[Series]) -> tuple[Literal["x", "y"], ...]:
-    """Return the axes along which points lie factors apart; a zero has no place on such an axis."""
+    """Return the axes that should be logarithmic because their positive values differ by large factors."""
     along: dict[Literal["x", "y"], list[float]] = {
         "x": [value for item in series for value in item.x if value is not None],
         "y": [value for item in series for value in item.y if value is not None],
@@ -309,7 +310,7 @@ def _wide_axes(series: Sequence[Series]) -> tuple[Literal["x", "y"], ...]:
 
 
 def front(cost: FloatArray, latency: FloatArray) -> IntArray:
-    """Return the rows that no other row beats in one of the two without losing in the other, by cost."""
+    """Return the rows not dominated in cost and latency, by cost."""
     order = np.lexsort((latency, cost))
     best = np.minimum.accumulate(latency[order])
     better = np.append(True, best[1:] < best[:-1]) if len(order) else np.zeros(0, np.bool_)

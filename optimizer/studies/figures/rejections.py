@@ -1,4 +1,4 @@
-"""A batch server against its load: how many requests find no room, and how long the others take.
+"""A batch server by load: rejection rate, and latency of the other requests.
 
 Takes a `Placed` server, gives a `Figure`. Equation numbers refer to ``docs/math.md``.
 """
@@ -10,18 +10,18 @@ from optimizer.quantities import quantity
 from optimizer.queueing.measures import LOSS
 from optimizer.simulation.limits import UNLIMITED
 from optimizer.studies.figures.collecting import latencies_shown, latency_levels, shown_ms
-from optimizer.studies.figures.document import CurvePanel, Figure, Guide
+from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine
 from optimizer.studies.figures.placed import Placed
 
 POINTS = 33
 """Number of loads that are evaluated."""
 MIN_LOAD, MAX_LOAD, MAX_STABLE_LOAD = 0.02, 1.5, 0.97
-"""Minimum and maximum load, over the saturation throughput; the last for queues without a limit."""
+"""Minimum and maximum load, relative to the saturation throughput; the last is for unlimited queues."""
 PERCENT = 100.0
 
 
 def rejection_figure(placed: Placed) -> Figure:
-    """Return the share of requests that find no room, and latencies, against the load (eq. 103)."""
+    """Return the rejection rate and the latencies by load (eq. 103)."""
     rate_rps = loads_rps(placed)
     panels: tuple[CurvePanel, ...] = (latency_panel(placed, rate_rps),)
     note = "any number may wait, so that none is rejected"
@@ -32,7 +32,7 @@ def rejection_figure(placed: Placed) -> Figure:
 
 
 def batch_latency_figure(placed: Placed) -> Figure:
-    """Return latencies alone against the load."""
+    """Return only the latencies by load."""
     panels = (latency_panel(placed, loads_rps(placed)),)
     return _figure("Latency against load", "", placed, panels)
 
@@ -43,7 +43,7 @@ def _figure(title: str, note: str, placed: Placed, panels: tuple[CurvePanel, ...
 
 
 def loads_rps(placed: Placed) -> FloatArray:
-    """Return the loads of one replica that are evaluated."""
+    """Return the loads per replica that are evaluated."""
     server = placed.batch_servers()
     full = float(server.full_rate_rps[0])
     most = (
@@ -55,7 +55,7 @@ def loads_rps(placed: Placed) -> FloatArray:
 
 
 def latency_panel(placed: Placed, rate_rps: FloatArray) -> CurvePanel:
-    """Return mean and percentiles of the latency of those who are answered, against the load."""
+    """Return mean and percentiles of the latency of served requests by load."""
     server = placed.batch_servers()
     rows = [server.row_at(0, rate) for rate in rate_rps.tolist()]
     series = []
@@ -63,7 +63,7 @@ def latency_panel(placed: Placed, rate_rps: FloatArray) -> CurvePanel:
         values = [shown_ms(row, measure) for row in rows]
         series.append(placed.series(measure.statistic, rate_rps, np.array(values)))
     return CurvePanel(
-        title="Latency of those who are answered",
+        title="Latency of answered requests",
         x_label="load of one replica [requests/s]",
         y_label="latency [ms]",
         series=tuple(series),
@@ -78,10 +78,10 @@ def _rejected_panel(placed: Placed, rate_rps: FloatArray) -> CurvePanel:
     levels = (
         ()
         if limit is None
-        else (Guide(name=f"target {PERCENT * limit:g} %", value=PERCENT * limit, axis="y"),)
+        else (ReferenceLine(name=f"target {PERCENT * limit:g} %", value=PERCENT * limit, axis="y"),)
     )
     return CurvePanel(
-        title="Requests that find no room",
+        title="Rejected requests",
         x_label="load of one replica [requests/s]",
         y_label="rejected [%]",
         series=(placed.series("", rate_rps, PERCENT * rejected),),
@@ -89,12 +89,14 @@ def _rejected_panel(placed: Placed, rate_rps: FloatArray) -> CurvePanel:
     )
 
 
-def _loads(placed: Placed) -> tuple[Guide, ...]:
-    """Return lines at the saturation throughput, and at the planned load of a replica."""
+def _loads(placed: Placed) -> tuple[ReferenceLine, ...]:
+    """Return lines at the saturation throughput, and at the planned load per replica."""
     full = float(placed.batch_servers().full_rate_rps[0])
     named = [("saturation", full)] * _has_room(placed) + [("load", placed.rate_rps)]
     return tuple(
-        Guide(name=f"{name} {quantity(rate)}", value=rate, axis="x") for name, rate in named if rate > 0
+        ReferenceLine(name=f"{name} {quantity(rate)}", value=rate, axis="x")
+        for name, rate in named
+        if rate > 0
     )
 
 

@@ -1,7 +1,7 @@
 """One server on one accelerator, in closed form and simulated: latency distributions, percentiles by load.
 
-Takes a `Placed` server, gives a `Figure`. The replica is run as `inferplan simulate` runs it, so that both
-show the same figures at the same load. Equation numbers refer to ``docs/math.md``.
+The replica is run as in `inferplan simulate`, so that both show the same metrics at the same load. Equation
+numbers refer to ``docs/math.md``.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,8 +17,8 @@ from optimizer.queueing.measures import METRICS, LatencyName, TargetMeasure
 from optimizer.simulation.engine import SimulatedRun
 from optimizer.simulation.replicas import Effort, run_replica
 from optimizer.simulation.summary import Distribution, counted_rows, summarise
-from optimizer.studies.figures.document import CurvePanel, Figure, Guide
-from optimizer.studies.figures.placed import NothingToShow, Placed
+from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine
+from optimizer.studies.figures.placed import EmptyFigureError, Placed
 from optimizer.studies.simulation.pools import stream_of
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -28,22 +28,22 @@ SHOWN: tuple[tuple[LatencyName, str], ...] = (
     ("e2e", "Time to last token"),
 )
 SHARES = np.concatenate((np.arange(0.5, 99.0, 0.5), np.arange(99.0, 99.55, 0.1))) / 100
-"""Shares of requests at which distributions are given; beyond them few requests of a run tell."""
+"""Shares of requests at which distributions are plotted; beyond them a run has too few requests."""
 PERCENTILES = (50, 95, 99)
 BATCH_POINTS = 80
-"""Times at which the exact distribution of a batch server is given."""
+"""Number of times at which the exact distribution of a batch server is plotted."""
 POINTS = 60
-"""Points of a curve over loads."""
+"""Number of points of a curve over loads."""
 RUNS = 8
 """Number of loads that are simulated."""
 MIN_LOAD, MAX_LOAD = 0.1, 0.95
-"""Minimum and maximum load, as shares of the maximum stable load."""
+"""Minimum and maximum load, relative to the maximum stable load."""
 VIEW = 2.0
-"""A target farther out than this factor is left out, and latencies are shown up to this multiple of one."""
+"""Factor beyond which a target is omitted, and multiple of a target up to which latencies are shown."""
 USUAL_LOAD = 0.8
-"""Share of the stable load that is used for a replica without load."""
+"""Load of a replica without a given load, as a share of the maximum stable load."""
 WIDE = 10.0
-"""Beyond this factor from the median a distribution is shown over equal factors of time."""
+"""Factor from the median above which a distribution has a logarithmic time axis."""
 
 
 def distribution_figure(placed: Placed) -> Figure:
@@ -77,13 +77,13 @@ def _steady_run(placed: Placed) -> SimulatedRun:
     """Run a replica at its load.
 
     Raises:
-        NothingToShow: it has none, or no steady state under it.
+        EmptyFigureError: the replica has no load, or no steady state under it.
     """
     placed.require_load()
     run = _run(placed, placed.rate_rps)
     overload = summarise([run]).overload
     if overload is not None:
-        raise NothingToShow(f"{placed.title}: {overload}")
+        raise EmptyFigureError(f"{placed.title}: {overload}")
     return run
 
 
@@ -130,14 +130,18 @@ def _spread(placed: Placed, run: SimulatedRun, metric: LatencyName, title: str) 
     )
 
 
-def _upright_targets(placed: Placed, metric: LatencyName, farthest_ms: float) -> tuple[Guide, ...]:
-    """Return a target as a line across a distribution, with the share that it is about."""
-    guides: list[Guide] = []
+def _upright_targets(placed: Placed, metric: LatencyName, farthest_ms: float) -> tuple[ReferenceLine, ...]:
+    """Return the targets as lines across a distribution: the limit, and the share of requests."""
+    guides: list[ReferenceLine] = []
     for measure, limit in _targets(placed, metric):
         if limit <= farthest_ms:
-            guides.append(Guide(name=f"target {limit:,.6g} ms, {measure.statistic}", value=limit, axis="x"))
+            guides.append(
+                ReferenceLine(name=f"target {limit:,.6g} ms, {measure.statistic}", value=limit, axis="x")
+            )
             if measure.percentile is not None:
-                guides.append(Guide(name=f"{measure.percentile:g} %", value=measure.percentile, axis="y"))
+                guides.append(
+                    ReferenceLine(name=f"{measure.percentile:g} %", value=measure.percentile, axis="y")
+                )
     return tuple(guides)
 
 
@@ -153,11 +157,11 @@ def _against_load(
     stable_rps: float,
     shown: tuple[LatencyName, str, Sequence[Distribution | None]],
 ) -> CurvePanel | None:
-    """Return one latency over loads; None if no request has it.
+    """Return one latency by load; None if no request has it.
 
     Args:
         placed: the server.
-        loads: shares of the stable load, of the curves and of the runs.
+        loads: loads of the curves and of the runs, as shares of the stable load.
         stable_rps: the stable load.
         shown: the latency, its title, and its distribution in each run; None without a steady state.
     """
@@ -192,10 +196,10 @@ def _against_load(
     )
 
 
-def _levels(targets: Iterable[tuple[TargetMeasure, float]]) -> Iterator[Guide]:
+def _levels(targets: Iterable[tuple[TargetMeasure, float]]) -> Iterator[ReferenceLine]:
     """Yield a line at each target."""
     for measure, limit in targets:
-        yield Guide(name=f"target {limit:,.6g} ms, {measure.statistic}", value=limit, axis="y")
+        yield ReferenceLine(name=f"target {limit:,.6g} ms, {measure.statistic}", value=limit, axis="y")
 
 
 def _value(found: Distribution | None, measure: TargetMeasure) -> float:
@@ -212,7 +216,7 @@ def _distributions(runs: Sequence[SimulatedRun], metric: LatencyName) -> list[Di
 
 
 def _run(placed: Placed, rate_rps: float) -> SimulatedRun:
-    """Run a replica at a rate; its chances are those that it has in a simulation of the plan."""
+    """Simulate a replica at a rate, with the random streams of a simulation of the plan."""
     server = placed.system.servers[placed.server]
     profile = profile_of(placed.system, server, placed.accelerator)
     (run,) = run_replica(
@@ -228,6 +232,6 @@ def _said(placed: Placed) -> str:
     """Return a note on the simulation, and on a missing closed form."""
     effort = Effort()
     said = f"simulated: {effort.requests:,} requests, seed {effort.seed}"
-    if placed.knows(TargetMeasure("e2e", 95.0)):
+    if placed.supports_measure(TargetMeasure("e2e", 95.0)):
         return said
-    return f"{said}; the queue model {placed.queue_model!r} knows means only"
+    return f"{said}; the queue model {placed.queue_model!r} computes means only"

@@ -1,1 +1,1 @@
-"""Loads by the hour: what to reserve for the whole time, and what to rent in each hour."""
+"""Plans loads by the hour: reservations for the entire time, and rentals in each hour."""

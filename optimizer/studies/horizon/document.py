@@ -9,33 +9,33 @@ from optimizer.plan import Placement
 
 
 class Reservation(Document):
-    """Accelerators that are reserved for the whole time."""
+    """Accelerators that are reserved for the entire time."""
 
     accelerator: str
-    """The accelerator."""
+    """Name of the accelerator."""
     cost_cents_per_h: float = Field(alias="cost")
-    """Price of each [cents/h]."""
+    """Price of each accelerator [cents/h]."""
     offered: int
-    """Most that can be reserved."""
+    """Maximum number that can be reserved."""
     reserved: int
-    """Accelerators to reserve."""
+    """Number of accelerators to reserve."""
     cards: int
-    """Cards of each."""
+    """Number of cards per accelerator."""
     used_share: float = Field(alias="used")
-    """Share of their time in which they are used."""
+    """Share of the time in which the reserved accelerators are used."""
 
 
 class HourlyUse(Document):
     """Accelerators of one name in one hour."""
 
     accelerator: str
-    """The accelerator."""
+    """Name of the accelerator."""
     reserved: int
-    """Reserved ones in use."""
+    """Number of reserved accelerators in use."""
     rented: int
-    """Rented ones, on demand or spot."""
+    """Number of rented accelerators in use, on demand or spot."""
     cards: int
-    """Cards of each."""
+    """Number of cards per accelerator."""
 
 
 class HourlyRoute(Document):
@@ -44,55 +44,55 @@ class HourlyRoute(Document):
     small_rpm: float = Field(alias="small")
     """Requests at the small model [requests/min]."""
     large_rpm: float = Field(alias="large")
-    """Requests at the large model, those that it answers again among them [requests/min]."""
+    """Requests at the large model, including reruns [requests/min]."""
     quality_lost: float = Field(alias="qualityLost")
-    """Share of answers that are worse because the small model gave them."""
+    """Share of answers that are worse because the small model produced them."""
     shares: tuple[float, ...] = Field(strict=False)
-    """Share of each kind of requests at the small model, in the order of the document."""
+    """Share of each request kind at the small model, in the order of the document."""
 
 
 class HourPlan(Document):
     """The plan of one interval."""
 
     time_s: float = Field(alias="time")
-    """Start [s]."""
+    """Start of the interval [s]."""
     hours: float
-    """Length [h]."""
+    """Length of the interval [h]."""
     load_rpm: float = Field(alias="load")
     """Load of all servers and routes [requests/min]."""
     served_rpm: float = Field(alias="served")
-    """Load that is served [requests/min]."""
+    """Served load [requests/min]."""
     cost_cents_per_h: float = Field(alias="cost")
-    """Cost with what is reserved, used or not [cents/h]."""
+    """Cost including all reservations, used or not [cents/h]."""
     started: int
-    """Replicas that start at its beginning."""
+    """Number of replicas that start at the beginning of the interval."""
     use: tuple[HourlyUse, ...] = Field(strict=False)
     """Accelerators in use."""
     servers: dict[str, Annotated[tuple[Placement, ...], Field(strict=False)]] = Field(strict=False)
     """Pools of each server."""
     shared_cards: dict[str, Placement] = Field({}, alias="sharedCards", exclude_if=lambda found: not found)
-    """Cards that servers share, each with all its servers, by name; absent without any."""
+    """Cards that servers share, each group with all its servers, by name; absent if there are none."""
     routes: dict[str, HourlyRoute] = Field({}, exclude_if=lambda found: not found)
-    """How the requests of routes that are served are divided, by route; absent without any."""
+    """Division of the requests of served routes, by route; absent if there are none."""
 
 
 class Policy(Document):
-    """One way to serve all hours."""
+    """A policy for serving all hours."""
 
     name: str
-    """The policy."""
+    """Name of the policy."""
     total_cost: float = Field(alias="totalCost")
     """Cost of all hours [hundredths of the currency]."""
     transition_cost: float = Field(alias="transitionCost")
-    """Price of moving servers between hours by the transition penalty [hundredths of the currency]."""
+    """Penalty for moving servers between hours [hundredths of the currency]."""
     unit_hours: float = Field(alias="unitHours")
     """Card-hours in use."""
     unserved: float
-    """Requests that are not served."""
+    """Number of unserved requests."""
     transitions: int
-    """Servers that come to another accelerator between two hours."""
+    """Number of servers that move to another accelerator between two hours."""
     startups: int
-    """Replicas that start after the first hour."""
+    """Number of replicas that start after the first hour."""
 
 
 class Horizon(Document):
@@ -101,17 +101,18 @@ class Horizon(Document):
     hours: float
     """Length of the trace [h]."""
     intervals: int
-    """Intervals of the trace."""
+    """Number of intervals in the trace."""
     reservations: tuple[Reservation, ...] = Field(strict=False)
-    """Offers of reserved accelerators, with what to take of them."""
+    """Offers of reserved accelerators, with the number to reserve."""
     bound: float | None = None
-    """Lower bound of the cost [hundredths of the currency]: each hour's optimum at the lowest prices; none if
-    an hour has none."""
+    """Lower bound of the cost [hundredths of the currency]: each hour's optimum at the lowest prices; null if
+    an hour has no bound.
+    """
     gap: float | None = None
-    """Relative distance of the cost, transitions included, from the bound."""
+    """Relative gap between the cost, including transitions, and the bound."""
     policies: tuple[Policy, ...] = Field(strict=False)
-    """The plan, and simple policies beside it."""
+    """The plan, and simple policies for comparison."""
     plans: tuple[HourPlan, ...] = Field(strict=False)
     """Plan of each interval."""
     currency: str | None = Field(None, exclude_if=is_none)
-    """The currency that the system's prices name; absent where none is named."""
+    """Currency of the system's prices; absent if prices state none."""

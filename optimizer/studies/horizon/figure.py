@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import counted, percent
-from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series
+from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine, Series
 from optimizer.studies.horizon.document import Horizon, HourPlan
 from optimizer.units import SECONDS_PER_HOUR
 
@@ -15,7 +15,7 @@ def horizon_figure(found: Horizon) -> Figure:
     gap = "" if found.gap is None else f"; with transitions at most {percent(found.gap)} above the optimum"
     note = f"{counted(reserved, 'card')} reserved{gap}"
     means = tuple(
-        Guide(
+        ReferenceLine(
             name=item.name,
             value=in_cost_unit(item.total_cost / found.hours, found.currency),
             axis="y",
@@ -62,10 +62,10 @@ def _panel(
     title: str,
     label: str,
     values: Mapping[str, Callable[[HourPlan], float]],
-    guides: tuple[Guide, ...] = (),
+    guides: tuple[ReferenceLine, ...] = (),
     areas: tuple[str, ...] = (),
 ) -> CurvePanel:
-    """Return a panel of values that hold from the start of each hour to its end."""
+    """Return a panel of values that are constant within each hour."""
     first, x = found.plans[0].time_s, list[float]()
     for hour in found.plans:
         begin = (hour.time_s - first) / SECONDS_PER_HOUR

@@ -1,9 +1,9 @@
-"""Reservations for the whole time, and rentals of each hour.
+"""Optimises reservations for the entire time, and rentals of each hour.
 
-Each hour is planned exactly for given reservations; then the reservations are those of least cost for the
-accelerators that these plans use, and so on until nothing improves (``docs/math.md``, eq. 162 to 164). The
+Two steps alternate until nothing improves: each hour is planned exactly for given reservations, and the
+reservations are minimised for the accelerators that these plans use (``docs/math.md``, eq. 162 to 164). The
 search starts from no reservations, and from those for the plans at the lowest prices and for the peak. Simple
-policies with their best reservations are candidates too, so the answer is never worse than any of them.
+policies with their best reservations are candidates too, so the result is never worse than any of them.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ from optimizer.topologies.divisions import Division
 from optimizer.units import MINUTES_PER_HOUR
 
 MAX_ROUNDS = 20
-"""Most times that hours are planned for reservations and these chosen anew, from one start."""
+"""Maximum number of alternations between plans and reservations, from one start."""
 PLANNED, PEAK = "reserve and rent", "one plan for the peak"
 ON_DEMAND, AUTOSCALER = "hour by hour on demand", "perfect autoscaler"
 
@@ -43,7 +43,7 @@ def plan_horizon(system: System, steps: Sequence[LoadStep]) -> Horizon:
     """Plan reservations and rentals for loads by the hour.
 
     Args:
-        system: the fleet; committed tiers of its accelerators are offers of reserved ones.
+        system: the fleet; committed tiers of its accelerators are offers of reservations.
         steps: loads, each from its time until the next.
 
     Raises:
@@ -70,7 +70,7 @@ def plan_horizon(system: System, steps: Sequence[LoadStep]) -> Horizon:
 
 
 def _alternate(hours: tuple[Hour, ...], offers: Offers, taken: Taken) -> tuple[Outcome, Outcome]:
-    """Return the plans for given reservations, and the best that alternating comes to from there."""
+    """Return the plans for given reservations, and the best outcome of alternating from there."""
     plans = chained([with_reservations(hour.system, taken) for hour in hours])
     first, best = outcome_of(hours, plans, taken), _reserved(hours, offers, plans)
     for _ in range(MAX_ROUNDS):
@@ -86,16 +86,17 @@ def _alternate(hours: tuple[Hour, ...], offers: Offers, taken: Taken) -> tuple[O
 
 
 def _reserved(hours: tuple[Hour, ...], offers: Offers, plans: Sequence[Plan]) -> Outcome:
-    """Return plans of all hours with the best reservations for them."""
+    """Return the plans of all hours with the best reservations for them."""
     system = hours[0].system
     used = [used_by(plan, system) for plan in plans]
     return outcome_of(hours, plans, best_reservations(system, offers, used, [hour.hours for hour in hours]))
 
 
 def _for_peak(hours: tuple[Hour, ...], offers: Offers) -> Outcome | None:
-    """Return one plan for every largest load, kept all the time; None if it does not fit.
+    """Return one plan for the peak of every load, kept for all hours; None if it does not fit.
 
-    Its replicas serve all smaller loads: the shares of a route at its largest rate serve any smaller one.
+    Its replicas also serve all smaller loads, because a route's shares at its largest rate are valid for any
+    smaller rate.
     """
     plan = solve(from_nothing(at_lowest_prices(peak_of(hours))))
     if not plan.complete:
@@ -125,7 +126,7 @@ def _document(chosen: Outcome, offers: Offers, simple: dict[str, Outcome], lowes
 
 
 def _bound(plan: Plan) -> float | None:
-    """Return a lower bound of an hour's cost [cents/h]; None if its value or a level before is unproved."""
+    """Return a lower bound of an hour's cost [cents/h]; None if its value or an earlier level is unproved."""
     if any(level.bound is None or level.gap for level in plan.levels if level.name.startswith("priority")):
         return None
     return plan.bound

@@ -1,4 +1,4 @@
-"""Intervals of a trace, each a system with its loads, and plans of all of them."""
+"""Intervals of a trace, each as a system with its loads, and their plans."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_HOUR
 
 BATCH = 6
-"""Intervals that one worker plans one after the other, so that they share what is sized."""
+"""Number of intervals planned by one worker in sequence, so that they share sizings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +26,16 @@ class Hour:
 
     time_s: float
     hours: float
-    """Length [h]."""
+    """Length of the interval [h]."""
     system: System
     """The system with the loads of the interval."""
 
 
 def hours_of(system: System, steps: Sequence[LoadStep]) -> tuple[Hour, ...]:
-    """Return the intervals of a trace; the loads of a time hold until the next time.
+    """Return the intervals of a trace; loads apply from their time until the next.
 
-    The last interval is as long as the one before. A server that a time does not name keeps its load. Offline
-    work is done just in time: it has its rate until its deadline, counted from the first time.
+    The last interval is as long as the one before. A server without a load at a time keeps its previous one.
+    Offline work is done just in time: its rate applies until its deadline, counted from the first time.
     """
     times = [step.time_s for step in steps]
     lengths = [after - before for before, after in pairwise(times)]
@@ -49,13 +49,13 @@ def hours_of(system: System, steps: Sequence[LoadStep]) -> tuple[Hour, ...]:
 
 
 def peak_of(hours: Sequence[Hour]) -> System:
-    """Return the system in which each server and each route has its largest load of all hours."""
+    """Return the system in which each server and route has its maximum load over all hours."""
     loads = zip(*(owners_of_load(hour.system) for hour in hours), strict=True)
     return with_owners(hours[0].system, [max(each, key=rate_rpm) for each in loads])
 
 
 def from_nothing(system: System) -> System:
-    """Return a system in which no server runs yet, so that its plan of least value is that of least cost."""
+    """Return a system without current allocations, so that minimum value means minimum cost."""
     return replace(
         system,
         servers=MappingProxyType({name: _stopped(server) for name, server in system.servers.items()}),
@@ -67,7 +67,7 @@ def _stopped(server: Server) -> Server:
 
 
 def chained(systems: Sequence[System]) -> list[Plan]:
-    """Return the plan of each system; what the plan before runs is what runs.
+    """Return the plan of each system, with the previous plan as the current allocation.
 
     Raises:
         SolverError: the solver failed.
@@ -79,7 +79,7 @@ def chained(systems: Sequence[System]) -> list[Plan]:
 
 
 def alone(systems: Sequence[System]) -> list[Plan]:
-    """Return the plan of each system, planned from nothing; several at once.
+    """Return the plan of each system without current allocations, solved in parallel.
 
     Raises:
         SolverError: the solver failed.

@@ -19,25 +19,25 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Plans of all hours, and what is reserved."""
+    """Plans of all hours, and their reservations."""
 
     hours: tuple[Hour, ...]
     plans: tuple[Plan, ...]
     taken: Taken
     unserved: tuple[float, ...]
-    """Requests that are not served, by priority, the highest first."""
+    """Number of unserved requests by priority, the highest first."""
     cost: float
     """Cost of all hours [hundredths of the currency]."""
     transition_cost: float
-    """Price of moving servers between hours [the same]."""
+    """Penalty for moving servers between hours [hundredths of the currency]."""
 
     @property
     def key(self) -> tuple[float, ...]:
-        """Service by priority, then all costs: the smaller, the better."""
+        """Sort key: unserved requests by priority, then all costs; smaller is better."""
         return (*(round(requests, 3) for requests in self.unserved), self.cost + self.transition_cost)
 
     def beats(self, other: "Outcome") -> bool:
-        """Return whether this serves more, or the same for less."""
+        """Return whether this outcome serves more, or the same at lower cost."""
         *service, cost = self.key
         *others, price = other.key
         return (service, cost) < (others, price - ROUNDING * max(1.0, abs(price)))
@@ -84,7 +84,7 @@ def outcome_of(hours: tuple[Hour, ...], plans: Sequence[Plan], taken: Taken) -> 
 
 
 def moved_cents_per_h(before: Plan, after: Plan, system: System) -> float:
-    """Return the cost of what moves between two plans, old and new, at list price (eq. 31 to 33)."""
+    """Return the cost of moved replicas between two plans, old and new, at list price (eq. 31 to 33)."""
     total, old, new = 0.0, _running(before, system), _running(after, system)
     for name in sorted(old.keys() | new.keys()):
         was, will = old.get(name, {}), new.get(name, {})
@@ -110,14 +110,14 @@ def started(before: Plan, after: Plan, system: System) -> int:
 
 
 class _Running(NamedTuple):
-    """Replicas of a server in one place, and their cost at list price [cents/h]."""
+    """Replicas of a server at one location, and their cost at list price [cents/h]."""
 
     replicas: int = 0
     cost_cents_per_h: float = 0.0
 
 
 def _running(plan: Plan, system: System) -> dict[str, dict[tuple[str, bool], _Running]]:
-    """Return what runs, by server and place: an accelerator, and whether its cards are shared."""
+    """Return the replicas by server and location: an accelerator, and whether its cards are shared."""
     found = {
         name: {
             (pool.accelerator, False): _Running(

@@ -1,6 +1,6 @@
-"""Offers of reserved accelerators: systems with some of them taken, and what to take for given use.
+"""Offers of reserved accelerators: systems with reservations, and the best ones for a given use.
 
-A committed tier of an accelerator is an offer of 0 … `units` at its price for the whole time.
+From a committed tier, up to `units` accelerators can be reserved at its price for the entire time.
 """
 
 from collections import Counter, defaultdict
@@ -14,7 +14,7 @@ from optimizer.spec.schema import Accelerator, PriceTier
 from optimizer.spec.system import System
 
 Taken = Mapping[str, tuple[int, ...]]
-"""Accelerators taken of each committed tier, by accelerator."""
+"""Number of accelerators reserved in each committed tier, by accelerator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,12 @@ class Offers:
 
     @property
     def none(self) -> Taken:
-        """Nothing taken."""
+        """Return no reservations."""
         return {name: (0,) * len(tiers) for name, tiers in self.by_accelerator.items()}
 
 
 def reserving(item: Accelerator, taken: Sequence[int]) -> Accelerator:
-    """Return an accelerator of whose committed tiers so many are taken."""
+    """Return an accelerator with the given numbers reserved in its committed tiers."""
     left, tiers = iter(taken), list[PriceTier]()
     for tier in item.tiers:
         units = next(left) if tier.committed else tier.units
@@ -49,12 +49,12 @@ def reserving(item: Accelerator, taken: Sequence[int]) -> Accelerator:
 
 
 def with_reservations(system: System, taken: Taken) -> System:
-    """Return a system in which reserved accelerators are paid for whether used or not."""
+    """Return a system in which reserved accelerators are paid for, whether used or not."""
     return _with(system, {name: reserving(system.accelerators[name], some) for name, some in taken.items()})
 
 
 def at_lowest_prices(system: System) -> System:
-    """Return a system in which reserved accelerators are paid for only while used, and moving is free."""
+    """Return a system in which reserved accelerators are paid for only if used, and moving is free."""
     changed = {}
     for name, item in system.accelerators.items():
         tiers = (tier.model_copy(update={"committed": False}) for tier in item.tiers)
@@ -63,7 +63,7 @@ def at_lowest_prices(system: System) -> System:
 
 
 def by_cards(system: System) -> System:
-    """Return a system in which every card costs the same, and moving nothing."""
+    """Return a system in which every card costs the same, and moving is free."""
     changed = {
         name: item.model_copy(update={"cost_cents_per_h": float(item.multiplicity), "tiers": ()})
         for name, item in system.accelerators.items()
@@ -85,7 +85,7 @@ def best_reservations(
 ) -> Taken:
     """Return the best reservation of each offer, given the accelerators used in each hour.
 
-    Tier by tier, the number is the one of least cost; of equal ones the least.
+    For each tier, the number with the minimum cost is chosen, the smallest if several are equal.
     """
     taken = {}
     for name, tiers in offers.by_accelerator.items():
@@ -109,12 +109,12 @@ def _best_of(item: Accelerator, tiers: Sequence[PriceTier], spans: Mapping[int, 
 
 
 def cost_with(plan: Plan, system: System, taken: Taken) -> float:
-    """Return the cost of a plan [cents/h] if so many accelerators are reserved.
+    """Return the cost of a plan with given reservations [cents/h].
 
     Args:
-        plan: the plan, for any prices.
+        plan: the plan, possibly made for other prices.
         system: the system at its own prices.
-        taken: what is reserved.
+        taken: reserved accelerators of each tier.
     """
     used, total = used_by(plan, system), sum(item.cost_cents_per_h for item in plan.rented)
     for name, item in system.accelerators.items():

@@ -1,1 +1,1 @@
-"""Loads of the past through planning and stabilisation: what each rule would have done."""
+"""Replays past loads through planning and stabilisation, with and without rules."""

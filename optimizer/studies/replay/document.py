@@ -12,94 +12,94 @@ class ReplayedServer(Document):
     """Outcome of one server."""
 
     server: str
-    """The server."""
+    """Name of the server."""
     offered: float
-    """Requests that came; to a server of a route those that the router sends it, with what runs again."""
+    """Number of requests offered; for a server of a route, those sent by the router, including reruns."""
     missed: float
-    """Requests beyond what the ready replicas take within their targets."""
+    """Number of requests beyond the rate that the ready replicas serve within their targets."""
     cost: float
-    """Cost of its replicas over the time, those that start included [hundredths of the currency]."""
+    """Cost of its replicas over the entire time, including starting ones [hundredths of the currency]."""
     changes: int
-    """Number of changes of the replicas desired on an accelerator."""
+    """Number of changes of the desired replicas on an accelerator."""
     switches: int
     """Number of moves to another accelerator."""
     held: int
-    """Times at which a number was held that the plan would have changed."""
+    """Number of times at which a rule held replicas that the plan would have changed."""
     most_replicas: int = Field(alias="mostReplicas")
-    """Most replicas that were desired at once."""
+    """Maximum number of replicas desired at once."""
 
 
 class ReplayedRoute(Document):
     """Outcome of the requests of one route."""
 
     route: str
-    """The route."""
+    """Name of the route."""
     offered: float
-    """Requests that came."""
+    """Number of requests offered."""
     rerun: float
-    """Those of them that the router sends to both models."""
+    """Number of requests that the router sends to both models."""
     missed: float
-    """Those of them that a server of the route misses; one that both would miss counts once."""
+    """Number of requests missed by a server of the route; requests missed by both count once."""
     quality_lost: float = Field(alias="qualityLost")
-    """Mean share of answers that are worse because the small model gave them."""
+    """Mean share of answers that are worse because the small model produced them."""
 
 
 class ReplayStep(Document):
-    """The fleet from one time to the next."""
+    """The fleet between two times."""
 
     time_s: float = Field(alias="time")
     """Start of the interval [s]."""
     load_rpm: float = Field(alias="load")
-    """Load that came in it [requests/min]."""
+    """Load offered in the interval [requests/min]."""
     capacity_rpm: float = Field(alias="capacity")
-    """Mean load that the ready replicas take within their targets [requests/min]."""
+    """Mean load that the ready replicas can serve within their targets [requests/min]."""
     planned: int
-    """Replicas that the plan at its beginning recommends."""
+    """Number of replicas recommended by the plan at the start."""
     desired: int
-    """Desired replicas."""
+    """Number of desired replicas."""
     ready: int
-    """Replicas that are ready at its end."""
+    """Number of ready replicas at the end."""
     cost_per_h: float = Field(alias="costPerHour")
-    """Cost of the replicas that are there [hundredths of the currency/h]."""
+    """Cost of the existing replicas [hundredths of the currency/h]."""
 
 
 class ReplayPolicy(Document):
-    """One way to follow the plans."""
+    """A policy for following the plans."""
 
     name: str
     """Name of the policy."""
     rules: Rules | None = None
-    """The rules; none: there was one plan, for the mean load."""
+    """Stabilisation rules; null for a single plan for the mean load."""
     cost: float
-    """Cost over the time [hundredths of the currency]."""
+    """Cost over the entire time [hundredths of the currency]."""
     offered: float
-    """Requests that came."""
+    """Number of requests offered."""
     missed: float
-    """Requests beyond what the ready replicas take within their targets."""
+    """Number of requests beyond the rate that the ready replicas serve within their targets."""
     changes: int
-    """Number of changes of the replicas desired of a server on an accelerator."""
+    """Number of changes of a server's desired replicas on an accelerator."""
     changes_per_h: float = Field(alias="changesPerHour")
     """Changes per hour."""
     switches: int
     """Number of moves of a server to another accelerator."""
     servers: tuple[ReplayedServer, ...] = Field(strict=False)
-    """Every server."""
+    """Outcome of every server."""
     routes: tuple[ReplayedRoute, ...] = Field((), strict=False, exclude_if=not_)
-    """Every route; absent if there are none."""
+    """Outcome of every route; absent if there are none."""
     points: tuple[ReplayStep, ...] = Field(strict=False)
-    """The fleet over the time."""
+    """The fleet over time."""
 
 
 class Replay(Document):
-    """Loads over time, followed in several ways."""
+    """A load trace, followed by several policies."""
 
     hours: float
     """Duration [h]."""
     steps: int
-    """Intervals between the times of the loads; a plan is made at the beginning of each."""
+    """Number of intervals between the times of the loads; a plan is made at the start of each."""
     startup_s: float = Field(alias="startup")
-    """Time that a replica takes to start [s]."""
+    """Start-up time of a replica [s]."""
     currency: str | None = Field(None, exclude_if=is_none)
-    """The currency that the system's prices name; absent where none is named."""
+    """Currency of the system's prices; absent if prices state none."""
     variants: tuple[ReplayPolicy, ...] = Field(strict=False)
-    """Every plan followed; the rules; one plan for the mean load."""
+    """Policies: every plan followed; with rules; one plan for the mean load."""

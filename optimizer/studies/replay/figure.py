@@ -4,16 +4,16 @@ from collections.abc import Callable
 
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import counted, percent
-from optimizer.studies.figures.document import CurvePanel, Figure, Guide, Series
+from optimizer.studies.figures.document import CurvePanel, Figure, ReferenceLine, Series
 from optimizer.studies.replay.document import Replay, ReplayPolicy, ReplayStep
 from optimizer.units import SECONDS_PER_MINUTE
 
 MAX_POINTS = 1_500
-"""Times that a curve shows; of more, as many at equal distances."""
+"""Maximum number of times shown in a curve; longer curves are thinned evenly."""
 
 
 def replay_figure(found: Replay) -> Figure:
-    """Return the fleet over the time, one curve for each way to follow the plans."""
+    """Return the fleet over time, with one curve per policy."""
     ways = [item for item in found.variants if item.rules is not None]
     constant = [item for item in found.variants if item.rules is None]
     unit = cost_unit(found.currency)
@@ -32,7 +32,7 @@ def replay_figure(found: Replay) -> Figure:
             f"cost [{unit}]",
             lambda point: in_cost_unit(point.cost_per_h, found.currency),
             tuple(
-                Guide(
+                ReferenceLine(
                     name=item.name,
                     value=in_cost_unit(item.cost / found.hours, found.currency),
                     axis="y",
@@ -63,7 +63,7 @@ def _panel(
     title: str,
     label: str,
     value: Callable[[ReplayStep], float],
-    guides: tuple[Guide, ...] = (),
+    guides: tuple[ReferenceLine, ...] = (),
 ) -> CurvePanel:
     return CurvePanel(
         title=title,
@@ -78,7 +78,7 @@ def _load_panel(ways: list[ReplayPolicy]) -> CurvePanel:
     loads = [point.load_rpm for point in ways[0].points]
     takes = [_series(item.name, item, [float(point.capacity_rpm) for point in item.points]) for item in ways]
     return CurvePanel(
-        title="What ready replicas take, beside the load",
+        title="Load and capacity of ready replicas",
         x_label="time [min]",
         y_label="requests/min",
         series=(_series("load", ways[0], loads), *takes),

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from optimizer.stabilisation.decisions import Decisions, ReplicaStatus, ReplicaTarget
 
 Place = tuple[str, str]
-"""Server and accelerator; for shared cards, a text with all that is on one, and the card."""
+"""Server and accelerator; for shared cards, a text that names the servers on one card, and the card."""
 
 
 @dataclass(slots=True)
 class Pods:
-    """The replicas of a fleet, each by the time from which on it is ready."""
+    """The replicas of a fleet, each by the time at which it becomes ready."""
 
     startup_s: float
     ready_at_s: dict[Place, list[float]] = field(default_factory=dict)
-    """In the order of the times."""
+    """Times at which replicas become ready, ascending [s]."""
 
     def follow(self, desired: Mapping[Place, int], now_s: float, *, at_once: bool) -> None:
-        """Start and stop replicas so that those are there that are desired; those that start stop first."""
+        """Start and stop replicas to match the desired ones; replicas that are still starting stop first."""
         for place, number in desired.items():
             there = self.ready_at_s.setdefault(place, [])
             begin_s = now_s if at_once else now_s + self.startup_s
@@ -29,7 +29,7 @@ class Pods:
             del self.ready_at_s[place]
 
     def seen(self, now_s: float) -> dict[str, dict[str, ReplicaStatus]]:
-        """Return the replicas that are there at a time."""
+        """Return the existing replicas at a time."""
         found: dict[str, dict[str, ReplicaStatus]] = {}
         for (server, accelerator), times in self.ready_at_s.items():
             ready = sum(time_s <= now_s for time_s in times)
@@ -37,11 +37,11 @@ class Pods:
         return found
 
     def ready(self, now_s: float) -> dict[Place, int]:
-        """Return the number of replicas that are ready at a time, by place."""
+        """Return the number of ready replicas at a time, by place."""
         return {place: sum(time_s <= now_s for time_s in times) for place, times in self.ready_at_s.items()}
 
     def spans(self, begin_s: float, end_s: float) -> Iterator[tuple[float, dict[Place, int]]]:
-        """Yield lengths of time [s] in which nothing changes, with the replicas that are ready in them."""
+        """Yield time spans [s] without changes, with the ready replicas in each."""
         moments = {time_s for times in self.ready_at_s.values() for time_s in times}
         cuts = [begin_s, *sorted(time_s for time_s in moments if begin_s < time_s < end_s), end_s]
         for first, last in itertools.pairwise(cuts):
@@ -57,7 +57,7 @@ def targets_of(decisions: Decisions) -> Iterator[tuple[Place, ReplicaTarget]]:
 
 
 def largest(replicas: Mapping[str, ReplicaStatus]) -> tuple[str, int]:
-    """Return the accelerator with most replicas of a server, and how many; the first of equal ones."""
+    """Return the accelerator with the most replicas of a server, and their number; the first if equal."""
     numbers = {name: there.ready + there.pending for name, there in sorted(replicas.items())}
     name = max(numbers, key=lambda each: numbers[each], default="")
     return (name, numbers[name]) if numbers.get(name) else ("", 0)

@@ -1,7 +1,7 @@
-"""Runs loads over time through planning, stabilisation and replicas that need time to start.
+"""Replays a load trace through planning, stabilisation, and replicas that need time to start.
 
-At each time the plan is made of the loads that were counted until then; what comes until the next time is
-what was counted there. So no plan knows the load that it has to serve, as in a control loop.
+At each time, the plan is made for the loads counted until then, and has to serve those counted at the next
+time. So, as in a control loop, plans do not know the load that they will serve.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -49,12 +49,14 @@ def replay(
     Args:
         system: the fleet; a server without a reported load keeps its last one, or the document's.
         steps: the loads.
-        variants: rules by the name under which they are shown.
-        startup_s: time that a replica or a shared card takes to start [s].
+        variants: rules by display name.
+        startup_s: start-up time of a replica or a shared card [s].
     """
     memo = SizingMemo(MEMO_ROWS)
-    runs = [_Run(system, steps, rules, startup_s, memo).variant(name) for name, rules in variants.items()]
-    constant = _Run(system, steps, Rules(), startup_s, memo, constant=True).variant(MEAN)
+    runs = [
+        _PolicyReplay(system, steps, rules, startup_s, memo).variant(name) for name, rules in variants.items()
+    ]
+    constant = _PolicyReplay(system, steps, Rules(), startup_s, memo, constant=True).variant(MEAN)
     return Replay(
         hours=(steps[-1].time_s - steps[0].time_s) / SECONDS_PER_H,
         steps=len(steps) - 1,
@@ -65,12 +67,12 @@ def replay(
 
 
 MEMO_ROWS = 2**15
-"""Sizings that are remembered: loads change, profiles do not."""
+"""Maximum number of cached sizings, since loads change but profiles do not."""
 
 
 @dataclass(slots=True)
 class _RouteTally:
-    """Requests of one route so far."""
+    """Request counts of one route so far."""
 
     offered: float = 0.0
     rerun: float = 0.0
@@ -78,7 +80,7 @@ class _RouteTally:
     worse: float = 0.0
 
     def add(self, load: RoutedLoad, span_min: float) -> None:
-        """Count the requests of a time [min]."""
+        """Add the requests of a time span [min]."""
         self.offered += load.offered_rpm * span_min
         self.rerun += load.rerun_rpm * span_min
         self.worse += load.quality_lost * load.offered_rpm * span_min
@@ -86,7 +88,7 @@ class _RouteTally:
 
 @dataclass(slots=True)
 class _Tally:
-    """State of one server so far."""
+    """Counts and state of one server so far."""
 
     offered: float = 0.0
     missed: float = 0.0
@@ -109,17 +111,17 @@ class _Tally:
 
 
 _Known = dict[tuple[frozenset[tuple[tuple[str, str], int]], frozenset[str]], tuple[System, Solved]]
-"""The last system and its solution, by kept replicas and excluded servers."""
+"""The last solved system and its solution, by kept replicas and excluded servers."""
 
 
 @dataclass(frozen=True, slots=True)
 class _RememberingPlanner(Planner):
-    """Does not solve again if nothing has changed since the last time."""
+    """Planner that reuses its last solution if the system has not changed."""
 
     known: _Known = field(default_factory=dict)
 
     def solve(self, system: System, kept: Kept, excluded: Iterable[str]) -> Solved:
-        """Return the solution of the last time if it was for the same system."""
+        """Return the previous solution if it was for the same system."""
         key = frozenset(kept.items()), frozenset(excluded)
         last = self.known.get(key)
         if last is None or (last[0].servers, last[0].routes) != (system.servers, system.routes):
@@ -135,8 +137,8 @@ def _deadline(system: System) -> Deadline:
 
 
 @dataclass(slots=True)
-class _Run:
-    """One variant on its way through the loads."""
+class _PolicyReplay:
+    """The replay of one policy."""
 
     system: System
     steps: Sequence[LoadStep]
@@ -144,16 +146,16 @@ class _Run:
     startup_s: float
     memo: SizingMemo
     constant: bool = False
-    """Whether one plan, for the mean load, is followed all the time."""
+    """Whether a single plan, for the mean load, is followed all the time."""
     known: "_Known" = field(default_factory=dict)
-    """The last solves."""
+    """Cached solutions of the last systems."""
     tallies: dict[str, _Tally] = field(default_factory=dict)
     routes: dict[str, _RouteTally] = field(default_factory=dict)
     cards: ReplayedCards = field(default_factory=ReplayedCards)
     points: list[ReplayStep] = field(default_factory=list)
 
     def variant(self, name: str) -> ReplayPolicy:
-        """Return the outcome for the fleet."""
+        """Run the replay, and return the outcome for the fleet."""
         self.tallies = {server: _Tally() for server in self.system.servers}
         self.routes = {name: _RouteTally() for name in self.system.routes}
         system, pods = self.system, Pods(self.startup_s)
@@ -184,7 +186,7 @@ class _Run:
         return self._result(name, decisions)
 
     def _mean(self) -> System:
-        """Return the system at its mean loads over the time."""
+        """Return the system with its mean loads over time."""
         changed = {}
         for name, server in self.system.servers.items():
             counted = [
@@ -200,7 +202,7 @@ class _Run:
         return self.system.with_servers(changed).with_routes(self._mean_routes())
 
     def _mean_routes(self) -> dict[str, Route]:
-        """Return the routes at their mean rates over the time."""
+        """Return the routes with their mean rates over time."""
         changed = {}
         for name, route in self.system.routes.items():
             counted = [
@@ -216,7 +218,7 @@ class _Run:
     def _count(
         self, system: System, plan: Plan, decisions: Decisions, pods: Pods, now_s: float, following: LoadStep
     ) -> None:
-        """Count what happens until the next time."""
+        """Count requests, costs and changes until the next time."""
         loads = {
             name: following.servers.get(name, server).current.load.arrival_rate_rpm
             for name, server in system.servers.items()
@@ -262,11 +264,11 @@ class _Run:
         pods: Pods,
         times_s: tuple[float, float],
     ) -> float:
-        """Count what ready replicas miss between two times; return their mean maximum rate [requests/min].
+        """Count the missed requests between two times; return the mean maximum rate of ready replicas.
 
         Args:
-            loads: requests that come, by server [requests/min].
-            routed: those of routes.
+            loads: offered requests, by server [requests/min].
+            routed: offered requests of routes.
             rates: maximum rates of one replica or shared card, by place and server [requests/min].
             pods: the replicas.
             times_s: both times.
@@ -346,7 +348,7 @@ class _Run:
 
 
 def _unreported(system: System, step: LoadStep) -> Iterator[str]:
-    """Yield the servers whose load, or that of their route, a step does not report."""
+    """Yield the servers whose load, or that of their route, is missing in a step."""
     for name in system.servers:
         route = route_of(system.routes.values(), name)
         if name not in step.servers if route is None else route.name not in step.routes:
@@ -354,7 +356,7 @@ def _unreported(system: System, step: LoadStep) -> Iterator[str]:
 
 
 def _at(system: System, step: LoadStep, pods: Pods) -> System:
-    """Return the system as it is at a time: with the loads reported, and with what runs."""
+    """Return the system at a time, with the reported loads and the existing replicas."""
     seen, system, changed = pods.seen(step.time_s), with_step(system, step), {}
     for name, server in system.servers.items() if pods.ready_at_s else ():
         accelerator, number = largest(seen.get(name, {}))
@@ -365,7 +367,7 @@ def _at(system: System, step: LoadStep, pods: Pods) -> System:
 
 
 def each_alone(rules: Rules) -> dict[str, Rules]:
-    """Return the rules that are on, each alone, by its name."""
+    """Return each active rule as a separate set of rules, by name."""
     settings = {"load_window_s", "startup_s", "switch_saving"}
     shared = {name: getattr(rules, name) for name in settings}
     return {

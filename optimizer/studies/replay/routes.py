@@ -1,4 +1,4 @@
-"""Requests of routes in a replay: where the router sends them, and those that ready replicas do not take."""
+"""Requests of routes in a replay: their division, and those that ready replicas miss."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from optimizer.spec.system import System
 
 @dataclass(frozen=True, slots=True)
 class RoutedLoad:
-    """Requests of a route, divided with the shares of a plan [requests/min]."""
+    """Requests of a route, divided by the shares of a plan [requests/min]."""
 
     route: str
     small: str
@@ -23,9 +23,9 @@ class RoutedLoad:
     small_rpm: float
     """Requests at the small model."""
     large_rpm: float
-    """Requests at the large model, with those that ran on the small one before."""
+    """Requests at the large model, including those that ran on the small one before."""
     quality_lost: float
-    """Share of answers that are worse because the small model gave them."""
+    """Share of answers that are worse because the small model produced them."""
 
     @property
     def by_server(self) -> dict[str, float]:
@@ -34,7 +34,7 @@ class RoutedLoad:
 
     @property
     def rerun_rpm(self) -> float:
-        """Requests that both models are to answer."""
+        """Requests that both models serve."""
         return max(0.0, self.small_rpm + self.large_rpm - self.offered_rpm)
 
     def missed_rpm(self, takes_rpm: Mapping[str, float]) -> dict[str, float]:
@@ -52,12 +52,12 @@ class RoutedLoad:
 
 
 def routed_loads(system: System, plan: Plan, step: LoadStep) -> list[RoutedLoad]:
-    """Return the requests of each route at the rate of a step, divided as the plan says.
+    """Return the requests of each route at the rate of a step, divided as in the plan.
 
     Args:
-        system: the system; a route that the step does not report has its rate.
+        system: the system; a route missing in the step has the rate of the system.
         plan: the plan.
-        step: the loads that come.
+        step: the offered loads.
     """
     found = []
     for name, known in system.routes.items():

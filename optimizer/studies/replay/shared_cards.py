@@ -1,6 +1,6 @@
-"""Shared cards in a replay: they follow each plan, and old ones stay while new ones start, if cards are free.
+"""Shared cards in a replay: they follow each plan; old ones stay while new ones start, if cards are free.
 
-Cards are new if anything else is on them than before, as in a rolling update of what runs on them.
+If the replicas on a card change, it is replaced by a new card, as in a rolling update.
 """
 
 from collections.abc import Mapping
@@ -22,11 +22,11 @@ class OnCard:
     rate_rpm: float
     """Maximum rate [requests/min]."""
     cost_cents_per_h: float
-    """Its part of the card [cents/h]."""
+    """The server's part of the card's cost [cents/h]."""
 
 
 def place_of(use: SharedCardUse) -> Place:
-    """Return the place of cards: all that is on one of them, and the card."""
+    """Return the key of cards: the servers on one of them, and the card."""
     rows = [
         (item.server, item.accelerator, item.per_card, item.share, item.max_batch) for item in use.servers
     ]
@@ -35,24 +35,24 @@ def place_of(use: SharedCardUse) -> Place:
 
 @dataclass(slots=True)
 class ReplayedCards:
-    """The shared cards of a fleet over the time."""
+    """The shared cards of a fleet over time."""
 
     servers: dict[Place, dict[str, OnCard]] = field(default_factory=dict)
     """Servers on one card, by place, of all plans so far."""
     planned: dict[Place, int] = field(default_factory=dict)
     """Cards of the last plan."""
     there: dict[Place, int] = field(default_factory=dict)
-    """Those, and the old ones that stay."""
+    """Cards of the last plan, and old ones that stay."""
 
     def follow(self, plan: Plan, system: System, own: Mapping[Place, int], pods: Pods, now_s: float) -> None:
-        """Follow a plan; ready cards stay while anything starts that their servers are to run on.
+        """Follow a plan; ready cards stay while replacements for their servers start.
 
         Args:
             plan: the plan.
-            system: the system, whose free cards they need.
-            own: desired replicas on cards of their own.
-            pods: what is there.
-            now_s: the time.
+            system: the system, whose free cards limit this.
+            own: desired replicas on unshared cards.
+            pods: the existing replicas and cards.
+            now_s: the time [s].
         """
         self.planned = {}
         for use in plan.shared_cards:
@@ -93,7 +93,7 @@ class ReplayedCards:
         }
 
     def cost_cents_per_h(self, server: str) -> float:
-        """Return what a server pays of all cards that are there [cents/h]."""
+        """Return a server's part of the cost of all existing cards [cents/h]."""
         return sum(
             number * self.servers[place][server].cost_cents_per_h
             for place, number in self.there.items()
@@ -113,7 +113,7 @@ class ReplayedCards:
 
 
 def seen_cards(plan: Plan, pods: Pods, now_s: float) -> Mapping[str, Mapping[str, ReplicaStatus]]:
-    """Return the cards of a plan that are there already, by name and card, as they would be reported."""
+    """Return the already existing cards of a plan, by name and card, in the form of a report."""
     ready = pods.ready(now_s)
     return {
         use.name: {use.accelerator: ReplicaStatus(ready.get(place_of(use), 0))} for use in plan.shared_cards

@@ -1,1 +1,1 @@
-"""A plan as a page shows it."""
+"""The data of a report on a plan."""

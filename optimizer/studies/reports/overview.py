@@ -1,6 +1,6 @@
 """A plan with the facts of a report: latencies with their targets, and sums by type.
 
-Takes a `System` and its `Plan`; gives an `Overview`, from which reports and pictures are made.
+The `Overview` of a system and its plan is the input of reports and pictures.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,29 +25,29 @@ from optimizer.spec.system import System
 
 
 class EmptyRow(Document):
-    """A server that runs on nothing."""
+    """A server without replicas."""
 
     server: str
-    """The server."""
+    """Name of the server."""
     service_class: str = Field(alias="class")
-    """Its service class."""
+    """Service class of the server."""
     model: str
-    """Its model."""
+    """Model of the server."""
     priority: int
-    """Its priority."""
+    """Priority of the server."""
 
 
 class _PoolTargets(EmptyRow):
-    """Targets and place of a pool."""
+    """Targets and accelerator type of a pool."""
 
     in_tokens: float = Field(alias="avgInTokens")
     """Mean input length [tokens]."""
     out_tokens: float = Field(alias="avgOutTokens")
     """Mean output length [tokens]."""
     type: str
-    """The accelerator's type."""
+    """Accelerator type."""
     units: int
-    """Units of the type that the pool takes."""
+    """Number of cards used by the pool."""
     itl_target_ms: float | None = Field(None, alias="itlTarget")
     """Target of the mean inter-token latency [ms]; None without a target."""
     ttft_target_ms: float | None = Field(None, alias="ttftTarget")
@@ -57,12 +57,12 @@ class _PoolTargets(EmptyRow):
 
 
 class PoolRow(Pool, KindRowFields, _PoolTargets):
-    """One pool of a server, with what it is asked for and what it does."""
+    """One pool of a server, with its targets and its performance."""
 
     def target_on(self, metric: str) -> TargetFigure | None:
         """Return the measured value (mean or percentile) and limit of a target; None without a target.
 
-        Limits that only a share of the requests must keep to are not targets.
+        Limits that apply to a share of the requests are not included.
         """
         for figure in self.measured(metric):
             return figure
@@ -78,7 +78,7 @@ class PoolRow(Pool, KindRowFields, _PoolTargets):
         return self.measured(metric) or (() if one is None else (one,))
 
     def measured(self, metric: str) -> tuple[TargetFigure, ...]:
-        """Return the figures of a metric that are no plain means: what its targets are about."""
+        """Return the measured values of a metric that its targets limit, other than plain means."""
         return tuple(figure for figure in self.targets if is_about(figure, metric))
 
 
@@ -92,15 +92,15 @@ class QueueRow(EmptyRow):
     """A server of a shared queue."""
 
     queue: str
-    """The queue."""
+    """Name of the queue."""
     ttft_target_ms: float | None = Field(None, alias="ttftTarget")
-    """Target of its mean time to first token [ms]; None without a target."""
+    """Target of the mean time to first token [ms]; None without a target."""
     member: QueueMember | None = None
-    """Its load and latencies; None if it is not served."""
+    """Load and latencies of the member; None if it is not served."""
 
     @property
     def targets(self) -> tuple[TargetFigure, ...]:
-        """Its targets other than means, with their values."""
+        """Targets of the member other than means, with their values."""
         return () if self.member is None else self.member.targets
 
 
@@ -110,11 +110,11 @@ class TypeUsage(Document):
     type: str
     """The accelerator type."""
     used: int
-    """Cards that the plan uses."""
+    """Number of cards used by the plan."""
     limit: int | None = None
     """Available cards; None if unlimited."""
     replicas: int
-    """Replicas that run on accelerators of the type."""
+    """Number of replicas on accelerators of the type."""
     cost_cents_per_h: float = Field(alias="cost")
     """Cost of their pools [cents/h]."""
 
@@ -123,22 +123,23 @@ class Overview(Document):
     """A plan, pool by pool and type by type."""
 
     limited: bool
-    """Whether the plan keeps to the units that exist."""
+    """Whether the plan respects the available cards."""
     servers: int
-    """Servers of the system."""
+    """Number of servers in the system."""
     plan: Plan
     """The plan."""
     pools: tuple[PoolRow, ...] = Field(strict=False)
-    """By priority, then by server."""
+    """Pools by priority, then by server."""
     on_shared_cards: tuple[PoolRow, ...] = Field((), alias="onSharedCards", exclude_if=not_, strict=False)
-    """Replicas on shared cards, by priority, then by server; their units are 0, as the cards are of several
-    servers. Absent if there are none."""
+    """Replicas on shared cards, by priority, then by server; their units are 0, because the cards belong to
+    several servers. Absent if there are none.
+    """
     idle: tuple[EmptyRow, ...] = Field(strict=False)
     """Servers without load that need no replicas."""
     unplaced: tuple[EmptyRow, ...] = Field((), strict=False)
     """Servers that need replicas and have none."""
     types: tuple[TypeUsage, ...] = Field(strict=False)
-    """In the order of the names."""
+    """Accelerator types, sorted by name."""
     queues: tuple[QueueRow, ...] = Field((), strict=False, exclude_if=not_)
     """Servers of shared queues, from the highest priority down; absent if there are none."""
 
@@ -149,7 +150,7 @@ class Overview(Document):
 
     @property
     def token_costs(self) -> dict[str, float]:
-        """Cost of a million input and output tokens of each server that carries any [cents]."""
+        """Cost per million input and output tokens of each server with load [cents]."""
         found = {item.server: item.cost_per_million for item in self.plan.rented}
         for name in {row.server for row in self.pools}:
             mine = [row for row in self.pools if row.server == name]
@@ -211,12 +212,12 @@ def queue_rows(system: System, plan: Plan) -> Iterator[QueueRow]:
 
 
 def kinds_of_servers(system: System) -> list[Kind]:
-    """Return the kinds of a system's servers, in the order of the table; the default where there are none."""
+    """Return the kinds of a system's servers, in table order; the default if there are no servers."""
     return in_order(system.server_kinds())
 
 
 def _empty_rows(system: System, names: Iterable[str]) -> tuple[EmptyRow, ...]:
-    """Return rows of servers that run on nothing, by priority."""
+    """Return rows for servers without replicas, by priority."""
     rows = [
         EmptyRow(
             server=name,
@@ -231,7 +232,8 @@ def _empty_rows(system: System, names: Iterable[str]) -> tuple[EmptyRow, ...]:
 
 def _pool_rows(system: System, name: str, pools: Iterable[Pool], *, on_card: bool = False) -> list[PoolRow]:
     server = system.servers[name]
-    target = None if isinstance(server, SharedQueue) else system.target_of(server)  # members have their own
+    # Members have separate targets.
+    target = None if isinstance(server, SharedQueue) else system.target_of(server)
     rows = []
     for pool in pools:
         kind, accelerator = kind_of_pool(pool), system.accelerators[pool.accelerator]
@@ -254,7 +256,7 @@ def _pool_rows(system: System, name: str, pools: Iterable[Pool], *, on_card: boo
 
 
 def _with_power(system: System, plan: Plan, rows: list[PoolRow]) -> tuple[PoolRow, ...]:
-    """Return the rows of pools with what each pool draws at its load, if an accelerator has a power curve."""
+    """Return the rows of pools with their power at the load, if an accelerator has a power curve."""
     powers = [item.power for item in system.accelerators.values()]
     if not rows or not any(power.idle_w or power.full_w for power in powers):
         return tuple(rows)
@@ -266,7 +268,7 @@ def _with_power(system: System, plan: Plan, rows: list[PoolRow]) -> tuple[PoolRo
 
 
 def _asked(kind: Kind, server: Server, target: ModelTarget | None) -> dict[str, Any]:
-    """Return the values that a kind shows of a pool's server."""
+    """Return the server settings that a kind shows with its pools."""
     fields = {field: getattr(server, field) for field in kind.of_server}
     if target is not None:
         own = (shown for shown in kind.metrics if shown.target)

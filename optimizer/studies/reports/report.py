@@ -1,6 +1,6 @@
-"""The page to hand on, as a document: a plan with its figures, and what scarcity costs.
+"""A report as a document: a plan with its metrics, and the cost of scarcity.
 
-Takes a `System`, gives a `Report`; `optimizer.render.pages` turns it into HTML, Markdown or CSV.
+`optimizer.render.pages` turns a `Report` into HTML, Markdown or CSV.
 """
 
 from pydantic import Field
@@ -25,13 +25,13 @@ class Report(Document):
     comparison: Comparison
     """The unlimited and the limited plan; the reported plan is one of the two."""
     overload: Overload | None = Field(None, exclude_if=is_none)
-    """Options that serve more, if cards are left while load is not served; absent if there are none."""
+    """Options that serve more load, if cards remain while load is unserved; otherwise absent."""
     simulation: Simulation | None = Field(None, exclude_if=is_none)
     """Simulation of the pools of the plan; absent if it was not requested."""
 
     @property
     def plan(self) -> Plan:
-        """The plan that is reported."""
+        """The reported plan."""
         return self.overview.plan
 
 
@@ -43,19 +43,19 @@ def make_report(
     backend: str = "highs",
     **options: object,
 ) -> Report:
-    """Solve a system, with its limits and without, and return all that a reader asks for.
+    """Solve a system with and without limits, and return the report.
 
     Args:
-        system: what to plan.
-        effort: length and seed of the simulation; None: no simulation.
-        progress: told of every pool that is simulated.
-        backend: what solves a MILP: ``highs``, or the name of a solver that PuLP knows (``CBC``).
+        system: the system to plan.
+        effort: length and seed of the simulation; None for no simulation.
+        progress: called after each simulated pool.
+        backend: MILP solver: ``highs``, or the name of a solver that PuLP supports (``CBC``).
         options: optimizer options by their Python names (``unlimited=True``), which override the document's.
 
     Raises:
         SpecError: an option does not exist or its value is out of range.
         SolverError: the solver failed, or a plan does not pass verification.
-        AnalysisError: a law to be simulated has iterations that take no time.
+        AnalysisError: a latency model to simulate has iterations that take no time.
     """
     system = system.with_options(**options)
     comparison = compare(system, backend=backend)

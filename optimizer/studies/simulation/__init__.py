@@ -1,1 +1,1 @@
-"""Plans held against a simulation of their pools: what was predicted beside what happens."""
+"""Simulation of a plan's pools, compared with its predictions."""

@@ -1,4 +1,4 @@
-"""Documents of the simulation of a plan, the same in the library, on the command line and in REST."""
+"""Documents of the simulation of a plan, for the library, the command line and REST."""
 
 from operator import not_
 from typing import Literal
@@ -12,23 +12,23 @@ from optimizer.plan import Plan
 from optimizer.spec.schema import EstimateEnd
 
 Verdict = Literal["held", "missed", "close"]
-"""Whether a target is kept, missed, or too close to its limit to call."""
+"""Verdict on a target: met, missed, or too close to the limit to decide."""
 
 
 class ConfidenceInterval(Document):
-    """A simulated figure, known to ± its half-width with 95 % confidence."""
+    """A simulated value, ± the half-width of its 95 % confidence interval."""
 
     value: float
-    """The figure."""
+    """The simulated value."""
     half_width: float | None = Field(None, alias="halfWidth")
-    """Half of the interval; none where it is not known."""
+    """Half-width of the interval; null if unknown."""
 
 
 class SimulatedLatency(Document):
-    """A latency of the requests that count [ms]."""
+    """A latency of the counted requests [ms]."""
 
     predicted_mean: float | None = Field(None, alias="predictedMean")
-    """Prediction of the plan [ms]."""
+    """Mean predicted by the plan [ms]."""
     predicted_percentiles: Percentiles | None = Field(None, alias="predictedPercentiles", exclude_if=is_none)
     """Percentiles that the queue model predicts [ms]; absent if it computes means only."""
     mean: ConfidenceInterval
@@ -44,27 +44,29 @@ class SimulatedLatency(Document):
 
 
 class TargetCheck(Document):
-    """A target, and whether the simulation keeps to it."""
+    """A target, and whether the simulation meets it."""
 
     target: str
-    """Bounded quantity: a latency, its mean or a percentile, or a share of requests."""
+    """Limited quantity: the mean or a percentile of a latency, or a share of requests."""
     limit: float
-    """The target [ms]; a share is a number up to 1."""
+    """Limit [ms, or a share up to 1]."""
     predicted: float | None = None
-    """Prediction of the plan, in the same unit."""
+    """Value predicted by the plan, in the same unit."""
     simulated: ConfidenceInterval
     """Simulated value, in the same unit."""
     met: bool
-    """Whether the simulated figure itself is within the limit."""
+    """Whether the simulated value is within the limit."""
     verdict: Verdict
-    """`held` or `missed`: with all of its interval; `close`: the limit lies within it, too close to call."""
+    """`held` or `missed` if the entire interval is on one side of the limit; `close` if the limit is inside
+    it.
+    """
 
 
 class SimulatedFigure(Document):
-    """Metric of some kinds of replicas, as planned and as simulated."""
+    """A metric that only some kinds of replicas have, as predicted and as simulated."""
 
     predicted: float | None = None
-    """Prediction of the plan."""
+    """Value predicted by the plan."""
     simulated: ConfidenceInterval
     """Simulated value, in the same unit."""
 
@@ -73,41 +75,43 @@ class _SimulatedMetrics(Document):
     """Simulated metrics of a pool of any kind."""
 
     server: str
-    """The server."""
+    """Name of the server."""
     accelerator: str
-    """The accelerator's name."""
+    """Name of the accelerator."""
     num_replicas: int = Field(alias="numReplicas")
-    """Replicas."""
+    """Number of replicas."""
     rate_rps: float = Field(alias="replicaRate")
     """Load of a replica [requests/s]."""
     overload: str | None = None
-    """Reason that there is no steady state, and so no latencies; None if there is one."""
+    """Reason that there is no steady state, and so no latencies; null if there is one."""
     ttft: SimulatedLatency | None = None
     """Time to first token."""
     itl: SimulatedLatency | None = None
-    """Inter-token latency, of each request its mean; none where answers have one token."""
+    """Inter-token latency, averaged per request; null if outputs have one token."""
     e2e: SimulatedLatency | None = None
     """Time to last token."""
     throughput_rps: ConfidenceInterval = Field(alias="throughput")
-    """Completed by a replica [requests/s]."""
+    """Throughput of completed requests of a replica [requests/s]."""
     loss: ConfidenceInterval
-    """Share of requests turned away."""
+    """Share of rejected requests."""
     preemptions: float
-    """Times that a request loses its place, on average."""
+    """Mean number of preemptions per request."""
     batch: float
-    """Mean batch while anything runs."""
+    """Mean batch size while the batch is not empty."""
     within_ttft: ConfidenceInterval | None = Field(None, alias="withinTTFT")
-    """Share of requests within the TTFT target; none without one."""
+    """Share of requests within the TTFT target; null without one."""
     within_itl: ConfidenceInterval | None = Field(None, alias="withinITL")
-    """Share of requests within the ITL target; none without one."""
+    """Share of requests within the ITL target; null without one."""
     within_e2e: ConfidenceInterval | None = Field(None, alias="withinE2E")
-    """Share of requests within the end-to-end target; none without one."""
+    """Share of requests within the end-to-end target; null without one."""
     within_all: ConfidenceInterval = Field(alias="withinAll")
-    """Share of requests that are served, and within all of them."""
+    """Share of requests that are served within all targets."""
     finishes_h: float | None = Field(None, alias="finishes", exclude_if=is_none)
-    """Time at which its offline work, all of it there at the start, is done, from now [h]; absent without."""
+    """Completion time of its offline work, which is all available at the start, from now [h]; absent without
+    any.
+    """
     goodput_rps: float = Field(alias="goodput")
-    """Requests that the pool serves within all targets [requests/s]."""
+    """Rate of requests that the pool serves within all targets [requests/s]."""
     targets: tuple[TargetCheck, ...] = Field((), strict=False)
     """Every target of the server."""
 
@@ -116,24 +120,24 @@ class _SimulatedBasis(Document):
     """Basis of the metrics of a simulated pool."""
 
     requests: int | None = Field(None, exclude_if=is_none)
-    """Requests sent to the replica, where these are more than to others; else absent."""
+    """Number of requests sent to the replica, if more than to others; otherwise absent."""
     estimated: EstimateEnd | None = Field(None, exclude_if=is_none)
-    """The end of the interval that token times were taken from, where they are estimated; else absent."""
+    """End of the interval of estimated token times; absent if they are not estimated."""
     own: dict[str, SimulatedFigure] = Field(default_factory=dict, exclude_if=not_)
     """Metrics of some kinds of replicas, by name; absent if there are none."""
 
 
 class SimulatedPool(_SimulatedBasis, KindSimulatedFields, _SimulatedMetrics):
-    """A pool of a plan, one replica of which was run at the load of each."""
+    """A pool of a plan, of which one replica was simulated at its load."""
 
     def figure(self, metric: str) -> SimulatedLatency | SimulatedFigure | None:
-        """Return a latency, or a figure of the pool's kind; none where it has no such."""
+        """Return a latency, or a metric of the pool's kind; None if it has no such metric."""
         found: SimulatedLatency | None = getattr(self, metric, None)
         return self.own.get(metric, found)
 
     @property
     def verdict(self) -> Verdict:
-        """Verdict on all targets together: the worst of them."""
+        """Verdict on all targets together: the worst one."""
         verdicts = {check.verdict for check in self.targets}
         if self.overload is not None or "missed" in verdicts:
             return "missed"
@@ -146,12 +150,12 @@ class SimulatedPool(_SimulatedBasis, KindSimulatedFields, _SimulatedMetrics):
 
     @property
     def missed(self) -> tuple[TargetCheck, ...]:
-        """The targets that are missed."""
+        """Missed targets."""
         return tuple(check for check in self.targets if check.verdict == "missed")
 
     @property
     def beyond(self) -> tuple[TargetCheck, ...]:
-        """The targets whose figures are beyond the limit, be it by less than is known for sure."""
+        """Targets whose simulated value exceeds the limit, even if not significantly."""
         return tuple(check for check in self.targets if not check.met)
 
 
@@ -159,66 +163,70 @@ class Simulation(Document):
     """Simulation of a plan."""
 
     requests: int
-    """Requests sent to the replica of each pool; the first and the last tenth do not count."""
+    """Number of requests sent to the replica of each pool; the first and last tenth do not count."""
     seed: int
     """Random seed."""
     holds: bool
-    """Whether no pool misses a target; one that is too close to call is not missed."""
+    """Whether no pool misses a target; a target too close to call is not missed."""
     offered_rps: float = Field(alias="offered")
     """Load of all pools [requests/s]."""
     goodput_rps: float = Field(alias="goodput")
-    """Requests within all targets, of all pools [requests/s]."""
+    """Rate of requests within all targets, over all pools [requests/s]."""
     pools: tuple[SimulatedPool, ...] = Field(strict=False)
-    """By server, in the order of the names; pools without load are not simulated."""
+    """Pools, sorted by server; pools without load are not simulated."""
 
 
 class PoolDerating(Document):
-    """A server on an accelerator whose replicas may take less, as they missed targets in a simulation."""
+    """A server on an accelerator whose replicas get less load because they missed targets."""
 
     server: str
-    """The server."""
+    """Name of the server."""
     accelerator: str
-    """The accelerator's name."""
+    """Name of the accelerator."""
     rate_factor: float = Field(alias="rateFactor")
-    """New maximum load of a replica, as a share of its largest rate; 0: none."""
+    """New maximum load of a replica, as a share of its largest rate; 0 excludes the pair."""
     replicas_before: int = Field(alias="replicasBefore")
-    """Replicas of the pool that missed."""
+    """Number of replicas of the pool that missed."""
     replicas_after: int | None = Field(None, alias="replicasAfter")
-    """Replicas on which its load keeps the targets; none: no number of them that was tried."""
+    """Number of replicas with which its load meets the targets; null if no tried number does."""
     cost_before_cents_per_h: float = Field(alias="costBefore")
     """Cost of the pool that missed [cents/h]."""
     cost_after_cents_per_h: float | None = Field(None, alias="costAfter")
-    """Cost of the replicas that keep the targets [cents/h], taken by the plan or not; none: none do."""
+    """Cost of the replicas that meet the targets, whether the plan uses them or not [cents/h]; null if none
+    do.
+    """
     overload: str | None = None
-    """Reason that the pool had no steady state; None if it had one."""
+    """Reason that the pool had no steady state; null if it had one."""
     missed: tuple[TargetCheck, ...] = Field(strict=False)
-    """The targets that the pool missed."""
+    """Targets that the pool missed."""
 
 
 class LostServer(Document):
-    """A server whose targets are not kept for all of its load in the end, and were to be at first."""
+    """A server whose targets were to be met for all of its load, but finally are not."""
 
     server: str
-    """The server."""
+    """Name of the server."""
     served_fraction: float = Field(alias="servedFraction")
-    """Share of its load that is served."""
+    """Served share of its load."""
     reason: str
-    """Reason that it is not served in full, as in plans; `simulation_missed`: it is, but misses a target."""
+    """Reason that it is not served in full, as in plans; `simulation_missed` if it is, but misses a
+    target.
+    """
     detail: str
-    """The reason in numbers."""
+    """The reason with numbers."""
     missed: tuple[TargetCheck, ...] = Field(strict=False)
-    """The targets that it misses, or missed last; none where its units went to others."""
+    """Targets that it misses, or missed last; empty if its cards were given to others."""
 
 
 class RepairedPlan(Document):
-    """A plan, what its pools do in a simulation, and what was changed until they kept their targets."""
+    """A plan whose pools meet their targets in simulation, with the simulation and the changes made."""
 
     plan: Plan
     """The plan."""
     simulation: Simulation
     """Simulation of its pools."""
     holds: bool
-    """Whether every pool keeps every target, and nothing was lost on the way."""
+    """Whether every pool meets every target, and no service was lost."""
     cost_before_cents_per_h: float = Field(alias="costBefore")
     """Cost of the plan before any repair [cents/h]."""
     cost_after_cents_per_h: float = Field(alias="costAfter")
@@ -226,4 +234,4 @@ class RepairedPlan(Document):
     repairs: tuple[PoolDerating, ...] = Field(strict=False)
     """Repaired pools, in the order in which they were found."""
     lost: tuple[LostServer, ...] = Field(strict=False)
-    """Servers that lost what the plan before promised them."""
+    """Servers that lost service promised by the original plan."""

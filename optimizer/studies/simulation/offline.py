@@ -1,4 +1,4 @@
-"""Offline work in a simulation: all of it is there at the start, and the end is measured."""
+"""Offline work in a simulation: all requests exist at the start, and the completion time is measured."""
 
 import math
 from dataclasses import dataclass, replace
@@ -26,22 +26,22 @@ class OfflineRun:
     replica: SimulatedReplica
 
     def finishes_h(self, effort: Effort, stream: int) -> float:
-        """Return when the replica has done its work [h]; long work goes on at the rate of its start."""
+        """Return the completion time of the replica's work [h]; long work is extrapolated from its start."""
         count = min(max(math.ceil(self.requests), MIN_REQUESTS), effort.requests)
         (run,) = run_replica(self.load, self.replica, replace(effort, requests=count, runs=1), stream)
         return float(np.nanmax(run.last_ms)) * self.requests / count / MS_PER_HOUR
 
 
 def offline_run(system: System, plan: Plan, name: str, pool: Pool) -> OfflineRun | None:
-    """Return the offline work of a replica of a pool; None if requests of its server arrive over time.
+    """Return the offline work of one replica of a pool; None if its server's requests arrive over time.
 
-    Pools share the work by their maximum rates, and so finish together.
+    Pools share the work in proportion to their maximum rates, so they finish together.
     """
     server = system.servers[name]
     if server.deadline is None:
         return None
     together = sum(other.max_arrival_rate_rpm for other in plan.allocations[name])
-    patient = server.model_copy(update={"max_queue_size": None})  # a backlog waits
+    patient = server.model_copy(update={"max_queue_size": None})  # a backlog can wait
     profile, load = profile_of(system, server, pool.accelerator), open_load(server.current.load, 1.0)
     return OfflineRun(
         requests=server.deadline.requests * pool.max_arrival_rate_rpm / together / pool.num_replicas,

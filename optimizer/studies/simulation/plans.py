@@ -1,4 +1,4 @@
-"""A plan held against a simulation: every pool at its load, one replica standing for all of the pool."""
+"""Simulates a plan: every pool at its load, represented by one replica."""
 
 import math
 from collections.abc import Callable
@@ -12,17 +12,17 @@ from optimizer.studies.simulation.document import SimulatedPool, Simulation
 from optimizer.studies.simulation.pools import PoolRun, pool_runs, simulate_pool
 
 Progress = Callable[[int, int], None]
-"""Told how many of how many pools are done."""
+"""Called with the numbers of finished pools and of all pools."""
 
 
 def simulate_plan(system: System, plan: Plan, effort: Effort, progress: Progress | None = None) -> Simulation:
     """Simulate every pool of a plan that has a load.
 
     Args:
-        system: what was planned.
+        system: the planned system.
         plan: its plan.
-        effort: how much to simulate.
-        progress: told of every pool that is done, and at the beginning of none.
+        effort: extent of the simulation.
+        progress: called at the start, and after each finished pool.
 
     Raises:
         SpecError: the plan is not for this system.
@@ -31,7 +31,7 @@ def simulate_plan(system: System, plan: Plan, effort: Effort, progress: Progress
 
 
 def simulation_of(runs: list[PoolRun], effort: Effort, progress: Progress | None = None) -> Simulation:
-    """Simulate pools, as many at once as there are cores; the answer does not depend on how many."""
+    """Simulate pools, one per core at a time; the result does not depend on the number of cores."""
     pools: list[SimulatedPool] = []
     if progress is not None:
         progress(0, len(runs))
@@ -43,7 +43,7 @@ def simulation_of(runs: list[PoolRun], effort: Effort, progress: Progress | None
 
 
 def simulation_from(runs: list[PoolRun], pools: list[SimulatedPool], effort: Effort) -> Simulation:
-    """Return the sum of the simulated pools."""
+    """Return the simulation of a plan, given its simulated pools."""
     return Simulation(
         requests=effort.requests,
         seed=effort.seed,

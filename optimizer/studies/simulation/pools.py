@@ -1,4 +1,4 @@
-"""From pools of a plan to what the engine runs: laws, limits, loads; and from its runs to documents."""
+"""Converts pools of a plan into simulation inputs (models, limits, loads), and results into documents."""
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,7 +57,7 @@ from optimizer.units import SECONDS_PER_MINUTE
 
 @dataclass(frozen=True, slots=True)
 class PoolRun:
-    """A pool to simulate: one of its replicas, at the load of each."""
+    """A pool to simulate, by one of its replicas at its load."""
 
     server: str
     pool: Pool
@@ -70,19 +70,19 @@ class PoolRun:
     targets: tuple[tuple[TargetMeasure, float], ...]
     """Measure and limit of each target."""
     request_limits: Mapping[LatencyName, float]
-    """The limit on each latency that has one [ms]."""
+    """Limit on each latency that has one [ms]."""
     network_ms: float = 0.0
-    """Time of the network between client and replica."""
+    """Network latency between client and replica [ms]."""
     queue: str | None = None
-    """The shared queue of the server; None: it has its own."""
+    """Shared queue of the server; None if it has its own queue."""
     place: int = 0
-    """Place of the server's requests among those of the queue."""
+    """Position of the server's requests among those of the queue."""
     offline: OfflineRun | None = None
-    """Its offline work; None if its requests arrive over time."""
+    """Offline work of the replica; None if its requests arrive over time."""
     card: CardInTurns | None = None
-    """The card that it shares in time; None: its replica has a part of its own."""
+    """Card that it shares in time; None if its replica has its own part."""
     cards: str = ""
-    """Name of the shared cards that it is on."""
+    """Name of the shared cards it is on; empty if there are none."""
 
     @property
     def planned(self) -> str:
@@ -91,12 +91,12 @@ class PoolRun:
 
     @property
     def stream(self) -> int:
-        """A number of its own, whatever else is in the plan: its chances stay when other pools change."""
+        """Number of its random stream, which does not depend on the other pools of the plan."""
         return stream_of(self.cards or self.planned, self.pool.accelerator)
 
     @property
     def replica_rps(self) -> float:
-        """Load of the replica by all servers that share it [requests/s]."""
+        """Load of the replica from all servers that share it [requests/s]."""
         if isinstance(self.load, MergedLoad):
             return sum(stream.rate_rps for stream in self.load.streams)
         return self.rate_rps
@@ -114,12 +114,12 @@ class PoolRun:
 
 
 def stream_of(server: str, accelerator: str) -> int:
-    """Return the number of the chances of a server on an accelerator."""
+    """Return the number of the random stream of a server on an accelerator."""
     return zlib.crc32(f"{server}\n{accelerator}".encode())
 
 
 def pool_runs(system: System, plan: Plan) -> list[PoolRun]:
-    """Return the pools of a plan that have a load, in the order of the names.
+    """Return the pools of a plan that have a load, sorted by name.
 
     Raises:
         SpecError: the plan is not for this system.
@@ -166,9 +166,9 @@ def _member_runs(system: System, plan: Plan, name: str, pool: Pool) -> Iterator[
 
 
 def traced(runs: list[PoolRun], trace: Requests) -> list[PoolRun]:
-    """Return the pools of one server under recorded requests, each of which goes to a replica by chance.
+    """Return the pools of one server under recorded requests, which are split among replicas at random.
 
-    A pool gets its share of the load of the plan, whatever the rate of the trace.
+    A pool gets its share of the plan's load, regardless of the rate of the trace.
 
     Raises:
         SpecError: the server shares a queue.
@@ -204,7 +204,7 @@ def _pool_run(system: System, name: str, pool: Pool, prediction: Prediction) -> 
 
 
 def _card_run(system: System, use: SharedCardUse, place: int, item: SharedPool) -> PoolRun:
-    """Return a server on shared cards."""
+    """Return the simulation input for a server on shared cards."""
     server = system.servers.get(item.server)
     if server is None or (server.model, item.accelerator) not in system.profiles:
         raise SpecError(
@@ -229,7 +229,7 @@ def _card_run(system: System, use: SharedCardUse, place: int, item: SharedPool) 
 
 
 def _targets(system: System, name: str) -> tuple[tuple[TargetMeasure, float], ...]:
-    """Return the targets of a server; the bound on lost requests where its queue is limited."""
+    """Return the targets of a server, including the rejection limit if its queue is limited."""
     server = system.named[name]
     target = system.target_of(server)
     latencies = () if target is None else tuple(target.latency_targets())
@@ -249,7 +249,7 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
         accelerator=run.pool.accelerator,
         num_replicas=run.pool.num_replicas,
         rate_rps=run.rate_rps,
-        overload=None if run.offline else summary.overload,  # offline work need not keep up, only end
+        overload=None if run.offline else summary.overload,  # offline work only has to end in time
         estimated=run.pool.estimated,
         **({kind.simulated_mark: True} if kind.simulated_mark else {}),
         own={
@@ -278,7 +278,7 @@ def simulate_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
 
 
 def _simulated(run: PoolRun, effort: Effort) -> list[SimulatedRun]:
-    """Return the runs of a replica, of a shared queue with the requests of one server only."""
+    """Return the runs of a replica; for a shared queue, only with the requests of one server."""
     if run.card is not None:
         return run.card.run(effort, run.stream)
     if not isinstance(run.load, MergedLoad):
@@ -289,16 +289,16 @@ def _simulated(run: PoolRun, effort: Effort) -> list[SimulatedRun]:
 
 
 def _share(runs: Sequence[SimulatedRun], limits: Mapping[LatencyName, float]) -> ConfidenceInterval:
-    """Return the share of requests that are served, and within the given limits."""
+    """Return the share of requests that are served within the given limits."""
     return _interval(share_within(runs, lambda run: within(run, limits)))
 
 
 def within(run: SimulatedRun, limits: Mapping[LatencyName, float]) -> BoolArray:
-    """Return masks of the requests of a run that are served, and within the given limits [ms]."""
+    """Return a mask of the requests of a run that are served within the given limits [ms]."""
     kept = ~np.isnan(run.last_ms)
     for metric, limit in limits.items():
         values = _latencies(run, metric)
-        kept &= np.isnan(values) | (values <= limit)  # an answer of one token has no ITL to miss
+        kept &= np.isnan(values) | (values <= limit)  # an output of one token has no ITL
     return kept
 
 
@@ -309,7 +309,7 @@ def _latencies(run: SimulatedRun, metric: LatencyName) -> FloatArray:
 def _check(
     runs: Sequence[SimulatedRun], run: PoolRun, summary: Summary, measure: TargetMeasure, limit: float
 ) -> TargetCheck:
-    """Hold a target against what was simulated; without a steady state no latency is kept."""
+    """Compare a target with the simulation; without a steady state no latency target is met."""
     predicted = {figure.measure: figure.value for figure in run.pool.targets}
     means = {"ttft": run.pool.ttft_ms, "itl": run.pool.itl_ms, "e2e": run.prediction.e2e_ms}
     found = _interval(_figure(runs, run, summary, measure))
@@ -339,7 +339,7 @@ def _verdict(found: ConfidenceInterval, limit: float) -> Verdict:
 def _figure(
     runs: Sequence[SimulatedRun], run: PoolRun, summary: Summary, measure: TargetMeasure
 ) -> IntervalEstimate:
-    """Return the simulated figure that a target is about."""
+    """Return the simulated value of a target's measure."""
     if measure == LOSS:
         return summary.loss
     if measure == MISSED:
@@ -352,7 +352,7 @@ def _figure(
 def _latency(
     found: Distribution, predicted_ms: float, predicted: Percentiles | None
 ) -> SimulatedLatency | None:
-    """Return a latency as a document; none where no request has it."""
+    """Return a latency as a document; None if no request has it."""
     if np.isnan(found.mean.value):
         return None
     percentiles = {f"p{percent}": _interval(value) for percent, value in found.percentiles.items()}

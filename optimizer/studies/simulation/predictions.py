@@ -21,12 +21,12 @@ from optimizer.units import SECONDS_PER_MINUTE
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The latencies of a replica at its load, by its queue model [ms]."""
+    """Latencies of a replica at its load, by its queue model [ms]."""
 
     e2e_ms: float
     """Mean time to the last token."""
     percentiles: Mapping[LatencyName, Percentiles | None]
-    """Percentiles of each latency, None if the queue model computes means only."""
+    """Percentiles of each latency; None if the queue model computes means only."""
 
 
 def predictions(system: System, pools: Sequence[tuple[str, Pool]]) -> list[Prediction]:
@@ -53,9 +53,9 @@ def member_predictions(arrays: SystemArrays, name: str, pool: Pool) -> Iterator[
     """Yield the predictions for the members of a shared queue at the load of its pool.
 
     Args:
-        arrays: the system as the plan serves it.
+        arrays: the system arrays with the load that the plan serves.
         name: the queue.
-        pool: its pool.
+        pool: pool of the queue.
     """
     row = pool_rows(arrays, [(name, pool)])
     for _, some in parts(arrays, *row[:3]):

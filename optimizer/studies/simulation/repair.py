@@ -1,8 +1,8 @@
-"""A plan whose pools keep their targets in simulation: what misses is tightened, and the plan made again.
+"""Repairs a plan by simulation: pools that miss targets get less load, and the system is planned again.
 
-A pool that misses a target may take less: the largest rate of its server on its accelerator is cut to what
-the simulator shows to hold, and the system is solved again with that. What missed nothing is not cut. Chances
-belong to server and accelerator, and stay.
+If a pool misses a target, the largest rate of its server on its accelerator is reduced to one that meets the
+targets in simulation, and the system is solved again. Other rates are not reduced. The random streams belong
+to server and accelerator, so they do not change.
 """
 
 import math
@@ -28,18 +28,18 @@ from optimizer.studies.simulation.pools import PoolRun, pool_runs, simulate_pool
 from optimizer.units import SECONDS_PER_MINUTE
 
 LENGTHENING = 4
-"""Times as many requests where the interval of a figure holds its limit."""
+"""Factor on the number of requests if the interval of a metric contains its limit."""
 MAX_LENGTHENING = 16
-"""Times as many requests at most; then the figure itself decides."""
+"""Maximum factor on the number of requests; then the value itself decides."""
 FINEST = 32
-"""Steps of the load of a replica where the replicas of a pool are not all there is to choose."""
+"""Number of load steps of a replica if load can also be split in other ways than by adding replicas."""
 MIN_SHARE = 1 / 64
-"""Smallest share of the load at which a replica misses that is tried."""
+"""Minimum share of the load that is tried for a replica that misses."""
 MAX_ROUNDS = 64
-"""Plans at most; what misses then is named as lost."""
+"""Maximum number of plans; pools that still miss are then listed as lost."""
 
 Solve = Callable[[System], Plan]
-"""Makes the plan of a system."""
+"""Function that plans a system."""
 
 
 @dataclass(slots=True)
@@ -49,20 +49,20 @@ class _Progress:
     system: System
     plan: Plan
     known: dict[tuple[str, str, int, float], SimulatedPool] = field(default_factory=dict)
-    """Simulated pools by server, accelerator, replicas and load of a replica."""
+    """Simulated pools by server, accelerator, replicas and load per replica."""
     repairs: list[PoolDerating] = field(default_factory=list)
 
 
 def repair_plan(
     system: System, solve: Solve, effort: Effort, progress: Progress | None = None
 ) -> RepairedPlan:
-    """Solve, simulate, tighten what misses a target, and solve again until all that is served holds.
+    """Solve and simulate, reduce rates that miss targets, and repeat until all served load meets them.
 
     Args:
-        system: what to plan.
-        solve: makes the plan of a system.
-        effort: how much to simulate, at least.
-        progress: told of every pool that is done, plan by plan.
+        system: the system to plan.
+        solve: function that plans a system.
+        effort: minimum extent of the simulation.
+        progress: called after each finished pool, for each plan.
     """
     if any(server.shared_card for server in system.servers.values()):
         raise SpecError("repair: shared cards cannot be tightened; simulate the plan, or remove sharedCard")
@@ -90,7 +90,7 @@ def repair_plan(
 
 
 def judged_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
-    """Simulate a pool, with more requests while the interval of a figure holds its limit."""
+    """Simulate a pool, with more requests while the interval of a metric contains its limit."""
     most, requests = effort.requests * MAX_LENGTHENING, effort.requests
     pool = simulate_pool(run, effort)
     while pool.verdict == "close" and requests < most:
@@ -100,7 +100,7 @@ def judged_pool(run: PoolRun, effort: Effort) -> SimulatedPool:
 
 
 def _keeps(pool: SimulatedPool) -> bool:
-    """Return whether every metric is within its limit; too close to call counts as simulated."""
+    """Return whether every metric is within its limit; if too close to call, the simulated value decides."""
     return pool.overload is None and not pool.beyond
 
 
@@ -127,7 +127,7 @@ def _key(run: PoolRun) -> tuple[str, str, int, float]:
 
 
 def _tighten(state: _Progress, missing: list[PoolRun], effort: Effort) -> None:
-    """Cut the largest rates of the pools that miss to what holds, and note it."""
+    """Reduce the largest rates of the pools that miss to rates that meet the targets, and record it."""
     alone = {run.planned: _is_alone(state.plan, run.planned) for run in missing}
     steps = [run.pool.num_replicas if alone[run.planned] else FINEST for run in missing]
     before, cuts = state.system.rate_factors, set[tuple[str, str]]()
@@ -144,12 +144,12 @@ def _tighten(state: _Progress, missing: list[PoolRun], effort: Effort) -> None:
 
 
 def _is_alone(plan: Plan, server: str) -> bool:
-    """Return whether one pool serves a server in full, so that only full replicas can be added."""
+    """Return whether a single pool serves a server in full, so that only full replicas can be added."""
     return len(plan.allocations[server]) == 1 and all(item.server != server for item in plan.unserved)
 
 
 def _share_that_holds(run_and_steps: tuple[PoolRun, int], effort: Effort) -> float:
-    """Return the largest share of a replica's load, steps/(steps + k), at which it holds; 0: none."""
+    """Return the largest share steps/(steps + k) of a replica's load that meets the targets; 0 if none."""
     run, steps = run_and_steps
 
     def holds(k: int) -> bool:
@@ -186,7 +186,7 @@ def _repair(run: PoolRun, share: float, factor: float, found: SimulatedPool) -> 
 def _lost(first: Plan, state: _Progress, pools: list[SimulatedPool]) -> tuple[LostServer, ...]:
     """Return the servers that get less than the first plan promised, and those that still miss targets."""
     promised = {item.server: item.served_fraction for item in first.unserved}
-    missed = {repair.server: repair.missed for repair in state.repairs}  # the last of each
+    missed = {repair.server: repair.missed for repair in state.repairs}  # the last result of each
     lost = [
         LostServer(
             server=item.server,

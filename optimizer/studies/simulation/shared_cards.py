@@ -1,4 +1,4 @@
-"""Servers on shared cards for the simulator: alone with the times of their part of a card, or in turns."""
+"""Simulation inputs of servers on shared cards: alone with the times of their part, or in turns."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -23,14 +23,14 @@ from optimizer.units import SECONDS_PER_MINUTE
 
 @dataclass(frozen=True, slots=True)
 class CardInTurns:
-    """A card that servers share in time; the requests of one of them are of interest."""
+    """A card that servers share in time, simulated for the requests of one of them."""
 
     servers: tuple[BatchServer, ...]
     loads: tuple[OpenLoad, ...]
     place: int
 
     def run(self, effort: Effort, stream: int) -> list[SimulatedRun]:
-        """Run the card, and return the runs of the server; more requests, of which each has its part."""
+        """Run the card, and return the runs of the server; there are enough requests for each server."""
         rates = [load.rate_rps for load in self.loads]
         needed = int(np.ceil(effort.requests * sum(rates) / rates[self.place]))
         seeds = np.random.SeedSequence([effort.seed, stream]).generate_state(1)
@@ -39,7 +39,7 @@ class CardInTurns:
 
 
 def items_with_load(plan: Plan) -> Iterator[tuple[SharedCardUse, int, SharedPool]]:
-    """Yield the servers of shared cards that have a load, with their cards and their place on these."""
+    """Yield the loaded servers of shared cards, with their cards and their position on these."""
     for use in plan.shared_cards:
         for place, item in enumerate(use.servers):
             if item.arrival_rate_rpm > 0:
@@ -47,7 +47,7 @@ def items_with_load(plan: Plan) -> Iterator[tuple[SharedCardUse, int, SharedPool
 
 
 def part_profile(system: System, item: SharedPool) -> ModelProfile:
-    """Return the profile of a server on its part of a card: its times are those of its share."""
+    """Return the profile of a server on its part of a card, with the times for its share."""
     profile = system.profiles[system.servers[item.server].model, item.accelerator]
     return slower(profile, item.slowdown or 1.0)
 
@@ -59,7 +59,7 @@ def replica_on_card(system: System, item: SharedPool) -> SimulatedReplica:
 
 
 def card_in_turns(system: System, use: SharedCardUse, place: int) -> CardInTurns | None:
-    """Return a card that servers share in time; None if its parts do not depend on each other."""
+    """Return a card that servers share in time; None if its parts are independent."""
     if use.mode != "time":
         return None
     return CardInTurns(

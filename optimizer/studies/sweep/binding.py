@@ -1,7 +1,7 @@
-"""Limits that bind in a plan: those that keep a server from service or from a cheaper candidate.
+"""Binding limits of a plan: those that prevent the service of a server, or a cheaper candidate.
 
-A candidate of a server is blocked by an item if one move, from what the server has to that candidate, takes
-more of the item than the plan leaves. In an optimal plan every better candidate is blocked.
+An item blocks a candidate if moving the server from its allocation to the candidate needs more of the item
+than the plan leaves. In an optimal plan every better candidate is blocked.
 """
 
 from collections import defaultdict
@@ -15,7 +15,7 @@ from optimizer.solvers.problem import Problem
 from optimizer.studies.sweep.document import SweepBinding
 
 CHEAPER = 1e-9
-"""Relative difference of values above which a candidate is cheaper."""
+"""Relative difference of values above which a candidate counts as cheaper."""
 NO_CANDIDATE = "candidates"
 
 _Key = tuple[str, str]

@@ -1,8 +1,8 @@
-"""Finished work of a study in a file, so that a stopped study goes on where it stopped.
+"""Stores finished work of a study in a file, so that an interrupted study can resume.
 
-The first line is a digest of the system; every other line is a key with its answer, as JSON. A key says all
-that an answer depends on beside the system, so a file serves several questions about it. An incomplete last
-line, of a process that was killed while it wrote, is dropped.
+The first line is a digest of the system; every other line is a key with its answer, as JSON. A key contains
+everything that an answer depends on besides the system, so one file can serve several questions about it. An
+incomplete last line, left by a killed process, is dropped.
 """
 
 import hashlib
@@ -20,29 +20,29 @@ _Item = TypeVar("_Item")
 _Answer = TypeVar("_Answer", bound=Document)
 
 BATCH = 8
-"""Items that one worker takes one after the other, so that they share what is sized."""
+"""Number of items processed by one worker in sequence, so that they share sizings."""
 
 Tell = Callable[[int, int], None]
-"""Is told how many items of how many are done."""
+"""Called with the numbers of finished and of all items."""
 
 
-def tell_nobody(_done: int, _total: int) -> None:
-    """Keep the progress to oneself."""
+def ignore_progress(_done: int, _total: int) -> None:
+    """Ignore the progress."""
 
 
 def digest_of(text: str) -> str:
-    """Return a digest of what answers depend on."""
+    """Return a digest of the data on which answers depend."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 class Checkpoint:
-    """Answers by key, as plain values, kept in a file if there is one."""
+    """Answers by key, as plain values, also stored in a file if there is one."""
 
     def __init__(self, path: Path | None = None, digest: str = "") -> None:
-        """Read the answers that a file holds.
+        """Read the answers stored in a file.
 
         Raises:
-            SpecError: the file cannot be read, or holds answers to another question.
+            SpecError: the file cannot be read, or contains answers to another question.
         """
         self._path = path
         self.answers: dict[str, Any] = {}
@@ -57,7 +57,7 @@ class Checkpoint:
         self._write("w", [head, *lines[1:]])
 
     def add(self, answers: Mapping[str, Any]) -> None:
-        """Keep some answers, and write them to the file at once.
+        """Store answers, and write them to the file immediately.
 
         Raises:
             SpecError: the file cannot be written.
@@ -84,14 +84,14 @@ def answered(
     done: Checkpoint,
     tell: Tell,
 ) -> list[_Answer]:
-    """Return the answer to each item, in their order; those that are not finished are worked on in batches.
+    """Return the answer to each item, in order; unfinished items are processed in batches.
 
     Args:
-        work: answers some items; where there is a cluster, it is sent there.
-        items: by the key under which their answers are kept.
-        answer: the kind of document that an answer is.
-        done: answers that are finished; new ones are added.
-        tell: is told how far the work has come.
+        work: function that answers a batch of items; with a cluster, it runs there.
+        items: items by the key of their stored answers.
+        answer: document type of the answers.
+        done: finished answers; new ones are added.
+        tell: called with the progress.
     """
     missing = [key for key in items if key not in done.answers]
     parts = [missing[i : i + BATCH] for i in range(0, len(missing), BATCH)]
@@ -106,10 +106,10 @@ def answered(
 
 
 def _complete_lines(path: Path) -> list[Any]:
-    """Return the values of a file's complete lines; none if there is no file.
+    """Return the values of a file's complete lines; empty if there is no file.
 
     Raises:
-        SpecError: it cannot be read, or holds something else.
+        SpecError: the file cannot be read, or is no such file.
     """
     try:
         lines = [json.loads(line) for line in path.read_text("utf-8").split("\n")[:-1]]

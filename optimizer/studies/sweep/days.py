@@ -1,8 +1,8 @@
 """Cost of being safe on a share of sampled days with varying loads.
 
-A day is safe if every server has the replicas for its load, and every route those for a division of its
-requests. A fleet that is kept on all days is planned for all loads times one factor; each day planned anew
-shows what foresight would save. Equation numbers refer to ``docs/math.md``.
+A day is safe if every server has enough replicas for its load, and every route for some division of its
+requests. Fixed fleets are planned for all loads times a common factor. Planning each day separately shows the
+saving of perfect foresight. Equation numbers refer to ``docs/math.md``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,38 +23,38 @@ from optimizer.spec.loads import owners_of_load, rate_rpm, with_rates
 from optimizer.spec.schema import Route, Server
 from optimizer.spec.system import System
 from optimizer.spec.versions import whole_name, whole_servers
-from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, answered, digest_of, tell_nobody
+from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, answered, digest_of, ignore_progress
 from optimizer.studies.sweep.document import SafeFleet, SampledDays
 from optimizer.topologies.divisions import RouteArrays
 from optimizer.units import SECONDS_PER_MINUTE
 
 SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
-"""Shares of days that are shown."""
+"""Shares of days for which results are shown."""
 FACTOR_STEP = 0.01
-"""Step of the load factors that are tried."""
+"""Increment of the load factors that are tried."""
 ROUNDING = 1e-9
-"""Relative excess of a load over what replicas can take that is rounding."""
+"""Relative excess of a load over the replicas' maximum rate that counts as rounding."""
 SECONDS_PER_DAY = 86_400.0
 
 
 class FleetPlan(Document):
-    """The study's record of a plan."""
+    """The data of a plan that the study stores."""
 
     total_cost_cents_per_h: float = Field(alias="totalCost")
-    """Cost [cents/h]."""
+    """Cost of the plan [cents/h]."""
     complete: bool
     """Whether every server is served in full."""
     most_rpm: tuple[float, ...] = Field(alias="most", strict=False)
-    """Largest load of each server and route that their replicas take within their targets [requests/min]."""
+    """Largest load of each server and route that their replicas serve within targets [requests/min]."""
 
 
 def lognormal_days(system: System, samples: int, load_cv: float, seed: int) -> FloatArray:
-    """Return loads on sampled days [requests/min], shape (D, S): the system's, each times its own factor.
+    """Return loads on sampled days [requests/min], shape (D, S): the system's, times random factors.
 
-    Factors are independent and lognormal with mean 1 (eq. 160). The versions of a server have the same.
+    Factors are independent and lognormal with mean 1 (eq. 160). The versions of a server share one factor.
 
     Returns:
-        Loads of the servers and routes that `owners_of_load` returns.
+        Loads of the servers and routes in `owners_of_load`.
     """
     spread = np.sqrt(np.log1p(load_cv**2))
     servers = {item.name: item for item in owners_of_load(system) if isinstance(item, Server)}
@@ -67,13 +67,13 @@ def lognormal_days(system: System, samples: int, load_cv: float, seed: int) -> F
 
 
 def trace_days(system: System, steps: Sequence[LoadStep], samples: int, seed: int) -> FloatArray:
-    """Return loads on days drawn from a trace [requests/min], shape (D, S): each one's peak of the day.
+    """Return daily peak loads of days drawn from a trace [requests/min], shape (D, S).
 
-    All loads come from the same day, so that what rises together stays together. A server or route that a day
-    does not report has the system's load.
+    All loads are from the same day, which preserves correlations. A server or route without a report on a day
+    has the load of the system.
 
     Returns:
-        Loads of the servers and routes that `owners_of_load` returns.
+        Loads of the servers and routes in `owners_of_load`.
     """
     days: dict[int, FloatArray] = {}
     places = {(type(item) is Route, item.name): s for s, item in enumerate(owners_of_load(system))}
@@ -83,7 +83,7 @@ def trace_days(system: System, steps: Sequence[LoadStep], samples: int, seed: in
         reported: tuple[Server | Route, ...] = (*step.servers.values(), *step.routes.values())
         for owner in reported:
             s = places.get((type(owner) is Route, owner.name))
-            if s is not None:  # the servers of routes have no load of their own
+            if s is not None:  # the servers of routes have no separate load
                 peaks[s] = np.fmax(peaks[s], rate_rpm(owner))
     every = np.array([np.where(np.isnan(peaks), _loads_rpm(system), peaks) for peaks in days.values()])
     drawn: FloatArray = every[np.random.default_rng(seed).integers(len(every), size=samples)]
@@ -91,17 +91,17 @@ def trace_days(system: System, steps: Sequence[LoadStep], samples: int, seed: in
 
 
 def within_targets(most_rpm: FloatArray, loads_rpm: FloatArray) -> BoolArray:
-    """Return on which days the replicas take the loads, shape (D, S)."""
+    """Return whether the replicas can serve each load on each day, shape (D, S)."""
     return np.asarray(loads_rpm <= most_rpm * (1 + ROUNDING), np.bool_)
 
 
 def largest_loads_rpm(plan: Plan, system: System) -> FloatArray:
-    """Return the largest loads of the `owners_of_load` that a plan takes [requests/min], shape (S,)."""
+    """Return the largest loads of the `owners_of_load` that a plan serves [requests/min], shape (S,)."""
     return np.array([_largest_load_rpm(owner, plan) for owner in owners_of_load(system)])
 
 
 def _largest_load_rpm(owner: Server | Route, plan: Plan) -> float:
-    """Return the largest load of a server, what its cache answers included, or of a route."""
+    """Return the largest load of a route, or of a server including its cache hits."""
     if isinstance(owner, Route):
         if not owner.arrival_rate_rpm:
             return 0.0
@@ -119,19 +119,19 @@ def sampled_days(
     system: System,
     loads_rpm: FloatArray,
     done: Checkpoint,
-    tell: Tell = tell_nobody,
+    tell: Tell = ignore_progress,
     *,
     load_cv: float | None,
     seed: int,
 ) -> SampledDays:
-    """Return the cheapest fleets found that are safe on shares of some days, beside days planned anew.
+    """Return the cheapest fleets found that are safe on shares of the days, and the cost of daily plans.
 
     Args:
-        system: what to plan.
+        system: the system to plan.
         loads_rpm: loads of the `owners_of_load` on each day [requests/min], shape (D, S).
-        done: plans that are finished; new ones are added.
-        tell: is told how far the work has come.
-        load_cv: how the days were drawn; none: from a trace.
+        done: finished plans; new ones are added.
+        tell: called with the progress.
+        load_cv: coefficient of variation of the sampled loads; None for a trace.
         seed: random seed of the draw.
 
     Raises:
@@ -154,7 +154,7 @@ def sampled_days(
 def _safe_fleet(
     share: float, fleets: Mapping[int, FleetPlan], safe: Mapping[int, BoolArray], costs: FloatArray
 ) -> SafeFleet:
-    """Return the cheapest of some fleets that is safe on a share of the days, if there is one."""
+    """Return the cheapest fleet that is safe on a share of the days, if there is one."""
     enough = [step for step in fleets if safe[step].all(axis=1).mean() >= share]
     best = min(enough, key=lambda step: (fleets[step].total_cost_cents_per_h, step), default=None)
     return SafeFleet(
@@ -168,10 +168,10 @@ def _safe_fleet(
 
 
 def _fleets(system: System, loads_rpm: FloatArray, done: Checkpoint, tell: Tell) -> dict[int, FleetPlan]:
-    """Return plans by their load factor, in steps, so close that every share of days is met as it can be.
+    """Return plans by load factor (in increments), refined until every share of days is met if possible.
 
-    A larger factor is safer, until the fleet no longer fits; intervals between two factors are halved where
-    a share lies between theirs.
+    A larger factor is safer until the fleet no longer fits. Intervals between two factors are bisected while
+    a share lies between their results.
     """
     base = _loads_rpm(system)
     ratios = np.divide(loads_rpm, base, out=np.zeros_like(loads_rpm), where=base > 0)
@@ -201,7 +201,7 @@ def _reach(plan: FleetPlan, loads_rpm: FloatArray) -> float:
 def _planned(
     system: System, loads_rpm: Sequence[tuple[float, ...]], done: Checkpoint, tell: Tell
 ) -> list[FleetPlan]:
-    """Return the plan for each of some loads [requests/min], each of S servers and routes."""
+    """Return the plan for each of some vectors of loads [requests/min] of S servers and routes."""
     keys = [f"loads {digest_of(repr(loads))}" for loads in loads_rpm]
     found = answered(partial(_plans, system), dict(zip(keys, loads_rpm, strict=True)), FleetPlan, done, tell)
     by_key = dict(zip(dict.fromkeys(keys), found, strict=True))
@@ -209,7 +209,7 @@ def _planned(
 
 
 def _plans(system: System, loads_rpm: Sequence[Sequence[float]]) -> list[FleetPlan]:
-    """Return the plan for some days' loads [requests/min], each of S servers and routes."""
+    """Return the plan for the loads of each of some days [requests/min] of S servers and routes."""
     memo = SizingMemo()
     return [_plan(with_rates(system, loads), memo) for loads in loads_rpm]
 

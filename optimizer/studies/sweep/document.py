@@ -17,7 +17,7 @@ class Axis(Document):
     whole: bool
     """Whether its values are integers."""
     values: tuple[float, ...] = Field(strict=False)
-    """Values of the grid; first and last value where every integer between them is covered."""
+    """Values of the grid; first and last value if every integer between them is covered."""
 
 
 class ServedShare(Document):
@@ -26,29 +26,31 @@ class ServedShare(Document):
     priority: int
     """The priority."""
     share: float | None = None
-    """Share of its load that is served; none without load."""
+    """Served share of its load; null without load."""
 
 
 class UnitsUsed(Document):
-    """Units of an accelerator type in use."""
+    """Cards in use of one accelerator type."""
 
     type: str
     """The accelerator type."""
     used: int
-    """Cards that the plan uses."""
+    """Number of cards used by the plan."""
 
 
 class SweepBinding(Document):
-    """A limit that keeps servers from service or from a cheaper candidate."""
+    """A limit that prevents the service of servers, or cheaper candidates."""
 
     limit: str
-    """The limit, such as `cards`; `candidates` for servers that no accelerator can serve at any cost."""
+    """Name of the limit, such as `cards`; `candidates` for servers that no accelerator can serve at any
+    cost.
+    """
     item: str
     """Limited item, such as the accelerator type; empty for `candidates`."""
     unserved: int
-    """Servers that it keeps from being served in full."""
+    """Number of servers that it prevents from being served in full."""
     dearer: int
-    """Servers that it keeps from a cheaper candidate."""
+    """Number of servers that it prevents from using a cheaper candidate."""
 
 
 class SweepPoint(Document):
@@ -59,40 +61,42 @@ class SweepPoint(Document):
     until: float | None = Field(None, exclude_if=is_none)
     """Last value of an integer parameter up to which service and value stay the same; absent on grids."""
     status: Literal["optimal", "feasible", "heuristic"]
-    """Proved within the gap, stopped early, or without proof."""
+    """`optimal`: proved within the gap; `feasible`: stopped early; `heuristic`: without proof."""
     total_cost_cents_per_h: float = Field(alias="totalCost")
     """Cost of the plan [cents/h]."""
     value_cents_per_h: float = Field(alias="value")
     """Transition value of the plan [cents/h]."""
     bound_cents_per_h: float | None = Field(None, alias="bound")
-    """Proved lower bound of the value [cents/h]; none where nothing is proved."""
+    """Proved lower bound of the value [cents/h]; null if nothing is proved."""
     unserved: int
-    """Servers that are not served in full."""
+    """Number of servers that are not served in full."""
     served: tuple[ServedShare, ...] = Field(strict=False)
     """Served share by priority, the highest first."""
     units: tuple[UnitsUsed, ...] = Field(strict=False)
-    """Units by accelerator type."""
+    """Cards in use, by accelerator type."""
     binds: tuple[SweepBinding, ...] = Field(strict=False)
-    """Limits that keep a server from service or from a cheaper candidate."""
+    """Limits that prevent the service of servers, or cheaper candidates."""
     levels: tuple[float, ...] = Field(strict=False)
-    """Value of each level of the objective, in its order."""
+    """Value of each level of the objective, in order."""
 
 
 class SafeFleet(Document):
     """The cheapest fleet found that is safe on a share of the days."""
 
     days_share: float = Field(alias="days")
-    """Share of days on which all servers are to be within their targets."""
+    """Required share of days on which all servers meet their targets."""
     load_factor: float | None = Field(None, alias="loadFactor")
-    """Factor on all loads that it is planned for; none if no plan up to the largest factor is safe."""
+    """Factor on all loads for which the fleet is planned; null if no plan up to the largest factor is
+    safe.
+    """
     total_cost_cents_per_h: float | None = Field(None, alias="totalCost")
-    """Its cost [cents/h]."""
+    """Cost of the fleet [cents/h]."""
     safe_days_share: float | None = Field(None, alias="safeDays")
-    """Share of the sampled days on which all servers are within their targets."""
+    """Share of the sampled days on which all servers meet their targets."""
     safe_server_days_share: float | None = Field(None, alias="safeServerDays")
-    """Share of the days of all servers and routes within their targets."""
+    """Share of server-days and route-days within their targets."""
     replanned_cents_per_h: float = Field(alias="replanned")
-    """Cost that suffices on this share of the days if every day is planned anew [cents/h]."""
+    """Cost that suffices on this share of the days if each day is planned separately [cents/h]."""
 
 
 class SampledDays(Document):
@@ -101,13 +105,13 @@ class SampledDays(Document):
     samples: int
     """Number of days."""
     load_cv: float | None = Field(None, alias="loadCv")
-    """Coefficient of variation of each server's daily load; none for days from a trace."""
+    """Coefficient of variation of each server's daily load; null for days from a trace."""
     seed: int
     """Random seed."""
     days_in_full_share: float = Field(alias="daysInFull")
     """Share of days on which a plan for exactly that day serves all servers in full."""
     most_safe_days_share: float = Field(alias="mostSafeDays")
-    """Largest share of days on which a fleet found is safe."""
+    """Largest share of days on which any fleet found is safe."""
     fleets: tuple[SafeFleet, ...] = Field(strict=False)
     """One fleet for each share of days, kept on all days."""
 
@@ -124,4 +128,4 @@ class Sweep(Document):
     days: SampledDays | None = Field(None, exclude_if=is_none)
     """Cost of safety over sampled days; absent if not requested."""
     currency: str | None = Field(None, exclude_if=is_none)
-    """The currency that the system's prices name; absent where none is named."""
+    """Currency of the system's prices; absent if prices state none."""

@@ -9,11 +9,11 @@ from optimizer.studies.figures.document import Cell, CurvePanel, Figure, GridPan
 from optimizer.studies.sweep.document import Axis, SampledDays, Sweep, SweepPoint
 
 MAX_COLUMNS, MAX_ROWS = 9, 21
-"""Fields of a map; of more, as many at equal distances."""
+"""Maximum number of columns and rows of a map; larger maps are thinned evenly."""
 
 
 def sweep_figure(found: Sweep) -> Figure:
-    """Return a sweep over one or two parameters as a figure, and the days that it sampled."""
+    """Return the figure of a sweep over one or two parameters, and of its sampled days."""
     panels: list[CurvePanel | GridPanel] = []
     note = ""
     if len(found.axes) == 1:
@@ -73,7 +73,8 @@ def _curves(found: Sweep) -> list[CurvePanel]:
         ),
     ]
     if binding:
-        kinds = {item.type for item in points[0].units}  # others have no colour, and are told apart by dashes
+        # Others have no colour, and are distinguished by dashes.
+        kinds = {item.type for item in points[0].units}
         limits = tuple(series(item, held(item), item if item in kinds else "") for item in binding)
         title = "Servers that a limit keeps from service or from a cheaper candidate"
         panels.append(CurvePanel(title=title, x_label=label, y_label="servers", series=limits))
@@ -131,7 +132,7 @@ def _days_panel(found: Sweep, days: SampledDays) -> CurvePanel:
         (item.days_share, item.replanned_cents_per_h) for item in days.fleets
     ]
     return CurvePanel(
-        title="Cost of being safe on a share of the days",
+        title="Cost of one fleet that is safe on a share of days",
         x_label="days [%]",
         y_label=f"cost [{unit}]",
         series=(*safe, series("planned anew every day", anew)),

@@ -1,7 +1,7 @@
-"""Parameters that a sweep can vary: a table from names to what a value changes in a system.
+"""Parameters that a sweep can vary: a table of functions that apply a value to a system, by name.
 
 A variation is text, ``NAME=VALUES`` or ``NAME:ITEM=VALUES``. Values are a list (``1,2,4``) or a range
-(``0.5..3``), perhaps with a number of points (``0.5..3/64``).
+(``0.5..3``), optionally with a number of points (``0.5..3/64``).
 """
 
 import re
@@ -20,9 +20,9 @@ from optimizer.spec.system import System
 from optimizer.studies.load_changes import scale_loads
 
 POINTS, POINTS_OF_A_MAP = 21, 9
-"""Points of a range without a number of its own, alone and beside other parameters."""
+"""Default number of points of a range, alone and with other parameters."""
 MAX_POINTS = 10_000
-"""Most combinations of values in a sweep."""
+"""Maximum number of combinations of values in a sweep."""
 _FORM = re.compile(r"\s*(\w+)\s*(?::(.*?))?\s*=\s*([^=]+?)\s*")
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _RANGE = re.compile(rf"({_NUMBER})\s*\.\.\s*({_NUMBER})(?:\s*/\s*(\d+))?")
@@ -35,13 +35,13 @@ class SweepParameter(NamedTuple):
     unit: str
     """Unit of its values; empty for factors and shares."""
     apply: Callable[[System, str, float], System]
-    """Return a system with a value for an item."""
+    """Function that returns a system with a value for an item."""
     items: Callable[[System], Sequence[str]]
-    """Return the items that there are, such as accelerator types."""
+    """Function that returns the available items, such as accelerator types."""
     whole: bool = False
-    """Whether values are integers, and a larger one never makes a plan worse."""
+    """Whether values are integers of which a larger one never makes a plan worse."""
     needs_item: bool = False
-    """Whether it must name an item."""
+    """Whether an item must be named."""
 
 
 def _with_load(system: System, name: str, factor: float) -> System:
@@ -54,7 +54,7 @@ def _with_load(system: System, name: str, factor: float) -> System:
 
 
 def _loaded_items(system: System) -> list[str]:
-    """Return the names of servers and routes with a load of their own."""
+    """Return the names of servers and routes that own a load."""
     routes = system.routes.values()
     return [*system.routes, *(name for name in system.named if route_of(routes, name) is None)]
 
@@ -91,18 +91,18 @@ PARAMETERS: Mapping[str, SweepParameter] = MappingProxyType(
         ),
     }
 )
-"""Parameters of a system; numeric options of the optimizer are parameters as well."""
+"""Parameters of a system; numeric optimizer options are also parameters."""
 _OPTION_UNITS = MappingProxyType({"budget": "cents/h", "maxPower": "W"})
 _SOLVER_OPTIONS = frozenset({"gap", "timeLimit"})
-"""Numeric options that say how to solve, and change nothing about the system."""
+"""Numeric options about solving, which do not change the system."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variation:
-    """A parameter with the values that it takes."""
+    """A parameter with its values."""
 
     name: str
-    """As given: ``count:H100``."""
+    """Name as given: ``count:H100``."""
     parameter: str
     item: str
     unit: str
@@ -125,7 +125,7 @@ class Variation:
 
 
 def read_variations(system: System, texts: Sequence[str]) -> tuple[Variation, ...]:
-    """Return the variations that some texts describe.
+    """Parse the variations from texts.
 
     Raises:
         SpecError: a text has another form, names a parameter or an item that does not exist, or occurs twice.
@@ -176,13 +176,13 @@ def _is_number(annotation: object) -> bool:
 
 
 def _values(name: str, text: str, *, whole: bool, alone: bool) -> tuple[tuple[float, ...], bool]:
-    """Return the values of a variation, and whether these are the ends of a range of integers."""
+    """Return the values of a variation, and whether they are the ends of a range of integers."""
     found = _RANGE.fullmatch(text)
     if found is None:
         try:
             values = sorted({float(part) for part in text.split(",")})
         except ValueError:
-            raise SpecError(f"vary {name}: {text!r} is no list or range of numbers; {_EXAMPLE}") from None
+            raise SpecError(f"vary {name}: {text!r} is not a list or range of numbers; {_EXAMPLE}") from None
         return _checked(name, values, whole=whole), False
     first, last = float(found[1]), float(found[2])
     if first >= last:
@@ -202,7 +202,7 @@ def _values(name: str, text: str, *, whole: bool, alone: bool) -> tuple[tuple[fl
 def _checked(name: str, values: Sequence[float], *, whole: bool) -> tuple[float, ...]:
     for value in values:
         if not np.isfinite(value):
-            raise SpecError(f"vary {name}: {value} is no finite number")
+            raise SpecError(f"vary {name}: {value} is not a finite number")
         if whole and not value.is_integer():
-            raise SpecError(f"vary {name}: {value:g} is no integer")
+            raise SpecError(f"vary {name}: {value:g} is not an integer")
     return tuple(values)

@@ -1,4 +1,4 @@
-"""One combination of values: the system with them, its plan, and what a sweep keeps of the plan."""
+"""One combination of values: the system, its plan, and the point that a sweep stores."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from optimizer.studies.sweep.document import ServedShare, SweepPoint, UnitsUsed
 from optimizer.studies.sweep.parameters import Variation
 
 Values = tuple[float, ...]
-"""A value of each parameter."""
+"""One value for each parameter."""
 
 
 def solve_points(
@@ -28,7 +28,7 @@ def solve_points(
 
 
 def applied(system: System, variations: Sequence[Variation], values: Values) -> System:
-    """Return the system with a value of each parameter.
+    """Return the system with a value for each parameter.
 
     Raises:
         SpecError: a value is out of range.
@@ -39,7 +39,7 @@ def applied(system: System, variations: Sequence[Variation], values: Values) -> 
 
 
 def plan_point(system: System, values: Values, memo: SizingMemo | None = None) -> SweepPoint:
-    """Plan a system and return a sweep's record of the plan.
+    """Plan a system and return it as a point of a sweep.
 
     Raises:
         SolverError: the solver failed.

@@ -1,6 +1,6 @@
 """Plans over a grid of values, and exact breakpoints along a range of integers.
 
-A point does not depend on its neighbours, so the answer is the same however the work is divided.
+Points do not depend on their neighbours, so the result does not depend on how the work is divided.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from itertools import pairwise, product
 from optimizer.errors import SpecError
 from optimizer.solvers.solution import ROUNDING
 from optimizer.spec.system import System
-from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, answered, tell_nobody
+from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, answered, ignore_progress
 from optimizer.studies.sweep.document import Axis, Sweep, SweepPoint
 from optimizer.studies.sweep.parameters import MAX_POINTS, Variation
 from optimizer.studies.sweep.points import Values, solve_points
@@ -21,15 +21,15 @@ def sweep(
     system: System,
     variations: tuple[Variation, ...],
     done: Checkpoint,
-    tell: Tell = tell_nobody,
+    tell: Tell = ignore_progress,
 ) -> Sweep:
     """Return the plan at every combination of values.
 
     Args:
-        system: what to plan.
+        system: the system to plan.
         variations: the parameters.
-        done: points that are finished; new ones are added.
-        tell: is told how far the work has come.
+        done: finished points; new ones are added.
+        tell: called with the progress.
 
     Raises:
         SpecError: a value is out of range.
@@ -55,7 +55,7 @@ def sweep(
 
 @dataclass(slots=True)
 class _Solver:
-    """Solves the points that are not finished."""
+    """Solves the unfinished points."""
 
     system: System
     variations: tuple[Variation, ...]
@@ -63,7 +63,7 @@ class _Solver:
     tell: Tell
 
     def at(self, values: Sequence[Values]) -> list[SweepPoint]:
-        """Return the points at some combinations of values, in their order."""
+        """Return the points at some combinations of values, in order."""
         work = partial(solve_points, self.system, self.variations)
         return answered(work, {self._key(each): each for each in values}, SweepPoint, self.done, self.tell)
 
@@ -76,8 +76,8 @@ class _Solver:
     def ranges(self) -> list[SweepPoint]:
         """Return one point for each range of integers in which service and value stay the same.
 
-        More units never make a plan worse: two integers with the same levels enclose only such. Intervals
-        between different ones are halved, all at once.
+        More cards never make a plan worse, so all integers between two with the same levels also have these
+        levels. Intervals between different levels are bisected in parallel.
         """
         (first, last) = self.variations[0].values
         known = dict(zip((first, last), self.at([(first,), (last,)]), strict=True))
@@ -102,9 +102,9 @@ class _Solver:
                 yield float((low + high) // 2)
 
     def _is_monotone(self, point: SweepPoint) -> bool:
-        """Return whether more units change nothing if they do not change the levels.
+        """Return whether more cards that leave the levels unchanged change nothing else.
 
-        That is so for exact plans, unless a policy serves in part what is not served in full.
+        This applies to exact plans, unless a policy serves servers in part.
         """
         options = self.system.options
         return options.milp_solver and (options.saturation_policy == "None" or not point.unserved)

@@ -1,6 +1,6 @@
 """Warm starts and bounds that a plan gives for what-if questions, without solving.
 
-A feasible solution bounds a question from above and the proofs of the plan bound it from below, so every
+A feasible solution is an upper bound of a question, and the proofs of the plan give a lower bound, so every
 question has an interval. Equation numbers refer to ``docs/math.md``.
 """
 
@@ -31,18 +31,20 @@ from optimizer.studies.explanation.outcome import PlanOutcome
 from optimizer.topologies.routes import Routing
 
 SAME = 1e-9
-"""Relative difference of two values of a level that is rounding."""
+"""Relative difference of two values of a level that counts as rounding."""
 
 
-class Before:
-    """The plan that questions are about, and what it says of their answers."""
+class BasePlan:
+    """The plan that what-if questions change, and the warm starts and bounds that it gives them."""
 
     def __init__(self, candidates: Candidates, plan: Plan) -> None:
         self.candidates, self.plan, self.outcome = candidates, plan, PlanOutcome.of_plan(plan)
         self.ordered = ordered_levels(plan, candidates)
-        """Levels of which the optimum can only be worse where something is taken away."""
+        """Levels whose optimum cannot improve if something is removed."""
         self.blocks: SolvedBlocks | None = None
-        """Blocks of the problem that questions keep if they concern others; None if not solved in blocks."""
+        """Solved blocks of the problem, reused by questions that concern other blocks; None if not solved in
+        blocks.
+        """
         self._multipliers: dict[str, DualMultipliers] = {}
 
     @cached_property
@@ -70,7 +72,7 @@ class Before:
 
     @property
     def _by_policy(self) -> bool:
-        """Whether a policy gives out units: the levels are then not those of one choice."""
+        """Whether a saturation policy allocates cards, so that levels result from several steps."""
         return self.candidates.system.options.saturation_policy != "None" and not self.plan.complete
 
     @cached_property
@@ -111,7 +113,7 @@ class Before:
         return found
 
     def find_blocks(self, solve: Solve, deadline: Deadline) -> None:
-        """Solve the problem in blocks if it has no dual values, from which questions are solved otherwise.
+        """Solve the problem in blocks, unless it has dual values, which questions then use instead.
 
         Raises:
             SolverError: the solver failed.
@@ -121,7 +123,7 @@ class Before:
             self.blocks = solve_in_blocks(self.problem, solve, deadline)
 
     def related(self, problem: Problem, *, restricts: bool, carries_more: bool) -> RelatedSolution | None:
-        """Return a related solution for a problem that differs in one thing, None if a policy decides."""
+        """Return a related solution for a problem with one change; None if a policy allocates cards."""
         if self._by_policy or problem.is_compact_only:
             return None
         return RelatedSolution(
@@ -133,7 +135,7 @@ class Before:
         )
 
     def still_serves(self, problem: Problem) -> bool:
-        """Return whether the plan, made to fit a problem, leaves no more unserved there than before."""
+        """Return whether the plan, repaired for a problem, leaves no more load unserved there than before."""
         fitting = repaired(problem, self.replicas(problem))
         reached = {level.name: level.value for level in levels_of(problem, fitting, proved=False)}
         service = (level for level in self.outcome.levels if level.name not in (VALUE, CHANGES))
@@ -142,21 +144,21 @@ class Before:
     # --- without a solve ---------------------------------------------------------------------------------
 
     def unchanged(self, candidates: Candidates) -> bool:
-        """Return whether the plan is the answer as well, as nothing differs that can be chosen."""
+        """Return whether the plan is also the answer, because no available choice differs."""
         if self._by_policy or not len(self.problem.limits):
             return False
         problem, old = build_problem(candidates), self.problem
         table = problem.table
         if len(table) != len(old.table) or differing(problem, old).any():
             return False
-        if not (problem.own.all() and old.own.all()):  # rates on shared cards may differ
+        if not (problem.own.all() and old.own.all()):  # rates on shared cards can differ
             return False
         ones = np.ones(len(table), np.int64)
         now, then = (each.limits.scaled(ones)[-1] for each in (problem, old))
         return bool((now == then).all())
 
     def find_multipliers(self, deadline: Deadline) -> None:
-        """Find multipliers of the plan's levels, for bounds of what adds something.
+        """Find dual multipliers of the plan's levels, for bounds of questions that add something.
 
         Raises:
             SolverError: the solver failed.
@@ -169,11 +171,11 @@ class Before:
         self._multipliers = {level.name: item for level, item, _ in found}
 
     def draft(self, candidates: Candidates, *, restricts: bool) -> PlanOutcome:
-        """Return an answer that fits, with the bounds that the plan proves without a solve (eq. 123, 124).
+        """Return a feasible answer, with the bounds that the plan proves without a solve (eq. 123, 124).
 
         Args:
-            candidates: of the question.
-            restricts: whether they allow only what those of the plan do, else all of that and more.
+            candidates: candidates of the question.
+            restricts: whether the question only restricts the plan's choices; otherwise it only extends them.
         """
         problem = build_problem(candidates)
         full = repaired(problem, self.replicas(problem))
@@ -191,7 +193,7 @@ class Before:
         return PlanOutcome.of_solution(candidates, problem, Solution(shared, Status.feasible, "milp", levels))
 
     def _as_before(self, reached: tuple[SolvedLevel, ...]) -> dict[str, float]:
-        """Return the bounds of the plan, which hold for what takes something away, as far as it goes."""
+        """Return the bounds of the plan that also hold for a question that removes something."""
         floors = {}
         for was, now in zip(self.outcome.levels, reached, strict=True):
             if was.name not in self.ordered or was.bound is None:
@@ -204,7 +206,7 @@ class Before:
     def _by_price(
         self, problem: Problem, replicas: IntArray, reached: tuple[SolvedLevel, ...]
     ) -> dict[str, float]:
-        """Return the bounds of a problem from the plan's dual multipliers, up to the first open level."""
+        """Return the bounds of a problem from the plan's dual multipliers, up to the first unproved level."""
         floors: dict[str, float] = {}
         if not len(problem.limits) or not len(problem.table) or problem.is_compact_only:
             return floors
@@ -230,7 +232,7 @@ class Before:
     ) -> float:
         """Return a lower bound of the value if all service levels are proved, also under a saturation policy.
 
-        Replicas that a policy adds to a running server can lower the value, by at most the price of moving.
+        Replicas that a policy adds to a running server can lower the value by at most the penalty for moving.
         """
         service = [level for level in reached if level.name not in (VALUE, CHANGES)]
         proved = all(floors[level.name] >= level.value * (1 - SAME) for level in service)
@@ -246,14 +248,14 @@ class Before:
 
     @property
     def _settled_bound(self) -> float:
-        """Bound of the value before a policy allocates the remaining capacity; for plans of one stage."""
+        """Lower bound of the value before a policy allocates the remaining capacity; single-stage only."""
         value = next(level for level in self.outcome.levels if level.name == VALUE)
         if value.bound is None:
             return -np.inf
         return value_of(self.problem, self.replicas(self.problem)) - (value.value - value.bound)
 
     def unexamined(self) -> PlanOutcome:
-        """Return the plan as the answer to a question that adds something, with what bounds any answer."""
+        """Return the plan as the answer to a question that adds something, with bounds that always hold."""
         nothing_costs = -float(self.problem.current_cost.sum())
         bounds = dict.fromkeys((level.name for level in self.outcome.levels), 0.0) | {VALUE: nothing_costs}
         return self.outcome.with_bounds(bounds)

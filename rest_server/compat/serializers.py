@@ -1,7 +1,7 @@
-"""Entities as the reference shows them: every key of its types, zero where nothing was given.
+"""Entities in the reference's JSON format: every key of its types, with zero for missing values.
 
-What the reference has no key for (``perfParms``, ``maxQueueSize``) is shown where it was given. Whole numbers
-are written without a fraction, as its clients read many of them into integers.
+Values without a key in the reference (``perfParms``, ``maxQueueSize``) are written if they were given.
+Integers are written without a fraction, because its clients read many of them into integers.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,11 +23,11 @@ from optimizer.spec.schema.robustness import ReserveFields
 from optimizer.timing import DecodeParms, PerfParms, PrefillParms
 
 EXACT = 2**53
-"""Larger whole numbers are left as floats, which they were."""
+"""Integers above this remain floats."""
 
 
 def plain(value: Any) -> Any:
-    """Return plain values in which every whole number is an integer."""
+    """Return plain values in which every integral float is an integer."""
     if isinstance(value, float):
         return int(value) if value.is_integer() and abs(value) < EXACT else value
     if isinstance(value, Mapping):
@@ -35,8 +35,8 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def accelerator_shape(item: Accelerator) -> dict[str, Any]:
-    """Return an accelerator as the reference shows it."""
+def accelerator_json(item: Accelerator) -> dict[str, Any]:
+    """Return an accelerator in the reference's JSON format."""
     power = item.power
     return {
         "name": item.name,
@@ -55,13 +55,13 @@ def accelerator_shape(item: Accelerator) -> dict[str, Any]:
     }
 
 
-def capacity_shape(kind: str, count: int) -> dict[str, Any]:
-    """Return the units of an accelerator type as the reference shows them."""
+def capacity_json(kind: str, count: int) -> dict[str, Any]:
+    """Return the cards of an accelerator type in the reference's JSON format."""
     return {"type": kind, "count": count}
 
 
-def profile_shape(item: ModelProfile) -> dict[str, Any]:
-    """Return a profile as the reference shows it."""
+def profile_json(item: ModelProfile) -> dict[str, Any]:
+    """Return a profile in the reference's JSON format."""
     decode, prefill = item.decode or DecodeParms(), item.prefill or PrefillParms()
     return {
         "name": item.name,
@@ -71,13 +71,13 @@ def profile_shape(item: ModelProfile) -> dict[str, Any]:
         "atTokens": item.at_tokens,
         "decodeParms": {"alpha": plain(decode.base_ms), "beta": plain(decode.per_request_ms)},
         "prefillParms": {"gamma": plain(prefill.base_ms), "delta": plain(prefill.per_token_ms)},
-        **({} if item.iteration is None else {"perfParms": law_shape(item.iteration)}),
+        **({} if item.iteration is None else {"perfParms": law_json(item.iteration)}),
         **_beyond(item, ("kv_capacity_tokens", "max_num_tokens", "scheduler")),
     }
 
 
-def law_shape(item: PerfParms) -> dict[str, Any]:
-    """Return an iteration law as the newest of the family shows it: its three terms, and others if given."""
+def law_json(item: PerfParms) -> dict[str, Any]:
+    """Return an iteration law in the newest reference's JSON format: three terms, plus others if given."""
     three = {
         "alpha": plain(item.base_ms),
         "beta": plain(item.compute_per_token_ms),
@@ -87,8 +87,8 @@ def law_shape(item: PerfParms) -> dict[str, Any]:
     return given | three
 
 
-def target_shape(item: ModelTarget) -> dict[str, Any]:
-    """Return the targets of a model as the reference shows them."""
+def target_json(item: ModelTarget) -> dict[str, Any]:
+    """Return the targets of a model in the reference's JSON format."""
     return {
         "model": item.model,
         "slo-itl": plain(item.itl_ms),
@@ -97,15 +97,15 @@ def target_shape(item: ModelTarget) -> dict[str, Any]:
     }
 
 
-def service_class_shape(item: ServiceClass) -> dict[str, Any]:
-    """Return a service class as the reference shows it."""
-    targets = [target_shape(target) for target in item.model_targets]
+def service_class_json(item: ServiceClass) -> dict[str, Any]:
+    """Return a service class in the reference's JSON format."""
+    targets = [target_json(target) for target in item.model_targets]
     own = _beyond(item, ("headroom_share",))
     return {"name": item.name, "priority": item.priority, "modelTargets": targets, **own}
 
 
-def server_shape(item: Server) -> dict[str, Any]:
-    """Return a server as the reference shows it."""
+def server_json(item: Server) -> dict[str, Any]:
+    """Return a server in the reference's JSON format."""
     return {
         "name": item.name,
         "class": _given(item, "service_class", ""),
@@ -124,13 +124,13 @@ def server_shape(item: Server) -> dict[str, Any]:
                 *ReserveFields.model_fields,
             ),
         ),
-        "currentAlloc": allocation_shape(item.current),
-        "desiredAlloc": allocation_shape(item.desired),
+        "currentAlloc": allocation_json(item.current),
+        "desiredAlloc": allocation_json(item.desired),
     }
 
 
-def allocation_shape(item: AllocationData) -> dict[str, Any]:
-    """Return an allocation as the reference shows it."""
+def allocation_json(item: AllocationData) -> dict[str, Any]:
+    """Return an allocation in the reference's JSON format."""
     return {
         "accelerator": item.accelerator,
         "numReplicas": item.num_replicas,
@@ -139,20 +139,20 @@ def allocation_shape(item: AllocationData) -> dict[str, Any]:
         "itlAverage": plain(item.itl_ms),
         "ttftAverage": plain(item.ttft_ms),
         **_beyond(item, ("avg_concurrency",)),
-        "load": load_shape(item.load),
+        "load": load_json(item.load),
     }
 
 
-def kept_shape(item: AllocationData) -> dict[str, Any]:
-    """Return a retained allocation in the form of a plan's answer: with the reference's fields only."""
-    shape = allocation_shape(item)
+def kept_json(item: AllocationData) -> dict[str, Any]:
+    """Return a retained allocation in the form of a plan's answer, with the reference's fields only."""
+    shape = allocation_json(item)
     shape.pop("avgConcurrency", None)
     shape["load"].pop("throughput", None)
     return shape
 
 
-def load_shape(item: Load) -> dict[str, Any]:
-    """Return a load as the reference shows it."""
+def load_json(item: Load) -> dict[str, Any]:
+    """Return a load in the reference's JSON format."""
     return {
         "arrivalRate": plain(item.arrival_rate_rpm),
         "avgInTokens": plain(item.in_tokens),
@@ -162,12 +162,12 @@ def load_shape(item: Load) -> dict[str, Any]:
 
 
 def _given(item: Document, field: str, zero: object) -> object:
-    """Return a value that was given, or Go's zero for one that was left out."""
+    """Return a field's value if it was given, else Go's zero value."""
     return getattr(item, field) if field in item.model_fields_set else zero
 
 
 def _beyond(item: Document, names: Iterable[str]) -> dict[str, Any]:
-    """Return the values that were given of those that the reference has no key for."""
+    """Return the given values of fields that the reference has no key for."""
     found = {}
     for name in names:
         value = getattr(item, name)

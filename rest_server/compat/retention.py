@@ -1,7 +1,7 @@
-"""Running servers that cannot be served keep what they run: the actuator stops whatever an answer omits.
+"""Lets unserved running servers keep their replicas, because the actuator stops servers missing in an answer.
 
-A server that is no part of a system (a name in it refers to nothing) cannot be planned at all: the cards that
-it runs on are taken, and the others are planned with the rest.
+A server with undefined names cannot be planned: its cards are reserved, and the other servers are planned
+with the remaining ones.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,28 +15,28 @@ from optimizer.stabilisation.keeping import Planner, plan_keeping, share_out
 from rest_server.fleet import Entities, scaled
 
 LOWEST = 100
-"""Priority of a server whose class is not known."""
+"""Priority of a server whose class is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanWithRetained:
-    """A fleet in two parts: servers that are planned, and running ones that keep what they can."""
+    """A fleet in two parts: planned servers, and running ones that retain what they can."""
 
     plan: Plan | None
-    """The plan of those that are planned; None if there are none."""
+    """Plan of the planned servers; None if there are none."""
     system: System | None
-    """The system that it is for."""
+    """System of that plan."""
     kept: Mapping[str, AllocationData]
     """Retained replicas of each running server that the plan does not serve; possibly none."""
 
 
 def divide(fleet: Entities, plannable: Entities, planner: Planner) -> PlanWithRetained:
-    """Plan what can be planned around the replicas of running servers that cannot be served.
+    """Plan the valid entities around the replicas of running servers that cannot be served.
 
     Args:
-        fleet: all entities, with what every server runs.
-        plannable: those of them that make a system.
-        planner: solves; when its time is over, nothing is planned again.
+        fleet: all entities, with current allocations.
+        plannable: the entities that form a valid system.
+        planner: the solver; no re-solves after its deadline.
     """
     fleet, names = replace(fleet, servers=fleet.planned), plannable.planned
     running = sorted(
@@ -58,7 +58,7 @@ def divide(fleet: Entities, plannable: Entities, planner: Planner) -> PlanWithRe
 
 
 def _is_counted(fleet: Entities, plannable: Entities, name: str) -> bool:
-    """Return whether it is known how many cards there are of the type that a server runs on."""
+    """Return whether the number of cards of a server's current accelerator type is known."""
     accelerator = fleet.accelerators.get(fleet.servers[name].current.accelerator)
     return (
         not plannable.optimizer.unlimited and accelerator is not None and accelerator.type in fleet.capacity
