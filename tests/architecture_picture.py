@@ -79,7 +79,6 @@ def arrow(source: tuple[int, int], target: tuple[int, int], *, leaves_late: bool
 
 
 def picture() -> str:
-    """Return the picture as SVG."""
     imports = graph()
     at = rows(imports)
     columns = {package: COLUMNS.get(package, 0) for package in at}

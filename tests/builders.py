@@ -6,10 +6,12 @@ not matter: one replica of the default profile carries several hundred requests 
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from optimizer import System, load_system
+import pytest
+
+from optimizer import SpecError, System, load_system
 
 Json = dict[str, Any]
 
@@ -79,8 +81,16 @@ def document(
 
 
 def system(*args: Any, **options: Any) -> System:
-    """Return `document` loaded."""
     return load_system(document(*args, **options))
+
+
+def refusal(action: Callable[[], object]) -> str:
+    """Return the line with which wrong input is refused."""
+    with pytest.raises(SpecError) as caught:
+        action()
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
 
 
 def shuffled(source: Mapping[str, Any], rng: random.Random) -> Json:

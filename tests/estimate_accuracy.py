@@ -49,7 +49,6 @@ class Point(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Estimate over measurement."""
         assert self.row.estimated is not None
         assert self.row.measured is not None
         return self.row.estimated.value / self.row.measured

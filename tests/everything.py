@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import yaml
+from builders import Json
 
 SPECS = Path(__file__).resolve().parent.parent / "specs"
 EVERYTHING = SPECS / "everything"
@@ -27,7 +27,6 @@ USES = {
     "serviceClasses": (("serviceClasses", "name"), ("servers", "class")),
 }
 """Where names that occur in several systems are used."""
-Json = dict[str, Any]
 
 
 def parts() -> dict[str, Json]:
@@ -44,7 +43,6 @@ def _joined(folder: Path) -> Json:
 
 
 def names_of(document: Json, section: str, field: str) -> set[str]:
-    """Return the names that a document gives to its items."""
     return {item[field] for item in document.get(section, ())}
 
 
@@ -88,7 +86,6 @@ def options(documents: dict[str, Json]) -> Json:
 
 
 def files() -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of each file."""
     documents = renamed()
     yield "options.yaml", _text("Options of all systems.", {"optimizer": options(documents)})
     for name, document in documents.items():

@@ -26,7 +26,6 @@ def classes(text: str, names: list[str]) -> str:
 
 
 def edits(test: str) -> dict[str, str]:
-    """Return the constant ``EDITS`` of a test."""
     found: dict[str, str] = importlib.import_module(Path(test).stem).EDITS
     return found
 

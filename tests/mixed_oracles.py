@@ -2,19 +2,19 @@
 
 Reads a system as its plain document. Which pairs of server and accelerator meet their targets, and up to
 which rate, is taken from `find_candidates`, which has its own tests; units, costs, transition values,
-changes and levels are worked out here in exact fractions. Servers are joined one after the other, keeping
-for each use of units the best levels: levels add up over servers, so nothing better is lost on the way.
+changes and levels are worked out here in exact fractions.
 """
 
 import itertools
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil
 
 from builders import random_document
 from oracles import Json, Levels, _current_cost, exact, load_rpm, plain
+from plan_search import Way, joined, service_levels, transition_value, within
 
 from optimizer import System, find_candidates
 
@@ -55,17 +55,6 @@ class Demand:
     @property
     def to_serve(self) -> bool:
         return self.load_rpm > 0 or self.least > 0
-
-
-@dataclass(frozen=True)
-class Mixture:
-    """One way to run a server: replicas by column; none at all is a way, too."""
-
-    replicas: tuple[int, ...]
-    units: tuple[int, ...]
-    """By accelerator type, in the order of the names."""
-    levels: tuple[Fraction, ...]
-    """What it adds to every level."""
 
 
 def just_in_time_rpm(work: Json) -> Fraction:
@@ -145,75 +134,75 @@ def mixed_brute_force(system: System, *, in_steps: bool = False, slots: int | No
     asked = demands(system)
     names = level_names(asked)
     weights = steps(asked) if in_steps else {name: demand.load_rpm for name, demand in asked.items()}
-    units = None if system.options.unlimited else dict(system.capacity)
-    kinds = sorted({column.kind for demand in asked.values() for column in demand.columns})
-    limits = None if units is None else tuple(units.get(kind, 0) for kind in kinds)
+    kinds = {column.kind for demand in asked.values() for column in demand.columns}
+    limits = {} if system.options.unlimited else {k: system.capacity.get(k, 0) for k in sorted(kinds)}
     if slots is not None:
-        limits = (*(limits or (10**9,) * len(kinds)), slots)
-        kinds.append(SLOTS)
+        limits[SLOTS] = slots
     penalty = exact(system.options.transition_penalty)
-    best: dict[tuple[int, ...], tuple[Fraction, ...]] = {(0,) * len(kinds): tuple(Fraction(0) for _ in names)}
-    for demand in asked.values():
-        weight = weights[demand.name]
-        ways = _undominated(list(mixtures(demand, kinds, limits, names, penalty, weight)))
-        joined: dict[tuple[int, ...], tuple[Fraction, ...]] = {}
-        for (used, levels), way in itertools.product(best.items(), ways):
-            total = tuple(a + b for a, b in zip(used, way.units, strict=True))
-            if limits is not None and any(a > b for a, b in zip(total, limits, strict=True)):
-                continue
-            key = total if limits is not None else (0,) * len(kinds)
-            reached = tuple(a + b for a, b in zip(levels, way.levels, strict=True))
-            if key not in joined or reached < joined[key]:
-                joined[key] = reached
-        best = joined
+    groups = (
+        _undominated([*mixtures(demand, limits, names, penalty, weights[demand.name])])
+        for demand in asked.values()
+    )
+    best = joined(groups, (len(limits), len(names)), within([*limits.values()]))
     return dict(zip(names, min(best.values()), strict=True))
 
 
 def level_names(asked: Mapping[str, Demand]) -> list[str]:
-    """Return the names of the levels in their order."""
-    names = []
-    for priority in sorted({demand.priority for demand in asked.values()}):
-        names += [f"{rank_name(priority)}: unserved rate", f"{rank_name(priority)}: unserved servers"]
-    return [*names, "value", "changes"]
+    ranks = sorted({demand.priority for demand in asked.values()})
+    return [*service_levels(map(rank_name, ranks)), "value", "changes"]
+
+
+def numbers_of_replicas(
+    demand: Demand, grown_rpm: Fraction, limits: Mapping[str, int] | None = None
+) -> Iterator[tuple[int, ...]]:
+    """Yield the replicas by column that serve in full, up to those for a grown load; first none."""
+    yield (0,) * len(demand.columns)
+    ranges = []
+    for column in demand.columns:
+        needed = ceil(grown_rpm * (1 - TOLERANCE) / column.rate_rpm) if grown_rpm else 0
+        most = min(max(needed, demand.least, demand.now_replicas), demand.most)
+        if limits and column.kind in limits:
+            most = min(most, limits[column.kind] // column.units)
+        ranges.append(range(most + 1))
+    for replicas in itertools.product(*ranges) if demand.to_serve else ():
+        rate = total(replicas, [column.rate_rpm for column in demand.columns])
+        count = sum(replicas)
+        if count and demand.least <= count <= demand.most and rate >= demand.load_rpm * (1 - TOLERANCE):
+            yield replicas
+
+
+def total(replicas: Sequence[int], each: Sequence[Fraction | int]) -> Fraction:
+    """Return the sum over replicas by column."""
+    return sum((n * Fraction(one) for n, one in zip(replicas, each, strict=True)), Fraction(0))
 
 
 def mixtures(
-    demand: Demand,
-    kinds: list[str],
-    limits: tuple[int, ...] | None,
-    names: list[str],
-    penalty: Fraction,
-    weight: Fraction,
-) -> Iterator[Mixture]:
+    demand: Demand, limits: Mapping[str, int], names: list[str], penalty: Fraction, weight: Fraction
+) -> Iterator[Way]:
     """Yield every way to run a server in full, and none at all."""
-    ranges = []
-    for column in demand.columns:
-        needed = ceil(demand.load_rpm * (1 - TOLERANCE) / column.rate_rpm) if demand.load_rpm else 0
-        most = min(max(needed, demand.least, demand.now_replicas), demand.most)
-        if limits is not None:
-            most = min(most, limits[kinds.index(column.kind)] // column.units)
-        ranges.append(range(most + 1) if demand.to_serve else range(1))
-    for replicas in itertools.product(*ranges):
-        count = sum(replicas)
-        rate = sum(
-            (n * column.rate_rpm for n, column in zip(replicas, demand.columns, strict=True)), Fraction(0)
-        )
-        serves = demand.least <= count <= demand.most and rate >= demand.load_rpm * (1 - TOLERANCE)
-        if count and not serves:
-            continue
-        used = dict.fromkeys(kinds, 0)
-        for n, column in zip(replicas, demand.columns, strict=True):
-            used[column.kind] += n * column.units
-            if SLOTS in used:
-                used[SLOTS] += n * ceil(column.units / 2)
-        unserved = demand.to_serve and not count
-        levels = dict.fromkeys(names, Fraction(0))
-        if unserved:
-            levels[f"{rank_name(demand.priority)}: unserved rate"] = weight
-            levels[f"{rank_name(demand.priority)}: unserved servers"] = Fraction(1)
-        levels["value"] = transition_value(demand, replicas, penalty)
-        levels["changes"] = Fraction(not is_unchanged(demand, replicas))
-        yield Mixture(replicas, tuple(used.values()), tuple(levels.values()))
+    for replicas in numbers_of_replicas(demand, demand.load_rpm, limits):
+        used = [
+            [ceil(c.units / 2) if kind == SLOTS else c.units * (c.kind == kind) for c in demand.columns]
+            for kind in limits
+        ]
+        placed = [(c, n) for c, n in zip(demand.columns, replicas, strict=True) if n]
+        counts, costs = {c.accelerator: n for c, n in placed}, {c.accelerator: n * c.cost for c, n in placed}
+        levels = level_values(demand, names, weight, counts, costs, penalty)
+        yield tuple(total(replicas, each) for each in used), tuple(levels.values())
+
+
+def level_values(
+    demand: Demand, names: list[str], weight: Fraction,
+    counts: Mapping[str, int], costs: Mapping[str, Fraction], penalty: Fraction,
+) -> Levels:  # fmt: skip
+    """Return what replicas and their costs by accelerator add to each level."""
+    levels = dict.fromkeys(names, Fraction(0))
+    if demand.to_serve and not counts:
+        levels[f"{rank_name(demand.priority)}: unserved rate"] = weight
+        levels[f"{rank_name(demand.priority)}: unserved servers"] = Fraction(1)
+    levels["value"] = Fraction(transition_value(costs, demand.now, demand.now_cost, penalty))
+    levels["changes"] = Fraction(counts != ({demand.now: demand.now_replicas} if demand.now else {}))
+    return levels
 
 
 def steps(asked: Mapping[str, Demand]) -> dict[str, Fraction]:
@@ -226,28 +215,12 @@ def steps(asked: Mapping[str, Demand]) -> dict[str, Fraction]:
     return answer
 
 
-def transition_value(demand: Demand, replicas: tuple[int, ...], penalty: Fraction) -> Fraction:
-    """Return Σ cost - old + penalty x (cost on other accelerators + old if no pool stays) (eq. 33)."""
-    pools = [(column, n * column.cost) for n, column in zip(replicas, demand.columns, strict=True) if n]
-    stays = any(column.accelerator == demand.now for column, _ in pools)
-    moved = sum((cost for column, cost in pools if column.accelerator != demand.now), Fraction(0))
-    if not stays:
-        moved += demand.now_cost
-    return sum((cost for _, cost in pools), Fraction(0)) - demand.now_cost + penalty * moved
-
-
-def is_unchanged(demand: Demand, replicas: tuple[int, ...]) -> bool:
-    """Return whether exactly the current allocation, or the lack of one, stays."""
-    pools = {column.accelerator: n for n, column in zip(replicas, demand.columns, strict=True) if n}
-    return pools == ({demand.now: demand.now_replicas} if demand.now else {})
-
-
-def _undominated(ways: list[Mixture]) -> list[Mixture]:
-    """Leave out every way that takes no fewer units than another and is no better."""
-    kept: list[Mixture] = []
-    for way in sorted(ways, key=lambda way: (way.levels, way.units)):
-        if not any(all(a <= b for a, b in zip(one.units, way.units, strict=True)) for one in kept):
-            kept.append(way)
+def _undominated(ways: list[Way]) -> list[Way]:
+    """Leave out every way that uses no less than another and is no better."""
+    kept: list[Way] = []
+    for used, levels in sorted(ways, key=lambda way: way[::-1]):
+        if not any(all(a <= b for a, b in zip(one, used, strict=True)) for one, _ in kept):
+            kept.append((used, levels))
     return kept
 
 

@@ -1,26 +1,20 @@
-"""The figures of the page about the multi-model service; run it to write them into the page."""
+"""The figures of the page about the multi-model service."""
 
 import copy
-import re
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import cache
 from math import ceil
-from pathlib import Path
 from typing import Any
 
 import yaml
+from doc_pages import ROOT
 from scipy.special import bdtrc
 
 from optimizer import Plan, System, load_system, solve
 from optimizer.kinds.batch_servers.rows import BatchRow, BatchSizing
 from optimizer.queueing.bulk.model import SteadyState
 
-ROOT = Path(__file__).resolve().parent.parent
 SPEC = ROOT / "specs" / "multi-model-service"
-PAGE = ROOT / "docs" / "scenarios" / "multi-model-service.md"
-COMMAND = "inferplan solve specs/multi-model-service"
 TARGETS = ((50, 100), (99, 500))
 """Percentiles of the latency and their limits [ms]."""
 RATE_RPS = 1000
@@ -29,7 +23,6 @@ Document = dict[str, Any]
 
 
 def document() -> Document:
-    """Return the document of the system."""
     read: Document = yaml.safe_load((SPEC / "service.yaml").read_text(encoding="utf-8"))
     return read
 
@@ -119,7 +112,6 @@ VARIANTS: dict[str, Callable[[Document], None]] = {
 
 @cache
 def planned(variant: str = "as specified") -> tuple[System, Plan]:
-    """Return a variant of the system and its plan."""
     given = copy.deepcopy(document())
     VARIANTS[variant](given)
     system = load_system(given)
@@ -130,7 +122,6 @@ def planned(variant: str = "as specified") -> tuple[System, Plan]:
 
 
 def rates() -> list[str]:
-    """Return the table of the largest rates of one T4."""
     rows = [
         "| target | largest rate [requests/s] | p50 then [ms] | p99 then [ms] |",
         "|---|---:|---:|---:|",
@@ -144,7 +135,6 @@ def rates() -> list[str]:
 
 
 def cached() -> list[str]:
-    """Return the table of T4s by batch limit and hit rate."""
     rows = [f"| {size} | {gpus(size, 0)} | {gpus(size, 0.3)} | {gpus(size, 0.5)} |" for size in (5, 8, 16)]
     return ["| largest batch | no cache | 30 % hits | 50 % hits |", "|---:|---:|---:|---:|", *rows]
 
@@ -188,7 +178,6 @@ def utilised() -> list[str]:
 
 
 def fleets() -> list[str]:
-    """Return the table of fleets with spare replicas."""
     rows = [
         "| T4s for the load | availability 0.99 | load | availability 0.995 | load |",
         "|---:|---:|---:|---:|---:|",
@@ -199,27 +188,4 @@ def fleets() -> list[str]:
     return rows
 
 
-def solved() -> str:
-    """Return the first tables of the output of solve."""
-    command = [sys.executable, "-m", "optimizer", *COMMAND.split()[1:]]
-    output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    return output[: output.index("Limits\n")].rstrip()
-
-
-def with_output(page: str) -> str:
-    """Return the page with the output of solve."""
-    return re.sub(r"```text\n.*?\n```", lambda _: f"```text\n{solved()}\n```", page, count=1, flags=re.DOTALL)
-
-
-def with_tables(page: str) -> str:
-    """Return the page with the tables of the program."""
-    head, rest = page.split("\n## One GPU\n")
-    tables = iter((rates(), cached(), costs(), loads(), utilised(), fleets()))
-    rest = re.sub(
-        r"(?:^\|.*\n)+|^@@\w+@@\n", lambda _: "\n".join(next(tables)) + "\n", rest, flags=re.MULTILINE
-    )
-    return f"{head}\n## One GPU\n{rest}"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(with_tables(with_output(PAGE.read_text(encoding="utf-8"))), encoding="utf-8")
+TABLES = rates, cached, costs, loads, utilised, fleets

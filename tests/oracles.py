@@ -7,7 +7,6 @@ values, changes and levels are worked out here, the money in exact fractions.
 
 import itertools
 import math
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pulp
+from plan_search import minimised, relative, service_levels, transition_value, without_announcements
 
 from optimizer import System, find_candidates
 
@@ -68,10 +68,9 @@ class Case:
             if choice.to_serve and option is choice.nothing:
                 rate[choice.priority] += choice.load_rpm
                 left[choice.priority] += 1
-        levels: Levels = {}
-        for priority in sorted(rate):
-            levels[f"priority {priority}: unserved rate"] = rate[priority]
-            levels[f"priority {priority}: unserved servers"] = Fraction(left[priority])
+        service = (value for priority in sorted(rate) for value in (rate[priority], Fraction(left[priority])))
+        names = service_levels(f"priority {priority}" for priority in sorted(rate))
+        levels: Levels = dict(zip(names, service, strict=True))
         levels["value"] = sum((option.value for option in taken), Fraction(0))
         levels["changes"] = Fraction(sum(option.changed for option in taken))
         return levels
@@ -115,9 +114,8 @@ def read_case(system: System) -> Case:
         card = catalogue.get(acc, {"cost": 0.0, "multiplicity": 0, "type": ""})
         cost = exact(card["cost"]) * count * replicas
         old = _current_cost(server, catalogue, slices)
-        same_place: bool = now["accelerator"] == acc
-        same = same_place and now["numReplicas"] == replicas
-        value = cost - old if same_place else cost - old + penalty * (cost + old)
+        same: bool = (now["accelerator"], now["numReplicas"]) == (acc, replicas)
+        value = transition_value({acc: cost}, now["accelerator"], old, penalty)
         units = replicas * count * card["multiplicity"]
         load = float(load_rpm(spec, server))
         room = round(capacity_rpm / load, 9) if load else 0.0
@@ -195,19 +193,9 @@ def brute_force(case: Case) -> Levels:
 # --- another MILP ----------------------------------------------------------------------------------------
 
 
+@without_announcements()
 def solve_with_cbc(case: Case) -> Levels:
-    """Return the best levels by CBC through PuLP: one binary per option, one solve per level.
-
-    A level is pinned before the next one is minimised: whole numbers half a unit above what was reached, the
-    others by 1e-6 (of requests/min, of cents/h), relative above one. CBC runs without ``threads``: with one
-    thread it sometimes waits ten seconds for it.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # PuLP 3 announces the names of PuLP 4
-        return _solve_with_cbc(case)
-
-
-def _solve_with_cbc(case: Case) -> Levels:
+    """Return the best levels by CBC through PuLP: one binary per option, one solve per level."""
     model = pulp.LpProblem("choice", pulp.LpMinimize)
     taken = [
         [pulp.LpVariable(f"x_{i}_{j}", cat="Binary") for j in range(len(choice.options))]
@@ -224,13 +212,7 @@ def _solve_with_cbc(case: Case) -> Levels:
         for kind in sorted({option.kind for _, option, _ in pairs}):
             used = [option.units * variable for variable, option, _ in pairs if option.kind == kind]
             model += pulp.lpSum(used) <= case.units.get(kind, 0)
-    for name, objective in _objectives(case, pairs).items():
-        model.setObjective(objective)
-        status = model.solve(pulp.PULP_CBC_CMD(msg=False, gapRel=0))
-        assert pulp.LpStatus[status] == "Optimal", name
-        reached = pulp.value(objective) or 0.0
-        whole = name == "changes" or name.endswith("servers")
-        model += objective <= reached + (0.5 if whole else 1e-6 * max(1.0, abs(reached)))
+    minimised(model, _objectives(case, pairs), relative(1e-6))
     return case.levels(
         [
             next((o for x, o in zip(row, choice.options, strict=True) if x.value() > 0.5), choice.nothing)
@@ -240,21 +222,14 @@ def _solve_with_cbc(case: Case) -> Levels:
 
 
 def _objectives(case: Case, pairs: Sequence[tuple[Any, Option, Choice]]) -> dict[str, Any]:
-    """Return each level as a sum over the options taken, up to a constant: what they save over none."""
-    objectives: dict[str, Any] = {}
-    for priority in sorted({choice.priority for choice in case.choices}):
-        here = [(x, choice) for x, _, choice in pairs if choice.priority == priority]
-        objectives[f"priority {priority}: unserved rate"] = pulp.lpSum(
-            -float(choice.load_rpm) * x for x, choice in here
-        )
-        objectives[f"priority {priority}: unserved servers"] = pulp.lpSum(-x for x, _ in here)
-    objectives["value"] = pulp.lpSum(
-        float(option.value - choice.nothing.value) * x for x, option, choice in pairs
-    )
-    objectives["changes"] = pulp.lpSum(
-        (option.changed - choice.nothing.changed) * x for x, option, choice in pairs
-    )
-    return objectives
+    """Return each level as a sum over the options taken, up to its value if nothing runs."""
+    none = {choice.name: choice.nothing for choice in case.choices}
+    base = case.levels([*none.values()])
+    terms: dict[str, list[Any]] = {name: [] for name in base}
+    for x, option, choice in pairs:
+        for name, value in case.levels([*(none | {choice.name: option}).values()]).items():
+            terms[name].append(float(value - base[name]) * x)
+    return {name: pulp.lpSum(parts) for name, parts in terms.items()}
 
 
 # --- a plan, checked without the optimiser -----------------------------------------------------------------

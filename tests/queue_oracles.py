@@ -88,6 +88,14 @@ def mm1k(rate: float, departure: float, room: int) -> tuple[Fraction, Fraction]:
     return mean, (1 - rho) * rho**room / (1 - rho ** (room + 1))
 
 
+def erlang_b(load: float, servers: int) -> float:
+    """Return the blocking of M/G/N/N at an offered load, by its recursion (any textbook)."""
+    blocking = 1.0
+    for n in range(1, servers + 1):
+        blocking = load * blocking / (n + load * blocking)
+    return blocking
+
+
 # --- the token-time laws ----------------------------------------------------------------------------------
 
 

@@ -27,7 +27,6 @@ def generated(page: str) -> str:
 
 
 def help_of(name: str | None) -> str:
-    """Return the help of a command, or of the program."""
     before = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = COLUMNS
     try:
@@ -40,7 +39,6 @@ def help_of(name: str | None) -> str:
 
 
 def _section(name: str) -> str:
-    """Return the section of a study."""
     entry = STUDIES[name]
     study = entry.study
     options = ", ".join(f"`{field}`" for field in study.options.model_fields)

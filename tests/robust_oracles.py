@@ -2,27 +2,34 @@
 
 Reads a system as its plain document. Which pairs meet their targets, and up to which rate, is taken from
 `find_candidates`, which has its own tests; replicas for reserves, units, prices, values and levels are worked
-out here in exact fractions. Servers are joined one after the other; for each use of what they share the best
-levels are kept.
+out here in exact fractions.
 """
 
-import itertools
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, comb
 from typing import Any
 
 from builders import random_document
-from mixed_oracles import TOLERANCE, Demand, demands, random_mixed_document, rank_name
+from mixed_oracles import (
+    TOLERANCE,
+    Demand,
+    demands,
+    level_values,
+    numbers_of_replicas,
+    random_mixed_document,
+    rank_name,
+    total,
+)
 from oracles import Json, Levels, exact, plain
+from plan_search import Values, Way, joined, service_levels
 
 from optimizer import System, find_candidates
 from optimizer.candidates.measuring import measure_pairs
 
 EXTERNAL = "external"
-Used = tuple[Fraction, ...]
 
 
 @dataclass(frozen=True)
@@ -92,21 +99,15 @@ def best_levels(system: System) -> Levels:
     """Return the best value of every level over all plans."""
     asked, wanted = demands(system), wishes(system)
     names, shared = _level_names(asked, wanted), _shared(system, asked)
-    best: dict[Used, tuple[Fraction, ...]] = {(Fraction(0),) * len(shared): (Fraction(0),) * len(names)}
-    for name, demand in asked.items():
-        ways = list(_ways(system, demand, wanted[name], names, shared))
-        joined: dict[Used, tuple[Fraction, ...]] = {}
-        for (used, levels), (more, adds) in itertools.product(best.items(), ways):
-            total = tuple(a + b for a, b in zip(used, more, strict=True))
-            if any(
-                one.name != "budget" and one.most is not None and amount > one.most * (1 + TOLERANCE)
-                for one, amount in zip(shared, total, strict=True)
-            ):
-                continue
-            reached = tuple(a + b for a, b in zip(levels, adds, strict=True))
-            if total not in joined or reached < joined[total]:
-                joined[total] = reached
-        best = joined
+
+    def fits(used: Values) -> bool:
+        return all(
+            one.name == "budget" or one.most is None or amount <= one.most * (1 + TOLERANCE)
+            for one, amount in zip(shared, used, strict=True)
+        )
+
+    groups = (_ways(system, demand, wanted[name], names, shared) for name, demand in asked.items())
+    best = joined(groups, (len(shared), len(names)), fits)
     value = names.index("value")
     final = []
     for used, levels in best.items():
@@ -121,7 +122,7 @@ def best_levels(system: System) -> Levels:
 
 def _level_names(asked: Mapping[str, Demand], wanted: Mapping[str, Wish]) -> list[str]:
     priorities = sorted({demand.priority for demand in asked.values()})
-    names = [f"{rank_name(p)}: unserved {what}" for p in priorities for what in ("rate", "servers")]
+    names = service_levels(map(rank_name, priorities))
     with_reserve = {
         asked[name].priority for name, wish in wanted.items() if wish.headroom > 0 or wish.one_pool
     }
@@ -205,32 +206,28 @@ def _tier_difference(system: System, used: Mapping[str, Fraction]) -> Fraction:
 
 def _ways(
     system: System, demand: Demand, wish: Wish, names: list[str], shared: list[Shared]
-) -> Iterator[tuple[Used, tuple[Fraction, ...]]]:
+) -> Iterator[Way]:
     """Yield what each way to run a server uses and adds to every level; none at all is a way, too."""
-    penalty = exact(system.options.transition_penalty)
     for replicas, reserved in _mixtures(system, demand, wish):
+        extra = [n + ceil(wish.surge * n) for n in replicas]
         used = tuple(
-            sum(
-                (
-                    (n + ceil(wish.surge * n) * (demand.name in one.rolling))
-                    * one.use.get((demand.name, c.accelerator), Fraction(0))
-                    for n, c in zip(replicas, demand.columns, strict=True)
-                ),
-                Fraction(0),
+            total(
+                extra if demand.name in one.rolling else replicas,
+                [one.use.get((demand.name, c.accelerator), Fraction(0)) for c in demand.columns],
             )
             for one in shared
         )
-        costs = {c.accelerator: n * c.cost for n, c in zip(replicas, demand.columns, strict=True) if n}
-        counts = {c.accelerator: n for n, c in zip(replicas, demand.columns, strict=True) if n}
+        placed = [(c, n) for c, n in zip(demand.columns, replicas, strict=True) if n]
+        counts, costs = {c.accelerator: n for c, n in placed}, {c.accelerator: n * c.cost for c, n in placed}
         off = sum(
             (
                 n * min(c.rate_rpm, demand.load_rpm)
-                for n, c in zip(replicas, demand.columns, strict=True)
+                for c, n in placed
                 if wish.preferred is not None and c.accelerator not in wish.preferred
             ),
             Fraction(0),
         )
-        yield used, _levels(system, demand, names, penalty, costs, counts, off, reserved=reserved)
+        yield used, _levels(system, demand, names, costs, counts, off, reserved=reserved)
     if wish.external is not None and _rents(system, demand, wish.external):
         load = system.servers[demand.name].current.load
         tokens = [exact(load.in_tokens), exact(load.out_tokens)]
@@ -239,7 +236,7 @@ def _ways(
         used = tuple(cost if one.name == "budget" else Fraction(0) for one in shared)
         off = demand.load_rpm if wish.preferred is not None else Fraction(0)
         counts = {EXTERNAL: 1}
-        yield used, _levels(system, demand, names, penalty, {EXTERNAL: cost}, counts, off, reserved=True)
+        yield used, _levels(system, demand, names, {EXTERNAL: cost}, counts, off, reserved=True)
 
 
 def _rents(system: System, demand: Demand, external: Json) -> bool:
@@ -255,50 +252,36 @@ def _rents(system: System, demand: Demand, external: Json) -> bool:
 
 
 def _levels(
-    system: System, demand: Demand, names: list[str], penalty: Fraction,
+    system: System, demand: Demand, names: list[str],
     costs: Mapping[str, Fraction], counts: Mapping[str, int], off: Fraction, *, reserved: bool,
-) -> tuple[Fraction, ...]:  # fmt: skip
-    levels = dict.fromkeys(names, Fraction(0))
-    if demand.to_serve and not counts:
-        levels[f"{rank_name(demand.priority)}: unserved rate"] = demand.load_rpm
-        levels[f"{rank_name(demand.priority)}: unserved servers"] = Fraction(1)
+) -> Values:  # fmt: skip
+    penalty = exact(system.options.transition_penalty)
+    levels = level_values(demand, names, demand.load_rpm, counts, costs, penalty)
     if counts and not reserved:
         levels[f"reserve of {rank_name(demand.priority)}: load without it"] = demand.load_rpm
     if "load off preferred accelerators" in levels:
         levels["load off preferred accelerators"] = off
-    unchanged = counts == ({demand.now: demand.now_replicas} if demand.now else {})
-    moved = sum((cost for acc, cost in costs.items() if acc != demand.now), Fraction(0))
-    moved += Fraction(0) if demand.now in counts else demand.now_cost
-    value = sum(costs.values(), Fraction(0)) - demand.now_cost + penalty * moved
-    levels["value"] = Fraction(0) if unchanged and not system.options.heterogeneous else value
-    levels["changes"] = Fraction(not unchanged)
+    if not levels["changes"] and not system.options.heterogeneous:
+        levels["value"] = Fraction(0)
     return tuple(levels.values())
 
 
 def _mixtures(system: System, demand: Demand, wish: Wish) -> Iterator[tuple[tuple[int, ...], bool]]:
     """Yield replicas by column, and whether they are the reserve as well; first none at all."""
     width = len(demand.columns)
+    if system.options.heterogeneous and not (wish.one_pool or wish.surge):
+        grown = demand.load_rpm * (1 + wish.headroom)
+        for replicas in numbers_of_replicas(demand, grown):
+            rate = total(replicas, [column.rate_rpm for column in demand.columns])
+            yield replicas, not any(replicas) or rate >= grown * (1 - TOLERANCE)
+        return
     yield (0,) * width, True
-    if not demand.to_serve:
-        return
-    if not system.options.heterogeneous or wish.one_pool or wish.surge:
-        for j in range(width):
-            counts = {
-                count: with_it for count, with_it in _sized(system, demand, wish, j) if count <= demand.most
-            }
-            for count, reserved in counts.items():
-                yield (*(0,) * j, count, *(0,) * (width - j - 1)), reserved
-        return
-    grown = demand.load_rpm * (1 + wish.headroom)
-    ranges = []
-    for column in demand.columns:
-        needed = ceil(grown * (1 - TOLERANCE) / column.rate_rpm) if grown else 0
-        ranges.append(range(min(max(needed, demand.least, demand.now_replicas), demand.most) + 1))
-    for replicas in itertools.product(*ranges):
-        rate = sum((n * c.rate_rpm for n, c in zip(replicas, demand.columns, strict=True)), Fraction(0))
-        count = sum(replicas)
-        if count and demand.least <= count <= demand.most and rate >= demand.load_rpm * (1 - TOLERANCE):
-            yield replicas, rate >= grown * (1 - TOLERANCE)
+    for j in range(width if demand.to_serve else 0):
+        counts = {
+            count: with_it for count, with_it in _sized(system, demand, wish, j) if count <= demand.most
+        }
+        for count, reserved in counts.items():
+            yield (*(0,) * j, count, *(0,) * (width - j - 1)), reserved
 
 
 def _sized(system: System, demand: Demand, wish: Wish, j: int) -> Iterator[tuple[int, bool]]:
@@ -353,33 +336,41 @@ def _add_headroom(source: Json, rng: random.Random) -> None:
             item["headroomShare"] = rng.choice([0.0, 0.125, 0.75, 1.5])
 
 
-def _add_spares(source: Json, rng: random.Random) -> None:
-    for server in source["servers"]:
-        server["spareReplicas"] = rng.choice([0, 1, 1, 2])
+def _on_servers(field: str, draw: Callable[[Json, random.Random], Any], chance: float = 1.0) -> Any:
+    """Return an option that some of the servers have."""
+
+    def add(source: Json, rng: random.Random) -> None:
+        for server in source["servers"]:
+            if chance == 1 or rng.random() < chance:
+                server[field] = draw(source, rng)
+
+    return add
 
 
 def _add_availability(source: Json, rng: random.Random) -> None:
     for card in source["accelerators"]:
         card["availability"] = rng.choice([0.875, 0.97, 1.0])
-    for server in source["servers"]:
-        if rng.random() < 0.6:
-            server["availabilityTarget"] = rng.choice([0.9, 0.99])
+    _on_servers("availabilityTarget", lambda _, rng: rng.choice([0.9, 0.99]), 0.6)(source, rng)
 
 
 def _add_rollout(mode: str) -> Any:
     def add(source: Json, rng: random.Random) -> None:
         source["optimizer"] |= {"rollout": mode, "unlimited": rng.random() < 0.05}
-        for server in source["servers"]:
-            server["surge"] = rng.choice([0.0, 0.25, 0.34, 0.5, 1.0])
+        _on_servers("surge", lambda _, rng: rng.choice([0.0, 0.25, 0.34, 0.5, 1.0]))(source, rng)
 
     return add
 
 
-def _add_preferred(source: Json, rng: random.Random) -> None:
+def _some_accelerators(source: Json, rng: random.Random) -> list[str]:
     names = [card["name"] for card in source["accelerators"]]
-    for server in source["servers"]:
-        if rng.random() < 0.6:
-            server["preferred"] = rng.sample(names, rng.randint(0, len(names)))
+    return rng.sample(names, rng.randint(0, len(names)))
+
+
+def _external(_: Json, rng: random.Random) -> Json:
+    return {
+        "inPerMillion": rng.choice([0.0, 25.0, 50.0]), "outPerMillion": rng.choice([25.0, 50.0, 125.0]),
+        "ttft": rng.choice([5.0, 20.0, 200.0]), "itl": rng.choice([5.0, 10.5, 20.0]),
+    }  # fmt: skip
 
 
 def _add_budget(source: Json, rng: random.Random) -> None:
@@ -400,19 +391,6 @@ def _add_tiers(source: Json, rng: random.Random) -> None:
             )
             card["tiers"] = [{"units": rng.randint(1, 4), "cost": price} for price in prices]
             card["tiers"][0]["committed"] = rng.random() < 0.4
-
-
-def _add_external(source: Json, rng: random.Random) -> None:
-    for server in source["servers"]:
-        if rng.random() < 0.6:
-            prices = {
-                "inPerMillion": rng.choice([0.0, 25.0, 50.0]),
-                "outPerMillion": rng.choice([25.0, 50.0, 125.0]),
-            }
-            server["external"] = prices | {
-                "ttft": rng.choice([5.0, 20.0, 200.0]),
-                "itl": rng.choice([5.0, 10.5, 20.0]),
-            }
 
 
 def _add_deadline(source: Json, rng: random.Random) -> None:
@@ -437,11 +415,11 @@ _ADD: dict[str, Any] = {
     "all": _add_rollout("all"),
     "one": _add_rollout("one"),
     "headroom": _add_headroom,
-    "spares": _add_spares,
+    "spares": _on_servers("spareReplicas", lambda _, rng: rng.choice([0, 1, 1, 2])),
     "availability": _add_availability,
-    "preferred": _add_preferred,
+    "preferred": _on_servers("preferred", _some_accelerators, 0.6),
     "budget": _add_budget,
     "power": _add_power,
     "tiers": _add_tiers,
-    "external": _add_external,
+    "external": _on_servers("external", _external, 0.6),
 }

@@ -1,55 +1,45 @@
 """Plans with routes by exhaustive search and by CBC, and random systems for both.
 
-Reads a system as its plain document. Replicas of both servers are enumerated; shares are found by linear
-programs in SciPy. Maximum rates of replicas are found by bisection on `analyze_replicas`.
+Replicas of both servers are enumerated; shares are found by linear programs in SciPy. Maximum rates of
+replicas are found by bisection on `analyze_replicas`.
 """
 
 import itertools
 import random
-import warnings
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from builders import Json, accelerator, running
-from document_case import DocumentCase
+import pulp
+from builders import Json, running
+from document_case import (
+    Counts,
+    DocumentCase,
+    law_key,
+    on_two_cards,
+    random_classes,
+    replica_of,
+    two_cards,
+)
+from plan_search import joined, minimised, rounded, within, without_announcements
 from scipy.optimize import linprog
 
-from optimizer import Replica, System, analyze_replicas
+from optimizer import System, analyze_replicas
 
 TIGHT = 1e-9
-Counts = tuple[tuple[str, int], ...]
-"""Accelerators with replicas."""
 
 
 def random_routes(seed: int, *, routes: int = 1, others: int = 1, kinds: int = 3) -> Json:
-    """Return a small tight system with routes, some of whose servers run already."""
     rng = random.Random(seed)
-    accelerators = [accelerator("A", cost=rng.choice([8, 10])), accelerator("B", cost=rng.choice([15, 19]))]
-    models = [
-        {
-            "name": model,
-            "acc": acc,
-            "maxBatchSize": rng.choice([4, 8, 16]),
-            "decodeParms": {"alpha": alpha * slower * rng.uniform(0.8, 1.2), "beta": 0.4},
-            "prefillParms": {"gamma": 4.0 * slower, "delta": 0.01 * slower},
-        }
-        for model, slower in (("s", 1.0), ("l", rng.uniform(3, 6)))
-        for acc, alpha in (("A", 12.0), ("B", 6.0))
-    ]
-    priorities = rng.sample(range(1, 9), 2)
-    classes = [
-        {
-            "name": f"c{i}",
-            "priority": priority,
-            "modelTargets": [
-                {"model": model, "slo-ttft": rng.choice([1000, 4000]), "slo-itl": rng.choice([90, 150])}
-                for model in "sl"
-            ],
-        }
-        for i, priority in enumerate(priorities)
-    ]
+    accelerators = two_cards(rng)
+    models = on_two_cards(rng, {"s": 1.0, "l": rng.uniform(3, 6)})
+    classes = random_classes(
+        rng,
+        2,
+        "sl",
+        lambda: {"slo-ttft": rng.choice([1000, 4000]), "slo-itl": rng.choice([90, 150])},
+    )
     servers, made = [], []
     for r in range(routes):
         owner = str(rng.choice(classes)["name"])
@@ -175,10 +165,8 @@ class Case(DocumentCase):
 
     def __init__(self, system: System) -> None:
         super().__init__(system)
-        self.unlimited = system.options.unlimited
         self.mixed = system.options.heterogeneous
         self.routes = [RouteCase(route) for route in self.spec["routes"]]
-        self.load = {n: item["currentAlloc"]["load"]["arrivalRate"] / 60 for n, item in self.servers.items()}
         self.shape = {
             n: (item["currentAlloc"]["load"]["avgInTokens"], item["currentAlloc"]["load"]["avgOutTokens"])
             for n, item in self.servers.items()
@@ -188,16 +176,11 @@ class Case(DocumentCase):
             self.shape |= {route.large: route.shape(small=False), route.small: route.shape(small=True)}
         self.routed = {name for route in self.routes for name in (route.small, route.large)}
 
-    def levels(self) -> list[str]:
-        ranks = sorted(set(self.priority.values()))
-        service = [f"priority {p}: unserved {what}" for p in ranks for what in ("rate", "servers")]
-        return [*service, "value", "changes"]
-
     def rate(self, name: str, acc: str, shape: tuple[float, float] | None = None) -> float:
         """Return the maximum rate of a replica [requests/s]; 0: there is none."""
         profile, target = self.profiles[self.servers[name]["model"], acc], self.target[name]
         inside, out = shape or self.shape[name]
-        return _largest_rate(_key(profile), inside, out, target["slo-itl"], target["slo-ttft"])
+        return _largest_rate(law_key(profile), inside, out, target["slo-itl"], target["slo-ttft"])
 
     def counts(self, name: str) -> list[Counts]:
         """Return all placements of a server that are of use, none first."""
@@ -242,63 +225,32 @@ class Case(DocumentCase):
                 yield Choice({name: ((acc, int(np.ceil(self.load[name] / rate - TIGHT))),)}, ())
 
     def adds(self, choice: Choice) -> tuple[float, ...]:
-        """Return what a choice adds to each level."""
-        adds = dict.fromkeys(self.levels(), 0.0)
-        for name in choice.unserved:
-            adds[f"priority {self.priority[name]}: unserved rate"] += self.load[name] * 60
-            adds[f"priority {self.priority[name]}: unserved servers"] += 1
-        for name, placed in choice.replicas.items():
-            now = self.servers[name]["currentAlloc"]
-            here, count = now.get("accelerator", ""), now.get("numReplicas", 0)
-            old = count * self.accelerators[here]["cost"] if here and count else 0.0
-            cost = {acc: n * self.accelerators[acc]["cost"] for acc, n in placed}
-            moved = sum(each for acc, each in cost.items() if acc != here)
-            gone = 0.0 if here in cost else old
-            adds["value"] += sum(cost.values()) - old + self.penalty * (moved + gone)
-            adds["changes"] += placed != (((here, count),) if here and count else ())
-        return tuple(adds[level] for level in self.levels())
+        return tuple(self.added(choice.unserved, choice.replicas).values())
 
 
 def best_levels(system: System) -> dict[str, float]:
     """Return the best value of every level over all plans."""
     case = Case(system)
-    groups = [list(case.ways(route)) for route in case.routes]
-    groups += [list(case.alone(name)) for name in case.servers if name not in case.routed]
-    best: dict[tuple[int, ...], tuple[float, ...]] = {(0, 0): (0.0,) * len(case.levels())}
-    for group in groups:
-        joined: dict[tuple[int, ...], tuple[float, ...]] = {}
-        for choice in group:
-            added = case.adds(choice)
-            more = [sum(n for pl in choice.replicas.values() for acc, n in pl if acc == k) for k in "AB"]
-            for used, levels in best.items():
-                total = tuple(a + b for a, b in zip(used, more, strict=True))
-                if not case.unlimited and any(
-                    n > case.units.get(k, 0) for n, k in zip(total, "AB", strict=True)
-                ):
-                    continue
-                reached = tuple(round(x + y, 9) for x, y in zip(levels, added, strict=True))
-                if total not in joined or reached < joined[total]:
-                    joined[total] = reached
-        best = joined
-    return dict(zip(case.levels(), min(best.values()), strict=True))
-
-
-def _key(profile: Json) -> tuple[float, ...]:
-    return (profile["maxBatchSize"], *profile["decodeParms"].values(), *profile["prefillParms"].values())
+    parts = [*(case.ways(route) for route in case.routes)]
+    parts += [case.alone(name) for name in case.servers if name not in case.routed]
+    limits = case.limits()
+    groups = (
+        [
+            (
+                rounded(sum(dict(counts).get(acc, 0) for counts in way.replicas.values()) for acc in limits),
+                rounded(case.adds(way)),
+            )
+            for way in part
+        ]
+        for part in parts
+    )
+    best = joined(groups, (len(limits), len(case.levels())), within([*limits.values()]))
+    return dict(zip(case.levels(), map(float, min(best.values())), strict=True))
 
 
 @cache
 def _largest_rate(key: tuple[float, ...], inside: float, out: float, itl: float, ttft: float) -> float:
-    batch, alpha, beta, gamma, delta = key
-    replica = Replica.model_validate(
-        {
-            "maxBatch": batch,
-            "inTokens": inside,
-            "outTokens": out,
-            "decodeParms": {"alpha": alpha, "beta": beta},
-            "prefillParms": {"gamma": gamma, "delta": delta},
-        }
-    )
+    replica = replica_of(key, inside, out)
 
     def holds(rate: float) -> bool:
         (found,) = analyze_replicas([replica], [rate])
@@ -313,20 +265,17 @@ def _largest_rate(key: tuple[float, ...], inside: float, out: float, itl: float,
     return low
 
 
+@without_announcements()
 def cbc_levels(system: System) -> dict[str, float]:
     """Return the best value of every level by CBC, with numbers of replicas and shares as variables."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # PuLP 3 announces the names of PuLP 4
-        return _Cbc(Case(system)).solved()
+    return _Cbc(Case(system)).solved()
 
 
 class _Cbc:
     """A formulation in PuLP: a binary for each number of replicas of each accelerator."""
 
     def __init__(self, case: Case) -> None:
-        import pulp
-
-        self.pulp, self.case = pulp, case
+        self.case = case
         self.model = pulp.LpProblem("routes", pulp.LpMinimize)
         self.taken: dict[str, list[tuple[Counts, Any]]] = {}
         self.unserved: dict[str, Any] = {}
@@ -353,55 +302,44 @@ class _Cbc:
 
     def _route(self, r: int, route: RouteCase) -> None:
         """Shares of three states of a route: divided, all at the large model, and not served."""
-        lp, case, model = self.pulp, self.case, self.model
-        states = [lp.LpVariable(f"{word}_{r}", cat="Binary") for word in ("divided", "off", "unserved")]
-        model += lp.lpSum(states) == 1
+        case, model = self.case, self.model
+        states = [pulp.LpVariable(f"{word}_{r}", cat="Binary") for word in ("divided", "off", "unserved")]
+        model += pulp.lpSum(states) == 1
         self.unserved[route.large] = states[2]
-        share = [lp.LpVariable(f"f_{r}_{d}", 0, 1) for d in range(len(route.rate))]
+        share = [pulp.LpVariable(f"f_{r}_{d}", 0, 1) for d in range(len(route.rate))]
         for d, x in enumerate(share):
             model += x >= float(route.low[d]) * states[0]
             model += x <= float(route.high[d]) * states[0]
         room = {
-            name: lp.lpSum(case.capacity(name, placed) * x for placed, x in self.taken[name])
+            name: pulp.lpSum(case.capacity(name, placed) * x for placed, x in self.taken[name])
             for name in (route.small, route.large)
         }
-        small = lp.lpSum(float(rate) * x for rate, x in zip(route.rate, share, strict=True))
+        small = pulp.lpSum(float(rate) * x for rate, x in zip(route.rate, share, strict=True))
         base, slope = route.rate * (1 + route.again_at_0), route.rate * (route.again_slope - 1)
         large = float(base.sum()) * states[0]
-        large += lp.lpSum(float(s) * x for s, x in zip(slope, share, strict=True))
+        large += pulp.lpSum(float(s) * x for s, x in zip(slope, share, strict=True))
         model += 1000 * small <= 1000 * room[route.small] + 1e-6
         model += 1000 * large <= 1000 * room[route.large] + 1e-6
         alone = [
             case.capacity(route.large, placed, route.full_shape()) * x
             for placed, x in self.taken[route.large]
         ]
-        model += 1000 * route.load * states[1] <= 1000 * lp.lpSum(alone) + 1e-6
-        lost = lp.lpSum(float(each) * x for each, x in zip(route.loss, share, strict=True))
+        model += 1000 * route.load * states[1] <= 1000 * pulp.lpSum(alone) + 1e-6
+        lost = pulp.lpSum(float(each) * x for each, x in zip(route.loss, share, strict=True))
         model += 1000 * lost <= 1000 * route.most
         nothing = next(x for placed, x in self.taken[route.large] if not placed)
         model += states[2] <= nothing
 
     def solved(self) -> dict[str, float]:
-        lp, case, found = self.pulp, self.case, {}
-        for place, level in enumerate(case.levels()):
+        objectives: dict[str, Any] = {}
+        for level in self.case.levels():
             if level in ("value", "changes"):
                 parts = [
-                    case.adds(Choice({name: placed}, ()))[place] * x
+                    self.case.added((), {name: placed})[level] * x
                     for name, mine in self.taken.items()
                     for placed, x in mine
                 ]
             else:
-                here = [n for n in self.unserved if level.startswith(f"priority {case.priority[n]}:")]
-                parts = [
-                    (case.load[n] * 60 if level.endswith("rate") else 1) * self.unserved[n] for n in here
-                ]
-            objective = lp.lpSum(parts)
-            self.model.setObjective(objective)
-            status = self.model.solve(lp.PULP_CBC_CMD(msg=False, gapRel=0))
-            if lp.LpStatus[status] != "Optimal":  # CBC's preprocessing calls some feasible levels infeasible
-                plain = lp.PULP_CBC_CMD(msg=False, gapRel=0, presolve=False, options=["preprocess off"])
-                status = self.model.solve(plain)
-            assert lp.LpStatus[status] == "Optimal", level
-            found[level] = float(lp.value(objective) or 0.0)
-            self.model += objective <= found[level] + 1e-4 * max(1.0, abs(found[level]))
-        return found
+                parts = [self.case.added([name], {})[level] * x for name, x in self.unserved.items()]
+            objectives[level] = pulp.lpSum(parts)
+        return minimised(self.model, objectives, lambda _, value: 1e-4 * max(1.0, abs(value)))

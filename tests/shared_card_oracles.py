@@ -5,12 +5,21 @@ replicas on single cards, for another solver (CBC).
 """
 
 import itertools
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pulp
+from plan_search import (
+    Way,
+    joined,
+    minimised,
+    rounded,
+    service_levels,
+    transition_value,
+    within,
+    without_announcements,
+)
 
 from optimizer.candidates import Candidates, find_candidates
 from optimizer.candidates.card_patterns import COMPUTE_SLICES, MEMORY_SLICES, Seat
@@ -104,7 +113,6 @@ def random_document(
 
 
 def random_system(seed: int, servers: int, *, cards: int, turns: bool = False) -> System:
-    """Return such a system."""
     return load_system(random_document(np.random.default_rng(seed), servers, cards=cards, turns=turns))
 
 
@@ -154,29 +162,27 @@ class Choices:
         same = pools == ({here: now.num_replicas} if here >= 0 else {})
         if same and not self.system.options.heterogeneous:
             return 0.0, 0
-        cost = {a: n * self.price(a) for a, n in pools.items()}
-        elsewhere = sum(c for a, c in cost.items() if a != here)
-        left = 0.0 if here in pools else old
-        return sum(cost.values()) - old + self.penalty * (elsewhere + left), 0 if same else 1
+        cost = {str(a): n * self.price(a) for a, n in pools.items()}
+        return transition_value(cost, str(here), old, self.penalty), 0 if same else 1
 
+    def adds(self, s: int, pools: dict[int, int] | None) -> dict[str, float]:
+        """Return what pools of a server add to each level; {}: not served, None: on shared cards."""
+        adds = dict.fromkeys(self.levels(), 0.0)
+        if pools == {}:
+            adds[f"priority {self.priority[s]}: unserved rate"] = self.loads[s] * 60
+            adds[f"priority {self.priority[s]}: unserved servers"] = 1.0
+        adds["value"], adds["changes"] = self.value(s, pools)
+        return adds
 
-def levels(choices: Choices, unserved: set[int], value: float, changes: float) -> tuple[float, ...]:
-    """Return the levels of an answer, in their order."""
-    found: list[float] = []
-    for p in sorted(set(choices.priority)):
-        mine = [s for s in unserved if choices.priority[s] == p]
-        found += [sum(choices.loads[s] for s in mine) * 60, float(len(mine))]
-    return (*found, value, changes)
+    def levels(self) -> list[str]:
+        return [*service_levels(f"priority {p}" for p in sorted(set(self.priority))), "value", "changes"]
 
-
-def is_less(mine: tuple[float, ...], best: tuple[float, ...] | None) -> bool:
-    """Return whether levels are better, with rounding."""
-    if best is None:
-        return True
-    for a, b in zip(mine, best, strict=True):
-        if abs(a - b) > 1e-6 * max(1.0, abs(b)):
-            return a < b
-    return False
+    def way(self, s: int, pools: dict[int, int] | None) -> Way:
+        """Return the cards by type that pools use, and what they add to each level."""
+        used = [0] * len(self.kinds)
+        for a, n in (pools or {}).items():
+            used[self.kind_of(a)] += n
+        return rounded(used), rounded(self.adds(s, pools).values())
 
 
 def best_by_enumeration(system: System) -> tuple[float, ...]:
@@ -184,16 +190,9 @@ def best_by_enumeration(system: System) -> tuple[float, ...]:
     choices = Choices(system)
     shared = choices.candidates.shared
     assert shared is not None
-    best: tuple[float, ...] | None = None
-    options: list[list[tuple[dict[int, int] | None, tuple[int, ...], float, int]]] = []
-    for s in range(len(choices.servers)):
-        mine: list[tuple[dict[int, int] | None, tuple[int, ...], float, int]] = []
-        for pools in choices.own(s):
-            used = [0] * len(choices.kinds)
-            for a, n in pools.items():
-                used[choices.kind_of(a)] += n
-            mine.append((pools, tuple(used), *choices.value(s, pools)))
-        options.append(mine)
+    servers = range(len(choices.servers))
+    alone = [[choices.way(s, pools) for pools in (*choices.own(s), {})] for s in servers]
+    shared_way = [choices.way(s, None) for s in servers]
     cheapest: dict[tuple[frozenset[int], tuple[int, ...]], float] = {}
     for units in _units(choices, shared.rates_rps):
         carried = shared.rates_rps @ np.array(units, np.float64) if units else np.zeros(0)
@@ -208,10 +207,14 @@ def best_by_enumeration(system: System) -> tuple[float, ...]:
             cost += count * choices.price(pattern.accelerator)
         key = frozenset(able), tuple(left)
         cheapest[key] = min(cost, cheapest.get(key, np.inf))
+    found = []
     for (served, remaining), cost in cheapest.items():
-        best = _best(choices, options, set(served), list(remaining), cost * (1 + choices.penalty), best)
-    assert best is not None
-    return best
+        groups = [[*alone[s], *([shared_way[s]] if s in served else [])] for s in servers]
+        sizes = len(remaining), len(choices.levels())
+        best = min(joined(groups, sizes, within(remaining)).values())
+        extra = rounded([cost * (1 + choices.penalty)])[0]
+        found.append((*best[:-2], best[-2] + extra, best[-1]))
+    return tuple(map(float, min(found)))
 
 
 def _units(choices: Choices, rates: np.ndarray) -> Iterator[tuple[int, ...]]:
@@ -237,100 +240,44 @@ def _units(choices: Choices, rates: np.ndarray) -> Iterator[tuple[int, ...]]:
     yield from below(0, list(choices.cards))
 
 
-def _best(
-    choices: Choices,
-    options: list[list[tuple[dict[int, int] | None, tuple[int, ...], float, int]]],
-    able: set[int],
-    left: list[int],
-    cost: float,
-    best: tuple[float, ...] | None,
-) -> tuple[float, ...] | None:
-    """Return the better of the best levels and those with these units of patterns."""
-
-    def place(s: int, left: tuple[int, ...], unserved: frozenset[int], value: float, changes: int) -> None:
-        nonlocal best
-        if s == len(options):
-            mine = levels(choices, set(unserved), value, float(changes))
-            if is_less(mine, best):
-                best = mine
-            return
-        for _, used, more, change in options[s]:
-            rest = tuple(a - b for a, b in zip(left, used, strict=True))
-            if min(rest) >= 0:
-                place(s + 1, rest, unserved, value + more, changes + change)
-        if s in able:
-            more, change = choices.value(s, None)
-            place(s + 1, left, unserved, value + more, changes + change)
-        more, change = choices.value(s, {})
-        place(s + 1, left, unserved | {s}, value + more, changes + change)
-
-    place(0, tuple(left), frozenset(), cost, 0)
-    return best
-
-
 # --- a program without patterns ------------------------------------------------------------------------
 
 
+@without_announcements()
 def best_by_cards(system: System) -> tuple[float, ...]:
     """Return the levels of the best plan by a program that puts replicas on single cards, solved by CBC.
 
     For systems without time sharing and of one accelerator per server.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # PuLP 3 announces the names of PuLP 4
-        return _best_by_cards(system)
-
-
-def _best_by_cards(system: System) -> tuple[float, ...]:
-    """Return the same, with what PuLP says of its next version."""
     choices = Choices(system)
     shared = choices.candidates.shared
     assert shared is not None
     model = pulp.LpProblem("cards", pulp.LpMinimize)
     used: dict[int, list[Any]] = {kind: [] for kind in range(len(choices.kinds))}
-    value, changes = [], []
-    unserved, on_cards = {}, {}
+    sums: dict[str, list[Any]] = {level: [] for level in choices.levels()}
+    on_cards = {}
     for s in range(len(choices.servers)):
-        u = unserved[s] = pulp.LpVariable(f"u{s}", cat="Binary")
-        more, change = choices.value(s, {})
-        value.append(more * u)
-        changes.append(change * u)
-        picks = [u]
-        for i, pools in enumerate(choices.own(s)):
+        picks = []
+        ways: list[dict[int, int] | None] = [*choices.own(s), {}, *([None] if s in shared.servers else [])]
+        for i, pools in enumerate(ways):
             x = pulp.LpVariable(f"x{s}_{i}", cat="Binary")
             picks.append(x)
-            more, change = choices.value(s, pools)
-            value.append(more * x)
-            changes.append(change * x)
-            for a, n in pools.items():
+            for level, added in choices.adds(s, pools).items():
+                sums[level].append(added * x)
+            for a, n in (pools or {}).items():
                 used[choices.kind_of(a)].append(n * x)
-        if s in shared.servers:
-            z = on_cards[s] = pulp.LpVariable(f"z{s}", cat="Binary")
-            more, change = choices.value(s, None)
-            value.append(more * z)
-            changes.append(change * z)
-            picks.append(z)
+            if pools is None:
+                on_cards[s] = x
         model += pulp.lpSum(picks) == 1
     carried: dict[int, list[Any]] = {s: [] for s in on_cards}
-    _single_cards(choices, model, used, value, carried)
+    _single_cards(choices, model, used, sums["value"], carried)
     for s, z in on_cards.items():
         model += pulp.lpSum(carried[s]) >= choices.loads[s] * (1 - 1e-9) * z
     for kind, items in used.items():
         model += pulp.lpSum(items) <= choices.cards[kind]
-    reached: list[float] = []
-    goals: list[Any] = []
-    for p in sorted(set(choices.priority)):
-        mine = [s for s in unserved if choices.priority[s] == p]
-        goals.append((pulp.lpSum(choices.loads[s] * 60 * unserved[s] for s in mine), 1e-4))
-        goals.append((pulp.lpSum(unserved[s] for s in mine), 0.5))
-    goals += [(pulp.lpSum(value), 1e-6), (pulp.lpSum(changes), 0.5)]
-    solver = pulp.PULP_CBC_CMD(msg=False, gapRel=0, gapAbs=0)
-    for goal, slack in goals:
-        model.setObjective(goal)
-        assert model.solve(solver) == pulp.LpStatusOptimal
-        reached.append(float(pulp.value(goal) or 0.0))
-        model += goal <= reached[-1] + slack
-    return tuple(reached)
+    objectives = {level: pulp.lpSum(parts) for level, parts in sums.items()}
+    slacks = {"rate": 1e-4, "value": 1e-6}
+    return tuple(minimised(model, objectives, lambda name, _: slacks.get(name.split()[-1], 0.5)).values())
 
 
 def _single_cards(

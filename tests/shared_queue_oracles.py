@@ -1,20 +1,21 @@
 """Plans with shared queues by exhaustive search, and random systems for it.
 
-Reads a system as its plain document. Waiting times are those of one class, from `analyze_replicas`, divided
-among the classes by the formula for exponential work; replicas, units, values and levels are worked out here.
+Waiting times are those of one class, from `analyze_replicas`, divided among the classes by the formula for
+exponential work.
 """
 
 import itertools
 import random
-import warnings
 from collections.abc import Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from builders import Json, accelerator, running
-from document_case import DocumentCase
+import pulp
+from builders import Json, running
+from document_case import DocumentCase, law_key, on_two_cards, random_classes, replica_of, two_cards
+from plan_search import joined, minimised, rounded, within, without_announcements
 
-from optimizer import Replica, System, analyze_replicas
+from optimizer import System, analyze_replicas
 
 MAX_REPLICAS = 80
 LENGTHS = (64, 128)
@@ -34,30 +35,11 @@ NOTHING = Way((), "", 0)
 def random_queues(seed: int, *, queues: int = 2, most: int = 3, others: int = 1) -> Json:
     """Return a small tight system with shared queues, some of which run already."""
     rng = random.Random(seed)
-    accelerators = [accelerator("A", cost=rng.choice([8, 10])), accelerator("B", cost=rng.choice([15, 19]))]
-    models = [
-        {
-            "name": model,
-            "acc": acc,
-            "maxBatchSize": rng.choice([4, 8, 16]),
-            "decodeParms": {"alpha": alpha * rng.uniform(0.8, 1.2), "beta": 0.4},
-            "prefillParms": {"gamma": 4.0, "delta": 0.01},
-        }
-        for model in ("m", "n")
-        for acc, alpha in (("A", 12.0), ("B", 6.0))
-    ]
-    priorities = rng.sample(range(1, 9), 3)
-    classes = [
-        {
-            "name": f"c{i}",
-            "priority": priority,
-            "modelTargets": [
-                {"model": model, "slo-ttft": rng.choice([25, 40, 80, 300, 2000]), "slo-itl": 40}
-                for model in ("m", "n")
-            ],
-        }
-        for i, priority in enumerate(priorities)
-    ]
+    accelerators = two_cards(rng)
+    models = on_two_cards(rng, {"m": 1.0, "n": 1.0})
+    classes = random_classes(
+        rng, 3, "mn", lambda: {"slo-ttft": rng.choice([25, 40, 80, 300, 2000]), "slo-itl": 40}
+    )
     servers = []
     for q in range(queues):
         now = running(rng.choice("AB"), rng.randint(1, 3)) if rng.random() < 0.5 else {}
@@ -89,22 +71,14 @@ class Case(DocumentCase):
 
     def __init__(self, system: System) -> None:
         super().__init__(system)
-        self.rate = {n: item["currentAlloc"]["load"]["arrivalRate"] / 60 for n, item in self.servers.items()}
         self.planned: dict[str, list[str]] = {}
         for name, item in self.servers.items():
             self.planned.setdefault(item.get("sharedQueue") or name, []).append(name)
 
-    def levels(self) -> list[str]:
-        ranks = sorted(set(self.priority.values()))
-        return [f"priority {p}: unserved {what}" for p in ranks for what in ("rate", "servers")] + [
-            "value",
-            "changes",
-        ]
-
     def ways(self, name: str) -> Iterator[Way]:
         """Yield nothing, and each set of members on each accelerator with the fewest replicas."""
         members = self.planned[name]
-        loaded = [member for member in members if self.rate[member]]
+        loaded = [member for member in members if self.load[member]]
         yield NOTHING
         for size in range(1, len(loaded) + 1):
             for some in itertools.combinations(loaded, size):
@@ -116,10 +90,10 @@ class Case(DocumentCase):
     def replicas(self, members: tuple[str, ...], acc: str) -> int | None:
         """Return the fewest replicas with which the targets of all members hold; None: there are none."""
         profile = self.profiles[self.servers[members[0]]["model"], acc]
-        total = sum(self.rate[member] for member in members)
+        total = sum(self.load[member] for member in members)
         shared = "sharedQueue" in self.servers[members[0]]
         for count in range(1, MAX_REPLICAS):
-            waits = _one_class(_key(profile), total / count, 2**40 if shared else None)
+            waits = _one_class(law_key(profile), total / count, 2**40 if shared else None)
             if waits is None:
                 continue
             wait, ttft, itl, load = waits
@@ -134,57 +108,31 @@ class Case(DocumentCase):
 
     def _factor(self, member: str, members: tuple[str, ...], load: float) -> float:
         """Return the wait of a class over that of one class (Cobham)."""
-        total = sum(self.rate[m] for m in members)
-        above = sum(self.rate[m] for m in members if self.priority[m] < self.priority[member]) / total
-        upto = sum(self.rate[m] for m in members if self.priority[m] <= self.priority[member]) / total
+        total = sum(self.load[m] for m in members)
+        above = sum(self.load[m] for m in members if self.priority[m] < self.priority[member]) / total
+        upto = sum(self.load[m] for m in members if self.priority[m] <= self.priority[member]) / total
         return float((1 - load) / ((1 - above * load) * (1 - upto * load)))
 
-    def adds(self, name: str, way: Way) -> tuple[float, ...]:
-        """Return what a way adds to each level."""
-        names, left = self.levels(), [m for m in self.planned[name] if self.rate[m] and m not in way.members]
-        adds = dict.fromkeys(names, 0.0)
-        for member in left:
-            adds[f"priority {self.priority[member]}: unserved rate"] += self.rate[member] * 60
-            adds[f"priority {self.priority[member]}: unserved servers"] += 1
-        now = self.servers[self.planned[name][0]]["currentAlloc"]
-        here, count = now.get("accelerator", ""), now.get("numReplicas", 0)
-        old = now.get("cost") or (count * self.accelerators[here]["cost"] if here and count else 0.0)
-        cost = way.replicas * self.accelerators[way.accelerator]["cost"] if way.replicas else 0.0
-        same = (here if count else "", count) == (way.accelerator, way.replicas)
-        moved = cost if way.accelerator != here else 0.0
-        gone = 0.0 if way.replicas and way.accelerator == here else old
-        adds["value"] = 0.0 if same else cost - old + self.penalty * (moved + gone)
-        adds["changes"] = float(not same)
-        return tuple(adds[level] for level in names)
+    def adds(self, name: str, way: Way) -> dict[str, float]:
+        left = [m for m in self.planned[name] if self.load[m] and m not in way.members]
+        counts = ((way.accelerator, way.replicas),) if way.replicas else ()
+        return self.added(left, {self.planned[name][0]: counts})
 
 
 def best_levels(system: System) -> dict[str, float]:
     """Return the best value of every level over all plans."""
     case = Case(system)
-    ways = {name: list(case.ways(name)) for name in case.planned}
-    best: dict[tuple[int, ...], tuple[float, ...]] = {(0, 0): (0.0,) * len(case.levels())}
-    for name, mine in ways.items():
-        joined: dict[tuple[int, ...], tuple[float, ...]] = {}
-        for (used, levels), way in itertools.product(best.items(), mine):
-            a, b = used
-            total = (a + way.replicas * (way.accelerator == "A"), b + way.replicas * (way.accelerator == "B"))
-            if not system.options.unlimited and any(
-                n > case.units.get(k, 0) for n, k in zip(total, "AB", strict=True)
-            ):
-                continue
-            reached = tuple(round(x + y, 9) for x, y in zip(levels, case.adds(name, way), strict=True))
-            if total not in joined or reached < joined[total]:
-                joined[total] = reached
-        best = joined
-    return dict(zip(case.levels(), min(best.values()), strict=True))
-
-
-def _key(profile: Json) -> tuple[Any, ...]:
-    return (
-        profile["maxBatchSize"],
-        *profile["decodeParms"].values(),
-        *profile["prefillParms"].values(),
+    limits = case.limits()
+    groups = (
+        [
+            (rounded(way.replicas * (way.accelerator == acc) for acc in limits), rounded(adds.values()))
+            for way in case.ways(name)
+            for adds in [case.adds(name, way)]
+        ]
+        for name in case.planned
     )
+    best = joined(groups, (len(limits), len(case.levels())), within([*limits.values()]))
+    return dict(zip(case.levels(), map(float, min(best.values())), strict=True))
 
 
 @cache
@@ -192,35 +140,18 @@ def _one_class(
     key: tuple[Any, ...], rate: float, room: int | None
 ) -> tuple[float, float, float, float] | None:
     """Return wait, TTFT and ITL [ms] and load of a replica at a rate [requests/s]; None: unstable."""
-    batch, alpha, beta, gamma, delta = key
-    replica = Replica.model_validate(
-        {
-            "maxBatch": batch,
-            "inTokens": LENGTHS[0],
-            "outTokens": LENGTHS[1],
-            "decodeParms": {"alpha": alpha, "beta": beta},
-            "prefillParms": {"gamma": gamma, "delta": delta},
-            **({} if room is None else {"maxQueue": 1_000_000}),
-        }
-    )
+    replica = replica_of(key, *LENGTHS, **({} if room is None else {"maxQueue": 1_000_000}))
     (found,) = analyze_replicas([replica], [rate])
     if rate > found.stable_rate_rps:
         return None
     return found.wait_ms, found.ttft_ms, found.itl_ms, rate / found.stable_rate_rps * (1 - 1e-3)
 
 
+@without_announcements()
 def cbc_levels(system: System) -> dict[str, float]:
     """Return the best value of every level by CBC: a variable for each way, and for each member served."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # PuLP 3 announces the names of PuLP 4
-        return _cbc_levels(system)
-
-
-def _cbc_levels(system: System) -> dict[str, float]:
-    import pulp
-
     case, model = Case(system), pulp.LpProblem("queues", pulp.LpMinimize)
-    served = {m: pulp.LpVariable(f"s_{i}", cat="Binary") for i, m in enumerate(case.servers) if case.rate[m]}
+    served = {m: pulp.LpVariable(f"s_{i}", cat="Binary") for i, m in enumerate(case.servers) if case.load[m]}
     taken = {
         name: [(way, pulp.LpVariable(f"w_{u}_{i}", cat="Binary")) for i, way in enumerate(case.ways(name))]
         for u, name in enumerate(case.planned)
@@ -232,17 +163,11 @@ def _cbc_levels(system: System) -> dict[str, float]:
     for acc, count in case.units.items():
         used = [w.replicas * x for ways in taken.values() for w, x in ways if w.accelerator == acc]
         model += pulp.lpSum(used) <= count
-    found = {}
-    for place, level in enumerate(case.levels()):
+    objectives = {}
+    for level in case.levels():
         if level in ("value", "changes"):
-            parts = [case.adds(name, way)[place] * x for name, ways in taken.items() for way, x in ways]
+            parts = [case.adds(name, way)[level] * x for name, ways in taken.items() for way, x in ways]
         else:
-            here = [m for m in served if level.startswith(f"priority {case.priority[m]}:")]
-            parts = [(case.rate[m] * 60 if level.endswith("rate") else 1) * (1 - served[m]) for m in here]
-        objective = pulp.lpSum(parts)
-        model.setObjective(objective)
-        status = model.solve(pulp.PULP_CBC_CMD(msg=False, gapRel=0))
-        assert pulp.LpStatus[status] == "Optimal", level
-        found[level] = float(pulp.value(objective) or 0.0)
-        model += objective <= found[level] + 1e-6 * max(1.0, abs(found[level]))
-    return found
+            parts = [case.added([member], {})[level] * (1 - x) for member, x in served.items()]
+        objectives[level] = pulp.lpSum(parts)
+    return minimised(model, objectives, lambda _, value: 1e-6 * max(1.0, abs(value)))

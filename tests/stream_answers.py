@@ -32,7 +32,6 @@ SERVER = "calls"
 
 
 def from_the_library(source: dict[str, Any]) -> dict[str, Any]:
-    """Return what the functions of the package answer."""
     system = load_system(source)
     plan = solve(system)
     false_plan = json.loads(plan.to_json())
@@ -56,7 +55,6 @@ def from_the_library(source: dict[str, Any]) -> dict[str, Any]:
 
 
 def over_http(source: dict[str, Any]) -> dict[str, Any]:
-    """Return what the service answers to the same."""
     paths = ("plan", "explain", "compare", "report?format=markdown")
     with TestClient(create_app(Settings()), "http://localhost") as client:
         found = {path: client.post(f"/v1/{path}", json=source) for path in paths}

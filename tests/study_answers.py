@@ -21,7 +21,6 @@ NAME = "cost_at_load"
 
 
 def printed(*arguments: str) -> tuple[int, str, str]:
-    """Return the exit status and output of a command."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
@@ -32,7 +31,6 @@ def printed(*arguments: str) -> tuple[int, str, str]:
 
 
 def over_http(source: dict[str, Any]) -> dict[str, Any]:
-    """Return the answers of both routes and both clients."""
     options = CostAtLoadOptions(factor=3.0)
     with in_a_thread(stateful=True) as service:
         url = f"http://127.0.0.1:{service.port}"
@@ -62,7 +60,6 @@ def over_http(source: dict[str, Any]) -> dict[str, Any]:
 
 
 def answers(path: str, page: str) -> dict[str, Any]:
-    """Return everything that the program answers."""
     source = json.loads(Path(path).read_text(encoding="utf-8"))
     found = generated(Path(page).read_text(encoding="utf-8"))
     return {

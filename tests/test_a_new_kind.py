@@ -8,7 +8,9 @@ import json
 from typing import Any
 
 import pytest
+from builders import accelerator, document
 from copied_tree import answers_in, copy_tree
+from queue_oracles import erlang_b
 
 KINDS = "optimizer/kinds"
 EDITS = {
@@ -23,14 +25,17 @@ EDITS = {
 """What is edited in the table of kinds."""
 RATE_RPM, STREAM_MS, PLACES, LARGEST_LOSS = 120.0, 90_000.0, 24, 0.02
 LOAD = {"arrivalRate": RATE_RPM}
-SYSTEM = {
-    "accelerators": [{"name": "A", "type": "A", "cost": 10}, {"name": "B", "type": "B", "cost": 30}],
-    "models": [
-        {"name": "voice", "acc": "A", "maxBatchSize": PLACES, "streamParms": {"start": 40}},
-        {"name": "voice", "acc": "B", "maxBatchSize": 2 * PLACES, "streamParms": {"start": 30}},
-        {"name": "chat", "acc": "A", "maxBatchSize": 8, "decodeParms": {"alpha": 7, "beta": 0.1}},
+TIMES = {"maxBatchSize": 8, "decodeParms": {"alpha": 7, "beta": 0.1}}
+STREAMS = {"streamDuration": STREAM_MS, "streamCV": 1.5}
+TOKENS = {"avgInTokens": 100, "avgOutTokens": 20}
+SYSTEM = document(
+    [
+        {"name": "calls", "class": "c", "model": "voice", **STREAMS, "currentAlloc": {"load": LOAD}},
+        {"name": "text", "class": "c", "model": "chat", "currentAlloc": {"load": LOAD | TOKENS}},
     ],
-    "serviceClasses": [
+    [accelerator("A"), accelerator("B", cost=30)],
+    {"A": 40, "B": 40},
+    classes=[
         {
             "name": "c",
             "modelTargets": [
@@ -39,32 +44,12 @@ SYSTEM = {
             ],
         }
     ],
-    "servers": [
-        {
-            "name": "calls",
-            "class": "c",
-            "model": "voice",
-            "streamDuration": STREAM_MS,
-            "streamCV": 1.5,
-            "currentAlloc": {"load": LOAD},
-        },
-        {
-            "name": "text",
-            "class": "c",
-            "model": "chat",
-            "currentAlloc": {"load": LOAD | {"avgInTokens": 100, "avgOutTokens": 20}},
-        },
+    models=[
+        {"name": "voice", "acc": "A", "maxBatchSize": PLACES, "streamParms": {"start": 40}},
+        {"name": "voice", "acc": "B", "maxBatchSize": 2 * PLACES, "streamParms": {"start": 30}},
+        {"name": "chat", "acc": "A", **TIMES},
     ],
-    "count": [{"type": "A", "count": 40}, {"type": "B", "count": 40}],
-}
-
-
-def erlang_b(offered: float, places: int) -> float:
-    """Return the loss probability of M/G/n/n from its truncated Poisson distribution, term by term."""
-    terms = [1.0]
-    for n in range(1, places + 1):
-        terms.append(terms[-1] * offered / n)
-    return terms[-1] / sum(terms)
+)
 
 
 @pytest.fixture(scope="module")

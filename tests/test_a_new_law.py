@@ -6,6 +6,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 import pytest
+from builders import accelerator, document, service_class
 from pydantic import Field
 
 from optimizer import explain, load_system, solve, verify
@@ -87,17 +88,16 @@ def system(monkeypatch: pytest.MonkeyPatch) -> System:
     for models in (table.QUEUE_MODELS_OF, TokenBatching.queue_models):
         monkeypatch.setitem(models, ToyLaw, (ReplicaQueues,))  # type: ignore[misc]
     load = {"arrivalRate": 600, "avgInTokens": 100, "avgOutTokens": 20}
+    server = {"name": "s", "class": "c", "model": "m", "currentAlloc": {"load": load}}
+    times = {"maxBatchSize": 8, "decodeParms": {"alpha": 7, "beta": 0.1}}
     known = load_system(
-        {
-            "accelerators": [{"name": "A", "type": "A", "cost": 10}, {"name": "B", "type": "B", "cost": 11}],
-            "models": [
-                {"name": "m", "acc": acc, "maxBatchSize": 8, "decodeParms": {"alpha": 7, "beta": 0.1}}
-                for acc in ("A", "B")
-            ],
-            "serviceClasses": [{"name": "c", "modelTargets": [{"model": "m", "slo-ttft": 700}]}],
-            "servers": [{"name": "s", "class": "c", "model": "m", "currentAlloc": {"load": load}}],
-            "count": [{"type": "A", "count": 20}, {"type": "B", "count": 20}],
-        }
+        document(
+            [server],
+            [accelerator("A"), accelerator("B", cost=11)],
+            {"A": 20, "B": 20},
+            classes=[service_class("c", ttft=700)],
+            models=[{"name": "m", "acc": acc, **times} for acc in "AB"],
+        )
     )
     toy = ToyProfile.model_validate(
         {"name": "m", "acc": "A", "maxBatchSize": 8, "toyParms": {"token_ms": TOKEN_MS}}

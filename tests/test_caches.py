@@ -2,27 +2,25 @@
 
 import json
 import random
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import yaml
-from builders import Json, accelerator, document, server, service_class
+from builders import Json, accelerator, document, server
+from doc_pages import ROOT
 from random_fleets import random_fleet_document
 from slow_cases import mostly_slow
+from small_fleets import cached
 
-from optimizer import SpecError, System, load_system, solve, verify
+from optimizer import SpecError, load_system, solve, verify
 from optimizer.kinds.simulated import open_load
 from optimizer.kinds.table import kind_of_profile
 from optimizer.plan import Plan
 from optimizer.plan.document import CacheUse
 from optimizer.simulation.replicas import Effort, run_replica
-from optimizer.spec.caches import replica_load, target_of_misses
+from optimizer.spec.caches import target_of_misses
 from optimizer.spec.schema import ModelTarget
 from optimizer.studies.simulation.plans import simulate_plan
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def without_caches(source: Json) -> Json:
@@ -114,23 +112,9 @@ def test_goodput_counts_hits(share: float, hits: float, seen: float | None) -> N
     assert [*found.latency_targets()] == [] or seen is not None
 
 
-def fleet(hits: float = 0.4, rate: float = 900, cv: float = 1.0, **more: Any) -> System:
-    item = server("a", rate, cacheHitRate=hits)
-    item["currentAlloc"]["load"]["arrivalCV"] = cv
-    classes = [service_class("gold", 1, ttft=150)]
-    classes[0]["modelTargets"][0] |= {"percentile": 95} | more
-    fitted = {
-        "name": "m",
-        "acc": "A",
-        "maxBatchSize": 8,
-        "perfParms": {"alpha": 10, "beta": 0.05, "gamma": 1e-5},
-    }
-    return load_system(document([item], [accelerator("A")], {"A": 1}, classes=classes, models=[fitted]))
-
-
 def test_percentiles_of_hits_and_misses_are_those_of_all() -> None:
     """Answers of the cache count as 0 ms beside simulated misses; the percentile of all is by sorting."""
-    system = fleet(rate=600)
+    system = cached(rate=600)
     owner = system.servers["a"]
     (pool,) = solve(system).allocations["a"]
     item = system.profiles["m", "A"]
@@ -143,17 +127,8 @@ def test_percentiles_of_hits_and_misses_are_those_of_all() -> None:
     assert target.simulated.value == pytest.approx(np.quantile(every, 0.95), rel=0.05)
 
 
-def test_thinned_arrivals_vary_as_the_plan_says() -> None:
-    """Of gamma interarrival times with CV 2, each kept request with probability 0.6."""
-    rng = np.random.default_rng(1)
-    times = np.cumsum(rng.gamma(0.25, 4.0, 2_000_000))
-    gaps = np.diff(times[rng.random(len(times)) < 0.6])
-    seen = replica_load(fleet(cv=2.0).servers["a"])
-    assert seen.arrival_cv == pytest.approx(gaps.std() / gaps.mean(), rel=0.01)
-
-
 def test_studies_count_what_replicas_see() -> None:
-    system = fleet(rate=600)
+    system = cached(rate=600)
     plan = solve(system)
     (pool,) = plan.allocations["a"]
     assert pool.arrival_rate_rpm == pytest.approx(360)
@@ -163,44 +138,18 @@ def test_studies_count_what_replicas_see() -> None:
     assert again.servers == system.servers
 
 
-ITEM = {"deadline": {"requests": 60, "hours": 1}}
-
-
-@pytest.mark.parametrize(
-    ("changes", "path"),
-    [
-        ({"cacheHitRate": 1}, "servers[0].cacheHitRate: "),
-        ({"cacheHitRate": -0.1}, "servers[0].cacheHitRate: "),
-        ({"cacheHitRate": 0.5} | ITEM, "servers[0].cacheHitRate: offline work has no cache"),
-        ({"cacheHitRate": 0.5, "sharedQueue": "q"}, "servers[0].cacheHitRate: a server of a shared queue"),
-    ],
-)
-def test_contradictions_are_refused(changes: Json, path: str) -> None:
-    item = server("a", 0 if "deadline" in changes else 60) | changes
-    with pytest.raises(SpecError) as caught:
-        load_system(document([item], [accelerator("A")], {"A": 4}))
-    assert str(caught.value).startswith(path)
-
-
-FALSE = {"server": "b", "cacheHitRate": 0.3, "hits": 1.0, "misses": 1.0}
-
-
-@pytest.mark.parametrize("field", FALSE)
-def test_a_false_field_is_found(field: str) -> None:
-    assert {known.alias or name for name, known in CacheUse.model_fields.items()} == {*FALSE}
-    plan = json.loads(solve(fleet()).to_json())
-    plan["caches"][0][field] = FALSE[field]
-    assert verify(Plan.model_validate(plan), fleet()) != []
+@pytest.mark.parametrize("share", [1, -0.1])
+def test_a_hit_rate_is_a_share_below_one(share: float) -> None:
+    with pytest.raises(SpecError, match=r"^servers\[0\].cacheHitRate: must be "):
+        load_system(document([server("a", cacheHitRate=share)], [accelerator("A")], {"A": 4}))
 
 
 def test_a_plan_for_another_cache_is_found() -> None:
-    """Neither a missing section, nor a plan for fewer hits, nor one without a cache passes."""
-    plan = json.loads(solve(fleet()).to_json())
-    missing = Plan.model_validate(plan | {"caches": []})
-    assert verify(missing, fleet()) == ["caches: of a, not of none"]
-    assert verify(solve(fleet(0.5)), fleet()) != []
-    fooled = json.loads(solve(fleet(0.5)).to_json()) | {"caches": plan["caches"]}
-    assert any("that its cache leaves" in line for line in verify(Plan.model_validate(fooled), fleet()))
+    """A plan for other hits is found, and so is one that only states the right ones."""
+    plan = json.loads(solve(cached()).to_json())
+    assert verify(solve(cached(0.5)), cached()) != []
+    fooled = json.loads(solve(cached(0.5)).to_json()) | {"caches": plan["caches"]}
+    assert any("that its cache leaves" in line for line in verify(Plan.model_validate(fooled), cached()))
 
 
 def test_an_unserved_server_beside_a_queue_counts_its_misses() -> None:

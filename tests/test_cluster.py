@@ -5,9 +5,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import pytest
+from doc_pages import ROOT
 from patience import PATIENCE_S
 
 from optimizer.cli.main import main
@@ -18,7 +18,6 @@ from optimizer.jobs.sweeping import SweepOptions, sweep_system
 from optimizer.pipeline import solve
 from optimizer.spec.system import load_system
 
-ROOT = Path(__file__).parent.parent
 SMALL = str(ROOT / "specs/small")
 SHORT = 1_000
 

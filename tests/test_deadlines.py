@@ -2,17 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from builders import accelerator, document, profile, server, service_class
-from robust_oracles import _ADD, OPTIONS
-from test_robust_plans import compare_with_second, faults, large_system
+from builders import Json, accelerator, document, profile, refusal, server, service_class
+from small_fleets import offline
 
-from optimizer import SpecError, System, load_system, solve, verify
+from optimizer import SpecError, load_system, solve, verify
 from optimizer.jobs.horizons import horizon_of
 from optimizer.plan import Plan
-from optimizer.plan.document import DeadlineUse
 from optimizer.simulation.replicas import Effort
 from optimizer.spec.load_traces import read_load_trace
 from optimizer.stabilisation.rules import Rules
@@ -20,49 +17,12 @@ from optimizer.studies.load_changes import scale_loads
 from optimizer.studies.replay.replay import replay
 from optimizer.studies.simulation.plans import simulate_plan
 
-WANTED = [("deadline",), *(("deadline", option) for option in OPTIONS)]
-
-
-@pytest.mark.parametrize("mixed", [False, True])
-@pytest.mark.parametrize("wanted", WANTED, ids="-".join)
-def test_plans_with_offline_work_are_those_of_brute_force(wanted: tuple[str, ...], *, mixed: bool) -> None:
-    seeds = range(2) if len(wanted) == 1 else [WANTED.index(wanted)]
-    assert [line for seed in seeds for line in faults(seed, wanted, mixed=mixed)] == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("wanted", WANTED, ids="-".join)
-def test_hundreds_of_plans_are_those_of_brute_force(wanted: tuple[str, ...]) -> None:
-    """200 systems of offline work alone, and 40 with each other option."""
-    seeds = range(100) if len(wanted) == 1 else range(20)
-    assert [
-        line for seed in seeds for mixed in (False, True) for line in faults(seed, wanted, mixed=mixed)
-    ] == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(50))
-def test_fifty_servers_match_a_second_formulation(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("test_robust_plans.OPTIONS", ("deadline", "headroom", "preferred", "tiers"))
-    assert "deadline" in _ADD
-    compare_with_second(large_system(seed, 50, 10))
-
-
 # --- by its meaning --------------------------------------------------------------------------------------
-
-
-def fleet(units: int, requests: float = 500_000, hours: float = 5, **options: Any) -> System:
-    """Return a server by day, and offline work of the same model; a replica does 540 requests/min."""
-    night = server("night", 0, deadline={"requests": requests, "hours": hours})
-    classes = [service_class("gold", 1, itl=40)]
-    return load_system(
-        document([server("day", 1500), night], [accelerator("A")], {"A": units}, classes=classes, **options)
-    )
 
 
 def test_it_runs_at_the_saturated_throughput_of_a_replica() -> None:
     """Profile: a request takes prefill 5 + 0.1 × 16 × 8 ms and 63 × (10 + 8) ms in a full batch of 8."""
-    (pool,) = solve(fleet(8)).allocations["night"]
+    (pool,) = solve(offline(8)).allocations["night"]
     item = profile("m", "A")
     prefill, decode = item["prefillParms"], item["decodeParms"]
     prefill_ms = prefill["gamma"] + prefill["delta"] * 16 * 8
@@ -72,7 +32,7 @@ def test_it_runs_at_the_saturated_throughput_of_a_replica() -> None:
 
 
 def test_it_finishes_at_the_planned_capacity() -> None:
-    plan = solve(fleet(8))
+    plan = solve(offline(8))
     (item,) = plan.deadlines
     (pool,) = plan.allocations["night"]
     assert (item.in_time, item.done_in_time, pool.num_replicas) == (True, 500_000, 4)
@@ -83,7 +43,7 @@ def test_it_finishes_at_the_planned_capacity() -> None:
 
 def test_it_gets_what_others_leave() -> None:
     """The server by day needs 3 cards; the offline work needs 4."""
-    plan = solve(fleet(6))
+    plan = solve(offline(6))
     assert [*plan.allocations] == ["day"]
     (item,) = plan.deadlines
     assert (item.finishes_h, item.done_in_time, item.in_time) == (None, 0, False)
@@ -91,7 +51,7 @@ def test_it_gets_what_others_leave() -> None:
 
 
 def test_with_a_policy_it_is_done_later() -> None:
-    plan = solve(fleet(5, saturationPolicy="PriorityExhaustive"))
+    plan = solve(offline(5, saturationPolicy="PriorityExhaustive"))
     (item,) = plan.deadlines
     (pool,) = plan.allocations["night"]
     assert pool.num_replicas == 2
@@ -153,89 +113,57 @@ def test_a_simulated_backlog_ends_when_the_plan_says(kind: str, hours: float) ->
 
 
 def test_the_load_follows_from_the_deadline() -> None:
-    system = fleet(8)
+    system = offline(8)
     assert system.servers["night"].current.load.arrival_rate_rpm == pytest.approx(500_000 / 300)
     again = load_system(system.to_spec().model_dump(by_alias=True))
     assert again.servers == system.servers
 
 
 def test_a_larger_load_is_more_requests() -> None:
-    twice = scale_loads(fleet(8), 2.0).servers["night"].deadline
+    twice = scale_loads(offline(8), 2.0).servers["night"].deadline
     assert twice is not None
     assert twice.requests == pytest.approx(1_000_000)
     assert twice.hours == 5
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("deadline", "load", "message"),
     [
         (
-            {"rate": 10},
-            (
-                "servers[0].currentAlloc.load.arrivalRate: 10 requests/min, but the deadline requires 1; "
-                "remove one of the two"
-            ),
+            {},
+            {"arrivalRate": 10},
+            "load.arrivalRate: 10 requests/min, but the deadline requires 1; ",
+        ),
+        (
+            {},
+            {"avgOutTokens": 0},
+            "load.avgOutTokens: 0 or missing, but 1 requests/min arrive; ",
         ),
         (
             {"requests": 1e15, "hours": 1e-6},
-            (
-                "servers[0].deadline: 1e+15 requests in 0.000001 h exceed the largest rate that "
-                "can be planned; give more hours"
-            ),
-        ),
-        (
-            {"out": 0},
-            (
-                "servers[0].currentAlloc.load.avgOutTokens: 0 or missing, but 1 requests/min arrive; "
-                "give the mean output length (at least 1), or set arrivalRate to 0"
-            ),
+            {},
+            "deadline: 1e+15 requests in 0.000001 h exceed ",
         ),
     ],
 )
-def test_contradictions_are_refused(changes: dict[str, Any], message: str) -> None:
-    work = {"requests": changes.get("requests", 60), "hours": changes.get("hours", 1)}
-    item = server("a", changes.get("rate", 0), deadline=work)
-    item["currentAlloc"]["load"]["avgOutTokens"] = changes.get("out", 64)
-    with pytest.raises(SpecError) as caught:
-        load_system(document([item], [accelerator("A")], {"A": 4}))
-    assert str(caught.value) == message
+def test_contradictions_are_refused(deadline: Json, load: Json, message: str) -> None:
+    item = server("a", 0, deadline={"requests": 60, "hours": 1} | deadline)
+    item["currentAlloc"]["load"] |= load
+    found = refusal(lambda: load_system(document([item], [accelerator("A")], {"A": 4})))
+    assert found.startswith(f"servers[0].{'currentAlloc.' if load else ''}{message}")
 
 
 # --- a false plan is found -------------------------------------------------------------------------------
 
-FALSE = {
-    "server": "day", "requests": 1.0, "hours": 50.0, "capacity": 1e6, "finishes": 1.0, "done": 1.0,
-    "inTime": False,
-}  # fmt: skip
-
-
-def test_every_field_has_a_false_value() -> None:
-    assert {field.alias or name for name, field in DeadlineUse.model_fields.items()} == {*FALSE}
-
-
-@pytest.mark.parametrize("field", FALSE)
-@pytest.mark.parametrize("units", [5, 8])
-def test_a_false_field_is_found(field: str, units: int) -> None:
-    system = fleet(units, saturationPolicy="PriorityExhaustive")
-    plan = json.loads(solve(system).to_json())
-    item = plan["deadlines"][0]
-    item[field] = not item[field] if field == "inTime" else FALSE[field]
-    assert verify(Plan.model_validate(plan), system) != []
-
-
-def test_a_missing_section_is_found() -> None:
-    plan = json.loads(solve(fleet(8)).to_json()) | {"deadlines": []}
-    assert verify(Plan.model_validate(plan), fleet(8)) == ["deadlines: of night, not of none"]
-
 
 def test_a_faster_pool_is_found() -> None:
     """A capacity that replicas do not have, with every figure that follows from it."""
-    plan = json.loads(solve(fleet(8)).to_json())
+    plan = json.loads(solve(offline(8)).to_json())
     pool, item = plan["allocations"]["night"][0], plan["deadlines"][0]
     pool["maxArrivalRate"] *= 2
     item["capacity"] *= 2
     item["finishes"] /= 2
-    assert any("night" in line for line in verify(Plan.model_validate(plan), fleet(8)))
+    assert any("night" in line for line in verify(Plan.model_validate(plan), offline(8)))
 
 
 # --- loads over time -------------------------------------------------------------------------------------
@@ -248,7 +176,7 @@ TRACE = "time,server,arrivalRate\n" + "".join(
 def test_a_horizon_runs_offline_work_until_its_deadline(tmp_path: Path) -> None:
     """1,000 requests/min take two of the replicas for two hours; 1,500 by day take three, 900 two."""
     (tmp_path / "day.csv").write_text(TRACE, encoding="utf-8")
-    system = fleet(8, requests=120_000, hours=2)
+    system = offline(8, requests=120_000, hours=2)
     for found in (horizon_of(system, tmp_path / "day.csv"), horizon_of(system, factors=[1, 0.6, 1, 0.6])):
         night = [sum(pool.num_replicas for pool in hour.servers["night"]) for hour in found.plans]
         day = [sum(pool.num_replicas for pool in hour.servers["day"]) for hour in found.plans]
@@ -258,7 +186,7 @@ def test_a_horizon_runs_offline_work_until_its_deadline(tmp_path: Path) -> None:
 
 def test_a_replay_runs_offline_work_until_its_deadline(tmp_path: Path) -> None:
     (tmp_path / "day.csv").write_text(TRACE, encoding="utf-8")
-    system = fleet(8, requests=120_000, hours=2)
+    system = offline(8, requests=120_000, hours=2)
     found = replay(system, read_load_trace(system, tmp_path / "day.csv"), {"every plan": Rules()}, 180.0)
     every, _ = found.variants
     (night,) = [item for item in every.servers if item.server == "night"]
@@ -273,7 +201,7 @@ def test_the_noise_rule_drops_work_after_its_deadline(
 ) -> None:
     """Work of 120,000 requests kept its replicas; 10 million were planned at their rate without requests."""
     (tmp_path / "day.csv").write_text(TRACE, encoding="utf-8")
-    system = fleet(8, requests=requests, hours=2)
+    system = offline(8, requests=requests, hours=2)
     trace = read_load_trace(system, tmp_path / "day.csv")
     quiet, _ = replay(system, trace, {"noise": Rules(noise=2)}, 180.0).variants
     assert [point.planned for point in quiet.points] == planned
@@ -284,8 +212,8 @@ def test_loads_of_offline_work_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
         SpecError, match=r"day.csv:6: server 'night' has a deadline, which sets its load; remove it"
     ):
-        horizon_of(fleet(8), tmp_path / "day.csv")
+        horizon_of(offline(8), tmp_path / "day.csv")
     with pytest.raises(
         SpecError, match=r"loads: server 'night' has a deadline, which sets its load; remove it"
     ):
-        horizon_of(fleet(8), loads=["day=1,2", "night=3,4"])
+        horizon_of(offline(8), loads=["day=1,2", "night=3,4"])

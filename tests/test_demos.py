@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from doc_pages import ROOT
 from notes import besides_compiling
 
 from optimizer.cli.main import main
 
-ROOT = Path(__file__).parent.parent
 DEMOS = sorted((ROOT / "demos").glob("*.py"))
 EXAMPLES = ("unlimited", "unlimited_load_change", "limited", "limited_load_change")
 

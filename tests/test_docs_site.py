@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from doc_pages import ROOT
 
-ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 LINK = re.compile(r"\]\(([^)\s]+)\)")

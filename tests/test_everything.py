@@ -1,9 +1,9 @@
 """All five systems of the samples are planned in one document."""
 
 from functools import cache
-from pathlib import Path
 
 import pytest
+from doc_pages import one_line, read_page
 from everything import CARDS, EVERYTHING, SPECS, SYSTEMS, files, parts
 
 from optimizer import Plan, System, load_system, make_report, render_report, solve, verify
@@ -12,7 +12,7 @@ from optimizer.studies.explanation.explain import explain
 from optimizer.studies.reports.overview import describe
 from optimizer.studies.simulation.plans import simulate_plan
 
-PAGE = Path(__file__).parent.parent / "docs" / "scenarios" / "multi-model-service.md"
+TEXT = one_line(read_page("scenarios/multi-model-service.md"))
 
 
 @cache
@@ -41,7 +41,7 @@ def test_nothing_of_a_system_is_lost() -> None:
         assert len(found) == sum(len(document.get(section, ())) for document in alone.values())
     stock = sum(len(document.get("count", ())) for document in alone.values())
     assert len(together.capacity) == stock + len(CARDS)
-    assert f"USD/h for {len(together.stated)} servers" in " ".join(PAGE.read_text(encoding="utf-8").split())
+    assert f"USD/h for {len(together.stated)} servers" in TEXT
 
 
 def test_the_plan_is_proved_and_costs_what_the_five_plans_do() -> None:
@@ -51,8 +51,7 @@ def test_the_plan_is_proved_and_costs_what_the_five_plans_do() -> None:
     assert all(level.gap == 0 for level in plan.levels)
     alone = sum(solve(load_system(SPECS / name)).total_cost_cents_per_h for name in SYSTEMS)
     assert plan.total_cost_cents_per_h == pytest.approx(alone, abs=0.005)
-    text = " ".join(PAGE.read_text(encoding="utf-8").split())
-    assert f"the five plans: {alone / 100:,.2f} USD/h" in text
+    assert f"the five plans: {alone / 100:,.2f} USD/h" in TEXT
 
 
 def test_the_overview_has_every_server() -> None:

@@ -2,11 +2,12 @@
 
 import json
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from builders import Json
+from doc_pages import ROOT
 from feature_fleets import random_features
 from slow_cases import mostly_slow
 
@@ -17,8 +18,6 @@ from optimizer.render.manifests import deployment_patch, manifests_text, variant
 from optimizer.solvers.deadline import Deadline
 from optimizer.stabilisation.keeping import Planner, plan_keeping
 
-Json = dict[str, Any]
-ROOT = Path(__file__).resolve().parent.parent
 POWER = {"idle": 40, "full": 150, "midPower": 100, "midUtil": 0.5}
 
 
@@ -115,40 +114,24 @@ def test_a_report_proposes_no_partial_service_on_shared_cards() -> None:
 
 def test_cards_without_a_price_are_not_used_for_nothing() -> None:
     """A solver may leave units of shared cards that cost nothing in an answer, and serve no one on them."""
-    laws = {"prefillParms": {"gamma": 4, "delta": 0.01}, "acc": "A"}
-    made = {
-        "accelerators": [{"name": "A", "type": "A", "memSize": 80}],
-        "models": [
-            {"name": "small", "maxBatchSize": 32, "decodeParms": {"alpha": 7.242, "beta": 0.29}, **laws},
-            {"name": "large", "maxBatchSize": 16, "decodeParms": {"alpha": 13.095, "beta": 0.524}, **laws},
-            embed(maxBatchSize=5, memory=2) | {"batchParms": {"base": 37.5, "slope": 2.5}},
-        ],
-        "serviceClasses": [
-            {
-                "name": "c",
-                "modelTargets": [
-                    {"model": "small", "slo-itl": 20, "slo-ttft": 80},
-                    {"model": "large", "slo-itl": 80, "slo-ttft": 80},
-                    {"model": "embed", "latency": [{"percentile": 99, "ms": 400}]},
-                ],
-            }
-        ],
-        "servers": [
-            {"name": "s", "class": "c", "model": "embed", "sharedCard": True, "currentAlloc": load(20000)},
-            {"name": "l", "class": "c", "model": "large"},
-            {"name": "m", "class": "c", "model": "small"},
-        ],
-        "routes": [
-            {
-                "name": "r",
-                "small": "m",
-                "large": "l",
-                "arrivalRate": 2000,
-                "kinds": [{"share": 1, "inTokens": 300, "outTokens": 300}],
-            }
-        ],
+    small = chat(name="small", maxBatchSize=32, decodeParms={"alpha": 7.242, "beta": 0.29})
+    large = chat(name="large", decodeParms={"alpha": 13.095, "beta": 0.524})
+    third = embed(maxBatchSize=5, memory=2) | {"batchParms": {"base": 37.5, "slope": 2.5}}
+    targets: Json = {
+        "small": {"slo-itl": 20, "slo-ttft": 80},
+        "large": {"slo-itl": 80, "slo-ttft": 80},
+        "embed": {"latency": [{"percentile": 99, "ms": 400}]},
     }
-    free = load_system(made).with_options(unlimited=True, heterogeneous=True)
+    servers: list[Json] = [
+        {"name": "s", "model": "embed", "sharedCard": True, "currentAlloc": load(20000)},
+        {"name": "l", "model": "large"},
+        {"name": "m", "model": "small"},
+    ]
+    kinds = [{"share": 1, "inTokens": 300, "outTokens": 300}]
+    routes = [{"name": "r", "small": "m", "large": "l", "arrivalRate": 2000, "kinds": kinds}]
+    card = {"name": "A", "type": "A", "memSize": 80}
+    made = system([small, large, third], servers, targets, 0, accelerators=[card], routes=routes)
+    free = made.with_options(unlimited=True, heterogeneous=True)
     assert verify(solve(free), free) == []
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from builders import accelerator, document, server
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -118,12 +119,7 @@ def test_prefill_first_needs_the_continuous_model() -> None:
         "scheduler": "prefill-first",
         "queueModel": "reference",
     }
-    system = {
-        "accelerators": [{"name": "A", "type": "A"}],
-        "models": [profile],
-        "serviceClasses": [{"name": "c", "modelTargets": [{"model": "m"}]}],
-        "servers": [{"name": "s", "class": "c", "model": "m"}],
-    }
+    system = document([server("s", 0)], [accelerator("A")], models=[profile])
     with pytest.raises(
         SpecError,
         match=r"'reference' does not support the full iteration latency model "

@@ -1,21 +1,25 @@
 """The page about growth: its documents are written, its commands run, and what they print compared."""
 
-import re
 from pathlib import Path
 
 import pytest
+from doc_pages import blocks, read_page
 
 from optimizer.cli.main import main
 
-PAGE = (Path(__file__).parent.parent / "docs/growth.md").read_text(encoding="utf-8")
-COMMANDS = re.findall(r"```console\n\$ inferplan (.*?)\n(.*?)```", PAGE, re.DOTALL)
+BLOCKS = blocks(read_page("growth.md"))
+COMMANDS = [
+    block.text.removeprefix("$ inferplan ").partition("\n")[::2]
+    for block in BLOCKS
+    if block.language == "console"
+]
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, language in (("fleet.yaml", "yaml"), ("day.csv", "csv")):
-        (text,) = re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
-        (tmp_path / name).write_text(text, encoding="utf-8")
+        (block,) = (one for one in BLOCKS if one.language == language)
+        (tmp_path / name).write_text(block.text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     return tmp_path
@@ -54,11 +58,8 @@ def test_pictures_json_and_csv_are_written(
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("sweep fleet.yaml", "--vary: nothing to vary"),
         ("sweep fleet.yaml --samples 9", "--samples: give either --load-cv or --trace"),
-        ("sweep fleet.yaml --vary load=1 --load-cv 1", "--load-cv: is for sampled days; give --samples"),
         ("sweep fleet.yaml --vary laod=1", "did you mean 'load'?"),
-        ("sweep fleet.yaml --vary load=1 -o picture.txt", "must end in one of"),
         ("horizon fleet.yaml", "--trace: give the loads by the hour, either as --trace or as --factors"),
         ("horizon fleet.yaml --trace day.csv --factors 1,2", "either as --trace or as --factors"),
         ("horizon fleet.yaml --factors 1", "--factors: at least two hours are needed"),

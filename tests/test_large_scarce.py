@@ -63,23 +63,12 @@ def test_two_hundred_servers_of_which_many_must_wait(policy: str, *, delayed: bo
 
 
 @pytest.mark.slow
-def test_two_thousand_servers_of_which_many_must_wait() -> None:
-    system = fleet(2000, 30, 10).with_options(time_limit_s=30.0)
-    plan = assert_a_good_answer(system)
-    assert carried(plan, system) >= carried(solve(system, milp_solver=False), system)
-
-
-@pytest.mark.slow
-def test_2000_stopped_mixed_servers_are_no_worse_than_greedy() -> None:
-    system = fleet(2000, 30, 10).with_options(time_limit_s=30.0, heterogeneous=True)
-    plan = assert_a_good_answer(system)
-    assert carried(plan, system) >= carried(solve(system, milp_solver=False), system)
-
-
-@pytest.mark.slow
-def test_ten_thousand_servers_of_which_many_must_wait() -> None:
-    """The largest size of docs/design.md, 10,000 x 50, here with half of the units."""
-    system = fleet(10_000, 50, 12).with_options(time_limit_s=30.0)
+@pytest.mark.parametrize(
+    ("size", "mixed"), [((2000, 30, 10), False), ((2000, 30, 10), True), ((10_000, 50, 12), False)]
+)
+def test_thousands_of_servers_of_which_many_must_wait(size: tuple[int, int, int], *, mixed: bool) -> None:
+    """The largest size of docs/design.md is 10,000 x 50, here with half of the units."""
+    system = fleet(*size).with_options(time_limit_s=30.0, heterogeneous=mixed)
     plan = assert_a_good_answer(system)
     assert carried(plan, system) >= carried(solve(system, milp_solver=False), system)
 

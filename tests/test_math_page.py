@@ -1,9 +1,9 @@
 """Equations that code, tests and pages cite by number are on the pages."""
 
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from doc_pages import ROOT
+
 CITED = re.compile(r"\beqs?\. ([A-Z]?\d+(?:(?:, | and |-|–)[A-Z]?\d+)*)")
 PAGES = ("math.md", "estimate.md")
 

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_scenario_pages import table
+from doc_pages import one_line, read_page, table
 
 from optimizer.jobs.memory import MemoryQuestion, memory_of
 from optimizer.profiles.memory_document import MemoryAnswer
 from optimizer.quantities import quantity
 
-PAGE = (Path(__file__).parent.parent / "docs" / "memory.md").read_text(encoding="utf-8")
-TEXT = " ".join(PAGE.split())
+PAGE = read_page("memory.md")
+TEXT = one_line(PAGE)
 LONG = {"in_tokens": 1024, "out_tokens": 1024}
 TEXTBOOK: dict[str, Any] = {
     "weight_size": 340, "workspace": 0, "device_memory": 80, "memory_utilization": 1

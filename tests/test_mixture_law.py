@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from builders import accelerator, document, service_class
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -137,19 +138,14 @@ def test_both_queue_models_meet_a_simulation() -> None:
 
 
 def system(rate: float, **profile: object) -> dict[str, object]:
+    name = "mixtral-8x7b"
     load = {"arrivalRate": rate, "avgInTokens": 1024, "avgOutTokens": 256}
-    return {
-        "accelerators": [{"name": "4xH100", "type": "H100", "multiplicity": 4, "cost": 1000}],
-        "models": [{"name": "mixtral-8x7b", "acc": "4xH100", "perfParms": "estimate", **profile}],
-        "serviceClasses": [
-            {
-                "name": "c",
-                "modelTargets": [{"model": "mixtral-8x7b", "slo-ttft": 3000, "slo-itl": 60}],
-            }
-        ],
-        "servers": [{"name": "s", "class": "c", "model": "mixtral-8x7b", "currentAlloc": {"load": load}}],
-        "optimizer": {"unlimited": True},
-    }
+    return document(
+        [{"name": "s", "class": "c", "model": name, "currentAlloc": {"load": load}}],
+        [accelerator("4xH100", "H100", 1000, 4)],
+        classes=[service_class("c", models=[name], ttft=3000, itl=60)],
+        models=[{"name": name, "acc": "4xH100", "perfParms": "estimate", **profile}],
+    )
 
 
 @pytest.mark.parametrize("queue", ["reference", "continuous"])

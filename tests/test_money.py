@@ -6,7 +6,9 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import builders
 import pytest
+from builders import accelerator, server, service_class
 
 from optimizer import compare, explain, load_system, make_report, solve
 from optimizer.cli.main import main
@@ -65,24 +67,16 @@ def test_what_is_no_price_is_refused_with_what_to_write(text: str, problem: str)
         read_price(text)
 
 
-def document(first: object, second: object, **server: Any) -> dict[str, Any]:
+def document(first: object, second: object, **current: Any) -> dict[str, Any]:
     times = {"alpha": 10, "beta": 0.06, "gamma": 0.00007}
-    return {
-        "accelerators": [
-            {"name": "A", "type": "A", "cost": first}, {"name": "B", "type": "B", "cost": second},
-        ],
-        "models": [{"name": "m", "acc": acc, "maxBatchSize": 32, "perfParms": times} for acc in "AB"],
-        "serviceClasses": [{"name": "c", "modelTargets": [{"model": "m", "slo-ttft": 500, "slo-itl": 40}]}],
-        "servers": [
-            {
-                "name": "s", "class": "c", "model": "m",
-                "currentAlloc": {
-                    "load": {"arrivalRate": 600, "avgInTokens": 1024, "avgOutTokens": 256}, **server
-                },
-            }
-        ],
-        "count": [{"type": "A", "count": 2}, {"type": "B", "count": 8}],
-    }  # fmt: skip
+    load = {"arrivalRate": 600, "avgInTokens": 1024, "avgOutTokens": 256}
+    return builders.document(
+        [server("s", service="c") | {"currentAlloc": {"load": load, **current}}],
+        [accelerator("A") | {"cost": first}, accelerator("B") | {"cost": second}],
+        {"A": 2, "B": 8},
+        classes=[service_class("c", ttft=500, itl=40)],
+        models=[{"name": "m", "acc": acc, "maxBatchSize": 32, "perfParms": times} for acc in "AB"],
+    )
 
 
 PLAIN, DOLLARS = document(250, 510), document("$2.50/h", 510)

@@ -7,8 +7,8 @@ from functools import cache
 from math import ceil
 
 import pytest
+from doc_pages import one_line, read_page
 from multi_model_page import (
-    PAGE,
     RATE_RPS,
     SPEC,
     TARGETS,
@@ -20,7 +20,6 @@ from multi_model_page import (
     sized,
     steady,
     t4,
-    with_tables,
 )
 
 from optimizer import Plan, load_system, solve, verify
@@ -31,7 +30,7 @@ from optimizer.studies.reports.overview import describe
 from optimizer.studies.simulation.document import Simulation
 from optimizer.studies.simulation.plans import simulate_plan
 
-TEXT = " ".join(PAGE.read_text(encoding="utf-8").split())
+TEXT = one_line(read_page("scenarios/multi-model-service.md"))
 SEEDS = (1, 2, 3)
 
 
@@ -43,12 +42,6 @@ def plan() -> Plan:
 def simulated(seed: int) -> Simulation:
     system, found = planned()
     return simulate_plan(system, found, Effort(requests=20_000, seed=seed))
-
-
-def test_the_tables_of_the_page_are_those_of_the_program() -> None:
-    """The output of solve is checked as on all pages of scenarios."""
-    page = PAGE.read_text(encoding="utf-8")
-    assert with_tables(page) == page
 
 
 def test_the_document_is_the_service_of_the_page() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+from doc_pages import ROOT, read_page
 
 from optimizer.cli.main import main
 from optimizer.cli.reporting import KINDS
 
-ROOT = Path(__file__).parent.parent
-PAGE = (ROOT / "docs" / "pictures.md").read_text(encoding="utf-8")
+PAGE = read_page("pictures.md")
 COMMANDS = [shlex.split(line)[1:] for line in re.findall(r"^inferplan .*$", PAGE, re.MULTILINE)]
 SLOW = {"limited", "targets", "unlimited", "unlimited-load-change", "window"}
 """Pictures that take long, each of a kind that another shows, or of a long computation."""

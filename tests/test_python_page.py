@@ -4,16 +4,15 @@ import contextlib
 import io
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from doc_pages import ROOT, read_page
 from service_runs import Service, in_a_thread
 
 import rest_server.client
 from rest_server.client import Client
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+PAGE = read_page("python.md")
 BLOCKS = re.findall(r"^```python\n(.*?)^```\n(?:\n^```text\n(.*?)^```)?", PAGE, re.MULTILINE | re.DOTALL)
 
 

@@ -1,14 +1,11 @@
 """The README and the overview tell the truth: what they show runs, and prints what they say."""
 
-import contextlib
-import io
-import itertools
 import re
 import shlex
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from doc_pages import ROOT, blocks, printed, read_page
 from notes import besides_compiling
 from service_runs import as_a_program
 
@@ -16,25 +13,8 @@ from optimizer import load_system
 from optimizer.cli.main import main
 from optimizer.profiles import load_catalogue
 
-ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-OVERVIEW = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
-
-
-class Block(NamedTuple):
-    section: str
-    language: str
-    text: str
-
-
-def blocks(page: str = README) -> list[Block]:
-    """Return the fenced blocks of a page with their sections."""
-    found, section = [], ""
-    for match in re.finditer(r"^## ([^\n]+)$|^```(\w*)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
-        section = match[1] or section
-        if match[1] is None:
-            found.append(Block(section, match[2], match[3]))
-    return found
+OVERVIEW = read_page("index.md")
 
 
 def commands(page: str) -> list[list[str]]:
@@ -59,7 +39,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_there_are_exactly_two_set_up_commands() -> None:
-    setup = [block for block in blocks() if block.section == "Set up"]
+    setup = [block for block in blocks(README) if block.section == "Set up"]
     assert [block.language for block in setup] == ["sh", "sh"]
     solved, tested = (block.text.strip() for block in setup)
     assert "\n" not in solved
@@ -108,15 +88,12 @@ def test_the_commands_of_the_readme_run_in_order(capsys: pytest.CaptureFixture[s
 
 @pytest.mark.usefixtures("workplace")
 def test_every_python_block_prints_what_the_block_after_it_says() -> None:
-    shown = blocks()
-    pairs = [(block, after) for block, after in itertools.pairwise(shown) if block.language == "python"]
-    assert pairs
-    for block, after in pairs:
-        assert after.language == "text"
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(block.text, {"__name__": "readme"})  # noqa: S102  the text is our own
-        assert printed.getvalue() == after.text
+    programs = [block for block in blocks(README) if block.language == "python"]
+    assert programs
+    for block in programs:
+        text = block.text
+        assert printed(lambda text=text: exec(text, {"__name__": "readme"}), Path.cwd())[0] == block.output  # type: ignore[misc]  # noqa: S102  our own
+        assert block.output
 
 
 def test_the_first_picture_shows_cards_that_people_know() -> None:

@@ -1,15 +1,15 @@
 """Plans with reserves, prices and limits are those of brute force, and false ones are found."""
 
 import itertools
-import json
 import random
-import warnings
 from typing import Any
 
 import pulp
 import pytest
-from builders import accelerator, document, profile, server, service_class
+from builders import Json, accelerator, document, profile, refusal, server, service_class
 from mixed_oracles import demands
+from plan_faults import plan_faults
+from plan_search import without_announcements
 from robust_oracles import (
     _ADD,
     OPTIONS,
@@ -26,94 +26,62 @@ from optimizer import (
     SpecError,
     System,
     analyze_replicas,
-    find_candidates,
     load_system,
     solve,
     verify,
 )
 from optimizer.generate import generate_system
 from optimizer.plan import Plan
-from optimizer.plan.document import Rented, ReserveUse, TierUse
-from optimizer.plan.proof import check_proof, prove
 from optimizer.render.plan_sections import plan_sections
-from optimizer.solvers.branch_and_price.solve import solve_patterns
-from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.problem import build_problem
 
-SINGLES = [(option,) for option in OPTIONS]
-PAIRS: list[tuple[str, ...]] = list(itertools.combinations(OPTIONS, 2))
+Wanted = tuple[str, ...]
+SINGLES: list[Wanted] = [(option,) for option in (*OPTIONS, "deadline")]
+PAIRS: list[Wanted] = list(itertools.combinations(OPTIONS, 2))
+OFFLINE: list[Wanted] = [("deadline", option) for option in OPTIONS]
+MODES = ("all", "one")
+BESIDES: tuple[Wanted, ...] = (
+    (), ("spares",), ("availability",), ("headroom",), ("budget",), ("deadline",), ("cache",), ("external",),
+    ("tiers",), ("power",),
+)  # fmt: skip
+ROLLING: list[Wanted] = [(mode, *other) for mode in MODES for other in BESIDES]
+CASES: list[tuple[int, Wanted, bool]] = [
+    *((seed, wanted, mixed) for wanted in SINGLES for seed in range(2) for mixed in (False, True)),
+    *((n % 30, wanted, n % 2 > 0) for n, wanted in enumerate(PAIRS)),
+    *((n, wanted, mixed) for n, wanted in enumerate(OFFLINE, 1) for mixed in (False, True)),
+    *((n % 10, wanted, n % 2 > 0) for n, wanted in enumerate(ROLLING)),
+    *((seed, (mode,), mixed) for mode in MODES for seed in (1, 2) for mixed in (False, True)),
+    (11, ("spares", "preferred"), False),  # spares beyond the least replicas
+    (20, ("budget", "tiers"), False),  # a budget that no first step uses
+    (26, ("external",), True),  # a rented service beside the first accelerator of the next server
+    (33, ("budget", "tiers"), False),  # the greedy heuristic divided an amount without end
+    (36, ("availability", "external"), True),  # a server that rents for its reserve makes room, greedily
+    (44, ("tiers",), True),  # nothing is limited, so that there is nothing to share out
+    (59, ("preferred", "budget"), True),  # a bound that differs by rounding
+]
+"""Seed, options, and whether plans are mixed; the last ones once were wrong."""
+MANY: list[tuple[Wanted, int]] = [
+    *((wanted, 150) for wanted in (*SINGLES, *PAIRS)),
+    *((wanted, 20) for wanted in OFFLINE),
+    *((wanted, 10) for wanted in ROLLING),
+]
+"""Options, and the number of seeds, each for single and for mixed plans."""
 
 
-def faults(seed: int, wanted: tuple[str, ...], *, mixed: bool) -> list[str]:
-    """Return what is wrong with the plans of a random system, by brute force, proof and verification."""
+def faults(seed: int, wanted: Wanted, *, mixed: bool) -> list[str]:
     system = load_system(random_robust_system(seed, wanted, mixed=mixed))
-    best, found = best_levels(system), []
-
-    def compare(what: str, levels: Any) -> None:
-        reached = {level.name: level.value for level in levels}
-        if [*reached] != [*best]:
-            found.append(f"{what}: levels {[*reached]}, not {[*best]}")
-            return
-        for name, value in best.items():
-            if abs(reached[name] - float(value)) > 1e-6 * max(1.0, abs(float(value))):
-                found.append(f"{what}: {name} is {reached[name]}, the best is {float(value)}")
-
-    plan, candidates = solve(system), find_candidates(system)
-    compare("plan", plan.levels)
-    found += [] if plan.status == "optimal" else [plan.status]
-    found += verify(plan, system)
-    levels = solve_patterns(build_problem(candidates)).levels
-    compare("patterns", levels)
-    found += check_proof(plan, system, prove(plan, candidates, Deadline.after(5.0)))[0]
-    greedy = system.with_options(milp_solver=False, saturation_policy="RoundRobin")
-    found += verify(solve(greedy), greedy)
-    return [f"{seed} {wanted} mixed={mixed}: {line}" for line in found]
+    return [f"{seed} {wanted} mixed={mixed}: {line}" for line in plan_faults(system, best_levels(system))]
 
 
-@pytest.mark.parametrize("mixed", [False, True])
-@pytest.mark.parametrize("wanted", SINGLES, ids="-".join)
-def test_plans_with_an_option_are_those_of_brute_force(wanted: tuple[str, ...], *, mixed: bool) -> None:
-    assert [line for seed in range(2) for line in faults(seed, wanted, mixed=mixed)] == []
-
-
-@pytest.mark.parametrize("wanted", PAIRS, ids="-".join)
-def test_plans_with_two_options_are_those_of_brute_force(wanted: tuple[str, ...]) -> None:
-    number = PAIRS.index(wanted)
-    assert faults(number % 30, wanted, mixed=number % 2 > 0) == []
-
-
-@pytest.mark.parametrize(
-    ("seed", "wanted", "mixed"),
-    [
-        (11, "spares-preferred", False),  # spares beyond the least replicas
-        (20, "budget-tiers", False),  # a budget that no first step uses
-        (26, "external", True),  # a rented service beside the first accelerator of the next server
-        (33, "budget-tiers", False),  # the greedy heuristic divided an amount without end
-        (36, "availability-external", True),  # a server that rents for its reserve makes room, greedily
-        (44, "tiers", True),  # nothing is limited, so that there is nothing to share out
-        (59, "preferred-budget", True),  # a bound that differs by rounding
-    ],
-)
-def test_plans_that_once_were_wrong_are_those_of_brute_force(seed: int, wanted: str, *, mixed: bool) -> None:
-    assert faults(seed, tuple(wanted.split("-")), mixed=mixed) == []
+@pytest.mark.parametrize(("seed", "wanted", "mixed"), CASES)
+def test_plans_are_those_of_brute_force(seed: int, wanted: Wanted, *, mixed: bool) -> None:
+    assert faults(seed, wanted, mixed=mixed) == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wanted", [*SINGLES, *PAIRS], ids="-".join)
-def test_hundreds_of_plans_are_those_of_brute_force(wanted: tuple[str, ...]) -> None:
-    """300 systems for each option and each pair of options."""
-    assert [
-        line for seed in range(150) for mixed in (False, True) for line in faults(seed, wanted, mixed=mixed)
-    ] == []
-
-
-@pytest.mark.parametrize("field", ["inPerMillion", "outPerMillion", "ttft", "itl"])
-def test_an_external_service_states_its_prices_and_latencies(field: str) -> None:
-    given = {"inPerMillion": 10, "outPerMillion": 40, "ttft": 600, "itl": 20}
-    del given[field]
-    source = document([server("s", 60, external=given)], [accelerator("A")], {"A": 8})
-    with pytest.raises(SpecError, match=rf"servers\[0\].external.{field}: missing"):
-        load_system(source)
+@pytest.mark.parametrize(("wanted", "seeds"), MANY)
+def test_thousands_of_plans_are_those_of_brute_force(wanted: Wanted, seeds: int) -> None:
+    found = (faults(seed, wanted, mixed=mixed) for seed in range(seeds) for mixed in (False, True))
+    assert [*itertools.chain(*found)] == []
 
 
 # --- partial service ------------------------------------------------------------------------------------
@@ -159,133 +127,52 @@ def test_partial_service_of_2000_mixed_plans_is_verified() -> None:
     assert [line for seed in range(2000) for line in scarce_faults(seed)] == []
 
 
-# --- a false plan is found -------------------------------------------------------------------------------
-
-POWER = {"idle": 100, "full": 700, "midPower": 500, "midUtil": 0.5}
-
-
-def everything() -> Any:
-    """Return a system that uses every option, with a server that rents and one without its reserve."""
-    cards = [
-        accelerator("A")
-        | {"power": POWER, "availability": 0.98, "tiers": [{"units": 4, "cost": 5, "committed": True}]},
-        accelerator("B", cost=31, multiplicity=2) | {"power": POWER},
-    ]
-    external = {"inPerMillion": 1.0, "outPerMillion": 1.0, "ttft": 20.0, "itl": 9.0}
-    servers = [
-        server("grows", 1500, headroomShare=0.5, preferred=["B"]),
-        server("fails", 1500, spareReplicas=1, availabilityTarget=0.99),
-        server("rents", 1500, service="silver", external=external),
-    ]
-    classes = [service_class("gold", 1, itl=40), service_class("silver", 2, itl=40)]
-    return load_system(document(servers, cards, {"A": 8, "B": 4}, classes=classes, budget=900, maxPower=9000))
-
-
-FALSE = {
-    "a reserve that is not there": ("reserves", "fails", "hasReserve", False),
-    "the headroom wanted": ("reserves", "grows", "headroomWanted", 0.25),
-    "the spare replicas": ("reserves", "fails", "spareReplicas", 2),
-    "the availability": ("reserves", "fails", "availabilityTarget", 0.5),
-    "the cost of a reserve": ("reserves", "fails", "cost", 1.0),
-    "the server of a reserve": ("reserves", "fails", "server", "rents"),
-    "accelerators in tiers": ("tiers", "A", "used", 1),
-    "the cost of tiers": ("tiers", "A", "cost", 1.0),
-    "the difference of tiers": ("tiers", "A", "difference", 1.0),
-    "the accelerator of tiers": ("tiers", "A", "accelerator", "B"),
-    "the rent": ("rented", "rents", "cost", 1.0),
-    "the rent of a million tokens": ("rented", "rents", "costPerMillion", 2.0),
-    "the rented load": ("rented", "rents", "arrivalRate", 1.0),
-    "rented token times": ("rented", "rents", "itlAverage", 1.0),
-    "rented first tokens": ("rented", "rents", "ttftAverage", 1.0),
-    "who rents": ("rented", "rents", "server", "grows"),
-    "the budget that is used": ("limits", "budget", "used", 1.0),
-    "the budget": ("limits", "budget", "amount", 1.0),
-    "the power that is used": ("limits", "power", "used", 1.0),
-    "the power": ("limits", "power", "amount", 1.0),
-    "the power at the load": ("limits", "power", "usedAtLoad", 1.0),
-    "the power at the load that is not said": ("limits", "power", "usedAtLoad", None),
-    "a budget at the load": ("limits", "budget", "usedAtLoad", 1.0),
-}
-"""A section, the first value of an item, a field of it and a false value."""
-
-
-def test_every_field_has_a_false_value() -> None:
-    models: dict[str, Any] = {"reserves": ReserveUse, "tiers": TierUse, "rented": Rented}
-    fields = {
-        (section, field.alias or name)
-        for section, model in models.items()
-        for name, field in model.model_fields.items()
-    }
-    assert {(section, field) for section, _, field, _ in FALSE.values() if section in models} == fields
-
-
-@pytest.mark.parametrize("lie", FALSE)
-def test_a_false_field_is_found(lie: str) -> None:
-    system, (section, of, field, value) = everything(), FALSE[lie]
-    plan = json.loads(solve(system).to_json())
-    (item,) = [item for item in plan[section] if of in item.values()]
-    assert item.get(field) != value
-    item[field] = value
-    assert verify(Plan.model_validate(plan), system) != []
-
-
-@pytest.mark.parametrize("name", ["notRented", "reserves", "tiers", "rented"])
-def test_a_missing_section_is_found(name: str) -> None:
-    plan = json.loads(solve(everything()).to_json())
-    plan[name] = ["grows"] if name == "notRented" else []
-    assert verify(Plan.model_validate(plan), everything()) != []
-
-
-def test_levels_of_reserves_and_preferences_are_checked() -> None:
-    system = everything()
-    for place, level in enumerate(solve(system).levels):
-        plan = json.loads(solve(system).to_json())
-        plan["levels"][place]["value"] = level.value + 1
-        assert any(level.name in line for line in verify(Plan.model_validate(plan), system)), level.name
-
-
 # --- what is refused -------------------------------------------------------------------------------------
 
 
-def refused(**options: Any) -> str:
-    cards = [accelerator("A") | {"tiers": [{"units": 4, "cost": 5, "committed": True}]}]
-    with pytest.raises(SpecError) as caught:
-        load_system(document([server("a")], cards, {"A": 4}, **options))
-    return str(caught.value)
+COMMITTED = [{"units": 4, "cost": 5, "committed": True}]
+SERVICE = {"inPerMillion": 10, "outPerMillion": 40, "ttft": 600, "itl": 20}
 
 
-def test_a_budget_below_the_commitments_is_refused() -> None:
-    assert refused(budget=19) == (
-        "optimizer.budget: 19 cents/h do not pay for the commitments of 20 cents/h; raise the budget or take "
-        "committed tiers out"
-    )
+@pytest.mark.parametrize(
+    ("card", "fields", "options", "message"),
+    [
+        (
+            {"tiers": COMMITTED},
+            {},
+            {"budget": 19},
+            "optimizer.budget: 19 cents/h do not pay for the commitments of 20 cents/h; raise the budget or",
+        ),
+        (
+            {},
+            {},
+            {"maxPower": 100},
+            "optimizer.maxPower: the power of A is not known; ",
+        ),
+        (
+            {"tiers": [{"units": 4, "cost": 11}]},
+            {},
+            {},
+            "accelerators[0]: tier 1 costs 11 cents/h, the accelerators after it",
+        ),
+        ({}, {"preferred": ["Z"]}, {}, "servers[0].preferred[0]: accelerator 'Z' does not exist"),
+        *(
+            ({}, {"external": SERVICE | {key: None}}, {}, f"servers[0].external.{key}: missing")
+            for key in SERVICE
+        ),
+    ],
+)
+def test_contradictions_are_refused(card: Json, fields: Json, options: Json, message: str) -> None:
+    source = document([server("a", **fields)], [accelerator("A") | card], {"A": 4}, **options)
+    assert refusal(lambda: load_system(source)).startswith(message)
 
 
 @pytest.mark.parametrize("milp", [False, True])
 def test_only_greedy_says_that_it_counts_list_prices(*, milp: bool) -> None:
-    cards = [accelerator("A") | {"tiers": [{"units": 4, "cost": 5, "committed": True}]}]
+    cards = [accelerator("A") | {"tiers": COMMITTED}]
     system = load_system(document([server("a")], cards, {"A": 4}, budget=100, milpSolver=milp))
     notes = [note for part in plan_sections(solve(system), system) for note in part.notes]
     assert any("budget at list prices" in note for note in notes) != milp
-
-
-def test_a_limit_on_power_needs_the_power_of_accelerators() -> None:
-    assert refused(maxPower=100) == (
-        "optimizer.maxPower: the power of A is not known; give it power.idle and power.full"
-    )
-
-
-def test_prices_that_fall_from_tier_to_tier_are_refused() -> None:
-    cards = [accelerator("A") | {"tiers": [{"units": 4, "cost": 11}]}]
-    with pytest.raises(
-        SpecError, match=r"tier 1 costs 11 cents/h, the accelerators after it .*; prices must not fall"
-    ):
-        load_system(document([server("a")], cards, {"A": 4}))
-
-
-def test_a_preferred_accelerator_has_to_exist() -> None:
-    with pytest.raises(SpecError, match=r"servers\[0\].preferred\[0\]: accelerator 'Z' does not exist"):
-        load_system(document([server("a", preferred=["Z"])], [accelerator("A")], {"A": 4}))
 
 
 def test_all_prices_are_in_one_currency() -> None:
@@ -464,15 +351,26 @@ def large_system(seed: int, servers: int, accelerators: int, options: tuple[str,
     return load_system(source)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(30))
-def test_fifty_servers_match_a_second_formulation(seed: int) -> None:
-    compare_with_second(large_system(seed, 50, 10))
+def rolling_fleet(seed: int, servers: int) -> System:
+    """Return a scarce fleet that rolls out, with two of the other options."""
+    first, others = seed // 2, ("spares", "availability", "headroom", "budget", "deadline", "cache")
+    two = others[first % 6], others[(first + 1 + first // 6 % 5) % 6]
+    return large_system(seed, servers, 6, (*two, MODES[seed % 2]))
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_few_servers_are_those_of_a_second_formulation(seed: int) -> None:
     compare_with_second(large_system(seed, 12, 6))
+    if seed < 2:
+        compare_with_second(rolling_fleet(seed, 10))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(50))
+@pytest.mark.parametrize("options", [OPTIONS, ("deadline", "headroom", "preferred", "tiers"), MODES])
+def test_fifty_servers_match_a_second_formulation(seed: int, options: Wanted) -> None:
+    made = rolling_fleet(seed, 16) if options == MODES else large_system(seed, 50, 10, options)
+    compare_with_second(made)
 
 
 CBC_S = 60
@@ -487,8 +385,7 @@ def compare_with_second(system: System) -> None:
     """
     plan = solve(system, time_limit_s=120.0)
     assert verify(plan, system) == []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # PuLP 3 announces the names of PuLP 4
+    with without_announcements():
         _compare_levels(plan, *second_formulation(system))
 
 

@@ -2,72 +2,24 @@
 
 import random
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 import pytest
 from builders import accelerator, document, server, service_class
 from robust_oracles import random_robust_system
-from test_robust_plans import compare_with_second, faults, large_system
+from small_fleets import rolling
 
 from optimizer import System, explain, find_candidates, load_system, solve, verify
-from optimizer.plan import Plan
 from optimizer.studies.explanation.repair import find_repair
 
 MODES = ("all", "one")
-WITH: tuple[tuple[str, ...], ...] = (
-    (), ("spares",), ("availability",), ("headroom",), ("budget",), ("deadline",), ("cache",), ("external",),
-    ("tiers",), ("power",),
-)  # fmt: skip
-"""What else random systems that roll out use."""
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_plans_that_roll_out_are_those_of_brute_force(mode: str) -> None:
-    found = [faults(seed, (mode, *other), mixed=seed % 2 > 0) for seed, other in enumerate(WITH)]
-    found += [faults(seed, (mode,), mixed=mixed) for seed in range(1, 3) for mixed in (False, True)]
-    assert [*chain(*found)] == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", MODES)
-def test_hundreds_of_plans_that_roll_out_are_brute_force(mode: str) -> None:
-    found = [faults(seed, (mode, *other), mixed=seed % 2 > 0) for other in WITH for seed in range(20)]
-    assert [*chain(*found)] == []
-
-
-OTHERS = ("spares", "availability", "headroom", "budget", "deadline", "cache")
-
-
-def rolling_fleet(seed: int, servers: int) -> System:
-    """Return a scarce fleet that rolls out, with two of the other options."""
-    mode, first = MODES[seed % 2], seed // 2
-    others = (OTHERS[first % 6], OTHERS[(first + 1 + first // 6 % 5) % 6])
-    return large_system(seed, servers, 6, (*others, mode))
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_ten_servers_that_roll_out_match_a_second_solver(seed: int) -> None:
-    compare_with_second(rolling_fleet(seed, 10))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(50))
-def test_a_fleet_that_rolls_out_matches_a_second_solver(seed: int) -> None:
-    compare_with_second(rolling_fleet(seed, 16))
-
-
-def two(cards: int, **options: Any) -> Any:
-    """Return two servers of three replicas each, with two more each in a roll-out."""
-    servers = [server("a", 1500, surge=0.5), server("b", 1500, surge=0.5)]
-    return load_system(document(servers, [accelerator("A")], {"A": cards}, **options))
 
 
 @pytest.mark.parametrize(("mode", "needed"), [(None, 6), ("one", 8), ("all", 10)])
 @pytest.mark.parametrize("exact", [False, True])
 def test_cards_suffice_for_the_roll_out(mode: str | None, needed: int, *, exact: bool) -> None:
     options = {"rollout": mode} if mode else {}
-    plans = [solve(two(cards, milpSolver=exact, **options)) for cards in (needed - 1, needed)]
+    plans = [solve(rolling(cards, milpSolver=exact, **options)) for cards in (needed - 1, needed)]
     assert [len(plan.unserved) for plan in plans] == [1, 0]
     assert plans[1].total_cost_cents_per_h == 6 * accelerator("A")["cost"]
     extra = {name: (use.replicas, use.cards) for name, use in plans[1].rollouts.items()}
@@ -77,7 +29,7 @@ def test_cards_suffice_for_the_roll_out(mode: str | None, needed: int, *, exact:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("policy", ["PriorityExhaustive", "RoundRobin"])
 def test_partial_service_keeps_the_cards_of_roll_outs(mode: str, policy: str) -> None:
-    system = two(7, rollout=mode, saturationPolicy=policy)
+    system = rolling(7, rollout=mode, saturationPolicy=policy)
     plan = solve(system)
     assert verify(plan, system) == []
     assert [item.server for item in plan.unserved] == ["b"]
@@ -113,7 +65,7 @@ def test_a_shared_queue_rolls_out_as_one_server(mode: str, policy: str) -> None:
     ],
 )
 def test_a_roll_out_that_does_not_fit_says_so_and_is_repaired(mode: str, cards: int, detail: str) -> None:
-    system = two(cards, rollout=mode)
+    system = rolling(cards, rollout=mode)
     found = explain(system)
     assert [(item.reason, item.detail) for item in found.plan.unserved] == [("capacity", detail)]
     missing = {"all": 10, "one": 8}[mode] - cards
@@ -129,7 +81,7 @@ def test_a_roll_out_that_does_not_fit_says_so_and_is_repaired(mode: str, cards: 
 
 def test_a_card_that_only_a_roll_out_uses_is_worth_a_server() -> None:
     """Ten cards carry both servers while they roll out, although six are used."""
-    found = explain(two(10, rollout="all"))
+    found = explain(rolling(10, rollout="all"))
     fewer, price = found.types[0].one_fewer, found.types[0].shadow_price_cents_per_h
     assert fewer is not None
     assert (fewer.serves, price, found.limits) == ("less", 0.0, ())
@@ -190,29 +142,13 @@ def test_hundreds_of_repairs_of_roll_outs_serve() -> None:
 
 
 def test_unlimited_cards_are_not_limited_in_roll_outs() -> None:
-    system = two(1, rollout="all", unlimited=True)
+    system = rolling(1, rollout="all", unlimited=True)
     plan = solve(system)
     assert plan.complete
     assert verify(plan, system) == []
 
 
-@pytest.mark.parametrize("field", ["replicas", "cards", "missing", "limit"])
-@pytest.mark.parametrize("mode", MODES)
-def test_a_false_figure_of_a_roll_out_is_found(mode: str, field: str) -> None:
-    system = two(10, rollout=mode)
-    plan = solve(system)
-    assert verify(plan, system) == []
-    body = plan.model_dump(by_alias=True, mode="json")
-    if field == "missing":
-        del body["rollouts"]["a"]
-    elif field == "limit":
-        body["limits"][0]["used"] -= 1
-    else:
-        body["rollouts"]["a"][field] = 1 if field == "replicas" else {"A": 1}
-    assert len(verify(Plan.model_validate(body), system)) == 1
-
-
 def test_a_plan_without_the_cards_of_its_roll_out_is_found() -> None:
-    plan = solve(two(6))
-    lines = verify(plan, two(6, rollout="all"))
+    plan = solve(rolling(6))
+    lines = verify(plan, rolling(6, rollout="all"))
     assert any("10 used, there is 6" in line for line in lines)

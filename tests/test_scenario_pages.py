@@ -1,16 +1,14 @@
 """The scenario pages say what the program says: every table, every output, every figure in their text."""
 
-import contextlib
-import io
 import math
-import re
 import shlex
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
-from notes import besides_compiling
+from doc_pages import DOCS, ROOT, blocks, printed, read_page, table
+from scenario_tables import PAGES as WITH_TABLES
+from scenario_tables import written
 
 from optimizer.cli.main import main
 from optimizer.errors import AnalysisError
@@ -19,8 +17,7 @@ from optimizer.queueing.bulk.model import SteadyState
 from optimizer.queueing.bulk.steady import load_of
 from optimizer.spec.system import load_system
 
-ROOT = Path(__file__).parent.parent
-PAGES = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs" / "scenarios").glob("*.md")}
+PAGES = {path.stem: path.read_text(encoding="utf-8") for path in (DOCS / "scenarios").glob("*.md")}
 PLATFORM, QUEUES = PAGES["batching-platform"], PAGES["queue-servers"]
 PROMPTS_RPS, WINDOW_MS = 20_000, 400
 PROMPTS: dict[str, Any] = {"batchParms": {"base": 100}, "maxBatchSize": 100}
@@ -39,24 +36,10 @@ EXPRESS: dict[str, Any] = {
     "window": 1000,
     "maxQueueSize": 8,
 }
-BLOCKS = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SLOW = (
     "inferplan solve specs/batching-platform",
     "inferplan sweep specs/serving-fleet --vary load=0.5,1,5 --unlimited",
 )
-
-
-def table(page: str, first: str) -> list[list[str]]:
-    """Return the rows of the table whose first heading is this, as text."""
-    lines = page.splitlines()
-    start = next(i for i, line in enumerate(lines) if line.startswith(f"| {first} |"))
-    rows = []
-    for line in lines[start + 2 :]:
-        if not line.startswith("|"):
-            break
-        rows.append([cell.strip() for cell in line.strip("|").split("|")])
-    assert rows
-    return rows
 
 
 @cache
@@ -85,31 +68,27 @@ def replicas(rate_rps: float) -> int:
     return math.ceil(PROMPTS_RPS / rate_rps)
 
 
-def outputs() -> list[Any]:
+def commands() -> list[Any]:
     """Return every command of the pages with the output that is shown below it."""
     found = []
     for name, page in PAGES.items():
-        blocks = BLOCKS.findall(page)
-        for (kind, text), (next_kind, output) in zip(blocks, [*blocks[1:], ("", "")], strict=True):
-            if kind == "sh":
-                command = " ".join(text.replace("\\\n", " ").split())
-                marks = [pytest.mark.slow] if command in SLOW else []
-                shown = output if next_kind == "text" else ""
-                found.append(pytest.param(command, shown, id=f"{name}: {command[:40]}", marks=marks))
+        for block in (one for one in blocks(page) if one.language == "sh"):
+            command = " ".join(block.text.replace("\\\n", " ").split())
+            marks = [pytest.mark.slow] if command in SLOW else []
+            found.append(pytest.param(command, block.output, id=f"{name}: {command[:40]}", marks=marks))
     return found
 
 
-@pytest.mark.parametrize(("command", "output"), outputs())
-def test_a_command_prints_what_the_page_shows(
-    command: str, output: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ROOT)
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-        main(shlex.split(command)[1:])
-    lines = [line.rstrip() for line in besides_compiling(printed.getvalue()).splitlines()]
+@pytest.mark.parametrize(("command", "output"), commands())
+def test_a_command_prints_what_the_page_shows(command: str, output: str) -> None:
+    lines = [line.rstrip() for line in "".join(printed(lambda: main(shlex.split(command)[1:]))).splitlines()]
     shown = [line.rstrip() for line in output.splitlines()]
     assert lines[: len(shown)] == shown
+
+
+@pytest.mark.parametrize("name", WITH_TABLES)
+def test_tables_are_those_of_the_program(name: str) -> None:
+    assert written(name) == read_page(name), "python tests/scenario_tables.py"
 
 
 def test_the_fluid_limits_are_exact() -> None:

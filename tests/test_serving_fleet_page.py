@@ -3,13 +3,12 @@
 import math
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from builders import Json
-from test_scenario_pages import table
+from doc_pages import ROOT, one_line, read_page, table
 
 from optimizer import (
     Plan,
@@ -24,14 +23,16 @@ from optimizer import (
     verify,
 )
 from optimizer.jobs.memory import MemoryQuestion, memory_of
+from optimizer.plan.routes import small_token_share
 from optimizer.profiles.catalogue import load_catalogue
 from optimizer.simulation.replicas import Effort
+from optimizer.spec.routes import flows_of
+from optimizer.spec.schema import Route
 from optimizer.studies.simulation.plans import simulate_plan
 from optimizer.timing.static import longest_to_mean
 
-ROOT = Path(__file__).parent.parent
-PAGE = (ROOT / "docs" / "scenarios" / "serving-fleet.md").read_text(encoding="utf-8")
-TEXT = " ".join(PAGE.split())
+PAGE = read_page("scenarios/serving-fleet.md")
+TEXT = one_line(PAGE)
 LARGE_USD, SMALL_USD = 30, 2
 """Prices of a million tokens that the design printed."""
 BATCHES = (3, 8, 16, 32, 64)
@@ -60,7 +61,6 @@ def cost_usd(server: str) -> float:
 
 
 def without(field: str) -> Plan:
-    """Return the plan of the fleet whose servers lack a field."""
     made = document()
     for server in made["servers"]:
         server.pop(field, None)
@@ -135,7 +135,6 @@ def with_replicas(count: int) -> Plan:
 
 
 def failures() -> Iterator[list[str]]:
-    """Yield the rows of the table of failed replicas."""
     for count in (13, 12, 11, 10):
         members = with_replicas(count).shared_queues["us-chat"].members
         found = {name.removeprefix("us-"): member.targets[1].value for name, member in members.items()}
@@ -159,11 +158,17 @@ def test_priorities_act_when_replicas_are_missing() -> None:
 
 
 def saving(simple: float, miss: float, wrong: float, *, rerun: bool, length: float = 1.0) -> float:
-    """Return the share of the cost that a route saves by prices of tokens (workload of simple requests)."""
-    total = simple * length + 1 - simple
-    small = (simple * length * (1 - miss) + (1 - simple) * wrong) / total
-    again = (1 - simple) * wrong / total if rerun else 0.0
-    return 1 - (small * SMALL_USD + (1 - small + again) * LARGE_USD) / LARGE_USD
+    """Return the share of the price of all tokens at the large model that a route saves (eq. 228)."""
+    easy = {"share": simple, "inTokens": 150 * length, "outTokens": 50 * length, "miss": miss}
+    hard = {"share": 1 - simple, "inTokens": 150, "outTokens": 50, "wrong": wrong}
+    given = {"name": "r", "small": "s", "large": "l", "arrivalRate": 60, "rerun": rerun}
+    route = Route.model_validate(given | {"kinds": [easy, hard]})
+    shares, tokens = [1 - miss, wrong], [200 * length, 200]
+    total = simple * tokens[0] + (1 - simple) * tokens[1]
+    large = sum(
+        flow.large_rpm(share) / 60 * n for flow, share, n in zip(flows_of(route), shares, tokens, strict=True)
+    )
+    return 1 - (small_token_share(route, shares) * SMALL_USD + large / total * LARGE_USD) / LARGE_USD
 
 
 def savings() -> Iterator[list[str]]:
@@ -304,7 +309,6 @@ def test_the_longest_output_of_a_batch() -> None:
 
 
 def static_rows() -> Iterator[list[str]]:
-    """Yield the largest rates of a replica by how it batches."""
     rates = {}
     for name in ("continuous", "static", "padded"):
         own = {} if name == "continuous" else {"batching": name, "outTokensCV": 1}

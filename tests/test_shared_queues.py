@@ -109,11 +109,6 @@ def two(**second: Any) -> Json:
             {"class": "roomy"},
             r"servers\[1\].headroomShare: 0.5, but 'a' in the same shared queue has nothing",
         ),
-        ({"maxQueueSize": 5}, r"servers\[1\].maxQueueSize: a shared queue has no separate limit"),
-        (
-            {"external": {"inPerMillion": 1, "outPerMillion": 1, "ttft": 1, "itl": 1}},
-            r"servers\[1\].external: a service answers all requests of a queue or none",
-        ),
         ({"class": "bare"}, r"servers\[1\].class: class 'bare' has no target for 'm'"),
         ({"class": "silver"}, r"servers\[1\].class: class 'silver' has slo-tps for 'm'"),
         ({"name": "q"}, r"sharedQueue: 'q' is also the name of a server"),

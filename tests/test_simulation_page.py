@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from doc_pages import ROOT, read_page
 
 from optimizer.cli.main import main
 
-ROOT = Path(__file__).parent.parent
-PAGE = (ROOT / "docs" / "simulation.md").read_text(encoding="utf-8")
+PAGE = read_page("simulation.md")
 TRACE = re.compile(r"^python3 - <<'END' > conv\.csv\n(.*?)^END$", re.MULTILINE | re.DOTALL)
 
 

@@ -1,7 +1,5 @@
 """The tutorial's commands print what the tutorial says they print."""
 
-import contextlib
-import io
 import os
 import re
 import runpy
@@ -9,17 +7,13 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from notes import besides_compiling
+from doc_pages import ROOT, blocks, printed, read_page
 
 from optimizer.cli.main import main
 
-ROOT = Path(__file__).parent.parent
-TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LONG_NUMBER = re.compile(r"\d+\.\d{10,}(e[+-]?\d+)?")
 LEFT_OUT = "…"
 CALL = re.compile(r"(?:(echo '[^']*') \| )?(inferplan [^|<>&;$`*]*)([|>][^;&]*)?", re.DOTALL)
@@ -30,13 +24,11 @@ SCRIPT = re.compile(r"python - <<'END'\n(.*)END", re.DOTALL)
 
 def commands_and_outputs() -> list[tuple[str, str]]:
     """Return every shell or Python block with the output block that follows it."""
-    blocks = BLOCK.findall(TUTORIAL)
-    pairs = []
-    for (kind, text), (next_kind, output) in zip(blocks, [*blocks[1:], ("", "")], strict=True):
-        if kind in {"sh", "python"}:
-            command = text if kind == "sh" else f"python - <<'END'\n{text}END\n"
-            pairs.append((command, output if next_kind == "text" else ""))
-    return pairs
+    return [
+        (block.text if block.language == "sh" else f"python - <<'END'\n{block.text}END\n", block.output)
+        for block in blocks(read_page("tutorial.md"))
+        if block.language in {"sh", "python"}
+    ]
 
 
 def lines_of(text: str) -> list[str]:
@@ -76,9 +68,9 @@ def test_the_commands_print_what_the_tutorial_shows(folder: Path) -> None:
         (programs / name).chmod(0o755)
     paths = {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     for command, output in commands_and_outputs():  # in their order: later ones use files of earlier ones
-        printed = "".join(done(step, folder, paths) for step in steps(command))
+        found = "".join(done(step, folder, paths) for step in steps(command))
         if output and "--timings" not in command:
-            assert matches(lines_of(output), lines_of(printed)), f"{command}\n{printed}"
+            assert matches(lines_of(output), lines_of(found)), f"{command}\n{found}"
 
 
 def steps(command: str) -> list[str]:
@@ -109,27 +101,17 @@ def done(step: str, folder: Path, paths: dict[str, str]) -> str:
     script = SCRIPT.fullmatch(step)
     if script is not None:
         (folder / ".script.py").write_text(script[1], encoding="utf-8")
-        return "".join(in_this_process(lambda: runpy.run_path(".script.py"), folder))
+        return "".join(printed(lambda: runpy.run_path(".script.py"), folder))
     found = CALL.fullmatch(step)
     if found is None:
         return in_bash(step, folder, paths)
     read, call, rest = found.groups()
     given = in_bash(read, folder, paths) if read else ""
-    printed, said = in_this_process(lambda: main(shlex.split(call)[1:]), folder, given)
+    out, err = printed(lambda: main(shlex.split(call)[1:]), folder, given)
     if rest:
-        (folder / ".printed").write_text(printed, encoding="utf-8")
-        printed = in_bash(f"cat .printed {rest}", folder, paths)
-    return printed + said
-
-
-def in_this_process(run: Callable[[], object], folder: Path, given: str = "") -> tuple[str, str]:
-    """Run something here; return what it prints on standard output, and on standard error."""
-    printed, said = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, contextlib.chdir(folder):
-        patch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
-            run()
-    return printed.getvalue(), besides_compiling(said.getvalue())
+        (folder / ".printed").write_text(out, encoding="utf-8")
+        out = in_bash(f"cat .printed {rest}", folder, paths)
+    return out + err
 
 
 def in_bash(command: str, folder: Path, paths: dict[str, str]) -> str:

@@ -1,22 +1,21 @@
 """Versions of split servers: the choice against two oracles, loads, verification, refusals, the service."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
 from api_clients import client
-from builders import Json, accelerator, document, profile, running, server, service_class
+from builders import Json, accelerator, document, profile, refusal, running, server, service_class
+from doc_pages import ROOT
 from robust_oracles import best_levels
 from slow_cases import mostly_slow
+from small_fleets import canary
 from version_oracles import STEP, cbc_levels, random_larger_splits, random_splits, spelled_out
 
 from optimizer import SpecError, compare, explain, load_system, scale_loads, solve, vary_loads, verify
 from optimizer.jobs.horizons import horizon_of
-from optimizer.plan import Plan
-from optimizer.plan.document import OneVersion, SplitUse, VersionUse
+from optimizer.plan.document import OneVersion
 from optimizer.simulation.replicas import Effort
 from optimizer.spec.versions import Version, versions_of
 from optimizer.stabilisation.decisions import Observation
@@ -24,18 +23,6 @@ from optimizer.stabilisation.rules import RECOMMENDED
 from optimizer.stabilisation.stabilise import denoise_loads, stabilise
 from optimizer.studies.simulation.plans import simulate_plan
 from optimizer.studies.sweep.days import lognormal_days
-
-ROOT = Path(__file__).resolve().parent.parent
-
-
-def fleet(rate: float = 6000, units: int = 60, **more: Any) -> Json:
-    """Return a system with a split server, nine tenths of whose requests go to the model ``m``."""
-    split = [{"model": "m", "weight": 0.9}, {"model": "n", "weight": 0.1}]
-    servers = [server("chat", rate, split=split) | more, server("other", 600)]
-    models = [profile("m", "A"), profile("n", "A", alpha=14)]
-    classes = [service_class("gold", ttft=300)]
-    return document(servers, [accelerator("A")], {"A": units}, classes=classes, models=models)
-
 
 # --- the choice ------------------------------------------------------------------------------------------
 
@@ -74,7 +61,7 @@ def test_choice_matches_a_formulation_by_replica_in_cbc(seed: int) -> None:
 def test_versions_see_the_arrivals_that_are_sent_to_them(cv: float) -> None:
     """Of gamma interarrival times each request goes to the version with probability 0.3."""
     split = [{"model": "m", "weight": 0.7}, {"model": "n", "weight": 0.3}]
-    source = fleet(split=split)
+    source = canary(split=split)
     fitted = {"maxBatchSize": 8, "perfParms": {"alpha": 10, "beta": 0.05, "gamma": 1e-5}}
     source["models"] = [{"name": name, "acc": "A"} | fitted for name in "mn"]
     source["servers"][0]["currentAlloc"]["load"]["arrivalCV"] = cv
@@ -110,7 +97,7 @@ def test_a_split_costs_what_rounding_up_each_version_costs() -> None:
     """Versions that are alike: eight full replicas become eight and one (the workloads' example)."""
     alone = load_system(document([server("a", 1)], [accelerator("A")]))
     each = solve(alone).allocations["a"][0].max_arrival_rate_rpm
-    source = fleet(rate=8 * each)
+    source = canary(rate=8 * each)
     source["models"] = [profile("m", "A"), profile("n", "A")]
     source["serviceClasses"] = [service_class("gold", models=["m", "n"])]
     use = solve(load_system(source)).versions["chat"]
@@ -123,18 +110,18 @@ def test_a_split_costs_what_rounding_up_each_version_costs() -> None:
 
 
 def test_a_roll_back_has_the_replicas_for_all_requests() -> None:
-    plain, back = (solve(load_system(fleet(rollBack=wanted))).versions["chat"] for wanted in (False, True))
+    plain, back = (solve(load_system(canary(rollBack=wanted))).versions["chat"] for wanted in (False, True))
     assert plain.one_version == back.one_version is not None
     assert back.versions[0].num_replicas == back.one_version.num_replicas > plain.versions[0].num_replicas
     assert back.roll_back is True
-    fewer = solve(load_system(fleet(units=17, rollBack=True)))
+    fewer = solve(load_system(canary(units=17, rollBack=True)))
     assert fewer.complete
     assert fewer.versions["chat"].roll_back is False
     assert fewer.versions["chat"].one_version is None
 
 
 def test_a_version_has_targets_of_its_own_or_of_its_server() -> None:
-    source = fleet()
+    source = canary()
     source["serviceClasses"] = [
         service_class("gold", ttft=300, tps=900),
         service_class("own", 2, models=["m", "n"], ttft=80),
@@ -152,7 +139,7 @@ def test_a_version_has_targets_of_its_own_or_of_its_server() -> None:
 
 
 def test_loads_of_versions_follow_their_server() -> None:
-    system = load_system(fleet())
+    system = load_system(canary())
     for changed in (
         system.with_load("chat", arrival_rate_rpm=3000.0),
         scale_loads(system, 0.5),
@@ -169,7 +156,7 @@ def test_loads_of_versions_follow_their_server() -> None:
 def test_a_system_with_versions_is_written_as_it_was_read() -> None:
     current = running("A", 12) | {"load": {"arrivalRate": 6000, "avgInTokens": 16, "avgOutTokens": 64}}
     split = [{"model": "m", "weight": 0.9}, {"model": "n", "weight": 0.1, "currentAlloc": running("A", 1)}]
-    system = load_system(fleet(split=split, currentAlloc=current, rollBack=True))
+    system = load_system(canary(split=split, currentAlloc=current, rollBack=True))
     assert load_system(system.to_spec().model_dump(by_alias=True)).servers == system.servers
     assert system.servers["chat (m)"].current.num_replicas == 12
     assert system.servers["chat (n)"].current.num_replicas == 1
@@ -198,7 +185,6 @@ TWO = [{"model": "m", "weight": 0.9}, {"model": "n", "weight": 0.1}]
 
 
 def weights(*shares: tuple[str, Any]) -> Json:
-    """Return a split by model and weight."""
     return {"split": [{"model": model, "weight": weight} for model, weight in shares]}
 
 
@@ -222,19 +208,6 @@ def weights(*shares: tuple[str, Any]) -> Json:
             weights(("m", 0), ("n", 1)) | {"rollBack": True},
             "servers[0].rollBack: 'm' has weight 0 and no replicas; give it a weight above 0",
         ),
-        ({"sharedQueue": "q"}, "servers[0].sharedQueue: servers of a shared queue run one model; remove it"),
-        (
-            {"deadline": {"requests": 60, "hours": 1}},
-            "servers[0].deadline: offline work has no versions; remove it, or split",
-        ),
-        (
-            {"external": {"inPerMillion": 1, "outPerMillion": 1, "ttft": 1, "itl": 1}},
-            "servers[0].external: an external service takes all requests of a server",
-        ),
-        (
-            {"maxNumReplicas": 9},
-            "servers[0].maxNumReplicas: a limit on all versions is not supported; remove it, or split",
-        ),
         (
             {"split": [TWO[0] | {"currentAlloc": running("A", 1)}, TWO[1]]},
             "servers[0].split[0].currentAlloc: 'm' is the server's own model; state it in the server's",
@@ -250,22 +223,19 @@ def weights(*shares: tuple[str, Any]) -> Json:
     ],
 )
 def test_contradictions_are_refused(changes: Json, message: str) -> None:
-    rate = 0 if "deadline" in changes else 6000
-    with pytest.raises(SpecError) as caught:
-        load_system(fleet(rate, **changes))
-    assert str(caught.value).startswith(message)
+    assert refusal(lambda: load_system(canary(**changes))).startswith(message)
 
 
 @pytest.mark.parametrize("taken", ["chat (n)", "q"])
 def test_names_of_versions_are_taken_once(taken: str) -> None:
-    source = fleet()
+    source = canary()
     source["servers"].append(server("chat (n)") if taken != "q" else server("b", sharedQueue="chat (n)"))
     with pytest.raises(SpecError, match=r"its version would be named 'chat \(n\)', which is a"):
         load_system(source)
 
 
 def test_a_version_that_does_not_fit_its_server_is_refused() -> None:
-    source = fleet()
+    source = canary()
     source["serviceClasses"][0]["modelTargets"][0]["percentile"] = 95
     source["models"][0] = {
         "name": "m",
@@ -280,47 +250,17 @@ def test_a_version_that_does_not_fit_its_server_is_refused() -> None:
 
 # --- plans that are false --------------------------------------------------------------------------------
 
-FALSE: dict[str, Any] = {"server": "other", "model": "o", "weight": 0.2, "arrivalRate": 1.0}
-FALSE |= {"numReplicas": 7, "neededReplicas": 0.5, "cost": 1.0, "unusedCost": 1.0}
-FALSE_SPLIT: dict[str, Any] = {"model": "n", "versions": [], "extraCost": 1.0, "rollBack": False}
-FALSE_SPLIT |= {"oneVersion": {"accelerator": "A", "numReplicas": 3, "cost": 30.0}}
-FALSE_ONE: dict[str, Any] = {"accelerator": "B", "numReplicas": 3, "cost": 30.0}
-
-
-@pytest.mark.parametrize(
-    ("part", "field"),
-    [("version", name) for name in FALSE]
-    + [("split", name) for name in FALSE_SPLIT]
-    + [("one", name) for name in FALSE_ONE],
-)
-def test_a_false_field_is_found(part: str, field: str) -> None:
-    system = load_system(fleet(rollBack=True))
-    plan = json.loads(solve(system).to_json())
-    use = plan["versions"]["chat"]
-    where, values, known = {
-        "version": (use["versions"][1], FALSE, VersionUse.model_fields),
-        "split": (use, FALSE_SPLIT, SplitUse.model_fields),
-        "one": (use["oneVersion"], FALSE_ONE, OneVersion.model_fields),
-    }[part]
-    assert {item.alias or name for name, item in known.items()} == {*values}
-    assert where[field] != values[field]
-    assert verify(Plan.model_validate(plan), system) == []
-    where[field] = values[field]
-    assert verify(Plan.model_validate(plan), system) != []
-
 
 def test_a_plan_for_other_weights_is_found() -> None:
-    system = load_system(fleet())
-    missing = json.loads(solve(system).to_json()) | {"versions": {}}
-    assert verify(Plan.model_validate(missing), system) == ["versions: of chat, not of none"]
-    other = load_system(fleet(**weights(("m", 0.8), ("n", 0.2))))
+    system = load_system(canary())
+    other = load_system(canary(**weights(("m", 0.8), ("n", 0.2))))
     assert any("weight of version m is 0.9" in line for line in verify(solve(other), system))
-    without = solve(load_system(fleet(rollBack=False)))
-    assert any("reserve" in line for line in verify(without, load_system(fleet(rollBack=True))))
+    without = solve(load_system(canary(rollBack=False)))
+    assert any("reserve" in line for line in verify(without, load_system(canary(rollBack=True))))
 
 
 def test_versions_add_up_to_their_server() -> None:
-    system = load_system(fleet(**weights(("m", 0.33), ("n", 0.67))))
+    system = load_system(canary(**weights(("m", 0.33), ("n", 0.67))))
     versions = [one for one in system.servers.values() if isinstance(one, Version)]
     assert sum(one.current.load.arrival_rate_rpm for one in versions) == pytest.approx(6000)
     assert tuple(versions) == versions_of(system.stated["chat"])
@@ -329,10 +269,10 @@ def test_versions_add_up_to_their_server() -> None:
 # --- the service -----------------------------------------------------------------------------------------
 
 
-def test_the_service_has_a_target_for_each_version() -> None:
+def test_the_service_plans_and_applies_each_version() -> None:
     with client(stateful=True) as service:
-        assert service.put("/v1/fleet", json=fleet()).status_code == 200
-        loads = {"chat": {"arrivalRate": 3000}, "other": {"arrivalRate": 600}}
+        assert service.put("/v1/fleet", json=canary()).status_code == 200
+        loads: Json = {"chat": {"arrivalRate": 3000}, "other": {"arrivalRate": 600}}
         answer = service.post("/v1/loads", json=loads)
         assert answer.status_code == 200, answer.text
         plan = answer.json()
@@ -347,14 +287,6 @@ def test_the_service_has_a_target_for_each_version() -> None:
         assert 'inferplan_desired_replicas{accelerator="A",model="n",server="chat (n)"' in (
             service.get("/metrics").text
         )
-
-
-def test_what_the_service_applies_is_what_versions_run() -> None:
-    with client(stateful=True) as service:
-        service.put("/v1/fleet", json=fleet())
-        loads: Json = {"chat": {"arrivalRate": 3000}, "other": {"arrivalRate": 600}}
-        plan = service.post("/v1/loads", json=loads).json()
-        replicas = {name: pools[0]["numReplicas"] for name, pools in plan["allocations"].items()}
         applied = service.post("/v1/plan/apply")
         assert applied.status_code == 200, applied.text
         (chat,) = [item for item in applied.json()["servers"] if item["name"] == "chat"]
@@ -373,13 +305,17 @@ def test_what_the_service_applies_is_what_versions_run() -> None:
 
 def test_answers_of_the_reference_name_versions() -> None:
     with client() as service:
-        bare = service.post("/optimizeOne", json=fleet(2000))
+        bare = service.post("/optimizeOne", json=canary(2000))
         assert bare.status_code == 200, bare.text
         allocations = bare.json()["allocations"]
         assert [*allocations] == ["chat (m)", "chat (n)", "other"]
         assert allocations["chat (n)"]["load"]["arrivalRate"] == pytest.approx(200)
         assert "X-Inferplan-Unserved" not in bare.headers
-        missing = fleet(2000, split=[{"model": "m", "weight": 0.9}, {"model": "x", "weight": 0.1}])
+        gone = [{"model": "m", "weight": 0.9}, {"model": "n", "weight": 0.1, "currentAlloc": running("Z", 1)}]
+        assert [*service.post("/optimizeOne", json=canary(2000, split=gone)).json()["allocations"]] == [
+            *allocations
+        ]
+        missing = canary(2000, split=[{"model": "m", "weight": 0.9}, {"model": "x", "weight": 0.1}])
         left = service.post("/optimizeOne", json=missing)
         assert (left.status_code, [*left.json()["allocations"]]) == (200, ["other"])
         assert left.headers["X-Inferplan-Unplanned"] == "servers/chat"
@@ -387,7 +323,7 @@ def test_answers_of_the_reference_name_versions() -> None:
 
 def test_the_reference_s_wire_keeps_what_versions_desire() -> None:
     with client(stateful=True) as service:
-        service.put("/v1/fleet", json=fleet(2000))
+        service.put("/v1/fleet", json=canary(2000))
         assert service.post("/optimize", json={"unlimited": False}).status_code == 200
         assert service.get("/applyAllocation").status_code == 200
         (chat,) = [item for item in service.get("/getServers").json()["servers"] if item["name"] == "chat"]
@@ -400,7 +336,7 @@ def test_the_reference_s_wire_keeps_what_versions_desire() -> None:
 
 def test_noise_is_taken_from_all_versions_together() -> None:
     """Counts of one server are told from noise once, so that its versions keep their weights."""
-    system, rules = load_system(fleet()), RECOMMENDED
+    system, rules = load_system(canary()), RECOMMENDED
     last, rates = None, []
     for minute, rate in enumerate([6000.0, 6050.0, 5960.0, 7400.0, 7350.0, 7420.0]):
         seen = Observation(60.0 * minute)
@@ -415,7 +351,7 @@ def test_noise_is_taken_from_all_versions_together() -> None:
 
 
 def test_days_and_hours_name_the_server_and_not_its_versions() -> None:
-    system = load_system(fleet())
+    system = load_system(canary())
     rates = lognormal_days(system, 5, 0.3, seed=1)
     assert rates[:, 0] == pytest.approx(9 * rates[:, 1])
     assert rates[:, 0].std() > 0
@@ -428,22 +364,12 @@ def test_days_and_hours_name_the_server_and_not_its_versions() -> None:
 
 def test_versions_count_as_servers_for_the_size_of_a_system() -> None:
     with client(max_servers=2) as service:
-        answer = service.post("/v1/plan", json=fleet())
+        answer = service.post("/v1/plan", json=canary())
         assert (answer.status_code, "3 items exceed the limit of 2" in answer.text) == (422, True)
 
 
-def test_the_reference_s_wire_plans_versions_on_a_card_gone() -> None:
-    split = [{"model": "m", "weight": 0.9}, {"model": "n", "weight": 0.1, "currentAlloc": running("Z", 1)}]
-    with client() as service:
-        answer = service.post("/optimizeOne", json=fleet(2000, split=split))
-        assert (answer.status_code, [*answer.json()["allocations"]]) == (
-            200,
-            ["chat (m)", "chat (n)", "other"],
-        )
-
-
 def test_a_load_without_output_lengths_counts_as_missing() -> None:
-    source = fleet()
+    source = canary()
     source["servers"][0]["currentAlloc"] = {"load": {"arrivalRate": 3000, "avgInTokens": 16}}
     with pytest.raises(SpecError, match=r"avgOutTokens: 0 or missing"):
         load_system(source)

@@ -6,13 +6,15 @@ Documents are spelled out by plain arithmetic, so that what knows nothing of ver
 import copy
 import math
 import random
-import warnings
 from typing import Any
 
+import pulp
 from builders import Json, accelerator, document, profile, random_document, running, server, service_class
+from document_case import law_key, replica_of
 from mixed_oracles import random_mixed_document
+from plan_search import minimised, without_announcements
 
-from optimizer import LatencyTargets, Replica, size_replicas
+from optimizer import LatencyTargets, size_replicas
 
 WEIGHTS = ([0.9, 0.1], [0.75, 0.25], [0.5, 0.5], [1.0, 0.0], [0.125, 0.875], [0.5, 0.25, 0.25])
 
@@ -136,16 +138,9 @@ def random_larger_splits(seed: int) -> Json:
     return document(servers, cards, units, classes=classes, models=models, transitionPenalty=0.0)
 
 
+@without_announcements()
 def cbc_levels(source: Json) -> dict[str, float]:
     """Return the best levels of a system that nothing runs of, from integer numbers of replicas in CBC."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of pulp
-        return _cbc_levels(source)
-
-
-def _cbc_levels(source: Json) -> dict[str, float]:
-    import pulp
-
     model, parts = pulp.LpProblem("versions", pulp.LpMinimize), _parts(source)
     cost = {item["name"]: item["cost"] for item in source["accelerators"]}
     sums: dict[str, list[Any]] = {}
@@ -180,25 +175,8 @@ def _cbc_levels(source: Json) -> dict[str, float]:
         sums["changes"].append(served)
     for item in source["count"]:
         model += pulp.lpSum(cards[item["type"]]) <= item["count"]
-    return _minimised_in_order(model, sums)
-
-
-def _minimised_in_order(model: Any, sums: dict[str, list[Any]]) -> dict[str, float]:
-    import pulp
-
-    best: dict[str, float] = {}
-    for name, terms in sums.items():
-        objective = pulp.lpSum(terms)
-        model.setObjective(objective)
-        # CBC's preprocessing calls a feasible level infeasible (seed 38).
-        solver = pulp.PULP_CBC_CMD(msg=False, gapRel=0, timeLimit=60, options=["preprocess off"])
-        model.solve(solver)
-        if model.sol_status != pulp.LpSolutionOptimal:
-            assert pulp.LpStatus[model.status] != "Infeasible", (name, best)
-            return best  # not proved in time: no level from here on says anything
-        best[name] = float(pulp.value(objective) or 0.0)
-        model += objective <= best[name] + STEP / 5
-    return best
+    objectives = {name: pulp.lpSum(terms) for name, terms in sums.items()}
+    return minimised(model, objectives, lambda _, __: STEP / 5, limit_s=60)
 
 
 def _parts(source: Json) -> list[Json]:
@@ -229,18 +207,8 @@ def _parts(source: Json) -> list[Json]:
 
 def _rates(models: list[Json], model: str, load: Json, target: Json) -> dict[str, tuple[float, int]]:
     mine = [item for item in models if item["name"] == model]
-    replicas = [
-        Replica.model_validate(
-            {
-                "maxBatch": item["maxBatchSize"],
-                "decodeParms": item["decodeParms"],
-                "prefillParms": item["prefillParms"],
-                "inTokens": load["avgInTokens"],
-                "outTokens": load["avgOutTokens"],
-            }
-        )
-        for item in mine
-    ]
+    shape = load["avgInTokens"], load["avgOutTokens"]
+    replicas = [replica_of(law_key(item), *shape) for item in mine]
     wanted = LatencyTargets.model_validate({"ttft": target["slo-ttft"], "itl": target["slo-itl"]})
     found = size_replicas(replicas, [wanted] * len(replicas))
     return {

@@ -11,7 +11,6 @@ from optimizer.candidates.pairs import replicas_of, sizable_pairs
 from optimizer.candidates.table import Verdicts
 from optimizer.generate import generate_system
 from optimizer.queueing import sizing
-from optimizer.queueing.performance import Performance
 from optimizer.queueing.reference import ReplicaQueues
 
 
@@ -34,22 +33,6 @@ def test_sizing_is_bit_identical_alone_and_in_batches(seed: int) -> None:
         single = find_candidates(alone(system, name)).table
         for field in fields(mine):
             assert getattr(mine, field.name).tobytes() == getattr(single, field.name).tobytes(), field.name
-
-
-def test_replicas_that_are_alike_are_analysed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = 0
-    analyze = ReplicaQueues.analyze
-
-    def counted(replicas: ReplicaQueues, rate_rps: np.ndarray) -> Performance:
-        nonlocal rows
-        rows += len(rate_rps)
-        return analyze(replicas, rate_rps)
-
-    monkeypatch.setattr(ReplicaQueues, "analyze", counted)
-    system = generate_system(40, 12, 4, 1)
-    rows = 0
-    pairs = len(find_candidates(system).table)
-    assert rows < 11 * pairs
 
 
 def test_the_rates_looked_at_first_do_not_show_in_the_answers(

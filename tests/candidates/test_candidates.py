@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from queue_oracles import Iteration, Linear, Machine, bisect
+from queue_oracles import Iteration, Linear, Machine
 
 from optimizer.candidates import Candidates, Rejection, find_candidates
 from optimizer.candidates.arrays import current_cost_cents_per_h
@@ -256,27 +256,6 @@ def test_idle_iteration_law_metrics_match_the_reference() -> None:
 # --- rejections -------------------------------------------------------------------------------------------
 
 
-def test_unattainable_itl_is_rejected_with_the_best_itl() -> None:
-    only = rejection(found(target={"slo-itl": 20.25}))
-    assert only.reason == "slo_unattainable"
-    assert only.detail == "best ITL at batch 1 is 20.5 ms, target 20.25 ms"
-    assert only.value == pytest.approx(20.5, rel=1e-4)
-    assert only.limit == 20.25
-
-
-def test_unattainable_ttft_is_rejected_with_the_best_ttft() -> None:
-    only = rejection(found(target={"slo-itl": 26.0, "slo-ttft": 60}))
-    assert only.reason == "slo_unattainable"
-    assert only.detail == "best TTFT at batch 1 is 60.25 ms, target 60 ms"
-    assert only.value == pytest.approx(60.25, abs=0.005)  # γ + δ·in·n = 50 + 10.24 n at n just above 1
-    assert only.limit == 60
-
-
-def test_of_two_missed_targets_the_one_missed_by_more_is_named() -> None:
-    assert "best TTFT" in rejection(found(target={"slo-itl": 20, "slo-ttft": 30})).detail
-    assert "best ITL" in rejection(found(target={"slo-itl": 10, "slo-ttft": 55})).detail
-
-
 def test_barely_missed_targets_show_a_value_above_the_limit() -> None:
     # The ITL of a single place falls with the rate (iteration law), here by 0.02 % up to the least rate.
     law = Iteration(100, 0.05, 1e-4, 1000, 1)
@@ -291,36 +270,69 @@ def test_barely_missed_targets_show_a_value_above_the_limit() -> None:
     assert only.value > only.limit
 
 
-def test_a_request_larger_than_the_kv_cache_does_not_fit() -> None:
-    law = Linear(20, 0.5, 50, 0.02, 90_000, 10_000)
-    only = rejection(found(law, profile={"kvCapacity": 99_999}))
-    assert (only.reason, only.value, only.limit) == ("does_not_fit", 100_000, 99_999)
-    assert only.detail == "one request has 100,000 tokens, kvCapacity is 99,999"
-    assert column(found(law, profile={"kvCapacity": 100_000}, target={"slo-itl": 0}))["maxBatch"] == 1
+LONG = Linear(20, 0.5, 50, 0.02, 90_000, 10_000)
+QUICK = Linear(20, 0.0, 50, 0.0, 1, 1)
+HUGE = {"maxBatchSize": 2048, "atTokens": 1024}
+UNTIMED = {"decodeParms": None, "prefillParms": None}
 
 
-def test_batches_beyond_the_analysis_limit_are_rejected() -> None:
-    law = Linear(20, 0.0, 50, 0.0, 1, 1)
-    profile = {"maxBatchSize": 2048, "atTokens": 1024}
-    only = rejection(found(law, profile=profile))
-    assert (only.reason, only.value, only.limit) == ("batch_limit", 2048 * 1024, 1_000_000)
-    assert only.detail == "batch limit 2,097,152 exceeds 1,000,000; reduce maxBatchSize"
-    assert column(found(law, profile=profile, server={"maxBatchSize": 100}))["maxBatch"] == 100
-
-
-def test_a_request_that_takes_no_time_is_rejected() -> None:
-    only = rejection(found(Linear(20, 0.5, 50, 0.02, 0, 1)))  # no prompt, and no token after the first
-    assert (only.reason, only.value, only.limit) == ("no_work", None, None)
-    assert only.detail == "the service time of a request is zero; give the profile token times"
-
-
-@pytest.mark.parametrize("parms", [{}, {"perfParms": {}}, {"decodeParms": {}, "prefillParms": {}}])
-def test_a_profile_without_token_times_is_none(parms: Document) -> None:
-    raw = document()
-    raw["models"] = [{"name": "m", "acc": "2xA", "maxBatchSize": 16, **parms}]
+@pytest.mark.parametrize(
+    ("raw", "reason", "detail", "value", "limit"),
+    [
+        (
+            document(target={"slo-itl": 20.25}),
+            "slo_unattainable", "best ITL at batch 1 is 20.5 ms, target 20.25 ms", 20.5, 20.25,
+        ),
+        (  # γ + δ·in·n = 50 + 10.24 n at n just above 1
+            document(target={"slo-ttft": 60}),
+            "slo_unattainable", "best TTFT at batch 1 is 60.25 ms, target 60 ms", 60.25, 60,
+        ),
+        (  # of two missed targets the one missed by more
+            document(target={"slo-itl": 20, "slo-ttft": 30}),
+            "slo_unattainable", "best TTFT at batch 1 is 60.25 ms, target 30 ms", 60.25, 30,
+        ),
+        (
+            document(target={"slo-itl": 10, "slo-ttft": 55}),
+            "slo_unattainable", "best ITL at batch 1 is 20.5 ms, target 10 ms", 20.5, 10,
+        ),
+        (
+            document(LONG, profile={"kvCapacity": 99_999}),
+            "does_not_fit", "one request has 100,000 tokens, kvCapacity is 99,999", 100_000, 99_999,
+        ),
+        (
+            document(QUICK, profile=HUGE),
+            "batch_limit", "batch limit 2,097,152 exceeds 1,000,000; reduce maxBatchSize", 2**21, 10**6,
+        ),
+        (  # no prompt, and no token after the first
+            document(Linear(20, 0.5, 50, 0.02, 0, 1)),
+            "no_work", "the service time of a request is zero; give the profile token times", None, None,
+        ),
+        (document(profile=UNTIMED), "no_profile", "no token times of m on 2xA are known", None, None),
+        (
+            document(profile=UNTIMED | {"perfParms": {}}),
+            "no_profile", "no token times of m on 2xA are known", None, None,
+        ),
+        (
+            document(profile={"decodeParms": {}, "prefillParms": {}}),
+            "no_profile", "no token times of m on 2xA are known", None, None,
+        ),
+        (
+            document() | {"serviceClasses": [{"name": "c"}]},
+            "no_target", "class c has no target for m", None, None,
+        ),
+    ],
+)  # fmt: skip
+def test_a_pair_without_a_candidate_is_rejected_with_numbers(
+    raw: Document, reason: str, detail: str, value: float | None, limit: float | None
+) -> None:
     only = rejection(find_candidates(load_system(raw)))
-    assert (only.reason, only.value, only.limit) == ("no_profile", None, None)
-    assert only.detail == "no token times of m on 2xA are known"
+    assert (only.reason, only.detail, only.limit) == (reason, detail, limit)
+    assert only.value == (None if value is None else pytest.approx(value, rel=1e-4))
+
+
+def test_the_largest_request_and_batch_are_no_rejections() -> None:
+    assert column(found(LONG, profile={"kvCapacity": 100_000}, target={"slo-itl": 0}))["maxBatch"] == 1
+    assert column(found(QUICK, profile=HUGE, server={"maxBatchSize": 100}))["maxBatch"] == 100
 
 
 def test_accelerators_without_a_profile_are_rejected() -> None:
@@ -333,13 +345,6 @@ def test_accelerators_without_a_profile_are_rejected() -> None:
     assert len(candidates.table) == 1
 
 
-def test_a_class_without_a_target_for_the_model_is_rejected() -> None:
-    raw = document()
-    raw["serviceClasses"][0]["modelTargets"] = []
-    only = rejection(find_candidates(load_system(raw)))
-    assert (only.reason, only.detail) == ("no_target", "class c has no target for m")
-
-
 def several() -> Document:
     """Return a system of one server that could run on three accelerators."""
     raw = document()
@@ -349,36 +354,29 @@ def several() -> Document:
     return raw
 
 
-def accelerators_of(candidates: Candidates) -> list[str]:
-    return [candidates.arrays.accelerator_names[a] for a in candidates.table.accelerator]
-
-
-def test_only_accelerators_on_the_servers_list_are_candidates() -> None:
+@pytest.mark.parametrize(
+    ("server", "current", "allowed", "detail"),
+    [
+        ({"accelerators": ["B", "C"]}, {}, ["B", "C"], "not in the server's list of accelerators"),
+        (
+            {"keepAccelerator": True},
+            {"accelerator": "C", "numReplicas": 1},
+            ["C"],
+            "keepAccelerator holds it on C",
+        ),
+        ({"keepAccelerator": True}, {}, ["2xA", "B", "C"], ""),
+    ],
+)
+def test_only_accelerators_that_the_server_allows_are_candidates(
+    server: Document, current: Document, allowed: list[str], detail: str
+) -> None:
     raw = several()
-    raw["servers"][0]["accelerators"] = ["B", "C"]
+    raw["servers"][0] |= server
+    raw["servers"][0]["currentAlloc"] |= current
     candidates = find_candidates(load_system(raw))
-    assert accelerators_of(candidates) == ["B", "C"]
-    (only,) = candidates.rejections()
-    assert (only.accelerator, only.reason) == ("2xA", "not_allowed")
-    assert only.detail == "not in the server's list of accelerators"
-
-
-def test_keep_accelerator_leaves_one_candidate() -> None:
-    raw = several()
-    raw["servers"][0] |= {"keepAccelerator": True}
-    raw["servers"][0]["currentAlloc"] |= {"accelerator": "C", "numReplicas": 1}
-    candidates = find_candidates(load_system(raw))
-    assert accelerators_of(candidates) == ["C"]
-    assert [(item.accelerator, item.reason, item.detail) for item in candidates.rejections()] == [
-        ("2xA", "not_allowed", "keepAccelerator holds it on C"),
-        ("B", "not_allowed", "keepAccelerator holds it on C"),
-    ]
-
-
-def test_keep_accelerator_without_current_allows_all() -> None:
-    raw = several()
-    raw["servers"][0] |= {"keepAccelerator": True}
-    assert accelerators_of(find_candidates(load_system(raw))) == ["2xA", "B", "C"]
+    assert [candidates.arrays.accelerator_names[a] for a in candidates.table.accelerator] == allowed
+    rejected = [(item.accelerator, item.reason, item.detail) for item in candidates.rejections()]
+    assert rejected == [(name, "not_allowed", detail) for name in ("2xA", "B", "C") if name not in allowed]
 
 
 def test_rejections_of_one_server_can_be_asked_for() -> None:
@@ -578,13 +576,6 @@ def test_smallest_and_largest_numbers_cause_no_warnings(field: str, value: float
     places.get(field, raw["serviceClasses"][0]["modelTargets"][0])[field] = value
     candidates = find_candidates(load_system(raw))
     assert len(candidates.table) + len(list(candidates.rejections())) == 1
-
-
-# --- chosen batches ---------------------------------------------------------------------------------------
-
-
-def test_the_oracles_halving_finds_a_known_root() -> None:
-    assert bisect(lambda x: x * x <= 2, 0, 2, 60) == pytest.approx(2**0.5, rel=1e-15)
 
 
 def test_a_miss_is_a_finite_factor_however_small_the_limit() -> None:

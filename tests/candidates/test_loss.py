@@ -4,7 +4,7 @@ import random
 
 import pytest
 from builders import accelerator, document, profile, server, service_class
-from queue_oracles import Linear, walk
+from queue_oracles import Linear, bisect, erlang_b, walk
 from slow_cases import mostly_slow
 
 from optimizer import (
@@ -18,23 +18,6 @@ from optimizer import (
 )
 
 
-def erlang_b(load: float, servers: int) -> float:
-    """Return the blocking of M/M/N/N at an offered load, by its recursion (any textbook)."""
-    blocking = 1.0
-    for n in range(1, servers + 1):
-        blocking = load * blocking / (n + load * blocking)
-    return blocking
-
-
-def load_that_blocks(share: float, servers: int) -> float:
-    """Return the offered load at which M/M/N/N blocks a share, by halving."""
-    low, high = 0.0, 10.0 * servers
-    for _ in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if erlang_b(middle, servers) <= share else (low, middle)
-    return low
-
-
 @pytest.mark.parametrize("bound", [0.0012, 0.01, 0.2])
 @pytest.mark.parametrize("batch", [1, 4, 32])
 def test_the_maximum_rate_without_a_queue_matches_erlang_b(batch: int, bound: float) -> None:
@@ -44,8 +27,8 @@ def test_the_maximum_rate_without_a_queue_matches_erlang_b(batch: int, bound: fl
     (sizing,) = size_replicas([replica], [LatencyTargets(max_loss=bound)])
     assert not isinstance(sizing, Exception)
     most = 0.999 * batch / 1.0  # a request takes one second, whatever the batch
-    expected = min(load_that_blocks(bound, batch), most)
-    assert sizing.max_rate_rps == pytest.approx(expected, rel=1e-8)
+    blocked = bisect(lambda load: erlang_b(load, batch) <= bound, 0.0, 10.0 * batch, 200)
+    assert sizing.max_rate_rps == pytest.approx(min(blocked, most), rel=1e-8)
     assert sizing.rate_loss_rps == sizing.max_rate_rps
     assert sizing.rate_ttft_rps == pytest.approx(most, rel=1e-9)  # the other targets alone know of no loss
 

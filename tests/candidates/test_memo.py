@@ -134,14 +134,16 @@ MATTERS: dict[str, Json] = {
     "queue": {"server": {"maxQueueSize": 41}},
 }
 LAWS: dict[str, Json] = {
-    "linear α": {"decodeParms": {"alpha": 10.1, "beta": 0.5}},
-    "linear β": {"decodeParms": {"alpha": 10.0, "beta": 0.51}},
-    "linear γ": {"prefillParms": {"gamma": 5.1, "delta": 0.01}},
-    "linear δ": {"prefillParms": {"gamma": 5.0, "delta": 0.011}},
-    "iteration α": {"perfParms": {"alpha": 8.1, "beta": 0.02, "gamma": 1e-4}},
-    "iteration β": {"perfParms": {"alpha": 8.0, "beta": 0.021, "gamma": 1e-4}},
-    "iteration γ": {"perfParms": {"alpha": 8.0, "beta": 0.02, "gamma": 1.1e-4}},
-    "iteration budget": {"maxNumTokens": 1024},
+    "α": {"decodeParms": {"alpha": 10.1, "beta": 0.5}},
+    "β": {"decodeParms": {"alpha": 10.0, "beta": 0.51}},
+    "γ": {"prefillParms": {"gamma": 5.1, "delta": 0.01}},
+    "δ": {"prefillParms": {"gamma": 5.0, "delta": 0.011}},
+}
+ITERATIONS: dict[str, Json] = {
+    "α": {"perfParms": {"alpha": 8.1, "beta": 0.02, "gamma": 1e-4}},
+    "β": {"perfParms": {"alpha": 8.0, "beta": 0.021, "gamma": 1e-4}},
+    "γ": {"perfParms": {"alpha": 8.0, "beta": 0.02, "gamma": 1.1e-4}},
+    "budget": {"maxNumTokens": 1024},
 }
 LOADS: dict[str, Json] = {
     "rate": {"load": {"arrivalRate": 61.0}},
@@ -151,25 +153,18 @@ LOADS: dict[str, Json] = {
 }
 
 
-@pytest.mark.parametrize("base", [linear, iteration])
-@pytest.mark.parametrize("changed", MATTERS)
-def test_what_sizing_depends_on_is_sized_anew(base: Callable[..., Json], changed: str) -> None:
-    check_sized_anew(load_system(base()), load_system(base(**MATTERS[changed])))
-
-
-@pytest.mark.parametrize("changed", LAWS)
-def test_every_parameter_of_a_law_is_sized_anew(changed: str) -> None:
-    base = linear if changed.startswith("linear") else iteration
-    check_sized_anew(load_system(base()), load_system(base(profile=LAWS[changed])))
-
-
-def test_another_law_is_sized_anew() -> None:
-    check_sized_anew(load_system(linear()), load_system(iteration()))
-
-
-def check_sized_anew(system: System, changed: System) -> None:
-    memo = SizingMemo()
-    before = find_candidates(system, memo)
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (linear(), iteration()),
+        *((base(), base(**change)) for base in (linear, iteration) for change in MATTERS.values()),
+        *((linear(), linear(profile=law)) for law in LAWS.values()),
+        *((iteration(), iteration(profile=law)) for law in ITERATIONS.values()),
+    ],
+)
+def test_what_sizing_depends_on_is_sized_anew(first: Json, second: Json) -> None:
+    memo, changed = SizingMemo(), load_system(second)
+    before = find_candidates(load_system(first), memo)
     assert len(before.table) == len(memo) == 1
     assert bytes_of(find_candidates(changed, memo)) == bytes_of(find_candidates(changed))
     assert len(memo) == 2

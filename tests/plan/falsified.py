@@ -4,16 +4,18 @@ import json
 from collections.abc import Callable
 from copy import deepcopy
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from builders import GONE, Json, accelerator, document, profile, running, server, service_class
+from small_fleets import available, cached, canary, everything, offline, rolling
 
 from optimizer import Plan, System, load_system, solve, verify
 from optimizer.candidates import Candidates
 from optimizer.solvers.deadline import Deadline
 from optimizer.stabilisation.keeping import Planner, plan_keeping
 
-Path = tuple[str | int, ...]
+Place = tuple[str | int, ...]
 Lie = Callable[[Any], Any]
 
 
@@ -24,7 +26,7 @@ def fleet() -> Json:
         server("idle", 0),
         server("kept", 60, replicas=1, keepAccelerator=True, current=running("B", 1)),
         server("moved", 60, replicas=1, current=running("A", 1, 50), accelerators=["B"]),
-        server("standby", 0, replicas=1, accelerators=["A"]),
+        server("standby", 0, replicas=1, maxNumReplicas=2, accelerators=["A"]),
         server("stopped", 0, current=running(GONE, 2, 7)),
         server("unknown", 1, service="silver"),
         server("waiting", 1, replicas=9),
@@ -135,7 +137,7 @@ def shared() -> Json:
     return document(servers, cards, {"A": 5, "B": 1}, classes=classes, models=models)
 
 
-SCENARIOS: dict[str, Json] = {
+SCENARIOS: dict[str, Json | System | Path] = {
     "fleet": fleet(),
     "unlimited": fleet() | {"optimizer": {"unlimited": True}},
     "greedy": fleet() | {"optimizer": {"milpSolver": False}},
@@ -147,6 +149,15 @@ SCENARIOS: dict[str, Json] = {
     "queued": queued(),
     "shared": shared(),
     "running": scarce(),
+    "robust": everything(),
+    "offline": offline(8),
+    "late": offline(5, saturationPolicy="PriorityExhaustive"),
+    "cached": cached(),
+    "split": canary(rollBack=True),
+    "rolling": rolling(10, rollout="all"),
+    "rolling one": rolling(10, rollout="one"),
+    "available": available(availabilityTarget=0.999, surge=0.5),
+    "routed": Path(__file__).parents[2] / "specs" / "routes.yaml",
 }
 RUNS = {"first": {"A": 2}, "last": {"A": 1}}
 """What runs in the scenario "running", where the last server cannot be served and keeps what it runs."""
@@ -154,7 +165,8 @@ RUNS = {"first": {"A": 2}, "last": {"A": 1}}
 
 @cache
 def system_of(scenario: str) -> System:
-    return load_system(SCENARIOS[scenario])
+    source = SCENARIOS[scenario]
+    return source if isinstance(source, System) else load_system(source)
 
 
 @cache
@@ -169,7 +181,7 @@ def wire(plan: Plan) -> Json:
     return answer
 
 
-def falsified(plan: Json, path: Path, lie: Lie) -> Json:
+def falsified(plan: Json, path: Place, lie: Lie) -> Json:
     """Return a copy of a plan in which what stands at a path is another."""
     copy = deepcopy(plan)
     *way, last = path
@@ -201,5 +213,10 @@ def without(place: int) -> Lie:
     return lambda items: [item for i, item in enumerate(items) if i != place % len(items)]
 
 
-def pool(field: str, name: str = "free", place: int = 0) -> Path:
-    return ("allocations", name, place, field)
+def instead(before: str, after: str) -> Lie:
+    return lambda text: text.replace(before, after)
+
+
+def path_of(place: str) -> Place:
+    """Return the steps to a place such as ``levels.0.value``."""
+    return tuple(int(step) if step.lstrip("-").isdigit() else step for step in place.split("."))

@@ -3,15 +3,12 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from builders import accelerator, document, server
+from builders import Json, accelerator, document, server
 
 from optimizer import Plan, SpecError, System, load_plan, load_system, solve
 from optimizer.plan import load_system_or_plan
-
-Json = dict[str, Any]
 
 
 @pytest.fixture(scope="module")

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import accelerator, document, server
+from small_fleets import available
 
-from optimizer import System, explain, load_system, solve, verify
+from optimizer import explain, solve, verify
 from optimizer.candidates.reserve import least_available, replicas_for_both
-from optimizer.plan import Plan
 from optimizer.render.explanation_sections import explanation_sections
 from optimizer.render.plan_sections import plan_sections
 from optimizer.render.report_sections import report_sections
@@ -67,12 +66,6 @@ def test_no_fleet_size_is_stated_where_there_is_none(there: float, full: float, 
     assert replicas_for_both(there, 0.999, full, 0.8) == found
 
 
-def fleet(**fields: Any) -> System:
-    """Return a server of three replicas on cards that are there 99 % of the time."""
-    cards = [accelerator("A") | {"availability": 0.99}]
-    return load_system(document([server("a", 1500, **fields)], cards, {"A": 40}, rollout="all"))
-
-
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
@@ -93,7 +86,7 @@ def fleet(**fields: Any) -> System:
     ],
 )
 def test_replicas_are_stated_by_purpose(fields: dict[str, Any], text: str) -> None:
-    system = fleet(**fields)
+    system = available(**fields)
     plan = solve(system)
     assert verify(plan, system) == []
     shown = [plan_sections(plan, system), explanation_sections(explain(system))]
@@ -104,7 +97,7 @@ def test_replicas_are_stated_by_purpose(fields: dict[str, Any], text: str) -> No
 
 
 def test_the_conflict_of_utilisation_and_availability_is_stated() -> None:
-    plan = solve(fleet(availabilityTarget=0.999))
+    plan = solve(available(availabilityTarget=0.999))
     count = plan.replica_counts["a"]
     assert count.utilization == plan.allocations["a"][0].utilization
     assert count.full_utilization is not None
@@ -114,32 +107,6 @@ def test_the_conflict_of_utilisation_and_availability_is_stated() -> None:
 
 def test_without_targets_and_roll_outs_nothing_is_stated() -> None:
     for fields in ({}, {"spareReplicas": 1}, {"headroomShare": 0.5}):
-        plan = solve(fleet(**fields))
+        plan = solve(available(**fields))
         assert plan.replica_counts == {}
         assert "replicaCounts" not in plan.model_dump_json(by_alias=True)
-
-
-LIES = {
-    "replicas": 6,
-    "load": 4,
-    "headroom": 1,
-    "spares": 1,
-    "availability": 2,
-    "rollout": 3,
-    "availabilityTarget": 0.99,
-    "utilization": 0.5,
-    "fullUtilization": 0.5,
-    "bothFrom": 24,
-}
-
-
-@pytest.mark.parametrize("field", [*LIES, "missing"])
-def test_a_false_purpose_is_found(field: str) -> None:
-    system = fleet(availabilityTarget=0.999, surge=0.5)
-    body = solve(system).model_dump(by_alias=True, mode="json")
-    if field == "missing":
-        del body["replicaCounts"]
-    else:
-        assert body["replicaCounts"]["a"].get(field) != LIES[field]
-        body["replicaCounts"]["a"][field] = LIES[field]
-    assert any("purpose" in line or "replicas" in line for line in verify(Plan.model_validate(body), system))

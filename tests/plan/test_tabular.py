@@ -48,19 +48,15 @@ def test_a_notebook_shows_names_as_text(plan: Plan) -> None:
 
 def test_a_notebook_shows_the_currency_estimates_and_latencies() -> None:
     """An estimated profile, prices in euros, a percentile; a server that is not served stands out."""
-    source = {
-        "accelerators": [{"name": "L40S", "type": "L40S", "cost": "0.90 EUR/h"}],
-        "models": [{"name": "llama-3.1-8b", "acc": "L40S", "perfParms": "estimate"}],
-        "serviceClasses": [{
-            "name": "chat", "priority": 1,
-            "modelTargets": [{"model": "llama-3.1-8b", "percentile": 95, "slo-ttft": 2000, "slo-itl": 90}],
-        }],
-        "servers": [
-            server("a", 60.0, service="chat") | {"model": "llama-3.1-8b"},
-            server("b", 1e6, service="chat") | {"model": "llama-3.1-8b"},
-        ],
-        "count": [{"type": "L40S", "count": 2}],
-    }  # fmt: skip
+    name = "llama-3.1-8b"
+    target = {"model": name, "percentile": 95, "slo-ttft": 2000, "slo-itl": 90}
+    source = document(
+        [server("a", 60.0, service="chat", model=name), server("b", 1e6, service="chat", model=name)],
+        [accelerator("L40S") | {"cost": "0.90 EUR/h"}],
+        {"L40S": 2},
+        classes=[{"name": "chat", "priority": 1, "modelTargets": [target]}],
+        models=[{"name": name, "acc": "L40S", "perfParms": "estimate"}],
+    )
     found = solve(load_system(source))
     (pool,) = found.allocations["a"]
     html = found._repr_html_()

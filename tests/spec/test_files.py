@@ -3,20 +3,18 @@
 import io
 import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from builders import accelerator, document, server
+from builders import Json, accelerator, document, refusal, server
 
-from optimizer import SpecError, load_system
+from optimizer import load_system
 from optimizer.spec.files import (
     MAX_JSON_BYTES,
     MAX_YAML_BYTES,
-    json_value,
     parse_part,
     read_parts,
     read_text,
@@ -24,7 +22,6 @@ from optimizer.spec.files import (
 )
 from optimizer.spec.writing import write_document, write_text
 
-Json = dict[str, Any]
 ROOT = Path(__file__).resolve().parent.parent.parent
 WRAPPERS = {
     "accelerators": "acceleratorData",
@@ -38,18 +35,6 @@ WRAPPERS = {
 
 def small() -> Json:
     return document([server("s")], [accelerator("A")], {"A": 9})
-
-
-def with_stdin(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-
-
-def refusal(action: Callable[[], object]) -> str:
-    with pytest.raises(SpecError) as caught:
-        action()
-    text = str(caught.value)
-    assert "\n" not in text
-    return text
 
 
 # --- formats -------------------------------------------------------------------------------------------
@@ -67,12 +52,8 @@ def test_yaml_is_read_under_any_suffix_except_json(tmp_path: Path, suffix: str) 
     path = tmp_path / f"system{suffix}"
     path.write_text("servers:\n- {name: s, model: m}\n")
     assert read_parts(path)[0].spec.servers[0].name == "s"
-
-
-def test_yaml_with_a_json_suffix_is_rejected_with_its_position(tmp_path: Path) -> None:
-    path = tmp_path / "system.json"
-    path.write_text("servers:\n- {name: s, model: m}\n")
-    assert refusal(lambda: read_parts(path)) == f"{path}:1:1: not valid JSON: expecting value"
+    other = path.rename(tmp_path / "other.json")
+    assert refusal(lambda: read_parts(other)) == f"{other}:1:1: not valid JSON: expecting value"
 
 
 def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
@@ -83,14 +64,9 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", [json.dumps(small()), "servers: [{name: s, model: m}]"])
 def test_standard_input_may_be_either_format(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    with_stdin(monkeypatch, text.encode())
-    part = read_parts("-")[0]
-    assert part.source == "standard input"
-    assert part.spec.servers[0].name == "s"
-
-
-def test_what_comes_from_standard_input_is_named_so_in_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_stdin(monkeypatch, b'{"servers": [{"name": "s"}]}')
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    assert read_parts("-")[0].spec.servers[0].name == "s"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"servers": [{"name": "s"}]}')))
     assert refusal(lambda: read_parts("-")) == (
         "standard input:1:14: servers[0].model: missing; this key is required"
     )
@@ -99,84 +75,59 @@ def test_what_comes_from_standard_input_is_named_so_in_messages(monkeypatch: pyt
 # --- wrappers ------------------------------------------------------------------------------------------
 
 
-def test_each_section_may_stand_in_the_wrapper_of_the_reference() -> None:
-    wrapped = {WRAPPERS[name]: {name: value} for name, value in small().items()}
-    assert load_system(wrapped) == load_system(small())
+WRAPPED: Json = {WRAPPERS[name]: {name: value} for name, value in small().items()}
 
 
-def test_the_references_system_wrapper_is_accepted() -> None:
-    wrapped = {"system": {WRAPPERS[name]: {name: value} for name, value in small().items()}}
-    assert load_system(wrapped) == load_system(small())
+@pytest.mark.parametrize(
+    "source",
+    [
+        WRAPPED,
+        {"system": WRAPPED},
+        {"system": small()},
+        {"system": WRAPPED | {"optimizerData": None}},
+        {"SYSTEM": {WRAPPERS[name].upper(): {name.upper(): value} for name, value in small().items()}},
+        small() | {"optimizer": {"optimizer": small()["optimizer"]}},
+    ],
+)
+def test_sections_may_stand_in_the_wrappers_of_the_reference(source: Json) -> None:
+    assert load_system(source) == load_system(small())
 
 
-def test_bare_sections_may_stand_in_the_system_wrapper() -> None:
-    assert load_system({"system": small()}) == load_system(small())
-
-
-def test_optimizer_may_be_nested_in_optimizer() -> None:
-    wrapped = small() | {"optimizer": {"optimizer": {"unlimited": True}}}
-    assert load_system(wrapped).options.unlimited
-
-
-def test_a_wrapper_that_is_null_is_absent() -> None:
-    nulls = dict.fromkeys(("acceleratorData", "OptimizerData"))
-    bare = spec_from_value({"servers": []})
-    assert spec_from_value({"system": {"serverData": {"servers": []}, **nulls}}) == bare
-
-
-def test_the_keys_of_wrappers_and_sections_match_in_any_case() -> None:
-    shouted = {"SYSTEM": {"ServerDATA": {"SERVERS": small()["servers"]}}, "serviceclasses": []}
-    spec = spec_from_value(shouted)
-    assert [item.name for item in spec.servers] == ["s"]
-
-
-def test_a_section_that_occurs_bare_and_wrapped_is_refused() -> None:
-    twice = small() | {"serverData": {"servers": []}}
-    assert refusal(lambda: spec_from_value(twice, "x.yaml")) == (
-        "x.yaml: servers: the section occurs twice in one document; join the two"
-    )
-
-
-def test_a_section_that_occurs_in_two_spellings_is_refused() -> None:
-    assert "occurs twice" in refusal(lambda: spec_from_value({"servers": [], "Servers": []}))
-
-
-def test_unknown_keys_inside_a_wrapper_are_refused() -> None:
-    assert "surprise: unknown key" in refusal(
-        lambda: spec_from_value({"serverData": {"servers": [], "surprise": 1}})
-    )
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (
+            small() | {"serverData": {"servers": []}},
+            "x.yaml: servers: the section occurs twice in one document; join the two",
+        ),
+        (
+            {"servers": [], "Servers": []},
+            "x.yaml: servers: the section occurs twice in one document; join the two",
+        ),
+        ({"serverData": {"servers": [], "surprise": 1}}, "x.yaml: surprise: unknown key"),
+    ],
+)
+def test_wrong_sections_are_refused(source: Json, message: str) -> None:
+    assert refusal(lambda: spec_from_value(source, "x.yaml")).startswith(message)
 
 
 # --- directories ---------------------------------------------------------------------------------------
 
 
-def test_sections_may_be_spread_over_the_files_of_a_directory(tmp_path: Path) -> None:
-    for i, (name, value) in enumerate(small().items()):
-        write_document({name: value}, tmp_path / f"{name}{['.yaml', '.json', '.yml'][i % 3]}")
-    assert load_system(tmp_path) == load_system(small())
-
-
-def test_lists_of_the_same_section_in_several_files_are_joined(tmp_path: Path) -> None:
+def test_the_documents_of_a_directory_are_joined(tmp_path: Path) -> None:
+    """Sections of one file each, one of several files, an empty one, and files that are no documents."""
     whole = document([server("s"), server("t"), server("u")], [accelerator("A"), accelerator("B")], {"A": 9})
     for i, item in enumerate(whole["servers"]):
         write_document({"servers": [item]}, tmp_path / f"{i}.yaml")
-    write_document({key: value for key, value in whole.items() if key != "servers"}, tmp_path / "rest.json")
-    assert load_system(tmp_path) == load_system(whole)
-
-
-def test_other_files_and_subdirectories_are_ignored(tmp_path: Path) -> None:
-    write_document(small(), tmp_path / "system.yaml")
+    for i, (name, value) in enumerate(whole.items()):
+        if name != "servers":
+            write_document({name: value}, tmp_path / f"{name}{['.yaml', '.json', '.yml'][i % 3]}")
+    (tmp_path / "later.yaml").write_text("servers:\n")
     (tmp_path / "README.md").write_text("not: [a document")
-    (tmp_path / "notes.txt").write_text("not: [a document")
     (tmp_path / "old.yaml").mkdir()
     (tmp_path / "old.yaml" / "servers.yaml").write_text("not: [a document")
-    assert load_system(tmp_path) == load_system(small())
-
-
-def test_a_directory_may_hold_a_file_with_an_empty_section(tmp_path: Path) -> None:
-    write_document(small(), tmp_path / "system.yaml")
-    (tmp_path / "later.yaml").write_text("servers:\n")
-    assert load_system(tmp_path) == load_system(small())
+    (tmp_path / ".#a.yaml").symlink_to("somebody@somewhere.1234")  # the lock of an editor
+    assert load_system(tmp_path) == load_system(whole)
 
 
 def test_the_file_of_the_offender_is_named_in_a_directory(tmp_path: Path) -> None:
@@ -212,12 +163,6 @@ def test_a_link_that_leads_nowhere_is_refused_by_name(tmp_path: Path, target: st
     (tmp_path / "b.yaml").symlink_to(tmp_path / target)
     assert refusal(lambda: load_system(tmp_path)) == f"{tmp_path}/b.yaml: {said}"
     assert refusal(lambda: load_system(tmp_path / "b.yaml")) == f"{tmp_path}/b.yaml: {said}"
-
-
-def test_an_editors_lock_is_no_document(tmp_path: Path) -> None:
-    write_document(small(), tmp_path / "a.yaml")
-    (tmp_path / ".#a.yaml").symlink_to("somebody@somewhere.1234")
-    assert load_system(tmp_path) == load_system(small())
 
 
 @pytest.mark.parametrize(("suffix", "limit"), [(".json", MAX_JSON_BYTES), (".yaml", MAX_YAML_BYTES)])
@@ -286,108 +231,51 @@ def test_numbers_of_yaml_that_are_not_finite_are_refused(text: str) -> None:
     assert message.startswith("accelerators[0].cost: must be a finite number, not ")
 
 
-def test_names_that_look_like_words_of_yaml_1_1_stay_text() -> None:
-    spec = parse_part("servers: [{name: no, model: on}]").spec
-    assert (spec.servers[0].name, spec.servers[0].model) == ("no", "on")
-
-
-def test_anchors_and_merge_keys_are_understood() -> None:
-    text = """
-models:
-- &base {name: m, acc: A, decodeParms: {alpha: 1}}
-- {<<: *base, acc: B}
-"""
-    profiles = parse_part(text).spec.models
-    assert [(item.name, item.accelerator) for item in profiles] == [("m", "A"), ("m", "B")]
-    assert profiles[0].decode == profiles[1].decode
-
-
 # --- what is no document -------------------------------------------------------------------------------
 
 
+NO_SECTIONS = "x: expected a document with sections such as 'servers', but found"
+NESTED_ALIASES = "a0: &a0 [1]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}]\n" for i in range(1, 200))
+
+
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("text", "message"),
     [
-        ("servers: []\ncount: []\nservers: []\n", "x:3:1"),
-        ("servers:\n- name: s\n  model: m\n  name: t\n", "x:4:3"),
-        ("servers: [{'name': s, \"name\": t}]", "x:1:23"),
+        ("servers: []\ncount: []\nservers: []\n", r"x:3:1: .* occurs twice"),
+        ("servers:\n- name: s\n  model: m\n  name: t\n", r"x:4:3: .* occurs twice"),
+        ("servers: [{'name': s, \"name\": t}]", r"x:1:23: .* occurs twice"),
+        ('{"servers": [{"name": "s", "model": "m", "name": "t"}]}', r"x:1:42: key 'name' occurs twice in .*"),
+        ('{"servers": [{"name": "s", "Name": "t"}]}', r"x:\d+:\d+: servers\[0\]: key .* occurs twice"),
+        ("servers:\n- name: s\n  NAME: t\n", r"x:\d+:\d+: servers\[0\]: key .* occurs twice"),
+        ("servers:\n- maxQueueSize: 1\n  maxqueuesize: 2", r"x:\d+:\d+: servers\[0\]: key .* occurs twice"),
+        ("servers: []\n---\nservers: []\n", "x:2:1: .*a single document.*"),
+        ("", f"{NO_SECTIONS} nothing"),
+        ("# only a comment\n", f"{NO_SECTIONS} nothing"),
+        ("[]", f"{NO_SECTIONS} a list"),
+        ("just text", f'{NO_SECTIONS} "just text"'),
+        ('{"a":\n  1,}', "x:2:.*"),
+        ('{"servers": [null]}', r"x:1:14: servers\[0\]: must be an object with keys, not null"),
+        (f'{{"count": {"9" * 5000}}}', "x((?!sys[.]).)* digits((?!sys[.]).)*"),
+        (f"count: {'9' * 5000}", "x((?!sys[.]).)* digits((?!sys[.]).)*"),
+        (NESTED_ALIASES, "x.*nested more than 100 deep.*"),
+        ("!!python/object/apply:os.system [true]", "x:.*"),
+        ("servers: !!binary zzz", "x:.*"),
+        ("servers: !!int abc", "x:.*"),
+        ("servers: !!float abc", "x:.*"),
+        ("servers: !!bool abc", "x:.*"),
+        ("servers: !!timestamp abc", "x:.*"),
+        ("servers: !unknown abc", "x:.*"),
+        ("{[1, 2]: 3}", "x:.*"),
+        ("<<: 5", "x:.*"),
+        ("servers: *nowhere", "x:.*"),
+        ("servers:\n\t- name: x", "x:.*"),
+        ("&a a: &b {system: *b}\nsystem: *b", "x:.*"),
+        ("system: &b {system: *b}", "x:.*"),
     ],
 )
-def test_a_yaml_key_that_occurs_twice_is_refused_with_its_place(text: str, place: str) -> None:
-    message = refusal(lambda: parse_part(text, "x"))
-    assert message.startswith(f"{place}: ")
-    assert message.endswith("occurs twice")
-
-
-def test_a_json_key_that_occurs_twice_is_refused_by_name() -> None:
-    text = '{"servers": [{"name": "s", "model": "m", "name": "t"}]}'
-    assert refusal(lambda: parse_part(text, "x")) == "x:1:42: key 'name' occurs twice in one object"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '{"servers": [{"name": "s", "Name": "t", "model": "m"}]}',
-        "servers:\n- name: s\n  NAME: t\n  model: m\n",
-        "servers:\n- name: s\n  model: m\n  maxQueueSize: 1\n  maxqueuesize: 2\n",
-    ],
-)
-def test_keys_that_differ_in_case_only_are_rejected(text: str) -> None:
-    message = refusal(lambda: parse_part(text))
-    assert message.startswith("servers[0]: key ")
-    assert message.endswith(" occurs twice")
-
-
-def test_a_second_yaml_document_in_one_file_is_refused_in_words() -> None:
-    message = refusal(lambda: parse_part("servers: []\n---\nservers: []\n", "x"))
-    assert message.startswith("x:2:1: ")
-    assert "a single document" in message
-
-
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [("", "nothing"), ("# only a comment\n", "nothing"), ("[]", "a list"), ("just text", '"just text"')],
-)
-def test_a_document_that_holds_no_sections_is_refused(text: str, what: str) -> None:
-    assert refusal(lambda: parse_part(text, "x")) == (
-        f"x: expected a document with sections such as 'servers', but found {what}"
-    )
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "!!python/object/apply:os.system [true]",
-        "servers: !!binary zzz",
-        "servers: !!int abc",
-        "servers: !!float abc",
-        "servers: !!bool abc",
-        "servers: !!timestamp abc",
-        "servers: !unknown abc",
-        "{[1, 2]: 3}",
-        "<<: 5",
-        "servers: *nowhere",
-        "servers:\n\t- name: x",
-        "&a a: &b {system: *b}\nsystem: *b",
-        "system: &b {system: *b}",
-    ],
-)
-def test_yaml_that_cannot_be_a_document_is_refused_in_one_line(text: str) -> None:
-    assert refusal(lambda: parse_part(text, "x")).startswith("x:")
-
-
-def test_a_message_about_null_says_null() -> None:
-    assert refusal(lambda: parse_part('{"servers": [null]}')) == (
-        "servers[0]: must be an object with keys, not null"
-    )
-
-
-@pytest.mark.parametrize("text", [f'{{"count": {"9" * 5000}}}', f"count: {'9' * 5000}"], ids=["JSON", "YAML"])
-def test_numbers_with_too_many_digits_are_rejected(text: str) -> None:
-    message = refusal(lambda: parse_part(text, "x"))
-    assert message.startswith("x")
-    assert "digits" in message
-    assert "sys." not in message
+def test_text_that_is_no_document_is_refused_in_one_line(text: str, message: str) -> None:
+    found = refusal(lambda: parse_part(text, "x"))
+    assert re.fullmatch(message, found), found
 
 
 def test_nesting_of_any_depth_is_refused_and_not_followed() -> None:
@@ -459,57 +347,39 @@ def test_values_that_aliases_stand_for_are_counted_exactly() -> None:
     assert "its aliases expand to more" in refusal(lambda: parse_part(fitting + "- *s\n"))
 
 
-def test_aliases_do_not_nest_deeper_than_text_may() -> None:
-    lines = ["a0: &a0 [1]"] + [f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, 200)]
-    assert "nested more than 100 deep" in refusal(lambda: parse_part("\n".join(lines), "x"))
-
-
 def test_merge_keys_of_many_profiles_are_honest() -> None:
     text = "models:\n- &base {name: m, acc: A0, maxBatchSize: 8, atTokens: 64, decodeParms: {alpha: 1}}\n"
     text += "".join(f"- {{<<: *base, acc: A{i}}}\n" for i in range(1, 5001))
     profiles = parse_part(text).spec.models
-    assert len(profiles) == 5001
+    assert [profile.accelerator for profile in profiles] == [f"A{i}" for i in range(5001)]
     assert {profile.max_batch_size for profile in profiles} == {8}
 
 
 # --- paths ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["nowhere", "nowhere.yaml", "nowhere/at/all.json", "n" * 300, "n/" * 4000])
+@pytest.mark.parametrize("name", ["nowhere", "nowhere/at/all.json", "n" * 300, "n/" * 4000])
 def test_a_path_that_leads_nowhere_is_refused_by_name(tmp_path: Path, name: str) -> None:
     path = f"{tmp_path}/{name}"
     message = refusal(lambda: load_system(path))
     assert message.startswith(path.rstrip("/"))
+    assert refusal(lambda: load_system("a\0b")) == "'a\\x00b': not a path"
 
 
-def test_a_path_with_a_null_character_is_refused() -> None:
-    assert refusal(lambda: load_system("a\0b"))
-
-
-@pytest.mark.parametrize("method", ["read_bytes", "stat"])
-def test_a_file_that_may_not_be_read_is_refused_by_name(
+@pytest.mark.parametrize("method", ["read_bytes", "stat", "iterdir"])
+def test_what_may_not_be_read_is_refused_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    path = tmp_path / "system.yaml"
-    path.write_text("servers: []")
+    path = tmp_path if method == "iterdir" else tmp_path / "system.yaml"
+    (tmp_path / "system.yaml").write_text("servers: []")
 
     def denied(*_: object, **__: object) -> object:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "is_dir", lambda _: False)
+    monkeypatch.setattr(Path, "is_dir", lambda _: method == "iterdir")
     monkeypatch.setattr(Path, method, denied)
     monkeypatch.setattr(Path, "open", denied)  # whichever way it is read
     assert refusal(lambda: load_system(path)) == f"{path}: permission denied"
-
-
-def test_a_directory_that_may_not_be_listed_is_refused_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def denied(*_: object, **__: object) -> object:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "iterdir", denied)
-    assert refusal(lambda: load_system(tmp_path)) == f"{tmp_path}: permission denied"
 
 
 def test_bytes_that_are_no_text_are_refused_with_their_position(tmp_path: Path) -> None:
@@ -518,28 +388,18 @@ def test_bytes_that_are_no_text_are_refused_with_their_position(tmp_path: Path) 
     assert refusal(lambda: read_text(path)) == f"{path}: not UTF-8 text (byte 9)"
 
 
-def test_json_errors_have_line_and_column() -> None:
-    assert refusal(lambda: json_value('{"a":\n  1,}', "x")).startswith("x:2:")
-
-
 # --- writing -------------------------------------------------------------------------------------------
 
 
-def test_writing_makes_a_new_file_with_the_usual_mode(tmp_path: Path) -> None:
-    plain = tmp_path / "plain"
+def test_written_files_keep_their_mode_or_have_the_usual_one(tmp_path: Path) -> None:
+    plain, old = tmp_path / "plain", tmp_path / "old"
     plain.write_text("")
-    write_text("text", tmp_path / "new")
-    assert (tmp_path / "new").read_text() == "text"
-    assert (tmp_path / "new").stat().st_mode == plain.stat().st_mode
-
-
-def test_writing_over_a_file_keeps_its_mode(tmp_path: Path) -> None:
-    path = tmp_path / "old"
-    path.write_text("old")
-    path.chmod(0o640)
-    write_text("new", path)
-    assert path.read_text() == "new"
-    assert path.stat().st_mode & 0o777 == 0o640
+    old.write_text("old")
+    old.chmod(0o640)
+    for path, mode in ((tmp_path / "new", plain.stat().st_mode & 0o777), (old, 0o640)):
+        write_text("text", path)
+        assert path.read_text() == "text"
+        assert path.stat().st_mode & 0o777 == mode
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
@@ -626,10 +486,3 @@ def test_a_document_is_written_only_under_a_suffix_that_says_how(tmp_path: Path,
     message = refusal(lambda: write_document({}, tmp_path / name))
     assert message == f"{tmp_path}/{name}: the suffix must be one of .yaml, .yml, .json"
     assert not list(tmp_path.iterdir())
-
-
-def test_writing_into_a_directory_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "nowhere" / "x.json"
-    assert refusal(lambda: write_document({}, path)) == (
-        f"{path}: cannot be written: no such file or directory"
-    )

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import GONE, accelerator, document, profile, running, server, service_class, shuffled
+from builders import GONE, Json, accelerator, document, refusal, running, server, service_class, shuffled
 
-from optimizer import SpecError, System, load_system
+from optimizer import SpecError, load_system
 from optimizer.spec.writing import write_document
 
-Json = dict[str, Any]
+
+def refused(source: Json | Path) -> str:
+    return refusal(lambda: load_system(source))
 
 
 def sound() -> Json:
@@ -22,12 +24,6 @@ def sound() -> Json:
         {"A": 9, "B": 9},
         classes=[service_class("gold", itl=100), service_class("free", 2)],
     )
-
-
-def refusal(source: Json | Path) -> str:
-    with pytest.raises(SpecError) as caught:
-        load_system(source)
-    return str(caught.value)
 
 
 # --- names that occur twice ----------------------------------------------------------------------------
@@ -46,13 +42,13 @@ def refusal(source: Json | Path) -> str:
 def test_a_name_that_occurs_twice_is_refused_with_both_places(section: str, name: str) -> None:
     source = sound()
     source[section].append(source[section][0])
-    assert refusal(source) == f"{section}[2]: {name} occurs twice; it is also at {section}[0]"
+    assert refused(source) == f"{section}[2]: {name} occurs twice; it is also at {section}[0]"
 
 
 def test_duplicates_across_files_name_both_files(tmp_path: Path) -> None:
     write_document(sound(), tmp_path / "a.yaml")
     write_document({"servers": [server("u"), server("t")]}, tmp_path / "b.json")
-    assert refusal(tmp_path) == (
+    assert refused(tmp_path) == (
         f"{tmp_path}/b.json:16:5: servers[1]: 't' occurs twice; "
         f"it is also at {tmp_path}/a.yaml:51:3: servers[1]"
     )
@@ -67,13 +63,13 @@ def test_names_that_differ_in_case_are_two_names() -> None:
 def test_a_target_that_occurs_twice_in_a_class_is_refused() -> None:
     source = sound()
     source["serviceClasses"][1]["modelTargets"] *= 2
-    assert refusal(source) == "serviceClasses[1].modelTargets[1].model: 'm' occurs twice in class 'free'"
+    assert refused(source) == "serviceClasses[1].modelTargets[1].model: 'm' occurs twice in class 'free'"
 
 
 def test_two_optimizer_sections_in_a_directory_are_refused(tmp_path: Path) -> None:
     write_document(sound(), tmp_path / "a.yaml")
     write_document({"optimizer": {}}, tmp_path / "b.yaml")
-    assert refusal(tmp_path) == (
+    assert refused(tmp_path) == (
         f"{tmp_path}/b.yaml:1:1: optimizer: the section is also in {tmp_path}/a.yaml; keep one"
     )
 
@@ -126,13 +122,13 @@ def changed(section: str, index: int, **more: Any) -> Json:
     ],
 )
 def test_a_name_that_refers_to_nothing_is_refused_with_its_path(source: Json, message: str) -> None:
-    assert refusal(source) == message
+    assert refused(source) == message
 
 
 def test_undefined_names_state_file_and_index(tmp_path: Path) -> None:
     write_document(sound(), tmp_path / "a.yaml")
     write_document({"servers": [server("u", model="llama")]}, tmp_path / "b.yaml")
-    assert refusal(tmp_path).startswith(
+    assert refused(tmp_path).startswith(
         f"{tmp_path}/b.yaml:4:3: servers[0].model: model 'llama' does not exist"
     )
 
@@ -140,7 +136,7 @@ def test_undefined_names_state_file_and_index(tmp_path: Path) -> None:
 def test_a_missing_default_class_is_called_default() -> None:
     source = sound()
     del source["servers"][0]["class"]
-    assert refusal(source).startswith("servers[0].class: service class (the default) 'Free' does not exist")
+    assert refused(source).startswith("servers[0].class: service class (the default) 'Free' does not exist")
 
 
 def test_a_removed_current_accelerator_needs_a_cost() -> None:
@@ -160,7 +156,7 @@ def test_a_class_may_have_targets_for_models_without_profiles() -> None:
 def test_percentiles_need_a_queue_model_that_supports_them() -> None:
     source = sound()
     source["serviceClasses"][0]["modelTargets"][0]["percentile"] = 95
-    assert refusal(source) == (
+    assert refused(source) == (
         "serviceClasses[0].modelTargets[0].percentile: 95: the queue model 'reference' of 'm' on 'A' "
         "computes means only; remove it, or set queueModel to 'continuous' there"
     )
@@ -170,23 +166,22 @@ def test_percentiles_need_a_queue_model_that_supports_them() -> None:
 def test_a_coefficient_of_variation_other_than_one_is_refused(field: str) -> None:
     source = sound()
     source["servers"][1]["currentAlloc"]["load"][field] = 2
-    assert refusal(source).startswith(f"servers[1].currentAlloc.load.{field}: 2 is not 1")
+    assert refused(source).startswith(f"servers[1].currentAlloc.load.{field}: 2 is not 1")
     source["servers"][1]["currentAlloc"]["load"][field] = 1
     assert load_system(source)
 
 
-@pytest.mark.parametrize("tokens", [0.5, 1e-9, 0.999])
-def test_answers_of_less_than_one_token_are_refused(tokens: float) -> None:
+def test_answers_of_less_than_one_token_are_refused() -> None:
     source = sound()
-    source["servers"][0]["currentAlloc"]["load"]["avgOutTokens"] = tokens
-    assert refusal(source).startswith(
+    source["servers"][0]["currentAlloc"]["load"]["avgOutTokens"] = 0.999
+    assert refused(source).startswith(
         "servers[0].currentAlloc.load.avgOutTokens: must be 0 (idle) or at least"
     )
 
 
 @pytest.mark.parametrize("source", [{}, {"system": {}}, {"system": {"serverData": None}}])
 def test_a_document_without_any_section_is_refused(source: Json) -> None:
-    assert refusal(source) == "expected a document with sections such as 'servers', but found none"
+    assert refused(source) == "expected a document with sections such as 'servers', but found none"
 
 
 @pytest.mark.parametrize(
@@ -258,27 +253,13 @@ def test_options_are_changed_in_a_copy() -> None:
     ],
 )
 def test_options_out_of_range_are_refused(options: Json, message: str) -> None:
-    with pytest.raises(SpecError) as caught:
-        load_system(sound()).with_options(**options)
-    assert str(caught.value) == message
+    assert refusal(lambda: load_system(sound()).with_options(**options)) == message
 
 
 def test_the_priority_of_a_server_is_that_of_its_class() -> None:
     source = changed("servers", 1, **{"class": "free"})
     system = load_system(source)
     assert {name: system.priority(item) for name, item in system.servers.items()} == {"s": 1, "t": 2}
-
-
-def test_equal_documents_give_equal_systems() -> None:
-    first, second = load_system(sound()), load_system(sound())
-    assert isinstance(first, System)
-    assert first == second
-    assert first is not second
-
-
-def test_models_may_lack_profiles_on_some_accelerators() -> None:
-    source = sound() | {"models": [profile("m", "B")]}
-    assert list(load_system(source).profiles) == [("m", "B")]
 
 
 def test_a_changed_target_is_in_the_targets_and_in_the_document() -> None:

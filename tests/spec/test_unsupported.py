@@ -48,6 +48,29 @@ FLAGS = {
 """Flags of `solve` for some of them."""
 
 
+RESERVES = ("availability_target", "headroom_share", "spare_replicas", "surge")
+NAMES = {
+    "routes": (
+        {*RESERVES, "cache_hit_rate", "deadline", "external", "min_num_replicas", "preferred"}
+        | {"shared_card", "shared_queue", "split"},
+        {"batch_sizing", "headroom_share", "max_power_w", "milp_solver", "saturation_policy"},
+    ),
+    "shared_card": (
+        {*RESERVES, "deadline", "keep_accelerator", "max_num_replicas", "min_num_replicas", "preferred"}
+        | {"shared_queue"},
+        {"headroom_share", "max_power_w", "milp_solver", "saturation_policy"},
+    ),
+    "shared_queue": ({"cache_hit_rate", "deadline", "external", "max_queue_size"}, set()),
+    "split": ({"deadline", "external", "max_num_replicas", "shared_queue"}, set()),
+    "deadline": ({"cache_hit_rate"}, set()),
+}
+"""Unsupported fields and options of each topology."""
+
+
+def test_every_topology_has_its_unsupported_fields() -> None:
+    assert {name: ({*each.fields}, {*each.options}) for name, each in UNSUPPORTED.items()} == NAMES
+
+
 def alias(model: Any, name: str) -> str:
     return str(model.model_fields[name].alias or name)
 

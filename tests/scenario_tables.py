@@ -1,0 +1,112 @@
+"""Tables of pages: ``python tests/scenario_tables.py`` writes them into the pages."""
+
+from collections.abc import Callable, Mapping
+from itertools import chain
+
+import multi_model_page
+from doc_pages import DOCS, ROOT, read_page, with_tables
+
+from optimizer import Plan, System, load_system, solve
+
+LIMITS = (0.0, 0.01, 0.02, 0.04, 1.0)
+
+
+def _without(system: System, field: str) -> System:
+    """Return a system whose servers lack a field."""
+    document = system.to_spec().model_dump(mode="json", by_alias=True)
+    for server in document["servers"]:
+        server.pop(field, None)
+    return load_system(document)
+
+
+def _pools(plan: Plan, *servers: str) -> str:
+    pools = chain(*(plan.allocations[name] for name in servers or sorted(plan.allocations)))
+    return " + ".join(f"{pool.num_replicas} × {pool.accelerator}" for pool in pools) or "-"
+
+
+def limits_on_quality() -> list[str]:
+    rows = ["| maxLoss | cents/h | small model | large model | saving |", "|---|---|---|---|---|"]
+    system = load_system(ROOT / "specs" / "routes.yaml")
+    for limit in LIMITS:
+        route = system.routes["chat"].model_copy(update={"max_loss": limit})
+        plan = solve(system.with_routes({"chat": route}))
+        saving = 100 * (plan.routes["chat"].saving or 0.0)
+        pools = f"{_pools(plan, 'chat-8b')} | {_pools(plan, 'chat-70b')}"
+        rows.append(f"| {limit:.0%} | {plan.total_cost_cents_per_h:,.0f} | {pools} | {saving:.1f} % |")
+    return rows
+
+
+def saved_by_the_queue() -> list[str]:
+    system = load_system(ROOT / "specs" / "shared-queue.yaml")
+    rows = ["| unlimited plan | replicas | cents/h |", "|---|---|---|"]
+    for name, mine in (("each server alone", _without(system, "sharedQueue")), ("shared queue", system)):
+        plan = solve(mine, unlimited=True)
+        rows.append(f"| {name} | {_pools(plan)} | {plan.total_cost_cents_per_h:.0f} |")
+    return rows
+
+
+def scarce_queue() -> list[str]:
+    names = ("premium", "standard", "free")
+    rows = [
+        f"| H100 | policy | replicas | {' | '.join(names)} | TTFT of premium |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for cards, policy in ((3, "None"), (2, "None"), (2, "PriorityExhaustive")):
+        system = load_system(ROOT / "specs" / "shared-queue.yaml").with_capacity({"H100": cards})
+        plan = solve(system, saturation_policy=policy)
+        share = {item.server: item.served_fraction for item in plan.unserved}
+        served = " | ".join(f"{share.get(name, 1.0):.0%}" for name in names)
+        ttft = plan.shared_queues["chat"].members["premium"].ttft_ms
+        rows.append(f"| {cards} | {policy} | {_pools(plan)} | {served} | {ttft:.0f} ms |")
+    return rows
+
+
+def separate_and_shared_cards() -> list[str]:
+    system = load_system(ROOT / "specs" / "shared-cards.yaml")
+    whole, plan = solve(_without(system, "sharedCard")), solve(system)
+    own = " + ".join(f"{pools[0].num_replicas} × {name}" for name, pools in whole.allocations.items())
+    shared = "; ".join(
+        f"{use.num_cards} × (" + ", ".join(f"{item.per_card} {item.server}" for item in use.servers) + ")"
+        for use in plan.shared_cards
+    )
+    return [
+        "| | cards | cents/h |",
+        "|---|---|---|",
+        f"| separate cards | {own} | {whole.total_cost_cents_per_h:.0f} |",
+        f"| shared cards | {shared} | {plan.total_cost_cents_per_h:.0f} |",
+    ]
+
+
+def servers_on_shared_cards() -> list[str]:
+    rows = [
+        "| server | on each card | load on all | maximum load | mean | p99 | limit |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    plan = solve(load_system(ROOT / "specs" / "shared-cards.yaml"))
+    for item in chain(*(use.servers for use in plan.shared_cards)):
+        share = f"{item.share:g}, {item.memory_gb:g} GB" if item.share else f"{item.memory_gb:g} GB"
+        part = f"{item.per_card} × ({share})" if item.share else f"one turn, {share}"
+        (late,) = [x for x in item.targets if x.measure.startswith("p99")]
+        rates = [item.arrival_rate_rpm / 60, item.max_arrival_rate_rpm / 60]
+        load, most = (f"{rate:,.0f}/s" for rate in rates)
+        times = f"{item.ttft_ms:.0f} ms | {late.value:.0f} ms | {late.limit:.0f} ms"
+        rows.append(f"| {item.server} | {part} | {load} | {most} | {times} |")
+    return rows
+
+
+PAGES: Mapping[str, tuple[Callable[[], list[str]], ...]] = {
+    "scenarios/routes.md": (limits_on_quality,),
+    "scenarios/shared-queue.md": (saved_by_the_queue, scarce_queue),
+    "scenarios/multi-model-service.md": multi_model_page.TABLES,
+    "policies.md": (separate_and_shared_cards, servers_on_shared_cards),
+}
+"""The tables of each page."""
+
+
+def written(name: str) -> str:
+    return with_tables(read_page(name), [make() for make in PAGES[name]])
+
+
+if __name__ == "__main__":
+    for page in PAGES:
+        (DOCS / page).write_text(written(page), encoding="utf-8")
