@@ -401,7 +401,7 @@ TABLE: list[tuple[str, str, Path, Lie, str]] = [
         "shared",
         (*CARDS, "accelerator"),
         to("A"),
-        ".*v is on B-4, which is no part",
+        ".*v is on B-4, which is not a part",
     ),
     ("SharedCardUse.mode", "shared", (*CARDS, "mode"), to("whole"), ".*shared-v: 2 replicas on a full card"),
     ("SharedCardUse.num_cards", "shared", (*CARDS, "numCards"), to(2), ".*shared-v: cost is 120"),
