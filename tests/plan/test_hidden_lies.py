@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from slow_cases import mostly_slow
 
 from optimizer import Plan, System, find_candidates, load_system, solve, verify
+from optimizer.candidates.measuring import largest_rates_of
 from optimizer.candidates.turns import measure_turns
-from optimizer.queueing.sizing import largest_rate
 
 VALUE = -2
 """Place of the level of value."""
@@ -41,7 +41,7 @@ def once(function: Callable[..., Any]) -> Callable[..., Any]:
 @pytest.fixture
 def measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("optimizer.plan.checks.shared_cards.measure_turns", once(measure_turns))
-    monkeypatch.setattr("optimizer.plan.checks.shared_queues.largest_rate", once(largest_rate))
+    monkeypatch.setattr("optimizer.plan.checks.shared_queues.largest_rates_of", once(largest_rates_of))
 
 
 def leaves(value: Any, path: Place = ()) -> Iterator[tuple[Place, Any]]:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import quote
 
 import schemathesis
 from hypothesis import HealthCheck, settings
@@ -31,6 +32,8 @@ NOT_ASKED: list[Any] = [
 CONTROL = re.compile(r"[^\t\x20-\x7e\x80-\xff]")
 """Characters that HTTP does not allow in a header (RFC 9110, section 5.5): the server refuses such a request
 before the service sees it."""
+MAX_URL = 60_000
+"""Length of a request's path and query up to which the server reads it."""
 quick = settings(max_examples=2, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -42,7 +45,9 @@ def described() -> schemathesis.BaseSchema:
 
 
 def sendable(case: "schemathesis.Case[Any]") -> bool:
-    """Tell whether a request's headers can be sent at all."""
+    """Return whether HTTP allows a request's headers, and its path and query fit in 64 KiB."""
+    if len(quote(f"{case.path_parameters} {case.query}", errors="surrogatepass")) > MAX_URL:
+        return False
     return not any(CONTROL.search(str(value)) for value in (case.headers or {}).values())
 
 

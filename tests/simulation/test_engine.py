@@ -105,7 +105,7 @@ def test_only_overload_is_reported(cv: float) -> None:
         assert (found.overload is not None) == overloaded, (share, found.overload)
         if found.overload:
             assert f"{found.throughput_rps.value:.2g}"[:1] in found.overload
-            assert "the queue grows without end" in found.overload
+            assert "the queue grows without bound" in found.overload
 
 
 def test_confidence_interval_coverage() -> None:
