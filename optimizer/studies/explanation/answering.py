@@ -29,7 +29,7 @@ FIRST_SHARE = 0.05
 """Fraction of the remaining time for the first round of solves, which proves easy questions, without
 processes.
 """
-ROUNDS = ((0.8, 0.12), (1.0, 0.5))
+ROUNDS = ((0.8, 0.05), (1.0, 0.5))
 """Fractions of the remaining time for each later round, and of that for each question at least. Quickly
 proved questions come first, and a few proved answers are worth more than many interrupted ones.
 """
