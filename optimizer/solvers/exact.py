@@ -4,6 +4,7 @@ One pattern per server is the tighter model. The compact model has fewer variabl
 replicas each, and is the only model for solvers other than HiGHS (docs/solver.md).
 """
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from optimizer.errors import SpecError
 from optimizer.solvers.compact import SessionFactory, solve_milp
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.merging import merge
+from optimizer.solvers.merging import merge, not_worse_than
 from optimizer.solvers.model_columns import mixed_columns, nondominated_candidates
 from optimizer.solvers.problem import GAP_FREE_COLUMNS, Problem
 from optimizer.solvers.related import RelatedSolution
@@ -23,6 +24,10 @@ COMPACT_TO_SERVERS = 200
 """Maximum number of servers for which a mixed plan falls back to the compact model if proofs are weak."""
 PATTERNS_SHARE = 0.8
 """Fraction of the remaining time in which branch and price must prove the service of such a plan."""
+SINGLE_SHARE = 0.2
+"""Fraction of the time for the single-accelerator plan if the mixed plan is not proved."""
+MIN_SINGLE_S = 0.5
+"""Minimum time for that plan, or the entire time limit if that is shorter [s]."""
 
 
 def solve_exactly(
@@ -48,7 +53,7 @@ def solve_exactly(
     if problem.topologies:
         return solve_milp(problem, session, deadline)
     if problem.options.heterogeneous and with_patterns:
-        return _by_either(problem, deadline, related)
+        return _solve_mixed(problem, deadline, related)
     few = len(nondominated_candidates(problem)) < PATTERNS_FROM_COLUMNS
     if not with_patterns or few or problem.leaves_members:
         return solve_milp(problem, session, deadline)
@@ -70,6 +75,26 @@ def check_columns(problem: Problem) -> None:
                 f"{each.place}: {count:,} columns; a plan with {each.name} can have at most "
                 f"{GAP_FREE_COLUMNS:,}, as branch and price does not support it; {each.advice}"
             )
+
+
+def _solve_mixed(problem: Problem, deadline: Deadline, related: RelatedSolution | None) -> Solution:
+    """Solve for a mixed plan; return the single-accelerator plan if that is better than an unproved one.
+
+    The single-accelerator plan always gets some time, if necessary after the deadline. A solve that starts
+    from a related solution does not need it.
+    """
+    if related is not None:
+        return _by_either(problem, deadline, related)
+    from optimizer.milp.highs import HighsSession
+
+    limit_s = deadline.left_s
+    found = _by_either(problem, deadline.share(1 - SINGLE_SHARE), None)
+    if found.status is Status.optimal:
+        return found
+    options = problem.options.model_copy(update={"heterogeneous": False})
+    due = Deadline.after(max(deadline.left_s, min(limit_s, MIN_SINGLE_S)))
+    single = solve_exactly(replace(problem, options=options), HighsSession, due, with_patterns=True)
+    return not_worse_than(problem, single.replicas, found)
 
 
 def _by_either(problem: Problem, deadline: Deadline, related: RelatedSolution | None) -> Solution:

@@ -16,8 +16,14 @@ from mixed_oracles import Demand, demands, mixed_brute_force, random_mixed_docum
 from oracles import find_target, linear_replica, plain
 from slow_cases import mostly_slow
 
-from optimizer import Plan, System, load_system, solve, verify
+from optimizer import Plan, System, find_candidates, load_system, solve, verify
 from optimizer.generate import generate_system
+from optimizer.milp.highs import HighsSession
+from optimizer.solvers.deadline import Deadline
+from optimizer.solvers.exact import solve_exactly
+from optimizer.solvers.levels import is_better
+from optimizer.solvers.problem import build_problem
+from optimizer.solvers.solution import Status
 
 SEEDS = range(30)
 UNITS = ("limited", "unlimited")
@@ -227,6 +233,28 @@ def service_of(plan: Plan) -> list[float]:
 
 
 # --- scarce and stopped early ------------------------------------------------------------------------------
+
+
+class NoTimeForParts(Deadline):
+    """A deadline of which every part has passed, so that the mixed plan gets no time."""
+
+    __slots__ = ()
+
+    def share(self, part: float) -> Deadline:
+        del part
+        return Deadline(0.0)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_single_plan_replaces_a_worse_mixed_one_without_proof(seed: int) -> None:
+    system = generate_system(60, 12, 4, seed, 1.6)
+    problem = build_problem(find_candidates(system.with_options(heterogeneous=True)))
+    plain_deadline, without_parts = Deadline.after(600), NoTimeForParts.after(600)
+    single = replace(problem, options=system.options)
+    best = solve_exactly(single, HighsSession, plain_deadline, with_patterns=True).replicas
+    found = solve_exactly(problem, HighsSession, without_parts, with_patterns=True)
+    assert found.status is Status.feasible
+    assert not is_better(problem, best, found.replicas)
 
 
 @pytest.mark.parametrize("name", mostly_slow(["small", "large"], 1))

@@ -293,7 +293,7 @@ def _least(low: float, step: float, enough: Callable[[float], bool]) -> float | 
     sufficient, but not necessarily the smallest.
 
     Returns:
-        The value; None if even no target, represented by 0, is insufficient.
+        The value; None if even 0, which stands for no target, does not suffice.
     """
     if not enough(0.0):
         return None
