@@ -15,9 +15,9 @@ from optimizer.solvers.problem import Problem
 from optimizer.solvers.tiers import Tiers
 
 ROUNDING = 1e-12
-"""Part of a replica that is rounding."""
+"""Fraction of a replica that counts as rounding."""
 LOAD = 1 - COVER_TOLERANCE
-"""Share of a server's load that its replicas have to carry."""
+"""Fraction of a server's load that its replicas must carry."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,12 @@ class PatternCandidates:
     """Candidates of which patterns take replicas; shapes (n,) unless said otherwise."""
 
     row: IntArray
-    """Row of the candidate table; rows of one server stand together."""
+    """Row of the candidate table, sorted by server."""
     server: IntArray
     divisible: BoolArray
-    """Whether any number of replicas can be taken; else all that the candidate was sized with, or none."""
+    """Whether any number of replicas is possible; otherwise the number from sizing, or none."""
     share: FloatArray
-    """Share of its server's load that one replica carries, at most all with headroom; 1 without load."""
+    """Fraction of its server's load per replica, at most the load with headroom; 1 without load."""
     row_used: IntArray
     """Rows that a replica uses, shape (n, J)."""
     use: FloatArray
@@ -54,13 +54,13 @@ class PatternCandidates:
 
     @cached_property
     def first_sizes(self) -> FloatArray:
-        """Amount of each row; for rows of tiers, the size of the first step; shape (K,)."""
+        """Right-hand side of each row: its amount, or the size of the first price step; shape (K,)."""
         amount, place = self.amount.copy(), self.place_of(self.tiers.row)
         amount[place[place >= 0]] = self.tiers.size[self.tiers.first][place >= 0]
         return amount
 
     def place_of(self, row: IntArray) -> IntArray:
-        """Return the place of rows of the problem's limits among the rows here, -1 for those not here."""
+        """Return the index of limits of the problem among the rows, -1 for limits without a row."""
         place = np.searchsorted(self.limits, row)
         here = np.append(self.limits, -1)[place] == row
         return np.where(here, place, -1)
@@ -76,7 +76,7 @@ class PatternCandidates:
         return use
 
     def most_replicas(self) -> FloatArray:
-        """Return the largest number of replicas of each candidate that fits alone, shape (n,)."""
+        """Return the maximum number of replicas of each candidate within the limits, shape (n,)."""
         most, used = np.full(self.use.shape, np.inf), self.use > 0
         np.divide(np.append(self.amount, 0.0)[self.row_used], self.use, out=most, where=used)
         fewest: FloatArray = np.floor(most.min(axis=1, initial=np.inf) + ROUNDING)
@@ -102,7 +102,7 @@ class PatternCandidates:
 
 
 def candidates_of(problem: Problem) -> PatternCandidates:
-    """Return the nondominated candidates of a problem, mixed or as sized (math.md section 12)."""
+    """Return the nondominated candidates of a problem (math.md section 12)."""
     table = problem.table
     if problem.options.heterogeneous:
         row, _, each = mixed_columns(problem)

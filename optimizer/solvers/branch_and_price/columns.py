@@ -1,4 +1,4 @@
-"""The columns of servers: nothing, or a pattern, with what it uses of each limit and adds to each level.
+"""Columns: an empty one or a pattern per server, with its use of each limit and its share of each level.
 
 Takes `PatternCandidates`, gives `PatternColumns` as arrays. Equation numbers refer to ``docs/math.md``.
 """
@@ -15,12 +15,12 @@ from optimizer.solvers.objectives import LevelObjective
 from optimizer.solvers.problem import Problem
 
 COUNT_ROUNDING = 1e-12
-"""Part of a replica that counts as rounding where replicas are counted up to a load."""
+"""Fraction of a replica that counts as rounding when a load is divided by the rate of a replica."""
 
 
 @dataclass(frozen=True, slots=True)
 class PatternColumns:
-    """Columns: one server with one pattern each."""
+    """Columns of one server each: a pattern, or nothing."""
 
     server: IntArray
     """Shape (P,)."""
@@ -29,15 +29,15 @@ class PatternColumns:
     count: IntArray
     """Replicas of each of them, shape (P, W)."""
     use: FloatArray
-    """Use by row of the limits, in multiples of its divisor; shape (P, K)."""
+    """Use of each row, in multiples of the row's divisor; shape (P, K)."""
     value: FloatArray
     """Value of the server with this pattern at first-step prices [cents/h]; shape (P,) (eq. 31-33)."""
     changed: FloatArray
-    """One where that is not what the server has now, shape (P,)."""
+    """1 if the server runs something else now, shape (P,)."""
     served: BoolArray
     """Whether the column is a pattern, shape (P,)."""
     unreserved: BoolArray
-    """Whether it serves its server without the reserve that this is to have, shape (P,)."""
+    """Whether it serves its server without the required reserve, shape (P,)."""
     off_preferred: FloatArray
     """Load off preferred accelerators [requests/min], shape (P,)."""
 
@@ -50,14 +50,14 @@ class PatternColumns:
         return PatternColumns(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     def joined(self, other: "PatternColumns") -> "PatternColumns":
-        """Return these columns and then the others."""
+        """Return the concatenation with other columns."""
         width = max(self.candidate.shape[1], other.candidate.shape[1])
         first, second = self.widened(width), other.widened(width)
         pairs = [(getattr(first, field.name), getattr(second, field.name)) for field in fields(self)]
         return PatternColumns(*(np.concatenate(pair) for pair in pairs))
 
     def widened(self, width: int) -> "PatternColumns":
-        """Return the columns with room for more candidates in a pattern."""
+        """Return the columns padded to a number of candidates per pattern."""
         if width == self.candidate.shape[1]:
             return self
         more = ((0, 0), (0, width - self.candidate.shape[1]))
@@ -74,7 +74,7 @@ class PatternColumns:
         return weights + np.where(self.unreserved, objective.on_unreserved[self.server], 0.0)
 
     def replicas(self, chosen: IntArray, candidates: PatternCandidates, rows: int) -> IntArray:
-        """Return the replicas of each row of the candidate table if some columns are taken."""
+        """Return the replicas of each row of the candidate table for chosen columns."""
         replicas = np.zeros(rows, np.int64)
         candidate, count = self.candidate[chosen], self.count[chosen]
         used = candidate >= 0
@@ -85,7 +85,7 @@ class PatternColumns:
 def patterns(
     problem: Problem, candidates: PatternCandidates, candidate: IntArray, count: IntArray
 ) -> PatternColumns:
-    """Return patterns as columns, without those that break a limit by themselves.
+    """Return patterns as columns, without those that exceed a limit on their own.
 
     Args:
         problem: what to choose from.
@@ -170,7 +170,7 @@ def first_columns(problem: Problem, candidates: PatternCandidates) -> PatternCol
 
 
 def needed(missing: FloatArray, share: FloatArray, least: FloatArray) -> FloatArray:
-    """Return the replicas that carry a missing share of a load, and are at least so many."""
+    """Return the number of replicas that carry a missing share of the load, at least a minimum."""
     return np.maximum(np.ceil(np.maximum(missing, 0) / share - COUNT_ROUNDING), np.maximum(least, 0.0))
 
 

@@ -1,4 +1,4 @@
-"""Chvátal-Gomory cuts of the limits, which whole patterns keep and parts of patterns break.
+"""Chvátal-Gomory cuts of the limits: valid for integer solutions, violated by fractional ones.
 
 Pricing does not see the dual values of cuts, so all columns that count have to be known. Equation numbers
 refer to ``docs/math.md``.
@@ -17,13 +17,13 @@ from optimizer.solvers.branch_and_price.pool import ColumnPool
 from optimizer.solvers.deadline import Deadline
 
 MAX_ROWS = 3
-"""Rows of a cut at most."""
+"""Maximum rows of a cut."""
 EACH_ROUND = 15
-"""Cuts that a round adds at most."""
+"""Maximum cuts per round."""
 ROUNDS = 20
-"""Rounds at most."""
+"""Maximum rounds."""
 MIN_GAIN = 0.01
-"""Part of the distance from bound to cutoff that one of three rounds in a row has to gain."""
+"""Minimum gain, as a fraction of the distance from bound to cutoff, of one in three consecutive rounds."""
 VIOLATION = 1e-3
 """Minimum violation of a cut."""
 
@@ -71,7 +71,7 @@ def with_cuts(
 
 
 def _with(node: Node, pool: ColumnPool, cuts: list[ChvatalGomoryCut]) -> MasterProblem:
-    """Return a level with more cuts, without those that its relaxation leaves slack in."""
+    """Return a level with more cuts, without the cuts that are slack in its relaxation."""
     master, relaxed = node.master, node.relaxed
     use, amount = pool.columns.use[relaxed.used], master.candidates.amount
     tight = [cut for cut in master.cuts if relaxed.part @ cut.of(use) > cut.most(amount) - VIOLATION]
@@ -79,7 +79,7 @@ def _with(node: Node, pool: ColumnPool, cuts: list[ChvatalGomoryCut]) -> MasterP
 
 
 def _violated(node: Node, pool: ColumnPool) -> list[ChvatalGomoryCut]:
-    """Return the most violated cuts of a relaxation, by the length of their coefficients."""
+    """Return the most violated cuts of a relaxation, relative to the norm of their coefficients."""
     used, part = node.relaxed.used, node.relaxed.part
     candidates, use = node.master.candidates, pool.columns.use[used]
     amount = rounded_down(candidates.amount)

@@ -19,7 +19,7 @@ from optimizer.solvers.objectives import LevelConstraint, value_slack
 from optimizer.solvers.problem import Problem
 
 WHOLE = 1e-6
-"""Rounding of a bound of a level of whole numbers, before it is taken up to the next."""
+"""Tolerance before the bound of an integer level is rounded up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,14 @@ class DualMultipliers:
 
     level: str
     limits: FloatArray
-    """Of one of each item that is limited, not below zero; shape (R,)."""
+    """Multiplier per unit of each limited item, not negative; shape (R,)."""
     levels: Mapping[str, float]
-    """Of one step of each level before, not below zero."""
+    """Multiplier per step of each earlier level, not negative."""
 
 
 @dataclass(frozen=True, slots=True)
 class DualLevel:
-    """A level under the levels before it, as a solution reached them."""
+    """A level, with earlier levels held at the values of a solution."""
 
     name: str
     master: MasterProblem
@@ -44,7 +44,7 @@ class DualLevel:
 
     @property
     def whole(self) -> bool:
-        """Whether it is a level of whole numbers."""
+        """Whether its values are integers."""
         return bool(self.master.objective.step)
 
     def reported(self, bound: float) -> float:
@@ -70,7 +70,7 @@ class DualLevel:
 
 
 class DualBounds:
-    """The levels of a solution, each with what dual values prove of it."""
+    """Levels of a solution, and the bounds that dual values prove."""
 
     def __init__(self, problem: Problem, left_out: BoolArray, reached: Mapping[str, float]) -> None:
         """Take a solution.
@@ -85,7 +85,7 @@ class DualBounds:
         self.outside = ~np.isin(np.arange(len(problem.priority)), self.pool.candidates.server)
 
     def levels(self) -> Iterator[DualLevel]:
-        """Yield the levels in their order; servers of a level that all are served at must be from then on."""
+        """Yield the levels in order. Servers of a level without unserved load stay served at later levels."""
         held: tuple[LevelConstraint, ...] = ()
         settled, nobody = np.zeros((2, len(self.problem.priority)), np.bool_)
         for objective in with_outside(self.problem, self.outside):

@@ -17,9 +17,9 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.spec.robustness import ENDLESS
 
 EACH_ROUND = 3
-"""Columns that a server gets at most in one round."""
+"""Maximum columns per server and round."""
 ROUNDING = 1e-9
-"""Part of the largest weight of a column that counts as nothing."""
+"""Reduced cost that counts as zero, relative to the largest weight of a column."""
 ARTIFICIAL_COSTS = (1e1, 1e3, 1e5, 1e7, 1e9)
 """Costs of the artificial column of a server that takes nothing where it must not, in parts of the largest
 weight. The higher ones count only where a cutoff is to be reached: a limit on large weights is kept by
@@ -35,11 +35,11 @@ class MasterSolution:
     bound: float
     """The Lagrangian bound that they prove."""
     used: IntArray
-    """Columns of the pool that the relaxation takes in part or whole, shape (U,)."""
+    """Columns of the pool with a positive value in the relaxation, shape (U,)."""
     part: FloatArray
     """Value of each of them, shape (U,)."""
     finished: bool
-    """Whether no column could lower the relaxation any further."""
+    """Whether no column has a negative reduced cost."""
     feasible: bool
     """Whether the relaxation serves all that must be served."""
     value: float = np.inf
@@ -108,7 +108,7 @@ class RestrictedMaster:
     def solve(
         self, master: MasterProblem, deadline: Deadline, cutoff: float = -np.inf
     ) -> MasterSolution | None:
-        """Solve, price and grow until nothing is gained any more; None if the time did not suffice.
+        """Solve, price and add columns until none has a negative reduced cost; None if there was no time.
 
         Args:
             master: the level, or a node of it.
@@ -146,7 +146,7 @@ class RestrictedMaster:
         return best
 
     def _add(self, places: IntArray) -> None:
-        """Add columns to the linear program, by their places among the rows that count."""
+        """Add columns to the linear program, by their index in `rows`."""
         if not len(places):
             return
         start, row, value = self.master.entries(self.pool.columns.take(self.rows[places]))
@@ -155,13 +155,13 @@ class RestrictedMaster:
         self.has[places] = True
 
     def _set_penalty(self, place: int) -> None:
-        """Give artificial columns the cost of a place in their order."""
+        """Set the cost of the artificial columns to one of `ARTIFICIAL_COSTS`."""
         if place != self.penalty:
             self.penalty = place
             self.lp.reprice(np.full(len(self.servers), ARTIFICIAL_COSTS[place] * self.largest))
 
     def _enter(self, master: MasterProblem) -> None:
-        """Take in what the pool has grown to, and allow the columns that a node allows."""
+        """Update to new columns of the pool and to the columns that a node allows."""
         self._take_in(self._new_rows())
         if master is self.master:
             return
@@ -170,17 +170,17 @@ class RestrictedMaster:
         self._bound_steps()
 
     def _bound_steps(self) -> None:
-        """Allow the columns that the node allows, and price steps up to their sizes."""
+        """Set the upper bounds of columns and price steps for the current node."""
         endless, sizes = np.full(len(self.servers), np.inf), self.master.step_sizes
         upper = np.where(self.allowed[self.columns], np.inf, 0.0)
         self.lp.allow(np.concatenate([endless, np.where(sizes >= ENDLESS, np.inf, sizes), upper]))
 
     def _new_rows(self) -> IntArray:
-        """Return the columns that the pool has grown by since it was last looked at."""
+        """Return the columns added to the pool since the last call."""
         return np.arange(len(self.rows), len(self.pool.columns) if self.priced else 0)
 
     def _take_in(self, rows: IntArray) -> None:
-        """Take in columns of the pool, without adding them to the linear program."""
+        """Store the coefficients of columns of the pool, without adding them to the linear program."""
         master, new = self.master, self.pool.columns.take(rows)
         self.rows = np.concatenate([self.rows, rows])
         self.weight = np.concatenate([self.weight, new.weights(master.objective)])
@@ -225,7 +225,7 @@ class RestrictedMaster:
 
 
 def _best_of_each(server: IntArray, cost: FloatArray, items: IntArray) -> IntArray:
-    """Return the items of least cost of each server, a few of them."""
+    """Return the few items of least cost of each server."""
     order = np.lexsort((cost, server))
     ordered = server[order]
     first = np.searchsorted(ordered, ordered)

@@ -1,4 +1,4 @@
-"""The master problem of one level: its objective, what is held before it, and the rows that servers share.
+"""The master problem of one level: its objective, the levels held before it, and the shared rows.
 
 Takes `PatternColumns`, gives coefficients of columns and models over some of them. Equation numbers refer to
 ``docs/math.md``.
@@ -17,11 +17,11 @@ from optimizer.solvers.objectives import LevelConstraint, LevelObjective
 from optimizer.spec.robustness import ENDLESS
 
 ROUNDING = 1e-9
-"""Part of a unit that is rounding."""
+"""Fraction of a unit that counts as rounding."""
 
 
 def rounded_down(units: FloatArray) -> FloatArray:
-    """Return the whole units that there are, of any shape."""
+    """Return amounts rounded down to integers, of any shape."""
     whole: FloatArray = np.floor(units + ROUNDING)
     return whole
 
@@ -45,7 +45,7 @@ class ChvatalGomoryCut:
 
 @dataclass(frozen=True)
 class MasterProblem:
-    """One level to be minimised over columns, or a node of it."""
+    """One level to minimise over columns, or one of its nodes."""
 
     candidates: PatternCandidates
     objective: LevelObjective
@@ -55,10 +55,10 @@ class MasterProblem:
     forced_unserved: BoolArray
     """Servers that must take none, shape (S,)."""
     cuts: tuple[ChvatalGomoryCut, ...] = ()
-    """Only for a pool with every column that counts: pricing does not see their dual values."""
+    """Valid only if all relevant columns are in the pool: pricing ignores their dual values."""
 
     def branch(self, server: int, *, served: bool) -> "MasterProblem":
-        """Return the master problem with a server that is served, or one that is left out."""
+        """Return the master problem with one server forced to be served, or to be unserved."""
         mine = np.arange(len(self.forced_served)) == server
         if served:
             return replace(self, forced_served=self.forced_served | mine)
@@ -66,7 +66,7 @@ class MasterProblem:
 
     @property
     def active(self) -> BoolArray:
-        """Servers that may take anything; the others come at later levels; shape (S,)."""
+        """Servers that can have an allocation; the others follow at later levels; shape (S,)."""
         return self.objective.active
 
     @property

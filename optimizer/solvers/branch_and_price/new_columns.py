@@ -14,7 +14,7 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.related import RelatedSolution, differing
 
 SHARE = 0.7
-"""Part of a level's time for these answers."""
+"""Share of a level's time for these solutions."""
 
 
 def search_new_columns(

@@ -17,29 +17,29 @@ from optimizer.solvers.branch_and_price.pool import ColumnPool, reduced_costs
 from optimizer.solvers.deadline import Deadline
 
 INTEGRAL = 1e-6
-"""Distance of a server's unserved part from 0 or 1 that is rounding."""
+"""Distance of an unserved fraction from 0 or 1 that counts as rounding."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """A part of a level's answers, and the relaxation over it."""
+    """A node of the branch-and-bound tree, and its relaxation."""
 
     master: MasterProblem
     relaxed: MasterSolution
     bound: float
-    """Lower bound of its answers: that of its relaxation, or of its parent."""
+    """Lower bound of its solutions: of its relaxation or its parent, whichever is larger."""
     depth: int = 0
     columns: IntArray | None = None
-    """Columns of the pool that its relaxation was solved over, as no others count; None: all."""
+    """The only relevant columns of the pool, over which its relaxation was solved; None: all."""
 
     @classmethod
     def root(cls, master: MasterProblem, relaxed: MasterSolution) -> "Node":
-        """Return a level that is not divided."""
+        """Return the root node of a level."""
         return cls(master, relaxed, relaxed.bound)
 
 
 class BranchTree:
-    """The open nodes of a level, the one of least bound first (eq. 131)."""
+    """The open nodes of a level, sorted by bound (eq. 131)."""
 
     def __init__(self, root: Node, pool: ColumnPool, cutoff: float) -> None:
         """Begin with the root.
@@ -60,7 +60,7 @@ class BranchTree:
         return min(self.cutoff, self.nodes[0].bound) if self.nodes else self.cutoff
 
     def grow(self, deadline: Deadline) -> None:
-        """Branch on the best node, the deepest of equal ones, until it leaves out no server in part.
+        """Branch on the best node, the deepest of equal ones, until it has no fractionally unserved server.
 
         Raises:
             SolverError: the solver failed.
@@ -86,7 +86,7 @@ class BranchTree:
 
 
 def _fractional_server(node: Node, pool: ColumnPool) -> int | None:
-    """Return the server whose unserved part is the furthest from whole; None if all are whole."""
+    """Return the server with the most fractional unserved part; None if all are integer."""
     part = unserved_fractions(node, pool)
     distance = np.minimum(part, 1 - part)
     distance[node.master.forced_served | node.master.forced_unserved] = 0.0
@@ -115,7 +115,7 @@ def reduced_cost_slack(node: Node, pool: ColumnPool) -> tuple[FloatArray, FloatA
 
 
 def unserved_fractions(node: Node, pool: ColumnPool) -> FloatArray:
-    """Return the part of each server that a node's relaxation leaves out, shape (S,)."""
+    """Return the unserved fraction of each server in a node's relaxation, shape (S,)."""
     used = node.relaxed.used
     nothing = ~pool.columns.served[used]
     servers, parts = pool.columns.server[used[nothing]], node.relaxed.part[nothing]

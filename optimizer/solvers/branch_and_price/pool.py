@@ -33,7 +33,7 @@ class PricingResult:
 
     columns: PatternColumns
     floor: FloatArray
-    """Bound of the reduced cost for servers that were not searched to the end, else infinity; shape (S,)."""
+    """Bound of the reduced cost for servers whose search was cut, otherwise infinity; shape (S,)."""
 
     @property
     def complete(self) -> bool:
@@ -55,7 +55,7 @@ class ColumnPool:
         self.problem, self.candidates, self.columns = problem, candidates, columns
         self.subproblems, self.due = subproblems, due
         self.excluded = np.zeros(len(columns), np.bool_)
-        """Columns that must not be used, while the pool is restricted to others of their server."""
+        """Columns that are excluded while the pool is restricted to others of their server."""
         rng = np.random.default_rng(0)
         self._marks = rng.integers(1, 2**63, len(candidates.row) + len(problem.priority), np.uint64)
         self._rows = np.argsort(self._key(columns), kind="stable")
@@ -77,13 +77,13 @@ class ColumnPool:
         return pool
 
     def _key(self, columns: PatternColumns) -> npt.NDArray[np.uint64]:
-        """Return a number for each column that tells patterns apart, in whatever order their parts stand."""
+        """Return a hash of each column that does not depend on the order of its candidates."""
         own = np.where(columns.candidate >= 0, self._marks[columns.candidate], 0).astype(np.uint64)
         key = (own * columns.count.astype(np.uint64)).sum(axis=1, dtype=np.uint64)
         return np.where(columns.served, key, self._marks[len(self.candidates.row) + columns.server])
 
     def add(self, found: PatternColumns) -> None:
-        """Take in more columns, without those that are known."""
+        """Add the columns that are not in the pool."""
         key, first = np.unique(self._key(found), return_index=True)
         place = np.searchsorted(self._keys, key)
         new = np.append(self._keys, 0)[place] != key
@@ -95,7 +95,7 @@ class ColumnPool:
             self._keys = np.insert(self._keys, place[new], key[new])
 
     def rows_of(self, replicas: IntArray) -> IntArray:
-        """Return an answer, shape (C,), as one row for each server; patterns that the pool lacks are added.
+        """Return the rows of a solution, shape (C,), one per server; missing patterns are added to the pool.
 
         A server without an allocation has the row of its empty column.
         """
@@ -117,7 +117,7 @@ class ColumnPool:
 
     @contextmanager
     def restricted_to(self, rows: IntArray) -> Iterator[None]:
-        """Let the server of some columns take nothing else; it is not priced meanwhile."""
+        """Restrict the server of some columns to these, without pricing it."""
         excluded, subproblems = self.excluded.copy(), self.subproblems
         mine = self.columns.server == self.columns.server[rows[0]]
         mine[rows] = False
@@ -177,7 +177,7 @@ def reduced_costs(master: MasterProblem, columns: PatternColumns, duals: FloatAr
 
 
 def priced(weight: FloatArray, shared: FloatArray, duals: FloatArray) -> FloatArray:
-    """Return weights with what shared rows cost, shape (P,).
+    """Return weights plus the priced use of shared rows, shape (P,).
 
     Args:
         weight: shape (P,).

@@ -17,7 +17,7 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.problem import Problem
 
 MAX_FOUND = 100_000
-"""Patterns that one search gives at most, or little more."""
+"""Approximate maximum number of patterns of one enumeration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,15 +27,15 @@ class PricingSubproblems:
     server: IntArray
     """Shape (Q,)."""
     first: IntArray
-    """Candidate of which one replica is taken from the start, -1 for none; shape (Q,)."""
+    """Candidate of which every pattern has at least one replica, -1 for none; shape (Q,)."""
     candidates: IntArray
     """Candidates to choose from, -1 after the last; shape (Q, M)."""
     load: FloatArray
     """Share of the load to carry, shape (Q,)."""
     least: FloatArray
-    """Replicas at least, shape (Q,)."""
+    """Minimum replicas, shape (Q,)."""
     most: FloatArray
-    """Replicas at most, shape (Q,)."""
+    """Maximum replicas, shape (Q,)."""
     value: FloatArray
     """Constant part of the value of a subproblem's patterns, without their candidates' costs; shape (Q,)."""
     unreserved: BoolArray
@@ -46,7 +46,7 @@ class PricingSubproblems:
         return PricingSubproblems(*(getattr(self, field.name)[subproblems] for field in fields(self)))
 
     def with_headroom(self, share: FloatArray) -> "PricingSubproblems":
-        """Return the subproblems, and again those of servers with headroom, shape (S,), with it."""
+        """Return the subproblems, with a second one for each server that has headroom, shape (S,)."""
         growing = np.flatnonzero(share[self.server] > 0)
         rows = np.concatenate([np.arange(len(self.server)), growing])
         found, first = self.take(rows), np.arange(len(rows)) < len(self.server)
@@ -61,11 +61,11 @@ class EnumeratedPatterns:
     subproblem: IntArray
     """Shape (P,)."""
     candidate: IntArray
-    """Shape (P, W), -1 in the places that are left free."""
+    """Shape (P, W), -1 in unused places."""
     count: IntArray
     """Shape (P, W)."""
     cut: BoolArray
-    """Subproblems that were too large to be searched to the end, shape (Q,)."""
+    """Subproblems whose search was cut short, shape (Q,)."""
     least: FloatArray
     """Lower bound of the weight of a subproblem's patterns, by plain arithmetic; shape (Q,)."""
 
@@ -131,7 +131,7 @@ def enumerate_patterns(
 
 @dataclass(frozen=True, slots=True)
 class _Prefixes:
-    """Beginnings of patterns; all shapes (B,), paths (B, W)."""
+    """Prefixes of patterns; shapes (B,), paths (B, W)."""
 
     subproblem: IntArray
     missing: FloatArray
@@ -172,7 +172,7 @@ class _Prefixes:
 
 
 def _wider(paths: IntArray, fill: int, places: int) -> IntArray:
-    """Return a copy of paths with more places, that hold nothing yet."""
+    """Return a copy of paths padded with empty places."""
     wider = np.full((len(paths), paths.shape[1] + places), fill, np.int64)
     wider[:, : paths.shape[1]] = paths
     return wider
@@ -216,7 +216,7 @@ class _Enumeration:
         self.found: list[_Prefixes] = []
 
     def run(self, due: Deadline | None) -> EnumeratedPatterns:
-        """Take the candidates one after the other, as long as there is time."""
+        """Extend the prefixes by one candidate after the other until the deadline."""
         prefixes = self._first()
         needs = prefixes.replicas < self.subproblems.least[prefixes.subproblem]
         done = (prefixes.missing <= 0) & ~needs & (prefixes.candidate[:, 0] >= 0)
@@ -249,7 +249,7 @@ class _Enumeration:
         return prefixes.take(least <= self.limit[subproblem])
 
     def _step(self, prefixes: _Prefixes, rank: int) -> _Prefixes:
-        """Complete each prefix with the candidate of a rank; return those with fewer of it, or none."""
+        """Complete each prefix with the candidate of a rank; return prefixes with fewer replicas of it."""
         at = prefixes.subproblem, rank
         candidate, each, share, cap = self.candidate[at], self.each[at], self.share[at], self.cap[at]
         least = self.subproblems.least[prefixes.subproblem] - prefixes.replicas
@@ -330,6 +330,6 @@ class _Enumeration:
 
 
 def _times(amount: FloatArray, each: FloatArray) -> FloatArray:
-    """Return amounts times what each weighs, which may be infinite; 0 if there is no amount."""
+    """Return the product with a weight that can be infinite; 0 if the amount is 0."""
     product: FloatArray = np.multiply(amount, each, out=np.zeros(len(amount)), where=amount > 0)
     return product

@@ -24,29 +24,29 @@ from optimizer.solvers.level_solver import LevelSolver
 from optimizer.solvers.related import completed
 
 CORE_COLUMNS, CORE_EACH = 2_000, 10
-"""Columns beside those that the relaxation uses in the restricted master heuristic: in all, and a server."""
+"""Columns that the restricted master heuristic adds to those of the relaxation: in total, and per server."""
 CORE_S = 4.0
 """Time limit for it [s]."""
 MAX_COLUMNS = 30_000
-"""Columns of a model at most."""
+"""Maximum columns of a model."""
 COLUMNS_PER_S = 25_000
-"""The same for each second: loading a model cannot be stopped. Four times as many are enumerated."""
+"""Maximum columns per second of remaining time, because loading a model cannot be interrupted."""
 PRESOLVED_EACH = 10
-"""Columns for each server up to which a model is presolved, which cannot be stopped either."""
+"""Maximum columns per server for presolve, which cannot be interrupted either."""
 FEW_SERVERS = 200
-"""Servers up to which models are solved for their proof, and more columns are enumerated for branching."""
+"""Maximum servers for which models are solved for the proof and more columns are enumerated."""
 MAX_KNOWN = 8_000
-"""Columns below the cutoff that are enumerated before branching, whatever the time."""
+"""Minimum number of columns below the cutoff to enumerate before branching, whatever the time."""
 SHRINKS = 4
-"""Windows that are tried for the restricted master heuristic, each a sixteenth of the one before."""
+"""Windows tried for the restricted master heuristic, each a sixteenth of the previous one."""
 TREE_SHARE = 0.7
-"""Part of a level's time for branching."""
+"""Share of a level's time for branching."""
 MAX_NODES = 8
-"""Open nodes of which each bounds the columns of the models; of more, the root does."""
+"""Maximum open nodes whose reduced costs select columns; with more, those of the root do."""
 
 
 class LevelSearch:
-    """The search of one level: the incumbent's value, a bound, and the nodes that hold all better answers."""
+    """The search of one level: the incumbent, a bound, and the nodes that contain all better solutions."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class LevelSearch:
         self._update()
 
     def _update(self) -> None:
-        """Bring reduced costs, feasibility and value up to what pool and incumbent have become."""
+        """Recompute reduced costs, feasibility and value after changes of the pool or the incumbent."""
         least = np.full(len(self.pool.columns), np.inf)
         for node in self.nodes:
             slack, _ = reduced_cost_slack(node, self.pool)
@@ -92,7 +92,7 @@ class LevelSearch:
 
     @property
     def floor(self) -> float:
-        """The value that reduced costs are above: the least bound of the nodes."""
+        """The least bound of the nodes, to which reduced costs add."""
         return self.nodes[0].bound
 
     @property
@@ -102,7 +102,7 @@ class LevelSearch:
 
     @property
     def cutoff(self) -> float:
-        """The value below which an answer is better by enough."""
+        """The value below which a solution improves the incumbent by more than the tolerance."""
         return self.value - self.tolerance * (1 - 1e-6) if self.feasible else np.inf
 
     @property
@@ -145,7 +145,7 @@ class LevelSearch:
             self._solve(columns, min(deadline.left_s, CORE_S))
 
     def _enumerate_nearest(self) -> None:
-        """Add all columns in the largest window, of some that shrink, that has no more than can be known."""
+        """Add all columns of the largest of several windows that is small enough to enumerate."""
         window = self.window
         for _ in range(SHRINKS if self.feasible else 0):
             if self._enumerate(window, MAX_KNOWN):
@@ -153,12 +153,12 @@ class LevelSearch:
             window /= 16.0
 
     def _window_is_small(self) -> bool:
-        """Return whether the columns below the cutoff are known, and no more than the core has."""
+        """Return whether all columns below the cutoff are known and fit in the heuristic."""
         known = self.feasible and self.enumerated >= self.floor + self.window
         return known and int((self.reduced <= self.window).sum()) <= CORE_COLUMNS
 
     def _thrift_ranks(self) -> IntArray:
-        """Return the place of each column among those of its server, by the share of all limits that it uses.
+        """Return the rank of each column within its server by its total use, relative to the limits.
 
         It tells columns apart where the relaxation finds nothing scarce.
         """
@@ -170,7 +170,7 @@ class LevelSearch:
         return ranks
 
     def branch(self, deadline: Deadline) -> None:
-        """Branch on the servers that relaxations leave out in part."""
+        """Branch on fractionally unserved servers."""
         if self.proved or deadline.passed or not self.feasible:
             return
         tree = self._tree(deadline.share(TREE_SHARE))
@@ -227,7 +227,7 @@ class LevelSearch:
             self.bound = max(self.bound, min(self.solved_bound, self.floor + window, self.value))
 
     def take_over(self) -> None:
-        """Take note of an incumbent that another search found."""
+        """Update to an incumbent from another search."""
         self.own = self.pool.rows_of(self.solver.incumbent.replicas)
         self._update()
 
@@ -261,7 +261,7 @@ class LevelSearch:
         return columns[nondominated(mine.server, np.hstack(keys))]
 
     def _solve(self, columns: IntArray, time_s: float) -> RunResult:
-        """Solve over some columns and those of the incumbent, and take over what is better."""
+        """Solve a model of some columns and those of the incumbent; keep a better solution."""
         start = None
         if self.feasible:
             own = self.own[self.master.active[self.pool.columns.server[self.own]]]
@@ -287,7 +287,7 @@ class LevelSearch:
         return result
 
     def _offer(self, chosen: IntArray) -> None:
-        """Take over an answer, as one column for each active server, if it is better."""
+        """Offer a solution, as one column per active server, to the incumbent."""
         problem, pool = self.solver.problem, self.pool
         replicas = pool.columns.replicas(chosen, pool.candidates, len(problem.table))
         settled = self.solver.without_candidates.copy()
@@ -298,5 +298,5 @@ class LevelSearch:
 
 
 def _in_time(deadline: Deadline) -> int:
-    """Return the number of columns that there is time to enumerate."""
+    """Return the number of columns that the remaining time allows to enumerate."""
     return int(np.clip(4 * COLUMNS_PER_S * deadline.left_s, MAX_KNOWN, MAX_FOUND))
