@@ -127,10 +127,10 @@ class Watched(NamedTuple):
         return status, [json.loads(line) for line in lines if line.startswith("{")]
 
     def accepts(self) -> bool:
-        """Say whether new connections are accepted."""
+        """Return whether new connections are accepted; one in the queue of a closed socket is reset."""
         try:
             connected(self.port).close()
-        except ConnectionRefusedError:
+        except (ConnectionRefusedError, ConnectionResetError):
             return False
         return True
 
