@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from api_clients import client
@@ -12,6 +13,10 @@ from shared_queue_oracles import best_levels, cbc_levels, random_queues
 from slow_cases import mostly_slow
 
 from optimizer import SpecError, System, compare, explain, load_system, solve, verify
+from optimizer.candidates.choices import arrays_of
+from optimizer.candidates.class_rows import rows_of
+from optimizer.candidates.pairs import sizable_pairs
+from optimizer.candidates.table import Verdicts
 from optimizer.cli.main import main
 from optimizer.simulation.replicas import Effort
 from optimizer.spec.shared_queues import SharedQueue, members_of
@@ -243,3 +248,22 @@ def test_the_service_has_one_target_for_a_queue() -> None:
         again = service.post("/v1/loads", json={"a": {"arrivalRate": 600} | ready, "b": {"arrivalRate": 900}})
         assert again.status_code == 200, again.text
         assert again.json()["changes"] == []
+
+
+# --- sizing ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("queued", [False, True])
+def test_some_pairs_have_the_metrics_that_they_have_among_all(*, queued: bool) -> None:
+    arrays = arrays_of(load_system(random_queues(3, queues=2, others=3)))
+    pairs = sizable_pairs(arrays, Verdicts.none(arrays.profile_of.shape), choose_batch=False)
+    pairs = pairs.take(arrays.servers.is_queue[pairs.server] == queued)
+    rows, few = rows_of(arrays, pairs), np.arange(1, len(pairs.server), 2)
+    assert len(few) > 1
+    rates = arrays.servers.load_rps[pairs.server] / np.arange(2, len(pairs.server) + 2)
+    some = rows.take(few)
+    found, every = (each.mean(each.analyze(rate)) for each, rate in ((some, rates[few]), (rows, rates)))
+    assert found.ttft_ms == pytest.approx(every.ttft_ms[few], rel=1e-12)
+    assert found.itl_ms == pytest.approx(every.itl_ms[few], rel=1e-12)
+    held = rows.met(rows.analyze(rates))
+    assert (some.met(some.analyze(rates[few])) == held[few]).all()

@@ -32,6 +32,10 @@ class ServerRows:
         network_ms = arrays.servers.network_ms[pairs.server, pairs.accelerator]
         return cls(replicas_of(arrays, pairs), targets_of(arrays, pairs), network_ms)
 
+    def take(self, pairs: IntArray) -> "ServerRows":
+        """Return the rows of some pairs, given in ascending order."""
+        return ServerRows(self.queues.take(pairs), self.targets.take(pairs), self.network_ms[pairs])
+
     def of_pairs(self, ufunc: np.ufunc, values: Any) -> Any:
         """Return values of rows, joined by a function to one for each pair, shape (R,)."""
         del ufunc
@@ -90,6 +94,17 @@ class ClassRows(ServerRows):
         network_ms = arrays.servers.network_ms[pairs.server[pair], pairs.accelerator[pair]]
         targets = members.targets.take(member).before(network_ms)
         return cls(queues, targets, network_ms, pair, member)
+
+    def take(self, pairs: IntArray) -> "ClassRows":
+        """Return the rows of some pairs, given in ascending order, which are numbered from 0."""
+        rows = np.flatnonzero(np.isin(self.pair, pairs))
+        return ClassRows(
+            self.queues.take(rows),
+            self.targets.take(rows),
+            self.network_ms[rows],
+            np.searchsorted(pairs, self.pair[rows]),
+            self.member[rows],
+        )
 
     @property
     def first(self) -> IntArray:

@@ -96,13 +96,19 @@ def _settled(
     The first replica count meets them if latencies increase with the rate. If a chunk-count jump breaks that,
     replicas are added to `needed`, in place, until the targets are met.
     """
-    for tries in range(CHUNK_STEP_TRIES + 1):
-        found = rows.analyze(load_rps / needed)
-        holds = attainable & rows.met(found)
-        if tries == CHUNK_STEP_TRIES or (holds == attainable).all():
+    found = rows.analyze(load_rps / needed)
+    holds = attainable & rows.met(found)
+    missed = np.flatnonzero(attainable & ~holds)
+    if not len(missed):
+        return found, holds
+    for _ in range(CHUNK_STEP_TRIES):
+        needed[missed] += 1
+        few = rows.take(missed)
+        holds[missed] = few.met(few.analyze(load_rps[missed] / needed[missed]))
+        missed = missed[~holds[missed]]
+        if not len(missed):
             break
-        needed[attainable & ~holds] += 1
-    return found, holds
+    return rows.analyze(load_rps / needed), holds
 
 
 def _reject_missed(

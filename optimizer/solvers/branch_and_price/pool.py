@@ -58,9 +58,10 @@ class ColumnPool:
         """Columns that are excluded while the pool is restricted to others of their server."""
         rng = np.random.default_rng(0)
         self._marks = rng.integers(1, 2**63, len(candidates.row) + len(problem.priority), np.uint64)
-        self._rows = np.argsort(self._key(columns), kind="stable")
+        keys = self._key(columns)
+        self._rows = np.argsort(keys, kind="stable")
         """Row of each column, in the order of their keys."""
-        self._keys = self._key(columns)[self._rows]
+        self._keys = keys[self._rows]
 
     @classmethod
     def of(cls, problem: Problem, due: Deadline | None = None) -> "ColumnPool":
