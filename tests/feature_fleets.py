@@ -55,6 +55,27 @@ def random_features(seed: int) -> Json:
     }
 
 
+def random_with_routes(seed: int) -> Json:
+    """Return a document of two to four features; in two of five documents with a route in addition."""
+    found, rng = random_features(seed), random.Random(f"route {seed}")
+    if rng.random() < 0.4:
+        found["servers"] += [{"name": f"r{i}", "class": "gold", "model": f"m{i}"} for i in range(2)]
+        found["routes"] = [_route(rng)]
+        for option in ("saturationPolicy", "maxPower", "headroomShare"):  # these have no routes
+            found["optimizer"].pop(option, None)
+    return found
+
+
+def _route(rng: random.Random) -> Json:
+    kinds = [
+        {"share": 0.6, "inTokens": 100, "outTokens": 50, "loss": 0.01},
+        {"share": 0.4, "inTokens": 300, "outTokens": 100, "loss": 0.3},
+    ]
+    limits = {"maxLoss": rng.choice([0, 0.02, 0.2]), "rerun": rng.random() < 0.5}
+    rate = rng.choice([0, 60, 900, 5000])
+    return {"name": "rt", "small": "r0", "large": "r1", "arrivalRate": rate, "kinds": kinds} | limits
+
+
 def _accelerator(rng: random.Random, number: int, features: set[str]) -> Json:
     cost = rng.choice([0, 10, 40, 85.5, 300])
     found: Json = {"name": f"A{number}", "type": f"T{number}", "cost": cost, "memSize": 16}

@@ -21,7 +21,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python tests/recorder", description="Record what the program answers, and compare recordings."
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    record = commands.add_parser("record", help="record the answers for 300 documents")
+    record = commands.add_parser("record", help="record the answers for 360 documents")
     record.add_argument("folder", metavar="DIR", type=Path, help="where the recording is written")
     record.add_argument("--only", metavar="PATTERN", default="*", help="documents of these names: 'batch-*'")
     record.add_argument("--jobs", metavar="N", type=int, help="processes (cores)")

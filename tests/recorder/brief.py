@@ -1,4 +1,4 @@
-"""The 40 documents of the default tests, each with some of its questions; every question is asked of one."""
+"""The 48 documents of the default tests, each with some of its questions; every question is asked of one."""
 
 import tempfile
 from collections.abc import Iterator
@@ -61,6 +61,14 @@ _ASKED = {
     "replica-continuous-0": "analyze json, size, wire",
     "replica-static-0": "analyze high, analyze simulated, size rows",
     "replica-estimate-0": "estimate llama-3.1-8b H100, estimate tables",
+    "feature-27": "solve, verify, explain",
+    "feature-32": "solve, solve tables, report, check",
+    "feature-39": "solve, verify, solve tables, manifests, compare json",
+    "feature-40": "solve, candidates json, explain json",
+    "feature-43": "solve, verify, solve tables, compare options",
+    "feature-46": "solve, solve mixed, manifests keda",
+    "feature-55": "solve, verify, solve greedy, report json",
+    "feature-56": "solve, verify, solve tables, compare json",
     "random-00": "solve, solve mixed, explain, v1 studies",
 }
 BRIEF: dict[str, tuple[str, ...]] = {name: tuple(asked.split(", ")) for name, asked in _ASKED.items()}

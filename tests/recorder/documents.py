@@ -1,4 +1,4 @@
-"""The 300 documents, each made from a seed when it is recorded."""
+"""The 360 documents, each made from a seed when it is recorded."""
 
 import json
 import random
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from builders import Json, random_document
+from feature_fleets import random_with_routes
 from mixed_oracles import random_mixed_document
 
 from recorder import commands, oddities
@@ -55,6 +56,7 @@ def all_documents(tree: Path) -> dict[str, Document]:
         *_random(),
         *_of_kinds(),
         *_mixtures(),
+        *_features(),
         *_policies(),
         *_with_options(),
         *_odd(),
@@ -185,6 +187,14 @@ def _mixtures() -> Iterator[Document]:
     for i in range(8):
         made = partial(mixed_fleet, f"all {i}", list(KINDS), 8, ROOM[i % 3])
         yield _document(f"mixture-{i}", _made(made), commands.GIVEN_BATCHES)
+
+
+# --- features that plan servers together --------------------------------------------------------------------
+
+
+def _features() -> Iterator[Document]:
+    for seed in range(60):
+        yield _document(f"feature-{seed:02d}", _made(partial(random_with_routes, seed)))
 
 
 # --- policies and options -----------------------------------------------------------------------------------
