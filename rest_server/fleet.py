@@ -99,12 +99,12 @@ class Entities:
     def system(self) -> System:
         """Return the cross-checked system.
 
-        As in the reference, a server whose requests have no output length is idle.
+        As in the reference, lengths that are not stated are 0, and a server without output is idle.
 
         Raises:
             SpecError: there is no server, or a name is undefined.
         """
-        return join_parts([Part(self.spec())], idle_without_answers=True)
+        return join_parts([Part(self.spec())], lengths_optional=True)
 
     @property
     def planned(self) -> Mapping[str, Server]:

@@ -123,7 +123,8 @@ def test_the_wire_of_the_reference_has_plain_numbers_only() -> None:
 def test_loads_from_a_file_may_have_units(tmp_path: Path) -> None:
     path = tmp_path / "loads.csv"
     path.write_text("server,arrivalRate,avgInTokens\ns,2/s,512 tokens\n")
-    load = with_loads(load_system(document(arrivalRate=1, avgOutTokens=9)), path).servers["s"].current.load
+    stated = load_system(document(arrivalRate=1, avgInTokens=0, avgOutTokens=9))
+    load = with_loads(stated, path).servers["s"].current.load
     assert (load.arrival_rate_rpm, load.in_tokens) == (120, 512)
 
 

@@ -9,6 +9,7 @@ from optimizer.kinds.kind import Kind
 from optimizer.kinds.laws import laws_known
 from optimizer.kinds.queue_models import QUEUE_MODELS, law_problem, models_that, variability_problem
 from optimizer.kinds.table import KINDS, in_order, kind_of_profile
+from optimizer.quantities import precise
 from optimizer.queueing.measures import TargetMeasure
 from optimizer.queueing.performance import VARIABILITY, QueueModel
 from optimizer.spec.schema import ModelProfile, ModelTarget, Server
@@ -85,16 +86,25 @@ def check_load(load: Load, prefix: str) -> None:
         raise SpecError(f"{prefix}avgOutTokens: must be 0 (idle) or at least 1, not {load.out_tokens:g}")
 
 
-def lacks_answers(load: Load, profiles: Iterable[ModelProfile]) -> bool:
-    """Return whether requests to a token model arrive without an output length."""
-    if not load.arrival_rate_rpm or load.out_tokens:
-        return False
+def lacks_lengths(load: Load, profiles: Iterable[ModelProfile]) -> bool:
+    """Return whether requests to a token model arrive without a stated input or output length."""
+    return any(_unstated_lengths(load, profiles))
+
+
+def _unstated_lengths(load: Load, profiles: Iterable[ModelProfile]) -> tuple[bool, bool]:
+    """Return whether the input length and the output length of arriving requests are not stated.
+
+    An input length of 0 is valid, but it must be stated, because forgetting it makes every request cheaper.
+    """
     kinds = [kind_of_profile(profile) for profile in profiles]
-    return bool(kinds) and not any(kind.demand_rps(load, 0.0) for kind in kinds)
+    if not load.arrival_rate_rpm or not kinds:
+        return False, False
+    no_input = "in_tokens" not in load.model_fields_set and any("in_tokens" in kind.lengths for kind in kinds)
+    return no_input, not load.out_tokens and not any(kind.demand_rps(load, 0.0) for kind in kinds)
 
 
-def check_answers(load: Load, prefix: str, profiles: Iterable[ModelProfile]) -> None:
-    """Check that requests to a token model have an output length.
+def check_lengths(load: Load, prefix: str, profiles: Iterable[ModelProfile]) -> None:
+    """Check that requests to a token model have an input and an output length.
 
     Args:
         load: the load.
@@ -102,13 +112,20 @@ def check_answers(load: Load, prefix: str, profiles: Iterable[ModelProfile]) -> 
         profiles: the profiles of the model.
 
     Raises:
-        SpecError: the requests have no output length.
+        SpecError: a length is not stated.
     """
-    if lacks_answers(load, profiles):
-        raise SpecError(
-            f"{prefix}avgOutTokens: 0 or missing, but {load.arrival_rate_rpm:g} requests/min arrive; give "
-            "the mean output length (at least 1), or set arrivalRate to 0"
-        )
+    no_input, no_output = _unstated_lengths(load, profiles)
+    if not no_input and not no_output:
+        return
+    in_length = "the mean input length (0 for requests without input)"
+    out_length = "the mean output length (at least 1)"
+    if no_output:
+        what = "avgOutTokens: 0 or missing" + (", and avgInTokens is missing" if no_input else "")
+        give = f"{in_length} and {out_length}" if no_input else out_length
+    else:
+        what, give = "avgInTokens: missing", in_length
+    arrive = f"{precise(load.arrival_rate_rpm)} requests/min arrive"
+    raise SpecError(f"{prefix}{what}, but {arrive}; give {give}, or set arrivalRate to 0")
 
 
 def check_variability(load: Load, prefix: str, profiles: Iterable[ModelProfile]) -> None:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Mapping
 
 from optimizer.errors import SpecError
-from optimizer.spec.assumptions import check_answers, check_load
+from optimizer.spec.assumptions import check_lengths, check_load
 from optimizer.spec.csv_rows import csv_rows
 from optimizer.spec.messages import validated
 from optimizer.spec.offline import with_deadline_of_load
@@ -121,10 +121,10 @@ def _loaded_route(route: Route, values: dict[str, object], place: str) -> Route:
 
 
 def _loaded_server(system: System, server: Server, values: dict[str, object], place: str) -> Server:
-    before = server.current.load.model_dump(by_alias=True)
+    before = server.current.load.model_dump(by_alias=True, exclude_unset=True)
     load = validated(Load, before | values, f"{place}: ")
     check_load(load, f"{place}: ")
-    check_answers(load, f"{place}: ", system.profiles_of(server.model))
+    check_lengths(load, f"{place}: ", system.profiles_of(server.model))
     changed = server.with_load(load)
     return with_deadline_of_load(changed)
 

@@ -28,7 +28,9 @@ def with_load_of_deadline(server: Server) -> Server:
     """
     if server.deadline is None:
         return server
-    values = server.current.load.model_dump() | {"arrival_rate_rpm": server.deadline.rate_rpm}
+    values = server.current.load.model_dump(exclude_unset=True) | {
+        "arrival_rate_rpm": server.deadline.rate_rpm
+    }
     load = validated(Load, values, f"servers.{server.name}.deadline: ")
     return server.with_load(load)
 

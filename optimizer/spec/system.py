@@ -17,7 +17,7 @@ from optimizer.errors import SpecError
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.table import KINDS, kind_of_profile
 from optimizer.spec.assumptions import (
-    check_answers,
+    check_lengths,
     check_load,
     check_profile,
     check_server,
@@ -190,7 +190,7 @@ class System:
                 f"servers.{server_name}.load: it is the load of route {route.name!r}; change the route"
             )
         server = with_changed_load(found, **changes)
-        check_answers(server.current.load, f"servers.{server_name}.load.", self.profiles_of(server.model))
+        check_lengths(server.current.load, f"servers.{server_name}.load.", self.profiles_of(server.model))
         return self.with_servers({server_name: server})
 
     def with_target(self, service_class: str, model: str, **changes: float | None) -> "System":
@@ -300,19 +300,19 @@ def load_system(source: str | os.PathLike[str] | Mapping[str, Any]) -> System:
     return join_parts(parts)
 
 
-def join_parts(parts: Sequence[Part], *, idle_without_answers: bool = False) -> System:
+def join_parts(parts: Sequence[Part], *, lengths_optional: bool = False) -> System:
     """Join documents into one cross-checked system; a system without servers has an empty plan.
 
     Args:
         parts: the documents.
-        idle_without_answers: whether a server whose requests have no output length is idle, as in the
-            reference, instead of a fault.
+        lengths_optional: whether an unstated input or output length is 0, as in the reference, instead of a
+            fault; without output, a server is idle.
 
     Raises:
         FaultyDocumentsError: documents contradict each other; the message has the first contradiction.
     """
     index = Index.of(parts)
-    found = _findings(parts, index, idle_without_answers=idle_without_answers)
+    found = _findings(parts, index, lengths_optional=lengths_optional)
     problems = list(islice(found, MAX_FAULTS + 1))
     if problems:
         raise FaultyDocumentsError(located(problems[:MAX_FAULTS]), others=max(0, len(problems) - MAX_FAULTS))
@@ -362,17 +362,17 @@ def _findings(
     index: Index,
     incomplete: Collection[str] = (),
     *,
-    idle_without_answers: bool = False,
+    lengths_optional: bool = False,
 ) -> Iterator[Finding]:
     """Yield the contradictions within and between documents."""
     yield from topology_problems(parts, index)
-    yield from _contradictions(parts, index, incomplete, idle_without_answers=idle_without_answers)
+    yield from _contradictions(parts, index, incomplete, lengths_optional=lengths_optional)
     yield from option_problems(parts, index)
     yield from place_problems(parts, index)
 
 
 def _contradictions(
-    parts: Sequence[Part], index: Index, incomplete: Collection[str], *, idle_without_answers: bool
+    parts: Sequence[Part], index: Index, incomplete: Collection[str], *, lengths_optional: bool
 ) -> Iterator[Finding]:
     """Yield contradictions of names, items and topologies."""
     yield from index.twice
@@ -402,14 +402,14 @@ def _contradictions(
     for entry in index.servers.values():
         profiles = by_model.get(entry.item.model, ())
         yield from _server_problems(entry, profiles, **known)
-        yield from _load_problems(entry, profiles, idle_without_answers=idle_without_answers)
+        yield from _load_problems(entry, profiles, lengths_optional=lengths_optional)
     yield from queue_problems(index, by_model)
     yield from version_problems(
         index,
         by_model,
         known["accelerators"],
         known["models"],
-        idle_without_answers=idle_without_answers,
+        lengths_optional=lengths_optional,
     )
     yield from shared_card_problems(index, by_model)
     yield from route_problems(index, by_model, Names("server", index.servers, "servers" in incomplete))
@@ -445,7 +445,7 @@ def _server_problems(
 
 
 def _load_problems(
-    entry: Entry, profiles: Sequence[ModelProfile], *, idle_without_answers: bool
+    entry: Entry, profiles: Sequence[ModelProfile], *, lengths_optional: bool
 ) -> Iterator[Finding]:
     part, at, server = entry
     if any(offline_faults(server)):
@@ -453,8 +453,8 @@ def _load_problems(
     here, load = (*at, "currentAlloc", "load"), with_load_of_deadline(server).current.load
     yield from _caught(part, here, lambda item, place: check_load(item, f"{place}."), load)
     yield from _caught(part, here, lambda item, place: check_variability(item, f"{place}.", profiles), load)
-    if not idle_without_answers:
-        yield from _caught(part, here, lambda item, place: check_answers(item, f"{place}.", profiles), load)
+    if not lengths_optional:
+        yield from _caught(part, here, lambda item, place: check_lengths(item, f"{place}.", profiles), load)
 
 
 def with_changed_load(server: Server, **changes: float) -> Server:
@@ -464,7 +464,7 @@ def with_changed_load(server: Server, **changes: float) -> Server:
         SpecError: a field does not exist, or a value is out of range.
     """
     prefix = f"servers.{server.name}.load."
-    load = validated(Load, server.current.load.model_dump() | changes, prefix)
+    load = validated(Load, server.current.load.model_dump(exclude_unset=True) | changes, prefix)
     check_load(load, prefix)
     changed = server.with_load(load)
     return with_deadline_of_load(changed)

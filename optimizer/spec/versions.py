@@ -12,7 +12,7 @@ from typing import Any
 
 from optimizer.documents import MIN_RATE
 from optimizer.errors import SpecError
-from optimizer.spec.assumptions import check_answers, check_server, check_target, check_variability
+from optimizer.spec.assumptions import check_lengths, check_server, check_target, check_variability
 from optimizer.spec.caches import thinned
 from optimizer.spec.names import Entry, Finding, Index, Names
 from optimizer.spec.schema import AllocationData, Load, ModelProfile, ModelTarget, Server, VersionShare
@@ -251,7 +251,7 @@ def version_problems(
     accelerators: Names,
     models: Names,
     *,
-    idle_without_answers: bool,
+    lengths_optional: bool,
 ) -> Iterator[Finding]:
     """Yield the contradictions of servers that are split.
 
@@ -260,7 +260,7 @@ def version_problems(
         profiles: the profiles of each model.
         accelerators: the accelerators of the documents.
         models: the models of the documents.
-        idle_without_answers: whether a version whose requests have no output length is idle.
+        lengths_optional: whether an unstated input or output length is 0 instead of a fault.
     """
     taken = {entry.item.shared_queue: "a shared queue" for entry in index.servers.values()}
     taken |= dict.fromkeys(index.servers, "a server")
@@ -278,7 +278,7 @@ def version_problems(
                 running = share.current.accelerator
                 yield from accelerators.missing(part, (*here, "currentAlloc", "accelerator"), running)
             if share.model != server.model:
-                yield from _of_profiles(entry, i, index, profiles.get(share.model, ()), idle_without_answers)
+                yield from _of_profiles(entry, i, index, profiles.get(share.model, ()), lengths_optional)
         taken |= {version_name(server, share.model): "another version" for share in server.split or ()}
 
 
@@ -287,7 +287,7 @@ def _of_profiles(
     i: int,
     index: Index,
     mine: Sequence[ModelProfile],
-    idle_without_answers: bool,  # noqa: FBT001  passed by position
+    lengths_optional: bool,  # noqa: FBT001  passed by position
 ) -> Iterator[Finding]:
     """Yield settings of a server that the profiles of a version do not support."""
     part, at, server = entry
@@ -298,7 +298,7 @@ def _of_profiles(
         partial(check_server, one, "", mine),
         partial(check_variability, load, place, mine),
     ]
-    checks += [] if idle_without_answers else [partial(check_answers, load, place, mine)]
+    checks += [] if lengths_optional else [partial(check_lengths, load, place, mine)]
     known = index.classes.get(server.service_class)
     targets = {target.model: target for target in known.item.model_targets} if known else {}
     if server.model in targets and share.model not in targets:

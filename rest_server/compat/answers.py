@@ -18,7 +18,7 @@ UNPLANNED_HEADER = "X-Inferplan-Unplanned"
 UNSERVED_HEADER = "X-Inferplan-Unserved"
 """Header that lists unserved servers, whether they keep their replicas or not."""
 MISSING_HEADER = "X-Inferplan-Missing"
-"""Header that lists servers whose loads count as missing because they have no output length."""
+"""Header that lists servers whose loads count as missing because they have no input or output length."""
 LOSS_HEADER = "X-Inferplan-Loss"
 """Header that lists servers that reject more than 0.1 % of their requests, with the share."""
 MAX_NAMED = 20

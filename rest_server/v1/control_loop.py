@@ -16,7 +16,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from optimizer.errors import SpecError
 from optimizer.plan import Plan
-from optimizer.spec.assumptions import check_load, lacks_answers
+from optimizer.spec.assumptions import check_load, lacks_lengths
 from optimizer.spec.messages import did_you_mean, path_text, validated
 from optimizer.spec.routes import route_of
 from optimizer.spec.schema import AllocationData, Load, Route, Server
@@ -59,8 +59,8 @@ async def put_loads(
     Omitted values, servers and routes keep their last values. If any value is invalid, or the fleet is not a
     consistent system, nothing is stored. `ETag` is the revision after the plan. Loads are stored before
     planning: if planning fails (500, 504), they remain, and so does the last plan. A load whose requests have
-    no output length (`avgOutTokens` 0 or never given) counts as missing: it is not stored, and
-    `X-Inferplan-Missing` lists its server.
+    no output length (`avgOutTokens` 0 or never given) or no input length (`avgInTokens` never given; 0 is
+    valid) counts as missing: it is not stored, and `X-Inferplan-Missing` lists its server.
     """
     state, held = request.app.state, held_fleet(request)
     storing = _Storing(held, body, condition)
@@ -87,7 +87,7 @@ class _Storing:
     loads: Mapping[str, LoadUpdate] = field(default_factory=dict)
     """Changes in the body, by server."""
     unusable: frozenset[str] = frozenset()
-    """Servers whose requests have no output length: their loads count as missing."""
+    """Servers whose requests lack a length: their loads count as missing."""
     estimates: Mapping[str, LoadEstimate] = field(default_factory=dict)
     """Estimates of the loads."""
 
@@ -145,7 +145,7 @@ class _Storing:
 
 
 def with_loads(entities: Entities, loads: Mapping[str, LoadUpdate]) -> tuple[Entities, frozenset[str]]:
-    """Return entities with new loads by server, and the servers whose requests have no output length.
+    """Return entities with new loads by server, and the servers whose requests lack a length.
 
     Loads of the latter are not stored.
 
@@ -169,8 +169,8 @@ def with_loads(entities: Entities, loads: Mapping[str, LoadUpdate]) -> tuple[Ent
             raise BodyError(_place(name), f"server {name!r} does not exist{hint}")
         current = servers[name].current
         given: dict[str, Any] = change.model_dump(exclude_none=True, exclude={"replicas"})
-        load = _of_body(name, partial(_load, current.load.model_dump() | given))
-        if lacks_answers(load, entities.profiles_of(servers[name].model)):
+        load = _of_body(name, partial(_load, current.load.model_dump(exclude_unset=True) | given))
+        if lacks_lengths(load, entities.profiles_of(servers[name].model)):
             unusable.add(name)
             load = current.load
         allocation = _running(entities, name, current, change).model_copy(update={"load": load})
@@ -180,7 +180,7 @@ def with_loads(entities: Entities, loads: Mapping[str, LoadUpdate]) -> tuple[Ent
     unusable |= {
         name
         for name, server in servers.items()
-        if lacks_answers(server.current.load, entities.profiles_of(server.model))
+        if lacks_lengths(server.current.load, entities.profiles_of(server.model))
     }
     return replace(entities, servers=servers, routes=routes), frozenset(unusable)
 

@@ -10,7 +10,7 @@ from starlette.convertors import PathConvertor, register_url_convertor
 
 from optimizer.documents import Document
 from optimizer.errors import SpecError
-from optimizer.spec.assumptions import check_answers, check_load
+from optimizer.spec.assumptions import check_lengths, check_load
 from optimizer.spec.messages import path_text
 from optimizer.spec.offline import offline_faults
 from optimizer.spec.routes import kind_problems
@@ -119,10 +119,10 @@ def check_beside(document: Document, entities: Entities) -> None:
     """Check a document against other documents of the fleet.
 
     Raises:
-        SpecError: the requests of a server have no output length; the message has its path.
+        SpecError: the requests of a server have no input or output length; the message has its path.
     """
     if isinstance(document, Server):
-        check_answers(document.current.load, "currentAlloc.load.", entities.profiles_of(document.model))
+        check_lengths(document.current.load, "currentAlloc.load.", entities.profiles_of(document.model))
 
 
 def _named(field: str) -> tuple[Callable[[Entities], Any], Callable[[Entities, Key, Any], Entities]]:

@@ -74,15 +74,15 @@ def system_of(source: bytes | SystemSpec, settings: Settings) -> System:
     """Return the cross-checked system in a body, bare or in the reference's wrappers.
 
     Args:
-        source: the body, or the document of a fleet, whose parts are already valid; in a fleet, servers whose
-            requests have no output length are idle.
+        source: the body, or the document of a fleet, whose parts are already valid; in a fleet, lengths
+            that are not stated are 0.
         settings: settings with the size limits.
 
     Raises:
         SpecError: the document breaks the schema, contradicts itself, or exceeds the size limits.
     """
     if isinstance(source, SystemSpec):
-        return join_parts([Part(source)], idle_without_answers=True)
+        return join_parts([Part(source)], lengths_optional=True)
     return system_from(value_of(source), settings)
 
 

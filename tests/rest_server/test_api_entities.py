@@ -1,5 +1,6 @@
 """/v1 with a fleet: its entities, their revision, loads in and plans out."""
 
+import copy
 import json
 import time
 from typing import Any, NamedTuple
@@ -320,6 +321,34 @@ def test_a_load_without_an_output_length_is_always_missing(service: TestClient) 
     assert (answer.status_code, answer.headers["x-inferplan-missing"]) == (200, "w%20s")
     assert answer.json()["allocations"]["w s"] == []
     assert service.post("/v1/fleet/report?format=json").status_code == 200
+
+
+def test_a_load_without_an_input_length_is_missing_until_one_is_stated(service: TestClient) -> None:
+    source = fleet(service)
+    del source["servers"][0]["currentAlloc"]["load"]["avgInTokens"]
+    refused(service.put("/v1/fleet", json=source), 422, "servers[0].currentAlloc.load.avgInTokens: missing")
+    refused(service.put("/v1/servers/s", json=source["servers"][0]), 422, "currentAlloc.load.avgInTokens")
+    source["servers"][0]["currentAlloc"]["load"]["arrivalRate"] = 0
+    assert service.put("/v1/servers/s", json=source["servers"][0]).status_code == 200
+    for load in ({"arrivalRate": 700}, {"arrivalRate": 700, "avgInTokens": None, "avgOutTokens": 64}):
+        answer = service.post("/v1/loads", json={"s": load})
+        assert (answer.status_code, answer.headers["x-inferplan-missing"]) == (200, "s")
+        assert service.get("/v1/servers/s").json()["currentAlloc"]["load"]["arrivalRate"] == 0
+    answer = service.post("/v1/loads", json={"s": {"arrivalRate": 700, "avgInTokens": 0}})
+    assert (answer.status_code, "x-inferplan-missing" in answer.headers) == (200, False)
+    assert (
+        service.post("/v1/loads", json={"s": {"arrivalRate": 800}}).headers.get("x-inferplan-missing") is None
+    )
+
+
+def test_the_references_routes_read_an_absent_input_length_as_0(service: TestClient) -> None:
+    source = document([server("s")], [accelerator("A")])
+    stated, absent = source, copy.deepcopy(source)
+    stated["servers"][0]["currentAlloc"]["load"]["avgInTokens"] = 0
+    del absent["servers"][0]["currentAlloc"]["load"]["avgInTokens"]
+    answers = [service.post("/optimizeOne", json=body) for body in (stated, absent)]
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert answers[0].json() == answers[1].json()
 
 
 def test_snapshot_errors_are_located_as_in_the_body(service: TestClient) -> None:

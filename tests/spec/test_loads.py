@@ -67,18 +67,31 @@ def test_only_ends_of_lines_end_a_row(separator: str, tmp_path: Path) -> None:
     assert [load_of(changed, name)[0] for name in names] == [0, 1, 2]
 
 
-# --- requests without an output length ---------------------------------------------------------------------
+# --- requests without a length -----------------------------------------------------------------------------
 
 
+NO_INPUT = "avgInTokens: missing, but 60 requests/min arrive; give the mean input length (0 for requests"
 NO_ANSWERS = "avgOutTokens: 0 or missing, but 60 requests/min arrive; give the mean output length"
+NEITHER = (
+    "avgOutTokens: 0 or missing, and avgInTokens is missing, but 60 requests/min arrive; give the mean input"
+)
 
 
-@pytest.mark.parametrize("load", [{"arrivalRate": 60}, {"arrivalRate": "1/s", "avgOutTokens": 0}])
-def test_requests_without_an_output_length_are_a_fault(load: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    ("load", "problem"),
+    [
+        ({"arrivalRate": 60}, NEITHER),
+        ({"arrivalRate": "1/s", "avgInTokens": 0, "avgOutTokens": 0}, NO_ANSWERS),
+        ({"arrivalRate": 60, "avgInTokens": 9}, NO_ANSWERS),
+        ({"arrivalRate": 60, "avgOutTokens": 9}, NO_INPUT),
+        ({"arrivalRate": 60, "AVGOUTTOKENS": 9, "inTokensCV": 1}, NO_INPUT),
+    ],
+)
+def test_requests_without_a_length_are_a_fault(load: dict[str, object], problem: str) -> None:
     source = document([server("a"), server("b")], [accelerator("A")])
     source["servers"][1]["currentAlloc"]["load"] = load
     found = refusal(lambda: load_system(source))
-    assert found.startswith(f"servers[1].currentAlloc.load.{NO_ANSWERS}")
+    assert found.startswith(f"servers[1].currentAlloc.load.{problem}")
 
 
 def test_empty_prompts_and_idle_servers_are_accepted() -> None:
@@ -103,6 +116,34 @@ def test_rows_without_an_output_length_are_rejected(tmp_path: Path) -> None:
         read_load_trace(fleet, write(tmp_path, text))
     both = with_loads(fleet, write(tmp_path, "server,arrivalRate,avgOutTokens\nb,60,64\n"))
     assert load_of(both, "b") == (60, 16, 64)
+
+
+def test_an_input_length_must_be_stated_before_requests_arrive(tmp_path: Path) -> None:
+    source = document([server("a"), server("b", 0.0)], [accelerator("A")])
+    del source["servers"][1]["currentAlloc"]["load"]["avgInTokens"]
+    fleet = load_system(source)
+    path = write(tmp_path, "server,arrivalRate\na,1\nb,60\n")
+    with pytest.raises(SpecError, match=re.escape(f"{path}:3: {NO_INPUT}")):
+        with_loads(fleet, path)
+    with pytest.raises(SpecError, match=re.escape(f"servers.b.load.{NO_INPUT}")):
+        fleet.with_load("b", arrival_rate_rpm=60)
+    with pytest.raises(SpecError, match=re.escape(f"{path}:3: {NO_INPUT}")):
+        read_load_trace(fleet, write(tmp_path, "time,server,arrivalRate\n0,b,0\n60,b,60\n"))
+    both = with_loads(fleet, write(tmp_path, "server,arrivalRate,avgInTokens\nb,60,0\n"))
+    assert load_of(both, "b") == (60, 0, 64)
+    again = both.with_load("b", arrival_rate_rpm=90)  # stated once, it stays stated
+    assert load_of(again, "b") == (90, 0, 64)
+    assert load_system(again.to_spec().model_dump(mode="json", by_alias=True, exclude_unset=True))
+
+
+def test_offline_work_and_versions_need_an_input_length() -> None:
+    offline = server("a", 0.0) | {"deadline": {"requests": 600, "hours": 1}}
+    split = server("b") | {"split": [{"model": "m", "weight": 1}]}
+    for item in (offline, split):
+        source = document([item], [accelerator("A")])
+        del source["servers"][0]["currentAlloc"]["load"]["avgInTokens"]
+        with pytest.raises(SpecError, match="avgInTokens: missing, but"):
+            load_system(source)
 
 
 def test_the_command_line_plans_the_loads_of_the_file(
