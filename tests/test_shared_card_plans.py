@@ -313,7 +313,6 @@ def test_a_pattern_is_one_deployment_with_its_replicas() -> None:
     assert len(containers) == sum(item.per_card for item in use.servers)
     assert containers[0] == {
         "name": "a",
-        "args": ["--max-num-seqs=8"],
         "env": [
             {"name": "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "value": "25"},
             {"name": "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "value": "0=4000M"},

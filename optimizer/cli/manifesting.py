@@ -39,7 +39,7 @@ class ManifestOptions(Request):
     namespace: Annotated[str, Flag("N")] = "serving"
     """Namespace of the Deployments (serving)."""
     container: Annotated[str, Flag("C")] = "vllm"
-    """Container with the engine, in patches (vllm)."""
+    """Container with the engine, in patches of servers with tokens (vllm)."""
     no_replicas: bool = False
     """Omit replicas from patches, for an autoscaler to set."""
     url: Annotated[str, Flag("URL", help=f"URL of the service ({SERVICE_URL})")] = SERVICE_URL

@@ -42,6 +42,15 @@ class OwnRows(NamedTuple):
     """
 
 
+class EngineSettings(NamedTuple):
+    """Settings of a plan for the engine of a replica, as its Deployment states them."""
+
+    args: tuple[str, ...] = ()
+    """Arguments of the container with the engine."""
+    annotations: Mapping[str, str] = MappingProxyType({})
+    """Values by annotation name, for engines without a common command line."""
+
+
 P = TypeVar("P", bound=ReplicaProfile)
 S = TypeVar("S", bound=PlacedServer)
 
@@ -129,6 +138,10 @@ class KindOf(ABC, Generic[P, S]):
             own: its row of the additional arrays of this kind.
         """
         return {}
+
+    def engine_settings(self, pool: Document) -> EngineSettings:
+        """Return a planned pool's settings for its Deployment; by default a note of its batch limit."""
+        return EngineSettings(annotations={"max-batch": str(getattr(pool, "max_batch", 0))})
 
     def takes_turns(self, server: S, profile: P, max_batch: int) -> BatchServer | None:  # noqa: ARG002  most kinds do not support it
         """Return a replica that shares a card in time, one batch at a time; None if it cannot share.

@@ -7,7 +7,7 @@ from typing import ClassVar
 from optimizer.documents import Document
 from optimizer.errors import AnalysisError
 from optimizer.kinds.fields import Load, PlacedServer, ReplicaProfile
-from optimizer.kinds.kind import Fault, KindOf
+from optimizer.kinds.kind import EngineSettings, Fault, KindOf
 from optimizer.kinds.shown import EVERYWHERE, LOSS, WAIT, Shown, TableName, Words
 from optimizer.queueing.continuous.model import ContinuousQueues
 from optimizer.queueing.performance import QueueModel
@@ -97,6 +97,10 @@ class TokenBatching(KindOf[TokenProfile, PlacedServer]):
     ) -> SimulatedReplica:
         """Return a replica with continuous batching, processor sharing or static batches."""
         return simulated_replica(profile, profile.kv_capacity_tokens, max_batch, server.max_queue_size)
+
+    def engine_settings(self, pool: Document) -> EngineSettings:
+        """Return the batch limit as the argument of vLLM."""
+        return EngineSettings((f"--max-num-seqs={getattr(pool, 'max_batch', 0)}",))
 
     def demand_rps(self, load: Load, throughput_tps: float) -> float:
         """Return the arrival rate, or the rate of a throughput target; 0 without output tokens."""

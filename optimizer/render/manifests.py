@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from optimizer.kinds.kind import EngineSettings
+from optimizer.kinds.table import kind_of_pool
 from optimizer.plan import Plan
 from optimizer.plan.document import SharedCardUse
 from optimizer.spec.system import System
@@ -24,6 +26,7 @@ SCALE_DOWN_WINDOW_S = 300
 """Stabilisation window of an HPA for scaling down, if the service does not stabilise targets [s]."""
 SLACK = 1e-9
 """Fraction of a percent that counts as rounding."""
+NO_SETTINGS = EngineSettings()
 _DIGEST = 8
 _PREFIX = "inferplan.dev"
 
@@ -34,7 +37,7 @@ class CardContainer:
 
     name: str
     """Name of the server, with a number from the second replica on."""
-    max_batch: int
+    settings: EngineSettings
     share: float | None
     """Share of the card's compute, for the Multi-Process Service; None without shares."""
     memory_gb: float
@@ -52,8 +55,8 @@ class WorkloadManifest:
     server: str
     accelerator: str
     replicas: int
-    max_batch: int
-    """Batch limit of a replica; 0 if there is none."""
+    settings: EngineSettings = NO_SETTINGS
+    """Settings of the engine; none if the plan has no replicas."""
     max_surge: str | int | None = None
     """Maximum surge of the Deployment; None leaves it unchanged."""
     containers: tuple["CardContainer", ...] = ()
@@ -67,16 +70,17 @@ def variants(plan: Plan, system: System | None = None) -> tuple[WorkloadManifest
         plan: the plan.
         system: adds the accelerators that servers can use but the plan does not; None lists only used ones.
     """
-    found: dict[tuple[str, str], tuple[int, int]] = {}
+    found: dict[tuple[str, str], tuple[int, EngineSettings]] = {}
     if system is not None:
         for server in system.servers.values():
             for model, accelerator in system.profiles:
                 allowed = server.accelerators is None or accelerator in server.accelerators
                 if model == server.model and allowed:
-                    found[server.name, accelerator] = 0, 0
+                    found[server.name, accelerator] = 0, NO_SETTINGS
     for name, pools in plan.allocations.items():
         for pool in pools:
-            found[name, pool.accelerator] = pool.num_replicas, pool.max_batch
+            settings = kind_of_pool(pool).engine_settings(pool)
+            found[name, pool.accelerator] = pool.num_replicas, settings
     names = unique_names([*found, *((use.name, use.accelerator) for use in plan.shared_cards)])
     surges = _max_surges(plan, system)
     own = [WorkloadManifest(names[key], *key, *found[key], surges.get(key[0])) for key in sorted(found)]
@@ -93,8 +97,9 @@ def _on_cards(use: SharedCardUse, name: str) -> WorkloadManifest:
             counts[plain] = counts.get(plain, 0) + 1
             number = f"-{counts[plain]}" if counts[plain] > 1 else ""
             part = item.accelerator if use.mode == "slices" else None
-            containers.append(CardContainer(plain + number, item.max_batch, item.share, item.memory_gb, part))
-    return WorkloadManifest(name, use.name, use.accelerator, use.num_cards, 0, containers=tuple(containers))
+            settings = kind_of_pool(item).engine_settings(item)
+            containers.append(CardContainer(plain + number, settings, item.share, item.memory_gb, part))
+    return WorkloadManifest(name, use.name, use.accelerator, use.num_cards, containers=tuple(containers))
 
 
 def _max_surges(plan: Plan, system: System | None) -> dict[str, str | int]:
@@ -134,7 +139,7 @@ def _with_digest(name: str, pair: tuple[str, str]) -> str:
     return f"{name[: MAX_NAME - _DIGEST - 1].rstrip('-') or 'variant'}-{digest}"
 
 
-def _metadata(variant: WorkloadManifest, namespace: str) -> dict[str, Any]:
+def _metadata(variant: WorkloadManifest, namespace: str, **notes: str) -> dict[str, Any]:
     slices = ", ".join(f"{one.name}: {one.slice}" for one in variant.containers if one.slice)
     return {
         "name": variant.name,
@@ -144,6 +149,7 @@ def _metadata(variant: WorkloadManifest, namespace: str) -> dict[str, Any]:
             f"{_PREFIX}/server": variant.server,
             f"{_PREFIX}/accelerator": variant.accelerator,
             **({f"{_PREFIX}/slices": slices} if slices else {}),
+            **{f"{_PREFIX}/{key}": value for key, value in notes.items()},
         },
     }
 
@@ -153,7 +159,9 @@ def deployment_patch(
 ) -> dict[str, Any]:
     """Return a strategic-merge patch for the Deployment of a workload.
 
-    The patch replaces the list `args` by the batch limit only, so other engine settings belong in `command`.
+    The kind of a server determines its settings. For engines with arguments, the patch replaces the list
+    `args` by the batch limit only, so other engine settings belong in `command`; other settings are
+    annotations.
     With a surge, the Deployment starts that number of pods before it stops any.
 
     Args:
@@ -166,26 +174,33 @@ def deployment_patch(
     if variant.max_surge is not None:
         update = {"maxSurge": variant.max_surge, "maxUnavailable": 0}
         spec["strategy"] = {"type": "RollingUpdate", "rollingUpdate": update}
-    if variant.max_batch:
-        engine = {"name": container, "args": [_batch_argument(variant.max_batch)]}
+    if variant.settings.args:
+        engine = {"name": container, "args": list(variant.settings.args)}
         spec["template"] = {"spec": {"containers": [engine]}}
     if variant.containers:
         spec["template"] = {"spec": {"containers": [_of_replica(one) for one in variant.containers]}}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": _metadata(variant, namespace),
+        "metadata": _metadata(variant, namespace, **_notes(variant)),
         "spec": spec,
     }
 
 
-def _batch_argument(max_batch: int) -> str:
-    return f"--max-num-seqs={max_batch}"
+def _notes(variant: WorkloadManifest) -> dict[str, str]:
+    """Return the settings that are annotations; on shared cards each names its container."""
+    notes = dict(variant.settings.annotations)
+    for one in variant.containers:
+        for key, value in one.settings.annotations.items():
+            notes[key] = f"{notes[key]}, {one.name}: {value}" if key in notes else f"{one.name}: {value}"
+    return notes
 
 
 def _of_replica(one: CardContainer) -> dict[str, Any]:
     """Return the patch for the container of one replica on a shared card."""
-    patch: dict[str, Any] = {"name": one.name, "args": [_batch_argument(one.max_batch)]}
+    patch: dict[str, Any] = {"name": one.name}
+    if one.settings.args:
+        patch["args"] = list(one.settings.args)
     if one.share is None:
         return patch
     settings = {
@@ -200,7 +215,8 @@ def scaled_object(
 ) -> dict[str, Any]:
     """Return the ScaledObject that scales the Deployment of a workload by a trigger.
 
-    If the trigger fails and fewer replicas run, it falls back to the replicas of the plan, at least one.
+    If the trigger fails and fewer replicas run, it falls back to the replicas of the plan. A workload with 0
+    replicas in the plan has no fallback, because it would start replicas that no plan asks for.
 
     Args:
         variant: the workload.
@@ -222,11 +238,7 @@ def scaled_object(
             "cooldownPeriod": 300,
             "minReplicaCount": 0,
             "maxReplicaCount": max(10, 4 * variant.replicas),
-            "fallback": {
-                "failureThreshold": 3,
-                "replicas": max(1, variant.replicas),
-                "behavior": "currentReplicasIfHigher",
-            },
+            **_fallback(variant.replicas),
             "advanced": {
                 "restoreToOriginalReplicaCount": False,
                 "horizontalPodAutoscalerConfig": {"behavior": behaviour},
@@ -234,6 +246,14 @@ def scaled_object(
             "triggers": [dict(trigger)],
         },
     }
+
+
+def _fallback(replicas: int) -> dict[str, Any]:
+    """Return the fallback to a number of replicas; without one, KEDA keeps the current replicas."""
+    if not replicas:
+        return {}
+    settings = {"failureThreshold": 3, "replicas": replicas, "behavior": "currentReplicasIfHigher"}
+    return {"fallback": settings}
 
 
 def _window(seconds: int) -> dict[str, Any]:

@@ -291,7 +291,7 @@ def trigger_problems(item: Json) -> Iterator[str]:
 def test_triggers_have_the_keys_that_keda_reads(whole: list[Json]) -> None:
     for item in (one(whole, "ScaledObject"), *scaled_objects()):
         assert list(trigger_problems(item)) == []
-        assert item["spec"]["fallback"]["behavior"] == "currentReplicasIfHigher"
+        assert item["spec"].get("fallback", {}).get("behavior") in {"currentReplicasIfHigher", None}
     for change in (
         {"metricType": "Value"},
         {"metadata": {"url": "http://x", "valueLocation": "desired.replicas", "targetValue": "1"}},
@@ -322,7 +322,8 @@ def test_every_server_on_every_accelerator_is_a_variant() -> None:
     assert len(found) == 6
     chosen = found["s", "H100"]
     (pool,) = plan.allocations["s"]
-    assert (chosen.name, chosen.replicas, chosen.max_batch) == ("s-h100", 3, pool.max_batch)
+    assert (chosen.name, chosen.replicas) == ("s-h100", 3)
+    assert chosen.settings.args == (f"--max-num-seqs={pool.max_batch}",)
     assert found["s", "4x A100/80GB"].replicas == 0
     assert found["serving/llama 3.1-70B", "4x A100/80GB"].name == "serving-llama-3-1-70b-4x-a100-80gb"
     assert {each.accelerator for each in variants(plan)} == {"H100"}
@@ -346,7 +347,7 @@ def test_a_patch_sets_replicas_and_the_batch_limit() -> None:
     patch = deployment_patch(each, "serving", "engine")
     assert patch["spec"]["replicas"] == 3
     (container,) = patch["spec"]["template"]["spec"]["containers"]
-    assert container == {"name": "engine", "args": [f"--max-num-seqs={each.max_batch}"]}
+    assert container == {"name": "engine", "args": list(each.settings.args)}
     assert "replicas" not in deployment_patch(each, "serving", "engine", replicas=False)["spec"]
 
 
@@ -354,7 +355,7 @@ def test_names_in_urls_and_queries_are_encoded() -> None:
     (each,) = [item for item in variants(solve(fleet())) if "llama" in item.server]
     url = metrics_api_trigger(each, "http://inferplan:8080/", "")["metadata"]["url"]
     assert url == "http://inferplan:8080/v1/targets/serving%2Fllama%203.1-70B/H100"
-    quoted = prometheus_trigger(type(each)("n", 'a"b\\', "H100", 1, 1), "http://prometheus:9090")
+    quoted = prometheus_trigger(type(each)("n", 'a"b\\', "H100", 1), "http://prometheus:9090")
     assert 'server="a\\"b\\\\"' in quoted["metadata"]["query"]
 
 
@@ -374,6 +375,46 @@ def test_a_server_with_a_surge_rolls_out_beside_its_pods(surge: float, share: st
         assert -(-int(share[:-1]) * spec["replicas"] // 100) <= plan.rollouts["a"].replicas
     assert counted.max_surge == plan.rollouts["a"].replicas
     assert "strategy" not in deployment_patch(plain, "serving", "vllm")["spec"]
+
+
+def test_a_variant_outside_the_plan_has_no_fallback() -> None:
+    """A fallback of 1 would start a replica of every variant that the plan does not choose."""
+    system = fleet()
+    trigger = {"type": "metrics-api", "metadata": {}}
+    for each in variants(solve(system), system):
+        spec = scaled_object(each, "serving", trigger)["spec"]
+        assert ("fallback" in spec) == (each.replicas > 0), each.name
+        if each.replicas:
+            assert spec["fallback"]["replicas"] == each.replicas
+
+
+def test_a_batch_server_gets_notes_instead_of_arguments_of_vllm() -> None:
+    system = load_system("sample:queue-servers")
+    (express, flask) = variants(solve(system), system)
+    for each, window in ((express, "1000"), (flask, "1000")):
+        patch = deployment_patch(each, "serving", "vllm")
+        assert patch["spec"] == {"replicas": each.replicas}
+        notes = patch["metadata"]["annotations"]
+        assert (notes["inferplan.dev/max-batch"], notes["inferplan.dev/batch-window-ms"]) == ("4", window)
+
+
+def test_containers_on_shared_cards_follow_their_kind() -> None:
+    patches = [
+        deployment_patch(each, "serving", "vllm")
+        for each in variants(solve(load_system("sample:shared-cards")))
+    ]
+    assert "max-num-seqs" not in str(patches)
+    notes = patches[0]["metadata"]["annotations"]
+    assert notes["inferplan.dev/max-batch"].startswith("detect: 8, detect-2: 8, embed: 16")
+    shares = {"memory": 4, "shares": [{"share": 0.5, "slowdown": 1.1}]}
+    source = document(
+        [server("a", sharedCard=True), server("b", sharedCard=True)], [accelerator("A")], {"A": 1}
+    )
+    source["models"] = [profile("m", "A") | shares]
+    source["accelerators"][0]["memSize"] = 16
+    (patch,) = (deployment_patch(each, "serving", "vllm") for each in variants(solve(load_system(source))))
+    containers = patch["spec"]["template"]["spec"]["containers"]
+    assert [one["args"] for one in containers] == [["--max-num-seqs=8"]] * 2
 
 
 @needs_kustomize

@@ -11,7 +11,7 @@ from optimizer.kinds.batch_servers.fields import BatchProfile, BatchServerFields
 from optimizer.kinds.batch_servers.rows import BatchRow
 from optimizer.kinds.batch_servers.stages import names_of, repeated_name, slowest_part, stations_of
 from optimizer.kinds.fields import DEFAULT_MAX_BATCH, Load
-from optimizer.kinds.kind import Fault, KindOf, OwnRows, Refused
+from optimizer.kinds.kind import EngineSettings, Fault, KindOf, OwnRows, Refused
 from optimizer.kinds.rows import Row
 from optimizer.kinds.shown import EVERYWHERE, LOSS, WAIT, Shown, TableName, Words
 from optimizer.quantities import quantity
@@ -126,6 +126,12 @@ class BatchServers(KindOf[BatchProfile, BatchServerFields]):
         plain = line.server._replace(trigger=OLDEST, room=UNLIMITED, counts_system=False)
         fits = line == Tandem(plain) and server.batch_window == "given"
         return line.server if fits else None
+
+    def engine_settings(self, pool: Document) -> EngineSettings:
+        """Return the batch limit and the window as notes, because each server has its own configuration."""
+        window_ms = f"{getattr(pool, 'batch_window_ms', None) or 0.0:.12g}"
+        notes = super().engine_settings(pool).annotations
+        return EngineSettings(annotations={**notes, "batch-window-ms": window_ms})
 
     def pool_fields(
         self, server: BatchServerFields, profile: BatchProfile, max_batch: int, own: OwnArrays | None
