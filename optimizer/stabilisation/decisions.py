@@ -17,10 +17,10 @@ class TargetReason(StrEnum):
     replanned = "Replanned"
     switch = "Switch"
     not_chosen = "NotChosen"
+    idle = "Idle"
     unserved = "Unserved"
     # reasons if the number differs from the plan:
     load_missing = "LoadMissing"
-    noise = "Noise"
     scale_down_load = "ScaleDownLoad"
     scale_down_window = "ScaleDownWindow"
     small_saving = "SmallSaving"

@@ -4,7 +4,7 @@ The standard deviation of an arrival count is the square root of its mean (eq. 9
 one for increases and one for decreases, separate changes from this noise: small changes after several
 windows, large ones at once. After a change, the mean restarts with the windows since. Plans use a level,
 which is updated only when the mean differs significantly from it, so that plans are stable without a real
-change.
+change. From a level of 0 any counted request is significant, because none arrive by chance at a rate of 0.
 """
 
 from dataclasses import dataclass, replace
@@ -99,7 +99,7 @@ def with_load(
         variation: coefficient of variation of the interarrival times.
         noise: maximum deviation that is treated as noise [standard deviations].
     """
-    if last is None or not last.windows:
+    if last is None or not last.windows or (load_rpm and not last.level_rpm):  # 0 requests have no noise
         return LoadEstimate(now_s, 1.0, load_rpm, load_rpm)
     weight = min(1.0, max(0.0, now_s - last.seen_s) / window_s)
     scatter = counting_deviation_rpm(last.mean_rpm, window_s, variation) * sqrt(1 + 1 / last.windows)

@@ -84,6 +84,11 @@ class Recommendation:
         return cls(server, targets, load_rpm, offered_rpm, unserved, allowed)
 
     @property
+    def is_idle(self) -> bool:
+        """Whether no requests arrive, and the plan has no replicas for it."""
+        return not self.targets and not self.offered_rpm
+
+    @property
     def replicas(self) -> dict[str, int]:
         """Replicas by accelerator."""
         return {name: target.replicas for name, target in self.targets.items()}
@@ -99,6 +104,8 @@ class Ruled:
     """Replicas before the rules that spread changes over time, by accelerator."""
     stays_for: TargetReason | None = None
     """Reason to stay on the current accelerators although the plan moves the server; None if it moves."""
+    detail: str = ""
+    """Explanation of that reason."""
 
     @property
     def replicas(self) -> dict[str, int]:
@@ -134,7 +141,7 @@ def ruled(
     if wanted.unserved is not None:
         return as_planned(wanted)
     if wanted.server.name in seen.unusable and not wanted.targets:
-        return _kept_as_it_runs(running, last, "the output length of its requests is unknown")
+        return _kept_as_it_runs(running, last, "a length of its requests is unknown")
     if last is None:
         return as_planned(wanted)
     if wanted.server.name in seen.missing and rules.hold_missing_load:
@@ -153,7 +160,8 @@ def _kept_as_it_runs(running: Mapping[str, RunningPool], last: ServerDecision | 
         )
         for name, pool in running.items()
     }
-    return Ruled(held, {name: item.replicas for name, item in held.items()}, TargetReason.load_missing)
+    replicas = {name: item.replicas for name, item in held.items()}
+    return Ruled(held, replicas, TargetReason.load_missing, detail)
 
 
 def remembered(

@@ -25,6 +25,8 @@ def decided_targets(
 ) -> dict[str, ReplicaTarget]:
     """Return the targets of a server by accelerator, including planned and just removed ones.
 
+    Without any replicas, all accelerators that it may use have the reason for that.
+
     Args:
         wanted: the plan's recommendation.
         way: the recommendation after the rules.
@@ -35,12 +37,19 @@ def decided_targets(
     """
     before = {} if last is None else last.targets
     left = [name for name, target in before.items() if target.replicas]
-    names = dict.fromkeys((*way.targets, *wanted.targets, *step, *left, *running))
+    nowhere = sorted(wanted.may_use) if _runs_nowhere(wanted, way, step) else []
+    names = dict.fromkeys((*way.targets, *wanted.targets, *step, *left, *running, *nowhere))
     return {
         name: _target(name, wanted, way, step.get(name, 0), last, running.get(name), now_s)
         for name in names
-        if step.get(name, 0) or name in wanted.targets or name in left
+        if step.get(name, 0) or name in wanted.targets or name in left or name in nowhere
     }
+
+
+def _runs_nowhere(wanted: Recommendation, way: Ruled, step: Mapping[str, int]) -> bool:
+    """Return whether a server has no replicas now or in the plan, and none on shared cards."""
+    has_none = not wanted.targets and not any(step.values())
+    return has_none and (wanted.is_idle or wanted.unserved is not None or way.stays_for is not None)
 
 
 def _target(
@@ -86,7 +95,8 @@ def _reason(
         return TargetReason.unserved, f"{wanted.unserved.reason}: {wanted.unserved.detail}"
     goal = way.replicas.get(name, 0)
     if number == wanted.replicas.get(name, 0):
-        return _change(name, wanted, number, last), ""
+        rule = None if wanted.targets else way.stays_for
+        return (_change(name, wanted, number, last), "") if rule is None else (rule, way.detail)
     if number > goal:
         return TargetReason.waits_for_new_pool, WAITS
     if number < goal:
@@ -100,17 +110,19 @@ def _reason(
 
 def _change(name: str, wanted: Recommendation, number: int, last: ServerDecision | None) -> TargetReason:
     """Return the reason of a number that agrees with the plan."""
+    absent = TargetReason.idle if wanted.is_idle else TargetReason.not_chosen
     if last is None:
-        return TargetReason.new if number else TargetReason.not_chosen
+        return TargetReason.new if number else absent
     old = last.targets.get(name)
     before = 0 if old is None else old.replicas
     if number == before:
-        return TargetReason.unchanged if number else TargetReason.not_chosen
+        return TargetReason.unchanged if number else absent
     if not before and last.replicas:
         return TargetReason.switch
     if not number and wanted.targets:
         return TargetReason.not_chosen
-    change_rpm = 0.0 if old is None or old.sized_rpm is None else wanted.offered_rpm - old.sized_rpm
+    sized_rpm = last.load_rpm if old is None else old.sized_rpm
+    change_rpm = 0.0 if sized_rpm is None else wanted.offered_rpm - sized_rpm
     just_now_rpm = 0.0 if last.load_rpm is None else wanted.offered_rpm - last.load_rpm
     if change_rpm * (number - before) <= 0 or just_now_rpm * (number - before) < 0:
         return TargetReason.replanned

@@ -69,7 +69,8 @@ def test_every_accelerator_that_a_server_can_run_on_has_a_number(service: TestCl
         assert found["reason"] == ("New" if chosen else "NotChosen")
         assert 0 <= found["ageSeconds"] < 10
         assert found["revision"] == service.get("/v1/plan").json()["revision"]
-    assert read(service, "idle", "A").json()["desiredReplicas"] == 0
+    idle = [read(service, "idle", on).json() for on in ("A", SPACED)]
+    assert [(found["desiredReplicas"], found["reason"]) for found in idle] == [(0, "Idle")] * 2
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from optimizer.stabilisation.decisions import (
     ServerDecision,
     TargetReason,
 )
-from optimizer.stabilisation.rules import Rules, StepLimit, read_rules
+from optimizer.stabilisation.rules import RECOMMENDED, Rules, StepLimit, read_rules
 from optimizer.stabilisation.stabilise import denoise_loads, stabilise
 
 Json = dict[str, Any]
@@ -77,6 +77,41 @@ def test_every_change_is_counted() -> None:
     found = run(Rules(), (0, 3.5), (60, 5.5), (120, 1.5), (180, 1.5))
     assert (found.servers["s"].ups, found.servers["s"].downs) == (1, 1)
     assert reason(found) == TargetReason.unchanged
+
+
+# --- from zero ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rate_rpm", [0.1, 1.0, 300.0])
+def test_from_zero_the_first_request_starts_replicas(rate_rpm: float) -> None:
+    """No request arrives by chance at a rate of 0, so the first one is significant."""
+    replicas = rate_rpm / RATE_RPM
+    idle = run(RECOMMENDED, *((60.0 * i, 0.0) for i in range(10)))
+    assert {on: target.reason for on, target in idle.servers["s"].targets.items()} == {
+        "A": TargetReason.idle, "B": TargetReason.idle
+    }  # fmt: skip
+    first = after(idle, replicas, 600.0, RECOMMENDED)
+    assert (number(first), reason(first)) == (1, TargetReason.load_increase)
+    assert not first.servers["s"].targets["A"].held
+    assert number(after(first, replicas, 660.0, RECOMMENDED)) == 1
+
+
+def test_a_server_that_becomes_idle_says_so_until_a_request_comes() -> None:
+    rules = Rules(noise=3.5)
+    decisions = run(rules, (0, 2.5), (60, 0.0), (120, 0.0))
+    assert (number(decisions), reason(decisions)) == (0, TargetReason.idle)
+    again = after(decisions, 0.01, 180, rules)
+    assert (number(again), reason(again)) == (1, TargetReason.load_increase)
+
+
+def test_an_unserved_server_without_replicas_is_not_said_to_run_elsewhere() -> None:
+    scarce = system(
+        [server("s", 60_000.0)], [accelerator("A")], {"A": 1}, classes=[service_class("gold", itl=50)]
+    )
+    found = stabilise(solve(scarce), scarce, Rules(), None, Observation(0.0))
+    target = found.servers["s"].targets["A"]
+    assert (target.replicas, target.reason, target.held) == (0, TargetReason.unserved, False)
+    assert target.detail
 
 
 # --- one rule at a time -------------------------------------------------------------------------------------
