@@ -7,8 +7,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from optimizer.kinds.kind import Kind
-from optimizer.kinds.table import KINDS, QUEUE_MODELS_OF
+from optimizer.documents import Document
+from optimizer.kinds.laws import laws_given
+from optimizer.kinds.table import QUEUE_MODELS_OF, kind_of_law
 from optimizer.queueing.performance import QueueModel
 from optimizer.queueing.reference import ReplicaQueues
 from optimizer.timing import Law
@@ -48,10 +49,36 @@ QueueModelName = Annotated[str, AfterValidator(_known), WithJsonSchema({"enum": 
 """Name of a queue model in a document."""
 
 
-def models_that(can: Callable[[type[QueueModel]], bool], kind: Kind = KINDS[0]) -> str:
-    """Return the queue models of a kind that satisfy a condition, quoted for messages."""
-    mine = dict.fromkeys(model for models in kind.queue_models.values() for model in models)
-    return " or ".join(repr(model.name) for model in mine if can(model))
+def way_to(
+    can: Callable[[type[QueueModel]], bool], laws: Sequence[type[Law]], document: type[Document]
+) -> str:
+    """Return the change of a document after which its queue model satisfies a condition, for messages.
+
+    Args:
+        can: the condition.
+        laws: the laws of the document.
+        document: its type.
+
+    Returns:
+        A queue model that supports the laws, or else another law of the same kind; empty if there is neither.
+    """
+    able = [name for name in QUEUE_MODELS if can(QUEUE_MODELS[name]) and not _unsupported(name, laws)]
+    if able:
+        return f"set queueModel to {' or '.join(map(repr, able))}"
+    others = [
+        (law.keys(document), model.name)
+        for law, models in kind_of_law(laws[0]).queue_models.items()
+        for model in models[:1]
+        if can(model)
+    ]
+    own = " and ".join(dict.fromkeys(law.keys(document) for law in laws))
+    own += " and batching" if any(law.is_static for law in laws) else ""
+    ways = [f"{keys} (queueModel {name!r}) instead of {own}" for keys, name in dict.fromkeys(others)]
+    return f"give {' or '.join(ways)}" if ways else ""
+
+
+def _unsupported(name: str, laws: Sequence[type[Law]]) -> list[type[Law]]:
+    return [law for law in laws if QUEUE_MODELS[name] not in QUEUE_MODELS_OF[law]]
 
 
 def law_problem(name: str, law: type[Law], given: str = "") -> str | None:
@@ -72,20 +99,21 @@ def law_problem(name: str, law: type[Law], given: str = "") -> str | None:
     )
 
 
-def variability_problem(name: str, coefficients: Mapping[str, float], owner: str = "") -> str | None:
+def variability_problem(
+    name: str, coefficients: Mapping[str, float], document: Document, owner: str = ""
+) -> str | None:
     """Return a message if a queue model does not support the variability of requests, else None.
 
     Args:
         name: the queue model.
         coefficients: coefficients of variation, by document key.
+        document: the document with the latency model.
         owner: text that names the owner of the queue model.
     """
     own = QUEUE_MODELS[name].own_variability
     varied = [f"{wire}: {value:g}" for wire, value in coefficients.items() if value != 1 and wire not in own]
     if not varied or QUEUE_MODELS[name].takes_variability:
         return None
-    others = models_that(lambda model: model.takes_variability)
-    return (
-        f"{varied[0]} is not 1, which the queue model {name!r}{owner} assumes; remove it, or set queueModel "
-        f"to {others}{' there' if owner else ''}"
-    )
+    way = way_to(lambda model: model.takes_variability, laws_given(document), type(document))
+    advice = f", or {way}{' there' if owner else ''}" if way else ""
+    return f"{varied[0]} is not 1, which the queue model {name!r}{owner} assumes; remove it{advice}"

@@ -92,7 +92,7 @@ class Replica(LawFields, _ReplicaShape):
         varied = {wire: getattr(self, name) for wire, name in named.items() if name in VARIABILITY}
         for kind, problem in (
             ("queue_model_law", law_problem(self.queue_model, law)),
-            ("queue_model_variability", variability_problem(self.queue_model, varied)),
+            ("queue_model_variability", variability_problem(self.queue_model, varied, self)),
         ):
             if problem is not None:
                 raise PydanticCustomError(kind, "{problem}", {"problem": problem})

@@ -7,7 +7,7 @@ from optimizer.errors import SpecError
 from optimizer.kinds.fields import Load, PlacedServer
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.laws import laws_known
-from optimizer.kinds.queue_models import QUEUE_MODELS, law_problem, models_that, variability_problem
+from optimizer.kinds.queue_models import QUEUE_MODELS, law_problem, variability_problem, way_to
 from optimizer.kinds.table import KINDS, in_order, kind_of_profile
 from optimizer.quantities import precise
 from optimizer.queueing.measures import TargetMeasure
@@ -144,8 +144,9 @@ def check_variability(load: Load, prefix: str, profiles: Iterable[ModelProfile])
     coefficients = {Load.model_fields[name].alias or name: getattr(load, name) for name in VARIABILITY}
     for profile in profiles:
         owner = f" of {profile.name!r} on {profile.accelerator!r}"
-        problem = variability_problem(profile.queue_model, coefficients, owner)
-        if problem is not None and laws_known(profile):
+        laws = laws_known(profile)
+        problem = variability_problem(profile.queue_model, coefficients, profile, owner) if laws else None
+        if problem is not None:
             raise SpecError(f"{prefix}{problem}")
 
 
@@ -172,11 +173,36 @@ def check_target(target: ModelTarget, place: str, profiles: Iterable[ModelProfil
         supports = partial(_supports, measure)
         for profile in mine:
             if not supports(QUEUE_MODELS[profile.queue_model]) and laws_known(profile):
+                way = way_to(supports, laws_known(profile), ModelProfile)
                 raise SpecError(
                     f"{place}.{field}: {value:g}: the queue model {profile.queue_model!r} of "
-                    f"{profile.name!r} on {profile.accelerator!r} computes means only; remove it, or set "
-                    f"queueModel to {models_that(supports, kind_of_profile(profile))} there"
+                    f"{profile.name!r} on {profile.accelerator!r} computes means only; remove it"
+                    + (f", or {way} there" if way else "")
                 )
+
+
+def could_use(
+    queue_model: str, profiles: Iterable[ModelProfile], targets: Iterable[ModelTarget], loads: Iterable[Load]
+) -> bool:
+    """Return whether profiles could use another queue model, for advice that must not lead to another error.
+
+    Args:
+        queue_model: the queue model.
+        profiles: the profiles of a model.
+        targets: the targets of the model.
+        loads: the loads of its servers.
+    """
+    changed = [profile.model_copy(update={"queue_model": queue_model}) for profile in profiles]
+    try:
+        for profile in changed:
+            check_profile(profile, "")
+        for target in targets:
+            check_target(target, "", changed)
+        for load in loads:
+            check_variability(load, "", changed)
+    except SpecError:
+        return False
+    return True
 
 
 def _supports(measure: TargetMeasure, model: type[QueueModel]) -> bool:

@@ -14,6 +14,7 @@ from optimizer.documents import MIN_RATE
 from optimizer.kinds.queue_models import REFERENCE
 from optimizer.kinds.table import KINDS, kind_of_profile
 from optimizer.quantities import precise
+from optimizer.spec.assumptions import could_use
 from optimizer.spec.files import Part
 from optimizer.spec.names import Entry, Finding, Index, Names
 from optimizer.spec.positions import Location
@@ -279,17 +280,17 @@ def _server_problems(
     if any(kind_of_profile(profile) is not KINDS[0] or is_static(profile) for profile in profiles):
         text = f"{server.model!r} is not batched continuously, which route {route.name!r} needs"
         yield Finding(part, (*at, "model"), text)
+    owner = index.classes.get(server.service_class)
+    targets = [item for item in owner.item.model_targets if item.model == server.model] if owner else []
     others = {profile.queue_model for profile in profiles} - {REFERENCE}
     if others and not _is_alike(route):
+        able = could_use(REFERENCE, profiles, targets, [server.current.load])
         text = (
             f"the kinds of route {route.name!r} have different lengths, but the maximum rate of queueModel "
-            f"{min(others)} might not fall with them; give all kinds the same lengths, or use {REFERENCE}"
-        )
+            f"{min(others)} might not fall with them; give all kinds the same lengths"
+        ) + (f", or set queueModel to {REFERENCE!r} in its profiles" if able else "")
         yield Finding(part, (*at, "model"), text)
-    owner = index.classes.get(server.service_class)
-    if owner is None:
-        return
-    target = next((item for item in owner.item.model_targets if item.model == server.model), None)
+    target = targets[0] if targets else None
     if target is not None and target.tps:
         text = f"class {server.service_class!r} has slo-tps for {server.model!r}; routes have none, remove it"
         yield Finding(part, (*at, "class"), text)

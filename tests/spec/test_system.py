@@ -158,7 +158,8 @@ def test_percentiles_need_a_queue_model_that_supports_them() -> None:
     source["serviceClasses"][0]["modelTargets"][0]["percentile"] = 95
     assert refused(source) == (
         "serviceClasses[0].modelTargets[0].percentile: 95: the queue model 'reference' of 'm' on 'A' "
-        "computes means only; remove it, or set queueModel to 'continuous' there"
+        "computes means only; remove it, or give perfParms (queueModel 'continuous') instead of "
+        "decodeParms/prefillParms there"
     )
 
 

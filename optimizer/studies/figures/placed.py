@@ -25,7 +25,7 @@ from optimizer.candidates.pairs import (
 )
 from optimizer.candidates.table import Candidates, RejectionReason, Verdicts
 from optimizer.kinds.kind import Kind
-from optimizer.kinds.queue_models import REFERENCE, law_problem
+from optimizer.kinds.queue_models import REFERENCE
 from optimizer.kinds.table import kind_of_law
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
@@ -35,6 +35,7 @@ from optimizer.queueing.bulk.model import BulkQueues
 from optimizer.queueing.measures import LATENCIES, LatencyName, TargetMeasure
 from optimizer.queueing.performance import Performance, QueueModel
 from optimizer.queueing.reference import ReplicaQueues
+from optimizer.spec.assumptions import could_use
 from optimizer.spec.messages import known_name
 from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.system import System
@@ -140,7 +141,9 @@ class Placed:
                 f"{queue_model!r}, which has no distribution of the occupancy"
             )
         text += "; plot 'distribution' for its latencies"
-        if law_problem(REFERENCE, type(self.law(1))) is None:
+        loads = [one.current.load for one in self.system.servers.values() if one.model == model]
+        targets = [target for (_, name), target in self.system.targets.items() if name == model]
+        if could_use(REFERENCE, [self.system.profiles[model, self.accelerator]], targets, loads):
             text += f", or set queueModel: {REFERENCE} in the profile"
         return text
 
