@@ -83,7 +83,7 @@ def _solve(arguments: argparse.Namespace) -> None:
         return
     with working("solving"):
         with timings.stage("read"):
-            system = read_system(arguments, options.given())
+            system = read_system(arguments, options)
         with announced_for(system):
             plan = solve(
                 system,
@@ -105,7 +105,7 @@ def _solve(arguments: argparse.Namespace) -> None:
 
 def _solve_and_repair(arguments: argparse.Namespace, options: EffortOptions, timings: Timings) -> None:
     with timings.stage("read"):
-        system = read_system(arguments, options.given())
+        system = read_system(arguments, options)
     with simulating(arguments) as progress:
         found = repair_plan(system, options, progress, write_model_to=arguments.write_model, timings=timings)
     if arguments.output is not None:
@@ -208,7 +208,7 @@ def _add_candidates(parser: argparse.ArgumentParser) -> None:
 
 def _candidates(arguments: argparse.Namespace) -> None:
     with working("sizing"):
-        system = read_system(arguments, request_of(SizingOptions, arguments).given())
+        system = read_system(arguments, request_of(SizingOptions, arguments))
         with announced_for(system):
             candidates = find_candidates(system)
     show_answer(arguments, candidates.to_wire, lambda: candidate_sections(candidates))

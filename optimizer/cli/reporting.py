@@ -95,7 +95,7 @@ def _report(arguments: argparse.Namespace) -> None:
     from optimizer.render.pages import PageFormat, render_report
 
     options = request_of(ReportFlags, arguments)
-    system = read_system(arguments, options.given())
+    system = read_system(arguments, options)
     files: dict[PageFormat, Path | None] = {
         "html": arguments.output, "markdown": arguments.markdown, "csv": arguments.csv
     }  # fmt: skip
@@ -159,7 +159,7 @@ def _plot(arguments: argparse.Namespace) -> None:
 def _figure(arguments: argparse.Namespace) -> Figure:
     options = request_of(FigureOptions, arguments)
     try:
-        return show_figure(load_system(arguments.path).with_options(**options.given()), options)
+        return show_figure(options.applied(load_system(arguments.path)), options)
     except RequestError as error:
         raise in_flags(error, arguments) from None
 

@@ -1,12 +1,13 @@
 """Flags for solver options and load, and the options that they set."""
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from optimizer.cli.command import print_stderr
 from optimizer.cluster import on_cluster
 from optimizer.errors import SpecError
+from optimizer.jobs.requests import Request
 from optimizer.render.progress import counting
 from optimizer.simulation.engine import announcing_compilation
 from optimizer.spec.loads import with_loads
@@ -66,7 +67,7 @@ def add_load(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--load", metavar="CSV", help="loads by server, which replace those of the document")
 
 
-def read_system(arguments: argparse.Namespace, options: Mapping[str, object]) -> System:
+def read_system(arguments: argparse.Namespace, options: Request) -> System:
     """Read the system that the arguments name, and apply the loads and options that they set."""
-    system = load_system(arguments.path).with_options(**options)
-    return system if arguments.load is None else with_loads(system, arguments.load)
+    system = load_system(arguments.path)
+    return options.applied(system if arguments.load is None else with_loads(system, arguments.load))

@@ -53,9 +53,9 @@ def run_study(entry: StudyEntry[Any, Any], arguments: argparse.Namespace) -> Non
     output: Path | None = getattr(arguments, "output", None)
     picture = None if output is None else picture_format(output)
     if study.has_load:
-        system = read_system(arguments, options.given())
+        system = read_system(arguments, options)
     else:
-        system = load_system(arguments.path).with_options(**options.given())
+        system = options.applied(load_system(arguments.path))
     with _at_work(entry, system, arguments) as progress:
         try:
             answer = study.answered(system, options, progress)

@@ -31,7 +31,7 @@ def _add_verify(parser: argparse.ArgumentParser) -> None:
 def _verify(arguments: argparse.Namespace) -> int:
     plan = load_plan(arguments.plan)
     proof = None if arguments.proof is None else load_proof(arguments.proof)
-    system = read_system(arguments, request_of(PlanOptions, arguments).given())
+    system = read_system(arguments, request_of(PlanOptions, arguments))
     found = verify_plan(plan, system, proof)
     if arguments.json:
         print_json({"holds": not found.wrong, "wrong": found.wrong, "open": found.open_points})

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from optimizer.jobs.flag import Flag
-from optimizer.jobs.requests import ExactOptions
+from optimizer.jobs.requests import ExactOptions, ScaleOption
 from optimizer.jobs.study import Study
 from optimizer.render.explanation_sections import explanation_sections
 from optimizer.spec.system import System
@@ -14,7 +14,7 @@ from optimizer.studies.explanation.explain import explain
 from optimizer.units import SECONDS
 
 
-class ExplainOptions(ExactOptions):
+class ExplainOptions(ScaleOption, ExactOptions):
     """Subject of the explanation, and options that override the document's."""
 
     time_limit: Annotated[float | None, Flag("S", SECONDS)] = Field(None, gt=0, le=1e6)

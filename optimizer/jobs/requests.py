@@ -35,6 +35,15 @@ class Request(BaseModel):
         """
         return {}
 
+    def applied(self, system: System) -> System:
+        """Return a system with the options of the request.
+
+        Raises:
+            RequestError: fields contradict each other.
+            SpecError: an option or a load is out of range.
+        """
+        return system.with_options(**self.given())
+
 
 class RequestError(SpecError):
     """Raised when the fields of a request contradict each other."""
@@ -55,7 +64,24 @@ class RequestError(SpecError):
         return f"{name_of(self.field)}: {problem}"
 
 
-class SizingOptions(Request):
+class ScaleOption(Request):
+    """A factor on all loads."""
+
+    scale: Annotated[float | None, Flag("X")] = Field(None, ge=0, le=1e6, allow_inf_nan=False)
+    """Multiply every arrival rate by this factor."""
+
+    def applied(self, system: System) -> System:
+        """Return a system with the options of the request, and with scaled loads.
+
+        Raises:
+            RequestError: fields contradict each other.
+            SpecError: an option or a load is out of range.
+        """
+        changed = super().applied(system)
+        return changed if self.scale is None else scale_loads(changed, self.scale)
+
+
+class ModelOptions(Request):
     """Options that override the document's and decide the maximum rate of a replica."""
 
     batch_sizing: Literal["profile", "optimal"] | None = None
@@ -73,7 +99,11 @@ class SizingOptions(Request):
         return {name: value for name, value in options.items() if value is not None}
 
 
-class ExactOptions(SizingOptions):
+class SizingOptions(ScaleOption, ModelOptions):
+    """A factor on all loads, and options that override the document's."""
+
+
+class ExactOptions(ModelOptions):
     """Options that override the document's, for studies that always use the exact solver."""
 
     unlimited: Annotated[bool | None, Flag(off="limited: stay within the capacities")] = None
@@ -105,8 +135,8 @@ class ExactOptions(SizingOptions):
         return super().given() | {name: value for name, value in options.items() if value is not None}
 
 
-class PlanOptions(ExactOptions):
-    """Options that override the document's."""
+class PlanOptions(ScaleOption, ExactOptions):
+    """A factor on all loads, and options that override the document's."""
 
     solver: Literal["milp", "greedy"] | None = None
     """Solver: exact, or the greedy baseline."""
@@ -136,6 +166,15 @@ class LoadChangeOptions(PlanOptions):
 
     load: Annotated[str | Path | None, Flag("CSV", only="command")] = None
     """Loads by server, which replace those of the document."""
+
+    def applied(self, system: System) -> System:
+        """Return a system with the options of the request; its load changes only on the other side.
+
+        Raises:
+            RequestError: fields contradict each other.
+            SpecError: an option is out of range.
+        """
+        return system.with_options(**self.given())
 
     @property
     def load_changes(self) -> list[str]:

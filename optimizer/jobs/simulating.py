@@ -72,6 +72,9 @@ def simulate_plan(
     """
     if options.server is not None and options.trace is None:
         raise RequestError("server", "requires {trace}; give {trace}, or remove it")
+    for name in ("plan", "trace") if options.scale is not None else ():
+        if getattr(options, name) is not None:
+            raise RequestError("scale", f"{{{name}}} states the load; remove one of the two")
     trace = None if options.trace is None else read_trace(options.trace)
     if plan is None and options.plan is not None:
         plan = load_plan(options.plan)

@@ -34,7 +34,7 @@ def study_body(source: bytes | SystemSpec, name: str, options: Any, settings: Se
         settings: the settings of the service.
     """
     study = STUDIES[name].study
-    system = system_of(source, settings).with_options(**options.given())
+    system = options.applied(system_of(source, settings))
     answer = study.answered(system, options)
     if getattr(options, "format", "json") == "json" or study.page is None:
         text: str = answer.to_json()

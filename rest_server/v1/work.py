@@ -99,7 +99,7 @@ def system_from(value: Mapping[str, Any], settings: Settings) -> System:
 
 def plan_body(body: bytes, options: PlanOptions, settings: Settings) -> tuple[bytes, dict[str, float]]:
     """Return the plan of the system in a body, and the time of each stage [s]."""
-    return _planned(system_of(body, settings).with_options(**options.given()), settings)
+    return _planned(options.applied(system_of(body, settings)), settings)
 
 
 def memory_text(question: MemoryQuestion, _settings: Settings) -> bytes:
@@ -144,7 +144,7 @@ def _limit_s(system: System, settings: Settings) -> float:
 def candidates_body(body: bytes, options: SizingOptions, settings: Settings) -> bytes:
     """Return the candidates and rejections of the system in a body."""
     memo = memo_of_process(settings.sizing_memo_rows)
-    system = system_of(body, settings).with_options(**options.given())
+    system = options.applied(system_of(body, settings))
     wire = find_candidates(system, memo).to_wire()
     return to_json(wire, inf_nan_mode="null", indent=2)
 

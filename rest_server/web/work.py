@@ -212,7 +212,7 @@ def study_view(
     """
     study = STUDIES[name].study
     request = validated(study.options, json.loads(options))
-    system = changed_system(base, changes, settings).with_options(**request.given())
+    system = request.applied(changed_system(base, changes, settings))
     with told(progress) as tell:
         answer = study.answered(system, request, tell)
     assert study.sections is not None

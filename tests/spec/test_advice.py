@@ -41,12 +41,13 @@ def load(source: Json) -> Json:
     return found
 
 
-def times(source: Json, **given: Any) -> None:
+def times(source: Json, **given: Any) -> Json:
     """Replace the latency model of the profile."""
     one = model(source)
     for key in ("decodeParms", "prefillParms", "batching", "perfParms", "batchParms"):
         one.pop(key, None)
     one |= given
+    return one
 
 
 def batches(source: Json, **settings: Any) -> None:
@@ -58,9 +59,10 @@ def batches(source: Json, **settings: Any) -> None:
     source["servers"][0] |= settings
 
 
-def static(source: Json, **more: float) -> None:
+def static(source: Json, **more: float) -> Json:
     model(source)["batching"] = "padded"
     load(source).update({"outTokensCV": 0.5} | more)
+    return source
 
 
 GIVE_PERF = "remove it, or give perfParms (queueModel 'continuous') instead of decodeParms/prefillParms"
