@@ -323,7 +323,7 @@ def test_a_load_without_an_output_length_is_always_missing(service: TestClient) 
     assert service.post("/v1/fleet/report?format=json").status_code == 200
 
 
-def test_a_load_without_an_input_length_is_missing_until_one_is_stated(service: TestClient) -> None:
+def test_a_load_without_an_input_length_is_missing(service: TestClient) -> None:
     source = fleet(service)
     del source["servers"][0]["currentAlloc"]["load"]["avgInTokens"]
     refused(service.put("/v1/fleet", json=source), 422, "servers[0].currentAlloc.load.avgInTokens: missing")

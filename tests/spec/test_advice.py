@@ -170,7 +170,7 @@ ROUTED = {
 
 @pytest.mark.parametrize("percentile", [None, 95])
 @pytest.mark.parametrize("perf", [PERF, FULL])
-def test_a_route_recommends_the_references_queue_only_if_it_can_be_used(
+def test_a_route_recommends_the_references_queue_if_it_can(
     perf: dict[str, float], percentile: float | None
 ) -> None:
     source = sound()

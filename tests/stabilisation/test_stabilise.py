@@ -96,7 +96,7 @@ def test_from_zero_the_first_request_starts_replicas(rate_rpm: float) -> None:
     assert number(after(first, replicas, 660.0, RECOMMENDED)) == 1
 
 
-def test_a_server_that_becomes_idle_says_so_until_a_request_comes() -> None:
+def test_a_server_that_becomes_idle_says_so() -> None:
     rules = Rules(noise=3.5)
     decisions = run(rules, (0, 2.5), (60, 0.0), (120, 0.0))
     assert (number(decisions), reason(decisions)) == (0, TargetReason.idle)
@@ -104,7 +104,7 @@ def test_a_server_that_becomes_idle_says_so_until_a_request_comes() -> None:
     assert (number(again), reason(again)) == (1, TargetReason.load_increase)
 
 
-def test_an_unserved_server_without_replicas_is_not_said_to_run_elsewhere() -> None:
+def test_an_unserved_server_without_replicas_has_its_reason() -> None:
     scarce = system(
         [server("s", 60_000.0)], [accelerator("A")], {"A": 1}, classes=[service_class("gold", itl=50)]
     )
