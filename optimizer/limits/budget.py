@@ -47,6 +47,10 @@ class Budget(Limit):
         """Format an amount for messages: ``90 cents/h of the budget``."""
         return f"{self.counted(amount)} of the budget"
 
+    def label(self, item: str) -> str:  # noqa: ARG002  there is a single item
+        """Return the name of the limit."""
+        return self.name
+
     def counted(self, amount: float) -> str:
         """Format an amount: ``90 cents/h``."""
         return f"{precise(amount)} cents/h"

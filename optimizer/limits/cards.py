@@ -17,7 +17,12 @@ class Cards(Limit):
 
     name: ClassVar[str] = CARDS
     unit: ClassVar[str] = "card"
+    step: ClassVar[float | None] = 1.0
     can_be_added: ClassVar[bool] = True
+
+    def label(self, item: str) -> str:
+        """Return the accelerator type."""
+        return item
 
     def why_none(self, item: str, stock: Stock) -> str | None:
         """Return a message if a type is not listed, else None."""

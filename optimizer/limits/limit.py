@@ -84,8 +84,10 @@ class Limit(ABC):
     """Singular noun for an amount of 1: card."""
     whole: ClassVar[bool] = True
     """Whether amounts and uses are integers."""
-    step: ClassVar[float] = 1.0
-    """Step by which explanations increase or reduce the amount."""
+    step: ClassVar[float | None] = None
+    """Amount that explanations add and take away; None: as much as a replica takes, because less changes
+    nothing.
+    """
     can_be_added: ClassVar[bool] = False
     """Whether a repair can increase the amount."""
     follows: ClassVar[str] = ""
@@ -129,6 +131,10 @@ class Limit(ABC):
     def amount_text(self, item: str, amount: float) -> str:
         """Format an amount of an item: ``4 cards of H100``."""
         return f"{self.counted(amount)} of {item}"
+
+    def label(self, item: str) -> str:
+        """Return a short name of a limited item, distinct from those of other limits."""
+        return f"{self.name} of {item}"
 
     def number(self, amount: float) -> str:
         """Format an amount as a number: ``1,200``."""

@@ -52,6 +52,10 @@ class MaxPower(Limit):
         """Format an amount for messages: ``700 W of power``."""
         return f"{self.counted(amount)} of power"
 
+    def label(self, item: str) -> str:  # noqa: ARG002  there is a single item
+        """Return the name of the limit."""
+        return self.name
+
     def counted(self, amount: float) -> str:
         """Format an amount: ``700 W``."""
         return f"{precise(amount)} W"

@@ -74,6 +74,10 @@ class Rollout(Limit):
         """Format an amount for messages: ``4 cards of H100 during a roll-out``."""
         return f"{self.counted(amount)} of {item} during a roll-out"
 
+    def label(self, item: str) -> str:
+        """Return a short name: ``H100 during a roll-out``."""
+        return f"{item} during a roll-out"
+
     def number(self, amount: float) -> str:
         """Format an amount as a number."""
         return f"{round(amount):,}"

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
-from optimizer.limits.table import limit_named
+from optimizer.limits.budget import BUDGET
+from optimizer.limits.table import label_of
+from optimizer.money import in_cost_unit
 from optimizer.plan import Plan
 from optimizer.plan.document import EXTERNAL, SHARED, Unserved
 from optimizer.quantities import counted, precise, quantity, share_text, significant
@@ -19,7 +21,7 @@ from optimizer.render.explanation_text import (
     service_text,
 )
 from optimizer.render.money import Money
-from optimizer.render.plan_sections import limit_columns, overload_section
+from optimizer.render.plan_sections import limit_columns, limit_unit, overload_section
 from optimizer.render.robust_sections import replica_section, wish_sections
 from optimizer.render.route_sections import loss_sections
 from optimizer.render.server_sections import server_sections
@@ -28,11 +30,12 @@ from optimizer.studies.explanation.document import (
     Alternative,
     Effect,
     Explanation,
+    LimitExplanation,
     RepairOptions,
     ServerExplanation,
     TargetPrice,
-    TypeExplanation,
     UnitRepair,
+    UnitValues,
 )
 
 _BY_POLICY = (
@@ -204,24 +207,33 @@ def _types(explanation: Explanation, money: Money) -> Iterator[Section]:
                 else ""
             )
         )
-    yield from _service_of_units(explanation.types, explanation.plan)
+    yield from _service_of_units(
+        "One card", ((f"1 {item.type}", item) for item in explanation.types), explanation.plan
+    )
 
 
 def _limits(explanation: Explanation, money: Money) -> Iterator[Section]:
     """Yield the value of limits other than cards, if there are any."""
     if explanation.limits:
-        steps = {item.limit: getattr(limit_named(item.limit), "step", 1.0) for item in explanation.limits}
-        step = Column("one is", lambda item: steps[item.limit], form=quantity)
         columns = (
-            *limit_columns(lambda item: item.left, money),
-            *([step] if set(steps.values()) != {1.0} else []),
-            *_worth(money, explanation.plan, lambda item: item.amount < steps[item.limit]),
+            *limit_columns(money, left=lambda item: item.left, step=lambda item: item.step),
+            *_worth(money, explanation.plan, lambda item: item.amount < item.step, lambda item: item.step),
         )
-        yield table("What other limits are worth", columns, explanation.limits, "limits")
+        yield table("What one step of other limits is worth", columns, explanation.limits, "limits")
+        yield from _service_of_units("One step", _limit_steps(explanation.limits, money), explanation.plan)
 
 
-def _worth(money: Money, plan: Plan, is_none: Callable[[Any], bool]) -> tuple[Column, ...]:
-    """Return the columns for the value of one more and one fewer unit."""
+def _limit_steps(limits: Sequence[LimitExplanation], money: Money) -> Iterator[tuple[str, UnitValues]]:
+    """Yield a step of each limit, with its text: ``700 W (power)``."""
+    for item in limits:
+        step = in_cost_unit(item.step, money.currency) if item.limit == BUDGET else item.step
+        yield f"{quantity(step)} {limit_unit(item.limit, money)} ({label_of(item.limit, item.item)})", item
+
+
+def _worth(
+    money: Money, plan: Plan, is_none: Callable[[Any], bool], step: Callable[[Any], float] = lambda _: 1.0
+) -> tuple[Column, ...]:
+    """Return the columns for the value of one more and one fewer step, and for the shadow price of one."""
 
     def value(effect: Effect | None) -> FormattedValue:
         return FormattedValue("not answered", None) if effect is None else effect_value(effect, money, plan)
@@ -229,23 +241,29 @@ def _worth(money: Money, plan: Plan, is_none: Callable[[Any], bool]) -> tuple[Co
     def fewer(item: Any) -> FormattedValue:
         return FormattedValue("none to take", "none to take") if is_none(item) else value(item.one_fewer)
 
+    def shadow_price(item: Any) -> float | None:
+        price = item.shadow_price_cents_per_h
+        return None if price is None else price * step(item)
+
     return (
         Column("one more", lambda item: value(item.one_more), money.unit),
         Column("one fewer", fewer, money.unit),
-        money.column("shadow price", lambda item: item.shadow_price_cents_per_h, rank=2),
+        money.column("shadow price", shadow_price, rank=2),
     )
 
 
-def _service_of_units(types: Sequence[TypeExplanation], plan: Plan) -> Iterator[Section]:
+def _service_of_units(what: str, steps: Iterable[tuple[str, UnitValues]], plan: Plan) -> Iterator[Section]:
+    """Yield the changes of service by one step more or fewer of limited items."""
+    named = list(steps)
     lines = [
-        f"{what} {item.type}: {service_text(effect)}"
-        for item in types
-        for what, effect in (("+1", item.one_more), ("-1", item.one_fewer))
+        f"{sign}{text}: {service_text(effect)}"
+        for text, item in named
+        for sign, effect in (("+", item.one_more), ("-", item.one_fewer))
         if effect is not None and effect.service
     ]
     yield from titled_list("Changes of service", lines)
-    fewer = [item.one_fewer for item in types if item.one_fewer is not None]
-    yield from _why_more("One card fewer", fewer, plan)
+    fewer = [item.one_fewer for _, item in named if item.one_fewer is not None]
+    yield from _why_more(f"{what} fewer", fewer, plan)
 
 
 def _why_more(what: str, effects: Iterable[Effect], plan: Plan) -> Iterator[Section]:

@@ -201,29 +201,38 @@ def _cards(plan: Plan) -> Section:
     return table("Cards by accelerator type", columns, plan.capacity, "cards")
 
 
-def limit_columns(left: Callable[[Any], float], money: Money) -> tuple[Column, ...]:
-    """Return the columns of limits other than cards; budgets are in the unit of costs."""
+def limit_columns(money: Money, **more: Callable[[Any], float]) -> tuple[Column, ...]:
+    """Return the columns of limits other than cards; budgets are in the unit of costs.
+
+    Args:
+        money: the currency.
+        more: values of further columns in the limit's unit, by heading.
+    """
 
     def shown(of: Callable[[Any], float | None]) -> Callable[[Any], float | None]:
         return lambda use: money.number(of(use)) if use.limit == BUDGET else of(use)
 
-    def unit(use: Any) -> str:
-        return money.unit if use.limit == BUDGET else getattr(limit_named(use.limit), "unit", "")
-
+    values: dict[str, Callable[[Any], float | None]] = {
+        "used": lambda use: use.used,
+        "exist": lambda use: use.amount,
+    }
     return (
         name("limit", "limit"),
         name("of", "item"),
-        Column("used", shown(lambda use: use.used), form=quantity),
-        Column("exist", shown(lambda use: use.amount), form=quantity),
-        Column("left", shown(left), form=quantity),
-        name("unit", unit),
+        *(Column(heading, shown(of), form=quantity) for heading, of in (values | more).items()),
+        name("unit", lambda use: limit_unit(use.limit, money)),
     )
+
+
+def limit_unit(limit: str, money: Money) -> str:
+    """Return the unit of a limit's amounts in tables, or nothing for a limit of another version."""
+    return money.unit if limit == BUDGET else getattr(limit_named(limit), "unit", "")
 
 
 def _limits(plan: Plan) -> Iterator[Section]:
     """Yield the use of limits other than cards, if there are any."""
     if plan.limits:
-        columns = limit_columns(lambda use: use.amount - use.used, Money.of(plan))
+        columns = limit_columns(Money.of(plan), left=lambda use: use.amount - use.used)
         at_load = [use.used_at_load for use in plan.limits if use.used_at_load is not None]
         notes = [
             f"At the load all replicas draw {quantity(watts)} W; the limit counts their largest rates."

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+from optimizer.limits.table import label_of
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import counted, percent, precise, share_text
 from optimizer.section import Column, Section, name, sentence, table
@@ -65,7 +66,11 @@ def _binds(point: SweepPoint) -> str:
     """Return the limits that prevent service, or else those that prevent cheaper candidates."""
     unserved = [item for item in point.binds if item.unserved]
     found = sorted(unserved or point.binds, key=lambda item: (-item.unserved, -item.dearer, item.item))
-    return ", ".join(item.item or "no accelerator can serve" for item in found) or "nothing"
+    return ", ".join(map(_label, found)) or "nothing"
+
+
+def _label(bind: SweepBinding) -> str:
+    return label_of(bind.limit, bind.item) if bind.item else "no accelerator can serve"
 
 
 def _first(row: tuple[SweepPoint, SweepBinding], column: Column) -> object:

@@ -1,7 +1,7 @@
 """An explanation on the screen: what a planner reads, on fleets of every kind."""
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from builders import accelerator, document, profile, running, server, service_class
@@ -10,8 +10,6 @@ from slow_cases import mostly_slow
 
 from optimizer import Explanation, System, explain, load_system, scale_loads
 from optimizer.generate import generate_system
-from optimizer.limits import table
-from optimizer.limits.cards import Cards
 from optimizer.render.explanation_sections import explanation_sections
 from optimizer.render.explanation_text import factor_text
 from optimizer.studies.explanation.document import EffectRange, LimitExplanation
@@ -62,19 +60,34 @@ def test_overview_names_pool_limit_headroom_alternative() -> None:
     assert "Every number is the difference between two plans that are proved optimal." in text
 
 
-def test_a_limit_with_a_step_shows_the_step_and_its_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_shows_its_step_in_its_unit() -> None:
     explanation = explain(two_servers())
-
-    class Power(Cards):
-        name: ClassVar[str] = "power"
-        unit: ClassVar[str] = "W"
-        step: ClassVar[float] = 100.0
-
-    monkeypatch.setattr(table, "LIMITS", (Power(),))
-    limit = LimitExplanation(limit="power", item="room", amount=30.0, used=10.0, left=20.0)
+    limit = LimitExplanation(
+        limit="power",
+        item="room",
+        amount=30.0,
+        used=10.0,
+        left=20.0,
+        step=100.0,
+        shadow_price_cents_per_h=0.25,
+    )
     words = row(told(explanation.model_copy(update={"limits": (limit,)})), "power")
-    assert words[:7] == ["power", "room", "10", "30", "20", "W", "100"]
+    assert words[:7] == ["power", "room", "10", "30", "20", "100", "W"]
     assert "none to take" in " ".join(words)
+    assert words[-1] == "25.00"  # the shadow price of a step
+
+
+def test_a_step_of_the_budget_is_in_the_unit_of_costs() -> None:
+    source = document(
+        [server("a", 900.0), server("b", 500.0)],
+        [accelerator("A0") | {"cost": "0.40 USD/h"}],
+        {"A0": 9},
+        budget="0.50 USD/h",
+    )
+    text = told(explain(load_system(source)))
+    words = row(text, "budget")
+    assert words[:8] == ["budget", "total", "cost", "0.4", "0.5", "0.1", "0.8", "USD/h"]
+    assert "+0.8 USD/h (budget): a 0% -> 100% (+900 req/min)" in text
 
 
 def test_units_that_are_short_show_who_gains_and_what_repairs() -> None:

@@ -140,6 +140,52 @@ def test_value_of_a_unit_is_the_difference_of_two_solves(seed: int, *, mixed: bo
             assert_effect_is_the_difference(effect, found.plan, changed, list(source.servers))
 
 
+def with_limit(seed: int, option: str, share: float) -> System:
+    """Return a random system whose power or cost is limited to a share of what it takes without a limit."""
+    rng = random.Random(seed)
+    source = random_document(rng)
+    source["optimizer"] |= {"unlimited": False, "milpSolver": True, "saturationPolicy": "None"}
+    for item in source["accelerators"]:
+        full = rng.randrange(100, 900)
+        item["power"] = {"idle": 20, "full": full, "midPower": full * 0.8, "midUtil": 0.6}
+    plenty = solve(load_system(source | {"optimizer": source["optimizer"] | {option: 1e9}}))
+    (use,) = plenty.limits
+    return load_system(source | {"optimizer": source["optimizer"] | {option: max(share * use.used, 1.0)}})
+
+
+@pytest.mark.parametrize("option", ["maxPower", "budget"])
+def test_a_step_of_power_or_money_changes_plans(option: str) -> None:
+    field = {"maxPower": "max_power_w", "budget": "budget_cents_per_h"}[option]
+    moved = 0
+    for seed in range(8):
+        source = with_limit(seed, option, 0.75)
+        found = explain(source)
+        (item,) = found.limits
+        for sign, effect in ((1, item.one_more), (-1, item.one_fewer)):
+            amount = item.amount + sign * item.step
+            assert (effect is None) == (amount < 0)
+            if effect is not None:
+                changed = solve(source.with_options(**{field: amount}))
+                assert_effect_is_the_difference(effect, found.plan, changed, list(source.servers))
+                moved += bool(effect.service or effect.value_change_cents_per_h)
+    assert moved >= 8  # by the watt and by the cent it is 0
+
+
+def test_a_step_serves_the_unserved_server_that_needs_least() -> None:
+    cards = [
+        accelerator("A", cost=40.0) | {"power": {"idle": 50, "full": 400, "midPower": 300, "midUtil": 0.5}}
+    ]
+    source = system(
+        [server("small", replicas=1), server("large", 60, replicas=5), server("huge", 60, replicas=9)],
+        cards, {"A": 99}, budget=100.0,
+    )  # fmt: skip
+    (item,) = explain(source).limits
+    assert (item.used, item.step) == (40.0, 200.0)  # five replicas at 40 cents/h
+    assert item.one_more is not None
+    assert [change.server for change in item.one_more.service] == ["large"]
+    assert item.one_fewer is None  # there are less than 200 cents/h
+
+
 def test_units_of_an_unlimited_plan_have_no_worth() -> None:
     found = explain(a_random_system(1), unlimited=True)
     assert {(item.limit, item.left, item.one_more, item.one_fewer) for item in found.types} == {

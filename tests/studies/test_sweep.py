@@ -331,4 +331,4 @@ def test_only_accelerator_types_have_colours_in_a_sweep() -> None:
     """Other limits share one colour, and dashes tell them apart."""
     line = sweep_figure(swept(two_types(transitionPenalty=0, budget=20), "load=1,2"))
     types = {series.name: series.type for series in line.panels[-1].series}  # type: ignore[union-attr]
-    assert types["total cost"] == ""
+    assert types["budget"] == ""

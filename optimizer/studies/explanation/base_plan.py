@@ -75,7 +75,8 @@ class BasePlan:
         return self.candidates.system.options.saturation_policy != "None" and not self.plan.complete
 
     @cached_property
-    def _left_out(self) -> BoolArray:
+    def left_out(self) -> BoolArray:
+        """Whether each server is not served in full, shape (S,)."""
         partly = {item.server for item in self.plan.unserved}
         return np.array([name in partly for name in self.candidates.arrays.server_names], np.bool_)
 
@@ -84,7 +85,7 @@ class BasePlan:
         names, accelerators = self.candidates.arrays.server_names, self.candidates.arrays.accelerator_names
         pools = {
             (name, pool.accelerator): pool.num_replicas
-            for name, left_out in zip(names, self._left_out.tolist(), strict=True)
+            for name, left_out in zip(names, self.left_out.tolist(), strict=True)
             if not left_out
             for pool in self.plan.allocations.get(name, ())
         }
@@ -126,7 +127,7 @@ class BasePlan:
             return None
         return RelatedSolution(
             replicas=self.replicas(problem),
-            left_out=self._left_out,
+            left_out=self.left_out,
             levels=self.outcome.levels,
             restricts=restricts,
             with_less=self.problem if carries_more else None,
@@ -164,7 +165,7 @@ class BasePlan:
         if self._multipliers or not len(self.problem.limits) or self.problem.is_compact_only:
             return
         reached = {level.name: level.value for level in self.outcome.levels}
-        provable = DualBounds(self.problem, self._left_out, reached)
+        provable = DualBounds(self.problem, self.left_out, reached)
         found = provable.multipliers(reached, deadline)
         self._multipliers = {level.name: item for level, item, _ in found}
 

@@ -193,12 +193,12 @@ class ServerExplanation(Document):
 
 
 class UnitValues(Document):
-    """Value of one unit more or one fewer of a limited item."""
+    """Value of one step more or one fewer of a limited item: one card, or `step` of another limit."""
 
     one_more: Effect | None = Field(None, alias="oneMore")
-    """The plan with one more unit minus the plan; null if not limited."""
+    """The plan with one step more minus the plan; null if not limited."""
     one_fewer: Effect | None = Field(None, alias="oneFewer")
-    """The plan with one unit fewer minus the plan; null if not limited, or if there are no units."""
+    """The plan with one step fewer minus the plan; null if not limited, or if there is less than a step."""
     shadow_price_cents_per_h: float | None = Field(None, alias="lagrangianPrice")
     """Shadow price per unit [cents/h of the objective]: marginal saving by more units if replicas were
     divisible, for the servers that the plan serves in full.
@@ -217,6 +217,10 @@ class TypeExplanation(UnitValues, _CardsLeft):  # pydantic takes the fields of t
 class _LimitLeft(LimitUse):
     left: float
     """Unused amount."""
+    step: float
+    """Amount that `oneMore` adds and `oneFewer` takes away: what a replica of the plan takes at most, and at
+    least what serves the unserved server that needs the least.
+    """
 
 
 class LimitExplanation(UnitValues, _LimitLeft):

@@ -1,4 +1,4 @@
-"""Value of limited items, such as the cards of each type: one more, one fewer, and the shadow price."""
+"""Value of limited items, such as the cards of each type: one step more or fewer, and the shadow price."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -7,6 +7,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray
 from optimizer.candidates import Candidates
+from optimizer.limits.budget import BUDGET
 from optimizer.limits.cards import CARDS
 from optimizer.limits.tiers import TIERS
 from optimizer.plan import Plan
@@ -28,9 +29,9 @@ def unit_questions(before: BasePlan) -> dict[UnitQuestion, Question]:
     """Return the question for one unit more and one unit fewer of each item."""
     candidates, limits = before.candidates, before.problem.limits
     questions = {}
-    for place, row in _askable(before):
+    for place, _ in _askable(before):
         for sign in (1, -1):
-            step = one_of(place, len(limits)) * sign * row.limit.step
+            step = one_of(place, len(limits)) * sign * step_of(before, place)
             if limits.amount[place] + step[place] >= 0 and not (sign < 0 and _spares_one(before, place)):
                 change = partial(with_more, candidates, limits.items, step)
                 questions[place, sign] = Question(change, "better" if sign > 0 else "worse")
@@ -72,9 +73,13 @@ def explain_units(
         )
         for item in plan.capacity
     )
+    steps = {row.key: step_of(before, place) for place, row in _askable(before)}
     limits = tuple(
         LimitExplanation(
-            **dict(use), left=max(use.amount - use.used, 0.0), **dict(values[use.limit, use.item])
+            **dict(use),
+            left=max(use.amount - use.used, 0.0),
+            step=steps[use.limit, use.item],
+            **dict(values[use.limit, use.item]),
         )
         for use in plan.limits
         if (use.limit, use.item) in values
@@ -92,7 +97,26 @@ def _spares_one(before: BasePlan, place: int) -> bool:
     """Return whether one unit fewer changes nothing, because the plan leaves one that no policy uses."""
     policy = before.candidates.system.options.saturation_policy != "None" and not before.plan.complete
     left = -before.problem.limits.of_sources(-before.left)
-    return not policy and bool(left[place] >= before.problem.limits.items[place].limit.step)
+    return not policy and bool(left[place] >= step_of(before, place))
+
+
+def step_of(before: BasePlan, place: int) -> float:
+    """Return the amount of an item that explanations add and take away (math.md section 16).
+
+    Unless the limit states a step, it is the largest use of a replica of the plan, and at least the use of
+    the unserved server that needs the least.
+    """
+    problem, stated = before.problem, before.problem.limits.items[place].limit.step
+    if stated is not None:
+        return stated
+    table, each = problem.table, problem.limits.used_of(place, np.ones(len(problem.table), np.int64))
+    if problem.limits.items[place].limit.name == BUDGET:  # with tiers, rows state the price of the first step
+        each = np.maximum(each, table.cost_per_replica)
+    placed = each[before.replicas(problem) > 0].max(initial=0.0)
+    missing = np.append(before.left_out, False)[table.server] & problem.full & (each > 0)
+    needed = (each * table.num_replicas)[missing].min(initial=np.inf)
+    least = each[each > 0].min(initial=np.inf)
+    return float(next(step for step in (max(placed, needed), placed, least, 1.0) if 0 < step < np.inf))
 
 
 def one_of(place: int, items: int) -> FloatArray:

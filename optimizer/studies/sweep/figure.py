@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from optimizer.limits.cards import CARDS
+from optimizer.limits.table import label_of
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import precise, quantity, share_text
 from optimizer.spec.offline import priority_name
@@ -58,13 +60,15 @@ def _curves(found: Sweep) -> list[CurvePanel]:
     def shares(place: int) -> Callable[[SweepPoint], float | None]:
         return lambda point: _percent(point.served[place].share)
 
-    def held(item: str) -> Callable[[SweepPoint], float]:
-        return lambda point: sum(b.unserved + b.dearer for b in point.binds if b.item == item)
+    def held(limit: str, item: str) -> Callable[[SweepPoint], float]:
+        return lambda point: sum(
+            b.unserved + b.dearer for b in point.binds if (b.limit, b.item) == (limit, item)
+        )
 
     served = [
         series(priority_name(item.priority), shares(place)) for place, item in enumerate(points[0].served)
     ]
-    binding = sorted({bind.item for point in points for bind in point.binds if bind.item})
+    binding = sorted({(bind.limit, bind.item) for point in points for bind in point.binds if bind.item})
     cost = series("cost", lambda point: in_cost_unit(point.total_cost_cents_per_h, found.currency))
     panels = [
         CurvePanel(title="Cost of the plan", x_label=label, y_label=f"cost [{unit}]", series=(cost,)),
@@ -73,9 +77,11 @@ def _curves(found: Sweep) -> list[CurvePanel]:
         ),
     ]
     if binding:
-        # Others have no colour, and are distinguished by dashes.
-        kinds = {item.type for item in points[0].units}
-        limits = tuple(series(item, held(item), item if item in kinds else "") for item in binding)
+        # Other limits have no colour, and are distinguished by dashes.
+        limits = tuple(
+            series(label_of(limit, item), held(limit, item), item if limit == CARDS else "")
+            for limit, item in binding
+        )
         title = "Servers that a limit keeps from service or from a cheaper candidate"
         panels.append(CurvePanel(title=title, x_label=label, y_label="servers", series=limits))
     return panels
@@ -93,15 +99,15 @@ def _map(found: Sweep) -> GridPanel:
         f"{axis_label(found.axes[1])} down",
         columns=tuple(map(precise, columns)),
         rows=tuple(map(precise, rows)),
-        cells=tuple(tuple(_cell(by_values[x, y], found.currency, kinds) for x in columns) for y in rows),
+        cells=tuple(tuple(_cell(by_values[x, y], found.currency) for x in columns) for y in rows),
         groups=kinds,
     )
 
 
-def _cell(point: SweepPoint, currency: str | None, kinds: tuple[str, ...]) -> Cell:
+def _cell(point: SweepPoint, currency: str | None) -> Cell:
     shares = [item.share for item in point.served if item.share is not None]
     least = min(shares, default=1.0)
-    binds = [item for item in point.binds if item.item in kinds]
+    binds = [item for item in point.binds if item.limit == CARDS]
     worst = max(binds, key=lambda item: (item.unserved, item.dearer, item.item), default=None)
     cost = quantity(in_cost_unit(point.total_cost_cents_per_h, currency))
     return Cell(
