@@ -2,12 +2,13 @@
 
 ::
 
-    InferplanError ├── SpecError             a document is missing, malformed or inconsistent        exit 2 ·
-    HTTP 422 ├── AnalysisError         a single queue cannot be analysed as asked              exit 2 · HTTP
-    422 ├── FitError              measurements to which no law can be fitted             exit 2 · HTTP 422 ├──
-    IncompletePlanError   only from ``Plan.raise_for_status``                     exit 3 ├── MissingExtraError
-    an optional package is not installed                   exit 2 └── SolverError           the solver failed,
-    or its answer failed verification    exit 4 · HTTP 500
+    InferplanError                                                           exit  HTTP
+    ├── SpecError            document missing, malformed or inconsistent        2   422
+    ├── AnalysisError        replica that cannot be analysed or sized           2   422
+    ├── FitError             measurements that no law can be fitted to          2   422
+    ├── IncompletePlanError  only from ``Plan.raise_for_status``                3   409
+    ├── MissingExtraError    optional package not installed                     2   500
+    └── SolverError          failed solver, or answer that fails verification   4   500
 
 Unserved load is not an exception but a result (``Plan.unserved``).
 """

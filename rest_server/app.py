@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI, Request
@@ -42,6 +42,7 @@ from rest_server.security import OPEN_PATHS, AuthMiddleware, KeyFiles
 from rest_server.settings import Settings, load_settings
 from rest_server.state import FleetStore, Snapshot
 from rest_server.state_file import open_state
+from rest_server.stopping import ctrl_c_blocked, end_on_signals, silence_resource_tracker
 from rest_server.v1.problems import Answers, messages
 from rest_server.v1.routes import api_router
 from rest_server.web.access import CookieAccess
@@ -95,6 +96,7 @@ def bare_app(settings: Settings, page: str | None = None) -> FastAPI:
         summary="Capacity planner for LLM inference fleets.",
         lifespan=_lifespan,
         redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,  # operation ids, and so names in other clients
         openapi_url=None,
     )
     app.state.settings = settings
@@ -155,11 +157,17 @@ def _add_health(app: FastAPI) -> None:
         200: {"content": {"application/openmetrics-text": {"schema": {"type": "string"}}}}
     }
     app.add_api_route(
-        "/healthz", _health, summary="Check that the service is alive", response_model=dict[str, str], **given
+        "/healthz",
+        _health,
+        name="health",
+        summary="Check that the service is alive",
+        response_model=dict[str, str],
+        **given,
     )
     app.add_api_route(
         "/readyz",
         _readiness,
+        name="readiness",
         summary="Check that the service accepts requests",
         response_model=readiness,
         responses=not_ready,
@@ -168,6 +176,7 @@ def _add_health(app: FastAPI) -> None:
     app.add_api_route(
         "/metrics",
         _scraped,
+        name="metrics",
         summary="Metrics for Prometheus",
         response_class=PlainTextResponse,
         responses=messages() | openmetrics,
@@ -277,8 +286,8 @@ def serve(
     settings.check()
     KeyFiles(settings.api_key_files)  # report an invalid file once, before workers start
     with _listening(settings) as listening:
-        for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises them again when it has shut down
-            signal.signal(number, _end)
+        end_on_signals()
+        silence_resource_tracker()
         config = _configuration(settings, create)
         host, port = listening.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
@@ -309,6 +318,16 @@ class _Server(uvicorn.Server):
 class _WorkerSupervisor(Multiprocess):
     """Workers that share a socket, which accepts no connections once they are told to stop."""
 
+    def init_processes(self) -> None:
+        """Start the workers; Ctrl-C does not reach them."""
+        with ctrl_c_blocked():
+            super().init_processes()
+
+    def keep_subprocess_alive(self) -> None:
+        """Replace workers that have ended; Ctrl-C does not reach the new ones."""
+        with ctrl_c_blocked():
+            super().keep_subprocess_alive()
+
     def terminate_all(self) -> None:
         """Close the socket, then tell the workers to close theirs and finish running requests."""
         for listening in self.sockets:
@@ -332,10 +351,6 @@ def _configuration(settings: Settings, create: Callable[[Settings], FastAPI]) ->
         timeout_worker_healthcheck=WORKER_START_S,
         timeout_graceful_shutdown=int(settings.request_timeout_s) + 5,
     )
-
-
-def _end(*_: object) -> NoReturn:
-    raise SystemExit(0)
 
 
 def _listening(settings: Settings) -> socket.socket:

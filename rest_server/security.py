@@ -21,6 +21,7 @@ from optimizer.errors import SpecError
 from optimizer.jobs.table import STUDIES
 from rest_server.description import OPEN_PAGES
 from rest_server.errors import error_response
+from rest_server.header_values import unsendable_at
 from rest_server.logs import SERVICE
 
 POLICY_VIOLATION = 1008
@@ -156,6 +157,12 @@ def _keys(path: Path) -> Iterator[ApiKey]:
         unknown = [name for name in names if name not in set(KeyScope)]
         if unknown:
             raise SpecError(f"{path}:{number}: scopes are read, solve and write, separated by commas")
+        position = unsendable_at(words[-1])
+        if position is not None:
+            raise SpecError(
+                f"{path}:{number}: character {position} of the key cannot be sent in a header; "
+                "use printable ASCII characters only"
+            )
         yield ApiKey(hashlib.sha256(words[-1].encode()).digest(), frozenset(map(KeyScope, names)))
 
 

@@ -29,8 +29,10 @@ from starlette.exceptions import HTTPException
 
 from optimizer.errors import InferplanError, SolverError
 from rest_server.logs import SERVICE
+from rest_server.stopping import ctrl_c_blocked, silence_resource_tracker
 
 PRELOADED = (
+    "rest_server.fork_server",
     "pebble.pool.process",
     "scipy.special",
     "optimizer.pipeline",
@@ -147,6 +149,7 @@ class SolverProcesses:
         """Start the processes in the background, and replace those that end."""
         with self._changed:
             if self._keeper is None and self.count:
+                silence_resource_tracker()
                 self._keeper = threading.Thread(target=self._keep, name="keep-solvers", daemon=True)
                 self._keeper.start()
 
@@ -159,12 +162,13 @@ class SolverProcesses:
                     self._changed.wait(CHECK_S)
                     continue
                 self._idle.remove(process)
-            started = process.start()
+            problem = process.start()
             with self._changed:
-                self._started, self._failing = self._started or started, not started
+                self._started, self._failing = self._started or not problem, bool(problem)
                 self._idle.append(process)
                 self._changed.notify_all()
-                if not started and not self._closing:
+                if problem and not self._closing:
+                    logging.getLogger(SERVICE).warning("a solver process could not be started: %s", problem)
                     self._changed.wait(CHECK_S)
 
     def run(self, job: Job) -> Any:
@@ -236,19 +240,17 @@ class _Process:
         pool = self._pool
         return pool is not None and pool.active
 
-    def start(self) -> bool:
-        """Replace an ended process with a new one; return whether the new one responds."""
+    def start(self) -> str:
+        """Replace an ended process with a new one; return the reason if the new one does not respond."""
         self.end()
         pool = ProcessPool(1, initializer=_prepare, context=_context())
         try:
             _awaited(_scheduled(pool, os.getpid), pool, START_S)
         except _LOST as error:
-            problem = " ".join(str(error.__cause__ or error).split()) or type(error).__name__
-            logging.getLogger(SERVICE).warning("a solver process could not be started: %s", problem)
             _end(pool)
-            return False
+            return " ".join(str(error.__cause__ or error).split()) or type(error).__name__
         self._pool = pool
-        return True
+        return ""
 
     def answer(self, message: bytes, job: Job) -> bytes | None:
         """Return the answer to some work; None if the process ends before."""
@@ -282,7 +284,8 @@ def _scheduled(pool: ProcessPool, work: Callable[..., Any], *arguments: object) 
         BrokenProcessPool: the pool has ended, or its threads cannot be started.
     """
     try:
-        return pool.schedule(work, arguments)
+        with ctrl_c_blocked():
+            return pool.schedule(work, arguments)
     except RuntimeError as error:
         raise BrokenProcessPool(str(error)) from error
 

@@ -66,7 +66,7 @@ def test_every_false_field_is_named(answers: dict[str, Any]) -> None:
     assert all(any("racks" in line for line in lines) for lines in answers["lies"].values())
 
 
-def test_a_step_more_or_less_is_explained_but_cards_do_not_repair(answers: dict[str, Any]) -> None:
+def test_steps_are_explained_but_cards_do_not_repair(answers: dict[str, Any]) -> None:
     (found,) = answers["explanation"]["limits"]
     assert (found["limit"], found["amount"], found["used"], found["left"]) == ("rack slots", 8.0, 6.0, 2.0)
     assert [change["server"] for change in found["oneMore"]["service"]] == ["c"]

@@ -53,6 +53,14 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     assert list(dead_links(page)) == []
 
 
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
+def test_every_table_starts_with_a_heading(page: Path) -> None:
+    """A blank line inside a table makes text of the rows below it."""
+    tables = re.findall(r"(?:^[|].*\n)+", prose(page), re.MULTILINE)
+    rule = re.compile(r"[|].*\n[|](?:\s*:?-+:?\s*[|])+\n")
+    assert [table.partition("\n")[0] for table in tables if not rule.match(table)] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_file_that_a_page_names_exists(page: Path) -> None:
     named = set(PATH.findall(page.read_text(encoding="utf-8"))) - EXAMPLES

@@ -115,7 +115,7 @@ def test_the_version_is_valid_and_used_by_the_build() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert project["project"]["dynamic"] == ["version"]
     assert project["tool"]["hatch"]["version"]["path"] == "optimizer/__init__.py"
-    assert project["project"]["scripts"] == {"inferplan": "optimizer.cli.main:main"}
+    assert project["project"]["scripts"] == {"inferplan": "optimizer.__main__:main"}
 
 
 def test_every_exception_is_of_one_tree_with_its_statuses() -> None:

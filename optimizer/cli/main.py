@@ -104,9 +104,6 @@ def _run(argv: Sequence[str] | None) -> int:
         return _fail(error, "incomplete")
     except InferplanError as error:
         return _fail(error, "error")
-    except KeyboardInterrupt:
-        print("inferplan: interrupted", file=sys.stderr)
-        return 130
 
 
 def _write_any_text() -> None:

@@ -43,5 +43,4 @@ STUDY = Study(
     run=explain_plan,
     sections=explanation_sections,
     table_names=("overview", "overload", "cards", "targets", "candidates", "rejected"),
-    operations=("explain_plan", "explain_held"),
 )

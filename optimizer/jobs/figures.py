@@ -54,5 +54,4 @@ STUDY = Study(
     run=show_figure,
     media_types=PICTURE_TYPES,
     page=drawn(lambda figure: figure),
-    operations=("draw_figure", "draw_held"),
 )

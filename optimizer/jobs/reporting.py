@@ -47,5 +47,4 @@ STUDY = Study(
         "csv": "text/csv; charset=utf-8",
     },
     page=_page,
-    operations=("report_plan", "report_held"),
 )

@@ -157,7 +157,6 @@ STUDY = Study(
     run=_simulate_or_repair,
     sections=_sections,
     csv=_csv,
-    operations=("simulate_pools", "simulate_held"),
     working="simulating",
     simulates=True,
     epilog=(

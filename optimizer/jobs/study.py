@@ -52,8 +52,6 @@ class Study(Generic[Options, Answer]):
     """Media types of the formats other than JSON, by the value of the option `format`."""
     page: "Callable[[Answer, System, Options], bytes] | None" = None
     """Function that writes the answer in the requested format other than JSON."""
-    operations: tuple[str, str] | None = None
-    """Names of the two routes' operations in OpenAPI; None derives them from the study's name."""
     working: str = ""
     """Word for the progress display: ``sweeping``. If given, the work can run on a cluster."""
     simulates: bool = False

@@ -10,10 +10,11 @@ Both need ``httpx`` (``pip install 'inferplan[client]'``). Their errors::
     ├── UnreachableError          no connection to the service, or one that broke
     │   └── ResponseTimeoutError  no answer within the time limit
     └── ServiceError              an answer with an error status, or one that cannot be read
-        ├── InvalidRequestError   400, 413, 422: the request or its document is invalid (also a SpecError) ├──
-        AuthError             401, 403: no API key, an unknown one, or one without the scope ├── NotFoundError
-        404: the requested item does not exist ├── ConflictError         409, 412: the fleet is at another
-        revision └── UnavailableError      503, 504: no worker is free, the plan is stale, or the time ran out
+        ├── InvalidRequestError   400, 413, 422: invalid request or document (also a SpecError)
+        ├── AuthError             401, 403: no API key, an unknown one, or one without the scope
+        ├── NotFoundError         404: the requested item does not exist
+        ├── ConflictError         409, 412: the fleet is at another revision
+        └── UnavailableError      503, 504: no free worker, a stale plan, or the time ran out
 """
 
 from optimizer.jobs.study import FLEET

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from optimizer.errors import MissingExtraError, SpecError
 from rest_server.client.calls import Answer, Call
 from rest_server.client.errors import ResponseTimeoutError, ServiceError, UnreachableError, service_error
+from rest_server.header_values import unsendable_at
 
 FIRST_WAIT_S = 0.5
 """Wait before the second attempt; doubled each time, and varied by half [s]."""
@@ -41,7 +42,7 @@ class ClientSettings:
         if parsed.scheme not in {"http", "https"} or not parsed.host:
             raise SpecError(f"url: {self.url!r} must look like 'http://127.0.0.1:8080'")
         if self.api_key is not None:
-            _check_header("api_key", self.api_key, lowest="!")
+            _check_header("api_key", self.api_key)
         if not self.timeout_s > 0:
             raise SpecError(f"timeout_s: must be more than 0, not {self.timeout_s:g}")
 
@@ -66,18 +67,18 @@ def httpx_module() -> ModuleType:
     return httpx
 
 
-def _check_header(name: str, value: str, lowest: str = " ") -> None:
+def _check_header(name: str, value: str, *, spaces: bool = False) -> None:
     """Reject a value that an HTTP header cannot carry; it might be secret and is not shown.
 
     Raises:
         SpecError: a character is not printable ASCII; the message names the argument and the position.
     """
-    for position, character in enumerate(value, 1):
-        if not lowest <= character <= "~":
-            raise SpecError(
-                f"{name}: character {position} is {character!r}; only printable ASCII characters "
-                f"{'without spaces ' if lowest > ' ' else ''}can be sent"
-            )
+    position = unsendable_at(value, spaces=spaces)
+    if position is not None:
+        raise SpecError(
+            f"{name}: character {position} is {value[position - 1]!r}; only printable ASCII characters "
+            f"{'' if spaces else 'without spaces '}can be sent"
+        )
 
 
 def request_of(call: Call[Any]) -> dict[str, Any]:
@@ -87,7 +88,7 @@ def request_of(call: Call[Any]) -> dict[str, Any]:
         SpecError: a condition contains characters that a header cannot carry.
     """
     for value in call.headers.values():
-        _check_header("if_match", value)
+        _check_header("if_match", value, spaces=True)
     return {
         "method": call.method,
         "url": call.path,

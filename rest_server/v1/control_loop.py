@@ -49,18 +49,23 @@ router = APIRouter(route_class=RawRoute, tags=["control loop"])
     summary="Store loads and plan again",
     responses=problems(408, 412, 422, 503, 504),
 )
-async def put_loads(
+async def plan_loads(
     request: Request,
     body: Annotated[bytes, JsonOf(LoadSnapshot), Body(openapi_examples=LOADS)],
     condition: Condition,
 ) -> Response:
     """Store a snapshot of loads by server or route, plan the fleet, and return the plan.
 
-    Omitted values, servers and routes keep their last values. If any value is invalid, or the fleet is not a
-    consistent system, nothing is stored. `ETag` is the revision after the plan. Loads are stored before
-    planning: if planning fails (500, 504), they remain, and so does the last plan. A load whose requests have
-    no output length (`avgOutTokens` 0 or never given) or no input length (`avgInTokens` never given; 0 is
-    valid) counts as missing: it is not stored, and `X-Inferplan-Missing` lists its server.
+    Omitted values, servers and routes keep their last values. Each request makes two revisions: one with the
+    loads and, after planning, one with the plan, whose revision is `ETag`.
+
+    If any value is invalid, or the fleet is not a consistent system, nothing is stored (4xx). If planning
+    fails (500, 503, 504, 507) or the client disconnects, the loads can be stored, and the last plan remains.
+    A request without `If-Match` can be sent again, because it states values and not differences.
+
+    A load whose requests have no output length (`avgOutTokens` 0 or never given) or no input length
+    (`avgInTokens` never given; 0 is valid) counts as missing: it is not stored, and `X-Inferplan-Missing`
+    lists its server.
     """
     state, held = request.app.state, held_fleet(request)
     storing = _Storing(held, body, condition)

@@ -41,7 +41,7 @@ def _add_reads(router: APIRouter, kind: EntityKind) -> None:
         kind.path,
         response_model=kind.listing,
         summary=f"List every {kind.noun}",
-        operation_id=f"list {kind.noun}",
+        name=f"list_{kind.path[1:]}".replace("-", "_"),
         responses=problems(),
     )
     def list_all(request: Request) -> Response:
@@ -53,7 +53,7 @@ def _add_reads(router: APIRouter, kind: EntityKind) -> None:
         kind.one,
         response_model=kind.document,
         summary=f"Read one {kind.noun}",
-        operation_id=f"read {kind.noun}",
+        name=f"read_{kind.noun}".replace(" ", "_"),
         responses=problems(404, 422),
     )
     def read_one(request: Request, key: Annotated[Key, Depends(kind.key)]) -> Response:
@@ -68,7 +68,7 @@ def _add_put(router: APIRouter, kind: EntityKind) -> None:
         kind.one,
         response_model=kind.document,
         summary=f"Add or replace one {kind.noun}",
-        operation_id=f"put {kind.noun}",
+        name=f"put_{kind.noun}".replace(" ", "_"),
         responses=problems(404, 408, 412, 422) | {201: {"model": kind.document, "description": "Added"}},
     )
     def put_one(
@@ -97,7 +97,7 @@ def _add_delete(router: APIRouter, kind: EntityKind) -> None:
         kind.one,
         status_code=204,
         summary=f"Delete one {kind.noun}",
-        operation_id=f"delete {kind.noun}",
+        name=f"delete_{kind.noun}".replace(" ", "_"),
         responses=problems(404, 412, 422),
     )
     def delete_one(

@@ -34,7 +34,7 @@ MEANINGS = {
     500: "The solver failed.",
     503: "The request cannot be served now; `detail` gives the reason; see `Retry-After`.",
     504: "The request exceeded its time limit.",
-    507: "The disk is full; nothing was changed.",
+    507: "The disk is full; the change was not stored.",
 }
 EVERYWHERE = (401, 403, 413, 421)
 """Statuses that any route can return."""

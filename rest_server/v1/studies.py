@@ -44,7 +44,7 @@ async def compare_plans(
     return Response(await computed(request, compare_body, body, options, study=True), media_type=JSON)
 
 
-@fleet_router.post("/fleet/compare", summary="Compare the fleet", **_ANSWERS)
+@fleet_router.post("/fleet/compare", name="compare_fleet", summary="Compare the fleet", **_ANSWERS)
 async def compare_held(
     request: Request,
     options: Annotated[CompareOptions, from_query(CompareOptions)],
@@ -85,11 +85,13 @@ def _add_routes(name: str, study: Study[Any, Any]) -> None:
         "response_model": study.answer,
         "responses": problems(*REFUSALS) | ({200: {"content": content}} if content else {}),
     }
-    first, second = study.operations or (name, f"{name}_held")
-    router.add_api_route(f"/{name}", answer, name=first, summary=study.title, **described)
-    verb = study.title.partition(" ")[0]
+    router.add_api_route(f"/{name}", answer, name=f"{name}_system", summary=study.title, **described)
     fleet_router.add_api_route(
-        f"/fleet/{name}", answer_for_fleet, name=second, summary=f"{verb} the fleet", **described
+        f"/fleet/{name}",
+        answer_for_fleet,
+        name=f"{name}_fleet",
+        summary=f"{study.title.partition(' ')[0]} the fleet",
+        **described,
     )
 
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from builders import accelerator, document, server
 from commands import ROOT, Answer, Run, shell
 
 from optimizer import Replica, SystemSpec, __version__, analyze_replicas, find_candidates, load_system, solve
+from optimizer.__main__ import main as program
 from optimizer.cli.main import COMMANDS
 from optimizer.spec.writing import write_document
 
@@ -428,12 +430,21 @@ def test_a_full_disk_behind_stdout_is_one_line_on_stderr(path: Path, words: list
     assert found.err == "inferplan: error: the answer cannot be written: No space left on device\n"
 
 
-def test_an_interruption_is_one_line(run: Run, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_is_one_line(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("optimizer.cli.planning.solve", interrupted)
-    assert run("solve", path) == Answer(130, "", "inferplan: interrupted\n")
+    monkeypatch.setattr(sys, "argv", ["inferplan", "solve", str(path)])
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        assert program() == 130
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN  # another Ctrl-C does not interrupt the end
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr() == ("", "inferplan: interrupted\n")
 
 
 def test_a_solver_failure_ends_with_status_4(run: Run, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,8 +86,8 @@ def in_a_thread(events: dict[str, threading.Event] | None = None, **given: Any) 
         await app.state.workers.run(request, partial(known[name].wait, PATIENCE_S))
         return name
 
-    app.add_api_route("/wait/{name}", wait)
-    app.add_api_route("/v1/wait/{name}", wait)
+    app.add_api_route("/wait/{name}", wait, include_in_schema=False)
+    app.add_api_route("/v1/wait/{name}", wait, include_in_schema=False)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         http = partial(Connection, settings=app.state.settings)
         config = uvicorn.Config(

@@ -403,6 +403,9 @@ def test_every_body_has_examples_and_every_operation_a_summary(
 def test_operations_have_names_of_their_own(operations: list[tuple[str, str, Json]]) -> None:
     names = [operation["operationId"] for _, _, operation in operations]
     assert len(set(names)) == len(names)
+    assert [name for name in names if not re.fullmatch("[a-z]+(_[a-z]+)*", name)] == []
+    assert [name for name in names if re.search("_v1_|_(get|post|put|delete)$", name)] == []
+    assert {"plan_system", "plan_loads", "explain_fleet", "list_service_classes", "read_plan"} <= set(names)
 
 
 def test_a_stateless_service_has_no_fleet(service: TestClient) -> None:

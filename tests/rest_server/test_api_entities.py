@@ -3,6 +3,7 @@
 import copy
 import json
 import time
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -11,7 +12,7 @@ from api_clients import PROBLEM, refused
 from builders import accelerator, document, profile, running, server, service_class
 from fastapi.testclient import TestClient
 
-from optimizer import load_system, solve
+from optimizer import SolverError, load_system, solve
 from optimizer.spec.schema import (
     Accelerator,
     Capacity,
@@ -22,6 +23,8 @@ from optimizer.spec.schema import (
     ServiceClass,
 )
 from optimizer.stabilisation.stabilise import plan_next
+from rest_server.v1 import control_loop
+from rest_server.workers import RequestTimeoutError
 
 Json = dict[str, Any]
 
@@ -247,6 +250,53 @@ def test_a_snapshot_of_loads_is_stored_and_planned(service: TestClient) -> None:
     stored = service.get("/v1/servers/s").json()["currentAlloc"]["load"]
     assert {key: stored[key] for key in loads["s"]} == loads["s"]
     assert answer.headers["etag"] == service.get("/v1/servers").headers["etag"]
+
+
+def revision_of(answer: Any) -> int:
+    return int(answer.headers["etag"].strip('"').removeprefix("run-"))
+
+
+def test_loads_make_two_revisions_and_can_be_sent_again(service: TestClient) -> None:
+    fleet(service)
+    before, loads = revision_of(service.get("/v1/servers")), {"s": {"arrivalRate": 300}}
+    first = service.post("/v1/loads", json=loads)
+    assert revision_of(first) == before + 2
+    changes = [item["cause"] for item in service.get("/v1/history").json()["events"]]
+    assert changes[:2] == ["plan", "loads"]
+    again = service.post("/v1/loads", json=loads)
+    assert (again.text, revision_of(again)) == (first.text, before + 4)
+
+
+def test_loads_remain_if_planning_fails(service: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As docs/rest.md and OpenAPI both say."""
+    fleet(service)
+    planned = service.post("/v1/loads", json={"s": {"arrivalRate": 90}})
+    before = service.get("/v1/plan").json()
+    for status, error in ((500, SolverError("none")), (504, RequestTimeoutError("late"))):
+
+        def fails(*_: object, error: Exception = error) -> bytes:
+            raise error
+
+        monkeypatch.setattr(control_loop, "plan_fleet", fails)
+        tag = service.get("/v1/servers").headers["etag"]
+        loads = {"s": {"arrivalRate": 90 + status}}
+        refused(service.post("/v1/loads", json=loads, headers={"If-Match": tag}), status)
+        stored = service.get("/v1/servers/s").json()["currentAlloc"]["load"]
+        assert stored["arrivalRate"] == 90 + status
+        now = service.get("/v1/plan").json()
+        assert {key: now[key] for key in before.keys() - {"age"}} == {
+            key: before[key] for key in before.keys() - {"age"}
+        }
+        refused(service.post("/v1/loads", json=loads, headers={"If-Match": tag}), 412)
+    assert revision_of(service.get("/v1/servers")) == revision_of(planned) + 2
+    page = (Path(__file__).parents[2] / "docs" / "rest.md").read_text("utf-8")
+    page = page[page.index("### POST /v1/loads") :]
+    described = service.get("/openapi.json").json()["paths"]["/v1/loads"]["post"]["description"]
+    for text in (page[: page.index("### GET")], described):
+        words = " ".join(text.replace(" or 507", ", 507").split())
+        assert "500, 503, 504, 507" in words
+        assert "makes two revisions" in words
+        assert "can be sent again" in words
 
 
 def test_a_fleet_whose_last_server_leaves_gets_an_empty_plan(service: TestClient) -> None:

@@ -162,12 +162,19 @@ def test_a_file_that_cannot_be_read_any_more_lets_nobody_in(
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [("a b c", "keys:1: give 'KEY'"), ("\nreed k", "keys:2: scopes are read, solve and write")],
+    [
+        ("secret b c", "keys:1: give 'KEY'"),
+        ("\nreed secret", "keys:2: scopes are read, solve and write"),
+        ("good\nread secrét", "keys:2: character 5 of the key cannot be sent in a header"),
+        ("secret\u200b", "keys:1: character 7 of the key cannot be sent"),
+        ("secret\x07", "keys:1: character 7 of the key cannot be sent"),
+    ],
 )
 def test_a_bad_line_is_named_without_the_key(tmp_path: Path, text: str, problem: str) -> None:
     (tmp_path / "keys").write_text(text, "utf-8")
-    with pytest.raises(SpecError, match=problem):
+    with pytest.raises(SpecError, match=problem) as caught:
         KeyFiles([tmp_path / "keys"])
+    assert "secr" not in str(caught.value)
 
 
 def test_a_missing_file_and_one_that_is_no_text_are_refused(tmp_path: Path) -> None:

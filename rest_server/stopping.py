@@ -1,0 +1,48 @@
+"""Ends of the service and its processes that write nothing on stderr but lines of the log."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from typing import NoReturn
+
+STOPPING = signal.SIGINT, signal.SIGTERM
+_TRACKER = "ignore:resource_tracker:UserWarning"
+
+
+def end_on_signals() -> None:
+    """End with status 0 on the first stop signal; uvicorn raises its own again when it has shut down."""
+    for number in STOPPING:
+        signal.signal(number, _end)
+
+
+def _end(*_: object) -> NoReturn:
+    for number in STOPPING:  # a second one would interrupt the end with a traceback
+        signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(0)
+
+
+def silence_resource_tracker() -> None:
+    """Let Python's resource tracker remove the semaphores of a killed service without a warning."""
+    filters = os.environ.get("PYTHONWARNINGS", "").split(",")
+    if _TRACKER not in filters:
+        os.environ["PYTHONWARNINGS"] = ",".join([*filter(None, filters), _TRACKER])
+
+
+@contextmanager
+def ctrl_c_blocked() -> Iterator[None]:
+    """Block SIGINT in this thread, and so in the processes that it starts.
+
+    Ctrl-C reaches all processes of a terminal. Those that the service starts must not act on it, because the
+    service ends them, and because Python writes a traceback if it comes during an import.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # first, because it unblocks SIGINT
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
