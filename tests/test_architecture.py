@@ -22,6 +22,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "optimizer.parallel",
         "optimizer.quantities",
         "optimizer.text",
+        "optimizer.tolerances",
         "optimizer.units",
     ),
     ("optimizer.cluster", "optimizer.money", "optimizer.section"),

@@ -15,11 +15,18 @@ from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.measuring import CHUNK_STEP_TRIES, COUNT_TOLERANCE, measure_pairs, targets_hold
 from optimizer.candidates.table import CandidateTable
 from optimizer.queueing.roots import smallest_integer
+from optimizer.spec.system import System
 
 MAX_REPLICAS = 1_000_000
 """Maximum number of replicas in the search for an availability target."""
 MAX_FOR_BOTH = 10_000
 """Maximum number of replicas in the search for both an availability target and a utilisation."""
+
+
+def availability_of(system: System, model: str, accelerator: str) -> float:
+    """Return the probability that a replica of a model on an accelerator is available."""
+    count = system.profiles[model, accelerator].acc_count
+    return float(system.accelerators[accelerator].availability ** count)
 
 
 def least_available(needed: IntArray, availability: FloatArray, target: FloatArray) -> FloatArray:

@@ -14,7 +14,6 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.card_patterns import SharedCards
 from optimizer.quantities import quantity
-from optimizer.spec.provenance import Provenance
 from optimizer.spec.schema import EstimateEnd, Server
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
@@ -282,32 +281,6 @@ class Candidates:
         server = self.system.servers[self.arrays.server_names[s]]
         profile = self.system.profiles[server.model, self.arrays.accelerator_names[a]]
         return self.system.options.estimates if profile.is_estimated else None
-
-    def provenance(self, s: int, a: int) -> str | None:
-        """Return the provenance of the token times of a pair as text, or None if they were not fitted."""
-        found = self._provenance(s, a)
-        if found is None:
-            return None
-        server = self.system.servers[self.arrays.server_names[s]]
-        return found.of_pair(server.model, self.arrays.accelerator_names[a])
-
-    def outside(self, s: int, a: int, in_flight: float) -> tuple[str, ...]:
-        """Describe how a pair exceeds the measured range, at a number of requests in flight per replica.
-
-        Args:
-            s: index of the server.
-            a: index of the accelerator.
-            in_flight: requests in flight per replica.
-        """
-        found = self._provenance(s, a)
-        if found is None:
-            return ()
-        load = self.system.servers[self.arrays.server_names[s]].current.load
-        return tuple(found.domain.misses(load.in_tokens, load.out_tokens, in_flight))
-
-    def _provenance(self, s: int, a: int) -> Provenance | None:
-        server = self.system.servers[self.arrays.server_names[s]]
-        return self.system.profiles[server.model, self.arrays.accelerator_names[a]].provenance
 
     def _mark(self, s: int, a: int) -> dict[str, object]:
         end = self.estimated(s, a)

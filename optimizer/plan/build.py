@@ -1,6 +1,6 @@
 """Build a plan from a solution, with names instead of indices and reasons for unserved servers."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,44 +12,26 @@ from optimizer.candidates.measuring import COUNT_TOLERANCE, largest_rates_of, me
 from optimizer.candidates.power import power_of_rows
 from optimizer.candidates.renting import rented_per_million
 from optimizer.candidates.table import NO_PATTERN
-from optimizer.limits.cards import CARDS
-from optimizer.limits.limit import PlacedReplicas
-from optimizer.limits.power import POWER
-from optimizer.limits.table import LIMITS
-from optimizer.plan.caches import cache_uses
-from optimizer.plan.deadlines import deadline_uses
-from optimizer.plan.document import (
-    EXTERNAL,
-    SHARED,
-    CapacityUse,
-    Change,
-    Kept,
-    LimitUse,
-    Plan,
-    PlanLevel,
-    Pool,
-    Rented,
-    SharedCardUse,
-    TierUse,
-    Unserved,
-)
-from optimizer.plan.power import power_at_load_w
-from optimizer.plan.replica_counts import replica_counts
-from optimizer.plan.reserves import reserve_uses
-from optimizer.plan.rollouts import rollout_uses
-from optimizer.plan.routes import Divisions, divisions_of, route_uses, routed_loads_rpm
-from optimizer.plan.rows import MEANS_OF_POOLS, pool_figures
+from optimizer.plan.document import LimitUse, Plan, PlanLevel, Pool, Rented, SharedCardUse, Unserved
+from optimizer.plan.routes import Divisions, all_large_cents_per_h, divisions_of, routed_loads_rpm
+from optimizer.plan.rows import MEANS_OF_POOLS, origin_of, pool_figures
 from optimizer.plan.shared_cards import card_uses
-from optimizer.plan.shared_queues import Served, is_shared, queue_uses, queues_as_served, unserved_members
+from optimizer.plan.shared_queues import (
+    Served,
+    is_shared,
+    measured_members,
+    member_figures,
+    queue_uses,
+    queues_as_served,
+    unserved_members,
+)
 from optimizer.plan.shortages import unserved_with_reason
-from optimizer.plan.tiers import difference_cents_per_h, tier_uses
-from optimizer.plan.versions import split_uses
-from optimizer.solvers.levels import served_in_full
+from optimizer.plan.views import PlanPlacements, StatedFacts, sections
+from optimizer.solvers.levels import served_in_full, without_reserve
 from optimizer.solvers.objectives import VALUE
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution
-from optimizer.spec.placed import kept_replicas, needs_power, placed, placed_cards, placed_cost, stock_of
-from optimizer.spec.schema import AllocationData
+from optimizer.spec.placed import kept_replicas, needs_power
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -62,41 +44,25 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
         problem: the planning problem.
         solution: its solution.
     """
-    names = candidates.arrays.server_names
-    queues = queues_as_served(candidates, problem, solution)
-    divisions = divisions_of(candidates.system, problem, solution)
-    arrays = _arrays_as_served(candidates, problem, solution, queues, divisions)
+    names, system = candidates.arrays.server_names, candidates.system
+    rates = queues_as_served(candidates, problem, solution)
+    divisions = divisions_of(system, problem, solution)
+    arrays = _arrays_as_served(candidates, problem, solution, rates, divisions)
     cards = card_uses(candidates, problem, solution.replicas)
     pools, rented = _placed(candidates, arrays, problem, solution.replicas, cards)
+    power = _power_of_pools(candidates, problem, solution.replicas) if needs_power(system) else {}
+    placed = PlanPlacements(system, arrays, pools, power, cards, rented)
     fraction = served_fraction(problem, solution.replicas, _carried_rps(names, pools, rented, cards))
-    tiers = tier_uses(candidates.system, pools, cards)
-    items = _items(candidates, problem, solution.replicas, tiers, rented.values(), cards)
-    used_now = _with_load_use(candidates.system, arrays, _limit_uses(candidates, items), pools)
-    unserved = _unserved(candidates, problem, solution.replicas, used_now, items, fraction, queues)
-    full = served_in_full(problem, solution.replicas)[: len(names)]
-    reserves = reserve_uses(candidates, problem, solution, pools, full)
-    rollouts = rollout_uses(candidates.system, pools)
-    return Plan(
-        **_proof_of(solution),
-        **_stated_facts(candidates.system),
-        complete=not unserved,
-        total_cost_cents_per_h=_total_cost(pools, rented, tiers, cards),
-        allocations={name: pools[name] for name in names if name in pools},
-        shared_queues=queue_uses(candidates.system, arrays, pools, queues),
-        routes=route_uses(candidates, divisions, pools),
-        unserved=unserved,
-        capacity=_capacity(candidates, problem, solution.replicas),
-        limits=used_now,
-        tiers=tiers,
-        shared_cards=cards,
-        rented=tuple(rented.values()),
-        reserves=reserves,
-        versions=split_uses(candidates, problem, pools, unserved, reserves),
-        rollouts=rollouts,
-        replica_counts=replica_counts(arrays, pools, reserves, rollouts),
-        deadlines=deadline_uses(candidates.system, pools, rented),
-        changes=_changes(candidates, pools, rented, cards),
+    lacking = dict(zip(names, without_reserve(problem, solution.replicas).tolist(), strict=False))
+    members = dict(member_figures(arrays, measured_members(arrays, placed.named_pools)))
+    stated = StatedFacts(
+        unserved=_unserved(candidates, problem, solution.replicas, placed, fraction, rates),
+        has_reserve={name: not lacks for name, lacks in lacking.items()},
+        queues=queue_uses(system, rates, members),
+        divisions=divisions,
+        all_large={name: all_large_cents_per_h(candidates, route) for name, route in system.routes.items()},
     )
+    return Plan(**_proof_of(solution), **sections(placed, stated))
 
 
 def _proof_of(solution: Solution) -> dict[str, Any]:
@@ -110,23 +76,6 @@ def _proof_of(solution: Solution) -> dict[str, Any]:
         "gap": value.gap,
         "levels": tuple(
             PlanLevel(name=x.name, value=x.value, bound=x.bound, gap=x.gap) for x in solution.levels
-        ),
-    }
-
-
-def _stated_facts(system: System) -> dict[str, Any]:
-    """Return the fields of a plan that depend on its system alone."""
-    factors: dict[str, dict[str, float]] = {}
-    for (server, accelerator), factor in system.rate_factors.items():
-        factors.setdefault(server, {})[accelerator] = factor
-    return {
-        "not_rented": system.not_rented,
-        "caches": cache_uses(system),
-        "currency": system.currency,
-        "rate_factors": factors,
-        "kept": tuple(
-            Kept(server=server, accelerator=accelerator, num_replicas=replicas)
-            for (server, accelerator), replicas in system.kept.items()
         ),
     }
 
@@ -146,14 +95,13 @@ def _unserved(
     candidates: Candidates,
     problem: Problem,
     replicas: IntArray,
-    used_now: Iterable[LimitUse],
-    items: Sequence[PlacedReplicas],
+    placed: PlanPlacements,
     fraction: FloatArray,
     queues: Served,
 ) -> tuple[Unserved, ...]:
     """Return the servers not served in full, including those of shared queues, sorted by name."""
     names = candidates.arrays.server_names
-    left = _left(candidates.system, problem, replicas, used_now)
+    left, items = _left(candidates.system, problem, replicas, placed.limits), placed.items
     found = [
         unserved_with_reason(candidates, problem, int(s), left, items, float(fraction[s]))
         for s in np.flatnonzero(~served_in_full(problem, replicas))
@@ -200,79 +148,6 @@ def _carried_rps(
     return np.array(carried) / SECONDS_PER_MINUTE
 
 
-def _total_cost(
-    pools: Mapping[str, Iterable[Pool]],
-    rented: Mapping[str, Rented],
-    tiers: Iterable[TierUse],
-    cards: Iterable[SharedCardUse],
-) -> float:
-    cost = float(sum(pool.cost_cents_per_h for mine in pools.values() for pool in mine))
-    cost += sum(use.cost_cents_per_h for use in cards)
-    return cost + difference_cents_per_h(tiers) + sum(item.cost_cents_per_h for item in rented.values())
-
-
-def _capacity(candidates: Candidates, problem: Problem, replicas: IntArray) -> tuple[CapacityUse, ...]:
-    system, types = candidates.system, candidates.arrays.type_names
-    used = problem.table.units_used(replicas, len(types)).tolist()
-    limits = [None if system.options.unlimited else system.capacity.get(name, 0) for name in types]
-    return tuple(
-        CapacityUse(type=name, limit=limit, used=units)
-        for name, limit, units in zip(types, limits, used[: len(types)], strict=True)
-    )
-
-
-def _with_load_use(
-    system: System, arrays: SystemArrays, uses: tuple[LimitUse, ...], pools: Mapping[str, Iterable[Pool]]
-) -> tuple[LimitUse, ...]:
-    """Return the use of limits, including the power at the served load if power is limited."""
-    placed_pools = [(name, pool) for name, mine in pools.items() for pool in mine]
-    return tuple(
-        use.model_copy(update={"used_at_load": float(power_at_load_w(system, arrays, placed_pools).sum())})
-        if use.limit == POWER
-        else use
-        for use in uses
-    )
-
-
-def _items(
-    candidates: Candidates,
-    problem: Problem,
-    replicas: IntArray,
-    tiers: Iterable[TierUse],
-    rented: Iterable[Rented],
-    cards: Iterable[SharedCardUse],
-) -> list[PlacedReplicas]:
-    """Return all replicas and cards of a plan that count towards limits."""
-    table, arrays, system = problem.table, candidates.arrays, candidates.system
-    power = power_of_rows(candidates, table) if needs_power(system) else np.zeros(len(table))
-    items = [
-        placed(
-            system,
-            arrays.server_names[table.server[c]],
-            arrays.accelerator_names[table.accelerator[c]],
-            int(replicas[c]),
-            float(power[c]),
-        )
-        for c in np.flatnonzero(replicas * table.units_per_replica * (table.pattern == NO_PATTERN))
-    ]
-    items += [placed_cards(system, use.accelerator, use.num_cards, use.name) for use in cards]
-    items += [placed_cost(item.server, item.cost_cents_per_h) for item in rented]
-    items += [placed_cost(use.accelerator, use.difference_cents_per_h) for use in tiers]
-    return items
-
-
-def _limit_uses(candidates: Candidates, items: Sequence[PlacedReplicas]) -> tuple[LimitUse, ...]:
-    """Return the use of limits other than cards."""
-    stock = stock_of(candidates.system, candidates.arrays.type_names)
-    amounts = {limit: limit.amounts(stock) for limit in LIMITS if limit.name != CARDS}
-    used = {limit: limit.used(items) for limit in amounts if amounts[limit]}
-    return tuple(
-        LimitUse(limit=limit.name, item=item, amount=amount, used=used[limit].get(item, 0.0))
-        for limit, mine in amounts.items()
-        for item, amount in mine.items()
-    )
-
-
 def _left(system: System, problem: Problem, replicas: IntArray, uses: Iterable[LimitUse]) -> FloatArray:
     """Return the remaining amount of each limited item, shape (R,), as the plan states it."""
     left, kept = problem.left_by(replicas), list(kept_replicas(system))
@@ -295,6 +170,19 @@ def served_fraction(problem: Problem, replicas: IntArray, carried_rps: FloatArra
     return np.where(share >= 1 - COUNT_TOLERANCE, 1.0, share)
 
 
+def _power_of_pools(
+    candidates: Candidates, problem: Problem, replicas: IntArray
+) -> dict[tuple[str, str], float]:
+    """Return the power of one replica of each pool at its largest rate [W], by server and accelerator."""
+    table, arrays = problem.table, candidates.arrays
+    rows = np.flatnonzero(replicas * table.units_per_replica * (table.pattern == NO_PATTERN))
+    power, pairs = power_of_rows(candidates, table)[rows].tolist(), table.take(rows).pairs()
+    return {
+        (arrays.server_names[s], arrays.accelerator_names[a]): each
+        for (s, a), each in zip(pairs, power, strict=True)
+    }
+
+
 def _pools(
     candidates: Candidates, arrays: SystemArrays, problem: Problem, replicas: IntArray
 ) -> dict[str, tuple[Pool, ...]]:
@@ -311,21 +199,19 @@ def _pools(
     pools: dict[str, tuple[Pool, ...]] = {}
     for i, (s, a) in enumerate(table.pairs()):
         batch = int(table.max_batch[i])
+        name, accelerator = arrays.server_names[s], arrays.accelerator_names[a]
         if i not in figures:
             figures[i] = {**_idle_figures(table, i), **own_fields(arrays, candidates.system, s, a, batch)}
         pool = Pool(
-            accelerator=arrays.accelerator_names[a],
+            accelerator=accelerator,
             num_replicas=int(count[i]),
             max_batch=batch,
             cost_cents_per_h=float(table.cost_per_replica[i] * count[i]),
             arrival_rate_rpm=float(carried_rps[i] * SECONDS_PER_MINUTE),
             max_arrival_rate_rpm=float(most_rps[i] * SECONDS_PER_MINUTE),
             **figures[i],
-            estimated=candidates.estimated(s, a),
-            provenance=candidates.provenance(s, a),
-            outside=candidates.outside(s, a, figures[i]["utilization"] * batch),
+            **origin_of(candidates.system, name, accelerator, figures[i]["utilization"] * batch),
         )
-        name = arrays.server_names[s]
         pools[name] = (*pools.get(name, ()), pool)
     return pools
 
@@ -375,33 +261,3 @@ def _per_million(candidates: Candidates, s: int) -> float:
     server = candidates.system.servers[candidates.arrays.server_names[s]]
     assert server.external is not None
     return rented_per_million(server.external, server.current.load)
-
-
-def _changes(
-    candidates: Candidates,
-    pools: dict[str, tuple[Pool, ...]],
-    rented: Mapping[str, Rented],
-    cards: Iterable[SharedCardUse],
-) -> tuple[Change, ...]:
-    changes, on_cards = [], dict[str, float]()
-    for item in (item for use in cards for item in use.servers):
-        on_cards[item.server] = on_cards.get(item.server, 0.0) + item.cost_cents_per_h
-    costs = candidates.arrays.servers.current_cost
-    for s, (name, server) in enumerate(candidates.system.servers.items()):
-        before = [_placement(server.current)] if server.current.is_running else []
-        mine = pools.get(name, ())
-        after = [_placement(pool) for pool in mine]
-        after += [{"accelerator": EXTERNAL, "numReplicas": 1}] if name in rented else []
-        after += [{"accelerator": SHARED, "numReplicas": 1}] if name in on_cards else []
-        if before != after:
-            cost = sum(item.cost_cents_per_h for item in (*mine, rented.get(name)) if item)
-            cost += on_cards.get(name, 0.0)
-            difference = cost - float(costs[s])
-            changes.append(
-                Change.model_validate({"server": name, "from": before, "to": after, "costChange": difference})
-            )
-    return tuple(changes)
-
-
-def _placement(item: AllocationData | Pool) -> dict[str, object]:
-    return {"accelerator": item.accelerator, "numReplicas": item.num_replicas}

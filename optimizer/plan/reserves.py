@@ -1,15 +1,13 @@
 """Reserves in a plan: the servers that have theirs, and the cost."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from optimizer.arrays import BoolArray
-from optimizer.candidates import Candidates
+from optimizer.candidates.arrays import reserve_arrays, server_loads_rps
 from optimizer.plan.document import Pool, ReserveUse
-from optimizer.solvers.levels import without_reserve
-from optimizer.solvers.problem import Problem
-from optimizer.solvers.solution import Solution
+from optimizer.spec.shared_queues import SharedQueue
+from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
 TOLERANCE = 1e-9
@@ -17,28 +15,32 @@ TOLERANCE = 1e-9
 
 
 def reserve_uses(
-    candidates: Candidates,
-    problem: Problem,
-    solution: Solution,
+    system: System,
     pools: Mapping[str, Sequence[Pool]],
-    served: BoolArray,
+    short: Collection[str],
+    has_reserve: Mapping[str, bool],
 ) -> tuple[ReserveUse, ...]:
-    """Return the reserves of the fully served servers that require one."""
-    reserve, system = candidates.arrays.servers.reserve, candidates.system
-    lacking = without_reserve(problem, solution.replicas)
-    uses = []
-    for s in np.flatnonzero(reserve.wanted & served).tolist():
-        name = candidates.arrays.server_names[s]
+    """Return the reserves of the fully served servers that require one.
+
+    Args:
+        system: the system.
+        pools: pools by planned server; servers that rent have none.
+        short: servers that are not served in full.
+        has_reserve: whether a server has its reserve.
+    """
+    loads, names = server_loads_rps(system), [*system.servers]
+    reserve, uses = reserve_arrays(system, loads), []
+    for s in np.flatnonzero(reserve.wanted).tolist():
+        name, load_rpm = names[s], float(loads[s]) * SECONDS_PER_MINUTE
         server, mine = system.servers[name], pools.get(name, ())
-        if not mine:
-            continue  # the server rents
-        load_rpm = float(problem.load_rps[s]) * SECONDS_PER_MINUTE
-        if problem.is_queue[s]:
+        if not mine or name in short:
+            continue
+        if isinstance(server, SharedQueue):
             load_rpm = sum(pool.arrival_rate_rpm for pool in mine)
         uses.append(
             ReserveUse(
                 server=name,
-                has_reserve=not lacking[s],
+                has_reserve=has_reserve.get(name, True),
                 headroom_wanted=float(reserve.headroom_share[s]),
                 spare_replicas=server.spare_replicas,
                 availability_target=server.availability_target,

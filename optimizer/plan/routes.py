@@ -81,23 +81,25 @@ def routed_loads_rpm(
 
 
 def route_uses(
-    candidates: Candidates, divisions: Divisions, pools: Mapping[str, Sequence[Pool]]
+    system: System,
+    divisions: Divisions,
+    pools: Mapping[str, Sequence[Pool]],
+    all_large: Mapping[str, float | None],
 ) -> dict[str, RouteUse]:
     """Return the routes of a plan.
 
     Args:
-        candidates: candidates of the system.
+        system: the planned system.
         divisions: division of the requests of routes.
         pools: pools by server.
+        all_large: cost of all requests on the large model [cents/h].
     """
-    system = candidates.system
-    names = candidates.arrays.server_names
     return {
         name: _use(
             system.routes[name],
             division,
             [pool for server in _servers(system.routes[name]) for pool in pools.get(server, ())],
-            all_large_cents_per_h(candidates, names.index(system.routes[name].large)),
+            all_large[name],
         )
         for name, division in divisions.items()
     }
@@ -110,9 +112,9 @@ def with_savings(plan: Plan, candidates: Candidates) -> Plan:
         plan: the plan.
         candidates: all candidates of the system.
     """
-    names, routes = candidates.arrays.server_names, {}
+    routes = {}
     for name, use in plan.routes.items():
-        all_large = all_large_cents_per_h(candidates, names.index(use.large))
+        all_large = all_large_cents_per_h(candidates, candidates.system.routes[name])
         saving = 1 - use.cost_cents_per_h / all_large if use.served and all_large else None
         routes[name] = use.model_copy(update={"all_large_cents_per_h": all_large, "saving": saving})
     return plan.model_copy(update={"routes": routes})
@@ -122,17 +124,18 @@ def _servers(route: Route) -> tuple[str, str]:
     return route.small, route.large
 
 
-def all_large_cents_per_h(candidates: Candidates, large: int) -> float | None:
+def all_large_cents_per_h(candidates: Candidates, route: Route) -> float | None:
     """Return the minimum cost of all requests on one accelerator of the large server, ignoring capacity.
 
     Args:
         candidates: candidates with those of the large server.
-        large: index of the large server.
+        route: the route.
 
     Returns:
         The cost [cents/h]; None if no accelerator can serve them.
     """
     table, undivided = candidates.table, candidates.undivided
+    large = candidates.arrays.server_names.index(route.large)
     if undivided is not None and (undivided.server == large).any():
         table = undivided
     rows = np.flatnonzero(table.server == large)

@@ -23,6 +23,10 @@ class PoolRows(NamedTuple):
     rate_rps: FloatArray
     """Load of one replica [requests/s]."""
 
+    def take(self, rows: IntArray) -> "PoolRows":
+        """Return some of the rows."""
+        return PoolRows(self.server[rows], self.accelerator[rows], self.max_batch[rows], self.rate_rps[rows])
+
 
 def pool_rows(arrays: SystemArrays, pools: Iterable[tuple[str, Pool]]) -> PoolRows:
     """Return pools, given with their server names, as rows."""
@@ -66,6 +70,27 @@ def pool_figures(
         members = arrays.servers.is_queue[s]  # they have targets of their own
         settings = own_fields(arrays, system, s, a, max_batch)
         yield {**means, **settings, **own, "targets": () if members else shown}
+
+
+def origin_of(system: System, server: str, accelerator: str, in_flight: float) -> dict[str, Any]:
+    """Return the fields of a pool that state the source of its token times.
+
+    Args:
+        system: the system.
+        server: name of the server.
+        accelerator: name of the accelerator.
+        in_flight: requests in flight per replica.
+    """
+    owner = system.servers[server]
+    profile = system.profiles[owner.model, accelerator]
+    end, found, load = system.options.estimates, profile.provenance, owner.current.load
+    return {
+        "estimated": end if profile.is_estimated else None,
+        "provenance": None if found is None else found.of_pair(owner.model, accelerator),
+        "outside": ()
+        if found is None
+        else tuple(found.domain.misses(load.in_tokens, load.out_tokens, in_flight)),
+    }
 
 
 def target_figures(

@@ -12,11 +12,13 @@ import numpy as np
 from optimizer.arrays import IntArray
 from optimizer.candidates import Candidates
 from optimizer.candidates.card_patterns import CardPattern, Seat, SharedCards
-from optimizer.candidates.measuring import measure_pairs
+from optimizer.candidates.measuring import ReplicaMetrics, measure_pairs
 from optimizer.candidates.table import ON_SHARED_CARDS
-from optimizer.candidates.turns import Turn, measure_turns, turn_of
+from optimizer.candidates.turns import MARGIN, Turn, measure_turns, turn_of
 from optimizer.plan.document import Placement, Plan, SharedCardUse, SharedPool, TargetFigure
 from optimizer.plan.rows import pool_figures
+from optimizer.queueing.measures import TargetMeasure
+from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
 from optimizer.solvers.problem import Problem
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -42,6 +44,13 @@ def card_uses(candidates: Candidates, problem: Problem, replicas: IntArray) -> t
         kept = shared.patterns[int(table.pattern[c])].only(servers)
         if kept.seats:
             units[kept] += int(replicas[c])
+    return uses_of(candidates, shared, units)
+
+
+def uses_of(
+    candidates: Candidates, shared: SharedCards, units: Mapping[CardPattern, int]
+) -> tuple[SharedCardUse, ...]:
+    """Return shared cards, given their number for each pattern, sorted by name."""
     carried: dict[int, float] = {}
     for pattern, count in units.items():
         for (seat, _), rate in zip(pattern.seats, pattern.rates, strict=True):
@@ -194,8 +203,46 @@ def cheapest_cards(candidates: Candidates, s: int) -> tuple[Placement | None, fl
 def _figures(shared: SharedCards, pattern: CardPattern, rates: Sequence[float]) -> list[dict[str, Any]]:
     """Return the metrics of each seat at the rates of one card [requests/s]."""
     if pattern.mode == "time":
-        turns = [_turn(shared, seat) for seat, _ in pattern.seats]
-        return list(turn_figures(turns, rates))
+        return list(turn_figures(_turns(shared, pattern), rates))
+    pairs, found = _measured(shared, pattern, rates)
+    return list(pool_figures(shared.arrays, shared.system, pairs, found))
+
+
+def missed_targets(shared: SharedCards, pattern: CardPattern) -> Iterator[tuple[str, str]]:
+    """Yield the targets that servers miss at the largest rates of a card, with the name of the server."""
+    for s, measure, value, limit in _measured_targets(shared, pattern):
+        if not meets_target(value, limit, 10 * MISS_TOLERANCE):
+            text = f"{measure.text(value)}, target {measure.text(limit)}"
+            yield shared.names[s], f"{measure.label} at its largest rate is {text}"
+
+
+def _measured_targets(
+    shared: SharedCards, pattern: CardPattern
+) -> Iterator[tuple[int, TargetMeasure, float, float]]:
+    """Yield each seat's server, measures, values and limits at the largest rates of a card.
+
+    Percentiles of servers that share a card in time include the margin of the model.
+    """
+    servers = [seat.server for seat, _ in pattern.seats]
+    if pattern.mode == "time":
+        turns = _turns(shared, pattern)
+        for s, turn, found in zip(servers, turns, measure_turns(turns, np.array(pattern.rates)), strict=True):
+            for measure, value in found.figures.items():
+                margin = 1.0 if measure.percentile is None else MARGIN
+                inside = margin * (value - turn.network_ms)
+                yield s, measure, inside + turn.network_ms, turn.limits[measure] + turn.network_ms
+        return
+    pairs, measured = _measured(shared, pattern, pattern.rates)
+    targets = shared.arrays.servers.targets.take(pairs[0])
+    for i, s in enumerate(servers):
+        for k, measure in enumerate(targets.measures):
+            yield s, measure, float(measured.targets[k, i]), float(targets.limits[k, i])
+
+
+def _measured(
+    shared: SharedCards, pattern: CardPattern, rates: Sequence[float]
+) -> tuple[tuple[IntArray, IntArray, IntArray], ReplicaMetrics]:
+    """Return the pairs of a card's seats, and their metrics at the rates of one card [requests/s]."""
     names = shared.arrays.server_names
     pairs = (
         np.array([names.index(shared.names[seat.server]) for seat, _ in pattern.seats]),
@@ -203,14 +250,15 @@ def _figures(shared: SharedCards, pattern: CardPattern, rates: Sequence[float]) 
         np.array([seat.max_batch for seat, _ in pattern.seats]),
     )
     each_rps = np.array([rate / copies for rate, (_, copies) in zip(rates, pattern.seats, strict=True)])
-    found = measure_pairs(shared.arrays, *pairs, each_rps)
-    return list(pool_figures(shared.arrays, shared.system, pairs, found))
+    return pairs, measure_pairs(shared.arrays, *pairs, each_rps)
 
 
-def _turn(shared: SharedCards, seat: Seat) -> Turn:
-    turn = turn_of(shared.system, shared.arrays, shared.names[seat.server], seat.place, seat.max_batch)
-    assert turn is not None
-    return turn
+def _turns(shared: SharedCards, pattern: CardPattern) -> list[Turn]:
+    seats = [seat for seat, _ in pattern.seats]
+    found = [
+        turn_of(shared.system, shared.arrays, shared.names[s.server], s.place, s.max_batch) for s in seats
+    ]
+    return [turn for turn in found if turn is not None]
 
 
 def turn_figures(turns: Sequence[Turn], rates_rps: Sequence[float]) -> Iterator[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Shared queues in a plan: the members served, their metrics, and the reasons for unserved members."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -76,17 +76,15 @@ def served_members(
 
 
 def queue_uses(
-    system: System, arrays: SystemArrays, pools: Mapping[str, Sequence[Pool]], served: Served
+    system: System, served: Served, figures: Mapping[tuple[str, str], dict[str, object]]
 ) -> dict[str, SharedQueueUse]:
     """Return the shared queues of a plan, with the metrics of their members.
 
     Args:
         system: the planned system.
-        arrays: the system as the plan serves it.
-        pools: pools by server or queue.
         served: served rates of each queue.
+        figures: metrics of the loaded members, by queue and member.
     """
-    figures = dict(member_figures(arrays, {name: pools.get(name, ()) for name in served}))
     uses = {}
     for name, rates in served.items():
         server = system.servers[name]
@@ -101,26 +99,30 @@ def queue_uses(
     return uses
 
 
-def member_figures(
-    arrays: SystemArrays, pools: Mapping[str, Sequence[Pool]]
-) -> Iterator[tuple[tuple[str, str], dict[str, object]]]:
+def measured_members(
+    arrays: SystemArrays, pools: Iterable[tuple[str, Pool]]
+) -> Iterator[tuple[tuple[str, str], MemberMetrics]]:
     """Yield the metrics of the loaded members of queues, by queue and member.
 
     Args:
         arrays: the system as the plan serves it.
-        pools: the pools of queues.
+        pools: the pools of a plan, with the names of their servers.
     """
-    rows = [(name, pool) for name, mine in pools.items() for pool in mine if pool.arrival_rate_rpm > 0]
+    queues = dict(zip(arrays.server_names, arrays.servers.is_queue.tolist(), strict=True))
+    rows = [(name, pool) for name, pool in pools if queues[name] and pool.arrival_rate_rpm > 0]
     if not rows:
         return
     for found in measure_members(arrays, *pool_rows(arrays, rows)):
-        name = rows[found.row][0]
-        yield (name, arrays.servers.members.names[found.member]), _figures(arrays, found)
+        yield (rows[found.row][0], arrays.servers.members.names[found.member]), found
 
 
-def _figures(arrays: SystemArrays, found: MemberMetrics) -> dict[str, object]:
+def member_figures(
+    arrays: SystemArrays, members: Iterable[tuple[tuple[str, str], MemberMetrics]]
+) -> Iterator[tuple[tuple[str, str], dict[str, object]]]:
+    """Yield the fields of measured members, by queue and member."""
     measures = arrays.servers.members.targets.measures
-    return {**found.means, "targets": target_figures(measures, found.targets, found.limits)}
+    for key, found in members:
+        yield key, {**found.means, "targets": target_figures(measures, found.targets, found.limits)}
 
 
 # --- members that are not served -----------------------------------------------------------------------

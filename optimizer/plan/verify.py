@@ -1,30 +1,34 @@
 """Verify a plan by recomputing its values from the system, without the solver.
 
-Cards, rates, costs, levels and changes are summed from the documents, and queue models analyse every pool
-again. Values that cannot be recomputed must be consistent with the others.
+First names, counts and batches are checked. Then queue models measure every pool again, and all sections that
+follow from what the plan places are built again and compared, leaf by leaf. Values that cannot be recomputed,
+such as bounds, must be consistent with the others.
 """
 
-from optimizer.candidates import Candidates
+from collections.abc import Iterator
+from dataclasses import replace
+from types import MappingProxyType
+
+from optimizer.candidates import Candidates, find_candidates
 from optimizer.candidates.arrays import tabulate_as_served
 from optimizer.candidates.choices import arrays_of
-from optimizer.plan.checks.caches import check_caches
-from optimizer.plan.checks.deadlines import check_deadlines
+from optimizer.candidates.renting import rented_cost, rented_per_million
+from optimizer.limits.cards import CARDS
+from optimizer.plan.checks.differences import differences
 from optimizer.plan.checks.facts import Facts
 from optimizer.plan.checks.levels import check_levels
-from optimizer.plan.checks.names import check_names
-from optimizer.plan.checks.queues import check_queues
-from optimizer.plan.checks.replica_counts import check_replica_counts
+from optimizer.plan.checks.names import as_planned, check_names
+from optimizer.plan.checks.pools import check_members, check_pools
 from optimizer.plan.checks.reserves import check_reserves
-from optimizer.plan.checks.rollouts import check_rollouts
-from optimizer.plan.checks.routes import check_route_names, check_routes
 from optimizer.plan.checks.service import check_service
-from optimizer.plan.checks.shared_cards import check_card_names, check_shared_cards
-from optimizer.plan.checks.shared_queues import as_planned, check_queue_names, check_shared_queues
-from optimizer.plan.checks.totals import check_totals
+from optimizer.plan.checks.shared_cards import check_shared_cards
 from optimizer.plan.checks.unserved import check_unserved
-from optimizer.plan.checks.versions import check_versions
-from optimizer.plan.document import Plan
+from optimizer.plan.document import Plan, Rented
+from optimizer.plan.routes import all_large_cents_per_h, divisions_within
+from optimizer.plan.shared_queues import member_figures, queue_uses
+from optimizer.plan.views import StatedFacts, sections
 from optimizer.spec.system import System
+from optimizer.tolerances import SAME
 
 
 def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> list[str]:
@@ -37,12 +41,9 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
         plan: the plan.
         system: the planned system, with the same options.
         candidates: candidates of the system, if available; otherwise unserved servers are sized again to
-        verify
-            their reasons.
+            verify their reasons.
     """
-    problems = [*check_queue_names(plan, system), *check_route_names(plan, system)]
-    problems = problems or check_names(plan, as_planned(plan, system))
-    problems = problems or list(check_card_names(plan, system))
+    problems = check_names(plan, system)
     if problems:
         return problems
     if system.rate_factors != plan.factor_of_pair:
@@ -53,19 +54,68 @@ def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> 
     arrays = arrays_of(system) if at_hand is None else at_hand.arrays
     arrays = tabulate_as_served(system, arrays, plan.served_rpm)
     facts = Facts(plan, as_planned(plan, system), arrays, system)
-    return [
-        *check_service(facts),
-        *check_totals(facts),
-        *check_reserves(facts),
-        *check_caches(facts),
-        *check_versions(facts),
-        *check_rollouts(facts),
-        *check_replica_counts(facts),
-        *check_deadlines(facts),
-        *check_queues(facts),
-        *check_shared_queues(facts),
+    return check_service(facts) or [
+        *check_pools(facts),
+        *check_members(facts),
         *check_shared_cards(facts, at_hand),
-        *check_routes(facts, at_hand),
+        *_check_limits(facts),
+        *_check_sections(facts, at_hand),
+        *check_reserves(facts),
         *check_levels(facts),
         *check_unserved(facts, at_hand),
     ]
+
+
+def _check_limits(facts: Facts) -> Iterator[str]:
+    """Yield the limits that the plan exceeds together with kept replicas."""
+    for limit, amounts in facts.placed.amounts.items():
+        slack = 0.0 if limit.name == CARDS else SAME
+        for item, amount in amounts.items():
+            used, kept = facts.placed.used[limit].get(item, 0.0), facts.kept_use[limit].get(item, 0.0)
+            if used + kept > amount * (1 + slack):
+                text = f"{limit.amount_text(item, used + kept)} are used"
+                yield f"{text}{', with those kept' if kept else ''}; {limit.number(amount)} are available"
+
+
+def _check_sections(facts: Facts, candidates: Candidates | None) -> Iterator[str]:
+    """Yield the differences of all sections from those that follow from what the plan places."""
+    plan, system = facts.plan, facts.whole
+    figures = dict(member_figures(facts.arrays, facts.members))
+    divisions = divisions_within(plan, system)
+    stated = StatedFacts(
+        unserved=plan.unserved,
+        has_reserve={item.server: item.has_reserve for item in plan.reserves},
+        queues=queue_uses(system, plan.served_in_queues_rpm, figures),
+        divisions={
+            name: None if route.large in facts.listed else divisions[name]
+            for name, route in system.routes.items()
+        },
+        all_large=_all_large(facts, candidates),
+    )
+    placed = replace(facts.placed, rented={name: _rented(facts, name) for name in facts.rented})
+    for name, true in sections(placed, stated).items():
+        yield from differences(true, getattr(plan, name), Plan.model_fields[name].alias or name)
+
+
+def _rented(facts: Facts, name: str) -> Rented:
+    server, load_rpm = facts.whole.servers[name], facts.load_rpm[name]
+    assert server.external is not None
+    load = server.current.load
+    return Rented(
+        server=name,
+        arrival_rate_rpm=load_rpm,
+        cost_cents_per_h=rented_cost(server.external, load, load_rpm),
+        cost_per_million=rented_per_million(server.external, load),
+        itl_ms=server.external.itl_ms,
+        ttft_ms=server.external.ttft_ms,
+    )
+
+
+def _all_large(facts: Facts, candidates: Candidates | None) -> dict[str, float | None]:
+    """Return the cost of each route without its small model; its large server is sized if necessary."""
+    routes, known = facts.whole.routes, candidates
+    if routes and known is None:
+        large = {route.large: facts.whole.servers[route.large] for route in routes.values()}
+        servers = MappingProxyType(dict(sorted(large.items())))
+        known = find_candidates(replace(facts.whole, servers=servers, kept=MappingProxyType({})))
+    return {name: all_large_cents_per_h(known, route) for name, route in routes.items() if known}

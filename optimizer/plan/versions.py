@@ -1,38 +1,35 @@
 """Versions of split servers in a plan: shares, replicas and costs, compared with one version alone."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from optimizer.candidates import Candidates
-from optimizer.candidates.arrays import headroom_wanted
+from optimizer.candidates.arrays import headroom_wanted, server_loads_rps
 from optimizer.candidates.measuring import COUNT_TOLERANCE
-from optimizer.candidates.reserve import least_available
-from optimizer.plan.document import OneVersion, Pool, ReserveUse, SplitUse, Unserved, VersionUse
-from optimizer.solvers.problem import Problem
+from optimizer.candidates.reserve import availability_of, least_available
+from optimizer.plan.document import OneVersion, Pool, ReserveUse, SplitUse, VersionUse
+from optimizer.spec.system import System
 from optimizer.spec.versions import Version, whole_servers
 from optimizer.units import SECONDS_PER_MINUTE
 
 
 def split_uses(
-    candidates: Candidates,
-    problem: Problem,
+    system: System,
     pools: Mapping[str, Sequence[Pool]],
-    unserved: Iterable[Unserved],
+    unserved: Collection[str],
     reserves: Iterable[ReserveUse],
 ) -> dict[str, SplitUse]:
     """Return the versions of each split server, by its name.
 
     Args:
-        candidates: candidates of the system.
-        problem: the planning problem.
+        system: the system.
         pools: pools by planned server.
         unserved: servers that are not served in full.
         reserves: reserves of servers that are served in full.
     """
-    servers, found = candidates.system.servers, {}
-    short = {item.server for item in unserved} | {item.server for item in reserves if not item.has_reserve}
+    servers, found = system.servers, {}
+    short = {*unserved, *(item.server for item in reserves if not item.has_reserve)}
     for name, whole in whole_servers(servers).items() if _has_versions(servers.values()) else ():
         if not whole.split:
             continue
@@ -43,7 +40,7 @@ def split_uses(
         )
         main = versions[whole.model]
         complete = not any(use.server in short for use in uses)
-        one = _one_version(candidates, problem, main, pools.get(main.name, ())) if complete else None
+        one = _one_version(system, main, pools.get(main.name, ())) if complete else None
         found[name] = SplitUse(
             model=whole.model,
             versions=uses,
@@ -87,30 +84,22 @@ def _use(version: Version, weight: float, pools: Sequence[Pool]) -> VersionUse:
     )
 
 
-def _one_version(
-    candidates: Candidates, problem: Problem, main: Version, pools: Sequence[Pool]
-) -> OneVersion | None:
+def _one_version(system: System, main: Version, pools: Sequence[Pool]) -> OneVersion | None:
     """Return the replicas of the main version that would carry all load with the same reserve (eq. 215).
 
     They are on the cheapest accelerator that has a pool of this version. None without such a pool or load.
     """
-    system, arrays = candidates.system, candidates.arrays
-    servers = list(system.servers.values())
-    rates = [
-        problem.load_rps[s]
-        for s, server in enumerate(servers)
-        if isinstance(server, Version) and server.whole.name == main.whole.name
-    ]
+    loads = zip(system.servers.values(), server_loads_rps(system).tolist(), strict=True)
+    rates = [rate for one, rate in loads if isinstance(one, Version) and one.whole.name == main.whole.name]
     load_rpm = math.fsum(rates) * SECONDS_PER_MINUTE
     if not load_rpm:
         return None
     grown = load_rpm * (1 + headroom_wanted(system, main.model_copy(update={"roll_back": False})))
-    s, options = arrays.server_names.index(main.name), []
+    options = []
     for pool in pools:
         each = pool.max_arrival_rate_rpm / pool.num_replicas
         needed = max(math.ceil(grown / each * (1 - COUNT_TOLERANCE)), main.min_num_replicas, 1)
-        a = arrays.accelerator_names.index(pool.accelerator)
-        there = arrays.profiles.availability[arrays.profile_of[[s], [a]]]
+        there = np.array([availability_of(system, main.model, pool.accelerator)])
         target = np.array([main.availability_target or 0.0])
         available = least_available(np.array([needed]), there, target)[0]
         if math.isfinite(available):

@@ -209,14 +209,6 @@ def plus(amount: float) -> Lie:
     return lambda value: value + amount
 
 
-def without(place: int) -> Lie:
-    return lambda items: [item for i, item in enumerate(items) if i != place % len(items)]
-
-
-def instead(before: str, after: str) -> Lie:
-    return lambda text: text.replace(before, after)
-
-
 def path_of(place: str) -> Place:
     """Return the steps to a place such as ``levels.0.value``."""
     return tuple(int(step) if step.lstrip("-").isdigit() else step for step in place.split("."))

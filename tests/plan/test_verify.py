@@ -42,7 +42,7 @@ def moved(name: str, to: str, replicas: int) -> Lie:
     [
         (moved("free", "A", 1), "free: 1 replica, at least 2 are required"),
         (moved("standby", "A", 3), "standby: 3 replicas, at most 2 are allowed"),
-        (moved("free", "A", 4), "A: 5 cards are used, 4 exist"),
+        (moved("free", "A", 4), "5 cards of A are used; 4 are available"),
         (moved("standby", "B", 1), "standby: B is not in its list of accelerators"),
         (moved("kept", "A", 1), "kept: must keep B, not A"),
     ],
@@ -83,7 +83,7 @@ def test_a_latency_over_its_target_is_named(key: str, text: str) -> None:
 def test_units_are_unlimited_only_if_the_system_says_so() -> None:
     short = load_system(fleet(count=[]))
     unlimited = short.with_options(unlimited=True)
-    none = [line.endswith(" 0 exist") for line in verify(plan_of("fleet"), short)]
+    none = [line.endswith(" 0 are available") for line in verify(plan_of("fleet"), short)]
     assert any(none)
-    assert not any(line.endswith(" 0 exist") for line in verify(plan_of("fleet"), unlimited))
+    assert not any(line.endswith(" 0 are available") for line in verify(plan_of("fleet"), unlimited))
     assert verify(solve(unlimited), unlimited) == []

@@ -241,7 +241,7 @@ def test_a_lie_about_what_is_estimated_is_found() -> None:
         lie = plan.model_copy(update={"allocations": {"s": (pool.model_copy(update={"estimated": end}),)}})
         assert any("estimated" in line for line in verify(lie, system))
     assert verify(plan.model_copy(update={"currency": "USD"}), system) == [
-        "costs are in None, the plan says USD"
+        "currency is absent, the plan says 'USD'"
     ]
 
 

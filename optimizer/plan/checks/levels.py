@@ -8,13 +8,15 @@ import math
 from collections.abc import Iterator
 
 from optimizer.candidates.arrays import current_cost_cents_per_h
-from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, SHARE_TOLERANCE, Facts, close
+from optimizer.plan.checks.differences import close
+from optimizer.plan.checks.facts import Facts
 from optimizer.plan.checks.reserves import has_reserve_to_have
 from optimizer.plan.document import EXTERNAL, PlanLevel
 from optimizer.quantities import precise
 from optimizer.solvers.objectives import CHANGES, OFF_PREFERRED, VALUE, reserve_level
 from optimizer.solvers.problem import gap_target
 from optimizer.spec.offline import priority_name
+from optimizer.tolerances import ROUNDING, SAME
 
 MIN_VALUE = 1e-9
 """Minimum denominator of a gap."""
@@ -56,17 +58,27 @@ def _goals(facts: Facts) -> dict[str, float]:
     if any(server.preferred is not None for server in facts.whole.servers.values()):
         reached[OFF_PREFERRED] = math.fsum(
             pool.num_replicas * min(pool.max_arrival_rate_rpm / pool.num_replicas, facts.load_rpm[name])
-            for name, pool in facts.pools
-            if name not in facts.listed and not facts.is_preferred(name, pool.accelerator)
-        ) + math.fsum(facts.load_rpm[name] for name in facts.rented if not facts.is_preferred(name, EXTERNAL))
+            for name, pool in facts.placed.named_pools
+            if name not in facts.listed and not _is_preferred(facts, name, pool.accelerator)
+        ) + math.fsum(
+            facts.load_rpm[name] for name in facts.rented if not _is_preferred(facts, name, EXTERNAL)
+        )
     return reached
+
+
+def _is_preferred(facts: Facts, name: str, accelerator: str) -> bool:
+    """Return whether a server prefers an accelerator, or has no preference."""
+    preferred = facts.system.servers[name].preferred
+    return preferred is None or accelerator in preferred
 
 
 # --- values --------------------------------------------------------------------------------------------
 
 
 def _values(facts: Facts) -> Iterator[str]:
-    reached = _service(facts) | _goals(facts) | {VALUE: _value(facts), CHANGES: float(len(facts.changed))}
+    reached = (
+        _service(facts) | _goals(facts) | {VALUE: _value(facts), CHANGES: float(len(facts.placed.changes))}
+    )
     for level in facts.plan.levels:
         true = reached[level.name]
         if not close(level.value, true) and not _is_settled_before(facts, level, true):
@@ -79,7 +91,7 @@ def _is_settled_before(facts: Facts, level: PlanLevel, true: float) -> bool:
     Remaining cards can fully serve a server if the solver stopped early or within its gap, because then no
     bound excludes this.
     """
-    proved = level.bound is None or level.bound > true + RELATIVE_TOLERANCE * max(1.0, true)
+    proved = level.bound is None or level.bound > true + SAME * max(1.0, true)
     is_service = level.name not in (VALUE, CHANGES)
     return is_service and facts.shares_leftover and not proved and level.value > true
 
@@ -97,16 +109,19 @@ def _service(facts: Facts) -> dict[str, float]:
 def _value(facts: Facts) -> float:
     """Return the transition cost: cost changes, and a penalty on moves (eq. 31-33)."""
     penalty, total = facts.system.options.transition_penalty, []
-    for name, server in facts.system.servers.items():
-        if name not in facts.changed and not facts.counts_unchanged:
+    changed = {item.server for item in facts.placed.changes}
+    # Mixed plans and routes also count unchanged servers, by the difference from their stated cost.
+    all_count = facts.mixed or any(route.arrival_rate_rpm for route in facts.whole.routes.values())
+    for name, server in facts.whole.servers.items():
+        if name not in changed and not all_count:
             continue  # regardless of the stated cost of an unchanged server
-        old = current_cost_cents_per_h(facts.system, name)
-        pools, here = facts.pools_of(name), server.current.accelerator
-        moved = math.fsum(facts.cost_of(name, pool) for pool in pools if pool.accelerator != here)
-        moved += facts.rent_of(name) + facts.cards_cost(name)
+        old, here = current_cost_cents_per_h(facts.whole, name), server.current.accelerator
+        pools, beside = facts.pools_of(name), math.fsum(facts.costs_of(name))
+        moved = math.fsum(pool.cost_cents_per_h for pool in pools if pool.accelerator != here) + beside
         left = 0.0 if here and any(pool.accelerator == here for pool in pools) else old
-        total.append(facts.cost_cents_per_h[name] - old + penalty * (moved + left))
-    return math.fsum([*total, *facts.cost_beside.values()])
+        cost = math.fsum(pool.cost_cents_per_h for pool in pools) + beside
+        total.append(cost - old + penalty * (moved + left))
+    return math.fsum([*total, *(use.difference_cents_per_h for use in facts.plan.tiers)])
 
 
 # --- claims --------------------------------------------------------------------------------------------
@@ -140,10 +155,10 @@ def _bounds(facts: Facts) -> Iterator[str]:
             continue
         open_part = max(level.value - level.bound, 0.0)
         gap = open_part / max(abs(level.value), MIN_VALUE)
-        if level.bound > level.value + SHARE_TOLERANCE * max(1.0, abs(level.value)):
+        if level.bound > level.value + ROUNDING * max(1.0, abs(level.value)):
             bound, value = precise(level.bound), precise(level.value)
             yield f"level {level.name!r}: the bound {bound} is above the value {value}"
-        if level.gap is None or not close(gap, level.gap, SHARE_TOLERANCE):
+        if level.gap is None or not math.isclose(gap, level.gap, rel_tol=SAME, abs_tol=ROUNDING):
             yield f"level {level.name!r}: the gap is {precise(gap)}, the plan says {level.gap}"
         if facts.plan.status == "optimal" and open_part > _allowed(facts, level):
             yield f"level {level.name!r}: {precise(open_part)} are not proved, so the plan is not optimal"
@@ -159,10 +174,12 @@ def _allowed(facts: Facts, level: PlanLevel) -> float:
     target = gap_target(system.options, len(system.servers) * len(system.accelerators))
     if level.name == VALUE:
         paid = sum(current_cost_cents_per_h(system, name) for name in system.servers)
-        paid += math.fsum(map(abs, [*facts.cost_cents_per_h.values(), *facts.cost_beside.values()]))
+        costs = [pool.cost_cents_per_h for _, pool in facts.placed.named_pools]
+        costs += [cost for name in facts.whole.servers for cost in facts.costs_of(name)]
+        paid += math.fsum(map(abs, [*costs, *(use.difference_cents_per_h for use in facts.plan.tiers)]))
         scale = (1 + system.options.transition_penalty) * paid
-        return target * scale + RELATIVE_TOLERANCE * max(1.0, scale)
+        return target * scale + SAME * max(1.0, scale)
     if level.name == CHANGES:
-        return target * len(system.servers) + RELATIVE_TOLERANCE
+        return target * len(system.servers) + SAME
     # Goals are sums of rates, unlike service levels, whose weights are integers.
-    return (target + (RELATIVE_TOLERANCE if level.name in _goals(facts) else SHARE_TOLERANCE)) * level.value
+    return (target + (SAME if level.name in _goals(facts) else ROUNDING)) * level.value

@@ -2,22 +2,33 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator
+from dataclasses import replace
+from types import MappingProxyType
 
+from optimizer.documents import MIN_RATE
 from optimizer.kinds.laws import laws_known
-from optimizer.plan.document import Plan, Pool
-from optimizer.spec.provenance import Provenance
-from optimizer.spec.schema import Server
+from optimizer.plan.document import Plan
+from optimizer.quantities import precise
+from optimizer.spec.routes import with_undivided_lengths
+from optimizer.spec.schema import AllocationData, Server
+from optimizer.spec.shared_queues import SharedQueue, as_served
 from optimizer.spec.system import System
+from optimizer.tolerances import SAME
 
 
 def check_names(plan: Plan, system: System) -> list[str]:
     """Return missing, unknown and duplicate names; the other checks rely on valid names."""
-    return [
-        *_servers(plan, system),
-        *_accelerators(plan, system),
+    problems = [*_queues(plan, system), *_routes(plan, system)]
+    if problems:
+        return problems
+    planned = as_planned(plan, system)
+    problems = [
+        *_servers(plan, planned),
+        *_accelerators(plan, planned),
         *_rate_factors(plan, system),
         *_kept(plan, system),
     ]
+    return problems or [*_cards(plan, system)]
 
 
 def _servers(plan: Plan, system: System) -> Iterator[str]:
@@ -35,9 +46,7 @@ def _servers(plan: Plan, system: System) -> Iterator[str]:
         yield f"{name}: both served and unserved"
     for what, names in (
         ("unserved", [item.server for item in plan.unserved]),
-        ("changes", [item.server for item in plan.changes]),
         ("rented", [item.server for item in plan.rented]),
-        ("capacity", [item.type for item in plan.capacity]),
     ):
         for name, count in Counter(names).items():
             if count > 1:
@@ -63,21 +72,6 @@ def _accelerators(plan: Plan, system: System) -> Iterator[str]:
                 yield f"{name}: no profile of {model} on {pool.accelerator}"
             elif not laws_known(profile) and not profile.is_estimated:
                 yield f"{name}: no token times of {model} on {pool.accelerator} are known"
-            elif pool.estimated != (system.options.estimates if profile.is_estimated else None):
-                yield f"{name}: on {pool.accelerator} estimated is {pool.estimated}, which its profile is not"
-            else:
-                yield from _origin(name, system.servers[name], pool, profile.provenance)
-
-
-def _origin(name: str, server: Server, pool: Pool, given: Provenance | None) -> Iterator[str]:
-    """Yield errors in a pool's information on measured token times."""
-    named = None if given is None else given.of_pair(server.model, pool.accelerator)
-    if pool.provenance != named:
-        yield f"{name}: on {pool.accelerator} the provenance differs from that of its profile"
-    load, inside = server.current.load, pool.utilization * pool.max_batch
-    missed = () if given is None else tuple(given.domain.misses(load.in_tokens, load.out_tokens, inside))
-    if len(pool.outside) != len(missed):
-        yield f"{name}: on {pool.accelerator} {len(missed)} of its figures are outside the measured range"
 
 
 def _rate_factors(plan: Plan, system: System) -> Iterator[str]:
@@ -97,3 +91,95 @@ def _kept(plan: Plan, system: System) -> Iterator[str]:
     for (name, accelerator), count in Counter((item.server, item.accelerator) for item in plan.kept).items():
         if count > 1:
             yield f"{name}: {count} times in kept on {accelerator}"
+
+
+def _queues(plan: Plan, system: System) -> list[str]:
+    """Return missing, unknown and duplicate members, and rates of unknown members."""
+    queues = {name: server for name, server in system.servers.items() if isinstance(server, SharedQueue)}
+    problems = [f"{name}: not in sharedQueues" for name in queues if name not in plan.shared_queues]
+    problems += [
+        f"{name}: no shared queue of the system" for name in plan.shared_queues if name not in queues
+    ]
+    problems += [
+        f"{name}: a shared queue is not in allocations" for name in queues if name not in plan.allocations
+    ]
+    listed = {item.server: item for item in plan.unserved}
+    for name, use in plan.shared_queues.items():
+        if name not in queues:
+            continue
+        rates = {part.name: part.current.load.arrival_rate_rpm for part in queues[name].parts}
+        if sorted([*use.members, *use.unserved]) != sorted(rates):
+            problems.append(f"{name}: its servers are {', '.join(sorted(rates))}, each once")
+        for member, item in use.members.items():
+            load = rates.get(member, 0.0)
+            if not (MIN_RATE <= item.arrival_rate_rpm <= load * (1 + SAME) or item.arrival_rate_rpm == load):
+                problems.append(
+                    f"{member}: {precise(item.arrival_rate_rpm)} of {precise(load)} requests/min in {name}"
+                )
+        problems += [
+            f"{member}: not served in {name}, but not in unserved"
+            for member in use.unserved
+            if member not in listed
+        ]
+    return problems
+
+
+def as_planned(plan: Plan, system: System) -> System:
+    """Return the system with only the load that a plan serves of queues and routes."""
+    servers = as_served(system.servers, plan.served_rpm)
+    servers = with_undivided_lengths(servers, system.routes.values())
+    if servers is system.servers:
+        return system
+    alone = {
+        part.name: _alone(part)
+        for queue in system.servers.values()
+        if isinstance(queue, SharedQueue)
+        for part in queue.parts
+        if any(item.server == part.name for item in plan.unserved)
+    }
+    together = {**servers, **alone}
+    return replace(system, servers=MappingProxyType({name: together[name] for name in sorted(together)}))
+
+
+def _alone(part: Server) -> Server:
+    """Return a member as a server without replicas, with only its load."""
+    changes = {
+        "current": AllocationData(load=part.current.load),
+        "min_num_replicas": 0,
+        "headroom_share": 0.0,
+        "spare_replicas": 0,
+        "availability_target": None,
+        "surge": 0.0,
+        "preferred": None,
+    }
+    return part.model_copy(update=changes)
+
+
+def _routes(plan: Plan, system: System) -> Iterator[str]:
+    """Yield missing and unknown routes."""
+    yield from (f"{name}: not in routes" for name in system.routes if name not in plan.routes)
+    for name, use in plan.routes.items():
+        route = system.routes.get(name)
+        if route is None:
+            yield f"{name}: no route of the system"
+        elif (use.small, use.large) != (route.small, route.large):
+            yield f"{name}: its servers are {route.small} and {route.large}"
+
+
+def _cards(plan: Plan, system: System) -> Iterator[str]:
+    """Yield names in shared cards that do not exist in the system."""
+    for name, count in Counter(use.name for use in plan.shared_cards).items():
+        if count > 1:
+            yield f"{name}: {count} times in sharedCards"
+    for use in plan.shared_cards:
+        card = system.accelerators.get(use.accelerator)
+        if card is None or card.slice is not None:
+            yield f"{use.name}: {use.accelerator} is not a card of the system"
+        for item in use.servers:
+            server = system.servers.get(item.server)
+            if server is None or not server.shared_card:
+                yield f"{use.name}: {item.server} is not a server that can share cards"
+            elif (server.model, item.accelerator) not in system.profiles:
+                yield f"{use.name}: no profile of {server.model} on {item.accelerator}"
+            elif plan.allocations.get(item.server) != ():
+                yield f"{item.server}: on shared cards, but not without pools in allocations"

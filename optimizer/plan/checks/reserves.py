@@ -6,71 +6,42 @@ ones.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
 from optimizer.candidates.measuring import measure_pairs, targets_hold
-from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, differing
-from optimizer.plan.checks.prices import enough_probability, headroom_of
-from optimizer.plan.document import Pool, ReserveUse
+from optimizer.candidates.reserve import availability_of
+from optimizer.plan.checks.facts import Facts
 from optimizer.plan.rows import pool_rows
 from optimizer.quantities import counted, precise
 from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
 from optimizer.spec.schema import Server
 from optimizer.spec.system import System
+from optimizer.spec.versions import Version
+from optimizer.tolerances import SAME
 from optimizer.units import SECONDS_PER_MINUTE
-
-ROUNDING = 1e-9
-"""Relative shortfall of a rate that counts as rounding."""
 
 
 def check_reserves(facts: Facts) -> list[str]:
-    """Return the errors of the reserves."""
-    said = {item.server: item for item in facts.plan.reserves}
-    own = facts.system.servers.keys() - facts.listed.keys() - facts.rented.keys()
-    wanted = {name for name in own if asks_for_reserve(facts, name)}
-    problems = [f"{name}: in reserves, but has none to have" for name in sorted(said.keys() - wanted)]
-    problems += [
-        f"{name}: is to have a reserve, but is not in reserves" for name in sorted(wanted - said.keys())
-    ]
-    if len(said) < len(facts.plan.reserves):
-        problems.append("reserves: a server is listed twice")
-    for name in sorted(wanted & said.keys()):
-        problems += [f"{name}: {line}" for line in _item(facts, facts.system.servers[name], said[name])]
+    """Return the servers whose stated reserve is missing, or is there although it is stated as missing."""
+    problems = []
+    for item in facts.plan.reserves:
+        server = facts.system.servers.get(item.server)
+        if server is None or not facts.pools_of(item.server):
+            continue  # the views find a wrong list of reserves
+        lacks = next(lacking(facts, server), None)
+        if lacks is not None and item.has_reserve:
+            problems.append(f"{item.server}: {lacks}")
+        if lacks is None and not item.has_reserve:
+            problems.append(f"{item.server}: keeps its reserve, the plan says that it does not")
     return problems
-
-
-def asks_for_reserve(facts: Facts, name: str) -> bool:
-    """Return whether a server requires a reserve."""
-    return has_reserve_to_have(facts.system, facts.system.servers[name], facts.load_rpm[name])
 
 
 def has_reserve_to_have(system: System, server: Server, load_rpm: float) -> bool:
     """Return whether a server requires a reserve at a given load."""
     spares = server.spare_replicas or server.availability_target is not None
     return bool(load_rpm and (spares or headroom_of(system, server)))
-
-
-def _item(facts: Facts, server: Server, item: ReserveUse) -> Iterator[str]:
-    pools, load = facts.pools_of(server.name), facts.load_rpm[server.name]
-    for field, said, true in (
-        ("headroomWanted", item.headroom_wanted, headroom_of(facts.system, server)),
-        ("spareReplicas", item.spare_replicas, server.spare_replicas),
-        ("availabilityTarget", item.availability_target, server.availability_target),
-    ):
-        if said != true:
-            yield f"{field} is {true}, the plan says {said}"
-    cost = _cost(facts, server, pools, load)
-    yield from differing("its reserve costs", cost, item.cost_cents_per_h)
-    if (server.spare_replicas or server.availability_target) and len(pools) > 1:
-        yield f"{len(pools)} pools, a server with spares or an availability target has only one"
-        return
-    lacks = next(lacking(facts, server), None)
-    if lacks is not None and item.has_reserve:
-        yield lacks
-    if lacks is None and not item.has_reserve:
-        yield "keeps its reserve, the plan says that it does not"
 
 
 def lacking(facts: Facts, server: Server) -> Iterator[str]:
@@ -83,12 +54,12 @@ def lacking(facts: Facts, server: Server) -> Iterator[str]:
     if replicas < least + gone:
         yield f"has {counted(replicas, 'replica')}, its reserve requires {least} and {gone} spares"
         return
-    if left < grown * (1 - RELATIVE_TOLERANCE):
+    if left < grown * (1 - SAME):
         yield f"carries at most {precise(left)}{without}, its reserve requires {precise(grown)} requests/min"
         return
     if server.availability_target is not None:
         there = _availability(facts, server, grown)
-        if there < server.availability_target * (1 - RELATIVE_TOLERANCE):
+        if there < server.availability_target * (1 - SAME):
             target = precise(server.availability_target)
             yield f"enough replicas are available with probability {precise(there)}, its target is {target}"
     for rate in (load, grown):
@@ -100,26 +71,9 @@ def _availability(facts: Facts, server: Server, grown_rpm: float) -> float:
     """Return the probability that enough replicas are available for the load with headroom."""
     (pool,) = facts.pools_of(server.name)
     each = pool.max_arrival_rate_rpm / pool.num_replicas
-    needed = max(math.ceil(grown_rpm / each * (1 - RELATIVE_TOLERANCE)), server.min_num_replicas, 1)
-    count = facts.system.profiles[server.model, pool.accelerator].acc_count
-    there = facts.system.accelerators[pool.accelerator].availability ** count
+    needed = max(math.ceil(grown_rpm / each * (1 - SAME)), server.min_num_replicas, 1)
+    there = availability_of(facts.system, server.model, pool.accelerator)
     return enough_probability(pool.num_replicas, needed, there)
-
-
-def _cost(facts: Facts, server: Server, pools: Sequence[Pool], load_rpm: float) -> float:
-    """Return the cost of the reserve, if the replicas with the highest cost per request are removed first."""
-    each = {pool.accelerator: pool.max_arrival_rate_rpm / pool.num_replicas for pool in pools}
-    price = {pool.accelerator: facts.cost_of(server.name, pool) / pool.num_replicas for pool in pools}
-    keep, cost = {pool.accelerator: pool.num_replicas for pool in pools}, 0.0
-    for name in sorted(keep, key=lambda name: (-price[name] / each[name], name)):
-        others = {other: count for other, count in keep.items() if other != name}
-        missing = load_rpm * (1 - ROUNDING) - sum(each[other] * count for other, count in others.items())
-        least = max(
-            math.ceil(missing / each[name]), max(server.min_num_replicas, 1) - sum(others.values()), 0
-        )
-        cost += price[name] * max(keep[name] - least, 0)
-        keep[name] = min(keep[name], least)
-    return cost
 
 
 def _missed(facts: Facts, server: Server, load_rpm: float, gone: int) -> Iterator[str]:
@@ -142,3 +96,34 @@ def _missed(facts: Facts, server: Server, load_rpm: float, gone: int) -> Iterato
         at = f"{precise(load_rpm)} requests/min" + (f" without {gone} replicas" if gone else "")
         figure = measure.text(found.targets[k, row])
         yield f"{measure.label} at {at} is {figure}, target {measure.text(limit)}"
+
+
+def headroom_of(system: System, server: Server) -> float:
+    """Return the headroom share of a server: its own, or else that of its class, or else that of the options.
+
+    Offline work has only its own headroom.
+    """
+    if server.deadline is not None:
+        return server.headroom_share or 0.0
+    own = server.headroom_share
+    if own is None:
+        own = system.service_classes[server.service_class].headroom_share
+    share = system.options.headroom_share if own is None else own
+    if isinstance(server, Version) and server.roll_back and server.weight:
+        return (1 + share) / server.weight - 1  # it must be able to take the load of all versions
+    return share
+
+
+def enough_probability(count: int, needed: int, there: float) -> float:
+    """Return the probability that at least `needed` of `count` replicas are available, by summation."""
+    if there >= 1:
+        return float(count >= needed)
+    log_there, log_gone = math.log(there), math.log1p(-there)
+    chances = (
+        math.exp(
+            math.lgamma(count + 1) - math.lgamma(j + 1) - math.lgamma(count - j + 1)
+            + j * log_there + (count - j) * log_gone
+        )
+        for j in range(needed, count + 1)
+    )  # fmt: skip
+    return math.fsum(chances)

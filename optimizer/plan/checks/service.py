@@ -1,34 +1,34 @@
-"""Check the service of every server: replicas, accelerators, batches, loads of pools, unserved servers."""
+"""Check the rules of every server: replicas, accelerators, batches, load of pools, served share.
 
+Only plans that follow them are measured, so that no false number of replicas or batch limit costs time.
+"""
+
+import math
 from collections.abc import Iterator
 
-from optimizer.candidates.arrays import profile_of
+from optimizer.candidates.arrays import profile_of, rolls_out
 from optimizer.candidates.renting import missed_target
 from optimizer.documents import MAX_BATCH_LIMIT
-from optimizer.plan.checks.facts import RELATIVE_TOLERANCE, Facts, close, differing
-from optimizer.plan.checks.prices import rent_of_a_million
-from optimizer.plan.document import Pool
+from optimizer.plan.checks.differences import close
+from optimizer.plan.checks.facts import Facts
 from optimizer.quantities import be, counted, precise
 from optimizer.spec.places import may_serve
 from optimizer.spec.schema import DEFAULT_MAX_BATCH, Server
+from optimizer.spec.shared_queues import SharedQueue
+from optimizer.tolerances import SAME
 
 
 def check_service(facts: Facts) -> list[str]:
     """Return the errors of each server's allocation."""
-    checks = (_replicas, _accelerators, _batches, _loads, _listing)
-    return [
+    checks, queued = (_replicas, _accelerators, _batches, _loads, _listing), facts.plan.queued_servers
+    found = [
         f"{name}: {line}"
         for name, server in facts.system.servers.items()
-        if name not in facts.in_queues
+        if name not in queued
         for check in checks
         for line in check(facts, server)
     ]
-
-
-def is_well_formed(facts: Facts, name: str, pool: Pool) -> bool:
-    """Return whether a pool has replicas, and a batch that queue models accept."""
-    limit = batch_limit(facts, facts.system.servers[name], pool.accelerator)
-    return pool.num_replicas >= 1 and 1 <= pool.max_batch <= min(limit, MAX_BATCH_LIMIT)
+    return [*found, *_members(facts)]
 
 
 def batch_limit(facts: Facts, server: Server, accelerator: str) -> float:
@@ -61,10 +61,24 @@ def _replicas(facts: Facts, server: Server) -> Iterator[str]:
     maximum = server.max_num_replicas
     if maximum is not None and replicas > maximum:
         yield f"{counted(replicas, 'replica')}, at most {maximum} {be(maximum)} allowed"
-    if len(pools) > 1 and not facts.mixed:
-        yield f"{len(pools)} pools, but the options allow one accelerator per server"
+    if len(pools) > 1:
+        if not facts.mixed:
+            yield f"{len(pools)} pools, but the options allow one accelerator per server"
+        why = _one_pool(facts, server)
+        if why:
+            yield f"{len(pools)} pools, {why} has only one"
     if len({pool.accelerator for pool in pools}) < len(pools):
         yield "several pools on the same accelerator"
+
+
+def _one_pool(facts: Facts, server: Server) -> str | None:
+    """Return the property of a server because of which it has at most one pool."""
+    if isinstance(facts.whole.servers.get(server.name), SharedQueue):
+        return "a shared queue"
+    if rolls_out(facts.whole, server):
+        return "a server that rolls out"
+    reserved = server.spare_replicas or server.availability_target is not None
+    return "a server with spares or an availability target" if reserved else None
 
 
 def _accelerators(facts: Facts, server: Server) -> Iterator[str]:
@@ -81,9 +95,9 @@ def _accelerators(facts: Facts, server: Server) -> Iterator[str]:
 
 
 def _batches(facts: Facts, server: Server) -> Iterator[str]:
-    chosen = facts.system.options.batch_sizing == "optimal"  # `check_queues` checks which one
+    chosen = facts.system.options.batch_sizing == "optimal"  # `check_pools` checks which one
     for pool in facts.pools_of(server.name):
-        limit = batch_limit(facts, server, pool.accelerator)
+        limit = min(batch_limit(facts, server, pool.accelerator), MAX_BATCH_LIMIT)
         if not 1 <= pool.max_batch <= limit or not (chosen or pool.max_batch == limit):
             yield f"batch {pool.max_batch} on {pool.accelerator}, the limit is {precise(limit)}"
 
@@ -93,32 +107,22 @@ def _loads(facts: Facts, server: Server) -> Iterator[str]:
     load, pools = facts.load_rpm[server.name], facts.pools_of(server.name)
     if server.name in facts.rented:
         yield from _rented(facts, server)
-        return
-    if server.name in facts.on_cards:
-        return
-    carried = sum(pool.arrival_rate_rpm for pool in pools)
-    maximum = sum(pool.max_arrival_rate_rpm for pool in pools)
-    item = facts.listed.get(server.name)
-    stated = 1.0 if item is None else item.served_fraction
-    if not close(carried, load * stated):
-        yield f"carries {precise(carried)} of {precise(load * stated)} requests/min"
+    maximum = math.fsum(pool.max_arrival_rate_rpm for pool in pools)
     for pool in pools:
-        if pool.arrival_rate_rpm > pool.max_arrival_rate_rpm * (1 + RELATIVE_TOLERANCE):
-            yield (
-                f"{pool.accelerator} carries {precise(pool.arrival_rate_rpm)} requests/min, "
-                f"its maximum is {precise(pool.max_arrival_rate_rpm)}"
-            )
+        if not (0 < pool.max_arrival_rate_rpm < math.inf):
+            yield f"the maximum rate on {pool.accelerator} is {precise(pool.max_arrival_rate_rpm)}"
+            continue
         share = min(load, maximum) * pool.max_arrival_rate_rpm / maximum if maximum > 0 else 0.0
-        if not close(pool.arrival_rate_rpm, share):
+        carried = pool.arrival_rate_rpm
+        if not close(carried, share) or carried < 0 or (carried > 0) != (share > 0):
             yield (
-                f"{pool.accelerator} carries {precise(pool.arrival_rate_rpm)} requests/min, "
-                f"its share is {precise(share)}"
+                f"{pool.accelerator} carries {precise(carried)} requests/min, its share is {precise(share)}"
             )
 
 
 def _rented(facts: Facts, server: Server) -> Iterator[str]:
     """Check that a renting server has load, no pools, and a service that meets its targets."""
-    item, external, load = facts.rented[server.name], server.external, facts.load_rpm[server.name]
+    external, load = server.external, facts.load_rpm[server.name]
     if external is None or not load:
         yield f"rents, but has no {'load' if external else 'external service'}"
         return
@@ -127,14 +131,6 @@ def _rented(facts: Facts, server: Server) -> Iterator[str]:
     missed = missed_target(server, facts.system.target_of(server))
     if missed:
         yield f"external: {missed}"
-    for word, true, said in (
-        ("cost", facts.rent_of(server.name), item.cost_cents_per_h),
-        ("arrivalRate", load, item.arrival_rate_rpm),
-        ("costPerMillion", rent_of_a_million(external, server.current.load, load), item.cost_per_million),
-        ("itlAverage", external.itl_ms, item.itl_ms),
-        ("ttftAverage", external.ttft_ms, item.ttft_ms),
-    ):
-        yield from differing(f"{word} of the external service is", true, said)
 
 
 def _listing(facts: Facts, server: Server) -> Iterator[str]:
@@ -145,12 +141,12 @@ def _listing(facts: Facts, server: Server) -> Iterator[str]:
     maximum = sum(pool.max_arrival_rate_rpm for pool in pools)
     replicas = sum(pool.num_replicas for pool in pools)
     needed = max(minimum, 1)
-    few = replicas < needed and facts.is_to_serve(server.name)
+    few = replicas < needed and (load > 0 or minimum > 0)
     item = facts.listed.get(server.name)
     if item is None:
         if few:
             yield f"{counted(replicas, 'replica')}, at least {needed} {be(needed)} required"
-        elif maximum < load * (1 - RELATIVE_TOLERANCE):
+        elif maximum < load * (1 - SAME):
             carried = f"{precise(maximum)} of {precise(load)} requests/min"
             yield f"carries at most {carried}, but is not listed as unserved"
         return
@@ -161,3 +157,27 @@ def _listing(facts: Facts, server: Server) -> Iterator[str]:
         yield f"{precise(served)} of it is served, the plan says {precise(item.served_fraction)}"
     if pools and not facts.shares_leftover:
         yield "partially served, which the options do not allow"
+
+
+def _members(facts: Facts) -> Iterator[str]:
+    """Check that members are served in full or not at all; a policy can serve at most one in part."""
+    for name, use in facts.plan.shared_queues.items():
+        queue, partly = facts.whole.servers[name], []
+        assert isinstance(queue, SharedQueue)
+        if not facts.pools_of(name) and any(member.arrival_rate_rpm for member in use.members.values()):
+            yield f"{name}: serves requests without replicas"
+        for part in queue.parts:
+            load, item = part.current.load.arrival_rate_rpm, facts.listed.get(part.name)
+            member = use.members.get(part.name)
+            share = 0.0 if member is None else member.arrival_rate_rpm / load if load else 1.0
+            if item is None and share < 1 - SAME:
+                yield f"{name}: {part.name} is served {precise(share)}, but not in unserved"
+            if item is not None and not close(item.served_fraction, share):
+                said = precise(item.served_fraction)
+                yield f"{name}: {part.name} is served {precise(share)}, the plan says {said}"
+            if item is not None and share:
+                partly.append(part.name)
+        if partly and not facts.shares_leftover:
+            yield f"{name}: {partly[0]} is partially served, which the options do not allow"
+        if len(partly) > 1:
+            yield f"{name}: {counted(len(partly), 'server')} are partially served, at most one can be"

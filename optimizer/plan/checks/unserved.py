@@ -28,6 +28,7 @@ from optimizer.plan.reasons import (
 )
 from optimizer.plan.shared_queues import rows_of_member
 from optimizer.solvers.problem import gap_target
+from optimizer.spec.placed import needs_power, placed, stock_of
 from optimizer.spec.shared_queues import members_of
 
 
@@ -80,7 +81,7 @@ def _reason(facts: Facts, candidates: Candidates, s: int, item: Unserved) -> tup
     table, name = candidates.table, item.server
     mine = [int(c) for c in np.flatnonzero(table.server == s)]
     own: tuple[tuple[str, Pool], ...] = ()
-    if mine and name in facts.in_queues:
+    if mine and name in facts.plan.queued_servers:
         name = candidates.arrays.server_names[s]
         members, use = facts.whole.servers[name], facts.plan.shared_queues[name]
         place = {part.name: i for i, part in enumerate(members_of(members))}
@@ -92,7 +93,7 @@ def _reason(facts: Facts, candidates: Candidates, s: int, item: Unserved) -> tup
     if mine and not facts.is_limited:
         return STOPPED_UNLIMITED
     if mine:
-        power_w = power_of_rows(candidates, table) if facts.needs_power else np.zeros(len(table))
+        power_w = power_of_rows(candidates, table) if needs_power(facts.whole) else np.zeros(len(table))
         accelerators = candidates.arrays.accelerator_names
         others = _Others(facts, own)
         options = [
@@ -104,7 +105,12 @@ def _reason(facts: Facts, candidates: Candidates, s: int, item: Unserved) -> tup
         # Only a plan around running replicas can exclude a server.
         excluded = item.reason == "blocked" and any(kept.server == name for kept in facts.plan.kept)
         for_least = facts.load_rpm[item.server] == 0 or item.served_fraction == 1
-        return shortage_reason(nearest_need(options), facts.stock, for_least=for_least, excluded=excluded)
+        return shortage_reason(
+            nearest_need(options),
+            stock_of(facts.whole, facts.arrays.type_names),
+            for_least=for_least,
+            excluded=excluded,
+        )
     if candidates.shared is not None and s in candidates.shared.servers:
         return NO_SHARED_CARD
     rejected = list(candidates.rejections(s))
@@ -120,20 +126,16 @@ class _Others:
 
     @cached_property
     def _freed(self) -> list[PlacedReplicas]:
-        facts = self.facts
-        powers = dict(zip([id(pool) for _, pool in facts.pools], facts.pool_power_w, strict=True))
-        return [
-            facts.placed_as(name, pool.accelerator, pool.num_replicas, powers[id(pool)])
-            for name, pool in self.own
-        ]
+        names = {name for name, _ in self.own}
+        return [item for item in self.facts.placed.items if item.server in names]
 
     @cached_property
     def left(self) -> dict[Limit, dict[str, float]]:
         """Remaining amount of each item, by limit."""
-        return {limit: self._left(limit, amounts) for limit, amounts in self.facts.amounts.items()}
+        return {limit: self._left(limit, amounts) for limit, amounts in self.facts.placed.amounts.items()}
 
     def _left(self, limit: Limit, amounts: Mapping[str, float]) -> dict[str, float]:
-        kept, used, freed = self.facts.kept_use[limit], self.facts.used[limit], limit.used(self._freed)
+        kept, used, freed = self.facts.kept_use[limit], self.facts.placed.used[limit], limit.used(self._freed)
         if not limit.is_sum:
             used, freed = limit.used(self._items), {}
         return {
@@ -144,16 +146,16 @@ class _Others:
     @cached_property
     def _items(self) -> list[PlacedReplicas]:
         names = {name for name, _ in self.own}
-        return [item for item in self.facts.items if item.server not in names]
+        return [item for item in self.facts.placed.items if item.server not in names]
 
     @cached_property
     def _adding(self) -> dict[Limit, Callable[[Iterable[PlacedReplicas]], Uses]]:
-        return {limit: limit.adding_to(self._items) for limit in self.facts.amounts}
+        return {limit: limit.adding_to(self._items) for limit in self.facts.placed.amounts}
 
     def needs(self, server: str, accelerator: str, replicas: int, power_w: float) -> list[Need]:
         """Return the needs of replicas, in the order of the limits."""
-        here, needs = [self.facts.placed_as(server, accelerator, replicas, power_w)], []
-        for limit, amounts in self.facts.amounts.items():
+        here, needs = [placed(self.facts.whole, server, accelerator, replicas, power_w)], []
+        for limit, amounts in self.facts.placed.amounts.items():
             needed = self._adding[limit](here)
             for item, amount in amounts.items():
                 if needed.get(item, 0.0):

@@ -1,0 +1,195 @@
+"""Measure all pools and members of queues again with their queue models.
+
+Maximum rates are verified without a search: all targets must be met just below the rate, and one must be
+missed just above it, unless it is the maximum stable rate. Only inconclusive rates are searched again.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.candidates.arrays import own_fields
+from optimizer.candidates.batches import with_best_batches
+from optimizer.candidates.measuring import largest_rates_of, measure_pairs, parts
+from optimizer.candidates.pairs import Pairs, law_of, queue_capacity, replicas_of, targets_of
+from optimizer.kinds.table import KindPoolFields
+from optimizer.parallel import in_threads
+from optimizer.plan.checks.differences import differences
+from optimizer.plan.checks.facts import Facts
+from optimizer.plan.checks.service import batch_limit
+from optimizer.plan.document import Pool
+from optimizer.plan.rows import PoolRows, origin_of, pool_figures, pool_rows
+from optimizer.queueing.performance import QueueModel
+from optimizer.queueing.sizing import TPS_STABILITY_SHARE, largest_rate
+from optimizer.queueing.targets import MISS_TOLERANCE, TARGET_TOLERANCE, Targets, meets_target
+from optimizer.tolerances import ROUNDING, SAME
+from optimizer.units import SECONDS_PER_MINUTE
+
+FLAT = 1e-12
+"""Relative difference from a target that counts as equal."""
+
+
+def check_pools(facts: Facts) -> list[str]:
+    """Return wrong values of pools, and missed targets."""
+    pools = facts.placed.named_pools
+    if not pools:
+        return []
+    rows = pool_rows(facts.arrays, pools)
+    broken = [pools[row] for row in _without_work(facts, rows)]
+    if broken:
+        return [f"{name}: no token times on {pool.accelerator} are known" for name, pool in broken]
+    most_rps = np.array([pool.max_arrival_rate_rpm / pool.num_replicas for _, pool in pools])
+    most_rps = _largest_rates(facts, rows, most_rps / SECONDS_PER_MINUTE)
+    found, problems = _figures(facts, rows)
+    problems += _batches(facts, rows)
+    for i, (name, pool) in enumerate(pools):
+        if np.isnan(most_rps[i]):
+            problems.append(f"{name}: on {pool.accelerator} no rate meets the targets")
+            continue
+        true = found[i] | _derived(facts, name, pool, float(most_rps[i]), found[i]["utilization"])
+        problems += _differences(true, pool, f"allocations.{name}.{facts.pools_of(name).index(pool)}")
+    return problems
+
+
+def _differences(true: dict[str, Any], pool: Pool, path: str) -> Iterator[str]:
+    for name, value in true.items():
+        place = f"{path}.{Pool.model_fields[name].alias or name}"
+        yield from differences(value, getattr(pool, name), place, ROUNDING)
+
+
+def _derived(facts: Facts, name: str, pool: Pool, most_rps: float, utilization: float) -> dict[str, Any]:
+    """Return the fields of a pool that do not depend on its metrics at the load."""
+    system, count = facts.whole, pool.num_replicas
+    profile = system.profiles[system.servers[name].model, pool.accelerator]
+    price = system.accelerators[pool.accelerator].cost_cents_per_h * profile.acc_count
+    return {
+        "cost_cents_per_h": price * count,
+        "max_arrival_rate_rpm": most_rps * SECONDS_PER_MINUTE * count,
+        **origin_of(facts.system, name, pool.accelerator, utilization * pool.max_batch),
+    }
+
+
+def _without_work(facts: Facts, rows: PoolRows) -> Iterator[int]:
+    for at, pairs in parts(facts.arrays, *rows[:3]):
+        yield from at[~law_of(facts.arrays, pairs).has_work()].tolist()
+
+
+# --- metrics -------------------------------------------------------------------------------------------
+
+
+def _figures(facts: Facts, rows: PoolRows) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the metrics of pools at their loads, without queueing if they are idle, and missed targets."""
+    arrays, system, pools = facts.arrays, facts.whole, facts.placed.named_pools
+    figures: list[dict[str, Any]] = [dict.fromkeys(KindPoolFields.model_fields) for _ in pools]
+    loaded, idle = np.flatnonzero(rows.rate_rps > 0), np.flatnonzero(rows.rate_rps == 0)
+    some = rows.take(loaded)
+    measured = measure_pairs(arrays, *some)
+    for i, one in zip(loaded.tolist(), pool_figures(arrays, system, some[:3], measured), strict=True):
+        figures[i] |= one
+    for at, pairs in parts(arrays, *(column[idle] for column in rows[:3])):
+        times, _ = law_of(arrays, pairs).idle_times(pairs.max_batch)
+        ttft_ms = times.first_token_ms + arrays.servers.network_ms[pairs.server, pairs.accelerator]
+        for k, i in enumerate(idle[at].tolist()):
+            means = {"itl_ms": float(times.itl_ms[k]), "ttft_ms": float(ttft_ms[k]), **NOTHING}
+            own = own_fields(arrays, system, *(int(column[i]) for column in rows[:3]))
+            figures[i] |= {**means, **own, "targets": ()}
+    missed = _missed(arrays.servers.targets.take(some.server), measured.targets)
+    named = [pools[row] for row in loaded.tolist()]
+    return figures, [
+        f"{named[row][0]}: {label} on {named[row][1].accelerator} is {text}" for row, label, text in missed
+    ]
+
+
+NOTHING = {"wait_ms": 0.0, "utilization": 0.0, "loss": 0.0}
+"""Metrics of an idle pool."""
+
+
+def _missed(targets: Targets, values: FloatArray) -> Iterator[tuple[int, str, str]]:
+    """Yield row, name and text of the targets that values miss, shape (K, R)."""
+    for k, row in np.argwhere(~meets_target(values, targets.limits, 2 * MISS_TOLERANCE)).tolist():
+        measure, limit = targets.measures[k], targets.limits[k, row]
+        yield row, measure.label, f"{measure.text(values[k, row])}, target {measure.text(limit)}"
+
+
+def _batches(facts: Facts, rows: PoolRows) -> Iterator[str]:
+    """Check optimised batch limits against load and targets (eq. 26)."""
+    if facts.whole.options.batch_sizing != "optimal":
+        return
+    arrays, pools = facts.arrays, facts.placed.named_pools
+    limits = [batch_limit(facts, facts.system.servers[name], pool.accelerator) for name, pool in pools]
+    alone = np.flatnonzero(~arrays.servers.is_queue[rows.server] | (rows.rate_rps == 0))
+    ceiling = np.array(limits).astype(np.int64)[alone]
+    pairs = Pairs.of(arrays, *(column[alone] for column in rows[:3]))
+    max_queue = queue_capacity(arrays, pairs.server, ceiling)
+    best = replace(pairs, max_batch=ceiling, batch_ceiling=ceiling, max_queue=max_queue)
+    for row, batch in zip(alone.tolist(), with_best_batches(arrays, best).max_batch.tolist(), strict=True):
+        name, pool = pools[row]
+        if pool.max_batch != batch:
+            yield f"{name}: batch {pool.max_batch} on {pool.accelerator}, the best is {batch}"
+
+
+def check_members(facts: Facts) -> list[str]:
+    """Return the targets that members of queues miss at the load per replica; views have their metrics."""
+    targets, problems = facts.arrays.servers.members.targets, list[str]()
+    for (_, member), found in facts.members:
+        missed = _missed(replace(targets, limits=found.limits[:, None]), found.targets[:, None])
+        problems += [f"{member}: {label} is {text}" for _, label, text in missed]
+    return problems
+
+
+# --- largest rates ---------------------------------------------------------------------------------------
+
+
+def _largest_rates(facts: Facts, rows: PoolRows, stated_rps: FloatArray) -> FloatArray:
+    """Return the largest rate of a replica of each pool [requests/s]; the stated one if it is confirmed.
+
+    NaN if no rate meets the targets.
+    """
+    arrays, found = facts.arrays, np.empty(len(stated_rps))
+    idle = arrays.servers.load_rps[rows.server] == 0
+    queued = arrays.servers.is_queue[rows.server] & ~idle
+    found[queued] = largest_rates_of(arrays, *(column[queued] for column in rows[:3]))
+    for at, some in parts(arrays, *(column[idle] for column in rows[:3])):
+        _, turnaround_ms = law_of(arrays, some).idle_times(some.max_batch)
+        found[np.flatnonzero(idle)[at]] = 1000.0 * some.max_batch / turnaround_ms
+    others = np.flatnonzero(~idle & ~queued)
+
+    def confirm(part: tuple[IntArray, Pairs]) -> None:
+        at, some = others[part[0]], part[1]
+        factor = arrays.rate_factor[some.server, some.accelerator]
+        whole = np.where(factor > 0, factor, np.nan)
+        queues, targets = replicas_of(arrays, some), targets_of(arrays, some)
+        found[at] = whole * _confirmed(queues, targets, stated_rps[at] / np.where(factor > 0, factor, 1.0))
+
+    in_threads(confirm, [*parts(arrays, *(column[others] for column in rows[:3]))])
+    return found
+
+
+def _confirmed(queues: QueueModel, targets: Targets, stated_rps: FloatArray) -> FloatArray:
+    """Return stated rates that are verified to be maximal, and the maximum rates of the other rows."""
+    found = stated_rps.copy()
+    settled = ~queues.is_non_monotone  # with chunk-count jumps, two rates are not conclusive
+    rows = np.flatnonzero(settled)
+    if len(rows):
+        settled[rows] = _is_largest(queues.take(rows), targets.take(rows), stated_rps[rows])
+    others = np.flatnonzero(~settled)
+    if len(others):
+        found[others] = largest_rate(queues.take(others), targets.take(others)).max_rate_rps
+    return found
+
+
+def _is_largest(queues: QueueModel, targets: Targets, rate_rps: FloatArray) -> BoolArray:
+    """Return a mask of rates verified to be maximal, assuming that latencies increase with the rate."""
+    limit = np.where(targets.tps, TPS_STABILITY_SHARE, 1.0) * queues.stable_rate_rps
+    twice = np.tile(np.arange(len(rate_rps)), 2)
+    below, above = rate_rps * (1 - SAME / 2), rate_rps * (1 + SAME / 2)
+    around = queues.take(twice).analyze(np.concatenate([below, above]))
+    below, above = np.split(targets.take(twice).ratios(around) - 1, 2, axis=1)
+    meets = (below <= 2 * TARGET_TOLERANCE).all(axis=0)
+    over = (above > FLAT).any(axis=0)
+    at_limit = np.abs(rate_rps - limit) <= SAME / 2 * limit
+    seen: BoolArray = (rate_rps > 0) & meets & (at_limit | (over & (rate_rps < limit)))
+    return seen

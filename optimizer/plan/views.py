@@ -1,0 +1,218 @@
+"""Sections of a plan that follow from what it places: the same functions build a plan and verify it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from optimizer.candidates.arrays import SystemArrays, current_cost_cents_per_h
+from optimizer.limits.cards import CARDS
+from optimizer.limits.limit import Limit, PlacedReplicas, Uses
+from optimizer.limits.power import POWER
+from optimizer.limits.table import LIMITS
+from optimizer.plan.caches import cache_uses
+from optimizer.plan.deadlines import deadline_uses
+from optimizer.plan.document import (
+    EXTERNAL,
+    SHARED,
+    CapacityUse,
+    Change,
+    Kept,
+    LimitUse,
+    Pool,
+    Rented,
+    SharedCardUse,
+    SharedQueueUse,
+    TierUse,
+    Unserved,
+)
+from optimizer.plan.power import power_at_load_w
+from optimizer.plan.replica_counts import replica_counts
+from optimizer.plan.reserves import reserve_uses
+from optimizer.plan.rollouts import rollout_uses
+from optimizer.plan.routes import Divisions, route_uses
+from optimizer.plan.tiers import difference_cents_per_h, tier_uses
+from optimizer.plan.versions import split_uses
+from optimizer.spec.placed import placed, placed_cards, placed_cost, stock_of
+from optimizer.spec.schema import AllocationData
+from optimizer.spec.system import System
+
+
+@dataclass(frozen=True)
+class PlanPlacements:
+    """What a plan places for a system: pools, shared cards and rentals."""
+
+    system: System
+    arrays: SystemArrays
+    """The system, with what the plan serves of shared queues and routes."""
+    pools: Mapping[str, tuple[Pool, ...]]
+    """Pools by planned server; empty for servers that need none."""
+    pool_power_w: Mapping[tuple[str, str], float]
+    """Power of one replica at its largest rate [W], by server and accelerator; empty if no limit needs it."""
+    cards: tuple[SharedCardUse, ...]
+    rented: Mapping[str, Rented]
+    """Rentals by server."""
+
+    @cached_property
+    def named_pools(self) -> list[tuple[str, Pool]]:
+        """All pools with the names of their servers."""
+        return [(name, pool) for name, mine in self.pools.items() for pool in mine]
+
+    @cached_property
+    def tiers(self) -> tuple[TierUse, ...]:
+        """Costs of accelerators with tiers."""
+        return tier_uses(self.system, self.pools, self.cards)
+
+    @cached_property
+    def items(self) -> list[PlacedReplicas]:
+        """All replicas, cards and other costs that count towards limits."""
+        items = [
+            placed(
+                self.system,
+                name,
+                pool.accelerator,
+                pool.num_replicas,
+                self.pool_power_w.get((name, pool.accelerator), 0.0),
+            )
+            for name, pool in self.named_pools
+        ]
+        items += [placed_cards(self.system, use.accelerator, use.num_cards, use.name) for use in self.cards]
+        items += [placed_cost(name, item.cost_cents_per_h) for name, item in self.rented.items()]
+        return items + [placed_cost(use.accelerator, use.difference_cents_per_h) for use in self.tiers]
+
+    @cached_property
+    def amounts(self) -> dict[Limit, Mapping[str, float]]:
+        """Available amount of each limited item, by limit."""
+        stock = stock_of(self.system, self.arrays.type_names)
+        return {limit: limit.amounts(stock) for limit in LIMITS}
+
+    @cached_property
+    def used(self) -> dict[Limit, Uses]:
+        """Use of each item, by limit."""
+        return {limit: limit.used(self.items) for limit in LIMITS}
+
+    @cached_property
+    def limits(self) -> tuple[LimitUse, ...]:
+        """Use of limits other than cards, and the power at the served load if power is limited."""
+        return tuple(
+            LimitUse(
+                limit=limit.name,
+                item=item,
+                amount=amount,
+                used=self.used[limit].get(item, 0.0),
+                used_at_load=self._power_at_load_w if limit.name == POWER else None,
+            )
+            for limit, mine in self.amounts.items()
+            if limit.name != CARDS
+            for item, amount in mine.items()
+        )
+
+    @cached_property
+    def _power_at_load_w(self) -> float:
+        return float(power_at_load_w(self.system, self.arrays, self.named_pools).sum())
+
+    @cached_property
+    def capacity(self) -> tuple[CapacityUse, ...]:
+        """Use of the cards of each accelerator type."""
+        system = self.system
+        (used,) = (uses for limit, uses in self.used.items() if limit.name == CARDS)
+        return tuple(
+            CapacityUse(
+                type=kind,
+                limit=None if system.options.unlimited else system.capacity.get(kind, 0),
+                used=int(used.get(kind, 0)),
+            )
+            for kind in self.arrays.type_names
+        )
+
+    @cached_property
+    def total_cost_cents_per_h(self) -> float:
+        """Cost of everything, with tier prices and rentals."""
+        cost = float(sum(pool.cost_cents_per_h for _, pool in self.named_pools))
+        cost += sum(use.cost_cents_per_h for use in self.cards)
+        cost += difference_cents_per_h(self.tiers)
+        return cost + sum(item.cost_cents_per_h for item in self.rented.values())
+
+    @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """Servers whose accelerator or replicas differ from the current ones."""
+        on_cards: dict[str, float] = {}
+        for item in (item for use in self.cards for item in use.servers):
+            on_cards[item.server] = on_cards.get(item.server, 0.0) + item.cost_cents_per_h
+        return tuple(self._changes(on_cards))
+
+    def _changes(self, on_cards: Mapping[str, float]) -> Iterator[Change]:
+        for name, server in self.system.servers.items():
+            before = [_placement(server.current)] if server.current.is_running else []
+            mine, rented = self.pools.get(name, ()), self.rented.get(name)
+            after = [_placement(pool) for pool in mine]
+            after += [{"accelerator": EXTERNAL, "numReplicas": 1}] if rented else []
+            after += [{"accelerator": SHARED, "numReplicas": 1}] if name in on_cards else []
+            if before != after:
+                cost = sum(item.cost_cents_per_h for item in (*mine, rented) if item)
+                difference = cost + on_cards.get(name, 0.0) - current_cost_cents_per_h(self.system, name)
+                yield Change.model_validate(
+                    {"server": name, "from": before, "to": after, "costChange": difference}
+                )
+
+
+def _placement(item: AllocationData | Pool) -> dict[str, object]:
+    return {"accelerator": item.accelerator, "numReplicas": item.num_replicas}
+
+
+class StatedFacts(NamedTuple):
+    """Facts of a plan that do not follow from what it places."""
+
+    unserved: tuple[Unserved, ...]
+    has_reserve: Mapping[str, bool]
+    """Whether a server that requires a reserve has it."""
+    queues: Mapping[str, SharedQueueUse]
+    divisions: Divisions
+    """Division of the requests of routes."""
+    all_large: Mapping[str, float | None]
+    """Cost of the large model alone, by route [cents/h]."""
+
+
+def sections(placed: PlanPlacements, stated: StatedFacts) -> dict[str, Any]:
+    """Return all fields of a plan, by Python name, but those that state how well it is solved."""
+    system, pools = placed.system, placed.pools
+    short = {item.server for item in stated.unserved}
+    reserves = reserve_uses(system, pools, short, stated.has_reserve)
+    rollouts = rollout_uses(system, pools)
+    return {
+        **_stated_by(system),
+        "complete": not stated.unserved,
+        "total_cost_cents_per_h": placed.total_cost_cents_per_h,
+        "allocations": {name: pools[name] for name in system.servers if name in pools},
+        "shared_queues": stated.queues,
+        "routes": route_uses(system, stated.divisions, pools, stated.all_large),
+        "unserved": stated.unserved,
+        "capacity": placed.capacity,
+        "limits": placed.limits,
+        "tiers": placed.tiers,
+        "shared_cards": placed.cards,
+        "rented": tuple(placed.rented.values()),
+        "reserves": reserves,
+        "versions": split_uses(system, pools, short, reserves),
+        "rollouts": rollouts,
+        "replica_counts": replica_counts(placed.arrays, pools, reserves, rollouts),
+        "deadlines": deadline_uses(system, pools, placed.rented),
+        "changes": placed.changes,
+    }
+
+
+def _stated_by(system: System) -> dict[str, Any]:
+    """Return the fields of a plan that depend on its system alone."""
+    factors: dict[str, dict[str, float]] = {}
+    for (server, accelerator), factor in system.rate_factors.items():
+        factors.setdefault(server, {})[accelerator] = factor
+    return {
+        "not_rented": system.not_rented,
+        "caches": cache_uses(system),
+        "currency": system.currency,
+        "rate_factors": factors,
+        "kept": tuple(
+            Kept(server=server, accelerator=accelerator, num_replicas=replicas)
+            for (server, accelerator), replicas in system.kept.items()
+        ),
+    }
