@@ -17,6 +17,7 @@ from optimizer.simulation.law import (
 )
 from optimizer.simulation.lengths import LengthDistributionKind, Lengths
 from optimizer.simulation.limits import Limits
+from optimizer.simulation.live.turns import LiveTurns
 from optimizer.simulation.replicas import (
     Effort,
     LineReplica,
@@ -57,7 +58,16 @@ def simulations() -> None:
         run_replica(OpenLoad(5.0, LENGTHS, LENGTHS), replica, Effort(requests=500))
 
 
-PARTS: Sequence[Part] = (bulk_queues, simulations)
+def live_replicas() -> None:
+    """The steps of the engine by the clock."""
+    rng = np.random.default_rng(1)
+    for replica in (*(one.live(1, rng) for one in REPLICAS), LiveTurns([SERVER])):
+        rows = [replica.add(0.0, 20, 5) for _ in range(3)]
+        replica.cancel(rows[0] or 0, 0.0)
+        list(replica.run_until(1e6))
+
+
+PARTS: Sequence[Part] = (bulk_queues, simulations, live_replicas)
 
 
 def parts_of(worker: str, workers: int) -> Sequence[Part]:

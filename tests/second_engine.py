@@ -48,6 +48,8 @@ class SecondEngine:
     """In the order of admission."""
     jobs: list[Job] = field(default_factory=list)
     iterations: int = 0
+    cancels: dict[int, float] = field(default_factory=dict)
+    """Time at which the client hangs up, by row: at once if it waits, else with the iteration in progress."""
 
     def run(self) -> list[Job]:
         if self.requests.wakes_ms is not None:
@@ -76,7 +78,9 @@ class SecondEngine:
         while len(self.batch) + len(self.queue) < self.limits.max_in_flight:
             coming = self.coming()
             if coming is None or coming > self.now:
+                self.hang_up(self.queue, self.now)
                 return
+            self.hang_up(self.queue, coming)
             row = self.next_row
             self.next_row += 1
             if self.requests.arrival_ms is None:
@@ -90,6 +94,10 @@ class SecondEngine:
                 self.think(job, job.sent)
             else:
                 self.queue.insert(sum(other.rank <= rank for other in self.queue), job)
+
+    def hang_up(self, jobs: "deque[Job] | list[Job]", now: float) -> None:
+        for job in [job for job in jobs if self.cancels.get(job.row, math.inf) <= now]:
+            jobs.remove(job)
 
     def think(self, job: Job, since: float) -> None:
         if self.requests.think_ms is not None:
@@ -126,6 +134,7 @@ class SecondEngine:
             job.held += tokens
             if job.done == job.todo:
                 self.emit(job)
+        self.hang_up(self.batch, self.now)
         self.receive(late=True)
 
     def chunks(self, decodes: list[Job]) -> list[tuple[Job, int]]:
@@ -160,6 +169,8 @@ class SecondEngine:
         self.queue.insert(sum(other.rank < job.rank for other in self.queue), job)
 
     def emit(self, job: Job) -> None:
+        if self.cancels.get(job.row, math.inf) <= self.now:
+            return
         job.made += 1
         if job.made == 1:
             job.first = self.now

@@ -1,7 +1,7 @@
 """The engine: runs requests through one replica and records their times.
 
-The state machine has no clock; the caller states how far to run. A simulation runs it to the end; a server of
-live requests repeatedly runs it up to the current time. It is compiled on first use and cached.
+The state machine has no clock; the caller states how far to run. A simulation runs it to the end; a live
+replica (`simulation.live`) runs the same code one step at a time. It is compiled on first use and cached.
 """
 
 import math
@@ -87,11 +87,7 @@ def simulate(requests: Requests, times: Coefficients, limits: Limits) -> Simulat
     Raises:
         AnalysisError: an iteration would take no time, or an output is too long.
     """
-    longest = int(requests.out_tokens.max(initial=1))
-    if longest > MAX_OUTPUT_TOKENS:
-        raise AnalysisError(
-            f"an answer of {longest} tokens is too long to simulate; the limit is {MAX_OUTPUT_TOKENS} tokens"
-        )
+    check_tokens(int(requests.out_tokens.max(initial=1)))
     machine = initial_state(requests, limits)
     advance(machine, times, limits)
     return run_of(machine, requests, times)
@@ -133,6 +129,19 @@ def advance(machine: EngineState, times: Coefficients, limits: Limits, until_ms:
         from optimizer.simulation.machine.sharing import run_shared
 
         run_shared(machine, times, limits, float(until_ms))
+    check_progress(machine)
+
+
+def check_tokens(longest: int) -> None:
+    """Raise an AnalysisError if an output is too long for the engine."""
+    if longest > MAX_OUTPUT_TOKENS:
+        raise AnalysisError(
+            f"an answer of {longest} tokens is too long to simulate; the limit is {MAX_OUTPUT_TOKENS} tokens"
+        )
+
+
+def check_progress(machine: EngineState) -> None:
+    """Raise an AnalysisError if an iteration takes no time."""
     if machine.state[0]["stuck"]:
         raise AnalysisError(
             "the time of an iteration is not positive; give token times that are positive for every batch"

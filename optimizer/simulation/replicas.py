@@ -10,6 +10,7 @@ from optimizer.errors import AnalysisError
 from optimizer.simulation.engine import SimulatedRun, simulate
 from optimizer.simulation.law import Coefficients, StaticCoefficients
 from optimizer.simulation.limits import Limits
+from optimizer.simulation.live.replica import LiveReplica
 from optimizer.simulation.requests import Requests
 from optimizer.simulation.summary import MIN_REQUESTS
 from optimizer.simulation.tandem import Tandem
@@ -57,6 +58,18 @@ class SimulatedReplica(ABC):
             AnalysisError: an iteration would take no time, or an output is too long.
         """
 
+    def live(self, levels: int, rng: np.random.Generator) -> LiveReplica:  # noqa: ARG002
+        """Return the empty replica, to be run by a clock.
+
+        Args:
+            levels: number of priorities; only replicas with tokens distinguish them.
+            rng: source of its random service times.
+
+        Raises:
+            AnalysisError: its kind can only be simulated as a whole.
+        """
+        raise AnalysisError("this kind of replica is only simulated as a whole; it cannot be run by a clock")
+
 
 @dataclass(frozen=True, slots=True)
 class TokenReplica(SimulatedReplica):
@@ -68,6 +81,12 @@ class TokenReplica(SimulatedReplica):
     def run(self, requests: Requests) -> SimulatedRun:
         """Run requests through the engine."""
         return simulate(requests, self.times, self.limits)
+
+    def live(self, levels: int, rng: np.random.Generator) -> LiveReplica:  # noqa: ARG002
+        """Return the replica with iterations or processor sharing."""
+        from optimizer.simulation.live.tokens import live_tokens
+
+        return live_tokens(self.times, self.limits, levels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +105,14 @@ class StaticReplica(SimulatedReplica):
         come_ms, first_ms, last_ms = np.array(requests.arrival_ms), np.empty(count), np.empty(count)
         tokens = np.array(requests.in_tokens), np.array(requests.out_tokens)
         bounds = self.limits.max_batch, self.limits.max_queue
-        found = run_statics(
-            self.times, *bounds, come_ms, *tokens, first_ms, last_ms, np.empty(count, np.int64)
-        )
+        found = run_statics(self.times, *bounds, come_ms, *tokens, first_ms, last_ms)
         return batches_run(requests, first_ms, last_ms, *found)
+
+    def live(self, levels: int, rng: np.random.Generator) -> LiveReplica:  # noqa: ARG002
+        """Return the replica with static batching."""
+        from optimizer.simulation.live.statics import LiveStatics
+
+        return LiveStatics(self.times, self.limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +138,12 @@ class LineReplica(SimulatedReplica):
         start_ms, last_ms = np.empty(len(requests)), np.empty(len(requests))
         found = run_line(self.line, np.array(requests.arrival_ms), requests.stage_ms, start_ms, last_ms)
         return batches_run(requests, last_ms, last_ms, *found)
+
+    def live(self, levels: int, rng: np.random.Generator) -> LiveReplica:  # noqa: ARG002
+        """Return the server with its stages and their random service times."""
+        from optimizer.simulation.live.lines import live_line
+
+        return live_line(self.line, rng)
 
 
 def batches_run(

@@ -49,18 +49,16 @@ def run_shared_card(
 
 def _run(servers: Sequence[BatchServer], drawn: Sequence[Requests]) -> list[SimulatedRun]:
     """Run requests of each server through the empty card."""
-    from optimizer.simulation.machine.time_sharing import run_turns
+    from optimizer.simulation.machine.time_sharing import empty_card, run_turns
 
     arrivals = [np.array(requests.arrival_ms) for requests in drawn]
     ends = np.cumsum([len(mine) for mine in arrivals])
     heads = ends - [len(mine) for mine in arrivals]
-    start_ms, last_ms = np.empty(ends[-1]), np.empty(ends[-1])
-    totals = np.zeros((len(servers), 3))
-    times = np.array([[float(one.window_ms), one.base_ms, one.slope_ms] for one in servers])
-    sizes = np.array([one.size for one in servers])
-    come_ms = np.concatenate(arrivals)
-    run_turns(sizes, times, ends, come_ms, start_ms, last_ms, heads.copy(), np.zeros(len(servers)), totals)
-    found = zip(drawn, heads.tolist(), ends.tolist(), totals.tolist(), strict=True)
+    card = empty_card(servers, heads, np.concatenate(arrivals))
+    card.ends[:] = ends
+    run_turns(card, np.inf)
+    found = zip(drawn, heads.tolist(), ends.tolist(), card.totals.tolist(), strict=True)
+    last_ms = card.last_ms
     return [
         batches_run(requests, last_ms[head:end], last_ms[head:end], busy_ms, batch_ms, int(batches))
         for requests, head, end, (busy_ms, batch_ms, batches) in found

@@ -46,12 +46,20 @@ def take_arrivals(machine: EngineState, limits: Limits, held_back: bool) -> None
             remove_first(machine.wakes_ms, machine.wakes_ms, state.asleep)
             machine.rows[row].arrival_ms = arrival_ms
         machine.rows[row].sent_ms = state.now_ms if held_back else arrival_ms
-        inside = state.running + state.waiting
-        if inside - limits.max_batch >= limits.max_queue or never_fits(machine, limits, row):
-            state.rejected += 1
+        if not admit(machine, limits, row):
             think(machine, row, machine.rows[row].sent_ms)
-        else:
-            join_queue(machine, row)
+
+
+@compiled
+def admit(machine: EngineState, limits: Limits, row: int) -> bool:
+    """Let a request join the queue; return False if it is rejected."""
+    state = machine.state[0]
+    inside = state.running + state.waiting
+    if inside - limits.max_batch >= limits.max_queue or never_fits(machine, limits, row):
+        state.rejected += 1
+        return False
+    join_queue(machine, row)
+    return True
 
 
 @compiled

@@ -1,18 +1,44 @@
 """Dynamic-batching server: collects requests, serves them together, and rejects those above its limit."""
 
 import math
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.simulation.batches import CLOCK, COLLECT, GAP, INTERVAL, OLDEST, BatchServer
-from optimizer.simulation.machine.compiling import compiled, entry
+from optimizer.simulation.machine.compiling import compiled, entry, inlined
 
 TICK_ROUNDING = 1e-9
 """Share of a tick by which a service can end late because of rounding."""
 
 
-@entry
+BATCHES = np.dtype(
+    [
+        ("head", np.int64),  # first waiting request in the queue
+        ("tail", np.int64),  # end of the queue
+        ("tick", np.int64),  # last clock tick at which a batch started
+        ("batch", np.int64),  # requests in service; they precede `head` in the queue
+        ("batches", np.int64),
+        ("free_ms", np.float64),  # end of the latest batch
+        ("now_ms", np.float64),  # free server: time at which it became free, or of the latest arrival
+        ("deadline_ms", np.float64),  # free server: start of the next batch, inf if no request waits
+        ("busy_ms", np.float64),
+        ("batch_ms", np.float64),  # integral of the batch over time
+    ],
+    align=True,
+)
+"""State of a server between two events."""
+
+
+def empty_server() -> npt.NDArray[Any]:
+    """Return the state of an empty server; the end of an empty batch at 0 opens its first window."""
+    state = np.zeros(1, BATCHES)
+    state["batch"] = 1
+    return state
+
+
 def run_batches(
     server: BatchServer, arrival_ms: FloatArray, start_ms: FloatArray, last_ms: FloatArray, queue: IntArray
 ) -> tuple[float, float, int]:
@@ -25,67 +51,99 @@ def run_batches(
         last_ms: filled with the completion times; NaN if rejected.
         queue: scratch, shape (R,).
     """
-    size = server.size
-    start_ms[:] = np.nan
-    last_ms[:] = np.nan
-    count = len(arrival_ms)
-    head, tail, arrival, free_ms, tick = 0, 0, 0, 0.0, 0
-    busy_ms, batch_ms, batches = 0.0, 0.0, 0
-    while True:
-        if tail == head and arrival >= count:
-            return busy_ms, batch_ms, batches
-        now_ms, arrival, tail = collect(server, free_ms, tick, arrival_ms, arrival, queue, head, tail)
-        if tail == head:
-            return busy_ms, batch_ms, batches
-        if server.trigger == CLOCK:
-            tick = round(now_ms / server.window_ms)
-        n = min(tail - head, size)
-        service = server.base_ms + server.slope_ms * n
-        free_ms = now_ms + service
-        for k in range(head, head + n):
-            start_ms[queue[k]] = now_ms
-            last_ms[queue[k]] = free_ms
-        head += n
-        busy_ms += service
-        batch_ms += n * service
-        batches += 1
-        room = server.room - n if server.counts_system else server.room
-        while arrival < count and arrival_ms[arrival] < free_ms:
-            if tail - head < room:
-                queue[tail] = arrival
-                tail += 1
-            arrival += 1
+    start_ms[:] = last_ms[:] = np.nan
+    states = empty_server()
+    advance_batches(server, states, arrival_ms, 0, len(arrival_ms), start_ms, last_ms, queue, math.inf)
+    return float(states[0]["busy_ms"]), float(states[0]["batch_ms"]), int(states[0]["batches"])
 
 
-@compiled
-def collect(
-    server: BatchServer, free_ms: float, tick: int, arrival_ms: FloatArray, arrival: int, queue: IntArray,
-    head: int, tail: int,
-) -> tuple[float, int, int]:  # fmt: skip
-    """Add arriving requests to the queue of a free server until a batch starts.
+@entry
+def advance_batches(
+    server: BatchServer, states: npt.NDArray[Any], arrival_ms: FloatArray, arrival: int, count: int,
+    start_ms: FloatArray, last_ms: FloatArray, queue: IntArray, until_ms: float,
+) -> None:  # fmt: skip
+    """Run a server up to a time, that time included.
 
     Args:
         server: the server.
-        free_ms: time at which it became free.
-        tick: index of the last clock tick at which a batch started.
+        states: its state, a record of `BATCHES`; changed.
+        arrival_ms: arrival times by request, ascending among those that arrive.
+        arrival: first request that arrives.
+        count: end of the requests that arrive.
+        start_ms: filled with the start of each request's batch.
+        last_ms: filled with the completion times.
+        queue: waiting requests from `head` to `tail`, in which rejected ones are missing; changed.
+        until_ms: end of the run, not before the last arrival.
+    """
+    state = states[0]
+    head, tail, batch, tick = state.head, state.tail, state.batch, state.tick
+    free_ms, now_ms, deadline = state.free_ms, state.now_ms, state.deadline_ms
+    busy_ms, batch_ms, batches = state.busy_ms, state.batch_ms, state.batches
+    starts = True
+    while starts:
+        if batch > 0:
+            room = server.room - batch if server.counts_system else server.room
+            while arrival < count and arrival_ms[arrival] < free_ms:
+                if tail - head < room:
+                    queue[tail] = arrival
+                    tail += 1
+                arrival += 1
+            if free_ms > until_ms:
+                break
+            batch, now_ms = 0, free_ms
+            deadline = first_deadline(server, free_ms, tick, tail - head, arrival_ms, head, queue)
+        starts, now_ms, deadline, arrival, tail = collect(
+            server, now_ms, deadline, arrival_ms, arrival, count, queue, head, tail, until_ms
+        )
+        if starts:
+            if server.trigger == CLOCK:
+                tick = round(now_ms / server.window_ms)
+            batch = min(tail - head, server.size)
+            service = server.base_ms + server.slope_ms * batch
+            free_ms = now_ms + service
+            for k in range(head, head + batch):
+                start_ms[queue[k]] = now_ms
+                last_ms[queue[k]] = free_ms
+            head += batch
+            busy_ms += service
+            batch_ms += batch * service
+            batches += 1
+    state.head, state.tail, state.batch, state.tick = head, tail, batch, tick
+    state.free_ms, state.now_ms, state.deadline_ms = free_ms, now_ms, deadline
+    state.busy_ms, state.batch_ms, state.batches = busy_ms, batch_ms, batches
+
+
+@inlined
+def collect(
+    server: BatchServer, now_ms: float, deadline: float, arrival_ms: FloatArray, arrival: int, count: int,
+    queue: IntArray, head: int, tail: int, until_ms: float,
+) -> tuple[bool, float, float, int, int]:  # fmt: skip
+    """Add arriving requests to the queue of a free server until a batch starts, or up to a time.
+
+    Args:
+        server: the server.
+        now_ms: time at which it became free, or of the latest arrival.
+        deadline: start of the next batch; inf if no request waits.
         arrival_ms: arrival times.
         arrival: index of the next arrival.
+        count: end of the arrivals.
         queue: waiting requests, from `head` up to `tail`; changed.
         head: start of the queue.
         tail: the end of the queue.
+        until_ms: end of the run.
 
     Returns:
-        Start of the batch, the next request to arrive, and the end of the queue, which is empty if no
-        request is left.
+        Whether a batch starts; then its start, otherwise the time of the latest arrival; the deadline, the
+        next request to arrive, and the end of the queue.
     """
     # A request that finds the server free does not queue, even without queue places, unless there is a clock.
     room = server.room if server.trigger == CLOCK else max(server.room, 1)
-    deadline = first_deadline(server, free_ms, tick, tail - head, arrival_ms, head, queue)
-    now_ms = free_ms
     while server.trigger == CLOCK or tail - head < server.size:
-        come_ms = arrival_ms[arrival] if arrival < len(arrival_ms) else math.inf
-        if come_ms == math.inf or (deadline <= come_ms and tail > head):
-            return max(now_ms, deadline), arrival, tail
+        come_ms = arrival_ms[arrival] if arrival < count else math.inf
+        if deadline <= min(come_ms, until_ms) and tail > head:
+            return True, max(now_ms, deadline), deadline, arrival, tail
+        if come_ms == math.inf:
+            return False, now_ms, deadline, arrival, tail
         if deadline <= come_ms:
             deadline = next_deadline(server, deadline, come_ms)
             continue
@@ -94,11 +152,13 @@ def collect(
             tail += 1
         arrival += 1
         now_ms = max(now_ms, come_ms)
-        if server.window_ms == 0:
-            break
-        if server.trigger == GAP or (tail - head == 1 and server.trigger in (OLDEST, COLLECT)):
+        if (
+            server.window_ms == 0
+            or server.trigger == GAP
+            or (tail - head == 1 and server.trigger in (OLDEST, COLLECT))
+        ):
             deadline = come_ms + server.window_ms
-    return now_ms, arrival, tail
+    return True, now_ms, deadline, arrival, tail
 
 
 @compiled

@@ -34,6 +34,12 @@ def compiled(function: _Function) -> _Function:
     return part
 
 
+def inlined(function: _Function) -> _Function:
+    """Compile an internal function, like `compiled`, as a part of its callers."""
+    part: _Function = _for_any_number(_jit(function, no_cpython_wrapper=True, forceinline=True))
+    return part
+
+
 def compiled_with_arrays(function: _Function) -> _Function:
     """Compile an internal function, like `compiled`, that allocates arrays."""
     part: _Function = _for_any_number(_allocating_jit(function, no_cpython_wrapper=True))

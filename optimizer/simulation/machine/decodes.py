@@ -6,7 +6,7 @@ down, and the cost of an iteration does not depend on the batch.
 
 from optimizer.simulation.limits import UNLIMITED
 from optimizer.simulation.machine.compiling import compiled
-from optimizer.simulation.machine.state import BLOCK, NO_REQUEST, EngineState
+from optimizer.simulation.machine.state import BLOCK, NO_ITERATION, NO_REQUEST, EngineState
 
 
 @compiled
@@ -57,6 +57,7 @@ def evict_sequence(machine: EngineState, row: int) -> None:
         machine.rows[before].link = machine.rows[row].link
     machine.rows[row].made = machine.rows[row].out_tokens - (machine.rows[row].end - state.iteration)
     _forget(machine, row, slot)
+    machine.rows[row].end = NO_ITERATION
     find_next_end(machine)
 
 

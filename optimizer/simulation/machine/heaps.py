@@ -25,7 +25,27 @@ def push(times: FloatArray, items: Items, size: int, time: float, item: float) -
 @compiled
 def replace_first(times: FloatArray, items: Items, size: int, time: float, item: float) -> None:
     """Replace the smallest time of a heap of the given size."""
-    place = 0
+    _sift_down(times, items, size, 0, time, item)
+
+
+@compiled
+def remove_first(times: FloatArray, items: Items, size: int) -> None:
+    """Remove the smallest time of a heap, which then has the given size."""
+    replace_first(times, items, size, times[size], items[size])
+
+
+@compiled
+def remove_at(times: FloatArray, items: Items, size: int, place: int) -> None:
+    """Remove the time at a place of a heap, which then has the given size."""
+    if place > 0 and times[(place - 1) // 2] > times[size]:
+        push(times, items, place, times[size], items[size])
+    else:
+        _sift_down(times, items, size, place, times[size], items[size])
+
+
+@compiled
+def _sift_down(times: FloatArray, items: Items, size: int, place: int, time: float, item: float) -> None:
+    """Put a time at a free place of a heap of the given size, or below it."""
     while 2 * place + 1 < size:
         child = 2 * place + 1
         if child + 1 < size and times[child + 1] < times[child]:
@@ -35,9 +55,3 @@ def replace_first(times: FloatArray, items: Items, size: int, time: float, item:
         times[place], items[place] = times[child], items[child]
         place = child
     times[place], items[place] = time, item
-
-
-@compiled
-def remove_first(times: FloatArray, items: Items, size: int) -> None:
-    """Remove the smallest time of a heap, which then has the given size."""
-    replace_first(times, items, size, times[size], items[size])

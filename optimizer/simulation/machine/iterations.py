@@ -1,13 +1,14 @@
 """State machine of iterations: schedules one, advances the clock, and hands out its tokens.
 
 While only decodes are in progress, nothing but their context changes from one iteration to the next: all
-iterations up to the next event pass in one step, whose time is an arithmetic series.
+iterations up to the next event pass in one step, whose time is an arithmetic series. A live replica runs the
+same two halves of a step, one iteration at a time.
 """
 
 import numpy as np
 
 from optimizer.simulation.law import IterationCoefficients
-from optimizer.simulation.limits import Limits
+from optimizer.simulation.limits import UNLIMITED, Limits
 from optimizer.simulation.machine.clients import (
     HELD_BACK,
     ON_TIME,
@@ -16,9 +17,9 @@ from optimizer.simulation.machine.clients import (
     take_arrivals,
     think,
 )
-from optimizer.simulation.machine.compiling import compiled, entry
+from optimizer.simulation.machine.compiling import compiled, entry, inlined
 from optimizer.simulation.machine.decodes import begin_answer, end_answer, find_next_end
-from optimizer.simulation.machine.memory import forget_admission, iterations_that_fit, preempt_until_fits
+from optimizer.simulation.machine.memory import iterations_that_fit, leave_batch, preempt_until_fits
 from optimizer.simulation.machine.scheduler import gather_prompts
 from optimizer.simulation.machine.state import NO_REQUEST, EngineState
 from optimizer.simulation.machine.times import iteration_ms, iterations_ms, iterations_until
@@ -28,10 +29,7 @@ from optimizer.simulation.machine.times import iteration_ms, iterations_ms, iter
 def run_iterations(
     machine: EngineState, times: IterationCoefficients, limits: Limits, until_ms: float
 ) -> None:
-    """Run all iterations that start before `until_ms`; the last can end after it.
-
-    A caller that records arrivals while they happen can add rows and continue from there.
-    """
+    """Run all iterations that start before `until_ms`; the last can end after it."""
     state = machine.state[0]
     while state.stuck == 0:
         if state.running + state.waiting == 0:
@@ -43,23 +41,58 @@ def run_iterations(
             continue
         if state.now_ms >= until_ms:
             return
-        gather_prompts(machine, limits)
-        if state.work_prompts > 0:
-            _pass_prompts(machine, times, limits)
-        else:
-            _pass_answers(machine, times, limits, until_ms)
+        spent_ms, count = begin_iterations(machine, times, limits, UNLIMITED, until_ms)
+        if count > 0:
+            end_iterations(machine, limits, spent_ms, count)
 
 
-@compiled
-def _pass_prompts(machine: EngineState, times: IterationCoefficients, limits: Limits) -> None:
-    """Run one iteration with prompts."""
+@inlined
+def begin_iterations(
+    machine: EngineState, times: IterationCoefficients, limits: Limits, most: int, until_ms: float
+) -> tuple[float, int]:
+    """Schedule one iteration, or without prompts up to `most` up to the next event.
+
+    Returns:
+        Their time and their number; 0 and stuck if no request can progress.
+    """
     state = machine.state[0]
-    decodes = 0 if limits.prefill_first else state.decodes
-    context = 0 if limits.prefill_first else state.decode_tokens + state.decodes
-    spent_ms = iteration_ms(
-        times, decodes, context, state.work_prompts, state.work_tokens, state.work_attention
-    )
-    _pass_time(machine, limits, spent_ms, 1, 0 if limits.prefill_first else 1)
+    gather_prompts(machine, limits)
+    if state.work_prompts > 0:
+        decodes = 0 if limits.prefill_first else state.decodes
+        context = 0 if limits.prefill_first else state.decode_tokens + state.decodes
+        return iteration_ms(
+            times, decodes, context, state.work_prompts, state.work_tokens, state.work_attention
+        ), 1
+    preempted = preempt_until_fits(machine, limits)
+    first_ms = iteration_ms(times, state.decodes, state.decode_tokens + state.decodes, 0, 0, 0.0)
+    if state.decodes == 0 or not first_ms > 0:
+        state.stuck = 1
+        return 0.0, 0
+    growth_ms = times.kv_read_per_token_ms * state.decodes
+    count = 1
+    if not preempted:
+        count = min(state.next_end - state.iteration, iterations_that_fit(machine, limits), most)
+        event_ms = min(until_ms, _next_event_ms(machine, limits))
+        if iterations_ms(first_ms, growth_ms, count) > event_ms - state.now_ms:
+            count = iterations_until(event_ms - state.now_ms, first_ms, growth_ms)
+    return iterations_ms(first_ms, growth_ms, count), count
+
+
+@inlined
+def end_iterations(machine: EngineState, limits: Limits, spent_ms: float, count: int) -> None:
+    """End the scheduled iterations: advance the clock, and hand out their tokens."""
+    state = machine.state[0]
+    prompts = state.work_prompts > 0
+    _pass_time(machine, limits, spent_ms, count, 0 if prompts and limits.prefill_first else count)
+    if prompts:
+        _finish_prompts(machine, limits)
+    take_arrivals(machine, limits, HELD_BACK)
+
+
+@inlined
+def _finish_prompts(machine: EngineState, limits: Limits) -> None:
+    """Make the next token of each request whose prompt is complete."""
+    state = machine.state[0]
     state.partial, state.partial_tokens = state.work_partial, state.work_partial_tokens
     for i in range(state.work_completed):
         row = machine.places[i].prompt
@@ -70,32 +103,6 @@ def _pass_prompts(machine: EngineState, times: IterationCoefficients, limits: Li
             _end(machine, limits, row)
         else:
             begin_answer(machine, row, left)
-    take_arrivals(machine, limits, HELD_BACK)
-
-
-@compiled
-def _pass_answers(
-    machine: EngineState, times: IterationCoefficients, limits: Limits, until_ms: float
-) -> None:
-    """Run iterations without prompts, up to the next event."""
-    state = machine.state[0]
-    preempted = preempt_until_fits(machine, limits)
-    if state.decodes == 0:
-        state.stuck = 1
-        return
-    first_ms = iteration_ms(times, state.decodes, state.decode_tokens + state.decodes, 0, 0, 0.0)
-    growth_ms = times.kv_read_per_token_ms * state.decodes
-    if not first_ms > 0:
-        state.stuck = 1
-        return
-    count = 1
-    if not preempted:
-        count = min(state.next_end - state.iteration, iterations_that_fit(machine, limits))
-        event_ms = min(until_ms, _next_event_ms(machine, limits))
-        if iterations_ms(first_ms, growth_ms, count) > event_ms - state.now_ms:
-            count = iterations_until(event_ms - state.now_ms, first_ms, growth_ms)
-    _pass_time(machine, limits, iterations_ms(first_ms, growth_ms, count), count, count)
-    take_arrivals(machine, limits, HELD_BACK)
 
 
 @compiled
@@ -137,6 +144,5 @@ def _end(machine: EngineState, limits: Limits, row: int) -> None:
     """Record the last token of a request, and free its batch slot."""
     state = machine.state[0]
     machine.rows[row].last_ms = state.now_ms
-    state.running -= 1
-    forget_admission(machine, limits, row)
+    leave_batch(machine, limits, row)
     think(machine, row, state.now_ms)

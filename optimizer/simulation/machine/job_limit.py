@@ -1,8 +1,9 @@
 """A tandem with a limit on the jobs inside; the next job enters when one leaves (compiled)."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.simulation.batches import BatchServer
@@ -12,9 +13,24 @@ from optimizer.simulation.machine.heaps import push, remove_first
 NO_REQUEST = -1
 
 
+JOBS = np.dtype(
+    [
+        ("now_ms", np.float64),
+        ("inside", np.int64),
+        ("busy_ms", np.float64),  # of the server
+        ("batch_ms", np.float64),  # integral of its batch over time
+        ("batches", np.int64),
+    ],
+    align=True,
+)
+"""Totals of a tandem."""
+
+
 class TandemState(NamedTuple):
     """State of a tandem; its stops are the server (index `server_stop`) and the stages."""
 
+    states: npt.NDArray[Any]
+    """One record of `JOBS`."""
     server: BatchServer
     server_stop: int
     workers: IntArray
@@ -53,7 +69,7 @@ def empty_tandem(
     """
     stops, rows = len(workers), service_ms.shape[1]
     return TandemState(
-        server, server_stop, np.array(workers), service_ms,
+        np.zeros(1, JOBS), server, server_stop, np.array(workers), service_ms,
         np.full(stops, NO_REQUEST), np.full(stops, NO_REQUEST), np.zeros(stops, np.int64),
         np.full(rows, NO_REQUEST), np.zeros(rows, np.int64),
         np.zeros(min(jobs, rows) + 1), np.zeros(min(jobs, rows) + 1, np.int64),
@@ -62,26 +78,34 @@ def empty_tandem(
 
 
 @entry
-def run_jobs(
-    yard: TandemState, come_ms: FloatArray, jobs: int, last_ms: FloatArray
-) -> tuple[float, float, int]:
-    """Run all requests, which arrive in ascending order; fill their completion times.
+def advance_jobs(
+    yard: TandemState, come_ms: FloatArray, arrival: int, count: int, jobs: int, last_ms: FloatArray,
+    until_ms: float,
+) -> None:  # fmt: skip
+    """Run a tandem up to a time, that time included; fill the completion times.
 
-    Returns:
-        Busy time of the server, ∫ batch dt, and number of batches.
+    Args:
+        yard: the tandem; changed.
+        come_ms: arrivals by request, ascending among those that arrive.
+        arrival: first request that arrives; it enters when fewer than `jobs` are inside.
+        count: end of the requests that arrive.
+        jobs: maximum requests inside.
+        last_ms: filled.
+        until_ms: end of the run, not before the last arrival.
     """
-    now_ms, inside, arrival = 0.0, 0, 0
-    busy_ms, batch_ms, batches = 0.0, 0.0, 0
+    state = yard.states[0]
+    now_ms, inside = state.now_ms, state.inside
+    busy_ms, batch_ms, batches = state.busy_ms, state.batch_ms, state.batches
     while True:
         next_ms = yard.event_ms[0] if yard.events[0] > 0 else np.inf
-        if inside < jobs and arrival < len(come_ms) and max(now_ms, come_ms[arrival]) <= next_ms:
+        if inside < jobs and arrival < count and max(now_ms, come_ms[arrival]) <= next_ms:
             now_ms = max(now_ms, come_ms[arrival])
             yard.stop[arrival] = 0
             join(yard, arrival, now_ms)
             inside, arrival = inside + 1, arrival + 1
             continue
-        if yard.events[0] == 0:
-            return busy_ms, batch_ms, batches
+        if yard.events[0] == 0 or next_ms > until_ms:
+            break
         now_ms, row = next_ms, yard.event_row[0]
         yard.events[0] -= 1
         remove_first(yard.event_ms, yard.event_row, yard.events[0])
@@ -102,6 +126,8 @@ def run_jobs(
                 join(yard, row, now_ms)
             row = follower
         serve(yard, stop, now_ms)
+    state.now_ms, state.inside = now_ms, inside
+    state.busy_ms, state.batch_ms, state.batches = busy_ms, batch_ms, batches
 
 
 @compiled

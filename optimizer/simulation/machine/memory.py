@@ -47,11 +47,12 @@ def remember_admission(machine: EngineState, limits: Limits, row: int) -> None:
 
 
 @compiled
-def forget_admission(machine: EngineState, limits: Limits, row: int) -> None:
-    """Record that a request has left the batch."""
+def leave_batch(machine: EngineState, limits: Limits, row: int) -> None:
+    """Free the batch slot of a request."""
+    state = machine.state[0]
+    state.running -= 1
     if limits.kv_tokens >= UNLIMITED:
         return
-    state = machine.state[0]
     older, younger = machine.rows[row].older, machine.rows[row].younger
     if older != NO_REQUEST:
         machine.rows[older].younger = younger
@@ -62,18 +63,24 @@ def forget_admission(machine: EngineState, limits: Limits, row: int) -> None:
 
 
 @compiled
+def evict(machine: EngineState, limits: Limits, row: int) -> None:
+    """Remove a request from the batch before its end, and free its memory."""
+    state = machine.state[0]
+    if row == state.partial:
+        state.partial, state.partial_tokens = NO_REQUEST, 0
+    else:
+        evict_sequence(machine, row)
+    leave_batch(machine, limits, row)
+
+
+@compiled
 def preempt_until_fits(machine: EngineState, limits: Limits) -> bool:
     """Preempt the newest requests until every next token fits; return whether any was preempted."""
     state = machine.state[0]
     preempted = False
     while not fits(machine, limits, 0):
         row = state.youngest
-        if row == state.partial:
-            state.partial, state.partial_tokens = NO_REQUEST, 0
-        else:
-            evict_sequence(machine, row)
-        forget_admission(machine, limits, row)
-        state.running -= 1
+        evict(machine, limits, row)
         return_to_queue(machine, row)
         machine.rows[row].preempted += 1
         state.preemptions += 1

@@ -4,7 +4,7 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.simulation.machine.collecting import run_batches
-from optimizer.simulation.machine.job_limit import empty_tandem, run_jobs
+from optimizer.simulation.machine.job_limit import TandemState, advance_jobs, empty_tandem
 from optimizer.simulation.machine.stations import run_station
 from optimizer.simulation.tandem import ALL_JOBS, Station, Tandem
 
@@ -32,9 +32,7 @@ def run_line(
     for station, times in zip(line.before, stage_ms[:count], strict=True):
         rows, there_ms = _passed(station, rows, there_ms, times)
     begun_ms, done_ms = np.empty(len(rows)), np.empty(len(rows))
-    found: tuple[float, float, int] = run_batches(
-        line.server, there_ms, begun_ms, done_ms, np.empty(len(rows), np.int64)
-    )
+    found = run_batches(line.server, there_ms, begun_ms, done_ms, np.empty(len(rows), np.int64))
     start_ms[rows] = begun_ms
     served = np.flatnonzero(~np.isnan(done_ms))  # in order of arrival, and so of completion
     last_ms[rows] = np.nan
@@ -61,14 +59,21 @@ def _run_jobs(
     line: Tandem, come_ms: FloatArray, stage_ms: FloatArray, start_ms: FloatArray, last_ms: FloatArray
 ) -> tuple[float, float, int]:
     """Run requests through a tandem with a limit on the jobs inside."""
+    yard = tandem_state(line, stage_ms)
+    last_ms[:] = np.nan
+    advance_jobs(yard, np.array(come_ms), 0, len(come_ms), line.jobs, last_ms, np.inf)
+    start_ms[:] = yard.start_ms
+    state = yard.states[0]
+    return float(state["busy_ms"]), float(state["batch_ms"]), int(state["batches"])
+
+
+def tandem_state(line: Tandem, stage_ms: FloatArray) -> TandemState:
+    """Return an empty tandem with a limit on the jobs inside, and the times of its requests at each stage."""
     before = len(line.before)
     workers = [station.workers for station in line.before]
     workers += [1, *(station.workers for station in line.after)]
     stops_ms = np.insert(stage_ms, before, 0.0, axis=0)
-    yard = empty_tandem(line.server, before, workers, stops_ms, line.jobs)
-    found: tuple[float, float, int] = run_jobs(yard, np.array(come_ms), line.jobs, last_ms)
-    start_ms[:] = yard.start_ms
-    return found
+    return empty_tandem(line.server, before, workers, stops_ms, line.jobs)
 
 
 def stage_times_ms(stations: tuple[Station, ...], count: int, rng: np.random.Generator) -> FloatArray:

@@ -36,6 +36,27 @@ def leave_queue(machine: EngineState) -> int:
 
 
 @compiled
+def drop_waiting(machine: EngineState, row: int) -> bool:
+    """Remove a request from the queue; return False if it does not wait."""
+    state = machine.state[0]
+    before, other = NO_REQUEST, state.first_waiting
+    for _ in range(state.waiting):
+        if other == row:
+            after, level = machine.rows[row].link, machine.rows[row].level
+            if before == NO_REQUEST:
+                state.first_waiting = after
+            else:
+                machine.rows[before].link = after
+            if machine.last_waiting[level] == row:
+                same = before != NO_REQUEST and machine.rows[before].level == level
+                machine.last_waiting[level] = before if same else NO_REQUEST
+            state.waiting -= 1
+            return True
+        before, other = other, machine.rows[other].link
+    return False
+
+
+@compiled
 def _last_up_to(machine: EngineState, level: int) -> int:
     """Return the last waiting request up to a priority rank; `NO_REQUEST` if none waits."""
     while level >= 0 and machine.last_waiting[level] == NO_REQUEST:

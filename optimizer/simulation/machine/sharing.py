@@ -33,21 +33,35 @@ def run_shared(
     """Run all events before `until_ms`."""
     state = machine.state[0]
     while True:
-        while state.waiting > 0 and state.running < limits.max_batch:
-            _admit(machine, leave_queue(machine))
+        admit_waiting(machine, limits)
         arrival_ms = next_arrival_ms(machine) if has_place(machine, limits) else np.inf
-        progress_ms = np.inf if state.running == 0 else state.now_ms + _until_progress_ms(machine, times)
+        progress_ms = next_progress_ms(machine, times)
         event_ms = min(arrival_ms, progress_ms)
         if event_ms >= until_ms or event_ms == np.inf:
             return
         ends = progress_ms <= arrival_ms
-        _pass_time(machine, times, event_ms - state.now_ms, ends)
-        state.now_ms = event_ms
+        pass_until(machine, times, event_ms, ends)
         take_arrivals(machine, limits, ON_TIME)
         if ends:
-            _finish_prompts(machine)
-            _finish_answers(machine)
+            finish_prompts(machine)
+            while has_finished_answer(machine):
+                think(machine, finish_answer(machine), state.now_ms)
             take_arrivals(machine, limits, HELD_BACK)
+
+
+@compiled
+def admit_waiting(machine: EngineState, limits: Limits) -> None:
+    """Admit waiting requests to the free slots of the batch."""
+    state = machine.state[0]
+    while state.waiting > 0 and state.running < limits.max_batch:
+        _admit(machine, leave_queue(machine))
+
+
+@compiled
+def next_progress_ms(machine: EngineState, times: ProcessorSharingCoefficients) -> float:
+    """Return the time at which a prompt or an output completes; inf if the batch is empty."""
+    state = machine.state[0]
+    return np.inf if state.running == 0 else state.now_ms + _until_progress_ms(machine, times)
 
 
 @compiled
@@ -70,7 +84,7 @@ def _prompt_ms(machine: EngineState, times: ProcessorSharingCoefficients, place:
 
 
 @compiled
-def _token_ms(machine: EngineState, times: ProcessorSharingCoefficients) -> float:
+def token_ms(machine: EngineState, times: ProcessorSharingCoefficients) -> float:
     """Return the time of a token in the current batch."""
     return times.decode_base_ms + times.decode_per_request_ms * machine.state[0].running
 
@@ -81,21 +95,23 @@ def _until_progress_ms(machine: EngineState, times: ProcessorSharingCoefficients
     state = machine.state[0]
     least_ms = np.inf
     if state.decodes > 0:
-        least_ms = max(machine.answer_ends[0] - state.token_clock, 0.0) * _token_ms(machine, times)
+        least_ms = max(machine.answer_ends[0] - state.token_clock, 0.0) * token_ms(machine, times)
     for place in range(state.work_prompts):
         least_ms = min(least_ms, machine.places[place].prompt_left * _prompt_ms(machine, times, place))
     return least_ms
 
 
 @compiled
-def _pass_time(
+def pass_until(
     machine: EngineState,
     times: ProcessorSharingCoefficients,
-    spent_ms: float,
+    until_ms: float,
     ends: bool,  # noqa: FBT001
 ) -> None:
-    """Advance all requests; with `ends`, the next to end is complete regardless of rounding."""
+    """Advance the clock and all requests; with `ends`, the next to end completes regardless of rounding."""
     state = machine.state[0]
+    spent_ms = until_ms - state.now_ms
+    state.now_ms = until_ms
     if state.running == 0:
         return
     state.busy_ms += spent_ms
@@ -106,15 +122,15 @@ def _pass_time(
         over = needed_ms <= ending_ms
         machine.places[place].prompt_left *= 0.0 if over else max(1 - spent_ms / needed_ms, 0.0)
     if state.decodes > 0:
-        token_ms = _token_ms(machine, times)
+        each_ms = token_ms(machine, times)
         left = machine.answer_ends[0] - state.token_clock
-        over = left * token_ms <= ending_ms
-        passed = state.token_clock + (0.0 if over else spent_ms / token_ms)
+        over = left * each_ms <= ending_ms
+        passed = state.token_clock + (0.0 if over else spent_ms / each_ms)
         state.token_clock = machine.answer_ends[0] if over else passed
 
 
 @compiled
-def _finish_prompts(machine: EngineState) -> None:
+def finish_prompts(machine: EngineState) -> None:
     """Record the first tokens of completed prompts."""
     state = machine.state[0]
     kept = 0
@@ -139,13 +155,19 @@ def _begin_answer(machine: EngineState, row: int) -> None:
 
 
 @compiled
-def _finish_answers(machine: EngineState) -> None:
-    """Record the last tokens of completed outputs, and free their batch slots."""
+def has_finished_answer(machine: EngineState) -> bool:
+    """Return whether an output is complete."""
     state = machine.state[0]
-    while state.decodes > 0 and machine.answer_ends[0] <= state.token_clock:
-        row = machine.answers[0]
-        machine.rows[row].last_ms = state.now_ms
-        state.running -= 1
-        think(machine, row, state.now_ms)
-        state.decodes -= 1
-        remove_first(machine.answer_ends, machine.answers, state.decodes)
+    return state.decodes > 0 and machine.answer_ends[0] <= state.token_clock
+
+
+@compiled
+def finish_answer(machine: EngineState) -> int:
+    """Record the last token of the next complete output, free its batch slot, and return the request."""
+    state = machine.state[0]
+    row = machine.answers[0]
+    machine.rows[row].last_ms = state.now_ms
+    state.running -= 1
+    state.decodes -= 1
+    remove_first(machine.answer_ends, machine.answers, state.decodes)
+    return row

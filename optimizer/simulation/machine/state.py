@@ -14,6 +14,8 @@ from optimizer.simulation.limits import UNLIMITED, Limits
 from optimizer.simulation.requests import Requests
 
 NO_REQUEST = -1
+NO_ITERATION = -1
+"""End of a request that is not decoding, after it has lost its place."""
 BLOCK = 64
 """Iterations that share one count of ends, so that the search for the next end can skip them."""
 
@@ -38,6 +40,7 @@ STATE = np.dtype(
         ("work_completed", np.int64),  # prompts that complete
         ("work_partial", np.int64),  # prompt that is partial afterwards
         ("work_partial_tokens", np.int64),  # its computed tokens afterwards
+        ("work_ms", np.float64),  # live: time of the iteration in progress, 0 if there is none
         ("busy_ms", np.float64),
         ("batch_ms", np.float64),  # integral of the batch over time
         ("token_clock", np.float64),  # processor sharing: tokens of an output present from the start
@@ -123,10 +126,8 @@ def initial_state(requests: Requests, limits: Limits) -> EngineState:
     state["next_end"] = UNLIMITED
     wakes_ms = np.empty(0) if requests.wakes_ms is None else requests.wakes_ms.copy()
     state["asleep"] = len(wakes_ms)
-    batch = min(limits.max_batch, len(rows)) + 1
-    blocks = 1
-    while blocks * BLOCK <= int(requests.out_tokens.max(initial=1)):
-        blocks *= 2
+    batch = _slots(limits, len(rows))
+    blocks = _blocks(int(requests.out_tokens.max(initial=1)))
     return EngineState(
         state=state,
         rows=rows,
@@ -138,3 +139,51 @@ def initial_state(requests: Requests, limits: Limits) -> EngineState:
         end_counts=np.zeros(blocks, dtype=np.int64),
         last_waiting=np.full(levels, NO_REQUEST, dtype=np.int64),
     )
+
+
+def empty_state(rows: int, limits: Limits, levels: int) -> EngineState:
+    """Return an idle replica with free rows and a queue of several priorities."""
+    none = np.zeros(rows, np.int64)
+    machine = initial_state(Requests(none, none), limits)
+    machine.state["next_row"] = rows
+    return machine._replace(last_waiting=np.full(levels, NO_REQUEST, dtype=np.int64))
+
+
+def with_more_rows(machine: EngineState, rows: int, limits: Limits) -> EngineState:
+    """Return the state with more rows."""
+    slots = _slots(limits, rows)
+    machine.state["next_row"] = rows
+    names = {"rows": rows, "places": slots, "answer_ends": slots, "answers": slots}
+    return machine._replace(**{name: _longer(getattr(machine, name), size) for name, size in names.items()})
+
+
+def with_longer_ends(machine: EngineState, out_tokens: int) -> EngineState:
+    """Return the state for longer outputs; the decoding requests are the first in `answers`."""
+    blocks = _blocks(out_tokens)
+    ends, counts = np.full(blocks * BLOCK, NO_REQUEST, dtype=np.int64), np.zeros(blocks, dtype=np.int64)
+    for row in machine.answers[: machine.state[0]["decodes"]]:
+        slot = machine.rows[row]["end"] & (len(ends) - 1)
+        machine.rows[row]["link"] = ends[slot]
+        ends[slot] = row
+        counts[slot // BLOCK] += 1
+    return machine._replace(ends=ends, end_counts=counts)
+
+
+def _slots(limits: Limits, rows: int) -> int:
+    """Return the length of arrays with one item per batch slot."""
+    return min(limits.max_batch, rows) + 1
+
+
+def _blocks(out_tokens: int) -> int:
+    """Return the number of blocks for outputs of a length, a power of two."""
+    blocks = 1
+    while blocks * BLOCK <= out_tokens:
+        blocks *= 2
+    return blocks
+
+
+def _longer(values: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+    """Return an array with zeros at its end."""
+    longer = np.zeros(size, values.dtype)
+    longer[: len(values)] = values
+    return longer

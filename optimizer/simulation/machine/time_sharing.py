@@ -1,67 +1,110 @@
 """Time-shared card: dynamic-batching servers that take turns, one batch at a time; compiled."""
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
-from optimizer.simulation.machine.compiling import compiled, entry
+from optimizer.simulation.batches import BatchServer
+from optimizer.simulation.machine.compiling import entry, inlined
 
 
-@compiled
-def next_turn(
-    sizes: IntArray, times: FloatArray, ends: IntArray, arrival_ms: FloatArray, heads: IntArray,
-    since_ms: FloatArray,
-) -> tuple[int, float]:  # fmt: skip
-    """Return the first server to be ready and when [ms]; −1 if no requests are left."""
-    server, ready_ms = -1, np.inf
-    for k in range(len(sizes)):
-        head = heads[k]
-        if head < ends[k]:
-            at_ms = arrival_ms[head] + times[k, 0]
-            if head + sizes[k] <= ends[k]:
-                at_ms = min(at_ms, arrival_ms[head + sizes[k] - 1])
-            at_ms = max(at_ms, since_ms[k])
-            if at_ms < ready_ms:
-                server, ready_ms = k, at_ms
-    return server, ready_ms
+class SharedCard(NamedTuple):
+    """A card that S servers share in time, and their R requests."""
+
+    sizes: IntArray
+    """Batch limit of each server, shape (S,)."""
+    times: FloatArray
+    """Window, base and slope of each server [ms], shape (S, 3)."""
+    heads: IntArray
+    """First waiting request of each server, shape (S,)."""
+    ends: IntArray
+    """End of each server's requests, shape (S,)."""
+    since_ms: FloatArray
+    """Start of each server's latest batch, shape (S,)."""
+    free_ms: FloatArray
+    """End of the latest batch on the card, shape (1,)."""
+    arrival_ms: FloatArray
+    """Arrivals, one server after the other, ascending within each; shape (R,)."""
+    start_ms: FloatArray
+    """Start of each request's batch."""
+    last_ms: FloatArray
+    """Completion times."""
+    totals: FloatArray
+    """Busy time, ∫ batch dt and batches of each server, shape (S, 3)."""
+
+
+def empty_card(servers: Sequence[BatchServer], heads: IntArray, arrival_ms: FloatArray) -> SharedCard:
+    """Return an empty card, with no requests yet.
+
+    Args:
+        servers: its servers.
+        heads: first request of each server, shape (S,).
+        arrival_ms: arrivals, shape (R,).
+    """
+    count, requests = len(servers), len(arrival_ms)
+    times = np.array([[float(one.window_ms), one.base_ms, one.slope_ms] for one in servers])
+    sizes = np.array([one.size for one in servers])
+    return SharedCard(
+        sizes, times, heads.copy(), heads.copy(), np.zeros(count), np.zeros(1), arrival_ms,
+        np.full(requests, np.nan), np.full(requests, np.nan), np.zeros((count, 3)),
+    )  # fmt: skip
 
 
 @entry
-def run_turns(
-    sizes: IntArray, times: FloatArray, ends: IntArray, arrival_ms: FloatArray, start_ms: FloatArray,
-    last_ms: FloatArray, heads: IntArray, since_ms: FloatArray, totals: FloatArray,
-) -> None:  # fmt: skip
-    """Run all requests through an empty card.
+def next_start_ms(card: SharedCard) -> float:
+    """Return the start of the next batch; inf if no request waits."""
+    return max(card.free_ms[0], next_turn(card)[1])
+
+
+@entry
+def run_turns(card: SharedCard, until_ms: float) -> None:
+    """Run all batches that start up to a time, that time included.
 
     A server is ready if its batch is full or its oldest request has waited for the window. Ready servers take
     turns in the order in which they became ready; if requests remain after a batch is taken, the server is
     ready again at the start of that batch at the earliest. A batch takes the requests waiting when it starts.
 
     Args:
-        sizes: batch limit of each server, shape (S,).
-        times: window, base and slope of each server [ms], shape (S, 3).
-        ends: end of each server's requests, shape (S,).
-        arrival_ms: arrivals, one server after the other, ascending within each; shape (R,).
-        start_ms: filled with the start of each request's batch.
-        last_ms: filled with the completion times.
-        heads: first request of each server; changed.
-        since_ms: scratch, zeros, shape (S,).
-        totals: busy time, ∫ batch dt and batches of each server; zeros, filled, shape (S, 3).
+        card: the card; changed.
+        until_ms: end of the run.
     """
-    free_ms = 0.0
+    free_ms = card.free_ms[0]
     while True:
-        server, ready_ms = next_turn(sizes, times, ends, arrival_ms, heads, since_ms)
-        if server < 0:
+        server, ready_ms = next_turn(card)
+        begin_ms = max(free_ms, ready_ms)
+        if server < 0 or begin_ms > until_ms:
+            card.free_ms[0] = free_ms
             return
-        begin_ms, head, n = max(free_ms, ready_ms), heads[server], 0
-        while n < sizes[server] and head + n < ends[server] and arrival_ms[head + n] <= begin_ms:
+        head, n = card.heads[server], 0
+        while (
+            n < card.sizes[server] and head + n < card.ends[server] and card.arrival_ms[head + n] <= begin_ms
+        ):
             n += 1
-        service_ms = times[server, 1] + times[server, 2] * n
+        service_ms = card.times[server, 1] + card.times[server, 2] * n
         free_ms = begin_ms + service_ms
         for row in range(head, head + n):
-            start_ms[row] = begin_ms
-            last_ms[row] = free_ms
-        heads[server] = head + n
-        since_ms[server] = begin_ms
-        totals[server, 0] += service_ms
-        totals[server, 1] += n * service_ms
-        totals[server, 2] += 1
+            card.start_ms[row] = begin_ms
+            card.last_ms[row] = free_ms
+        card.heads[server] = head + n
+        card.since_ms[server] = begin_ms
+        card.totals[server, 0] += service_ms
+        card.totals[server, 1] += n * service_ms
+        card.totals[server, 2] += 1
+
+
+@inlined
+def next_turn(card: SharedCard) -> tuple[int, float]:
+    """Return the first server to be ready and when [ms]; −1 and inf if no requests are left."""
+    server, ready_ms = -1, np.inf
+    for k in range(len(card.sizes)):
+        head = card.heads[k]
+        if head < card.ends[k]:
+            at_ms = card.arrival_ms[head] + card.times[k, 0]
+            if head + card.sizes[k] <= card.ends[k]:
+                at_ms = min(at_ms, card.arrival_ms[head + card.sizes[k] - 1])
+            at_ms = max(at_ms, card.since_ms[k])
+            if at_ms < ready_ms:
+                server, ready_ms = k, at_ms
+    return server, ready_ms

@@ -1,0 +1,170 @@
+"""Live replicas that compute iterations or share their time between all requests."""
+
+import math
+from abc import abstractmethod
+
+import numpy as np
+
+from optimizer.simulation.engine import check_progress, check_tokens
+from optimizer.simulation.law import Coefficients, IterationCoefficients, ProcessorSharingCoefficients
+from optimizer.simulation.limits import Limits
+from optimizer.simulation.live.replica import MIN_ROWS, LiveReplica, Rows, Step
+from optimizer.simulation.machine.state import empty_state, with_longer_ends, with_more_rows
+
+
+def live_tokens(times: Coefficients, limits: Limits, levels: int) -> LiveReplica:
+    """Return an empty replica of the latency model, with a queue of several priorities."""
+    if isinstance(times, IterationCoefficients):
+        return LiveIterations(times, limits, levels)
+    return LiveSharing(times, limits, levels)
+
+
+class _LiveTokens(LiveReplica):
+    """State of the engine, with rows that are reused and arrays that grow as needed."""
+
+    def __init__(self, limits: Limits, levels: int) -> None:
+        self._limits = limits
+        self._rows = Rows()
+        self._machine = empty_state(MIN_ROWS, limits, levels)
+        self._next_ms: float | None = math.inf
+        """Time of the next step; None if it has to be computed."""
+        self._make_buffers()
+
+    def _make_buffers(self) -> None:
+        self._made = np.zeros(len(self._machine.places), np.int64)
+        self._ended = np.zeros(len(self._machine.places), np.int64)
+
+    def add(self, now_ms: float, in_tokens: int = 0, out_tokens: int = 1, level: int = 0) -> int | None:
+        """Let a request arrive; return its number, None if it is rejected."""
+        if out_tokens >= len(self._machine.ends):
+            check_tokens(out_tokens)
+            self._machine = with_longer_ends(self._machine, out_tokens)
+        row = self._rows.take()
+        if row >= len(self._machine.rows):
+            self._machine = with_more_rows(self._machine, self._rows.size, self._limits)
+            self._make_buffers()
+        self._next_ms = None
+        if self._offer(row, in_tokens, out_tokens, level, now_ms):
+            return row
+        self._rows.release(row)
+        return None
+
+    def next_ms(self) -> float:
+        """Return the time of the next step; inf if the replica is idle."""
+        if self._next_ms is None:
+            self._next_ms = self._begin()
+            check_progress(self._machine)
+        return self._next_ms
+
+    def step(self) -> Step:
+        """Advance to the next token."""
+        time_ms = self.next_ms()
+        made, ended = self._end()
+        self._next_ms = None
+        found = self._rows.end(self._made[:made].tolist(), self._ended[:ended].tolist())
+        return Step(time_ms, *found)
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the queue."""
+        return int(self._machine.state[0]["waiting"])
+
+    @property
+    def running(self) -> int:
+        """Requests in the batch."""
+        return int(self._machine.state[0]["running"])
+
+    @property
+    def kv_tokens(self) -> int:
+        """Tokens in the KV cache."""
+        state = self._machine.state[0]
+        return int(state["decode_tokens"] + state["partial_tokens"])
+
+    @property
+    def preemptions(self) -> int:
+        """Preemptions so far."""
+        return int(self._machine.state[0]["preemptions"])
+
+    @abstractmethod
+    def _offer(self, row: int, in_tokens: int, out_tokens: int, level: int, now_ms: float) -> bool:
+        """Let a request arrive; return False if it is rejected."""
+
+    @abstractmethod
+    def _begin(self) -> float:
+        """Begin the next step; return its end."""
+
+    @abstractmethod
+    def _end(self) -> tuple[int, int]:
+        """Advance to the next token; fill the buffers and return the number of rows in each."""
+
+
+class LiveIterations(_LiveTokens):
+    """A live replica that computes iterations."""
+
+    def __init__(self, times: IterationCoefficients, limits: Limits, levels: int = 1) -> None:
+        from optimizer.simulation.machine import live_iterations
+
+        super().__init__(limits, levels)
+        self._times = times
+        self._code = live_iterations
+
+    def cancel(self, row: int, now_ms: float) -> None:  # noqa: ARG002
+        """Remove a request, at the latest with the iteration in progress."""
+        if not self._code.withdraw(self._machine, self._limits, row):
+            self._rows.leaving.add(row)
+            return
+        self._rows.release(row)
+        self._next_ms = None
+
+    def step(self) -> Step:
+        """Advance to the end of the iteration."""
+        step = super().step()
+        for row in self._rows.take_leaving():
+            self._code.withdraw(self._machine, self._limits, row)
+            self._rows.release(row)
+        return step
+
+    def _offer(self, row: int, in_tokens: int, out_tokens: int, level: int, now_ms: float) -> bool:
+        offered: bool = self._code.offer(
+            self._machine, self._limits, row, in_tokens, out_tokens, level, now_ms
+        )
+        return offered
+
+    def _begin(self) -> float:
+        return float(self._code.begin_iteration(self._machine, self._times, self._limits))
+
+    def _end(self) -> tuple[int, int]:
+        counts: tuple[int, int] = self._code.end_iteration(
+            self._machine, self._limits, self._made, self._ended
+        )
+        return counts
+
+
+class LiveSharing(_LiveTokens):
+    """A live replica whose requests share its time."""
+
+    def __init__(self, times: ProcessorSharingCoefficients, limits: Limits, levels: int = 1) -> None:
+        from optimizer.simulation.machine import live_sharing
+
+        super().__init__(limits, levels)
+        self._times = times
+        self._code = live_sharing
+
+    def cancel(self, row: int, now_ms: float) -> None:
+        """Remove a request now."""
+        self._code.withdraw_shared(self._machine, self._times, row, now_ms)
+        self._rows.release(row)
+        self._next_ms = None
+
+    def _offer(self, row: int, in_tokens: int, out_tokens: int, level: int, now_ms: float) -> bool:
+        offered: bool = self._code.offer_shared(
+            self._machine, self._times, self._limits, row, in_tokens, out_tokens, level, now_ms
+        )
+        return offered
+
+    def _begin(self) -> float:
+        return float(self._code.next_shared_ms(self._machine, self._times, self._limits))
+
+    def _end(self) -> tuple[int, int]:
+        counts: tuple[int, int] = self._code.pass_shared(self._machine, self._times, self._made, self._ended)
+        return counts

@@ -1,0 +1,114 @@
+"""Live replica of iterations: the blocks of the state machine, one iteration at a time (compiled).
+
+An iteration is scheduled when it begins and handed out when its end has come; requests that arrive in between
+join the queue at once. The decoding requests are the first `decodes` entries of `answers`.
+"""
+
+import numpy as np
+
+from optimizer.arrays import IntArray
+from optimizer.simulation.law import IterationCoefficients
+from optimizer.simulation.limits import Limits
+from optimizer.simulation.machine.clients import admit
+from optimizer.simulation.machine.compiling import compiled, entry
+from optimizer.simulation.machine.iterations import begin_iterations, end_iterations
+from optimizer.simulation.machine.memory import evict
+from optimizer.simulation.machine.queue import drop_waiting
+from optimizer.simulation.machine.state import NO_ITERATION, EngineState
+
+
+@compiled
+def reset_row(
+    machine: EngineState, row: int, in_tokens: int, out_tokens: int, level: int, now_ms: float
+) -> None:
+    """Use a free row for a new request."""
+    record = machine.rows[row]
+    record.in_tokens, record.out_tokens, record.level = in_tokens, out_tokens, level
+    record.arrival_ms = record.sent_ms = now_ms
+    record.first_ms = record.last_ms = np.nan
+    record.made = record.preempted = 0
+
+
+@entry
+def offer(
+    machine: EngineState, limits: Limits, row: int, in_tokens: int, out_tokens: int, level: int, now_ms: float
+) -> bool:
+    """Let a request arrive now; return False if it is rejected."""
+    state = machine.state[0]
+    reset_row(machine, row, in_tokens, out_tokens, level, now_ms)
+    if state.running + state.waiting == 0:
+        state.now_ms = max(state.now_ms, now_ms)
+    return admit(machine, limits, row)
+
+
+@entry
+def begin_iteration(machine: EngineState, times: IterationCoefficients, limits: Limits) -> float:
+    """Begin an iteration unless one is in progress; return its end [ms], inf if the replica is idle."""
+    state = machine.state[0]
+    if state.work_ms == 0:
+        if state.running + state.waiting == 0:
+            return np.inf
+        decodes = state.decodes
+        spent_ms, _ = begin_iterations(machine, times, limits, 1, np.inf)
+        state.work_ms = spent_ms
+        _forget_evicted(machine, decodes)
+    return state.now_ms + state.work_ms
+
+
+@entry
+def end_iteration(machine: EngineState, limits: Limits, made: IntArray, ended: IntArray) -> tuple[int, int]:
+    """End the iteration in progress.
+
+    Args:
+        machine: the replica.
+        limits: its limits.
+        made: filled with the requests that made a token.
+        ended: filled with those of them that completed.
+
+    Returns:
+        Number of requests in `made` and in `ended`.
+    """
+    state = machine.state[0]
+    decodes, completed = state.decodes, state.work_completed
+    paused = decodes if state.work_prompts > 0 and limits.prefill_first else 0
+    spent_ms = state.work_ms
+    state.work_ms = 0.0
+    end_iterations(machine, limits, spent_ms, 1)
+    count, over = 0, 0
+    for i in range(decodes + completed):
+        row = machine.answers[i] if i < decodes else machine.places[i - decodes].prompt
+        if i >= paused:
+            made[count] = row
+            count += 1
+        if np.isnan(machine.rows[row].last_ms):
+            machine.answers[i - over] = row
+        else:
+            ended[over] = row
+            over += 1
+    return count, over
+
+
+@entry
+def withdraw(machine: EngineState, limits: Limits, row: int) -> bool:
+    """Remove a request; return False, and do nothing, if the iteration in progress computes it."""
+    state = machine.state[0]
+    if drop_waiting(machine, row):
+        return True
+    if state.work_ms > 0:
+        return False
+    decodes = state.decodes
+    evict(machine, limits, row)
+    _forget_evicted(machine, decodes)
+    return True
+
+
+@compiled
+def _forget_evicted(machine: EngineState, decodes: int) -> None:
+    """Remove the requests from `answers`, of the given number before, that no longer decode."""
+    if machine.state[0].decodes == decodes:
+        return
+    kept = 0
+    for i in range(decodes):
+        if machine.rows[machine.answers[i]].end != NO_ITERATION:
+            machine.answers[kept] = machine.answers[i]
+            kept += 1

@@ -1,0 +1,126 @@
+"""Live replica of processor sharing: the blocks of the state machine, and the times of tokens (compiled).
+
+A token that completes no output changes nothing in the batch, so it is only counted, in `made`.
+"""
+
+import numpy as np
+
+from optimizer.arrays import IntArray
+from optimizer.simulation.law import ProcessorSharingCoefficients
+from optimizer.simulation.limits import Limits
+from optimizer.simulation.machine.clients import admit
+from optimizer.simulation.machine.compiling import compiled, entry
+from optimizer.simulation.machine.heaps import remove_at
+from optimizer.simulation.machine.live_iterations import reset_row
+from optimizer.simulation.machine.queue import drop_waiting
+from optimizer.simulation.machine.sharing import (
+    admit_waiting,
+    finish_answer,
+    finish_prompts,
+    has_finished_answer,
+    next_progress_ms,
+    pass_until,
+    token_ms,
+)
+from optimizer.simulation.machine.state import EngineState
+
+TOKEN_ROUNDING = 1e-9
+"""Share of a token within which two tokens coincide."""
+
+
+@entry
+def offer_shared(
+    machine: EngineState, times: ProcessorSharingCoefficients, limits: Limits, row: int, in_tokens: int,
+    out_tokens: int, level: int, now_ms: float,
+) -> bool:  # fmt: skip
+    """Let a request arrive now; return False if it is rejected."""
+    reset_row(machine, row, in_tokens, out_tokens, level, now_ms)
+    pass_until(machine, times, max(machine.state[0].now_ms, now_ms), False)  # noqa: FBT003
+    return admit(machine, limits, row)
+
+
+@entry
+def next_shared_ms(machine: EngineState, times: ProcessorSharingCoefficients, limits: Limits) -> float:
+    """Admit waiting requests; return the time of the next token or the next end, inf if there is none."""
+    admit_waiting(machine, limits)
+    return min(_next_token_ms(machine, times), next_progress_ms(machine, times))
+
+
+@entry
+def pass_shared(
+    machine: EngineState, times: ProcessorSharingCoefficients, made: IntArray, ended: IntArray
+) -> tuple[int, int]:
+    """Advance to the next token or end.
+
+    Args:
+        machine: the replica.
+        times: latency model.
+        made: filled with the requests that made a token.
+        ended: filled with those of them that completed.
+
+    Returns:
+        Number of requests in `made` and in `ended`.
+    """
+    count, progress_ms = 0, next_progress_ms(machine, times)
+    if _next_token_ms(machine, times) <= progress_ms:
+        tokens = _tokens_to_next(machine) + TOKEN_ROUNDING
+        for i in range(machine.state[0].decodes):
+            if _tokens_to(machine, i) <= tokens:
+                made[count] = machine.answers[i]
+                count += 1
+        for i in range(count):
+            machine.rows[made[i]].made += 1
+        return count, 0
+    pass_until(machine, times, progress_ms, True)  # noqa: FBT003
+    finish_prompts(machine)
+    while has_finished_answer(machine):
+        made[count] = ended[count] = finish_answer(machine)
+        count += 1
+    return count, count
+
+
+@entry
+def withdraw_shared(
+    machine: EngineState, times: ProcessorSharingCoefficients, row: int, now_ms: float
+) -> None:
+    """Remove a request now."""
+    state = machine.state[0]
+    if drop_waiting(machine, row):
+        return
+    pass_until(machine, times, max(state.now_ms, now_ms), False)  # noqa: FBT003
+    state.running -= 1
+    for i in range(state.decodes):
+        if machine.answers[i] == row:
+            state.decodes -= 1
+            remove_at(machine.answer_ends, machine.answers, state.decodes, i)
+            return
+    kept = 0
+    for i in range(state.work_prompts):
+        if machine.places[i].prompt != row:
+            machine.places[kept].prompt = machine.places[i].prompt
+            machine.places[kept].prompt_left = machine.places[i].prompt_left
+            kept += 1
+    state.work_prompts = kept
+
+
+@compiled
+def _tokens_to(machine: EngineState, i: int) -> float:
+    """Return the tokens by the clock to the next token of an output; inf if that is its last."""
+    row = machine.answers[i]
+    left = machine.rows[row].out_tokens - 1 - machine.rows[row].made
+    return np.inf if left <= 0 else machine.answer_ends[i] - left - machine.state[0].token_clock
+
+
+@compiled
+def _tokens_to_next(machine: EngineState) -> float:
+    """Return the tokens by the clock to the next token that ends no output; inf if there is none."""
+    least = np.inf
+    for i in range(machine.state[0].decodes):
+        least = min(least, _tokens_to(machine, i))
+    return least
+
+
+@compiled
+def _next_token_ms(machine: EngineState, times: ProcessorSharingCoefficients) -> float:
+    """Return the time of the next token that ends no output; inf if there is none."""
+    return machine.state[0].now_ms + max(_tokens_to_next(machine), 0.0) * token_ms(machine, times)
