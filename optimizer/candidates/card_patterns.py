@@ -12,6 +12,7 @@ import numpy as np
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.spec.system import System
+from optimizer.tolerances import ROUNDING
 
 SharingMode = Literal["whole", "shares", "slices", "time"]
 """Sharing mode of a card: none, shares of its compute, slices, or time."""
@@ -19,8 +20,6 @@ MEMORY_SLICES, COMPUTE_SLICES = 8, 7
 """Number of memory and compute slices of a card."""
 MAX_VISITED = 50_000
 """Maximum number of combinations of replicas on a card that are evaluated."""
-ROUNDING = 1e-9
-"""Excess of a sum over its limit that counts as rounding."""
 
 
 class Seat(NamedTuple):

@@ -9,9 +9,7 @@ from optimizer.candidates.arrays import OwnTable, SystemArrays, tabulate
 from optimizer.candidates.pairs import largest_rates, sizable_pairs, targets_of
 from optimizer.candidates.table import Verdicts
 from optimizer.spec.system import System
-
-RATE_SLACK = 1e-6
-"""Relative tolerance for equal maximum rates; the first of equal rows is chosen."""
+from optimizer.tolerances import SAME
 
 
 def arrays_of(system: System) -> SystemArrays:
@@ -34,7 +32,7 @@ def _with_best_rows(arrays: SystemArrays, name: str, own: OwnTable) -> SystemArr
         rows = own.first + np.minimum(row, own.count - 1)
         tried = _with_rows(arrays, name, np.broadcast_to(rows[:, np.newaxis], own.chosen.shape))
         rates = largest_rates(tried, pairs, targets_of(tried, pairs))
-        better = np.nan_to_num(rates, nan=-np.inf) > best_rate * (1 + RATE_SLACK)
+        better = np.nan_to_num(rates, nan=-np.inf) > best_rate * (1 + SAME)
         best_rate = np.where(better, rates, best_rate)
         best = np.where(better, rows[pairs.server], best)
     chosen = own.chosen.copy()

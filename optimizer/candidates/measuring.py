@@ -14,8 +14,6 @@ from optimizer.parallel import in_threads
 from optimizer.queueing.performance import Performance
 from optimizer.queueing.sizing import largest_rate
 
-COUNT_TOLERANCE = 1e-9
-"""Relative excess of load over replicas × rate that does not yet require another replica."""
 CHUNK_STEP_TRIES = 16
 """Maximum number of replicas added if, because of a chunk-count jump, the first count misses a target."""
 

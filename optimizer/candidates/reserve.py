@@ -12,10 +12,11 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates.arrays import SystemArrays
-from optimizer.candidates.measuring import CHUNK_STEP_TRIES, COUNT_TOLERANCE, measure_pairs, targets_hold
+from optimizer.candidates.measuring import CHUNK_STEP_TRIES, measure_pairs, targets_hold
 from optimizer.candidates.table import CandidateTable
 from optimizer.queueing.roots import smallest_integer
 from optimizer.spec.system import System
+from optimizer.tolerances import ROUNDING
 
 MAX_REPLICAS = 1_000_000
 """Maximum number of replicas in the search for an availability target."""
@@ -95,7 +96,7 @@ def replicas_for_both(
     from scipy.special import bdtrc  # slow to import
 
     needed = np.arange(1, math.ceil(share * proved) + 2)
-    most = np.floor(needed / share * (1 + COUNT_TOLERANCE)).astype(np.int64)
+    most = np.floor(needed / share * (1 + ROUNDING)).astype(np.int64)
     fails = np.flatnonzero(bdtrc(needed - 1, most, availability) < target) if availability < 1 else needed[:0]
     least = int(needed[fails[-1]]) + 1 if len(fails) else 1
     fewest = _least_available(least, availability, target) if availability < 1 else least
@@ -131,7 +132,7 @@ def _sized(arrays: SystemArrays, table: CandidateTable) -> tuple[FloatArray, Boo
     servers, reserve = arrays.servers, arrays.servers.reserve
     server = table.server
     grown = table.load_rps * (1 + reserve.headroom_share[server])
-    needed = np.ceil(grown / table.max_rate_rps * (1 - COUNT_TOLERANCE))
+    needed = np.ceil(grown / table.max_rate_rps * (1 - ROUNDING))
     needed = np.maximum(np.maximum(needed, servers.min_replicas[server]), 1)
     # If latencies are not monotone in the rate, targets are checked with at least this number of replicas.
     needed = np.where(table.meets_targets_below_max_rate, needed, np.maximum(needed, table.num_replicas))
@@ -162,7 +163,7 @@ def _targets_hold(arrays: SystemArrays, table: CandidateTable, count: FloatArray
     """Return whether all targets hold at the load and with headroom, with all replicas and without spares."""
     holds = np.ones(len(table), np.bool_)
     for rate in shares_of_replicas(arrays, table.server, count):
-        within = rate <= table.max_rate_rps * (1 + COUNT_TOLERANCE)
+        within = rate <= table.max_rate_rps * (1 + ROUNDING)
         holds &= within & targets_hold(arrays, table.server, table.accelerator, table.max_batch, rate)
     return holds
 

@@ -12,7 +12,7 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.class_rows import ServerRows, rows_of
-from optimizer.candidates.measuring import CHUNK_STEP_TRIES, COUNT_TOLERANCE
+from optimizer.candidates.measuring import CHUNK_STEP_TRIES
 from optimizer.candidates.memo import SizedRows, SizingMemo
 from optimizer.candidates.pairs import Pairs, law_of
 from optimizer.candidates.rows import candidate_rows, no_rows
@@ -20,10 +20,8 @@ from optimizer.candidates.table import CandidateTable, RejectionReason, Verdicts
 from optimizer.documents import MAX_COUNT
 from optimizer.queueing.performance import Performance
 from optimizer.queueing.targets import target_ratio
+from optimizer.tolerances import ROUNDING
 from optimizer.units import SECONDS_PER_MINUTE
-
-WINDOW_TOLERANCE = 1e-9
-"""Relative tolerance below the minimum rate of a batch server."""
 
 
 def loaded_candidates(
@@ -64,9 +62,9 @@ def _sized(
     largest = rows.of_pairs(np.minimum, sized.sizing.max_rate_rps) * factor
     lowest = rows.of_pairs(np.maximum, sized.sizing.lowest_rate_rps)
     attainable, load = ~np.isnan(largest), servers.load_rps[pairs.server]
-    needed = np.ceil(load / np.where(attainable, largest, np.inf) * (1 - COUNT_TOLERANCE))
+    needed = np.ceil(load / np.where(attainable, largest, np.inf) * (1 - ROUNDING))
     needed = np.maximum(np.maximum(needed, servers.min_replicas[pairs.server]), 1.0)
-    in_window = ~(load / needed < lowest * (1 - WINDOW_TOLERANCE))
+    in_window = ~(load / needed < lowest * (1 - ROUNDING))
     found, holds = _settled(rows, load, needed, attainable & in_window)
     _reject_missed(verdicts, pairs, rows, sized.sizing.least, found, attainable, ~holds & in_window)
     rate_rpm, lowest_rpm = load / needed * SECONDS_PER_MINUTE, lowest * SECONDS_PER_MINUTE

@@ -19,10 +19,9 @@ from optimizer.documents import Document, is_none
 from optimizer.limits.cards import CARDS
 from optimizer.limits.limit import Limit, PlacedReplicas, Replicas, Stock, Uses
 from optimizer.quantities import counted
+from optimizer.tolerances import ROUNDING
 
 ROLLOUT = "roll-out"
-ROUNDING = 1e-9
-"""Relative difference of a number of replicas that counts as rounding."""
 
 ExtraCards = Mapping[str, Mapping[str, int]]
 """Cards of the extra replicas, by accelerator type and server."""

@@ -9,6 +9,7 @@ import numpy as np
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.errors import SolverError
 from optimizer.milp.model import MilpModel, RelaxingSession, RunResult, RunStatus
+from optimizer.tolerances import SAME
 
 SEED = 0
 THREADS = 1
@@ -41,8 +42,6 @@ LEAN_CUTS = 0.01
 """Maximum number of cuts in a lean model, relative to its columns; many similar cuts do not help."""
 MIN_CUTS = 50
 """Minimum value of that maximum."""
-SAME_VALUE = 1e-6
-"""Relative tolerance between the objective of a point and the value that HiGHS reports."""
 _OUTCOMES = {
     highspy.HighsModelStatus.kOptimal: RunStatus.optimal,
     highspy.HighsModelStatus.kModelEmpty: RunStatus.optimal,
@@ -140,7 +139,7 @@ def _feasible_point(highs: highspy.Highs) -> FloatArray | None:
 
 
 def _differ(value: float, reported: float) -> bool:
-    return abs(value - reported) > SAME_VALUE * max(abs(value), 1.0)
+    return abs(value - reported) > SAME * max(abs(value), 1.0)
 
 
 class MasterLp:

@@ -7,11 +7,8 @@ from enum import StrEnum
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.tolerances import ROW
 
-ROW_TOLERANCE = 1e-6
-"""Feasibility tolerance of a row, as in the solvers."""
-COVER_TOLERANCE = 1e-9
-"""Relative shortfall of a rate that counts as rounding, as in the replicas of a candidate."""
 COVER_SCALE = 1e3
 """Scale of load rows: in thousandths, the solver's absolute tolerance of 1e-6 is 1e-9 of the load."""
 
@@ -74,7 +71,7 @@ class MilpModel:
         body = np.bincount(rows, self.row_value * x[self.row_index], minlength=len(self.row_upper))
         integral = not (x[self.integer] % 1).any()
         within = (x >= self.lower).all() and (x <= self.upper).all()
-        kept = (body >= self.row_lower - ROW_TOLERANCE) & (body <= self.row_upper + ROW_TOLERANCE)
+        kept = (body >= self.row_lower - ROW) & (body <= self.row_upper + ROW)
         return bool(integral and within and kept.all())
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import SystemArrays, own_fields, tabulate_as_served
-from optimizer.candidates.measuring import COUNT_TOLERANCE, largest_rates_of, measure_pairs
+from optimizer.candidates.measuring import largest_rates_of, measure_pairs
 from optimizer.candidates.power import power_of_rows
 from optimizer.candidates.renting import rented_per_million
 from optimizer.candidates.table import NO_PATTERN
@@ -33,6 +33,7 @@ from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution
 from optimizer.spec.placed import kept_replicas, needs_power
 from optimizer.spec.system import System
+from optimizer.tolerances import ROUNDING
 from optimizer.units import SECONDS_PER_MINUTE
 
 
@@ -167,7 +168,7 @@ def served_fraction(problem: Problem, replicas: IntArray, carried_rps: FloatArra
     carried_rps = np.append(carried_rps, np.zeros(len(problem.priority) - len(carried_rps)))  # extra servers
     demand = np.where(loaded, problem.load_rps, np.maximum(problem.min_replicas, 1))
     share = np.where(problem.to_serve, np.minimum(np.where(loaded, carried_rps, count) / demand, 1.0), 1.0)
-    return np.where(share >= 1 - COUNT_TOLERANCE, 1.0, share)
+    return np.where(share >= 1 - ROUNDING, 1.0, share)
 
 
 def _power_of_pools(
@@ -233,7 +234,7 @@ def _shared_loads(
         columns = table.server[partly], table.accelerator[partly], table.max_batch[partly]
         most[partly] = largest_rates_of(arrays, *columns) * count[partly]
     together = np.bincount(table.server, most, minlength=len(problem.priority))[table.server]
-    is_too_much = load >= together * (1 - COUNT_TOLERANCE)
+    is_too_much = load >= together * (1 - ROUNDING)
     return most, np.where(is_too_much, np.minimum(load, together), load) * most / together
 
 

@@ -5,10 +5,8 @@ from collections.abc import Mapping, Sequence
 from optimizer.plan.document import DeadlineUse, Pool, Rented
 from optimizer.spec.schema import OfflineWork
 from optimizer.spec.system import System
+from optimizer.tolerances import SAME
 from optimizer.units import MINUTES_PER_HOUR
-
-ROUNDING = 1e-6
-"""Relative excess over a deadline that counts as rounding."""
 
 
 def deadline_uses(
@@ -28,7 +26,7 @@ def _use(name: str, work: OfflineWork, capacity_rpm: float) -> DeadlineUse:
     """Return the completion time of offline work, given the capacity of its pools (eq. 201, 202)."""
     per_hour = capacity_rpm * MINUTES_PER_HOUR
     finishes = work.requests / per_hour if per_hour else None
-    in_time = finishes is not None and finishes <= work.hours * (1 + ROUNDING)
+    in_time = finishes is not None and finishes <= work.hours * (1 + SAME)
     return DeadlineUse(
         server=name,
         requests=work.requests,

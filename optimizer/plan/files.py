@@ -13,9 +13,8 @@ from optimizer.spec.messages import validated
 from optimizer.spec.recognition import answer_name, is_plan
 from optimizer.spec.samples import sample_or_path
 from optimizer.spec.system import System, join_parts, load_system
+from optimizer.tolerances import SAME
 
-COST_TOLERANCE = 1e-6
-"""Tolerance for rounding of the total cost, relative and in cents/h."""
 MAX_FIGURE = 1e30
 """Maximum cost, rate or time of a pool; sums of such values are still finite."""
 _PLAN_WANTED = "give a plan instead, as 'inferplan solve -o plan.json' writes it"
@@ -69,7 +68,7 @@ def plan_from_value(raw: object, source: str = "") -> Plan:
     cost += math.fsum(use.cost_cents_per_h for use in plan.shared_cards)
     cost += difference_cents_per_h(plan.tiers)
     stated = plan.total_cost_cents_per_h
-    if not math.isclose(cost, stated, rel_tol=COST_TOLERANCE, abs_tol=COST_TOLERANCE):
+    if not math.isclose(cost, stated, rel_tol=SAME, abs_tol=SAME):
         raise SpecError(
             f"{prefix}totalCost: {precise(stated)} differs from the cost of the allocations, {precise(cost)}"
         )

@@ -24,9 +24,7 @@ from optimizer.solvers.problem import build_problem
 from optimizer.spec.files import json_value, read_text
 from optimizer.spec.messages import validated
 from optimizer.spec.system import System
-
-TOLERANCE = 1e-9
-"""Relative tolerance for rounding of bounds."""
+from optimizer.tolerances import ROUNDING
 
 
 class LevelProof(Document):
@@ -151,16 +149,16 @@ def check_proof(plan: Plan, system: System, proof: Proof) -> tuple[list[str], li
             continue
         item = proofs[level.name]
         proved = provable.bound(level, _multipliers(item, provable))
-        if item.bound > proved + TOLERANCE * max(1.0, abs(proved)):
+        if item.bound > proved + ROUNDING * max(1.0, abs(proved)):
             wrong.append(
                 f"{level.name}: the multipliers prove {quantity(proved, 9)}, not {quantity(item.bound, 9)}"
             )
-        elif item.bound > stated.value + TOLERANCE * max(1.0, abs(stated.value)):
+        elif item.bound > stated.value + ROUNDING * max(1.0, abs(stated.value)):
             wrong.append(
                 f"{level.name}: {quantity(item.bound, 9)} is proved, but the plan has "
                 f"{quantity(stated.value, 9)}"
             )
-        elif stated.bound > item.bound + TOLERANCE * max(1.0, abs(item.bound)):
+        elif stated.bound > item.bound + ROUNDING * max(1.0, abs(item.bound)):
             open_points.append(
                 f"{level.name}: the multipliers prove {quantity(item.bound, 9)} of the bound "
                 f"{quantity(stated.bound, 9)}; the rest is unverified"

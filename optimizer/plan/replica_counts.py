@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from optimizer.candidates.arrays import SystemArrays
-from optimizer.candidates.measuring import COUNT_TOLERANCE, measure_pairs
+from optimizer.candidates.measuring import measure_pairs
 from optimizer.candidates.reserve import least_available, replicas_for_both
 from optimizer.plan.document import Pool, ReplicaPurposes, ReserveUse, RolloutUse
 from optimizer.plan.rows import pool_rows
+from optimizer.tolerances import ROUNDING
 from optimizer.units import SECONDS_PER_MINUTE
 
 WANTED_UTILIZATION = 0.8
@@ -53,7 +54,7 @@ def _count(arrays: SystemArrays, name: str, pool: Pool, reserve: ReserveUse, ext
     least = max(int(arrays.servers.min_replicas[s]), 1)
 
     def needed(rate_rps: float) -> int:
-        return max(math.ceil(rate_rps / each_rps * (1 - COUNT_TOLERANCE)), least)
+        return max(math.ceil(rate_rps / each_rps * (1 - ROUNDING)), least)
 
     left = pool.num_replicas - needed(load_rps)
     grown = needed(load_rps * (1 + reserve.headroom_wanted))

@@ -8,10 +8,8 @@ from optimizer.candidates.arrays import reserve_arrays, server_loads_rps
 from optimizer.plan.document import Pool, ReserveUse
 from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.system import System
+from optimizer.tolerances import ROUNDING
 from optimizer.units import SECONDS_PER_MINUTE
-
-TOLERANCE = 1e-9
-"""Relative shortfall of a rate that counts as rounding."""
 
 
 def reserve_uses(
@@ -60,7 +58,7 @@ def unneeded_cost(pools: Sequence[Pool], load_rpm: float, least: int) -> float:
     order = sorted(
         pools, key=lambda pool: (-pool.cost_cents_per_h / pool.max_arrival_rate_rpm, pool.accelerator)
     )
-    spare = sum(pool.max_arrival_rate_rpm for pool in pools) - load_rpm * (1 - TOLERANCE)
+    spare = sum(pool.max_arrival_rate_rpm for pool in pools) - load_rpm * (1 - ROUNDING)
     beyond, cost = sum(pool.num_replicas for pool in pools) - max(least, 1), 0.0
     for pool in order:
         count = max(min(int(spare / each[pool.accelerator]), beyond, pool.num_replicas), 0)

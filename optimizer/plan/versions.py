@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 
 from optimizer.candidates.arrays import headroom_wanted, server_loads_rps
-from optimizer.candidates.measuring import COUNT_TOLERANCE
 from optimizer.candidates.reserve import availability_of, least_available
 from optimizer.plan.document import OneVersion, Pool, ReserveUse, SplitUse, VersionUse
 from optimizer.spec.system import System
 from optimizer.spec.versions import Version, whole_servers
+from optimizer.tolerances import ROUNDING
 from optimizer.units import SECONDS_PER_MINUTE
 
 
@@ -98,7 +98,7 @@ def _one_version(system: System, main: Version, pools: Sequence[Pool]) -> OneVer
     options = []
     for pool in pools:
         each = pool.max_arrival_rate_rpm / pool.num_replicas
-        needed = max(math.ceil(grown / each * (1 - COUNT_TOLERANCE)), main.min_num_replicas, 1)
+        needed = max(math.ceil(grown / each * (1 - ROUNDING)), main.min_num_replicas, 1)
         there = np.array([availability_of(system, main.model, pool.accelerator)])
         target = np.array([main.availability_target or 0.0])
         available = least_available(np.array([needed]), there, target)[0]

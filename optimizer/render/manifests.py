@@ -19,13 +19,12 @@ from optimizer.plan import Plan
 from optimizer.plan.document import SharedCardUse
 from optimizer.spec.system import System
 from optimizer.spec.yaml_format import yaml_text
+from optimizer.tolerances import ROUNDING
 
 MAX_NAME = 63
 """Maximum length of an object name that is also a label value [characters]."""
 SCALE_DOWN_WINDOW_S = 300
 """Stabilisation window of an HPA for scaling down, if the service does not stabilise targets [s]."""
-SLACK = 1e-9
-"""Fraction of a percent that counts as rounding."""
 NO_SETTINGS = EngineSettings()
 _DIGEST = 8
 _PREFIX = "inferplan.dev"
@@ -109,7 +108,7 @@ def _max_surges(plan: Plan, system: System | None) -> dict[str, str | int]:
     """
     if system is None:
         return {name: use.replicas for name, use in plan.rollouts.items()}
-    shares = {name: math.floor(100 * server.surge + SLACK) for name, server in system.servers.items()}
+    shares = {name: math.floor(100 * server.surge + ROUNDING) for name, server in system.servers.items()}
     return {name: f"{share}%" if share else 1 for name, share in shares.items() if system.servers[name].surge}
 
 

@@ -15,7 +15,8 @@ from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import levels_of, trivial_bounds
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.related import differing
-from optimizer.solvers.solution import ROUNDING, Solution, SolvedLevel, Status
+from optimizer.solvers.solution import Solution, SolvedLevel, Status
+from optimizer.tolerances import ROUNDING
 
 Solve = Callable[[Problem, Deadline], Solution]
 

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
-from optimizer.milp.model import COVER_SCALE, COVER_TOLERANCE
+from optimizer.milp.model import COVER_SCALE
 from optimizer.milp.rows import ModelRows
 from optimizer.quantities import counted
 from optimizer.solvers.formulation import Formulation
 from optimizer.solvers.levels import served, unchanged, without_reserve
 from optimizer.solvers.model_columns import keepable, mixed_columns, single_columns
 from optimizer.solvers.problem import Problem
+from optimizer.tolerances import COVER
 from optimizer.topologies.topology import Label, Values, Variables
 
 BARE_SHARE = 0.5
@@ -172,7 +173,7 @@ def _add_covering(found: Formulation) -> None:
     sized = np.where(table.reserved[columns], 1.0, bare[row])
     wants = np.flatnonzero(reserve.wanted[found.servers])
     found.rows.add(
-        np.full(len(loaded), COVER_SCALE * (1 - COVER_TOLERANCE)),
+        np.full(len(loaded), COVER_SCALE * (1 - COVER)),
         np.full(len(loaded), np.inf),
         (block[row], mine, COVER_SCALE * np.where(problem.divisible[columns], share, sized)),
         (np.arange(len(loaded)), found.unserved[loaded], np.full(len(loaded), COVER_SCALE)),

@@ -15,8 +15,9 @@ from optimizer.solvers.compact import SessionFactory
 from optimizer.solvers.compact_model import formulate
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.formulation import Formulation
-from optimizer.solvers.objectives import INTEGER_SLACK, value_slack
+from optimizer.solvers.objectives import INTEGER_SLACK
 from optimizer.solvers.problem import Problem, gap_target
+from optimizer.tolerances import value_slack
 
 AMPLE = 2.0**52
 """Amount that suffices for every candidate."""

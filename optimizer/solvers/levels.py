@@ -11,15 +11,13 @@ from dataclasses import replace
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.milp.model import COVER_TOLERANCE
-from optimizer.solvers.objectives import VALUE, LevelObjective, value_slack
+from optimizer.solvers.objectives import VALUE, LevelObjective
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import SolvedLevel
+from optimizer.tolerances import COVER, value_slack
 
 BELOW = 1 - 1e-8
 """Factor that keeps a bound below the values that tolerances allow."""
-RESERVE_TOLERANCE = 2e-9
-"""Relative shortfall of a rate with headroom that counts as rounding."""
 
 
 def served(problem: Problem, replicas: IntArray) -> BoolArray:
@@ -40,9 +38,7 @@ def served_in_full(problem: Problem, replicas: IntArray) -> BoolArray:
     load[table.server[taken]] = table.load_rps[taken]
     rate, pools = problem.by_server(replicas * table.max_rate_rps), problem.by_server(replicas)
     full: BoolArray = (
-        (rate >= load * (1 - 2 * COVER_TOLERANCE))
-        & (pools >= problem.min_replicas)
-        & ((pools > 0) | ~problem.to_serve)
+        (rate >= load * (1 - 2 * COVER)) & (pools >= problem.min_replicas) & ((pools > 0) | ~problem.to_serve)
     )
     for topology in problem.topologies:
         full = topology.in_full(table, replicas, full)
@@ -66,7 +62,7 @@ def without_reserve(problem: Problem, replicas: IntArray) -> BoolArray:
     """
     table, wanted = problem.table, problem.reserve.wanted
     carried = problem.by_server(np.where(problem.divisible, replicas * table.max_rate_rps, 0.0))
-    has = carried >= problem.grown_load_rps * (1 - RESERVE_TOLERANCE)
+    has = carried >= problem.grown_load_rps * (1 - 2 * COVER)
     has |= problem.has_some_of((replicas > 0) & table.reserved & ~problem.divisible)
     return wanted & ~has & served(problem, replicas)
 

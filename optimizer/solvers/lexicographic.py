@@ -5,16 +5,18 @@ It works with any `LevelSolver` and returns a `Solution`. Equation numbers refer
 
 import numpy as np
 
+from optimizer.arrays import IntArray
 from optimizer.errors import SolverError
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.level_solver import KnownBounds, LevelSolver
 from optimizer.solvers.levels import bounded_levels, least_value, served, served_in_full, trivial_bounds
 from optimizer.solvers.model_columns import keepable
-from optimizer.solvers.objectives import CHANGES, ROUNDING, VALUE, LevelObjective
+from optimizer.solvers.objectives import CHANGES, VALUE, LevelObjective, proved_within
 from optimizer.solvers.related import RelatedSolution
-from optimizer.solvers.solution import Solution, SolverName, Status
+from optimizer.solvers.solution import Solution, SolvedLevel, SolverName, Status
 from optimizer.solvers.spare_capacity import with_more_spare_capacity
 from optimizer.solvers.subset_sums import fixed_by_subset_sum
+from optimizer.tolerances import ROUNDING
 
 SHARES = (("rate", 0.4), ("servers", 0.2), (VALUE, 0.9), (CHANGES, 1.0), ("", 0.4))
 """Fraction of the remaining time for a level, by the suffix of its name; the last entry is for goals."""
@@ -163,11 +165,33 @@ class LexicographicSolve:
         if over or (served(problem, replicas) & ~served_in_full(problem, replicas)).any():
             raise SolverError("the solver's answer breaks a limit; please report this with the input")
         levels = bounded_levels(problem, replicas, self.bounds)
-        proved = self.proved or all(level.is_proved(self.solver.gap) for level in levels)
+        proved = self.proved and self._is_within_gap(replicas, levels)
+        proved = proved or all(level.is_proved(self.solver.gap) for level in levels)
         solver: SolverName = "separable"
         if problem.is_limited or any(each.extra_servers for each in problem.topologies):
             solver = "milp"
         return Solution(replicas, Status.optimal if proved else Status.feasible, solver, levels)
+
+    def _is_within_gap(self, replicas: IntArray, levels: tuple[SolvedLevel, ...]) -> bool:
+        """Return whether levels are proved by the rule of `verify`; solvers have their own tolerances."""
+        problem = self.problem
+        costs = float(problem.current_cost.sum() + (replicas * problem.table.cost_per_replica).sum())
+        constants = {
+            VALUE: (1 + problem.options.transition_penalty) * costs,
+            CHANGES: float(len(problem.priority)),
+        }
+        return all(
+            level.bound is not None
+            and proved_within(
+                level.name,
+                level.value,
+                level.bound,
+                self.solver.gap,
+                constants.get(level.name, 0.0),
+                is_service=objective.is_service,
+            )
+            for level, objective in zip(levels, problem.objectives, strict=True)
+        )
 
 
 def _is_reached(objective: LevelObjective, value: float, bound: float) -> bool:

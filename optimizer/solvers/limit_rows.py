@@ -23,9 +23,7 @@ from optimizer.spec.placed import kept_replicas, stock_of
 from optimizer.spec.robustness import committed_cents_per_h, steps_of, tiered
 from optimizer.spec.schema import Accelerator
 from optimizer.spec.system import System
-
-ROUNDING = 1e-9
-"""Relative excess over a non-integer amount that counts as rounding."""
+from optimizer.tolerances import ROUNDING
 
 
 @dataclass(frozen=True, slots=True)

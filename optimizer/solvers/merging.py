@@ -9,7 +9,8 @@ from dataclasses import replace
 from optimizer.arrays import IntArray
 from optimizer.solvers.levels import Reached, bounded_levels, is_better, trivial_bounds
 from optimizer.solvers.problem import Problem
-from optimizer.solvers.solution import ROUNDING, Solution, SolvedLevel, Status
+from optimizer.solvers.solution import Solution, SolvedLevel, Status
+from optimizer.tolerances import ROUNDING
 
 
 def merge(problem: Problem, first: Solution, second: Solution) -> Solution:

@@ -6,9 +6,9 @@ Equation numbers and sections refer to ``docs/math.md``.
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.milp.model import COVER_TOLERANCE
 from optimizer.solvers.dominance import nondominated
 from optimizer.solvers.problem import Problem
+from optimizer.tolerances import COVER
 
 
 def fitting_candidates(problem: Problem) -> IntArray:
@@ -79,7 +79,7 @@ def mixed_columns(problem: Problem) -> tuple[IntArray, IntArray, IntArray]:
     the column is all-or-nothing: it is used as sized, or not at all.
     """
     table = problem.table
-    alone = np.ceil(problem.grown_load_rps[table.server] / table.max_rate_rps * (1 - COVER_TOLERANCE))
+    alone = np.ceil(problem.grown_load_rps[table.server] / table.max_rate_rps * (1 - COVER))
     most = np.maximum(np.minimum(alone, 2.0**31), problem.min_replicas[table.server])
     most = np.maximum(most, np.where(problem.on_current, problem.current_replicas[table.server], 0))
     most = np.minimum(most, problem.max_replicas[table.server])
@@ -114,7 +114,7 @@ def keepable(problem: Problem) -> BoolArray:
     """
     table, server = problem.table, problem.table.server
     now = problem.current_replicas[server]
-    carries = now * table.max_rate_rps >= table.load_rps * (1 - COVER_TOLERANCE)
+    carries = now * table.max_rate_rps >= table.load_rps * (1 - COVER)
     carries |= problem.joint_load[server]
     allowed = (now >= np.maximum(problem.min_replicas[server], 1)) & (now <= problem.max_replicas[server])
     as_sized = problem.divisible | (problem.full & (now == table.num_replicas))

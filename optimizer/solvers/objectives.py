@@ -14,6 +14,7 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import CandidateTable
 from optimizer.candidates.arrays import MemberArrays
 from optimizer.spec.offline import priority_name
+from optimizer.tolerances import ROUNDING, SAME, value_slack
 from optimizer.units import SECONDS_PER_MINUTE
 
 VALUE = "value"
@@ -23,16 +24,10 @@ RATE_UNIT_RPM = 1e-3
 """Loads are rounded to integer multiples of this unit [requests/min]."""
 MAX_WHOLE_RATE = 1e9
 """Maximum integer for a load; a coarser unit is used if one would exceed it."""
-VALUE_TOLERANCE = 5e-9
-"""Relative slack of the value while the changes are minimised."""
-MIN_TOLERANCE_CENTS_PER_H = 5e-6
-"""Minimum slack of a value [cents/h]."""
 INTEGER_SLACK = 0.5
 """Slack of the constraint on an integer level: half a step, far above solver tolerances."""
 STEP_SLACK = 1e-4
 """Fraction of a step by which a bound must exceed an integer to exclude it."""
-ROUNDING = 1e-9
-"""Relative difference of two values that counts as rounding."""
 
 
 def reserve_level(priority: int) -> str:
@@ -40,9 +35,25 @@ def reserve_level(priority: int) -> str:
     return f"reserve of {priority_name(priority)}: load without it"
 
 
-def value_slack(value: float) -> float:
-    """Return the difference up to which two values count as equal [cents/h]."""
-    return max(VALUE_TOLERANCE * abs(value), MIN_TOLERANCE_CENTS_PER_H)
+def proved_within(
+    name: str, value: float, bound: float, gap: float, constants: float = 0.0, *, is_service: bool = False
+) -> bool:
+    """Return whether a level counts as proved: its value and bound differ by a gap, or by rounding.
+
+    The gap is relative to the solver's objective, which omits constants in the levels of value and changes.
+
+    Args:
+        name: the level.
+        value: its value.
+        bound: its bound.
+        gap: the relative gap.
+        constants: largest sum of the omitted constants.
+        is_service: whether it is a service level, whose weights are integers.
+    """
+    scale = abs(value) + constants
+    if is_service:
+        return value - bound <= (gap + ROUNDING) * scale
+    return value - bound <= (gap + SAME) * scale + (value_slack(scale) if name == VALUE else SAME)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from optimizer.arrays import BoolArray, IntArray
-from optimizer.candidates.measuring import COUNT_TOLERANCE
 from optimizer.candidates.queue_parts import QueueParts
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.greedy import rows_by_server
 from optimizer.solvers.levels import served
 from optimizer.solvers.limit_rows import Remaining
 from optimizer.solvers.problem import Problem
+from optimizer.tolerances import ROUNDING
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +216,7 @@ class _Leftover:
         missing = max(self.load[server] - carried, 0.0)
         found = list[tuple[float, float, int, int]]()
         for candidate in mine if mine and self.one_pool[server] else self.candidates.get(server, []):
-            for_load = math.ceil(missing / self.rate[candidate] * (1 - COUNT_TOLERANCE)) if missing else 0
+            for_load = math.ceil(missing / self.rate[candidate] * (1 - ROUNDING)) if missing else 0
             useful = max(for_load, self.least[server] - count)
             usable = int(min(useful, self.left.most(candidate), self.most[server] - count))
             if usable > 0:

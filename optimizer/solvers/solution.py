@@ -5,9 +5,7 @@ from enum import StrEnum
 from typing import Literal
 
 from optimizer.arrays import IntArray
-
-ROUNDING = 1e-9
-"""Relative difference of value and bound that counts as rounding."""
+from optimizer.tolerances import ROUNDING
 
 SolverName = Literal["separable", "milp", "greedy"]
 

@@ -8,11 +8,10 @@ from optimizer.kinds.fields import Load
 from optimizer.quantities import precise
 from optimizer.spec.messages import validated
 from optimizer.spec.schema import OfflineWork, Server
+from optimizer.tolerances import ROUNDING
 
 OFFLINE_PRIORITY = 101
 """Rank of offline work, after the lowest priority of a class."""
-_SAME = 1e-9
-"""Relative difference of rates that counts as rounding."""
 
 
 def priority_name(priority: int) -> str:
@@ -42,7 +41,7 @@ def with_deadline_of_load(server: Server) -> Server:
         SpecError: the rate means that no requests remain.
     """
     work, rate_rpm = server.deadline, server.current.load.arrival_rate_rpm
-    if work is None or isclose(rate_rpm, work.rate_rpm, rel_tol=_SAME):
+    if work is None or isclose(rate_rpm, work.rate_rpm, rel_tol=ROUNDING):
         return server
     if not rate_rpm:
         raise SpecError(f"servers.{server.name}.deadline: no requests are left; remove it")
@@ -75,7 +74,7 @@ def offline_faults(server: Server) -> Iterator[tuple[tuple[str, ...], str]]:
     work, rate_rpm = server.deadline, server.current.load.arrival_rate_rpm
     if work is None:
         return
-    if rate_rpm and not isclose(rate_rpm, work.rate_rpm, rel_tol=_SAME):
+    if rate_rpm and not isclose(rate_rpm, work.rate_rpm, rel_tol=ROUNDING):
         asked = f"{precise(rate_rpm)} requests/min, but the deadline requires {precise(work.rate_rpm)}"
         yield ("currentAlloc", "load", "arrivalRate"), f"{asked}; remove one of the two"
     try:

@@ -20,10 +20,9 @@ from optimizer.spec.names import Entry, Finding, Index, Names
 from optimizer.spec.positions import Location
 from optimizer.spec.schema import ModelProfile, RequestKind, Route, Server
 from optimizer.timing import is_static
+from optimizer.tolerances import SAME
 
-SHARE_TOLERANCE = 1e-6
-"""Maximum difference of the sum of shares from 1."""
-ROUNDING = 1e-8
+NEGLIGIBLE_SHARE = 1e-8
 """Fraction of a route's load below which a server's load counts as rounding."""
 
 
@@ -76,7 +75,7 @@ def flows_of(route: Route) -> tuple[KindFlow, ...]:
 def small_rpm(route: Route, shares: Iterable[float]) -> float:
     """Return the load of the small server [requests/min] (eq. 222)."""
     found = sum(flow.rate_rpm * share for flow, share in zip(flows_of(route), shares, strict=True))
-    return found if found > ROUNDING * route.arrival_rate_rpm else 0.0
+    return found if found > NEGLIGIBLE_SHARE * route.arrival_rate_rpm else 0.0
 
 
 def large_rpm(route: Route, shares: Sequence[float], *, routed: bool) -> float:
@@ -84,7 +83,7 @@ def large_rpm(route: Route, shares: Sequence[float], *, routed: bool) -> float:
     if not routed:
         return route.arrival_rate_rpm
     found = sum(flow.large_rpm(share) for flow, share in zip(flows_of(route), shares, strict=True))
-    return found if found > ROUNDING * route.arrival_rate_rpm else 0.0
+    return found if found > NEGLIGIBLE_SHARE * route.arrival_rate_rpm else 0.0
 
 
 def quality_lost(route: Route, shares: Iterable[float]) -> float:
@@ -185,7 +184,7 @@ def with_undivided_lengths(servers: Mapping[str, Server], routes: Iterable[Route
         name: server
         for name, server in undivided_servers(servers, routes).items()
         if servers[name].current.load.arrival_rate_rpm
-        >= server.current.load.arrival_rate_rpm * (1 - ROUNDING)
+        >= server.current.load.arrival_rate_rpm * (1 - NEGLIGIBLE_SHARE)
     }
     return MappingProxyType({**servers, **changed}) if changed else servers
 
@@ -256,7 +255,7 @@ def route_problems(
 def kind_problems(route: Route) -> Iterator[tuple[Location, str]]:
     """Yield the contradictions within the kinds of a route, with their locations."""
     total = sum(kind.share for kind in route.kinds)
-    if abs(total - 1) > SHARE_TOLERANCE:
+    if abs(total - 1) > SAME:
         yield ("kinds",), f"the shares add up to {precise(total)}, not 1; change them"
     for i, kind in enumerate(route.kinds):
         if kind.wrong > 1 - kind.miss:

@@ -17,11 +17,8 @@ from optimizer.spec.caches import thinned
 from optimizer.spec.names import Entry, Finding, Index, Names
 from optimizer.spec.schema import AllocationData, Load, ModelProfile, ModelTarget, Server, VersionShare
 from optimizer.spec.shared_queues import members_of
+from optimizer.tolerances import ROUNDING
 
-SUM_TOLERANCE = 1e-9
-"""Difference of a sum of weights from 1 that counts as rounding."""
-_SAME = 1e-9
-"""Relative difference of loads that counts as rounding."""
 _OF_EACH = ("name", "model", "split", "roll_back", "current", "desired")
 """Fields that can differ between a version and its server."""
 
@@ -121,7 +118,7 @@ def _shares(versions: Sequence[Version], rate_rpm: float) -> tuple[VersionShare,
     """Return the shares of versions by their loads, with their allocations; the loads sum to `rate_rpm`."""
     loads = [version.current.load.arrival_rate_rpm for version in versions]
     as_stated = all(
-        isclose(load, version.weight * rate_rpm, rel_tol=_SAME, abs_tol=MIN_RATE)
+        isclose(load, version.weight * rate_rpm, rel_tol=ROUNDING, abs_tol=MIN_RATE)
         for load, version in zip(loads, versions, strict=True)
     )
     shares = []
@@ -336,7 +333,7 @@ def _weight_faults(
         if any(share.model == other.model for other in split[:i]):
             yield ("split", i, "model"), f"{share.model!r} occurs twice; list it once"
     total = fsum(share.weight for share in split)
-    if abs(total - 1) > SUM_TOLERANCE:
+    if abs(total - 1) > ROUNDING:
         yield ("split",), f"the weights sum to {total:.12g}, not 1; change them"
     if server.model not in weights:
         text = (

@@ -7,9 +7,7 @@ from optimizer.limits.table import LIMITS
 from optimizer.plan.document import SharedCardUse
 from optimizer.spec.placed import placed
 from optimizer.spec.system import System
-
-ROUNDING = 1e-9
-"""Fraction of a replica, or of an amount, that counts as rounding."""
+from optimizer.tolerances import ROUNDING
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,7 @@ from optimizer.stabilisation.cards import FreeCards
 from optimizer.stabilisation.keeping import Kept, Planner, Runs, by_server, left_by, plan_keeping, share_out
 from optimizer.stabilisation.running import Running
 from optimizer.stabilisation.transition import MoveGoal, Transition
-
-_TOLERANCE = 1e-9
+from optimizer.tolerances import ROUNDING
 
 
 def plan_running_fleet(system: System, running: Running, runs: Runs, planner: Planner) -> Plan:
@@ -188,7 +187,7 @@ def _serves_as_much(plan: Plan, other: Plan, system: System, lowest: float = inf
     """Return whether a plan serves as much as another at every priority, or at those down to `lowest`."""
     mine, theirs = _unserved(plan, system), _unserved(other, system)
     return all(
-        mine.get(priority, 0.0) <= theirs.get(priority, 0.0) * (1 + _TOLERANCE)
+        mine.get(priority, 0.0) <= theirs.get(priority, 0.0) * (1 + ROUNDING)
         for priority in mine
         if priority <= lowest
     )
@@ -200,7 +199,7 @@ def _unserved(plan: Plan, system: System) -> dict[int, float]:
     stated = system.members
     for item in plan.unserved:
         load_rpm = replica_load(stated[item.server]).arrival_rate_rpm
-        found[item.priority] = found.get(item.priority, 0.0) + load_rpm + _TOLERANCE
+        found[item.priority] = found.get(item.priority, 0.0) + load_rpm + ROUNDING
     return found
 
 

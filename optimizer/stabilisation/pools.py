@@ -21,8 +21,7 @@ from optimizer.stabilisation.decisions import (
 )
 from optimizer.stabilisation.rules import Rules, StepLimit
 from optimizer.stabilisation.running import RunningPool, same_requests
-
-_TOLERANCE = 1e-9
+from optimizer.tolerances import ROUNDING
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,7 +349,7 @@ def _same_place(planned: Mapping[str, ReplicaTarget], staying: Mapping[str, Repl
 
 
 def _replicas(load_rpm: float, rate_rpm: float) -> int:
-    return max(0, ceil(load_rpm / rate_rpm - _TOLERANCE))
+    return max(0, ceil(load_rpm / rate_rpm - ROUNDING))
 
 
 def _held(target: ReplicaTarget, replicas: int, reason: TargetReason, detail: str) -> ReplicaTarget:
@@ -358,4 +357,4 @@ def _held(target: ReplicaTarget, replicas: int, reason: TargetReason, detail: st
 
 
 def _reach(base: int, step: StepLimit) -> int:
-    return max(step.replicas, floor(base * step.share + _TOLERANCE))
+    return max(step.replicas, floor(base * step.share + ROUNDING))

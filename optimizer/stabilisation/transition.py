@@ -12,10 +12,10 @@ from math import ceil, inf
 
 from optimizer.stabilisation.cards import FreeCards
 from optimizer.stabilisation.running import Running, RunningPool
+from optimizer.tolerances import ROUNDING
 
 MAX_STATES = 2_000
 """Maximum intermediate states visited in a search for an order of steps."""
-_TOLERANCE = 1e-9
 
 Pools = dict[str, RunningPool]
 """Non-empty pools of a server, by accelerator."""
@@ -50,7 +50,7 @@ class MoveGoal:
 
     def retained(self, now: Mapping[str, RunningPool]) -> dict[str, int]:
         """Return the replicas beyond the goal that stay until enough new ones are ready, if they fit."""
-        if not self.waits or self.missing_rpm(now) <= _TOLERANCE:
+        if not self.waits or self.missing_rpm(now) <= ROUNDING:
             return {}
         wanted = self.replicas
         return {
@@ -64,7 +64,7 @@ class MoveGoal:
         for name in sorted(retained, key=lambda name: (not now[name].ready, name)):
             pool, kept[name] = now[name], retained[name]
             if pool.rate_rpm and missing_rpm < inf:
-                kept[name] = min(kept[name], max(0, ceil(missing_rpm / pool.rate_rpm - _TOLERANCE)))
+                kept[name] = min(kept[name], max(0, ceil(missing_rpm / pool.rate_rpm - ROUNDING)))
                 missing_rpm -= min(kept[name], pool.ready) * pool.rate_rpm
         return self._without_waived(kept, now) if self.waived else kept
 

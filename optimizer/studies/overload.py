@@ -20,13 +20,12 @@ from optimizer.solvers.problem import build_problem
 from optimizer.spec.schema import SaturationPolicy
 from optimizer.spec.system import System
 from optimizer.studies.service import PriorityService, service_by_priority
+from optimizer.tolerances import ROUNDING
 
 LIMIT_S = 10.0
 """Time limit for all options together [s]."""
 POLICY: SaturationPolicy = "PriorityExhaustive"
 """Policy that is tried: it serves higher priorities first, as far as cards suffice."""
-MIN_CHANGE = 1e-9
-"""Difference of a served share below which it counts as rounding."""
 
 
 class OtherOptions(Document):
@@ -147,6 +146,6 @@ def _serves_more(service: Sequence[PriorityService], than: Sequence[PriorityServ
     """Return whether more load is served at the highest priority that differs."""
     for mine, other in zip(service, than, strict=True):
         more = mine.served_rpm - other.served_rpm
-        if abs(more) > MIN_CHANGE * mine.load_rpm:
+        if abs(more) > ROUNDING * mine.load_rpm:
             return more > 0
     return False

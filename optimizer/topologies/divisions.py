@@ -10,14 +10,11 @@ import numpy as np
 
 from optimizer.arrays import FloatArray
 from optimizer.milp.model import COVER_SCALE, MilpModel
-from optimizer.spec.routes import ROUNDING, flows_of, has_undivided
+from optimizer.spec.routes import NEGLIGIBLE_SHARE, flows_of, has_undivided
 from optimizer.spec.schema import Route
+from optimizer.tolerances import COVER
 from optimizer.units import SECONDS_PER_MINUTE
 
-SHORTFALL = 2e-9
-"""Relative shortfall of rate that counts as rounding."""
-LOSS_TOLERANCE = 2e-9
-"""Lost quality above its limit that counts as rounding."""
 SNAP = 5e-9
 """Distance of a share from the end of its range that counts as rounding."""
 COMFORTABLE = 0.9
@@ -117,7 +114,7 @@ class RouteArrays:
         alone_rps = undivided_rps if self.has_undivided else large_rps
         alone = self.load_rps / alone_rps if alone_rps else np.inf
         undivided = Division(routed=False, shares=(0.0,) * len(self.rate_rps))
-        if alone <= COMFORTABLE or (undivided_rps and alone <= 1 + SHORTFALL):
+        if alone <= COMFORTABLE or (undivided_rps and alone <= 1 + 2 * COVER):
             return undivided
         both = np.array([small_rps, large_rps])
         first = self._minimised(both, _Bounds(COMFORTABLE, self.max_loss), on_loss=True)
@@ -125,7 +122,7 @@ class RouteArrays:
             second = self._minimised(both, _Bounds(COMFORTABLE, first.lost), on_loss=False)
             return (second or first).division
         first = self._minimised(both, _Bounds(1.0, self.max_loss), on_loss=False)
-        if alone <= 1 + SHORTFALL and (first is None or alone <= first.utilisation * (1 + ROUNDING)):
+        if alone <= 1 + 2 * COVER and (first is None or alone <= first.utilisation * (1 + NEGLIGIBLE_SHARE)):
             return undivided
         if first is None:
             return None
@@ -153,14 +150,14 @@ class RouteArrays:
         matrix = np.vstack([np.column_stack([loads, -capacity]), lost])
         model = MilpModel(
             lower=np.append(self.lower, 0.0),
-            upper=np.append(upper, most.utilisation + SHORTFALL),
+            upper=np.append(upper, most.utilisation + 2 * COVER),
             integer=np.zeros(n, np.bool_),
             row_start=np.arange(4) * n,
             row_index=np.tile(np.arange(n), 3),
             row_value=matrix.ravel(),
             row_lower=np.full(3, -np.inf),
             row_upper=np.append(
-                SHORTFALL * COVER_SCALE - base, (most.lost + LOSS_TOLERANCE) * (self.loss_scale or 1.0)
+                2 * COVER * COVER_SCALE - base, (most.lost + 2 * COVER) * (self.loss_scale or 1.0)
             ),
         )
         objective = lost if on_loss else np.append(np.zeros(n - 1), COVER_SCALE)

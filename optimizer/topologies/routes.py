@@ -12,9 +12,10 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates, CandidateTable
-from optimizer.milp.model import COVER_SCALE, COVER_TOLERANCE
+from optimizer.milp.model import COVER_SCALE
 from optimizer.milp.rows import ModelRows
-from optimizer.spec.routes import ROUNDING
+from optimizer.spec.routes import NEGLIGIBLE_SHARE
+from optimizer.tolerances import COVER
 from optimizer.topologies.divisions import LARGEST_COEFFICIENT, Division, RouteArrays
 from optimizer.topologies.topology import Label, ModelColumns, Topology, Variables
 
@@ -132,7 +133,7 @@ class Routing(Topology):
             if not route.has_undivided or division is None or not division.routed:
                 continue
             large_rps = float(route.rate_rps @ (route.large_base + route.large_slope * division.shares))
-            if large_rps < route.load_rps * (1 - ROUNDING):
+            if large_rps < route.load_rps * (1 - NEGLIGIBLE_SHARE):
                 continue
             rows = np.flatnonzero(table.server == route.large)
             off = {int(table.accelerator[c]): c for c in rows[self.undivided[rows]]}
@@ -208,7 +209,7 @@ def _add_loads(
     """Require both servers to carry the load that the route sends them; without router, the large one all."""
     scale, total = COVER_SCALE / route.load_rps, route.load_rps
     shares = place + 2 + np.arange(len(route.rate_rps))
-    slack = COVER_SCALE * COVER_TOLERANCE
+    slack = COVER_SCALE * COVER
     small_rates, large_rates = (np.minimum(scale * rate, LARGEST_COEFFICIENT) for _, rate in (small, large))
     rows.add_one(-slack, ENDLESS, (small[0], small_rates), (shares, -scale * route.rate_rps))
     base = float(route.rate_rps @ route.large_base)

@@ -14,8 +14,9 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.card_rows import card_rows
 from optimizer.candidates.table import ON_SHARED_CARDS
-from optimizer.milp.model import COVER_SCALE, COVER_TOLERANCE
+from optimizer.milp.model import COVER_SCALE
 from optimizer.milp.rows import ModelRows
+from optimizer.tolerances import COVER
 from optimizer.topologies.topology import ModelColumns, Topology, Variables
 
 
@@ -78,14 +79,14 @@ class CardUnits(Topology):
         """Return the maximum useful number of units of each row, shape (C,); 0 for other rows."""
         shares = self.shares(table.pattern)
         needed = np.divide(1.0, shares, out=np.zeros_like(shares), where=shares > 0)
-        most: FloatArray = np.ceil(needed * (1 - COVER_TOLERANCE)).max(axis=0, initial=0.0)
+        most: FloatArray = np.ceil(needed * (1 - COVER)).max(axis=0, initial=0.0)
         return most
 
     def carried(self, table: CandidateTable, replicas: IntArray) -> BoolArray:
         """Return a mask of servers whose load the units of a solution carry, shape (K,) (eq. 233)."""
         taken = np.flatnonzero((replicas > 0) & (table.pattern >= 0))
         rates = self.rates_rps[:, table.pattern[taken]] @ replicas[taken]
-        return np.asarray(rates >= self.load_rps * (1 - 2 * COVER_TOLERANCE))
+        return np.asarray(rates >= self.load_rps * (1 - 2 * COVER))
 
     def in_full(self, table: CandidateTable, replicas: IntArray, full: BoolArray) -> BoolArray:
         """Return a mask of servers served in full; on shared cards, only if the units carry their load."""
@@ -103,7 +104,7 @@ class CardUnits(Topology):
         server, column = np.nonzero(shares)
         on_cards = np.flatnonzero(pattern == ON_SHARED_CARDS)
         rows.add(
-            np.full(count, -COVER_SCALE * COVER_TOLERANCE),
+            np.full(count, -COVER_SCALE * COVER),
             np.full(count, np.inf),
             (server, column, COVER_SCALE * shares[server, column]),
             (place[table.server[columns.rows[on_cards]]], on_cards, np.full(len(on_cards), -COVER_SCALE)),

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from builders import Json
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,6 +65,53 @@ def test_plans_of_the_samples_hold(specs: Path, name: str, divisor: int, policy:
                 unlimited=False, saturation_policy=policy, milp_solver=milp, time_limit_s=5.0, gap=0.01
             )
         )
+
+
+TINY_RENTS = """
+accelerators: [{name: A1, type: T1}]
+models:
+  - {name: m0, acc: A1, maxBatchSize: 1, decodeParms: {alpha: 18, beta: 0.7},
+     prefillParms: {gamma: 9, delta: 0.01}}
+  - {name: m1, acc: A1, maxBatchSize: 1, decodeParms: {alpha: 12, beta: 0.5},
+     prefillParms: {gamma: 6, delta: 0.01}}
+serviceClasses:
+  - name: gold
+    priority: 1
+    modelTargets: [{model: m0, slo-itl: 60, slo-ttft: 1000}, {model: m1, slo-itl: 60, slo-ttft: 1000}]
+servers:
+  - {name: rl, class: gold, model: m1}
+  - {name: rs, class: gold, model: m0}
+  - name: s0
+    class: gold
+    model: m0
+    spareReplicas: 2
+    external: {inPerMillion: 10, outPerMillion: 40, ttft: 60, itl: 20}
+    currentAlloc: {load: {arrivalRate: 0.0000015, avgInTokens: 200, avgOutTokens: 1}}
+  - name: s1
+    class: gold
+    model: m1
+    spareReplicas: 1
+    external: {inPerMillion: 10, outPerMillion: 40, ttft: 60, itl: 20}
+    currentAlloc: {load: {arrivalRate: 0.0000015, avgInTokens: 200, avgOutTokens: 200}}
+routes:
+  - name: rt
+    small: rs
+    large: rl
+    arrivalRate: 7500
+    maxLoss: 0.2
+    rerun: true
+    kinds:
+      - {share: 0.6, inTokens: 100, outTokens: 50, loss: 0.01}
+      - {share: 0.4, inTokens: 300, outTokens: 100, loss: 0.3}
+optimizer: {unlimited: true}
+"""
+
+
+def test_rents_below_the_tolerance_of_the_solver_are_proved() -> None:
+    """The two rents together cost 2e-6 cents/h, about as much as a solver's tolerance."""
+    system = load_system(yaml.safe_load(TINY_RENTS))
+    assert solve(system).status == "optimal"
+    assert_true(system)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -13,13 +13,10 @@ from optimizer.plan.checks.facts import Facts
 from optimizer.plan.checks.reserves import has_reserve_to_have
 from optimizer.plan.document import EXTERNAL, PlanLevel
 from optimizer.quantities import precise
-from optimizer.solvers.objectives import CHANGES, OFF_PREFERRED, VALUE, reserve_level
+from optimizer.solvers.objectives import CHANGES, OFF_PREFERRED, VALUE, proved_within, reserve_level
 from optimizer.solvers.problem import gap_target
 from optimizer.spec.offline import priority_name
 from optimizer.tolerances import ROUNDING, SAME
-
-MIN_VALUE = 1e-9
-"""Minimum denominator of a gap."""
 
 
 def check_levels(facts: Facts) -> list[str]:
@@ -154,32 +151,27 @@ def _bounds(facts: Facts) -> Iterator[str]:
                 yield f"level {level.name!r} has a gap, but no bound"
             continue
         open_part = max(level.value - level.bound, 0.0)
-        gap = open_part / max(abs(level.value), MIN_VALUE)
+        gap = open_part / max(abs(level.value), ROUNDING)
         if level.bound > level.value + ROUNDING * max(1.0, abs(level.value)):
             bound, value = precise(level.bound), precise(level.value)
             yield f"level {level.name!r}: the bound {bound} is above the value {value}"
         if level.gap is None or not math.isclose(gap, level.gap, rel_tol=SAME, abs_tol=ROUNDING):
             yield f"level {level.name!r}: the gap is {precise(gap)}, the plan says {level.gap}"
-        if facts.plan.status == "optimal" and open_part > _allowed(facts, level):
+        if facts.plan.status == "optimal" and not _is_proved(facts, level, level.bound):
             yield f"level {level.name!r}: {precise(open_part)} are not proved, so the plan is not optimal"
 
 
-def _allowed(facts: Facts, level: PlanLevel) -> float:
-    """Return the maximum difference of value and bound of a proved level.
-
-    The gap is relative to the solver's objective, which omits constants in the levels of value and changes.
-    These are at most the cost before and after with its penalty, and the number of servers.
-    """
+def _is_proved(facts: Facts, level: PlanLevel, bound: float) -> bool:
+    """Return whether a level is proved within the gap of the options."""
     system = facts.system
-    target = gap_target(system.options, len(system.servers) * len(system.accelerators))
+    gap = gap_target(system.options, len(system.servers) * len(system.accelerators))
+    constants = {CHANGES: float(len(system.servers))}
     if level.name == VALUE:
-        paid = sum(current_cost_cents_per_h(system, name) for name in system.servers)
-        costs = [pool.cost_cents_per_h for _, pool in facts.placed.named_pools]
+        costs = [current_cost_cents_per_h(system, name) for name in system.servers]
+        costs += [pool.cost_cents_per_h for _, pool in facts.placed.named_pools]
         costs += [cost for name in facts.whole.servers for cost in facts.costs_of(name)]
-        paid += math.fsum(map(abs, [*costs, *(use.difference_cents_per_h for use in facts.plan.tiers)]))
-        scale = (1 + system.options.transition_penalty) * paid
-        return target * scale + SAME * max(1.0, scale)
-    if level.name == CHANGES:
-        return target * len(system.servers) + SAME
-    # Goals are sums of rates, unlike service levels, whose weights are integers.
-    return (target + (SAME if level.name in _goals(facts) else ROUNDING)) * level.value
+        costs += [abs(use.difference_cents_per_h) for use in facts.plan.tiers]
+        constants[VALUE] = (1 + system.options.transition_penalty) * math.fsum(costs)
+    is_service = level.name not in (VALUE, CHANGES) and level.name not in _goals(facts)
+    most = constants.get(level.name, 0.0)
+    return proved_within(level.name, level.value, bound, gap, most, is_service=is_service)

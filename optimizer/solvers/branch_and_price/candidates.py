@@ -9,14 +9,14 @@ from functools import cached_property
 import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
-from optimizer.milp.model import COVER_TOLERANCE
 from optimizer.solvers.model_columns import fitting_candidates, mixed_columns
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.tiers import Tiers
+from optimizer.tolerances import COVER
 
 ROUNDING = 1e-12
 """Fraction of a replica that counts as rounding."""
-LOAD = 1 - COVER_TOLERANCE
+LOAD = 1 - COVER
 """Fraction of a server's load that its replicas must carry."""
 
 

@@ -9,10 +9,10 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.solvers.branch_and_price.candidates import LOAD, PatternCandidates
-from optimizer.solvers.levels import RESERVE_TOLERANCE
 from optimizer.solvers.model_columns import keepable
 from optimizer.solvers.objectives import LevelObjective
 from optimizer.solvers.problem import Problem
+from optimizer.tolerances import COVER
 
 COUNT_ROUNDING = 1e-12
 """Fraction of a replica that counts as rounding when a load is divided by the rate of a replica."""
@@ -153,7 +153,7 @@ def _without_reserve(
     row, table = candidates.row[at], problem.table
     divisible = problem.divisible[row]
     carried = np.where(divisible, replicas * table.max_rate_rps[row], 0.0).sum(axis=1)
-    has = carried >= problem.grown_load_rps[server] * (1 - RESERVE_TOLERANCE)
+    has = carried >= problem.grown_load_rps[server] * (1 - 2 * COVER)
     has |= ((replicas > 0) & ~divisible & table.reserved[row]).any(axis=1)
     return np.asarray(problem.reserve.wanted[server] & ~has, np.bool_)
 

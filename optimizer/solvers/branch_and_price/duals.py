@@ -15,8 +15,9 @@ from optimizer.solvers.branch_and_price.master import MasterProblem
 from optimizer.solvers.branch_and_price.pool import ColumnPool, least_of_servers
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.levels import with_outside
-from optimizer.solvers.objectives import LevelConstraint, value_slack
+from optimizer.solvers.objectives import LevelConstraint
 from optimizer.solvers.problem import Problem
+from optimizer.tolerances import value_slack
 
 WHOLE = 1e-6
 """Tolerance before the bound of an integer level is rounded up."""

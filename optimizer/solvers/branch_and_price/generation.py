@@ -15,11 +15,10 @@ from optimizer.solvers.branch_and_price.master import MasterProblem
 from optimizer.solvers.branch_and_price.pool import ColumnPool, priced, reduced_costs
 from optimizer.solvers.deadline import Deadline
 from optimizer.spec.robustness import ENDLESS
+from optimizer.tolerances import ROUNDING
 
 EACH_ROUND = 3
 """Maximum columns per server and round."""
-ROUNDING = 1e-9
-"""Reduced cost that counts as zero, relative to the largest weight of a column."""
 ARTIFICIAL_COSTS = (1e1, 1e3, 1e5, 1e7, 1e9)
 """Costs of the artificial column of a server that takes nothing where it must not, in parts of the largest
 weight. The higher ones count only where a cutoff is to be reached: a limit on large weights is kept by

@@ -15,9 +15,7 @@ from optimizer.solvers.branch_and_price.candidates import PatternCandidates
 from optimizer.solvers.branch_and_price.columns import PatternColumns
 from optimizer.solvers.objectives import LevelConstraint, LevelObjective
 from optimizer.spec.robustness import ENDLESS
-
-ROUNDING = 1e-9
-"""Fraction of a unit that counts as rounding."""
+from optimizer.tolerances import ROUNDING
 
 
 def rounded_down(units: FloatArray) -> FloatArray:

@@ -15,11 +15,12 @@ from optimizer.solvers.branch_and_price.search import LevelSearch
 from optimizer.solvers.deadline import Deadline
 from optimizer.solvers.level_solver import Incumbent, KnownBounds, LevelResult, LevelSolver
 from optimizer.solvers.lexicographic import LexicographicSolve
-from optimizer.solvers.objectives import ROUNDING, LevelObjective
+from optimizer.solvers.objectives import LevelObjective
 from optimizer.solvers.problem import Problem, gap_target
 from optimizer.solvers.related import RelatedSolution, repaired
 from optimizer.solvers.solution import Solution
 from optimizer.solvers.warm_starts import best_initial_solution, in_columns
+from optimizer.tolerances import ROUNDING
 
 
 def solve_patterns(

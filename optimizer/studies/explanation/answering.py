@@ -17,11 +17,12 @@ from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.solution import Solution, Status
 from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.system import System
-from optimizer.studies.explanation.base_plan import SAME, BasePlan
+from optimizer.studies.explanation.base_plan import BasePlan
 from optimizer.studies.explanation.document import Effect, EffectRange
 from optimizer.studies.explanation.intervals import Direction, interval_of
 from optimizer.studies.explanation.outcome import PlanOutcome
 from optimizer.studies.explanation.resolving import QuestionBudget, effect, no_worse, share_of
+from optimizer.tolerances import ROUNDING
 
 BLOCKS_SHARE = 0.2
 """Fraction of the remaining time for solving the plan's blocks, which questions about other blocks reuse."""
@@ -327,4 +328,4 @@ def _is_better(one: PlanOutcome, other: PlanOutcome) -> bool:
 
 
 def _equal(one: float, other: float) -> bool:
-    return abs(one - other) <= SAME * max(1.0, abs(one))
+    return abs(one - other) <= ROUNDING * max(1.0, abs(one))

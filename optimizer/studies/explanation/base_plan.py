@@ -27,10 +27,8 @@ from optimizer.solvers.saturation import share_leftover
 from optimizer.solvers.solution import Solution, SolvedLevel, Status
 from optimizer.spec.placed import placed, placed_cards, placed_cost
 from optimizer.studies.explanation.outcome import PlanOutcome
+from optimizer.tolerances import ROUNDING
 from optimizer.topologies.routes import Routing
-
-SAME = 1e-9
-"""Relative difference of two values of a level that counts as rounding."""
 
 
 class BasePlan:
@@ -138,7 +136,7 @@ class BasePlan:
         fitting = repaired(problem, self.replicas(problem))
         reached = {level.name: level.value for level in levels_of(problem, fitting, proved=False)}
         service = (level for level in self.outcome.levels if level.name not in (VALUE, CHANGES))
-        return all(reached[level.name] <= level.value + SAME * max(1.0, level.value) for level in service)
+        return all(reached[level.name] <= level.value + ROUNDING * max(1.0, level.value) for level in service)
 
     # --- without a solve ---------------------------------------------------------------------------------
 
@@ -198,7 +196,7 @@ class BasePlan:
             if was.name not in self.ordered or was.bound is None:
                 break
             floors[was.name] = was.bound
-            if abs(now.value - was.value) > SAME * max(1.0, abs(was.value)):
+            if abs(now.value - was.value) > ROUNDING * max(1.0, abs(was.value)):
                 break
         return floors
 
@@ -234,7 +232,7 @@ class BasePlan:
         Replicas that a policy adds to a running server can lower the value by at most the penalty for moving.
         """
         service = [level for level in reached if level.name not in (VALUE, CHANGES)]
-        proved = all(floors[level.name] >= level.value * (1 - SAME) for level in service)
+        proved = all(floors[level.name] >= level.value * (1 - ROUNDING) for level in service)
         if not proved or VALUE not in self._multipliers or not len(problem.table):
             return -np.inf
         left = ~served(problem, replicas)

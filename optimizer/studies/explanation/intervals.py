@@ -10,11 +10,10 @@ from optimizer.solvers.objectives import CHANGES
 from optimizer.solvers.solution import SolvedLevel
 from optimizer.studies.explanation.document import EffectRange
 from optimizer.studies.explanation.outcome import PlanOutcome
+from optimizer.tolerances import ROUNDING
 
 Direction = Literal["worse", "better"]
 """Direction in which a change can move the optimum, in the order of all levels."""
-ROUNDING = 1e-9
-"""Fraction of a level that counts as rounding."""
 
 
 def interval_of(

@@ -30,11 +30,10 @@ from optimizer.studies.explanation.targets import (
     targets_of_servers,
 )
 from optimizer.studies.explanation.units import one_of
+from optimizer.tolerances import SAME
 
 MIN_SEARCHED_MS = 1e-6
 """Start of the search for a looser target if the target is lower [ms]."""
-MIN_SAVING = 1e-6
-"""Difference of two costs below which they count as equal [cents/h]."""
 MAX_DOUBLINGS = 70
 """Number of doublings of a target after which it is effectively removed."""
 
@@ -161,7 +160,7 @@ def _cheapest(problem: Problem, units: Mapping[str, UnitRepair], budget: Questio
     cheapest = min(units.values(), key=lambda item: (round(item.total_cost_cents_per_h, 9), item.units))
     if not _moves_cost(problem):
         found = units.get("least value")
-        if found is None or found.total_cost_cents_per_h <= cheapest.total_cost_cents_per_h + MIN_SAVING:
+        if found is None or found.total_cost_cents_per_h <= cheapest.total_cost_cents_per_h + SAME:
             return found
         return cheapest.model_copy(update={"proved": False})
     best = choose(_endless(problem.from_nothing()), deadline=budget.deadline)

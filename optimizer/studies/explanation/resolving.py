@@ -25,11 +25,7 @@ from optimizer.spec.caches import replica_load
 from optimizer.spec.system import System
 from optimizer.studies.explanation.document import Effect, ServiceChange
 from optimizer.studies.explanation.outcome import PlanOutcome
-
-MIN_SHARE_CHANGE = 1e-9
-"""Difference of a served share below which it counts as rounding."""
-MIN_LEVEL_CHANGE = 1e-6
-"""Difference of served load [requests/min], or of numbers of servers, below which it counts as rounding."""
+from optimizer.tolerances import ROUNDING, SAME
 
 _Key = TypeVar("_Key")
 _Item = TypeVar("_Item")
@@ -194,7 +190,7 @@ def effect(before: PlanOutcome, after: PlanOutcome, system: System) -> Effect:
     for name in shares[0].keys() | shares[1].keys():
         was, is_now = shares[0].get(name, 1.0), shares[1].get(name, 1.0)
         in_full = [name not in mine for mine in shares]
-        if abs(is_now - was) > MIN_SHARE_CHANGE or in_full[0] != in_full[1]:
+        if abs(is_now - was) > ROUNDING or in_full[0] != in_full[1]:
             change = ServiceChange(
                 server=name,
                 priority=system.priority(named[name]),
@@ -235,7 +231,7 @@ def _verdict(
             [item.load_change_rpm for item in here],
         ):
             change = sum(changes)
-            if abs(change) > MIN_SHARE_CHANGE * sum(map(abs, changes)):
+            if abs(change) > ROUNDING * sum(map(abs, changes)):
                 return "more" if change > 0 else "less"
     return "same"
 
@@ -249,7 +245,7 @@ def no_worse(before: PlanOutcome, after: PlanOutcome) -> PlanOutcome:
     if after.status is not Status.feasible:
         return after
     for was, is_now in zip(before.levels, after.levels, strict=True):
-        if abs(is_now.value - was.value) > MIN_LEVEL_CHANGE:
+        if abs(is_now.value - was.value) > SAME:
             if is_now.value < was.value:
                 return after
             bounded = before.with_bounds({level.name: level.bound for level in after.levels})

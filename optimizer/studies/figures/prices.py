@@ -11,7 +11,7 @@ import numpy as np
 
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates import Candidates
-from optimizer.candidates.measuring import COUNT_TOLERANCE, measure_pairs
+from optimizer.candidates.measuring import measure_pairs
 from optimizer.candidates.table import CandidateTable
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.plan import Plan, Pool
@@ -31,6 +31,7 @@ from optimizer.studies.figures.placed import (
     rejection,
     target_of,
 )
+from optimizer.tolerances import ROUNDING
 from optimizer.units import SECONDS_PER_MINUTE
 
 _Shown = Literal["itl", "ttft"]
@@ -146,7 +147,7 @@ def _no_candidate(candidates: Candidates, server: str, accelerator: str | None) 
 def _costs(candidates: Candidates, table: CandidateTable, load_rps: FloatArray) -> FloatArray:
     """Return each candidate's cost at each load, NaN beyond its replica limit; shape (C, loads) (eq. 28)."""
     servers = candidates.arrays.servers
-    needed = np.ceil(load_rps / table.max_rate_rps[:, None] * (1 - COUNT_TOLERANCE))
+    needed = np.ceil(load_rps / table.max_rate_rps[:, None] * (1 - ROUNDING))
     count = np.maximum(needed, servers.min_replicas[0])
     allowed = count <= servers.max_replicas[0]
     return np.where(allowed, count * table.cost_per_replica[:, None], np.nan)

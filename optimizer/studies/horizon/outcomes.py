@@ -12,9 +12,8 @@ from optimizer.studies.horizon.document import Policy
 from optimizer.studies.horizon.hours import Hour
 from optimizer.studies.horizon.reservations import Taken, cost_with, used_by
 from optimizer.studies.service import service_by_priority
+from optimizer.tolerances import ROUNDING
 from optimizer.units import MINUTES_PER_HOUR
-
-ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)

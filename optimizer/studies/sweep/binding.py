@@ -13,9 +13,8 @@ from optimizer.pipeline import Solved
 from optimizer.solvers.levels import served_in_full, values_of
 from optimizer.solvers.problem import Problem
 from optimizer.studies.sweep.document import SweepBinding
+from optimizer.tolerances import ROUNDING
 
-CHEAPER = 1e-9
-"""Relative difference of values above which a candidate counts as cheaper."""
 NO_CANDIDATE = "candidates"
 
 _Key = tuple[str, str]
@@ -31,7 +30,7 @@ def binding_limits(solved: Solved) -> tuple[SweepBinding, ...]:
     for s in np.flatnonzero(problem.to_serve).tolist():
         rows = np.flatnonzero((problem.table.server == s) & problem.full)
         if full[s]:
-            rows = rows[problem.value[rows] < values[s] - CHEAPER * max(1.0, abs(values[s]))]
+            rows = rows[problem.value[rows] < values[s] - ROUNDING * max(1.0, abs(values[s]))]
         elif not len(rows):
             stranded += 1
         found = dearer if full[s] else unserved

@@ -25,6 +25,7 @@ from optimizer.spec.system import System
 from optimizer.spec.versions import whole_name, whole_servers
 from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, answered, digest_of, ignore_progress
 from optimizer.studies.sweep.document import SafeFleet, SampledDays
+from optimizer.tolerances import ROUNDING
 from optimizer.topologies.divisions import RouteArrays
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -32,8 +33,6 @@ SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 """Shares of days for which results are shown."""
 FACTOR_STEP = 0.01
 """Increment of the load factors that are tried."""
-ROUNDING = 1e-9
-"""Relative excess of a load over the replicas' maximum rate that counts as rounding."""
 SECONDS_PER_DAY = 86_400.0
 
 
