@@ -26,7 +26,7 @@ from mixed_oracles import (
 from oracles import Json, Levels, exact, plain
 from plan_search import Values, Way, joined, service_levels
 
-from optimizer import System, find_candidates
+from optimizer import Plan, System, find_candidates
 from optimizer.candidates.measuring import measure_pairs
 
 EXTERNAL = "external"
@@ -95,8 +95,14 @@ def wishes(system: System) -> dict[str, Wish]:
     return found
 
 
-def best_levels(system: System) -> Levels:
-    """Return the best value of every level over all plans."""
+def best_levels(system: System, service: Plan | None = None) -> Levels:
+    """Return the best value of every level over all plans.
+
+    Args:
+        system: what is planned.
+        service: a plan; with it, only plans that serve the same in full and keep its pools of partial service
+            count, and service levels are 0.
+    """
     asked, wanted = demands(system), wishes(system)
     names, shared = _level_names(asked, wanted), _shared(system, asked)
 
@@ -107,6 +113,11 @@ def best_levels(system: System) -> Levels:
         )
 
     groups = (_ways(system, demand, wanted[name], names, shared) for name, demand in asked.items())
+    if service is not None:
+        groups = (
+            _served_as_before(system, demand, names, [*ways], shared, service)
+            for demand, ways in zip(asked.values(), groups, strict=True)
+        )
     best = joined(groups, (len(shared), len(names)), fits)
     value = names.index("value")
     final = []
@@ -118,6 +129,30 @@ def best_levels(system: System) -> Levels:
             continue
         final.append((*levels[:value], levels[value] + difference, *levels[value + 1 :]))
     return dict(zip(names, min(final), strict=True))
+
+
+def _served_as_before(
+    system: System, demand: Demand, names: list[str], ways: list[Way], shared: list[Shared], plan: Plan
+) -> Iterator[Way]:
+    """Yield the ways that serve a server in full, or the plan's own way if it is not served in full."""
+    after = sum("unserved" in name for name in names)
+    pools = {pool.accelerator: pool.num_replicas for pool in plan.allocations.get(demand.name, ())}
+    if demand.name not in {item.server for item in plan.unserved}:
+        for used, levels in ways:
+            if not any(levels[:after]):
+                yield used, levels
+    elif not pools:
+        used, levels = ways[0]
+        yield used, (*[Fraction(0)] * after, *levels[after:])
+    else:
+        placed = [(c, pools[c.accelerator]) for c in demand.columns if c.accelerator in pools]
+        used = tuple(
+            sum((n * one.use.get((demand.name, c.accelerator), Fraction(0)) for c, n in placed), Fraction(0))
+            for one in shared
+        )
+        costs = {c.accelerator: n * c.cost for c, n in placed}
+        levels = _levels(system, demand, names, costs, pools, Fraction(0), reserved=True)
+        yield used, (*[Fraction(0)] * after, *levels[after:])
 
 
 def _level_names(asked: Mapping[str, Demand], wanted: Mapping[str, Wish]) -> list[str]:
@@ -269,13 +304,15 @@ def _levels(
 def _mixtures(system: System, demand: Demand, wish: Wish) -> Iterator[tuple[tuple[int, ...], bool]]:
     """Yield replicas by column, and whether they are the reserve as well; first none at all."""
     width = len(demand.columns)
-    if system.options.heterogeneous and not (wish.one_pool or wish.surge):
-        grown = demand.load_rpm * (1 + wish.headroom)
+    if system.options.heterogeneous and not wish.surge:
+        grown = demand.load_rpm * (1 if wish.one_pool else 1 + wish.headroom)
         for replicas in numbers_of_replicas(demand, grown):
             rate = total(replicas, [column.rate_rpm for column in demand.columns])
-            yield replicas, not any(replicas) or rate >= grown * (1 - TOLERANCE)
-        return
-    yield (0,) * width, True
+            yield replicas, not any(replicas) or (rate >= grown * (1 - TOLERANCE) and not wish.one_pool)
+        if not wish.one_pool:
+            return
+    else:
+        yield (0,) * width, True
     for j in range(width if demand.to_serve else 0):
         counts = {
             count: with_it for count, with_it in _sized(system, demand, wish, j) if count <= demand.most

@@ -94,8 +94,8 @@ ONE_POOL: tuple[tuple[str, ...], ...] = (
 
 
 @pytest.mark.parametrize("reserve", [{"spareReplicas": 1}, {"availabilityTarget": 0.99}])
-@pytest.mark.parametrize("policy", SATURATION)
-def test_partial_service_with_spares_has_one_pool(policy: str, reserve: dict[str, Any]) -> None:
+@pytest.mark.parametrize("policy", ["None", *SATURATION])
+def test_pools_serve_where_one_pool_could_have_the_reserve(policy: str, reserve: dict[str, Any]) -> None:
     """Of four needed replicas and a spare one, three fit on B and one on A."""
     cards = [accelerator("A"), accelerator("B", cost=11)]
     source = document([server("a", 2100, **reserve)], cards, {"A": 1, "B": 3}, heterogeneous=True)
@@ -103,7 +103,9 @@ def test_partial_service_with_spares_has_one_pool(policy: str, reserve: dict[str
     system = load_system(source)
     plan = solve(system)
     assert verify(plan, system) == []
-    assert [(pool.accelerator, pool.num_replicas) for pool in plan.allocations["a"]] == [("B", 3)]
+    assert plan.complete
+    assert [(pool.accelerator, pool.num_replicas) for pool in plan.allocations["a"]] == [("A", 1), ("B", 3)]
+    assert [item.has_reserve for item in plan.reserves] == [False]
 
 
 def scarce_faults(seed: int) -> list[str]:

@@ -64,17 +64,18 @@ class ReserveArrays:
 
     @property
     def one_pool(self) -> BoolArray:
-        """Whether a server has at most one pool, even in a mixed plan."""
-        return np.asarray(self._fails | self.surges, np.bool_)
+        """Whether a server has its reserve only in one pool, even in a mixed plan: replicas can fail."""
+        return np.asarray((self.spare_replicas > 0) | (self.availability_target > 0), np.bool_)
 
     @property
     def wanted(self) -> BoolArray:
         """Whether a server requires a reserve of any kind."""
-        return np.asarray((self.headroom_share > 0) | self._fails, np.bool_)
+        return np.asarray((self.headroom_share > 0) | self.one_pool, np.bool_)
 
-    @property
-    def _fails(self) -> BoolArray:
-        return np.asarray((self.spare_replicas > 0) | (self.availability_target > 0), np.bool_)
+    def given_up(self) -> "ReserveArrays":
+        """Return the same servers without any reserve."""
+        none = frozen(np.zeros(len(self.surges)))
+        return ReserveArrays(none, frozen(none.astype(np.int64)), none, self.surges)
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,9 @@ def replicas_for_both(
 def with_reserve(arrays: SystemArrays, table: CandidateTable) -> tuple[CandidateTable, CandidateTable]:
     """Return candidates for the load, marked if they include the reserve, and others with the reserve.
 
-    No candidate exceeds its server's limit on replicas.
+    A reserve of one pool is always another candidate, because the first one can be one of several pools in a
+    mixed plan, or serve a further member of its queue in part. No candidate exceeds its server's limit on
+    replicas.
     """
     reserve = arrays.servers.reserve
     rows = np.flatnonzero(reserve.wanted[table.server])
@@ -115,7 +117,8 @@ def with_reserve(arrays: SystemArrays, table: CandidateTable) -> tuple[Candidate
     mine = table.take(rows)
     count, holds = _sized(arrays, mine)
     holds &= count <= arrays.servers.max_replicas[mine.server]
-    enough = holds & (count <= mine.num_replicas)
+    in_one_pool = reserve.one_pool[mine.server] | arrays.servers.is_queue[mine.server]
+    enough = holds & (count <= mine.num_replicas) & ~in_one_pool
     reserved = table.reserved.copy()
     reserved[rows] = enough
     more = np.flatnonzero(holds & ~enough)

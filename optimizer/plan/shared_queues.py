@@ -43,7 +43,7 @@ def queues_as_served(candidates: Candidates, problem: Problem, solution: Solutio
         served[name] = {
             part.name: float(rates[place]) for place, part in enumerate(server.parts) if bits >> place & 1
         }
-        if len(chosen) and _shares_leftover(problem, s):
+        if len(chosen) and _shares_leftover(problem, int(chosen[0])):
             assert problem.queue_parts is not None
             shares = problem.queue_parts.shares(table, int(chosen[0]), int(solution.replicas[chosen[0]]))
             served[name] = {
@@ -54,10 +54,11 @@ def queues_as_served(candidates: Candidates, problem: Problem, solution: Solutio
     return served
 
 
-def _shares_leftover(problem: Problem, s: int) -> bool:
-    """Return whether replicas of a queue can serve a part of its next member."""
+def _shares_leftover(problem: Problem, row: int) -> bool:
+    """Return whether replicas of a queue can serve a part of its next member: those of a reserve never do."""
     by_policy = problem.options.saturation_policy != "None" and len(problem.limits) > 0
-    return by_policy and problem.queue_parts is not None and not bool(problem.reserve.wanted[s])
+    is_reserve = problem.reserve.wanted[problem.table.server[row]] and problem.table.reserved[row]
+    return by_policy and problem.queue_parts is not None and not is_reserve
 
 
 def served_members(

@@ -177,6 +177,7 @@ def sections(placed: PlanPlacements, stated: StatedFacts) -> dict[str, Any]:
     """Return all fields of a plan, by Python name, but those that state how well it is solved."""
     system, pools = placed.system, placed.pools
     short = {item.server for item in stated.unserved}
+    short |= {name for name, use in stated.queues.items() if short & use.members.keys()}
     reserves = reserve_uses(system, pools, short, stated.has_reserve)
     rollouts = rollout_uses(system, pools)
     return {

@@ -19,9 +19,6 @@ from optimizer.solvers.problem import Problem
 from optimizer.tolerances import COVER
 from optimizer.topologies.topology import Label, Values, Variables
 
-BARE_SHARE = 0.5
-"""Coefficient of a pool without reserve in its load row, if it lacks more than headroom."""
-
 
 def formulate(problem: Problem) -> Formulation:
     """Formulate the problem, with numbers of replicas if plans are mixed or a topology requires them."""
@@ -66,6 +63,7 @@ def _mixed(problem: Problem) -> Formulation:
         Variables(np.ones(len(mine)), lambda replicas: without_reserve(problem, replicas)[mine], labels)
     )
     _add_covering(found)
+    _add_reserves_of_one_pool(found)
     _add_replica_limits(found)
     _add_exclusions(found)
     found.add_limits()
@@ -165,20 +163,34 @@ def _add_covering(found: Formulation) -> None:
     """Require served pools to carry the load (eq. 39), or without reserve only the load (eq. 145)."""
     problem, reserve, table = found.problem, found.problem.reserve, found.problem.table
     load = problem.grown_load_rps[found.servers]
-    bare = np.where(reserve.one_pool, BARE_SHARE, 1 / (1 + reserve.headroom_share))[found.servers]
+    bare = 1 / (1 + problem.headroom_share[found.servers])
     loaded = np.flatnonzero((load > 0) & ~problem.joint_load[found.servers])
     block, mine = _block_of(found, loaded)
     row, columns = found.row[mine], found.columns[mine]
     share = np.minimum(table.max_rate_rps[columns] / load[row], 1.0)
     sized = np.where(table.reserved[columns], 1.0, bare[row])
-    wants = np.flatnonzero(reserve.wanted[found.servers])
+    wants = np.flatnonzero((reserve.wanted & ~reserve.one_pool)[found.servers])
+    without = found.unreserved[~reserve.one_pool[found.unreserved_servers]]
     found.rows.add(
         np.full(len(loaded), COVER_SCALE * (1 - COVER)),
         np.full(len(loaded), np.inf),
         (block[row], mine, COVER_SCALE * np.where(problem.divisible[columns], share, sized)),
         (np.arange(len(loaded)), found.unserved[loaded], np.full(len(loaded), COVER_SCALE)),
-        (block[wants], found.unreserved, COVER_SCALE * (1 - bare[wants])),
+        (block[wants], without, COVER_SCALE * (1 - bare[wants])),
     )
+
+
+def _add_reserves_of_one_pool(found: Formulation) -> None:
+    """Require the pool sized with the reserve, unless the server is unserved or without reserve (eq. 238)."""
+    reserve, columns = found.problem.reserve, found.columns
+    some = np.flatnonzero(reserve.one_pool[found.servers])
+    block, mine = _block_of(found, some)
+    mine = mine[found.problem.table.reserved[columns[mine]]]
+    without = found.unreserved[reserve.one_pool[found.unreserved_servers]]
+    every, one = np.arange(len(some)), np.ones(len(some))
+    with_reserve = block[found.row[mine]], mine, np.ones(len(mine))
+    unserved = every, found.unserved[some], one
+    found.rows.add(one, np.full(len(some), np.inf), with_reserve, unserved, (every, without, one))
 
 
 def _add_replica_limits(found: Formulation) -> None:

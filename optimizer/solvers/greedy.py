@@ -30,12 +30,7 @@ def greedy_replicas(problem: Problem) -> IntArray:
     problem = problem.at_list_price
     table = problem.table
     choices, left = _choices(problem, ~problem.repeats), Remaining(problem.limits)
-    chosen: list[int] = []
-    while more := _placed(problem, choices, left):
-        chosen = _give_reserves(problem, chosen + more, left)
-        # A server that moved for its reserve can free capacity for another.
-        served = set(table.server[chosen].tolist()) if problem.reserve.wanted.any() else choices.keys()
-        choices = {server: mine for server, mine in choices.items() if server not in served}
+    chosen = _give_reserves(problem, _placed(problem, choices, left), left)
     replicas = np.zeros(len(table), np.int64)
     replicas[chosen] = table.num_replicas[chosen]
     return replicas

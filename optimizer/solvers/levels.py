@@ -58,13 +58,13 @@ def unchanged(problem: Problem, replicas: IntArray) -> BoolArray:
 def without_reserve(problem: Problem, replicas: IntArray) -> BoolArray:
     """Return a mask of the servers served without their required reserve, shape (S,) (eq. 143).
 
-    Divisible pools have their reserve if they carry the load with headroom; others have it as sized.
+    Divisible pools have their headroom if they carry the load with it; other reserves are as sized.
     """
-    table, wanted = problem.table, problem.reserve.wanted
+    table, reserve = problem.table, problem.reserve
     carried = problem.by_server(np.where(problem.divisible, replicas * table.max_rate_rps, 0.0))
-    has = carried >= problem.grown_load_rps * (1 - 2 * COVER)
+    has = ~reserve.one_pool & (carried >= problem.grown_load_rps * (1 - 2 * COVER))
     has |= problem.has_some_of((replicas > 0) & table.reserved & ~problem.divisible)
-    return wanted & ~has & served(problem, replicas)
+    return reserve.wanted & ~has & served(problem, replicas)
 
 
 def value_of(problem: Problem, replicas: IntArray) -> float:

@@ -14,7 +14,7 @@ from optimizer.solvers.model_columns import keepable
 from optimizer.solvers.objectives import CHANGES, VALUE, LevelObjective, proved_within
 from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.solution import Solution, SolvedLevel, SolverName, Status
-from optimizer.solvers.spare_capacity import with_more_spare_capacity
+from optimizer.solvers.spare_capacity import with_more_spare_capacity, with_reserves_found
 from optimizer.solvers.subset_sums import fixed_by_subset_sum
 from optimizer.tolerances import ROUNDING
 
@@ -158,7 +158,8 @@ class LexicographicSolve:
     def _solution(self) -> Solution:
         """Return the incumbent with its levels recomputed in integers."""
         problem = self.problem
-        replicas = with_more_spare_capacity(problem, self.incumbent.replicas)
+        replicas = with_reserves_found(problem, self.incumbent.replicas)
+        replicas = with_more_spare_capacity(problem, replicas)
         for topology in problem.topologies:
             replicas = topology.tidied(problem.table, replicas)
         over = bool((problem.left_by(replicas) < 0).any())

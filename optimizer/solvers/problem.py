@@ -182,17 +182,24 @@ class Problem:
     @cached_property
     def divisible(self) -> BoolArray:
         """Whether a candidate can be a pool with any number of replicas, next to others; shape (C,)."""
-        one_pool = self.reserve.one_pool | self.is_queue
+        one_pool = self.reserve.surges | self.is_queue
         if self.is_mixed and not self.options.heterogeneous:
             one_pool = one_pool | ~self.joint_load
+        as_sized = one_pool[self.table.server]
+        as_sized |= self.reserve.one_pool[self.table.server] & self.table.reserved
         # Patterns can have any number of units.
-        one_pool = one_pool[self.table.server] & (self.table.pattern < 0)
-        return frozen(self.table.meets_targets_below_max_rate & ~one_pool)
+        as_sized &= self.table.pattern < 0
+        return frozen(self.table.meets_targets_below_max_rate & ~as_sized)
+
+    @cached_property
+    def headroom_share(self) -> FloatArray:
+        """Headroom that several pools can have together, as a share of the load; shape (S,)."""
+        return frozen(np.where(self.reserve.one_pool, 0.0, self.reserve.headroom_share))
 
     @cached_property
     def grown_load_rps(self) -> FloatArray:
-        """Load of each server with its headroom, shape (S,)."""
-        return frozen(self.load_rps * (1 + self.reserve.headroom_share))
+        """Load of each server with this headroom, shape (S,)."""
+        return frozen(self.load_rps * (1 + self.headroom_share))
 
     @cached_property
     def off_preferred_rpm(self) -> FloatArray:
@@ -276,6 +283,22 @@ class Problem:
         """Return the problem in which only the chosen servers are served and have candidates."""
         some = self.take(np.flatnonzero(chosen[self.table.server]), chosen)
         return replace(some.from_nothing(~chosen), to_serve=self.to_serve & chosen)
+
+    @cached_property
+    def without_reserves(self) -> "Problem":
+        """The problem in which no server requires a reserve; rows are those of `load_rows`."""
+        wanted = self.reserve.wanted
+        if not wanted.any():
+            return self
+        some = self.take(self.load_rows)
+        table = replace(some.table, reserved=frozen(np.ones(len(some.table), np.bool_)))
+        return replace(some, table=table, reserve=self.reserve.given_up())
+
+    @cached_property
+    def load_rows(self) -> IntArray:
+        """Candidates that are sized for the load alone."""
+        with_reserve = self.repeats & self.reserve.wanted[self.table.server]
+        return frozen(np.flatnonzero(~with_reserve))
 
     def serving_all_members(self) -> "Problem":
         """Return the problem with only the candidates that serve all members of their server."""

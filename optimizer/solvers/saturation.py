@@ -29,7 +29,9 @@ class LeftoverAllocation:
 
     replicas: IntArray
     """Replicas of each candidate, shape (C,)."""
-    finished: bool
+    partly: BoolArray
+    """Servers, or queues with a member, that are served in part, shape (S,)."""
+    finished: bool = True
     """Whether the policy was completed before the deadline."""
 
 
@@ -42,16 +44,17 @@ def share_leftover(
     ``RoundRobin``: one replica per turn, for the server with the smallest served share of its load, among
     those of a priority or among all. Capacity that is not allocated by the deadline stays free.
     """
+    partly = np.zeros(len(problem.priority), np.bool_)
     limited = np.isfinite(problem.limits.amount).any()
     if not limited or problem.options.saturation_policy == "None":
-        return LeftoverAllocation(replicas, finished=True)
+        return LeftoverAllocation(replicas, partly)
     open_queues = _queues_with_parts(problem, replicas)
     waits = problem.to_serve & ~problem.is_queue & ~served(problem, replicas)
     priority = problem.priority.copy()
     for server, queue in open_queues.items():
         waits[server], priority[server] = True, queue.priority
     if not waits.any():
-        return LeftoverAllocation(replicas, finished=True)
+        return LeftoverAllocation(replicas, partly)
     leftover = _Leftover(problem, replicas, deadline or Deadline(math.inf), open_queues)
     waiting = np.flatnonzero(waits)
     waiting = waiting[np.argsort(priority[waiting], kind="stable")]
@@ -64,7 +67,8 @@ def share_leftover(
                 leftover.allocate_round_robin(waiting[priority[waiting] == rank].tolist())
         case "RoundRobin":
             leftover.allocate_round_robin(waiting.tolist())
-    return LeftoverAllocation(np.array(leftover.taken, np.int64), leftover.finished)
+    partly[waiting] = [leftover.share(server) > 0 for server in waiting.tolist()]
+    return LeftoverAllocation(np.array(leftover.taken, np.int64), partly, leftover.finished)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +115,11 @@ class _OpenQueue:
 
 
 def _queues_with_parts(problem: Problem, replicas: IntArray) -> Mapping[int, _OpenQueue]:
-    """Return the queues, by server, that a policy can serve further; none that require a reserve."""
+    """Return the queues, by server, that a policy can serve further."""
     if problem.queue_parts is None:
         return {}
     found, table, members = {}, problem.table, problem.members
-    for server in np.flatnonzero(problem.is_queue & problem.to_serve & ~problem.reserve.wanted).tolist():
+    for server in np.flatnonzero(problem.is_queue & problem.to_serve).tolist():
         rows = np.flatnonzero((table.server == server) & (replicas > 0))
         bits = int(table.members[rows[0]]) if len(rows) else 0
         _, part = problem.queue_parts.members(server, bits)
@@ -145,7 +149,7 @@ class _Leftover:
         problem = problem.at_list_price
         table = problem.table
         self.deadline, self.finished, self.queues = deadline, True, queues
-        self.one_pool: list[bool] = (problem.reserve.one_pool | (not problem.options.heterogeneous)).tolist()
+        self.one_pool = not problem.options.heterogeneous
         self.left = Remaining(problem.limits, problem.left_by(replicas))
         self.taken: list[int] = replicas.tolist()
         self.rate: list[float] = table.max_rate_rps.tolist()
@@ -169,7 +173,7 @@ class _Leftover:
         accelerator moves there, and the turns continue with the capacity that it frees.
         """
         while self._in_time():
-            queue = [(self._share(server), turn, server) for turn, server in enumerate(members)]
+            queue = [(self.share(server), turn, server) for turn, server in enumerate(members)]
             heapq.heapify(queue)
             while queue and self._in_time():
                 _, turn, server = queue[0]
@@ -178,7 +182,7 @@ class _Leftover:
                     heapq.heappop(queue)
                 else:
                     self._give(found[0], 1)
-                    heapq.heapreplace(queue, (self._share(server), turn, server))
+                    heapq.heapreplace(queue, (self.share(server), turn, server))
             if not any(self._moved(server) for server in members if self._in_time()):
                 return
 
@@ -190,15 +194,15 @@ class _Leftover:
     def _moved(self, server: int) -> bool:
         """Move a server to another accelerator if that serves more of its load; return whether it moved."""
         mine = self._mine(server)
-        if not mine or not self.one_pool[server] or server in self.queues:
+        if not mine or not self.one_pool or server in self.queues:
             return False
-        candidate, share = mine[0], self._share(server)
+        candidate, share = mine[0], self.share(server)
         count = self.taken[candidate]
         self._give(candidate, -count)
         best = self._best_column(server)
         if best is not None and best[0] != candidate:
             self._give(*best)
-            if self._share(server) > share * (1 + 1e-9):
+            if self.share(server) > share * (1 + 1e-9):
                 return True
             self._give(best[0], -best[1])
         self._give(candidate, count)
@@ -215,7 +219,7 @@ class _Leftover:
         mine, (carried, count) = self._mine(server), self._has(server)
         missing = max(self.load[server] - carried, 0.0)
         found = list[tuple[float, float, int, int]]()
-        for candidate in mine if mine and self.one_pool[server] else self.candidates.get(server, []):
+        for candidate in mine if mine and self.one_pool else self.candidates.get(server, []):
             for_load = math.ceil(missing / self.rate[candidate] * (1 - ROUNDING)) if missing else 0
             useful = max(for_load, self.least[server] - count)
             usable = int(min(useful, self.left.most(candidate), self.most[server] - count))
@@ -232,7 +236,8 @@ class _Leftover:
         mine = self._mine(server)
         return sum(self.taken[c] * self.rate[c] for c in mine), sum(self.taken[c] for c in mine)
 
-    def _share(self, server: int) -> float:
+    def share(self, server: int) -> float:
+        """Return the served share of a server, or of the next member of a queue."""
         if server in self.queues:
             return self.queues[server].share(self.taken)
         return self._share_of(server, *self._has(server))
@@ -250,6 +255,8 @@ class _Leftover:
 
 
 def waiting_servers(problem: Problem, replicas: IntArray) -> BoolArray:
-    """Return a mask of the unserved servers that have a candidate; shape (S,)."""
+    """Return a mask of the servers that a policy may serve further, because load is unserved; shape (S,)."""
     has_candidate = problem.has_some_of(problem.table.meets_targets_below_max_rate)
-    return has_candidate & problem.to_serve & ~served(problem, replicas)
+    waiting = has_candidate & problem.to_serve & ~served(problem, replicas)
+    waiting[list(_queues_with_parts(problem, replicas))] = True
+    return waiting

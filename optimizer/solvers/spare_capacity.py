@@ -9,6 +9,17 @@ from optimizer.arrays import IntArray
 from optimizer.solvers.problem import Problem
 
 
+def with_reserves_found(problem: Problem, replicas: IntArray) -> IntArray:
+    """Return the solution in which a pool as large as the one sized with its reserve is that candidate."""
+    table, found = problem.table, replicas.copy()
+    sized = np.flatnonzero(problem.repeats & table.reserved & ~problem.divisible)
+    alone = problem.by_server(replicas > 0) == 1
+    large = (replicas[sized - 1] > 0) & (replicas[sized - 1] >= table.num_replicas[sized])
+    sized = sized[large & alone[table.server[sized]]]
+    found[sized], found[sized - 1] = replicas[sized - 1], 0
+    return found
+
+
 def with_more_spare_capacity(problem: Problem, replicas: IntArray) -> IntArray:
     """Return an equally good solution in which no server can switch to a candidate with more spare capacity.
 

@@ -1,17 +1,20 @@
-"""Complete solutions with saturation policies, applied per priority or at the end.
+"""Complete solutions with saturation policies: service in full, then in part, then reserves and value.
 
-With ``delayedBestEffort``, all levels are solved before the remaining capacity is allocated. Without it, the
-priorities down to the first that cannot be served in full are solved at minimum value, the remaining capacity
-is allocated to the servers of that priority, and lower priorities are solved with the rest.
+A stage settles the service of the priorities down to the first that cannot be served in full, or of all with
+``delayedBestEffort``, as if no server required a reserve. Pools of partial service then stay. Servers served
+in full keep only their service: later stages can move them to make room for lower priorities, and a last
+solve gives them reserves and minimises the value.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from optimizer.arrays import BoolArray, IntArray
+from optimizer.candidates.arrays import ALL_MEMBERS
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.levels import Reached, served_in_full
+from optimizer.solvers.levels import Reached, served
 from optimizer.solvers.merging import not_worse_than
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.saturation import share_leftover, waiting_servers
@@ -32,62 +35,131 @@ def solve_in_stages(problem: Problem, solve: Solve, deadline: Deadline | None = 
         solve: function that solves the problem of a stage.
         deadline: time at which the solution is due; default: now plus the time limit of the options.
     """
-    options = problem.options
+    options, bare = problem.options, problem.without_reserves
     deadline = deadline or Deadline.after(options.time_limit_s)
-    if options.saturation_policy == "None" or not problem.is_limited or not len(problem.priority):
+    if options.saturation_policy == "None" or not problem.is_limited:
         return solve(problem, deadline)
-    due = deadline.later(SHARING_S)
-    if options.delayed_best_effort or problem.leaves_members:  # members have several priorities
-        full = solve(problem, deadline)
-        sharing = share_leftover(problem, full.replicas, due)
-        return _joined(problem, sharing.replicas, [full], finished=sharing.finished)
-
-    replicas, finished = np.zeros(len(problem.table), np.int64), True
-    stages: list[Solution] = []
-    open_servers = np.ones(len(problem.priority), np.bool_)
-    while open_servers.any():
-        stage = _remaining(problem, open_servers, replicas)
-        last = len(np.unique(problem.priority[open_servers])) == 1
-        solution = solve(stage, deadline.share(1.0 if last else 0.5))
-        waiting = waiting_servers(stage, solution.replicas)
-        settled = problem.priority[waiting].min() if waiting.any() else problem.priority.max()
-        now = open_servers & (problem.priority <= settled)
-        if (now != open_servers).any():
-            stage, before = _remaining(problem, now, replicas), solution.replicas[now[stage.table.server]]
-            # An interrupted solver can serve less for these servers alone than it did for all.
-            solution = not_worse_than(stage, before, solve(stage, deadline.share(0.5)))
-        sharing = share_leftover(stage, solution.replicas, due)
-        replicas[np.isin(problem.table.server, np.flatnonzero(now))] = sharing.replicas
-        finished &= sharing.finished
-        stages.append(solution)
-        open_servers &= ~now
-    return _joined(problem, replicas, stages, finished=finished)
+    in_one = options.delayed_best_effort or len(np.unique(problem.priority)) == 1
+    first = solve(problem, deadline if in_one and bare is problem else deadline.share(0.5))
+    if not waiting_servers(problem, first.replicas).any():
+        return first
+    stages = _Stages(bare, solve, deadline)
+    stages.settle_all(first if bare is problem else None)
+    if bare is not problem:
+        stages.give_reserves(problem)
+    return stages.solution
 
 
-def _remaining(problem: Problem, servers: BoolArray, replicas: IntArray) -> Problem:
-    """Return the problem of some servers with the units that a solution of the others leaves."""
-    if servers.all():
-        return problem
-    return problem.after(replicas).of_servers(servers)
+class _Stages:
+    """What servers are served so far: in full, by pools that can still change, or in part."""
+
+    def __init__(self, problem: Problem, solve: Solve, deadline: Deadline) -> None:
+        self.problem, self.solve, self.deadline = problem, solve, deadline
+        self.due = deadline.later(SHARING_S)
+        self.in_full = np.zeros(len(problem.priority), np.bool_)
+        """Servers settled to be served in full, with only some members if they are queues; shape (S,)."""
+        self.full, self.partial = np.zeros((2, len(problem.table)), np.int64)
+        """Replicas of each candidate for these servers, and for partial service; shapes (C,)."""
+        self.service: list[SolvedLevel] = []
+        """Service levels of the settled priorities."""
+        self.solved: list[Solution] = []
+        self.finished = True
+
+    def settle_all(self, first: Solution | None) -> None:
+        """Settle the service of all priorities, stage by stage; `first` solves the first stage, if known."""
+        problem, unsettled = self.problem, np.ones(len(self.problem.priority), np.bool_)
+        ranks = np.unique(problem.members.priority)
+        while unsettled.any():
+            if first is None:
+                self._solve(self.in_full | unsettled)
+            else:
+                self.solved, self.full, first = [first], first.replicas, None
+            settled = self._settled(unsettled)
+            now, known = unsettled & (problem.priority <= settled), len(self.service)
+            self.service += self.solved[-1].levels[known : 2 * int((ranks <= settled).sum())]
+            self.in_full |= now & served(problem, self.full)
+            if (now != unsettled).any():
+                self._solve(self.in_full)
+            self._serve_in_part(now)
+            unsettled &= ~now
+
+    def _settled(self, unsettled: BoolArray) -> int:
+        """Return the lowest priority that the current stage settles."""
+        waiting = self.problem.priority[unsettled & waiting_servers(self.problem, self.full)]
+        in_one = self.problem.options.delayed_best_effort or self.problem.leaves_members
+        return int(self.problem.members.priority.max() if in_one or not len(waiting) else waiting.min())
+
+    def _solve(self, servers: BoolArray, among: BoolArray | None = None, share: float = 0.5) -> None:
+        """Solve for some servers, in the capacity that partial service leaves; serve no less in full.
+
+        Args:
+            servers: the servers, shape (S,).
+            among: candidates that can be used, shape (C,); None: all.
+            share: fraction of the remaining time.
+        """
+        rows = servers[self.problem.table.server]
+        rows = rows if among is None else rows & among
+        rest = self.problem.after(self.partial)
+        stage = rest.take(np.flatnonzero(rows)).of_servers(servers)
+        before = np.where(self.in_full[self.problem.table.server], self.full, 0)[rows]
+        found = not_worse_than(stage, before, self.solve(stage, self.deadline.share(share)))
+        self.solved.append(found)
+        self.full = np.zeros(len(rows), np.int64)
+        self.full[rows] = found.replicas
+
+    def _serve_in_part(self, now: BoolArray) -> None:
+        """Allocate the capacity that servers served in full leave, by the policy, to the given servers."""
+        problem = replace(self.problem.after(self.partial), to_serve=self.problem.to_serve & now)
+        sharing = share_leftover(problem, self.full, self.due)
+        self.finished &= sharing.finished
+        rows = sharing.partly[problem.table.server]
+        self.partial = self.partial + np.where(rows, sharing.replicas, 0)
+        self.full = np.where(rows, 0, self.full)
+        self.in_full &= ~sharing.partly
+
+    def give_reserves(self, problem: Problem) -> None:
+        """Give servers that are served in full their reserves, by priority, and minimise the value.
+
+        Args:
+            problem: the problem with reserves.
+        """
+        rows, (full, partial) = problem.load_rows, np.zeros((2, len(problem.table)), np.int64)
+        full[rows], partial[rows] = self.full, self.partial
+        self.problem, among = _with_members_of(problem, full)
+        self.full, self.partial = full, partial
+        self._solve(self.in_full, among, share=1.0)
+
+    @property
+    def solution(self) -> Solution:
+        """The solution: service levels as settled; the others, and their gaps, are those of the last solve.
+
+        Partial service has no bound, because it results from a procedure instead of an objective.
+        """
+        problem, last, replicas = self.problem, self.solved[-1], self.full + self.partial
+        levels = [*self.service]
+        for objective in problem.objectives[len(levels) :]:
+            of = self.full if objective.is_goal else replicas
+            value, level = Reached(problem, of).of(objective), last.level(objective.name)
+            bound = None if level.bound is None else value - (level.value - level.bound)
+            levels.append(SolvedLevel(objective.name, value, bound))
+        order = [Status.heuristic, Status.feasible, Status.optimal]
+        found = [each.status for each in self.solved]
+        found += [] if self.finished else [Status.feasible]
+        return Solution(replicas, min(found, key=order.index), last.solver, tuple(levels))
 
 
-def _joined(problem: Problem, replicas: IntArray, stages: list[Solution], *, finished: bool) -> Solution:
-    """Return the combined solution: service levels from the stages, value and changes of the plan.
+def _with_members_of(problem: Problem, replicas: IntArray) -> tuple[Problem, BoolArray]:
+    """Return the problem whose queues have only the members that a solution serves, and their candidates.
 
-    The gap of the value is the sum of the stages' gaps. Partial service has no bound, because it results from
-    a procedure instead of an objective.
+    On another accelerator, replicas could serve another member in part.
     """
-    levels = []
-    full = np.where(served_in_full(problem, replicas)[problem.table.server], replicas, 0)
-    for objective in problem.objectives:
-        parts = [stage.level(objective.name) for stage in stages]
-        by_stages = sum(part.value for part in parts)
-        of = full if objective.is_goal else replicas
-        reached = by_stages if objective.is_service else Reached(problem, of).of(objective)
-        open_part = [None if part.bound is None else part.value - part.bound for part in parts]
-        bound = None if None in open_part else reached - sum(part for part in open_part if part)
-        levels.append(SolvedLevel(objective.name, reached, bound))
-    order = [Status.heuristic, Status.feasible, Status.optimal]
-    found = [stage.status for stage in stages] + [Status.optimal if finished else Status.feasible]
-    status = min(found, key=order.index)
-    return Solution(replicas, status, stages[0].solver, tuple(levels))
+    table, members = problem.table, problem.members
+    taken = np.flatnonzero((replicas > 0) & problem.is_queue[table.server])
+    taken = taken[table.members[taken] != ALL_MEMBERS]
+    bits, here = np.full(len(problem.priority), ALL_MEMBERS), np.full(len(problem.priority), -1)
+    bits[table.server[taken]], here[table.server[taken]] = table.members[taken], table.accelerator[taken]
+    stays = bits[members.server] >> members.place & 1 > 0
+    members = replace(members, load_rps=np.where(stays, members.load_rps, 0.0))
+    moves = here[table.server] < 0
+    among = (table.members == bits[table.server]) & (moves | (here[table.server] == table.accelerator))
+    return replace(problem, members=members), among

@@ -51,6 +51,9 @@ def lacking(facts: Facts, server: Server) -> Iterator[str]:
     left = sum(pool.max_arrival_rate_rpm * max(1 - gone / pool.num_replicas, 0.0) for pool in pools)
     without = f" without {gone} of its replicas" if gone else ""
     least, replicas = server.min_num_replicas, sum(pool.num_replicas for pool in pools)
+    if (gone or server.availability_target is not None) and len(pools) > 1:
+        yield f"has {len(pools)} pools, its spares or availability target require one"
+        return
     if replicas < least + gone:
         yield f"has {counted(replicas, 'replica')}, its reserve requires {least} and {gone} spares"
         return

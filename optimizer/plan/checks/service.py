@@ -75,10 +75,7 @@ def _one_pool(facts: Facts, server: Server) -> str | None:
     """Return the property of a server because of which it has at most one pool."""
     if isinstance(facts.whole.servers.get(server.name), SharedQueue):
         return "a shared queue"
-    if rolls_out(facts.whole, server):
-        return "a server that rolls out"
-    reserved = server.spare_replicas or server.availability_target is not None
-    return "a server with spares or an availability target" if reserved else None
+    return "a server that rolls out" if rolls_out(facts.whole, server) else None
 
 
 def _accelerators(facts: Facts, server: Server) -> Iterator[str]:

@@ -154,6 +154,7 @@ def _without_reserve(
     divisible = problem.divisible[row]
     carried = np.where(divisible, replicas * table.max_rate_rps[row], 0.0).sum(axis=1)
     has = carried >= problem.grown_load_rps[server] * (1 - 2 * COVER)
+    has &= ~problem.reserve.one_pool[server]
     has |= ((replicas > 0) & ~divisible & table.reserved[row]).any(axis=1)
     return np.asarray(problem.reserve.wanted[server] & ~has, np.bool_)
 
@@ -163,7 +164,7 @@ def first_columns(problem: Problem, candidates: PatternCandidates) -> PatternCol
     found = _of_one(problem, candidates, np.ones(len(problem.priority)))
     if not problem.options.heterogeneous:
         return found
-    headroom = problem.reserve.headroom_share
+    headroom = problem.headroom_share
     if headroom.any():
         found = found.joined(_of_one(problem, candidates, 1 + headroom))
     return found.joined(_as_it_runs(problem, candidates))

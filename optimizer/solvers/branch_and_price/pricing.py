@@ -99,7 +99,7 @@ def subproblems_of(problem: Problem, candidates: PatternCandidates) -> PricingSu
         most=problem.max_replicas[server].astype(np.float64),
         value=np.concatenate([move, np.zeros(int(keeps.sum()))]) - problem.current_cost[server],
     )
-    return found.with_headroom(problem.reserve.headroom_share)
+    return found.with_headroom(problem.headroom_share)
 
 
 def enumerate_patterns(

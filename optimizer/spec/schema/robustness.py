@@ -53,11 +53,11 @@ class ReserveFields(HeadroomField):
     """Reserve and preferences of a server."""
 
     spare_replicas: Count = Field(0, alias="spareReplicas", exclude_if=not_)
-    """Number of replicas that can fail while all targets are met; the server then has a single pool."""
+    """Number of replicas that can fail while all targets are met; in a mixed plan one pool has them."""
     availability_target: AvailabilityTarget | None = Field(
         None, alias="availabilityTarget", exclude_if=is_none
     )
-    """Minimum probability that enough replicas are available; the server then has a single pool."""
+    """Minimum probability that enough replicas are available; in a mixed plan one pool meets it."""
     preferred: tuple[Name, ...] | None = Field(None, strict=False, fail_fast=True, exclude_if=is_none)
     """Accelerators that are preferred regardless of cost; absent: no preference."""
     external: External | None = Field(None, exclude_if=is_none)
