@@ -49,20 +49,32 @@ def reserve_uses(
 
 
 def unneeded_cost(pools: Sequence[Pool], load_rpm: float, least: int) -> float:
-    """Return the cost of the replicas that the load alone does not need [cents/h] (eq. 146).
+    """Return the cost of the replicas that the load alone does not need [cents/h] (eq. 146)."""
+    unneeded, cost = unneeded_replicas(pools, load_rpm, least), 0.0
+    for pool in _dearest_first(pools):
+        cost += unneeded[pool.accelerator] * pool.cost_cents_per_h / pool.num_replicas
+    return cost
+
+
+def unneeded_replicas(pools: Sequence[Pool], load_rpm: float, least: int) -> dict[str, int]:
+    """Return the replicas that the load alone does not need, by accelerator (eq. 146).
 
     Replicas are removed from the pools with the highest cost per request first, as long as the others carry
     the load and meet the server's minimum.
     """
     each = {pool.accelerator: pool.max_arrival_rate_rpm / pool.num_replicas for pool in pools}
-    order = sorted(
-        pools, key=lambda pool: (-pool.cost_cents_per_h / pool.max_arrival_rate_rpm, pool.accelerator)
-    )
     spare = sum(pool.max_arrival_rate_rpm for pool in pools) - load_rpm * (1 - ROUNDING)
-    beyond, cost = sum(pool.num_replicas for pool in pools) - max(least, 1), 0.0
-    for pool in order:
+    beyond, found = sum(pool.num_replicas for pool in pools) - max(least, 1), dict[str, int]()
+    for pool in _dearest_first(pools):
         count = max(min(int(spare / each[pool.accelerator]), beyond, pool.num_replicas), 0)
         spare -= count * each[pool.accelerator]
         beyond -= count
-        cost += count * pool.cost_cents_per_h / pool.num_replicas
-    return cost
+        found[pool.accelerator] = count
+    return found
+
+
+def _dearest_first(pools: Sequence[Pool]) -> list[Pool]:
+    """Return pools in the order of their cost per request, the highest first."""
+    return sorted(
+        pools, key=lambda pool: (-pool.cost_cents_per_h / pool.max_arrival_rate_rpm, pool.accelerator)
+    )

@@ -30,7 +30,9 @@ def greedy_replicas(problem: Problem) -> IntArray:
     problem = problem.at_list_price
     table = problem.table
     choices, left = _choices(problem, ~problem.repeats), Remaining(problem.limits)
-    chosen = _give_reserves(problem, _placed(problem, choices, left), left)
+    chosen = _placed(problem, choices, left)
+    # Cards that a server leaves for its reserve could serve one that is left out.
+    chosen = _give_reserves(problem, chosen, left, moving=len(chosen) == len(choices))
     replicas = np.zeros(len(table), np.int64)
     replicas[chosen] = table.num_replicas[chosen]
     return replicas
@@ -106,21 +108,22 @@ def solve_separable(problem: Problem) -> Solution:
     return Solution(replicas, Status.optimal, "separable", levels_of(problem, replicas, proved=True))
 
 
-def _give_reserves(problem: Problem, chosen: list[int], left: Remaining) -> list[int]:
+def _give_reserves(problem: Problem, chosen: list[int], left: Remaining, *, moving: bool) -> list[int]:
     """Replace candidates by those with the reserve of their servers, as far as they fit.
 
     Servers get reserves in the order in which they were served, and no server loses replicas for another's
-    reserve.
+    reserve. Only with `moving` they can change accelerators.
     """
     table = problem.table
     if not problem.reserve.wanted.any():
         return chosen
     choices, each = _choices(problem, table.reserved), table.num_replicas.tolist()
-    reserved, members = table.reserved.tolist(), table.members.tolist()
+    reserved, members, place = (each.tolist() for each in (table.reserved, table.members, table.accelerator))
     found = []
     for candidate in chosen:
         options = [] if reserved[candidate] else choices.get(int(table.server[candidate]), [])
         options = [option for option in options if members[option] == members[candidate]]
+        options = [option for option in options if moving or place[option] == place[candidate]]
         left.take(candidate, -each[candidate])
         fitting = (option for option in options if left.most(option) >= each[option])
         found.append(next(fitting, candidate))

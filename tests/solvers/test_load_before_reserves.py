@@ -12,6 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pytest
 from builders import Json, accelerator, document, profile, server, service_class
 from coupled_fleets import random_coupled
@@ -21,8 +22,21 @@ from random_fleets import random_fleet_document
 from robust_oracles import best_levels, random_robust_system
 from slow_cases import mostly_slow
 
-from optimizer import Plan, SizingMemo, SpecError, System, load_system, solve, verify
+from optimizer import (
+    Plan,
+    SizingMemo,
+    SpecError,
+    System,
+    find_candidates,
+    load_system,
+    solve,
+    verify,
+)
 from optimizer.candidates.choices import arrays_of
+from optimizer.plan import make_plan
+from optimizer.solvers.levels import levels_of
+from optimizer.solvers.problem import build_problem
+from optimizer.solvers.solution import Solution, Status
 from optimizer.spec.loads import with_loads
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -272,3 +286,36 @@ def test_a_queue_with_a_reserve_gets_partial_service(policy: str, reserve: dict[
     assert plan.unserved == without.unserved
     assert plan.reserves == ()
     assert verify(plan, load_system(source)) == []
+
+
+# --- verification ----------------------------------------------------------------------------------------
+
+
+def plan_of(system: System, replicas: Mapping[str, int]) -> Plan:
+    """Return a plan, called optimal, with given replicas of each server on its only accelerator."""
+    candidates = find_candidates(system)
+    problem = build_problem(candidates)
+    found = np.zeros(len(problem.table), np.int64)
+    for name, count in replicas.items():
+        mine = problem.table.server == candidates.arrays.server_names.index(name)
+        sized = mine & (problem.table.num_replicas == count)
+        found[np.flatnonzero(sized if sized.any() else mine)[-1]] = count
+    levels = levels_of(problem, found, proved=True)
+    return make_plan(candidates, problem, Solution(found, Status.optimal, "milp", levels))
+
+
+@pytest.mark.parametrize(
+    ("policy", "replicas", "fault"),
+    [
+        ("None", {"one": 2}, "three: cards of reserves could serve it in full"),
+        ("PriorityExhaustive", {"one": 2}, "two: cards of reserves could serve more of it"),
+        ("RoundRobin", {"one": 2}, "two: cards of reserves could serve more of it"),
+    ],
+)
+def test_a_plan_that_gives_up_load_for_a_reserve_is_refused(
+    policy: str, replicas: Mapping[str, int], fault: str
+) -> None:
+    system = load_system(DATA / "minimal.yaml").with_capacity({"G": 2})
+    system = system.with_options(saturation_policy=policy)
+    found = verify(plan_of(system, replicas), system)
+    assert any(line.startswith(fault) for line in found)

@@ -6,17 +6,22 @@ ones.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from optimizer.candidates.arrays import rolls_out
 from optimizer.candidates.measuring import measure_pairs, targets_hold
 from optimizer.candidates.reserve import availability_of
 from optimizer.plan.checks.facts import Facts
+from optimizer.plan.document import Plan, Pool
+from optimizer.plan.reserves import unneeded_replicas
 from optimizer.plan.rows import pool_rows
 from optimizer.quantities import counted, precise
 from optimizer.queueing.targets import MISS_TOLERANCE, meets_target
 from optimizer.spec.schema import Server
+from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.system import System
 from optimizer.spec.versions import Version
 from optimizer.tolerances import SAME
@@ -99,6 +104,40 @@ def _missed(facts: Facts, server: Server, load_rpm: float, gone: int) -> Iterato
         at = f"{precise(load_rpm)} requests/min" + (f" without {gone} replicas" if gone else "")
         figure = measure.text(found.targets[k, row])
         yield f"{measure.label} at {at} is {figure}, target {measure.text(limit)}"
+
+
+def without_reserves(facts: Facts) -> Facts:
+    """Return the plan without the replicas that only reserves need, if the others meet all targets."""
+    pools = dict(facts.plan.allocations)
+    for name in (item.server for item in facts.plan.reserves):
+        server, mine = facts.whole.servers[name], facts.pools_of(name)
+        if isinstance(server, SharedQueue) or rolls_out(facts.whole, server):
+            continue
+        unneeded = unneeded_replicas(mine, facts.load_rpm[name], server.min_num_replicas)
+        fewer = replace(facts, plan=_with_pools(facts.plan, {name: _reduced(mine, unneeded)}))
+        if not any(_missed(fewer, server, facts.load_rpm[name], 0)):
+            pools |= {name: fewer.pools_of(name)}
+    return replace(facts, plan=_with_pools(facts.plan, pools))
+
+
+def _with_pools(plan: Plan, pools: Mapping[str, tuple[Pool, ...]]) -> Plan:
+    return plan.model_copy(update={"allocations": {**plan.allocations, **pools}})
+
+
+def _reduced(pools: Sequence[Pool], fewer: Mapping[str, int]) -> tuple[Pool, ...]:
+    """Return pools with fewer replicas, by accelerator."""
+    left = ((pool, pool.num_replicas - fewer[pool.accelerator]) for pool in pools)
+    return tuple(
+        pool.model_copy(
+            update={
+                "num_replicas": count,
+                "cost_cents_per_h": pool.cost_cents_per_h * count / pool.num_replicas,
+                "max_arrival_rate_rpm": pool.max_arrival_rate_rpm * count / pool.num_replicas,
+            }
+        )
+        for pool, count in left
+        if count
+    )
 
 
 def headroom_of(system: System, server: Server) -> float:

@@ -13,9 +13,11 @@ from types import MappingProxyType
 import numpy as np
 
 from optimizer.candidates import Candidates, Rejection, find_candidates
+from optimizer.candidates.arrays import rolls_out
 from optimizer.candidates.power import power_of_rows
 from optimizer.limits.limit import Limit, PlacedReplicas, Uses
 from optimizer.plan.checks.facts import Facts
+from optimizer.plan.checks.reserves import without_reserves
 from optimizer.plan.document import Pool, Unserved
 from optimizer.plan.reasons import (
     NO_ACCELERATOR,
@@ -29,7 +31,8 @@ from optimizer.plan.reasons import (
 from optimizer.plan.shared_queues import rows_of_member
 from optimizer.solvers.problem import gap_target
 from optimizer.spec.placed import needs_power, placed, stock_of
-from optimizer.spec.shared_queues import members_of
+from optimizer.spec.shared_queues import SharedQueue, members_of
+from optimizer.spec.system import System
 
 
 def check_unserved(facts: Facts, candidates: Candidates | None) -> list[str]:
@@ -45,11 +48,12 @@ def check_unserved(facts: Facts, candidates: Candidates | None) -> list[str]:
     index = {name: s for s, name in enumerate(known.arrays.server_names)}
     for name, use in facts.plan.shared_queues.items():
         index |= dict.fromkeys([*use.members, *use.unserved], index.get(name, -1))
-    return [
+    problems = [
         f"{item.server}: {line}"
         for item in facts.plan.unserved
         for line in _item(facts, known, index[item.server], item)
     ]
+    return problems or [*_before_reserves(facts, known, index)]
 
 
 def _sized(facts: Facts) -> Candidates:
@@ -71,10 +75,64 @@ def _item(facts: Facts, candidates: Candidates, s: int, item: Unserved) -> Itera
         yield f"it is unserved for {reason}, the plan says {item.reason}"
     elif item.detail != detail:
         yield f"the reason in numbers is {detail!r}, the plan says {item.detail!r}"
-    options = facts.system.options
-    exact = gap_target(options, len(facts.system.servers) * len(facts.system.accelerators)) == 0
-    if reason == "solver_stopped" and facts.plan.status == "optimal" and exact:
+    if reason == "solver_stopped" and _is_exact(facts):
         yield "there are enough cards to serve it, so the plan is not optimal"
+
+
+def _is_exact(facts: Facts) -> bool:
+    """Return whether the plan is called optimal, and no gap is allowed."""
+    pairs = len(facts.system.servers) * len(facts.system.accelerators)
+    return facts.plan.status == "optimal" and gap_target(facts.system.options, pairs) == 0
+
+
+def _before_reserves(facts: Facts, candidates: Candidates, index: Mapping[str, int]) -> Iterator[str]:
+    """Yield servers that cards of reserves could serve, in full or under a policy by another replica."""
+    if not facts.plan.reserves or not _is_exact(facts):
+        return
+    lean = without_reserves(facts)
+    for item in (item for item in facts.plan.unserved if item.reason == "capacity"):
+        s, name = index[item.server], item.server
+        if _reason(lean, candidates, s, item)[0] == "solver_stopped":
+            yield f"{name}: cards of reserves could serve it in full, but load comes before reserves"
+        elif _gets_another_replica(lean, candidates, s, item):
+            yield f"{name}: cards of reserves could serve more of it, but load comes before reserves"
+
+
+def _gets_another_replica(lean: Facts, candidates: Candidates, s: int, item: Unserved) -> bool:
+    """Return whether the policy gives a server another replica in a plan without reserves.
+
+    This is known if servers served in full can run nowhere else, so that they use the same cards in the stage
+    that serves others in part.
+    """
+    system, server, pools = lean.whole, lean.whole.servers.get(item.server), lean.pools_of(item.server)
+    tiers = any(each.tiers for each in system.accelerators.values())
+    if server is None or not lean.shares_leftover or lean.rented or tiers or rolls_out(system, server):
+        return False
+    in_full = (name for name, mine in lean.plan.allocations.items() if mine and name not in lean.listed)
+    most = server.max_num_replicas
+    full = most is not None and sum(pool.num_replicas for pool in pools) >= most
+    if full or any(_can_move(system, name) for name in in_full):
+        return False
+    table, others = candidates.table, _Others(lean, ())
+    power_w = power_of_rows(candidates, table) if needs_power(system) else np.zeros(len(table))
+    here = {pool.accelerator for pool in pools} if pools and not lean.mixed else system.accelerators.keys()
+    for c in np.flatnonzero((table.server == s) & table.meets_targets_below_max_rate).tolist():
+        accelerator = candidates.arrays.accelerator_names[table.accelerator[c]]
+        needs = others.needs(item.server, accelerator, 1, float(power_w[c]))
+        if accelerator in here and all(need.missing <= 0 for need in needs):
+            return True
+    return False
+
+
+def _can_move(system: System, name: str) -> bool:
+    """Return whether a server may run on several accelerators, or its queue serve others in part."""
+    server = system.servers[name]
+    allowed = [
+        accelerator
+        for model, accelerator in system.profiles
+        if model == server.model and (server.accelerators is None or accelerator in server.accelerators)
+    ]
+    return isinstance(server, SharedQueue) or len(allowed) > 1
 
 
 def _reason(facts: Facts, candidates: Candidates, s: int, item: Unserved) -> tuple[str, str]:
