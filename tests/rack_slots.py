@@ -1,6 +1,6 @@
 """Slots in racks, a limit that the program lacks: `test_a_new_limit` adds it to a copy of the tree."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -8,7 +8,7 @@ from pydantic import Field
 
 from optimizer.arrays import FloatArray
 from optimizer.documents import Count, Document
-from optimizer.limits.limit import Limit, PlacedReplicas, Replicas, Stock
+from optimizer.limits.limit import Limit, Replicas, Stock
 
 ITEM = "all racks"
 
@@ -35,7 +35,3 @@ class RackSlots(Limit):
     def use(self, replicas: Replicas, item: str) -> FloatArray:  # noqa: ARG002  there is one
         """Return a slot for every two cards."""
         return np.ceil(replicas.cards / 2)
-
-    def used(self, placed: Iterable[PlacedReplicas]) -> Mapping[str, float]:
-        """Add up slots."""
-        return {ITEM: float(sum(each.replicas * -(-each.cards // 2) for each in placed))}

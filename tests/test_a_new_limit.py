@@ -63,7 +63,7 @@ def test_what_is_left_of_it_is_given_out_by_the_policy(answers: dict[str, Any]) 
 
 def test_every_false_field_is_named(answers: dict[str, Any]) -> None:
     assert set(answers["lies"]) == {"limit", "item", "amount", "used"}
-    assert all(any("racks" in line for line in lines) for lines in answers["lies"].values())
+    assert all(any(line.startswith("limits.0.") for line in lines) for lines in answers["lies"].values())
 
 
 def test_steps_are_explained_but_cards_do_not_repair(answers: dict[str, Any]) -> None:
@@ -84,6 +84,34 @@ def test_it_is_shown_in_tables(answers: dict[str, Any]) -> None:
 
 def test_exact_plans_match_brute_force_and_greedy_is_feasible(answers: dict[str, Any]) -> None:
     assert answers["faults"] == []
+
+
+CARBON_EDITS = {
+    "from optimizer.limits.cards import Cards\n": (
+        "from optimizer.limits import carbon\nfrom optimizer.limits.cards import Cards\n"
+    ),
+    "(Cards(),": "(Cards(), carbon.Carbon(),",
+    "class LimitOptions(": "class LimitOptions(carbon.CarbonOption, ",
+    "class AcceleratorFields(Document)": "class AcceleratorFields(carbon.CarbonField)",
+}
+
+
+def test_a_limit_on_a_new_field_needs_one_file_and_one_entry(tmp_path: Path, specs: Path) -> None:
+    copy_tree(tmp_path, {"carbon_limit.py": f"{LIMITS}/carbon.py"}, f"{LIMITS}/table.py", CARBON_EDITS)
+    answers = answers_in(tmp_path, "carbon_answers.py", [str(specs)])
+    for found in answers["samples"].values():
+        most, tight = found["tight"]
+        assert found["problems"] == []
+        assert found["used"] == pytest.approx(found["hand"])
+        assert found["said"] == pytest.approx(tight)
+        assert 0 < tight <= most
+    assert any(found["cards"] for found in answers["samples"].values())
+    assert any(found["rented"] for found in answers["samples"].values())
+    assert any(found["reserves"] for found in answers["samples"].values())
+    (explained,) = answers["explained"]
+    assert (explained["item"], explained["amount"]) == ("all replicas", 6000.0)
+    (axis,) = answers["swept"]["axes"]
+    assert (axis["parameter"], axis["unit"]) == ("maxCarbon", "g/h")
 
 
 @pytest.mark.slow

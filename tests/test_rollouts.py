@@ -151,4 +151,4 @@ def test_unlimited_cards_are_not_limited_in_roll_outs() -> None:
 def test_a_plan_without_the_cards_of_its_roll_out_is_found() -> None:
     plan = solve(rolling(6))
     lines = verify(plan, rolling(6, rollout="all"))
-    assert any("10 used, there is 6" in line for line in lines)
+    assert any("10 cards of A during a roll-out are used; 6 are available" in line for line in lines)

@@ -236,9 +236,7 @@ def test_too_few_replicas_for_a_route_are_found() -> None:
     (pool,) = document["allocations"]["chat-8b"]
     pool |= {"numReplicas": 4, "maxArrivalRate": pool["maxArrivalRate"] * 0.8}
     found = verify(Plan.model_validate(document), system)
-    assert any("sends 4,099.65 requests/min to chat-8b, which can take 3,515.63" in line for line in found), (
-        found
-    )
+    assert any("chat-8b: carries at most 3,515.63 of 4,099.65 requests/min" in line for line in found), found
 
 
 # --- what is refused ---------------------------------------------------------------------------------------

@@ -1,14 +1,13 @@
 """Limit on the total cost."""
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from pydantic import Field
 
 from optimizer.arrays import FloatArray
 from optimizer.documents import Cost, Document, is_none
-from optimizer.limits.limit import Limit, PlacedReplicas, Replicas, Stock
+from optimizer.limits.limit import Limit, Replicas, Stock
 from optimizer.quantities import precise
 
 BUDGET = "budget"
@@ -27,6 +26,7 @@ class Budget(Limit):
 
     name: ClassVar[str] = BUDGET
     unit: ClassVar[str] = "cents/h"
+    option: ClassVar[str] = "budget"
     whole: ClassVar[bool] = False
 
     def amounts(self, stock: Stock) -> Mapping[str, float]:
@@ -38,10 +38,6 @@ class Budget(Limit):
     def use(self, replicas: Replicas, item: str) -> FloatArray:  # noqa: ARG002  there is a single item
         """Return the cost of one replica of each candidate."""
         return replicas.cost
-
-    def used(self, placed: Iterable[PlacedReplicas]) -> Mapping[str, float]:
-        """Return the total cost of placed replicas."""
-        return {ITEM: math.fsum(item.replicas * item.cost for item in placed)}
 
     def amount_text(self, item: str, amount: float) -> str:  # noqa: ARG002  there is a single item
         """Format an amount for messages: ``90 cents/h of the budget``."""

@@ -1,13 +1,12 @@
 """The limit on cards of each accelerator type."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.limits.limit import Limit, PlacedReplicas, Replicas, Stock
+from optimizer.limits.limit import Limit, Replicas, Stock
 
 CARDS = "cards"
 
@@ -35,10 +34,3 @@ class Cards(Limit):
     def use(self, replicas: Replicas, item: str) -> FloatArray:
         """Return the cards of the type that each candidate uses per replica."""
         return np.where(replicas.kind == replicas.type_names.index(item), replicas.cards, 0.0)
-
-    def used(self, placed: Iterable[PlacedReplicas]) -> Mapping[str, float]:
-        """Return the used cards by type."""
-        cards: Counter[str] = Counter()
-        for item in placed:
-            cards[item.type] += item.replicas * item.cards
-        return cards

@@ -5,9 +5,12 @@ negative use, so serving no server always satisfies a limit. Restrictions of ano
 (docs/design.md).
 """
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.documents import Document
@@ -49,10 +52,17 @@ class Replicas(NamedTuple):
     """Number of extra replicas during a roll-out, per replica of the candidate."""
     largest_power: Callable[[], FloatArray]
     """Function that computes the power at the largest rate [W]."""
+    accelerator_documents: Sequence[Document]
+    """Accelerators in the order of their names; further indices are not accelerators."""
+
+    def of_accelerators(self, value: Callable[[Any], float]) -> FloatArray:
+        """Return a value of each accelerator in a replica, shape (C,); 0 for rentals and other costs."""
+        known = np.array([*map(value, self.accelerator_documents), 0.0, 0.0])
+        return np.asarray(known[self.accelerator] * self.accelerators)
 
 
 class PlacedReplicas(NamedTuple):
-    """Replicas of one server on one accelerator."""
+    """Replicas of one server on one accelerator, cards that servers share, or another cost."""
 
     accelerator: str
     type: str
@@ -66,10 +76,6 @@ class PlacedReplicas(NamedTuple):
     server: str = ""
     surge: float = 0.0
     """Fraction of extra replicas that run next to the old ones during a roll-out."""
-
-
-Uses = Mapping[str, float]
-"""Use of a limit, by item."""
 
 
 class Limit(ABC):
@@ -90,6 +96,8 @@ class Limit(ABC):
     """
     can_be_added: ClassVar[bool] = False
     """Whether a repair can increase the amount."""
+    option: ClassVar[str] = ""
+    """Name of the option that states its amount; empty if it is not one number."""
     follows: ClassVar[str] = ""
     """Name of the limit whose amounts apply to this limit's items of the same names; empty if it has its
     own.
@@ -113,16 +121,16 @@ class Limit(ABC):
         """Yield the sums that must not exceed the amount of an item: a label, and the use, shape (C,)."""
         yield "", self.use(replicas, item)
 
-    @abstractmethod
-    def used(self, placed: Iterable[PlacedReplicas]) -> Uses:
-        """Return the use of each item by placed replicas, for checks without arrays."""
+    def total(self, replicas: Replicas, count: IntArray, item: str) -> float:
+        """Return the use of an item by placed replicas: the largest of its sums.
 
-    def adding_to(
-        self,
-        others: Iterable[PlacedReplicas],  # noqa: ARG002  irrelevant for a sum
-    ) -> Callable[[Iterable[PlacedReplicas]], Uses]:
-        """Return a function that computes the use that a server's replicas add to that of the others."""
-        return self.used
+        Args:
+            replicas: one replica of each placement, C of them.
+            count: their numbers, shape (C,).
+            item: the item.
+        """
+        sums = [self.use(replicas, item), *(use for _, use in self.rows(replicas, item))]
+        return max(math.fsum((use * count).tolist()) for use in sums)
 
     def why_none(self, item: str, stock: Stock) -> str | None:  # noqa: ARG002
         """Return a message if an item is unavailable regardless of its amount, else None."""

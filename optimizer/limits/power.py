@@ -1,14 +1,13 @@
 """Limit on the power of all replicas, each at its maximum rate."""
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 from pydantic import Field
 
 from optimizer.arrays import FloatArray
 from optimizer.documents import Document, Watts, is_none
-from optimizer.limits.limit import Limit, PlacedReplicas, Replicas, Stock
+from optimizer.limits.limit import Limit, Replicas, Stock
 from optimizer.quantities import precise
 
 POWER = "power"
@@ -27,6 +26,7 @@ class MaxPower(Limit):
 
     name: ClassVar[str] = POWER
     unit: ClassVar[str] = "W"
+    option: ClassVar[str] = "maxPower"
     whole: ClassVar[bool] = False
 
     def needs_power(self, options: Document) -> bool:
@@ -43,10 +43,6 @@ class MaxPower(Limit):
     def use(self, replicas: Replicas, item: str) -> FloatArray:  # noqa: ARG002  there is a single item
         """Return the power of one replica of each candidate at its largest rate [W]."""
         return replicas.largest_power()
-
-    def used(self, placed: Iterable[PlacedReplicas]) -> Mapping[str, float]:
-        """Return the total power of placed replicas [W]."""
-        return {ITEM: math.fsum(item.replicas * item.power_w for item in placed)}
 
     def amount_text(self, item: str, amount: float) -> str:  # noqa: ARG002  there is a single item
         """Format an amount for messages: ``700 W of power``."""

@@ -6,25 +6,20 @@ the limit has one row for each server with extra replicas.
 """
 
 import math
-from abc import abstractmethod
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
-from optimizer.arrays import FloatArray
+from optimizer.arrays import FloatArray, IntArray
 from optimizer.documents import Document, is_none
 from optimizer.limits.cards import CARDS
-from optimizer.limits.limit import Limit, PlacedReplicas, Replicas, Stock, Uses
+from optimizer.limits.limit import Limit, Replicas, Stock
 from optimizer.quantities import counted
 from optimizer.tolerances import ROUNDING
 
 ROLLOUT = "roll-out"
-
-ExtraCards = Mapping[str, Mapping[str, int]]
-"""Cards of the extra replicas, by accelerator type and server."""
 
 
 class RolloutOption(Document):
@@ -58,16 +53,9 @@ class Rollout(Limit):
             return {}
         return {kind: float(stock.cards.get(kind, 0)) for kind in stock.types}
 
-    def used(self, placed: Iterable[PlacedReplicas]) -> Uses:
-        """Return the cards of each type during a roll-out."""
-        placed = list(placed)
-        extra, cards = _extra_cards(placed), _cards(placed)
-        return {kind: float(n + self._together(extra.get(kind, {}))) for kind, n in cards.items() if kind}
-
-    @staticmethod
-    @abstractmethod
-    def _together(extra: Mapping[str, int]) -> int:
-        """Return the extra cards of a type used at a time, given those of each server."""
+    def total(self, replicas: Replicas, count: IntArray, item: str) -> float:
+        """Return the cards during a roll-out; extra replicas are fractions of each replica."""
+        return float(round(super().total(replicas, count, item)))
 
     def amount_text(self, item: str, amount: float) -> str:
         """Format an amount for messages: ``4 cards of H100 during a roll-out``."""
@@ -96,10 +84,6 @@ class RolloutOfAll(Rollout):
         here = replicas.kind == replicas.type_names.index(item)
         return np.where(here, replicas.cards * (1 + replicas.extra), 0.0)
 
-    @staticmethod
-    def _together(extra: Mapping[str, int]) -> int:
-        return sum(extra.values())
-
 
 class RolloutOfOne(Rollout):
     """Servers roll out one after the other, in any order."""
@@ -117,38 +101,3 @@ class RolloutOfOne(Rollout):
         extra = each * replicas.extra
         for server in np.unique(replicas.server[extra > 0]).tolist():
             yield replicas.server_names[server], each + np.where(replicas.server == server, extra, 0.0)
-
-    def adding_to(self, others: Iterable[PlacedReplicas]) -> Callable[[Iterable[PlacedReplicas]], Uses]:
-        """Return a function of the cards that a server adds; extra cards count above the previous maximum."""
-        largest = {kind: max(extra.values()) for kind, extra in _extra_cards(others).items()}
-
-        def added(placed: Iterable[PlacedReplicas]) -> Uses:
-            placed = list(placed)
-            extra = _extra_cards(placed)
-            return {
-                kind: float(n + max(self._together(extra.get(kind, {})) - largest.get(kind, 0), 0))
-                for kind, n in _cards(placed).items()
-            }
-
-        return added
-
-    @staticmethod
-    def _together(extra: Mapping[str, int]) -> int:
-        return max(extra.values(), default=0)
-
-
-def _cards(placed: Iterable[PlacedReplicas]) -> Counter[str]:
-    """Return the cards by type, without extra replicas."""
-    cards = Counter[str]()
-    for item in placed:
-        cards[item.type] += item.replicas * item.cards
-    return cards
-
-
-def _extra_cards(placed: Iterable[PlacedReplicas]) -> ExtraCards:
-    """Return the cards of the extra replicas of each server with a surge."""
-    extra = defaultdict[str, Counter[str]](Counter)
-    for item in placed:
-        if item.surge and item.cards:
-            extra[item.type][item.server] += extra_replicas(item.surge, item.replicas) * item.cards
-    return extra

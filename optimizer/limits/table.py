@@ -1,5 +1,6 @@
 """The table of limits: each limit is a module in this package plus an entry here."""
 
+from optimizer.documents import Document
 from optimizer.limits.budget import Budget, BudgetOption
 from optimizer.limits.cards import Cards
 from optimizer.limits.limit import Limit
@@ -19,6 +20,10 @@ def label_of(limit: str, item: str) -> str:
     """Return a short name of a limited item: ``H100`` for cards, ``power``."""
     known = limit_named(limit)
     return f"{limit} of {item}" if known is None else known.label(item)
+
+
+class AcceleratorFields(Document):
+    """Fields of accelerators that belong to limits; the fields of each limit are a base class."""
 
 
 class LimitOptions(RolloutOption, PowerOption, BudgetOption):

@@ -1,12 +1,12 @@
 """The row that counts the accelerators of one name if their price depends on their number."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
 
 from optimizer.arrays import FloatArray
-from optimizer.limits.limit import Limit, PlacedReplicas, Replicas, Stock
+from optimizer.limits.limit import Limit, Replicas, Stock
 
 TIERS = "tiers"
 
@@ -26,7 +26,3 @@ class TierRow(Limit):
         """Return the accelerators of one replica."""
         here = replicas.accelerator == replicas.accelerator_names.index(item)
         return np.where(here, replicas.accelerators, 0.0)
-
-    def used(self, placed: Iterable[PlacedReplicas]) -> Mapping[str, float]:  # noqa: ARG002
-        """Return no use."""
-        return {}

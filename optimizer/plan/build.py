@@ -12,7 +12,7 @@ from optimizer.candidates.measuring import largest_rates_of, measure_pairs
 from optimizer.candidates.power import power_of_rows
 from optimizer.candidates.renting import rented_per_million
 from optimizer.candidates.table import NO_PATTERN
-from optimizer.plan.document import LimitUse, Plan, PlanLevel, Pool, Rented, SharedCardUse, Unserved
+from optimizer.plan.document import Plan, PlanLevel, Pool, Rented, SharedCardUse, Unserved
 from optimizer.plan.routes import Divisions, all_large_cents_per_h, divisions_of, routed_loads_rpm
 from optimizer.plan.rows import MEANS_OF_POOLS, origin_of, pool_figures
 from optimizer.plan.shared_cards import card_uses
@@ -23,16 +23,15 @@ from optimizer.plan.shared_queues import (
     member_figures,
     queue_uses,
     queues_as_served,
-    unserved_members,
+    short_members,
 )
-from optimizer.plan.shortages import unserved_with_reason
+from optimizer.plan.shortages import Shortages
 from optimizer.plan.views import PlanPlacements, StatedFacts, sections
 from optimizer.solvers.levels import served_in_full, without_reserve
 from optimizer.solvers.objectives import VALUE
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution
-from optimizer.spec.placed import kept_replicas, needs_power
-from optimizer.spec.system import System
+from optimizer.spec.placed import needs_power
 from optimizer.tolerances import ROUNDING
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -102,13 +101,16 @@ def _unserved(
 ) -> tuple[Unserved, ...]:
     """Return the servers not served in full, including those of shared queues, sorted by name."""
     names = candidates.arrays.server_names
-    left, items = _left(candidates.system, problem, replicas, placed.limits), placed.items
+    shortages = Shortages(candidates, placed, {names[s] for s in problem.excluded})
     found = [
-        unserved_with_reason(candidates, problem, int(s), left, items, float(fraction[s]))
-        for s in np.flatnonzero(~served_in_full(problem, replicas))
+        shortages.of_server(names[s], float(fraction[s]))
+        for s in np.flatnonzero(~served_in_full(problem, replicas)).tolist()
         if names[s] not in queues
     ]
-    found += unserved_members(candidates, problem, replicas, left, items, queues)
+    found += [
+        shortages.of_member(names[s], problem.members.names[m], [*queues[names[s]]], share)
+        for s, m, share in short_members(candidates, problem, queues)
+    ]
     return tuple(sorted(found, key=lambda item: item.server))
 
 
@@ -147,18 +149,6 @@ def _carried_rps(
         sum(pool.arrival_rate_rpm for pool in pools.get(name, ())) + answered[name] for name in answered
     ]
     return np.array(carried) / SECONDS_PER_MINUTE
-
-
-def _left(system: System, problem: Problem, replicas: IntArray, uses: Iterable[LimitUse]) -> FloatArray:
-    """Return the remaining amount of each limited item, shape (R,), as the plan states it."""
-    left, kept = problem.left_by(replicas), list(kept_replicas(system))
-    place = {row.key: r for r, row in enumerate(problem.limits.items) if row.limit.is_sum}
-    for use in uses:
-        r = place.get((use.limit, use.item))
-        if r is not None and not problem.limits.items[r].limit.whole:
-            taken = problem.limits.items[r].limit.used(kept).get(use.item, 0.0) if kept else 0.0
-            left[r] = max(use.amount - taken, 0.0) - use.used
-    return left
 
 
 def served_fraction(problem: Problem, replicas: IntArray, carried_rps: FloatArray) -> FloatArray:

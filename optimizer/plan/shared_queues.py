@@ -1,17 +1,15 @@
 """Shared queues in a plan: the members served, their metrics, and the reasons for unserved members."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from optimizer.arrays import BoolArray, FloatArray, IntArray
+from optimizer.arrays import BoolArray
 from optimizer.candidates import Candidates, CandidateTable
 from optimizer.candidates.arrays import ALL_MEMBERS, SystemArrays
 from optimizer.candidates.measuring import MemberMetrics, measure_members
-from optimizer.limits.limit import PlacedReplicas
-from optimizer.plan.document import Pool, QueueMember, SharedQueueUse, Unserved
+from optimizer.plan.document import Pool, QueueMember, SharedQueueUse
 from optimizer.plan.rows import pool_rows, target_figures
-from optimizer.plan.shortages import nearest_miss, shortage
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution
 from optimizer.spec.shared_queues import SharedQueue
@@ -146,61 +144,3 @@ def short_members(
             rate = served[name].get(members.names[m])
             if rate is None or rate < load:
                 yield s, m, 0.0 if rate is None else rate / load
-
-
-def unserved_members(
-    candidates: Candidates,
-    problem: Problem,
-    replicas: IntArray,
-    left: FloatArray,
-    items: Sequence[PlacedReplicas],
-    served: Served,
-) -> Iterator[Unserved]:
-    """Yield the members of shared queues that a plan does not serve in full, with the reason.
-
-    Args:
-        candidates: the candidates.
-        problem: the planning problem.
-        replicas: the solution, shape (C,).
-        left: remaining amount of each limited item, shape (R,).
-        items: the replicas of the plan.
-        served: served rates of each queue.
-    """
-    members = problem.members
-    for s, m, share in short_members(candidates, problem, served):
-        name, member = candidates.arrays.server_names[s], members.names[m]
-        own = left + problem.limits.used(np.where(problem.table.server == s, replicas, 0))
-        place = {members.names[i]: int(members.place[i]) for i in np.flatnonzero(members.server == s)}
-        together = [other for other in served[name] if other != member]
-        rows, reason = rows_of_member(candidates.table, s, place, member, together)
-        if len(rows):
-            others = [item for item in items if item.server != name]
-            reason = shortage(candidates, problem, rows, own, others, for_least=not members.load_rps[m])
-        elif not (candidates.table.server == s).any():
-            reason = nearest_miss(candidates, s)
-        yield Unserved(
-            server=member,
-            priority=int(members.priority[m]),
-            reason=reason[0],
-            detail=reason[1],
-            served_fraction=share,
-        )
-
-
-def rows_of_member(
-    table: CandidateTable, s: int, place: Mapping[str, int], member: str, together: Sequence[str]
-) -> tuple[IntArray, tuple[str, str]]:
-    """Return the candidates of a queue that serve a member with others, or the reason if there is none.
-
-    Args:
-        table: the candidates.
-        s: index of the queue.
-        place: position of each member in the queue.
-        member: a member that is not served.
-        together: the members that are served.
-    """
-    bits = sum(1 << place[other] for other in (member, *together))
-    rows = np.flatnonzero((table.server == s) & (table.members & bits == bits))
-    alone = bool(((table.server == s) & (table.members >> place[member] & 1 > 0)).any())
-    others = f" together with those of {', '.join(sorted(together))}" if together and alone else ""
-    return rows, ("slo_unattainable", f"no accelerator meets its targets in the shared queue{others}")

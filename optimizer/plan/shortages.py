@@ -1,14 +1,15 @@
 """Find the reason why a server is not fully served."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from optimizer.arrays import FloatArray, IntArray
-from optimizer.candidates import Candidates, Rejection
+from optimizer.arrays import IntArray
+from optimizer.candidates import Candidates, CandidateTable, Rejection
 from optimizer.candidates.power import power_of_rows
-from optimizer.limits.limit import PlacedReplicas
-from optimizer.limits.tiers import TIERS
+from optimizer.limits.limit import Limit
 from optimizer.plan.document import Unserved
 from optimizer.plan.reasons import (
     NO_ACCELERATOR,
@@ -19,105 +20,152 @@ from optimizer.plan.reasons import (
     rejection_reason,
     shortage_reason,
 )
-from optimizer.solvers.limit_rows import LimitItem
-from optimizer.solvers.problem import Problem
-from optimizer.spec.placed import needs_power, placed, stock_of
-
-ROUNDING_DIGITS = 6
-"""Decimal digits to which amounts of cards are rounded."""
+from optimizer.plan.views import PlanPlacements
+from optimizer.spec.placed import PlacedUnits, kept_replicas, needs_power, placed, stock_of
+from optimizer.spec.schema import Server
+from optimizer.spec.shared_queues import members_of
 
 
-def unserved_with_reason(
-    candidates: Candidates,
-    problem: Problem,
-    s: int,
-    left: FloatArray,
-    others: Sequence[PlacedReplicas],
-    fraction: float,
-) -> Unserved:
-    """Return a server that is not fully served, with the reason: a limit, or rejections.
+@dataclass(frozen=True)
+class Shortages:
+    """Reasons of the servers that a plan does not serve in full."""
+
+    candidates: Candidates
+    """Candidates of these servers."""
+    placed: PlanPlacements
+    """What the plan places."""
+    excluded: Collection[str]
+    """Planned servers that run and cannot be moved without stopping."""
+
+    def of_server(self, name: str, fraction: float) -> Unserved:
+        """Return a planned server that is not fully served, with the reason: a limit, or rejections.
+
+        Args:
+            name: the server.
+            fraction: its served fraction.
+        """
+        candidates, s = self.candidates, self.candidates.arrays.server_names.index(name)
+        rows = np.flatnonzero(candidates.table.server == s)
+        if len(rows):
+            for_least = bool(candidates.arrays.servers.load_rps[s] == 0) or fraction == 1
+            reason = self._shortage(name, rows, [], for_least=for_least)
+        elif candidates.shared is not None and s in candidates.shared.servers:
+            reason = NO_SHARED_CARD
+        else:
+            reason = nearest_miss(candidates, s)
+        return self._unserved(self.placed.system.servers[name], fraction, reason)
+
+    def of_member(self, queue: str, member: str, together: Sequence[str], fraction: float) -> Unserved:
+        """Return a member of a queue that is not fully served, with the reason.
+
+        Args:
+            queue: the queue.
+            member: the member.
+            together: the members that are served.
+            fraction: its served fraction.
+        """
+        candidates, s = self.candidates, self.candidates.arrays.server_names.index(queue)
+        parts = members_of(self.placed.system.servers[queue])
+        place = {part.name: i for i, part in enumerate(parts)}
+        part, others = parts[place[member]], [other for other in together if other != member]
+        rows, reason = rows_of_member(candidates.table, s, place, member, others)
+        if len(rows):
+            for_least = not part.current.load.arrival_rate_rpm
+            reason = self._shortage(queue, rows, [queue], for_least=for_least)
+        elif not (candidates.table.server == s).any():
+            reason = nearest_miss(candidates, s)
+        return self._unserved(part, fraction, reason)
+
+    def _unserved(self, server: Server, fraction: float, reason: tuple[str, str]) -> Unserved:
+        return Unserved(
+            server=server.name,
+            priority=self.placed.system.priority(server),
+            reason=reason[0],
+            detail=reason[1],
+            served_fraction=fraction,
+        )
+
+    def _shortage(self, name: str, rows: IntArray, own: Sequence[str], *, for_least: bool) -> tuple[str, str]:
+        """Return reason and detail of the candidate of a server that exceeds the limits least.
+
+        Args:
+            name: the server.
+            rows: its candidates.
+            own: the server, if the candidates replace replicas that it has; else empty.
+            for_least: whether the replicas are for the server's minimum instead of its load.
+        """
+        system = self.placed.system
+        if not any(self.placed.amounts.values()):
+            return STOPPED_UNLIMITED
+        need = nearest_need(self.needs(name, rows, self.candidates.table.num_replicas[rows].tolist(), own))
+        excluded = name in self.excluded and any(name == kept for kept, _ in system.kept)
+        return shortage_reason(need, stock_of(system), for_least=for_least, excluded=excluded)
+
+    def needs(self, name: str, rows: IntArray, counts: Sequence[int], own: Sequence[str]) -> list[list[Need]]:
+        """Return the needs of replicas of each of a server's candidates, in the order of the limits.
+
+        Args:
+            name: the server.
+            rows: its candidates.
+            counts: number of replicas of each.
+            own: the server, if the candidates replace replicas that it has; else empty.
+        """
+        names, plan = self.candidates.arrays.accelerator_names, self.placed.units
+        accelerators = [names[a] for a in self.candidates.table.accelerator[rows].tolist()]
+        places = zip(accelerators, counts, rows.tolist(), strict=True)
+        items = [placed(plan.system, name, a, n, self._power_w[c]) for a, n, c in places]
+        units, mine, others = PlacedUnits(plan.system, items), plan.only(own), plan.without(own)
+        options: list[list[Need]] = [[] for _ in counts]
+        for limit, amounts in self.placed.amounts.items():
+            for item, amount in amounts.items():
+                used = plan.used(limit, item) if limit.is_sum else others.used(limit, item)
+                freed = mine.used(limit, item) if limit.is_sum else 0.0
+                left = max(amount - self._kept.used(limit, item), 0.0) - used + freed
+                added = _added(limit, item, units, others)
+                for one, needs, more in zip(units.items, options, added, strict=True):
+                    if more:
+                        needs.append(Need(one.accelerator, one.replicas, limit, item, more, left, amount))
+        return options
+
+    @cached_property
+    def _kept(self) -> PlacedUnits:
+        return kept_replicas(self.placed.system)
+
+    @cached_property
+    def _power_w(self) -> list[float]:
+        """Power of one replica of each candidate at its largest rate [W]; 0 if no limit needs it."""
+        if not needs_power(self.placed.system):
+            return [0.0] * len(self.candidates.table)
+        return [*power_of_rows(self.candidates, self.candidates.table).tolist()]
+
+
+def _added(limit: Limit, item: str, units: PlacedUnits, others: PlacedUnits) -> Iterator[float]:
+    """Yield the use of an item that each of some units alone adds to that of others."""
+    if limit.is_sum:
+        yield from (limit.use(units.replicas, item) * units.count).tolist()
+        return
+    before = others.used(limit, item)
+    for one in units.items:
+        yield (others + PlacedUnits(units.system, [one])).used(limit, item) - before
+
+
+def rows_of_member(
+    table: CandidateTable, s: int, place: Mapping[str, int], member: str, together: Sequence[str]
+) -> tuple[IntArray, tuple[str, str]]:
+    """Return the candidates of a queue that serve a member with others, or the reason if there is none.
 
     Args:
-        candidates: the candidates.
-        problem: the planning problem.
-        s: index of the server.
-        left: remaining amount of each limited item, shape (R,).
-        others: the replicas of the plan.
-        fraction: served fraction of the server.
+        table: the candidates.
+        s: index of the queue.
+        place: position of each member in the queue.
+        member: a member that is not served.
+        together: the members that are served.
     """
-    rows = np.flatnonzero(candidates.table.server == s)
-    if len(rows):
-        for_least = bool(problem.load_rps[s] == 0) or fraction == 1
-        reason, detail = shortage(candidates, problem, rows, left, others, for_least=for_least)
-    elif candidates.shared is not None and s in candidates.shared.servers:
-        reason, detail = NO_SHARED_CARD
-    else:
-        reason, detail = nearest_miss(candidates, s)
-    return Unserved(
-        server=candidates.arrays.server_names[s],
-        priority=int(problem.priority[s]),
-        reason=reason,
-        detail=detail,
-        served_fraction=fraction,
-    )
-
-
-def shortage(
-    candidates: Candidates,
-    problem: Problem,
-    rows: IntArray,
-    left: FloatArray,
-    others: Sequence[PlacedReplicas],
-    *,
-    for_least: bool,
-) -> tuple[str, str]:
-    """Return reason and detail of the candidate of a server that exceeds the limits least.
-
-    Args:
-        candidates: the candidates.
-        problem: the planning problem.
-        rows: candidates of one server.
-        left: remaining amount of each limited item, shape (R,).
-        others: the other replicas of the plan.
-        for_least: whether the replicas are for the server's minimum instead of its load.
-    """
-    s = int(candidates.table.server[rows[0]])
-    items = _remaining(problem, left, others)
-    if not items:
-        return STOPPED_UNLIMITED
-    arrays, system, table = candidates.arrays, candidates.system, candidates.table
-    name, stock = arrays.server_names[s], stock_of(system, arrays.type_names)
-    amounts = {key: row.limit.amounts(stock)[row.item] for key, (row, _) in items.items()}
-    adding = {row.limit: row.limit.adding_to(others) for row, _ in items.values()}
-    options = []
-    power_w = power_of_rows(candidates, table) if needs_power(system) else np.zeros(len(table))
-    for c in rows.tolist():
-        accelerator, count = arrays.accelerator_names[table.accelerator[c]], int(table.num_replicas[c])
-        here = [placed(system, name, accelerator, count, float(power_w[c]))]
-        added, needs = {limit: add(here) for limit, add in adding.items()}, []
-        for key, (row, there) in items.items():
-            if needed := added[row.limit].get(row.item, 0.0):
-                needs.append(Need(accelerator, count, row.limit, row.item, needed, there, amounts[key]))
-        options.append(needs)
-    excluded = s in problem.excluded and any(name == kept for kept, _ in system.kept)
-    return shortage_reason(nearest_need(options), stock, for_least=for_least, excluded=excluded)
-
-
-def _remaining(
-    problem: Problem, left: FloatArray, others: Sequence[PlacedReplicas]
-) -> dict[tuple[str, str], tuple[LimitItem, float]]:
-    """Return the remaining amount of each limited item, with the first of its rows."""
-    rows = {row.key: r for r, row in reversed([*enumerate(problem.limits.items)])}
-    used = {row.limit: row.limit.used(others) for row in problem.limits.items if row.limit.follows}
-    found = {}
-    for key, r in sorted(rows.items(), key=lambda item: item[1]):
-        row = problem.limits.items[r]
-        if row.limit in used:
-            amount = round(float(problem.limits.amount[r]), ROUNDING_DIGITS)  # with an allowance for rounding
-            found[key] = row, amount - used[row.limit].get(row.item, 0.0)
-        elif row.limit.name != TIERS:
-            found[key] = row, float(left[r])
-    return found
+    bits = sum(1 << place[other] for other in (member, *together))
+    rows = np.flatnonzero((table.server == s) & (table.members & bits == bits))
+    alone = bool(((table.server == s) & (table.members >> place[member] & 1 > 0)).any())
+    others = f" together with those of {', '.join(sorted(together))}" if together and alone else ""
+    return rows, ("slo_unattainable", f"no accelerator meets its targets in the shared queue{others}")
 
 
 def nearest_miss(candidates: Candidates, s: int) -> tuple[str, str]:

@@ -71,7 +71,7 @@ def _check_limits(facts: Facts) -> Iterator[str]:
     for limit, amounts in facts.placed.amounts.items():
         slack = 0.0 if limit.name == CARDS else SAME
         for item, amount in amounts.items():
-            used, kept = facts.placed.used[limit].get(item, 0.0), facts.kept_use[limit].get(item, 0.0)
+            used, kept = facts.placed.units.used(limit, item), facts.kept.used(limit, item)
             if used + kept > amount * (1 + slack):
                 text = f"{limit.amount_text(item, used + kept)} are used"
                 yield f"{text}{', with those kept' if kept else ''}; {limit.number(amount)} are available"

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from optimizer.candidates.arrays import SystemArrays, current_cost_cents_per_h
 from optimizer.limits.cards import CARDS
-from optimizer.limits.limit import Limit, PlacedReplicas, Uses
+from optimizer.limits.limit import Limit
 from optimizer.limits.power import POWER
 from optimizer.limits.table import LIMITS
 from optimizer.plan.caches import cache_uses
@@ -33,7 +33,7 @@ from optimizer.plan.rollouts import rollout_uses
 from optimizer.plan.routes import Divisions, route_uses
 from optimizer.plan.tiers import difference_cents_per_h, tier_uses
 from optimizer.plan.versions import split_uses
-from optimizer.spec.placed import placed, placed_cards, placed_cost, stock_of
+from optimizer.spec.placed import PlacedUnits, placed, placed_cards, placed_cost, stock_of
 from optimizer.spec.schema import AllocationData
 from optimizer.spec.system import System
 
@@ -64,7 +64,7 @@ class PlanPlacements:
         return tier_uses(self.system, self.pools, self.cards)
 
     @cached_property
-    def items(self) -> list[PlacedReplicas]:
+    def units(self) -> PlacedUnits:
         """All replicas, cards and other costs that count towards limits."""
         items = [
             placed(
@@ -78,18 +78,14 @@ class PlanPlacements:
         ]
         items += [placed_cards(self.system, use.accelerator, use.num_cards, use.name) for use in self.cards]
         items += [placed_cost(name, item.cost_cents_per_h) for name, item in self.rented.items()]
-        return items + [placed_cost(use.accelerator, use.difference_cents_per_h) for use in self.tiers]
+        items += [placed_cost(use.accelerator, use.difference_cents_per_h) for use in self.tiers]
+        return PlacedUnits(self.system, items)
 
     @cached_property
     def amounts(self) -> dict[Limit, Mapping[str, float]]:
         """Available amount of each limited item, by limit."""
-        stock = stock_of(self.system, self.arrays.type_names)
+        stock = stock_of(self.system)
         return {limit: limit.amounts(stock) for limit in LIMITS}
-
-    @cached_property
-    def used(self) -> dict[Limit, Uses]:
-        """Use of each item, by limit."""
-        return {limit: limit.used(self.items) for limit in LIMITS}
 
     @cached_property
     def limits(self) -> tuple[LimitUse, ...]:
@@ -99,7 +95,7 @@ class PlanPlacements:
                 limit=limit.name,
                 item=item,
                 amount=amount,
-                used=self.used[limit].get(item, 0.0),
+                used=self.units.used(limit, item),
                 used_at_load=self._power_at_load_w if limit.name == POWER else None,
             )
             for limit, mine in self.amounts.items()
@@ -115,12 +111,12 @@ class PlanPlacements:
     def capacity(self) -> tuple[CapacityUse, ...]:
         """Use of the cards of each accelerator type."""
         system = self.system
-        (used,) = (uses for limit, uses in self.used.items() if limit.name == CARDS)
+        (cards,) = (limit for limit in LIMITS if limit.name == CARDS)
         return tuple(
             CapacityUse(
                 type=kind,
                 limit=None if system.options.unlimited else system.capacity.get(kind, 0),
-                used=int(used.get(kind, 0)),
+                used=int(self.units.used(cards, kind)),
             )
             for kind in self.arrays.type_names
         )

@@ -181,10 +181,10 @@ class Remaining:
 
 def limit_rows(candidates: Candidates, table: CandidateTable) -> LimitRows:
     """Return the rows of all limits of a system over some candidates, minus the use of kept replicas."""
-    arrays, system = candidates.arrays, candidates.system
+    system = candidates.system
     priced = tiered(system.accelerators)
     replicas = _replicas(candidates, table, priced)
-    kept = list(kept_replicas(system))
+    kept = kept_replicas(system)
     items, amount, uses = list[LimitItem](), list[float](), list[tuple[IntArray, FloatArray]]()
     committed = committed_cents_per_h(system.accelerators)
 
@@ -194,9 +194,8 @@ def limit_rows(candidates: Candidates, table: CandidateTable) -> LimitRows:
         uses.append((np.flatnonzero(use), use[use != 0]))
 
     for limit in LIMITS:
-        taken = limit.used(kept)
-        for name, exists in limit.amounts(stock_of(system, arrays.type_names)).items():
-            taken_already = taken.get(name, 0.0) + committed * (limit.name == BUDGET)
+        for name, exists in limit.amounts(stock_of(system)).items():
+            taken_already = kept.used(limit, name) + committed * (limit.name == BUDGET)
             more = candidates.more.get(LimitItem(limit, name).source, 0.0)
             left = max(exists - taken_already, 0.0) + more
             for part, use in limit.rows(replicas, name):
@@ -231,6 +230,7 @@ def _replicas(candidates: Candidates, table: CandidateTable, priced: list[Accele
         arrays.server_names,
         extra_per_replica(system, arrays.server_names, table),
         partial(power_of_rows, candidates, table),
+        tuple(system.accelerators.values()),
     )
 
 

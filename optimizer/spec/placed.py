@@ -1,24 +1,96 @@
-"""Converts a system and its replicas to the form that limits count: stock and placed replicas."""
+"""Converts a system and what is placed to the form that limits count: stock and placed replicas."""
 
 from collections.abc import Iterable
+from functools import cached_property
 
 import numpy as np
 
-from optimizer.limits.limit import PlacedReplicas, Stock
+from optimizer.arrays import IntArray
+from optimizer.limits.limit import Limit, PlacedReplicas, Replicas, Stock
+from optimizer.limits.rollout import extra_replicas
 from optimizer.limits.table import LIMITS
 from optimizer.spec.system import System
 
 
-def stock_of(system: System, types: tuple[str, ...]) -> Stock:
+def stock_of(system: System) -> Stock:
     """Return the limits of a system."""
     surging = tuple(name for name, server in system.servers.items() if server.surge)
-    return Stock(system.options, system.options.unlimited, system.capacity, types, surging)
+    return Stock(system.options, system.options.unlimited, system.capacity, types_of(system), surging)
 
 
-def kept_replicas(system: System) -> Iterable[PlacedReplicas]:
-    """Yield the replicas that are kept in addition to a plan."""
-    for (server, accelerator), count in system.kept.items():
-        yield placed(system, server, accelerator, count)._replace(surge=0.0)
+def types_of(system: System) -> tuple[str, ...]:
+    """Return the accelerator types of a system, sorted by name."""
+    return tuple(sorted({item.type for item in system.accelerators.values()} | system.capacity.keys()))
+
+
+class PlacedUnits:
+    """Placed replicas, cards and other costs, of which limits compute their use as of a solver's columns."""
+
+    def __init__(self, system: System, items: Iterable[PlacedReplicas]) -> None:
+        """Take the items in their order."""
+        self.system, self.items = system, [*items]
+        self._used: dict[tuple[str, str], float] = {}
+
+    @cached_property
+    def count(self) -> IntArray:
+        """Number of replicas of each item."""
+        return np.array([item.replicas for item in self.items], np.int64)
+
+    @cached_property
+    def replicas(self) -> Replicas:
+        """One replica of each item."""
+        names = {name: a for a, name in enumerate(self.system.accelerators)}
+        types = {name: t for t, name in enumerate(types_of(self.system))}
+        servers = {name: s for s, name in enumerate(self.system.servers)}
+        documents, items = tuple(self.system.accelerators.values()), self.items
+        slices = [*(item.multiplicity for item in documents), 1]
+        place = np.array([names.get(item.accelerator, len(names)) for item in items], np.int64)
+        cards = np.array([item.cards for item in items], np.int64)
+        extra = [extra_replicas(item.surge, n) / n if (n := item.replicas) else 0.0 for item in items]
+        power_w = np.array([item.power_w for item in items])
+        return Replicas(
+            accelerator=place,
+            accelerator_names=tuple(names),
+            kind=np.array([types.get(item.type, len(types)) for item in items], np.int64),
+            type_names=tuple(types),
+            cards=cards,
+            cost=np.array([item.cost for item in items], np.float64),
+            accelerators=cards // np.array(slices)[place],
+            server=np.array([servers.get(item.server, len(servers)) for item in items], np.int64),
+            server_names=tuple(servers),
+            extra=np.array(extra, np.float64),
+            largest_power=lambda: power_w,
+            accelerator_documents=documents,
+        )
+
+    def used(self, limit: Limit, item: str) -> float:
+        """Return the use of an item of a limit."""
+        key = limit.name, item
+        if key not in self._used:
+            self._used[key] = limit.total(self.replicas, self.count, item) if self.items else 0.0
+        return self._used[key]
+
+    def without(self, servers: Iterable[str]) -> "PlacedUnits":
+        """Return all items but those of some servers."""
+        gone = {*servers}
+        if not gone:
+            return self
+        return PlacedUnits(self.system, [item for item in self.items if item.server not in gone])
+
+    def only(self, servers: Iterable[str]) -> "PlacedUnits":
+        """Return the items of some servers."""
+        kept = {*servers}
+        return PlacedUnits(self.system, [item for item in self.items if item.server in kept])
+
+    def __add__(self, other: "PlacedUnits") -> "PlacedUnits":
+        """Return the items of both."""
+        return PlacedUnits(self.system, [*self.items, *other.items])
+
+
+def kept_replicas(system: System) -> PlacedUnits:
+    """Return the replicas that are kept in addition to a plan."""
+    kept = (placed(system, server, on, count) for (server, on), count in system.kept.items())
+    return PlacedUnits(system, [item._replace(surge=0.0) for item in kept])
 
 
 def placed(

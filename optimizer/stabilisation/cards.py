@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from optimizer.limits.table import LIMITS
+from optimizer.limits.table import limit_named
 from optimizer.plan.document import SharedCardUse
-from optimizer.spec.placed import placed
+from optimizer.spec.placed import PlacedUnits, placed
 from optimizer.spec.system import System
 from optimizer.tolerances import ROUNDING
 
@@ -59,9 +59,9 @@ class FreeCards:
         """Return a replica's use of limits other than cards, outside of roll-outs, by limit and item."""
         if not self.limits:
             return {}
-        one = placed(self.system, server, accelerator, 1)._replace(surge=0.0)
-        uses = {(limit.name, item): use for limit in LIMITS for item, use in limit.used([one]).items()}
-        return {key: use for key, use in uses.items() if key in self.limits}
+        one = PlacedUnits(self.system, [placed(self.system, server, accelerator, 1)._replace(surge=0.0)])
+        known = ((limit_named(name), item) for name, item in self.limits)
+        return {(limit.name, item): one.used(limit, item) for limit, item in known if limit}
 
     def take_all(self, server: str, replicas: Mapping[str, int], sign: int = 1) -> None:
         """Take the cards of replicas by accelerator, or with sign -1 return them."""

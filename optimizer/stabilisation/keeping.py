@@ -11,11 +11,11 @@ import numpy as np
 
 from optimizer.candidates import SizingMemo
 from optimizer.limits.limit import PlacedReplicas
-from optimizer.limits.table import LIMITS
+from optimizer.limits.table import limit_named
 from optimizer.pipeline import Solved, Timings, solve_in_full
 from optimizer.plan import Plan, Pool
 from optimizer.solvers.deadline import Deadline
-from optimizer.spec.placed import placed
+from optimizer.spec.placed import PlacedUnits, placed
 from optimizer.spec.routes import with_partners
 from optimizer.spec.system import System
 from optimizer.stabilisation.cards import FreeCards
@@ -109,11 +109,11 @@ def left_by(system: System, plan: Plan, kept: Kept, lowest: int | None = None) -
     for name, pool in pools:
         if counts(name):
             cards.take(name, pool.accelerator, pool.num_replicas)
-    others = [_at_rest(system, name, pool) for name, pool in pools if not counts(name)]
-    freed = {(limit.name, item): use for limit in LIMITS for item, use in limit.used(others).items()}
+    others = PlacedUnits(system, [_at_rest(system, name, pool) for name, pool in pools if not counts(name)])
     for use in plan.limits:
-        key = use.limit, use.item
-        cards.limits[key] = min(use.amount, use.amount - use.used + freed.get(key, 0.0))
+        limit = limit_named(use.limit)
+        freed = others.used(limit, use.item) if limit else 0.0
+        cards.limits[use.limit, use.item] = min(use.amount, use.amount - use.used + freed)
     for (name, accelerator), replicas in kept.items():
         cards.take(name, accelerator, replicas)
     return cards

@@ -24,7 +24,7 @@ TEXTS: list[tuple[str, str, Any, str]] = [
         "upper",
         "allocations.free.0.estimated is absent",
     ),
-    ("fleet", "unserved.1.reason", "no_target", "waiting: it is unserved for cap"),
+    ("fleet", "unserved.1.reason", "no_target", "unserved.1.reason is 'capacity', the plan says"),
     ("running", "kept.0.numReplicas", plus(2), "5 cards of A are used, with those kept; 4 are available"),
     ("queued", "sharedQueues.q.members.b.ttftAverage", times(0.9), "sharedQueues.q.members.b.ttftAverage is"),
     ("shared", "sharedCards.0.mode", "whole", "shared-v: 2 replicas on a full card"),

@@ -84,7 +84,7 @@ def test_others_are_planned_around_what_an_unserved_server_keeps() -> None:
     more = loop.plan.model_copy(
         update={"kept": (*loop.plan.kept[:1], loop.plan.kept[1].model_copy(update={"num_replicas": 2}))}
     )
-    assert verify(more, system)[0] == "H: 1 card is used and 5 kept, 5 exist"
+    assert verify(more, system)[0] == "6 cards of H are used, with those kept; 5 are available"
 
 
 def test_servers_on_removed_cards_move_before_lower_priorities() -> None:

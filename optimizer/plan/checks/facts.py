@@ -9,13 +9,11 @@ import numpy as np
 from optimizer.candidates.arrays import SystemArrays, server_loads_rps
 from optimizer.candidates.measuring import MemberMetrics
 from optimizer.candidates.power import largest_power_w
-from optimizer.limits.limit import Limit, Uses
-from optimizer.limits.table import LIMITS
 from optimizer.plan.document import Plan, Pool, Rented, SharedPool, Unserved
 from optimizer.plan.rows import pool_rows
 from optimizer.plan.shared_queues import measured_members
 from optimizer.plan.views import PlanPlacements
-from optimizer.spec.placed import kept_replicas, needs_power
+from optimizer.spec.placed import PlacedUnits, kept_replicas, needs_power
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -84,10 +82,9 @@ class Facts:
         return {item.server: item for item in self.plan.rented}
 
     @cached_property
-    def kept_use(self) -> dict[Limit, Uses]:
-        """Use of each item by kept replicas, by limit."""
-        kept = [*kept_replicas(self.whole)]
-        return {limit: limit.used(kept) for limit in LIMITS}
+    def kept(self) -> PlacedUnits:
+        """Kept replicas."""
+        return kept_replicas(self.whole)
 
     @property
     def is_limited(self) -> bool:

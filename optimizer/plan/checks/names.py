@@ -24,6 +24,11 @@ def check_names(plan: Plan, system: System) -> list[str]:
     planned = as_planned(plan, system)
     problems = [
         *_servers(plan, planned),
+        *(
+            f"{name}: in reserves, but has no pools"
+            for name in [x.server for x in plan.reserves]
+            if not plan.allocations.get(name)
+        ),
         *_accelerators(plan, planned),
         *_rate_factors(plan, system),
         *_kept(plan, system),
@@ -51,6 +56,12 @@ def _servers(plan: Plan, system: System) -> Iterator[str]:
         for name, count in Counter(names).items():
             if count > 1:
                 yield f"{name}: {count} times in {what}"
+
+
+def _reserves(plan: Plan) -> Iterator[str]:
+    for name in (item.server for item in plan.reserves):
+        if not plan.allocations.get(name):
+            yield f"{name}: in reserves, but has no pools"
 
 
 def _renting(plan: Plan, system: System, known: Collection[str]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from optimizer.documents import (
     SliceCount,
     Watts,
 )
+from optimizer.limits.table import AcceleratorFields
 from optimizer.spec.schema.places import PlaceField
 from optimizer.spec.schema.robustness import PriceFields
 from optimizer.spec.schema.shared_cards import SliceField
@@ -41,7 +42,7 @@ class Power(Document):
         return np.interp(utilization, points, power_w)
 
 
-class _Slice(Document):
+class _Slice(AcceleratorFields):
     """An accelerator."""
 
     name: Name

@@ -25,7 +25,7 @@ from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.related import RelatedSolution, differing, repaired
 from optimizer.solvers.saturation import share_leftover
 from optimizer.solvers.solution import Solution, SolvedLevel, Status
-from optimizer.spec.placed import placed, placed_cards, placed_cost
+from optimizer.spec.placed import PlacedUnits, placed, placed_cards, placed_cost
 from optimizer.studies.explanation.outcome import PlanOutcome
 from optimizer.tolerances import ROUNDING
 from optimizer.topologies.routes import Routing
@@ -63,8 +63,8 @@ class BasePlan:
         ]
         pools += [placed_cost(item.server, item.cost_cents_per_h) for item in self.plan.rented]
         pools += [placed_cost(use.accelerator, use.difference_cents_per_h) for use in self.plan.tiers]
-        used = {row.limit.name: row.limit.used(pools) for row in limits.items}
-        left: FloatArray = limits.amount - [used[name].get(item, 0.0) for name, item in limits.keys]
+        units = PlacedUnits(system, pools)
+        left: FloatArray = limits.amount - [units.used(row.limit, row.item) for row in limits.items]
         return left
 
     @property

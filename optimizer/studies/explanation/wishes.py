@@ -9,6 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from optimizer.candidates import SizingMemo, find_candidates
+from optimizer.limits.table import LIMITS
+from optimizer.spec.schema import OptimizerOptions
 from optimizer.spec.system import System
 from optimizer.studies.explanation.document import WishCost
 from optimizer.studies.explanation.outcome import PlanOutcome
@@ -38,6 +40,11 @@ def _without_headroom(system: System) -> System:
     return replace(of_all, service_classes=MappingProxyType(classes))
 
 
+def _without_amount(option: str) -> Callable[[System], System]:
+    (field,) = (name for name, one in OptimizerOptions.model_fields.items() if one.alias == option)
+    return lambda system: _of_options(system, **{field: None})
+
+
 WITHOUT: Mapping[str, Callable[[System], System]] = {
     "headroomShare": _without_headroom,
     "rollBack": lambda system: _of_servers(system, roll_back=False),
@@ -45,8 +52,7 @@ WITHOUT: Mapping[str, Callable[[System], System]] = {
     "availabilityTarget": lambda system: _of_servers(system, availability_target=None),
     "rollout": lambda system: _of_options(system, rollout=None),
     "safety": lambda system: _of_options(system, safety="none"),
-    "budget": lambda system: _of_options(system, budget_cents_per_h=None),
-    "maxPower": lambda system: _of_options(system, max_power_w=None),
+    **{limit.option: _without_amount(limit.option) for limit in LIMITS if limit.option},
     "preferred": lambda system: _of_servers(system, preferred=None),
     "tiers": lambda system: _of_accelerators(system, tiers=()),
     "external": lambda system: _of_servers(system, external=None),

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from optimizer.errors import SpecError
+from optimizer.limits.table import LIMITS
 from optimizer.spec.messages import known_name, validated
 from optimizer.spec.routes import route_of
 from optimizer.spec.schema import Accelerator, OptimizerOptions
@@ -91,7 +92,7 @@ PARAMETERS: Mapping[str, SweepParameter] = MappingProxyType(
     }
 )
 """Parameters of a system; numeric optimizer options are also parameters."""
-_OPTION_UNITS = MappingProxyType({"budget": "cents/h", "maxPower": "W"})
+_OPTION_UNITS = {limit.option: limit.unit for limit in LIMITS if limit.option}
 _SOLVER_OPTIONS = frozenset({"gap", "timeLimit"})
 """Numeric options about solving, which do not change the system."""
 
