@@ -17,7 +17,7 @@ from optimizer.render.estimates import estimates_note, marked
 from optimizer.render.explanation_text import part_text
 from optimizer.render.figures import columns_of, other_targets, plan_columns
 from optimizer.render.money import Money
-from optimizer.render.plan_text import figures_text, overload_note, overload_rows, proved
+from optimizer.render.plan_text import figures_text, overload_notes, overload_rows, proved
 from optimizer.render.robust_sections import robust_sections
 from optimizer.render.route_sections import route_sections
 from optimizer.render.shared_card_sections import shared_card_sections
@@ -266,7 +266,7 @@ def overload_section(found: Overload | None, plan: Plan) -> Section:
         Money.of(plan).column("cost", lambda row: row.cost_cents_per_h),
     )
     rows = () if found is None else overload_rows(found, plan)
-    notes = [] if found is None else [overload_note(found)]
+    notes = [] if found is None else [*overload_notes(found)]
     return table("What would serve more", columns, rows, "overload", may_be_empty=True, notes=notes)
 
 

@@ -42,8 +42,19 @@ def overload_rows(found: Overload, plan: Plan) -> Iterator[OverloadRow]:
         yield OverloadRow(_flags(item), served, item.total_cost_cents_per_h)
 
 
-def overload_note(found: Overload) -> str:
-    """Return the reason that load is unserved although cards remain."""
+def overload_notes(found: Overload) -> Iterator[str]:
+    """Yield the reason that load is unserved although cards remain, and what full service first costs."""
+    if found.options:
+        yield _cards_left(found)
+    if found.in_part is not None:
+        item = found.in_part
+        yield (
+            f"Full service comes first: {item.served_rpm:,.0f} requests/min of priority {item.priority} are "
+            f"served. Served in part, its servers could get {item.possible_rpm:,.0f} on the same cards."
+        )
+
+
+def _cards_left(found: Overload) -> str:
     left = ", ".join(f"{count:,} {kind}" for kind, count in found.cards_left.items())
     verb = be(sum(found.cards_left.values()))
     return (

@@ -1,31 +1,41 @@
 """Options that serve more load of an overloaded fleet: a saturation policy, mixed plans, or both.
 
 By default, a server is served in full on one accelerator, or not at all, so cards can be idle although load
-is unserved. In this case, an `Overload` lists other options that help.
+is unserved. In this case, an `Overload` lists other options that help. With a policy, full service comes
+first, which can serve less than partial service alone; the `Overload` states the difference.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from pydantic import Field
 
+from optimizer.arrays import BoolArray, IntArray
 from optimizer.candidates import Candidates, find_candidates
-from optimizer.documents import Document
+from optimizer.documents import Document, is_none
 from optimizer.errors import SolverError
 from optimizer.pipeline import choose
 from optimizer.plan import Plan, make_plan, verify
+from optimizer.plan.reserves import unneeded_replicas
 from optimizer.solvers.deadline import Deadline
-from optimizer.solvers.problem import build_problem
+from optimizer.solvers.most_load import most_load_rps
+from optimizer.solvers.problem import Problem, build_problem
 from optimizer.spec.schema import SaturationPolicy
 from optimizer.spec.system import System
 from optimizer.studies.service import PriorityService, service_by_priority
 from optimizer.tolerances import ROUNDING
+from optimizer.units import SECONDS_PER_MINUTE
 
 LIMIT_S = 10.0
 """Time limit for all options together [s]."""
 POLICY: SaturationPolicy = "PriorityExhaustive"
 """Policy that is tried: it serves higher priorities first, as far as cards suffice."""
+IN_PART_SHARE = 0.3
+"""Fraction of the remaining time to find the load that full service first costs."""
+MIN_IN_PART = 1e-3
+"""Minimum difference of the load that the cards could carry, as a share of the priority's load."""
 
 
 class OtherOptions(Document):
@@ -47,6 +57,17 @@ class OtherOptions(Document):
         return {name: value for name, value in changes.items() if value is not None}
 
 
+class InPart(Document):
+    """Load that the cards of a plan could carry if servers could be served in part first."""
+
+    priority: int
+    """The first priority that is not served in full."""
+    served_rpm: float = Field(alias="served")
+    """Its load that the plan serves [requests/min]."""
+    possible_rpm: float = Field(alias="possible")
+    """Its load that the same cards could carry [requests/min], beside the servers that come before."""
+
+
 class Overload(Document):
     """Unserved load although cards remain, and options that serve more of it."""
 
@@ -56,10 +77,12 @@ class Overload(Document):
     """Service of each priority in the plan, the highest first."""
     options: tuple[OtherOptions, ...] = Field(strict=False)
     """Options that serve more load, each with its service; and options not solved in time."""
+    in_part: InPart | None = Field(None, alias="inPart", exclude_if=is_none)
+    """Load that full service first costs under a saturation policy; absent if none."""
 
 
 def find_overload(system: System, plan: Plan) -> Overload | None:
-    """Return options that would serve more load; None if all is served, no card is free, or none helps.
+    """Return what would serve more load; None if all is served, or neither options nor partial service do.
 
     Args:
         system: the fleet.
@@ -68,7 +91,7 @@ def find_overload(system: System, plan: Plan) -> Overload | None:
     Raises:
         SolverError: the solver failed, or a plan does not pass verification.
     """
-    if not is_overloaded(plan):
+    if not any(item.reason == "capacity" for item in plan.unserved):
         return None
     limit_s = min(LIMIT_S, system.options.time_limit_s)
     system = system.with_rate_factors(plan.factor_of_pair)  # in a repaired plan
@@ -82,18 +105,69 @@ def is_overloaded(plan: Plan) -> bool:
 
 def overload_of(candidates: Candidates, plan: Plan, deadline: Deadline) -> Overload | None:
     """Return the result of `find_overload`, given the candidates of the system and a deadline."""
-    if not is_overloaded(plan):
-        return None
-    now = service_by_priority(plan, candidates.system)
+    now, in_part = service_by_priority(plan, candidates.system), in_part_first(candidates, plan, deadline)
     found: list[OtherOptions] = []
-    for changes in _ways(candidates.system):
+    for changes in _ways(candidates.system) if is_overloaded(plan) else ():
         if found and _is_complete(found[-1].service):
             break
         item = _planned(candidates, changes, deadline)
         than = [now, *(each.service for each in found if each.service and len(changes) > 1)]
         if item.service is None or all(_serves_more(item.service, each) for each in than):
             found.append(item)
-    return Overload(cards_left=_cards_left(plan), service=now, options=tuple(found)) if found else None
+    if not found and in_part is None:
+        return None
+    return Overload(cards_left=_cards_left(plan), service=now, options=tuple(found), in_part=in_part)
+
+
+def in_part_first(candidates: Candidates, plan: Plan, deadline: Deadline) -> InPart | None:
+    """Return the load that the cards could carry without full service first; None if not more.
+
+    It concerns the first priority that is not served in full. Servers of higher priorities keep their
+    accelerators, and with ``delayedBestEffort`` all servers of other priorities that are served in full.
+
+    Raises:
+        SolverError: the solver failed.
+    """
+    options = candidates.system.options
+    names, partly = candidates.arrays.server_names, {item.server: item for item in plan.unserved}
+    if options.saturation_policy == "None" or not partly.keys() & {*names} or deadline.passed:
+        return None
+    from optimizer.milp.highs import HighsSession
+
+    problem = build_problem(candidates).without_reserves
+    if problem.leaves_members:
+        return None  # the servers of a queue have several priorities
+    shares = np.array([partly[name].served_fraction if name in partly else 1.0 for name in names])
+    first = int(problem.priority[[name in partly for name in names]].min())
+    mine = problem.priority == first
+    if not (mine & (shares == 1) & (problem.load_rps > 0)).any():
+        return None  # no server of this priority is served in full
+    comes_before = ~mine if options.delayed_best_effort else problem.priority < first
+    rest = problem.after(_replicas_of(plan, candidates, problem, comes_before & (shares == 1)))
+    served = float((problem.load_rps * shares)[mine].sum())
+    possible = most_load_rps(rest, mine, HighsSession, deadline.left_s * IN_PART_SHARE)
+    if possible is None or possible - served <= MIN_IN_PART * problem.load_rps[mine].sum():
+        return None
+    minute = SECONDS_PER_MINUTE
+    return InPart(priority=first, served_rpm=served * minute, possible_rpm=possible * minute)
+
+
+def _replicas_of(plan: Plan, candidates: Candidates, problem: Problem, servers: BoolArray) -> IntArray:
+    """Return the replicas of some servers in a plan without reserves, for each candidate; shape (C,)."""
+    replicas, table = np.zeros(len(problem.table), np.int64), problem.table
+    rents = {item.server for item in plan.rented}
+    for s in np.flatnonzero(servers).tolist():
+        name, rows = candidates.arrays.server_names[s], np.flatnonzero(table.server == s)
+        pools, least = plan.allocations.get(name, ()), int(problem.min_replicas[s])
+        load_rpm = sum(pool.arrival_rate_rpm for pool in pools)
+        unneeded = unneeded_replicas(pools, load_rpm, least) if load_rpm else {}
+        for pool in pools:
+            place = candidates.arrays.accelerator_names.index(pool.accelerator)
+            row = rows[table.accelerator[rows] == place][0]
+            replicas[row] = pool.num_replicas - unneeded.get(pool.accelerator, 0)
+        if name in rents:
+            replicas[rows[-1]] = table.num_replicas[rows[-1]]  # the service comes after all accelerators
+    return replicas
 
 
 def _cards_left(plan: Plan) -> dict[str, int]:

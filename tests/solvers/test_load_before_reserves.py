@@ -38,6 +38,7 @@ from optimizer.solvers.levels import levels_of
 from optimizer.solvers.problem import build_problem
 from optimizer.solvers.solution import Solution, Status
 from optimizer.spec.loads import with_loads
+from optimizer.studies.overload import find_overload
 from optimizer.units import SECONDS_PER_MINUTE
 
 DATA = Path(__file__).parents[1] / "data" / "reserves"
@@ -269,6 +270,21 @@ def test_one_more_card_can_lower_partial_service(policy: str) -> None:
     """The example of docs/policies.md: full service comes first."""
     served = [served_rpm(solve(slow_and_fast(n, policy)), slow_and_fast(n, policy))[1] for n in (11, 12)]
     assert [round(each) for each in served] == [687, 420]
+
+
+@pytest.mark.parametrize("cards", range(9, 16))
+def test_the_load_that_full_service_costs_is_stated(cards: int) -> None:
+    """The most that the cards can carry, over all divisions between A and B."""
+    system = slow_and_fast(cards, "PriorityExhaustive")
+    plan, (slow, fast) = solve(system), find_candidates(system).table.max_rate_rps * SECONDS_PER_MINUTE
+    most = max(min(n * slow, 420) + min((cards - n) * fast, 390) for n in range(cards + 1))
+    served, found = served_rpm(plan, system)[1], find_overload(system, plan)
+    if most - served <= 0.81:
+        assert found is None or found.in_part is None
+    else:
+        assert found is not None
+        assert found.in_part is not None
+        assert (found.in_part.served_rpm, found.in_part.possible_rpm) == pytest.approx((served, most))
 
 
 @pytest.mark.parametrize("reserve", [{"spareReplicas": 1}, {"headroomShare": 0.5}])
