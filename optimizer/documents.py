@@ -8,7 +8,7 @@ Numbers can be written with a unit, and are converted to the document's unit whe
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, Self
 
 from annotated_types import GroupedMetadata
 from pydantic import (
@@ -79,6 +79,20 @@ def _with_unit(text: str, info: ValidationInfo, read: Callable[[str], float]) ->
         raise PydanticCustomError("unit", "{problem}", {"problem": str(error)}) from None
 
 
+class WrittenNumber(float):
+    """A number as its text was written, for messages about limits."""
+
+    text: str
+    unit: str
+    """Unit of the number, in which limits are."""
+
+    def __new__(cls, number: float, text: str, unit: str) -> Self:
+        """Create a number from its value, its text and its unit."""
+        made = super().__new__(cls, number)
+        made.text, made.unit = text, unit
+        return made
+
+
 @dataclass(frozen=True, eq=False)  # compared by identity, because scales contain dicts
 class In(GroupedMetadata):
     """A number with an optional unit of a scale, within limits in the scale's own unit."""
@@ -87,23 +101,31 @@ class In(GroupedMetadata):
     ge: float | None = 0
     gt: float | None = None
     le: float = MAX_QUANTITY
+    lt: float | None = None
 
     def __iter__(self) -> Iterator[object]:
         least = {"minimum": self.ge} if self.gt is None else {"exclusiveMinimum": self.gt}
-        number = {"type": "number", **least, "maximum": self.le}
-        yield Field(ge=self.ge, le=self.le) if self.gt is None else Field(gt=self.gt, le=self.le)
-        number_of = self.scale.number
-        yield BeforeValidator(
-            lambda value, info: _with_unit(value, info, number_of) if isinstance(value, str) else value
-        )
+        most = {"maximum": self.le} if self.lt is None else {"exclusiveMaximum": self.lt}
+        yield Field(ge=self.ge) if self.gt is None else Field(gt=self.gt)
+        yield Field(le=self.le) if self.lt is None else Field(lt=self.lt)
+        yield WrapValidator(self._read)
+        number = {"type": "number", **least, **most}
         yield WithJsonSchema({"anyOf": [number, {"type": "string", "pattern": self.scale.pattern}]})
+
+    def _read(self, value: object, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
+        if not isinstance(value, str):
+            return handler(value)
+        read = _with_unit(value, info, self.scale.number)
+        if not isinstance(read, float):
+            return handler(read)
+        return float(handler(WrittenNumber(read, value.strip(), self.scale.unit)))
 
 
 def _read_price(value: object, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
     """Read a price, and keep its currency, if any."""
     read = _with_unit(value, info, read_price) if isinstance(value, str) else value
-    number = handler(float(read) if isinstance(read, Price) else read)
-    return Price(number, read.currency) if isinstance(read, Price) else number
+    number = handler(WrittenNumber(read, str(value).strip(), "") if isinstance(read, Price) else read)
+    return Price(float(number), read.currency) if isinstance(read, Price) else number
 
 
 def _traffic(rate_rpm: float) -> float:
@@ -115,7 +137,10 @@ def _any_loss(value: object, info: ValidationInfo) -> object:
     """Read ``none`` as the limit 1, which is never exceeded."""
     if not isinstance(value, str):
         return value
-    return 1.0 if value.lower() == "none" else _with_unit(value, info, SHARE.number)
+    if value.lower() == "none":
+        return 1.0
+    read = _with_unit(value, info, SHARE.number)
+    return WrittenNumber(read, value.strip(), SHARE.unit) if isinstance(read, float) else read
 
 
 Name = Annotated[str, Field(min_length=1, max_length=253)]
@@ -159,6 +184,7 @@ MaxLoss = Annotated[
     float,
     Field(gt=0, le=1),
     BeforeValidator(_any_loss),
+    AfterValidator(float),
     WithJsonSchema(
         {
             "anyOf": [

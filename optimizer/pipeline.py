@@ -18,6 +18,7 @@ from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.related import RelatedSolution
 from optimizer.solvers.solution import Solution
 from optimizer.solvers.staged import solve_in_stages
+from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 from optimizer.spec.writing import write_text
 
@@ -36,6 +37,7 @@ class Timings:
         self.stages_s[name] = self.stages_s.get(name, 0.0) + time.perf_counter() - begin
 
 
+@checks_documents
 def solve(
     system: System,
     *,

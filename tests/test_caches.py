@@ -17,6 +17,7 @@ from optimizer.kinds.simulated import open_load
 from optimizer.kinds.table import kind_of_profile
 from optimizer.plan import Plan
 from optimizer.plan.document import CacheUse
+from optimizer.render.plan_sections import plan_sections
 from optimizer.simulation.replicas import Effort, run_replica
 from optimizer.spec.caches import target_of_misses
 from optimizer.spec.schema import ModelTarget
@@ -161,3 +162,25 @@ def test_an_unserved_server_beside_a_queue_counts_its_misses() -> None:
     made["servers"].append(cached | {"currentAlloc": {"load": load}})
     plan = solve(load_system(made | {"count": []}))
     assert plan.levels[0].value == 120 + 600 / 2
+
+
+def test_percentiles_are_named_as_the_user_stated_them() -> None:
+    system = cached(0.35, 600, percentile=50)
+    plan = solve(system)
+    (figure,) = plan.allocations["a"][0].targets
+    assert figure.measure == "p50 of all requests' TTFT"
+    assert figure.text.startswith("p50 of all requests' TTFT ")
+    assert figure.text.endswith(" ms (150 ms)")
+    text = " ".join(part for section in plan_sections(plan, system) for part in map(str, section.rows))
+    assert "p50 " in text
+    assert "p23" not in text
+    assert verify(plan, system) == []
+    (check,) = simulate_plan(system, plan, Effort(2_000, 1)).pools[0].targets[:1]
+    assert check.target == figure.measure
+    assert check.predicted == figure.value
+
+
+def test_a_rejection_names_the_percentile_of_all_requests() -> None:
+    system = cached(0.35, 600, percentile=50, **{"slo-ttft": 1e-3})
+    (missing,) = solve(system).unserved
+    assert "best p50 of all requests' TTFT at batch 1 is" in missing.detail

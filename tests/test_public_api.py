@@ -2,15 +2,22 @@
 
 import doctest
 import importlib
+import inspect
+import pkgutil
 import re
 import subprocess
 import sys
 import tomllib
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from doc_pages import ROOT
 
 import optimizer
+from optimizer import SpecError, jobs
 
 HEAVY = (
     "numpy",
@@ -94,6 +101,46 @@ def test_dir_lists_what_is_public_whether_loaded_or_not() -> None:
     )
     assert found.stdout == "True\n"
     assert {*PINNED, "__version__"} == set(dir(optimizer))
+
+
+def public_functions() -> Iterator[Any]:
+    """Yield all public functions of `optimizer` and of its jobs."""
+    homes = [optimizer] + [
+        importlib.import_module(f"optimizer.jobs.{item.name}") for item in pkgutil.iter_modules(jobs.__path__)
+    ]
+    for home in homes:
+        for name in dir(home):
+            found = getattr(home, name)
+            is_own = home is optimizer or getattr(found, "__module__", "") == home.__name__
+            if inspect.isfunction(found) and is_own and not name.startswith("_"):
+                yield found
+
+
+@pytest.mark.parametrize("value", ["specs/small", Path("specs/small"), {}, [], None])
+def test_a_path_in_place_of_a_system_gets_a_sentence(value: object) -> None:
+    asked = set()
+    for function in public_functions():
+        for name, parameter in inspect.signature(function).parameters.items():
+            classes = typing.get_args(parameter.annotation) or (parameter.annotation,)
+            if optimizer.System not in classes or (value is None and type(None) in classes):
+                continue
+            with pytest.raises(SpecError, match=rf"^{function.__name__}: {name} must be a System") as caught:
+                function(**{name: value})
+            assert "load_system(" in str(caught.value)
+            asked.add(function.__name__)
+    assert asked >= {"solve", "explain", "compare", "verify", "make_report", "scale_loads", "simulate_plan"}
+
+
+def test_a_plan_can_stand_for_a_system_only_where_it_may() -> None:
+    system = optimizer.load_system({"servers": []})
+    with pytest.raises(
+        SpecError, match=r"^verify: plan must be a Plan, not a System; read it with load_plan"
+    ):
+        optimizer.verify(system, system)  # type: ignore[arg-type]
+    plan = optimizer.solve(system)
+    assert optimizer.compare(plan, plan).same
+    with pytest.raises(SpecError, match=r"^solve: system must be a System, not a Plan"):
+        optimizer.solve(plan)  # type: ignore[arg-type]
 
 
 def test_an_unknown_name_is_an_attribute_error_that_names_it() -> None:

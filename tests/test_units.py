@@ -96,8 +96,8 @@ def test_every_number_of_a_document_may_have_its_unit() -> None:
         ("10 parsecs", "'10 parsecs': give a number, or one with a unit: /s, /min, rps or rpm"),
         ("ten", 'must be a number, not "ten"'),
         ("600", 'must be a number, not "600"'),
-        ("-1/s", "must be at least 0, not -60.0"),
-        ("1e300/s", "must be at most 1e+15, not 6e+301"),
+        ("-1/s", "must be at least 0, not -1/s"),
+        ("1e300/s", "must be at most 1e+15 requests/min, not 1e300/s"),
     ],
 )
 def test_a_wrong_quantity_is_refused_at_its_place(value: str, problem: str) -> None:

@@ -22,9 +22,11 @@ from optimizer.candidates.sized import loaded_candidates
 from optimizer.candidates.table import Candidates, CandidateTable, Verdicts
 from optimizer.candidates.undivided import undivided_candidates
 from optimizer.parallel import in_threads
+from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 
 
+@checks_documents
 def find_candidates(system: System, memo: SizingMemo | None = None) -> Candidates:
     """Size every pair of server and accelerator of a system.
 

@@ -65,6 +65,8 @@ PATH is a YAML or JSON file, a directory of such files, - for standard input, or
 
 exit status:
 {codes}"""
+NEAR_FLAG = 0.75
+"""Least similarity of a flag that is suggested for an unknown one."""
 EXIT_CODES = {
     0: "done; also when servers are unserved, unless --require-complete is given",
     1: "the answer cannot be written to stdout",
@@ -167,10 +169,11 @@ class _ArgumentParser(argparse.ArgumentParser):
         """Return a hint that names the flag most similar to a word, or an empty string."""
         from optimizer.spec.messages import did_you_mean
 
-        name = f"--{word.lstrip('-')}"
-        flags = [text for action in self._actions for text in action.option_strings]
-        is_long_flag = word.startswith("-") and len(name) > len("--x")
-        return did_you_mean(name, flags) if is_long_flag or name in flags else ""
+        name = word.lstrip("-")
+        flags = [text.lstrip("-") for action in self._actions for text in action.option_strings]
+        is_long_flag = word.startswith("-") and len(name) > 1
+        known = is_long_flag or name in flags
+        return did_you_mean(name, flags, NEAR_FLAG, "--") if known else ""
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Reject a value that is not one of the choices.

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from optimizer.errors import SpecError
 from optimizer.jobs.requests import LoadChangeOptions, RequestError
 from optimizer.plan import Plan
+from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 from optimizer.studies.comparison.compare import compare
 from optimizer.studies.comparison.document import Comparison
@@ -14,6 +15,7 @@ class CompareOptions(LoadChangeOptions):
     """A change of the load, and options that override the document's."""
 
 
+@checks_documents
 def compare_plans(
     first: System | Plan,
     second: System | Plan | None,

@@ -8,6 +8,7 @@ from optimizer.jobs.flag import Flag
 from optimizer.jobs.requests import ExactOptions, ScaleOption
 from optimizer.jobs.study import Study
 from optimizer.render.explanation_sections import explanation_sections
+from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 from optimizer.studies.explanation.document import Explanation
 from optimizer.studies.explanation.explain import explain
@@ -23,6 +24,7 @@ class ExplainOptions(ScaleOption, ExactOptions):
     """Server to explain in depth; default: all servers, and the accelerator types."""
 
 
+@checks_documents
 def explain_plan(system: System, options: ExplainOptions) -> Explanation:
     """Explain the best plan: the value of units and targets, and changes that would serve the unserved load.
 

@@ -8,6 +8,7 @@ from optimizer.jobs.flag import Flag
 from optimizer.jobs.pictures import PICTURE_TYPES, AnswerFormat, drawn
 from optimizer.jobs.requests import LoadChangeOptions, RequestError
 from optimizer.jobs.study import Study
+from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import Figure
 from optimizer.studies.figures.kinds import KINDS, PLAN_KINDS, make_figure
@@ -26,6 +27,7 @@ class FigureOptions(LoadChangeOptions):
     """Accelerator, for a kind that shows one server; default: the plan's, or all."""
 
 
+@checks_documents
 def show_figure(system: System, options: FigureOptions) -> Figure:
     """Return a picture, or the plotted numbers; without data, the answer states the reason.
 

@@ -12,6 +12,7 @@ from optimizer.jobs.pictures import PICTURE_TYPES, AnswerFormat, drawn
 from optimizer.jobs.requests import ExactOptions, RequestError
 from optimizer.jobs.study import Study
 from optimizer.render.horizon_sections import horizon_sections
+from optimizer.spec.arguments import checks_documents
 from optimizer.spec.load_traces import LoadStep, read_load_trace
 from optimizer.spec.loads import loaded
 from optimizer.spec.system import System
@@ -47,6 +48,7 @@ class HorizonOptions(ExactOptions):
     """The numbers as JSON, or a picture."""
 
 
+@checks_documents
 def horizon_of(
     system: System, trace: str | Path | None = None, factors: Sequence[float] = (), loads: Sequence[str] = ()
 ) -> Horizon:

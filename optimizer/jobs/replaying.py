@@ -10,6 +10,7 @@ from optimizer.jobs.pictures import AnswerFormat, drawn
 from optimizer.jobs.requests import ExactOptions
 from optimizer.jobs.study import Study
 from optimizer.render.replay_sections import replay_sections
+from optimizer.spec.arguments import checks_documents
 from optimizer.spec.load_traces import read_load_trace
 from optimizer.spec.system import System
 from optimizer.stabilisation.rules import RECOMMENDED, Rules, read_rules
@@ -34,6 +35,7 @@ class ReplayOptions(ExactOptions):
     """The numbers as JSON, or a picture."""
 
 
+@checks_documents
 def replay_loads(system: System, options: ReplayOptions) -> Replay:
     """Return the course of a fleet that follows every plan, and of fleets with stabilisation rules.
 

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from optimizer.jobs.flag import Flag
 from optimizer.jobs.simulating import EffortOptions
 from optimizer.jobs.study import Study
+from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 from optimizer.studies.reports.report import Report, make_report
 from optimizer.studies.simulation.plans import Progress
@@ -19,6 +20,7 @@ class ReportOptions(EffortOptions):
     """JSON, one page with its pictures inside, the same page without pictures, or a row for each pool."""
 
 
+@checks_documents
 def report_plan(system: System, options: ReportOptions, progress: Progress | None = None) -> Report:
     """Report the best plan as a page to hand on, or as JSON.
 

@@ -16,6 +16,7 @@ from optimizer.section import Section
 from optimizer.simulation.replicas import DEFAULT_REQUESTS, DEFAULT_SEED, MAX_REQUESTS, Effort
 from optimizer.simulation.summary import MIN_REQUESTS
 from optimizer.simulation.trace import read_trace
+from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 from optimizer.studies.simulation import repair
 from optimizer.studies.simulation.document import RepairedPlan, Simulation
@@ -54,6 +55,7 @@ class SimulateOptions(EffortOptions):
     """Server to which the trace belongs."""
 
 
+@checks_documents
 def simulate_plan(
     system: System, options: SimulateOptions, plan: Plan | None = None, progress: Progress | None = None
 ) -> Simulation:
@@ -92,6 +94,7 @@ def simulate_plan(
     return simulation_of(runs, options.effort, progress)
 
 
+@checks_documents
 def repair_plan(
     system: System,
     options: EffortOptions,

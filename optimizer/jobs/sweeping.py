@@ -11,6 +11,7 @@ from optimizer.jobs.pictures import PICTURE_TYPES, AnswerFormat, drawn
 from optimizer.jobs.requests import ExactOptions, RequestError
 from optimizer.jobs.study import Study
 from optimizer.render.sweep_sections import sweep_sections
+from optimizer.spec.arguments import checks_documents
 from optimizer.spec.load_traces import read_load_trace
 from optimizer.spec.system import System
 from optimizer.studies.sweep.checkpoint import Checkpoint, Tell, digest_of, ignore_progress
@@ -43,6 +44,7 @@ class SweepOptions(ExactOptions):
     """Store finished plans in FILE, and resume from it."""
 
 
+@checks_documents
 def sweep_system(system: System, options: SweepOptions, progress: Tell = ignore_progress) -> Sweep:
     """Plan a system over ranges of parameters: cost, served share by priority, and binding limits.
 

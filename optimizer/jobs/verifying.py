@@ -4,9 +4,11 @@ from dataclasses import dataclass
 
 from optimizer.plan import Plan, verify
 from optimizer.plan.proof import Proof, check_proof
+from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 
 
+@checks_documents
 def verify_plan(plan: Plan, system: System, proof: Proof | None = None) -> "Verified":
     """Check a plan against its system by recomputing it, and the proof of its bounds, if given.
 

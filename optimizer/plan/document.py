@@ -14,7 +14,7 @@ from optimizer.money import cost_amount, cost_unit
 from optimizer.plan.notebook import notebook_table
 from optimizer.plan.tabular import data_frame
 from optimizer.quantities import counted, precise, quantity
-from optimizer.queueing.measures import MISSED
+from optimizer.queueing.measures import MISSED, metric_of
 from optimizer.solvers.solution import SolverName
 from optimizer.spec.schema import AllocationData, EstimateEnd, Load, Server
 from optimizer.spec.system import System
@@ -38,10 +38,13 @@ class TargetFigure(Document):
 
     @property
     def text(self) -> str:
-        """Return the value with its limit: ``p95 TTFT 512 (800)``, ``97.6 % within (97 %)``."""
+        """Return the value with its limit: ``p95 TTFT 512 ms (800 ms)``, ``97.6 % within (97 %)``."""
         if self.measure == MISSED.label:
             return f"{quantity(100 * (1 - self.value))} % within ({quantity(100 * (1 - self.limit))} %)"
-        return f"{self.measure} {quantity(self.value)} ({precise(self.limit)})"
+        metric = metric_of(self.measure)
+        scale, unit = (1.0, "") if metric is None else (metric.scale, f" {metric.unit}")
+        value, limit = quantity(self.value * scale), precise(self.limit * scale)
+        return f"{self.measure} {value}{unit} ({limit}{unit})"
 
 
 class _PoolMetrics(Document):

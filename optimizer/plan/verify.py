@@ -27,10 +27,12 @@ from optimizer.plan.document import Plan, Rented
 from optimizer.plan.routes import all_large_cents_per_h, divisions_within
 from optimizer.plan.shared_queues import member_figures, queue_uses
 from optimizer.plan.views import StatedFacts, sections
+from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 from optimizer.tolerances import SAME
 
 
+@checks_documents
 def verify(plan: Plan, system: System, candidates: Candidates | None = None) -> list[str]:
     """Return the errors of a plan for a system, one line each; empty if the plan is valid.
 

@@ -1,5 +1,6 @@
 """Quantities that can have a target: a metric and its statistic."""
 
+import re
 from typing import Literal, NamedTuple
 
 from optimizer.quantities import quantity
@@ -37,23 +38,40 @@ def label_of(metric: str) -> str:
     return next((known.label for name, known in METRICS.items() if name == metric), metric)
 
 
+def metric_of(label: str) -> Metric | None:
+    """Return the metric of a measure's display name, such as p95 TTFT; None if it is unknown."""
+    return next((known for known in METRICS.values() if known.label in label), None)
+
+
+def statistic_of(label: str) -> str:
+    """Return the statistic in a measure's display name: mean or p95."""
+    found = re.match(r"p[0-9.]+(?= )", label)
+    return "mean" if found is None else found[0]
+
+
 class TargetMeasure(NamedTuple):
     """A metric and the statistic of it that is limited."""
 
     metric: MetricName
     percentile: float | None = None
     """Percentile; None for the mean."""
+    hit_rate: float = 0.0
+    """Share of all requests that a cache answers, if the percentile is that of the others."""
 
     @property
     def label(self) -> str:
-        """Display name, for example TTFT or p95 TTFT."""
+        """Display name, for example TTFT, p95 TTFT or p95 of all requests' TTFT."""
         label = METRICS[self.metric].label
-        return label if self.percentile is None else f"{self.statistic} {label}"
+        if self.percentile is None:
+            return label
+        return f"{self.statistic} of all requests' {label}" if self.hit_rate else f"{self.statistic} {label}"
 
     @property
     def statistic(self) -> str:
         """Display name of the statistic: mean or p95."""
-        return "mean" if self.percentile is None else f"p{self.percentile:g}"
+        if self.percentile is None:
+            return "mean"
+        return f"p{100 - (100 - self.percentile) * (1 - self.hit_rate):.6g}"
 
     def text(self, value: float, digits: int = 6) -> str:
         """Return a value of the measure with its unit, to the given number of significant digits."""

@@ -82,7 +82,9 @@ class Targets:
                 is a target.
         """
         asked = {measure for mine in limits for measure in mine}
-        others = sorted(asked - set(MEANS), key=lambda item: (item.metric, item.percentile or 0.0))
+        others = sorted(
+            asked - set(MEANS), key=lambda item: (item.metric, item.percentile or 0.0, item.hit_rate)
+        )
         measures = (*MEANS, *others)
         table = [[mine.get(measure, np.inf) for mine in limits] for measure in measures]
         single = None

@@ -18,6 +18,7 @@ from optimizer.render.explanation_text import (
     is_unsettled,
     money_text,
     more_text,
+    service_changes,
     service_text,
 )
 from optimizer.render.money import Money
@@ -346,6 +347,10 @@ def _targets(targets: Sequence[TargetPrice], money: Money, plan: Plan) -> Iterat
             Column("cost", lambda item: effect_value(item.effect, money, plan), money.unit),
         )
         yield table("What relaxing a target by 10 % changes", columns, changing, "targets")
+        named = (
+            (f"{item.service_class}/{item.model} {item.metric.upper()}", item.effect) for item in changing
+        )
+        yield from service_changes("Changes of service with a relaxed target", named)
     rest, unsettled = len(settled) - len(changing), len(targets) - len(settled)
     if rest:
         yield sentence(_rest(rest, more=bool(changing) or bool(unsettled)))

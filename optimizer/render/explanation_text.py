@@ -1,18 +1,22 @@
 """Explanations in sentences: prices, shares, service and binding constraints."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from optimizer.plan import Plan
-from optimizer.quantities import quantity, share_text
+from optimizer.quantities import counted, quantity, share_text
 from optimizer.render.money import Money
-from optimizer.section import FormattedValue
+from optimizer.render.plan_text import level_unit
+from optimizer.section import FormattedValue, Section, titled_list
 from optimizer.solvers.objectives import VALUE
+from optimizer.spec.offline import priority_name
 from optimizer.studies.explanation.document import Binding, Effect, EffectRange, ServiceChange
 
 UNSETTLED = "not settled in time"
 ALMOST_ALL = 0.9
 """Fraction of a cost or of unserved load from which "falls by at most that" is trivial."""
+MIN_LOAD_CHANGE_RPM = 1e-6
+"""Change of load that is not rounding [requests/min]."""
 MANY = 1e6
 """Factors above this are written with a power of ten."""
 
@@ -87,6 +91,33 @@ def served_word(effect: Effect) -> str:
     return "as much" if all(item.is_idle for item in effect.service) else "others"
 
 
+def served_text(effect: Effect) -> str:
+    """Return whether more or less load is served, of which priority and how much."""
+    word = served_word(effect)
+    for priority in sorted({item.priority for item in effect.service} if effect.serves != "same" else ()):
+        here = [item for item in effect.service if item.priority == priority and not item.is_idle]
+        load_rpm = sum(item.load_change_rpm for item in here)
+        servers = sum(item.in_full_after - item.in_full_before for item in here)
+        if (load_rpm > 0) == (effect.serves == "more") and abs(load_rpm) > MIN_LOAD_CHANGE_RPM:
+            return f"{word} of {priority_name(priority)} ({quantity(load_rpm, sign=True)} req/min)"
+        if servers:
+            change = "more" if servers > 0 else "fewer"
+            return f"{word} of {priority_name(priority)} ({counted(abs(servers), 'server')} {change} in full)"
+    return word
+
+
+def service_changes(title: str, effects: Iterable[tuple[str, Effect]]) -> Iterator[Section]:
+    """Yield how much more or less of which priority named changes serve, if any does."""
+    yield from titled_list(
+        title,
+        (
+            f"{name}: serves {served_text(effect)}: {service_text(effect)}"
+            for name, effect in effects
+            if effect.service and effect.interval is None
+        ),
+    )
+
+
 def effect_value(effect: Effect, money: Money, plan: Plan) -> FormattedValue:
     """Return the cost of an effect as a table cell; its value for programs is the cost change."""
     priced = not effect.service and effect.interval is None
@@ -127,9 +158,7 @@ def interval_text(interval: EffectRange, money: Money, plan: Plan) -> str:
     """Return the interval of the change of a level, with its unit."""
     text = range_text(interval, money, plan)
     level = "" if interval.level == VALUE else f"{interval.level} "
-    unit = money.unit if interval.level == VALUE else "requests/min"
-    unit = "servers" if interval.level.endswith("servers") else unit
-    return f"{level}{text}" if text == UNSETTLED else f"{level}{text} {unit}"
+    return f"{level}{text}" if text == UNSETTLED else f"{level}{text} {level_unit(interval.level, money)}"
 
 
 def _amount(number: float) -> str:

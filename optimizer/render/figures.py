@@ -12,7 +12,7 @@ from optimizer.kinds.shown import Shown, TableName
 from optimizer.kinds.table import kind_of_pool, shown_in
 from optimizer.plan import TargetFigure
 from optimizer.quantities import precise, significant
-from optimizer.queueing.measures import label_of
+from optimizer.queueing.measures import statistic_of
 from optimizer.section import NOTHING, Column, FormattedValue
 from optimizer.studies.reports.overview import PoolRow
 
@@ -62,9 +62,9 @@ def _value(shown: Shown, pool: PoolRow) -> Value:
         return FormattedValue("", None) if shown.least else MISSING
     mean: float | str | None = getattr(pool, mine.field)
     if mine.percentile_ranks:
-        return _beside_limit(mine, label_of(mine.metric), pool) or mean
+        return _beside_limit(mine, "mean", pool) or mean
     for figure in measured_in_columns(pool, mine):
-        text = f"{figure.measure.split()[0]} {mine.text(figure.value)} ({precise(figure.limit)})"
+        text = f"{statistic_of(figure.measure)} {mine.text(figure.value)} ({precise(figure.limit)})"
         return FormattedValue(text, mean)
     is_little = mine.least and isinstance(mean, float) and mean <= mine.least
     return None if is_little else mean
@@ -85,14 +85,14 @@ def _percentiles(shown: Shown, pools: Sequence[PoolRow], *, alone: bool) -> Iter
     if shown.percentile_ranks:
         base = column(shown, alone=alone)._replace(rank=shown.percentile_ranks[0 if alone else 1])
         for percentile in percentiles_of(shown, pools, "plan"):
-            of = partial(_beside_limit, shown, f"p{percentile:g} {label_of(shown.metric)}")
+            of = partial(_beside_limit, shown, f"p{percentile:g}")
             yield base._replace(name=f"p{percentile:g} {shown.heading}", of=of)
 
 
-def _beside_limit(shown: Shown, measure: str, pool: PoolRow) -> FormattedValue | None:
+def _beside_limit(shown: Shown, statistic: str, pool: PoolRow) -> FormattedValue | None:
     """Return a measured value of a pool with its limit; None if there is no such target."""
-    for figure in pool.targets if of_pool(pool, shown.metric, "plan") else ():
-        if figure.measure == measure:
+    for figure in pool.measured(shown.metric) if of_pool(pool, shown.metric, "plan") else ():
+        if statistic_of(figure.measure) == statistic:
             return FormattedValue(f"{shown.text(figure.value)} ({precise(figure.limit)})", figure.value)
     return None
 
@@ -104,10 +104,9 @@ def of_pool(pool: Document, metric: str, table: TableName) -> Shown | None:
 
 def percentiles_of(shown: Shown, pools: Iterable[PoolRow], table: TableName) -> list[float]:
     """Return the percentiles of a metric that pools have targets for, in ascending order."""
-    label = f" {label_of(shown.metric)}"
     mine = (pool for pool in pools if of_pool(pool, shown.metric, table))
-    measures = {figure.measure for pool in mine for figure in pool.targets if figure.measure.endswith(label)}
-    return sorted(float(measure.split()[0].removeprefix("p")) for measure in measures)
+    found = {statistic_of(figure.measure) for pool in mine for figure in pool.measured(shown.metric)}
+    return sorted(float(statistic.removeprefix("p")) for statistic in found - {"mean"})
 
 
 def measured_in_columns(pool: PoolRow, shown: Shown) -> tuple[TargetFigure, ...]:

@@ -20,6 +20,7 @@ from optimizer.render.money import Money
 from optimizer.render.plots import draw
 from optimizer.render.report_sections import headline, report_sections, status
 from optimizer.section import FOR_PROGRAMS, Column, Section
+from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 from optimizer.studies.figures.document import Figure
 from optimizer.studies.figures.plans import PANELS, PlannedSystem, left_out
@@ -62,6 +63,7 @@ class PageMetadata(NamedTuple):
         return f"{' '.join(parts)}."
 
 
+@checks_documents
 def render_report(
     report: Report, system: System, page_format: PageFormat, origin: PageMetadata | None = None
 ) -> str:

@@ -17,7 +17,7 @@ from optimizer.render.estimates import estimates_note, marked
 from optimizer.render.explanation_text import part_text
 from optimizer.render.figures import columns_of, other_targets, plan_columns
 from optimizer.render.money import Money
-from optimizer.render.plan_text import figures_text, overload_notes, overload_rows, proved
+from optimizer.render.plan_text import figures_text, level_unit, overload_notes, overload_rows, proved
 from optimizer.render.robust_sections import robust_sections
 from optimizer.render.route_sections import route_sections
 from optimizer.render.shared_card_sections import shared_card_sections
@@ -275,16 +275,19 @@ def _levels(plan: Plan) -> Section:
     money = Money.of(plan)
 
     def column(heading: str, field: str) -> Column:
-        def value(level: Any) -> float | None:
+        def value(level: Any) -> FormattedValue | None:
             found: float | None = getattr(level, field)
-            return money.number(found) if level.name == VALUE else found
+            number = money.number(found) if level.name == VALUE else found
+            form = f"{number:,.2f}" if level.name == VALUE else quantity(number or 0.0, 10)
+            return None if number is None else FormattedValue(form, number)
 
-        return Column(heading, value, form=",.2f")
+        return Column(heading, value)
 
     columns = (
         name("objective", "name"),
         column("reached", "value"),
         column("bound", "bound"),
+        name("unit", lambda level: level_unit(level.name, money)),
         Column("gap", "gap", form=percent),
     )
     return table("Objectives", columns, plan.levels, on_request=not any(level.gap for level in plan.levels))

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from optimizer.plan import Plan, PlanLevel, TargetFigure
 from optimizer.quantities import be
+from optimizer.render.money import Money
 from optimizer.render.service_text import service_text
 from optimizer.solvers.objectives import CHANGES, VALUE
 from optimizer.studies.overload import LIMIT_S, OtherOptions, Overload
@@ -18,6 +19,13 @@ def proved(plan: Plan) -> str:
 def is_service(level: PlanLevel) -> bool:
     """Return whether a level is about service, not about value or changes."""
     return level.name not in (VALUE, CHANGES)
+
+
+def level_unit(level: str, money: Money) -> str:
+    """Return the unit of a level's values."""
+    if level == VALUE:
+        return money.unit
+    return "servers" if level == CHANGES or level.endswith("servers") else "requests/min"
 
 
 def figures_text(figures: Iterable[TargetFigure]) -> str:

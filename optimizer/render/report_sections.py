@@ -9,7 +9,7 @@ from optimizer.kinds.shown import Shown, TableName
 from optimizer.kinds.table import KINDS, kind_of_pool, kinds_of, shown_in
 from optimizer.plan import Plan, TargetFigure
 from optimizer.quantities import be, counted, percent, quantity, share_text, significant
-from optimizer.queueing.measures import LATENCIES, label_of
+from optimizer.queueing.measures import LATENCIES, label_of, statistic_of
 from optimizer.queueing.targets import target_share
 from optimizer.render.comparison_sections import limits_sections
 from optimizer.render.estimates import estimates_note, marked
@@ -288,8 +288,9 @@ def _target(shown: Shown, percentile: float | None, pool: PoolRow) -> TargetFigu
     """Return the target on a latency, or on one of its statistics, with its value; None without a target."""
     if not shown.percentile_ranks:
         return pool.target_on(shown.metric) if shown.metric in LATENCIES else None
-    label = label_of(shown.metric) if percentile is None else f"p{percentile:g} {label_of(shown.metric)}"
-    return next((figure for figure in pool.targets if figure.measure == label), None)
+    statistic = "mean" if percentile is None else f"p{percentile:g}"
+    found = pool.measured(shown.metric)
+    return next((figure for figure in found if statistic_of(figure.measure) == statistic), None)
 
 
 def _limit(shown: Shown, percentile: float | None, pool: PoolRow) -> float | None:

@@ -59,7 +59,7 @@ def _caches(plan: Plan) -> Section:
         Column("hits", "hits_rpm", RPM, quantity, rank=1),
         Column("misses", "misses_rpm", RPM, quantity),
     )
-    notes = ["Loads, capacities and percentiles of these servers are those of the misses."]
+    notes = ["Loads and capacities are those of the misses; percentiles with a target are of all requests."]
     return table("Caches", columns, plan.caches, "caches", notes=notes)
 
 

@@ -12,7 +12,8 @@ from optimizer.render.explanation_text import (
     limit_text,
     more_text,
     part_text,
-    served_word,
+    served_text,
+    service_changes,
     service_text,
 )
 from optimizer.render.money import Money
@@ -37,6 +38,11 @@ def server_sections(item: ServerExplanation, explanation: Explanation) -> Iterat
     yield from (sentence(text) for text in _verdict(item, explanation))
     if item.options:
         yield _candidates(item, Money.of(explanation.plan), explanation.plan)
+        forced = ((option.accelerator, option.forced) for option in item.options)
+        yield from service_changes(
+            "Changes of service if it runs there",
+            ((name, found.effect) for name, found in forced if found is not None),
+        )
         for route, use in explanation.plan.routes.items():
             if item.server in (use.small, use.large):
                 yield sentence(f"Replicas are for the largest load that route {route} can send it.")
@@ -133,7 +139,7 @@ def _next_best(alternative: Alternative, money: Money, plan: Plan) -> str:
         found = where or "none"
         return f"Best alternative found: {found}; not proved: {interval_text(effect.interval, money, plan)}."
     if effect.service:
-        return f"{start} would serve {served_word(effect)}: {service_text(effect)}."
+        return f"{start} would serve {served_text(effect)}: {service_text(effect)}."
     return f"{start} would cost {more_text(effect, money)}."
 
 

@@ -14,6 +14,7 @@ from optimizer.render.simulation_text import (
     missed_text,
     simulation_effort,
     simulation_headline,
+    target_text,
     with_width,
 )
 from optimizer.section import Column, FormattedValue, Paragraph, Section, name, table, words
@@ -106,7 +107,7 @@ def _doubtful(pools: list[SimulatedPool]) -> Section:
         name("server", lambda row: row[0].server),
         name("accelerator", lambda row: row[0].accelerator, rank=1),
         words("target", lambda row: row[1].target if row[1] else "steady state"),
-        Column("limit", lambda row: row[1] and row[1].limit, form=significant(6)),
+        Column("limit", _limit),
         Column("simulated", _simulated),
         Column("over", _excess, form="+.1%", none=""),
         words("verdict", lambda row: VERDICTS[row[1].verdict if row[1] else "missed"]),
@@ -130,7 +131,12 @@ def _simulated(row: _Doubt) -> FormattedValue | None:
     pool, check = row
     if check is None or pool.overload:
         return None
-    return FormattedValue(with_width(check.simulated), check.simulated.value)
+    return FormattedValue(target_text(check, check.simulated), check.simulated.value)
+
+
+def _limit(row: _Doubt) -> FormattedValue | None:
+    check = row[1]
+    return None if check is None else FormattedValue(target_text(check, check.limit, 6), check.limit)
 
 
 def _excess(row: _Doubt) -> float | None:

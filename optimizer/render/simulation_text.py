@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from optimizer.quantities import counted, quantity, significant
+from optimizer.queueing.measures import metric_of
 from optimizer.studies.simulation.document import ConfidenceInterval, Simulation, TargetCheck, Verdict
 
 VERDICTS: dict[Verdict, str] = {"held": "held", "missed": "missed", "close": "too close to call"}
@@ -42,4 +43,14 @@ def with_width(figure: ConfidenceInterval, text: Callable[[float], str] = number
 def missed_text(check: TargetCheck) -> str:
     """Return a simulated value, its target, and the excess."""
     over = "" if check.limit <= 0 else f" ({check.simulated.value / check.limit - 1:+.1%})"
-    return f"{check.target} {with_width(check.simulated)}, target {number(check.limit)}{over}"
+    simulated, limit = target_text(check, check.simulated), target_text(check, check.limit)
+    return f"{check.target} {simulated}, target {limit}{over}"
+
+
+def target_text(check: TargetCheck, value: ConfidenceInterval | float, digits: int = 3) -> str:
+    """Return a value of a target's measure with its unit, and with its interval if it has one."""
+    metric = metric_of(check.target)
+    scale, unit = (1.0, "") if metric is None else (metric.scale, f" {metric.unit}")
+    if not isinstance(value, ConfidenceInterval):
+        return quantity(value * scale, digits) + unit
+    return with_width(value, lambda share: quantity(share * scale, digits)) + unit

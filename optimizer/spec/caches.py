@@ -40,7 +40,7 @@ def target_of_misses(target: ModelTarget, hit_rate: float) -> ModelTarget:
         for mapped, limit in limits
         if mapped is None or mapped > 0
     )
-    return target.model_copy(update=changed | {"percentile": percentile, "goodput_share": share})
+    return target.of_misses(hit_rate, changed | {"percentile": percentile, "goodput_share": share})
 
 
 def _of_misses(percentile: float | None, hit_rate: float) -> float | None:

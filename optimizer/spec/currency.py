@@ -3,6 +3,7 @@
 Plain numbers are then hundredths of that currency.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
@@ -28,17 +29,19 @@ def first_currency(
 def currency_problems(
     accelerators: Iterable[Entry], servers: Iterable[Entry], parts: Iterable[Part] = ()
 ) -> Iterator[Finding]:
-    """Yield the prices in a currency that differs from the first, because they cannot be added."""
-    first: tuple[Part, Location, str] | None = None
-    for part, at, price in chain(_prices(accelerators, servers), _budgets(parts)):
-        currency = currency_of(price)
-        if currency is None:
-            continue
-        if first is None:
-            first = (part, at, currency)
-        elif currency != first[2]:
-            text = f"a price in {currency}; give all prices in one currency: there is one in {first[2]} at "
-            yield Finding(part, at, text, first[:2])
+    """Yield the prices in another currency than most, because they cannot be added."""
+    found = [
+        (part, at, currency)
+        for part, at, price in chain(_prices(accelerators, servers), _budgets(parts))
+        if (currency := currency_of(price)) is not None
+    ]
+    counts = Counter(currency for _, _, currency in found)
+    usual = max(counts, key=lambda currency: counts[currency], default=None)
+    first = next(((part, at) for part, at, currency in found if currency == usual), None)
+    for part, at, currency in found:
+        if currency != usual:
+            text = f"a price in {currency}; give all prices in one currency: there is one in {usual} at "
+            yield Finding(part, at, text, first)
 
 
 def _prices(

@@ -72,7 +72,8 @@ def _examined(text: Text) -> tuple[list[Part], list[Fault], frozenset[str]]:
         if error.others:  # too many faults to use any part
             return [], list(error.faults), _ALL_SECTIONS
         sound = sound_spec(value, text.context)
-        return [Part(sound.document, text, sound.kept)], list(error.faults), sound.incomplete
+        part = Part(sound.document, text, sound.kept, sound.repaired)
+        return [part], list(error.faults), sound.incomplete
     except SpecError as error:
         return [], [_whole(error)], _ALL_SECTIONS
 

@@ -116,6 +116,8 @@ class Sound(Generic[_Model]):
     """Indices of the valid items of each list of documents."""
     incomplete: frozenset[str]
     """Lists from which items were removed."""
+    repaired: frozenset[Location]
+    """Lists and indices of items that were kept without their invalid parts."""
 
 
 def sound_part(model: type[_Model], raw: Mapping[Any, Any], context: Mapping[str, object]) -> Sound[_Model]:
@@ -135,7 +137,14 @@ def sound_part(model: type[_Model], raw: Mapping[Any, Any], context: Mapping[str
     values = {name: [sound[name][i] for i in indices] for name, indices in kept.items()}
     missing = {name for name in items if len(kept[name]) < len(items[name])}
     missing |= {name for name in lists if name.lower() in {str(key).lower() for key in rest}}
-    return Sound(_without_faults(model, rest, values, context) or model(), kept, frozenset(missing))
+    repaired: set[Location] = {
+        (name, i)
+        for name, indices in kept.items()
+        for i in indices
+        if any(document_problems(lists[name], items[name][i], context))
+    }
+    document = _without_faults(model, rest, values, context) or model()
+    return Sound(document, kept, frozenset(missing), frozenset(repaired))
 
 
 def _sound_item(model: type[_Model], raw: object, context: Mapping[str, object]) -> _Model | None:

@@ -96,6 +96,8 @@ class Part:
     text: Text | None = None
     kept: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Indices in the text of the spec's items, by section; default: the same as in the spec."""
+    repaired: frozenset[Location] = frozenset()
+    """Locations of items without their invalid parts, whose meaning is unknown."""
 
     @property
     def source(self) -> str:

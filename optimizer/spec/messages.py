@@ -9,8 +9,10 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from optimizer.documents import WrittenNumber
 from optimizer.errors import SpecError
 from optimizer.quantities import precise
+from optimizer.units import SHARE
 
 MAX_SHOWN = 60
 """Maximum characters of a value or name that is shown in full."""
@@ -18,6 +20,9 @@ NAMES_SHOWN = 10
 """Maximum names in a list of choices."""
 MAX_WRITTEN_OUT = 1e9
 """Integer limits above this are written with an exponent."""
+
+SIMILAR = 0.6
+"""Least similarity of a name that is suggested for an unknown one, from 0 to 1."""
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -108,7 +113,8 @@ def problem_text(problem: Mapping[str, Any], model: type[BaseModel] | None = Non
     text = _TEXTS.get(problem["type"])
     if text is None:
         return str(problem["msg"])
-    limits = {name: _limit(value) for name, value in problem.get("ctx", {}).items()}
+    unit = getattr(problem["input"], "unit", "")
+    limits = {name: _limit(value, unit) for name, value in problem.get("ctx", {}).items()}
     said = text.format(value=_shown(problem["input"]), **limits)
     if problem["type"] == "literal_error" and isinstance(problem["input"], str):
         return said + did_you_mean(problem["input"], re.findall(r"'([^']*)'", str(limits["expected"])))
@@ -116,16 +122,28 @@ def problem_text(problem: Mapping[str, Any], model: type[BaseModel] | None = Non
 
 
 def unknown_key(key: str, known: Collection[str]) -> str:
-    """Return the message about an unknown key, with the most similar known key."""
+    """Return the message about an unknown key, with the most similar known key, or all if they are few."""
     hint = did_you_mean(key, known).removeprefix("; ")
-    return UNKNOWN_KEY + (hint or "remove it or correct its spelling")
+    return UNKNOWN_KEY + (hint or f"remove it or {_alternatives(known)}")
 
 
-def did_you_mean(given: str, known: Collection[str]) -> str:
-    """Return ``; did you mean 'x'?`` with the most similar known name, or an empty string."""
+def _alternatives(known: Collection[str]) -> str:
+    """Return the advice to use one of some keys."""
+    return f"use one of {', '.join(known)}" if 0 < len(known) <= NAMES_SHOWN else "correct its spelling"
+
+
+def did_you_mean(given: str, known: Collection[str], similarity: float = SIMILAR, before: str = "") -> str:
+    """Return ``; did you mean 'x'?`` with the most similar known name, or an empty string.
+
+    Args:
+        given: the unknown name.
+        known: the known names.
+        similarity: least similarity of a name that is suggested, up to 1.
+        before: text before the suggested name.
+    """
     spelling = {name.lower(): name for name in known}
-    near = difflib.get_close_matches(given[:MAX_SHOWN].lower(), spelling, n=1)
-    return f"; did you mean {spelling[near[0]]!r}?" if near else ""
+    near = difflib.get_close_matches(given[:MAX_SHOWN].lower(), spelling, 1, similarity)
+    return f"; did you mean {before + spelling[near[0]]!r}?" if near else ""
 
 
 def _keys_of(model: type[BaseModel]) -> list[str]:
@@ -152,8 +170,10 @@ def _document_in(annotation: Any) -> type[BaseModel] | None:
     return next((found for part in get_args(annotation) if (found := _document_in(part)) is not None), None)
 
 
-def _limit(value: object) -> str:
-    """Format a limit: 1,000,000 and 1e+15, not 1000000.0."""
+def _limit(value: object, unit: str = "") -> str:
+    """Format a limit: 1,000,000 and 1e+15, not 1000000.0; with the unit of the value, if it had one."""
+    if unit and isinstance(value, int | float) and value:
+        return f"{value:.0%}" if unit == SHARE.unit else f"{_limit(value)} {unit}"
     if isinstance(value, int | float) and float(value).is_integer() and abs(value) <= MAX_WRITTEN_OUT:
         return f"{value:,.0f}"
     return precise(value) if isinstance(value, float) else str(value)
@@ -167,6 +187,8 @@ def kind_of(value: object) -> str:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, WrittenNumber):
+        return _short(value.text)
     if isinstance(value, list | tuple | Mapping):
         return kind_of(value)
     if isinstance(value, int) and abs(value) > 1e15:

@@ -378,8 +378,9 @@ def _contradictions(
     yield from index.twice
     yield from currency_problems(index.accelerators.values(), index.servers.values(), parts)
     by_model: dict[str, list[ModelProfile]] = defaultdict(list)
-    for model, accelerator in index.profiles:
-        by_model[model].append(index.profiles[model, accelerator].item)
+    for (model, _), (part, at, profile) in index.profiles.items():
+        if at not in part.repaired:  # else its kind is unknown, and what follows from it
+            by_model[model].append(profile)
     for part, at, service_class in index.classes.values():
         models: set[str] = set()
         for i, target in enumerate(service_class.model_targets):

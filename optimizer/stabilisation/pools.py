@@ -214,10 +214,11 @@ class _Step:
             idle = ReplicaTarget(0, TargetReason.unchanged)
             return {name: replace(idle, max_batch=target.max_batch) for name, target in staying.items()}, None
         needed = None if _same_place(planned, staying) else self._needed(staying)
-        reason = None if needed is None else self._reason_to_stay(needed, planned)
-        if needed is None or reason is None:
+        found = None if needed is None else self._reason_to_stay(needed, planned)
+        if needed is None or found is None:
             return planned, None
-        return {name: _held(item, item.replicas, reason, "") for name, item in needed.items()}, reason
+        reason, detail = found
+        return {name: _held(item, item.replicas, reason, detail) for name, item in needed.items()}, reason
 
     def _needed(self, staying: Mapping[str, ReplicaTarget]) -> dict[str, ReplicaTarget] | None:
         """Return a pool on the current accelerator that would carry the load, or None if unknown."""
@@ -234,16 +235,22 @@ class _Step:
 
     def _reason_to_stay(
         self, needed: Mapping[str, ReplicaTarget], planned: Mapping[str, ReplicaTarget]
-    ) -> TargetReason | None:
+    ) -> tuple[TargetReason, str] | None:
+        """Return the rule that keeps a server on its accelerator, with its numbers; None if it can move."""
+        rules = self.rules
         cost = sum(item.replicas * item.cost_cents_per_h for item in needed.values())
         saving = cost - sum(item.replicas * item.cost_cents_per_h for item in planned.values())
-        if self.rules.min_saving is not None and saving < self.rules.min_saving * self.fleet_cost:
-            return TargetReason.small_saving
-        if self.rules.switch_dwell_s is not None:
-            if self.seen.now_s - self.last.switched_s < self.rules.switch_dwell_s:
-                return TargetReason.dwell
-            if saving < self.rules.switch_saving * cost:
-                return TargetReason.small_saving
+        if rules.min_saving is not None and saving < rules.min_saving * self.fleet_cost:
+            share = saving / self.fleet_cost
+            return TargetReason.small_saving, _saving_text(share, "the fleet", "minSaving", rules.min_saving)
+        if rules.switch_dwell_s is not None:
+            dwelt_s = self.seen.now_s - self.last.switched_s
+            if dwelt_s < rules.switch_dwell_s:
+                detail = f"it moved {dwelt_s:.0f} s ago, less than switchDwell ({rules.switch_dwell_s:g} s)"
+                return TargetReason.dwell, detail
+            if saving < rules.switch_saving * cost:
+                text = _saving_text(saving / cost, "the server", "switchSaving", rules.switch_saving)
+                return TargetReason.small_saving, text
         return None
 
     # --- replicas ------------------------------------------------------------------------------------------
@@ -346,6 +353,10 @@ def _same_place(planned: Mapping[str, ReplicaTarget], staying: Mapping[str, Repl
     return planned.keys() == staying.keys() and all(
         planned[name].max_batch == staying[name].max_batch for name in planned
     )
+
+
+def _saving_text(share: float, whose: str, rule: str, least: float) -> str:
+    return f"moving would save {share:.2%} of the cost of {whose}, less than {rule} ({least:.4g})"
 
 
 def _replicas(load_rpm: float, rate_rpm: float) -> int:

@@ -5,11 +5,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from optimizer.documents import Document, Seconds, Share
+from optimizer.documents import Document, In, Seconds, Share
 from optimizer.spec.files import plain_value, read_text
 from optimizer.spec.messages import validated
+from optimizer.units import SHARE
 
-_Share = Annotated[float, Field(ge=0, le=1)]
 _Factor = Annotated[float, Field(ge=1, le=10)]
 _Deviations = Annotated[float, Field(gt=0, le=10)]
 _Replicas = Annotated[int, Field(ge=1, le=10_000)]
@@ -18,7 +18,7 @@ _Replicas = Annotated[int, Field(ge=1, le=10_000)]
 class StepLimit(Document):
     """Maximum change of a target's replicas within a period: the larger of a fraction and a number."""
 
-    share: Annotated[float, Field(ge=0, le=100)]
+    share: Annotated[float, In(SHARE, le=100)]
     """Maximum change as a fraction of the replicas at the start of the period."""
     replicas: _Replicas
     """Change that is always allowed [replicas]."""
@@ -37,7 +37,7 @@ class Rules(Document):
     """Maximum deviation of a counted load that is treated as noise [standard deviations of the count]."""
     load_window_s: Seconds = Field(60.0, alias="loadWindow")
     """Counting window of a reported load [s], used by `noise`."""
-    min_saving: _Share | None = Field(None, alias="minSaving")
+    min_saving: Share | None = Field(None, alias="minSaving")
     """A server that is served equally well on its current accelerator moves only if that saves this fraction
     of the fleet's cost."""
     switch_dwell_s: Seconds | None = Field(None, alias="switchDwell")

@@ -10,6 +10,7 @@ from optimizer.profiles.catalogue import load_catalogue
 from optimizer.profiles.deployment import Deployment
 from optimizer.profiles.estimate import DoesNotFitError, estimate_profile, find_model
 from optimizer.profiles.facts import ModelFacts
+from optimizer.quantities import counted
 from optimizer.starters.facts import StarterFacts, is_path
 from optimizer.starters.prices import Offer
 
@@ -72,7 +73,8 @@ def _offered(start: StarterFacts) -> tuple[list[Slice], list[str]]:
         if start.template == "clouds" and offer.count is not None:
             notes.append(f"the count of {offer.name} is not used: clouds have no limits")
         elif offer.count is not None and offer.cards > offer.count:
-            notes.append(f"{offer.name} is omitted: it takes {offer.cards} cards, but {offer.count} exist")
+            exist = f"{offer.count} {'exists' if offer.count == 1 else 'exist'}"
+            notes.append(f"{offer.name} is omitted: it takes {counted(offer.cards, 'card')}, but {exist}")
         for item in _slices_of(offer, start):
             other = found.setdefault(item.name, item)
             if other.price != item.price:

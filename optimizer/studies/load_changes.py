@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from optimizer.spec.arguments import checks_documents
 from optimizer.spec.loads import owners_of_load, rate_rpm, with_owners, with_rates
 from optimizer.spec.schema import Load
 from optimizer.spec.system import System, with_changed_load
@@ -13,6 +14,7 @@ TOKEN_FACTORS = (0.8, 1.2)
 """Range of the uniform random factors on the mean input and output lengths."""
 
 
+@checks_documents
 def scale_loads(system: System, factor: float) -> System:
     """Return a system whose arrival rates are all multiplied by a factor.
 
@@ -22,6 +24,7 @@ def scale_loads(system: System, factor: float) -> System:
     return with_rates(system, [rate_rpm(owner) * factor for owner in owners_of_load(system)])
 
 
+@checks_documents
 def vary_loads(system: System, rng: np.random.Generator) -> System:
     """Return a system in which each arrival rate and each mean token length is multiplied by its own factor.
 

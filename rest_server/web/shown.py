@@ -38,6 +38,8 @@ class PlanFact:
     name: str
     text: str
     value: float
+    unit: str = ""
+    """Unit of the value."""
     alert: bool = False
 
 
@@ -159,7 +161,8 @@ def differences(now: Table, pinned: Table | None) -> list[dict[int, str]]:
     if pinned is None or pinned.headings != now.headings:
         return [{} for _ in now.rows]
     before = {_key(pinned, row): row for row in reversed(pinned.rows)}
-    return [_row_differences(row, before.get(_key(now, row))) for row in now.rows]
+    units = [heading.rpartition("[")[2].rstrip("]") if "[" in heading else "" for heading in now.headings]
+    return [_row_differences(row, before.get(_key(now, row)), units) for row in now.rows]
 
 
 def _key(table: Table, row: tuple[TableCell, ...]) -> object:
@@ -167,19 +170,23 @@ def _key(table: Table, row: tuple[TableCell, ...]) -> object:
     return next((cell.value for cell, number in zip(row, table.numeric, strict=True) if not number), None)
 
 
-def _row_differences(now: tuple[TableCell, ...], before: tuple[TableCell, ...] | None) -> dict[int, str]:
+def _row_differences(
+    now: tuple[TableCell, ...], before: tuple[TableCell, ...] | None, units: list[str]
+) -> dict[int, str]:
     changes = {}
     for i, (new, old) in enumerate(zip(now, before or (), strict=False)):
         if new.value == old.value:
             continue
         if isinstance(new.value, int | float) and isinstance(old.value, int | float):
-            changes[i] = signed(new.value - old.value)
+            is_share = new.text.endswith("%")
+            factor, unit = (100, "% points") if is_share else (1, units[i])
+            changes[i] = signed(factor * (new.value - old.value), unit)
         elif old.text != new.text:
             changes[i] = f"was {old.text}"
     return {i: text for i, text in changes.items() if text}
 
 
-def signed(difference: float) -> str:
-    """Return a difference with its sign; empty if it would be shown as zero."""
+def signed(difference: float, unit: str) -> str:
+    """Return a difference with its sign and unit; empty if it would be shown as zero."""
     text = f"{difference:+,.0f}" if abs(difference) >= 1000 else f"{difference:+,.4g}"
-    return "" if float(text.replace(",", "")) == 0 else text
+    return "" if float(text.replace(",", "")) == 0 else f"{text} {unit}".rstrip()

@@ -233,7 +233,7 @@ class _FactCard:
         """Show a key figure with its change from the previous value, if any."""
         self._name.set_text(fact.name)
         self._value.set_text(fact.text)
-        change = signed(fact.value - before[fact.name]) if fact.name in before else ""
+        change = signed(fact.value - before[fact.name], fact.unit) if fact.name in before else ""
         self._change.set_text(f"{change} against the pinned plan" if change else " ")
         self._box.classes(add="alert" if fact.alert else "", remove="" if fact.alert else "alert")
 

@@ -172,13 +172,15 @@ def plan_view(base: bytes, changes: Changes, settings: Settings) -> PlanView:
 def _facts(overview: Overview) -> tuple[PlanFact, ...]:
     plan = overview.plan
     values = (
-        in_cost_unit(plan.total_cost_cents_per_h, plan.currency),
-        overview.servers - len(plan.unserved),
-        sum(row.num_replicas for row in overview.pools),
-        sum(row.used for row in overview.types),
+        (in_cost_unit(plan.total_cost_cents_per_h, plan.currency), cost_unit(plan.currency)),
+        (overview.servers - len(plan.unserved), "servers"),
+        (sum(row.num_replicas for row in overview.pools), "replicas"),
+        (sum(row.used for row in overview.types), "cards"),
     )
     found = zip(headline(overview), values, strict=True)
-    return tuple(PlanFact(fact.name, fact.value, float(value), fact.alert) for fact, value in found)
+    return tuple(
+        PlanFact(fact.name, fact.value, float(value), unit, fact.alert) for fact, (value, unit) in found
+    )
 
 
 def limits_view(base: bytes, changes: Changes, settings: Settings) -> StudyView:

@@ -277,3 +277,25 @@ def test_explanation_of_a_scarce_fleet_fits_80_columns() -> None:
     text = told(explain(generate_system(8, 8, 4, seed=1, tightness=3.0)), wide=False)
     assert max(len(line.rstrip()) for line in text.splitlines()) <= 80
     assert "fewest cards" in text
+
+
+def test_less_service_says_how_much_of_which_priority() -> None:
+    source = document(
+        [server("b", 500.0), server("c", 450.0, service="tin", accelerators=["A1"])],
+        [accelerator("A0"), accelerator("A1", cost=25.0)],
+        {"A0": 1, "A1": 1},
+        classes=[service_class("gold", 1), service_class("tin", 2)],
+    )
+    text = told(explain(load_system(source), "b"))
+    line = "  A1: serves less of priority 2 (-450 req/min): c 100% -> 0% (-450 req/min)"
+    assert f"Changes of service if it runs there\n{line}\n" in text
+    assert "the plan would serve less of priority 2 (-450 req/min)" in " ".join(text.split())
+
+
+def test_a_relaxed_target_says_how_much_more_is_served() -> None:
+    source = document(
+        [server("a", 900.0)], [accelerator("A0")], {"A0": 3}, classes=[service_class("gold", 1, itl=12)]
+    )
+    text = told(explain(load_system(source), "a"))
+    line = "  gold/m ITL: serves more of priority 1 (+900 req/min): a 0% -> 100% (+900 req/min)"
+    assert f"Changes of service with a relaxed target\n{line}\n" in text

@@ -2,6 +2,7 @@
 
 import io
 import random
+import re
 from typing import Any
 
 import pytest
@@ -112,6 +113,18 @@ def test_a_table_that_is_asked_for_is_shown_even_if_empty() -> None:
         assert row(text, level.name.split()[0])
     assert len([line for line in text.splitlines() if line.startswith(" ")]) == 2 + len(plan.levels)
     assert text_of(sections, table="unserved") == "Not served in full: none\n"
+
+
+def test_every_objective_has_its_unit() -> None:
+    cards = [accelerator("A") | {"cost": "0.50 EUR/h"}]
+    system = load_system(document([server("s"), server("t", 9e4)], cards, {"A": 4}))
+    text = text_of(plan_sections(solve(system), system), table="objectives")
+    lines = {line.rpartition("  ")[0].strip() for line in text.splitlines()[4:]}
+    found = {re.split(r"  +", line)[0]: re.split(r"  +", line)[1:] for line in lines}
+    assert found["priority 1: unserved rate"] == ["90,000", "90,000", "requests/min"]
+    assert found["priority 1: unserved servers"] == ["1", "1", "servers"]
+    assert found["value"] == ["0.55", "0.55", "EUR/h"]  # 0.50 and the penalty on the move
+    assert found["changes"] == ["1", "1", "servers"]
 
 
 def test_an_open_gap_is_shown_objective_by_objective() -> None:

@@ -192,7 +192,10 @@ def test_a_move_must_be_worth_it() -> None:
     first = run(rules, (0, 3.5))
     small = moved(rules, 60, first, 20.2)
     assert small.servers["s"].replicas == {"A": 4}
-    assert small.servers["s"].targets["A"].reason == TargetReason.small_saving
+    kept = small.servers["s"].targets["A"]
+    assert kept.reason == TargetReason.small_saving
+    # Four replicas cost 80.8 cents/h on A, and 80 on B, as planned.
+    assert kept.detail == "moving would save 1.00% of the cost of the fleet, less than minSaving (0.02)"
     assert moved(rules, 60, first, 30.0).servers["s"].staying.keys() == {"B"}
     both = moved(Rules(), 60, first, 20.2)
     assert both.servers["s"].replicas == {"A": 4, "B": 4}

@@ -189,6 +189,12 @@ def test_what_is_left_out_is_named_with_its_reason() -> None:
     assert all(note in words for note in notes)
 
 
+def test_a_slice_of_more_cards_than_exist_is_omitted() -> None:
+    for cards, count, text in ((1, 0, "takes 1 card, but 0 exist"), (2, 1, "takes 2 cards, but 1 exists")):
+        notes = notes_of(start(offers=(H100, Offer("L4", cards, Price(60, "USD"), "", count))))
+        assert any(note.endswith(f"is omitted: it {text}") for note in notes)
+
+
 def test_cards_that_nothing_runs_on_are_not_counted() -> None:
     facts = start(models=("llama-3.1-70b",), offers=(H100, Offer("L4", 1, Price(60, "USD"), "", 8)),
                   demands=ONE)  # fmt: skip

@@ -52,6 +52,8 @@ def test_ranges_lists_and_single_numbers_are_read() -> None:
     system = two_types()
     assert read_variations(system, ["load=0.5..2/4"])[0].values == (0.5, 1.0, 1.5, 2.0)
     assert len(read_variations(system, ["load:chat=0..1"])[0].values) == 21
+    assert read_variations(system, ["headroomShare=35%, 0"])[0].values == (0.0, 0.35)
+    assert read_variations(system, ["headroomShare=0%..50%/3"])[0].values == (0.0, 0.25, 0.5)
     assert read_variations(system, ["count:L4=8, 2"])[0].values == (2.0, 8.0)
     every, grid = (
         read_variations(system, ["count:L4=0..64"])[0],

@@ -101,8 +101,16 @@ def test_an_address_with_too_many_changes_is_refused() -> None:
 def test_differences_follow_the_names_of_rows() -> None:
     def shown(*rows: tuple[str, float]) -> Table:
         cells = tuple((TableCell(name, name), TableCell(f"{value:g}", value)) for name, value in rows)
-        return Table("t", "T", (), ("server", "cost"), (False, True), cells, ())
+        return Table("t", "T", (), ("server", "cost [USD/h]"), (False, True), cells, ())
 
     before = shown(("a", 1.0), ("b", 2.0))
-    assert differences(shown(("b", 5.0), ("new", 9.0), ("a", 1.0)), before) == [{1: "+3"}, {}, {}]
+    assert differences(shown(("b", 5.0), ("new", 9.0), ("a", 1.0)), before) == [{1: "+3 USD/h"}, {}, {}]
     assert differences(before, None) == [{}, {}]
+
+
+def test_the_difference_of_shares_is_in_percentage_points() -> None:
+    def shown(share: float) -> Table:
+        cells = (TableCell("a", "a"), TableCell(f"{share:.0%}", share))
+        return Table("t", "T", (), ("server", "util"), (False, True), (cells,), ())
+
+    assert differences(shown(0.40), shown(0.35)) == [{1: "+5 % points"}]

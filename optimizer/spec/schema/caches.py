@@ -5,9 +5,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from optimizer.documents import Document
+from optimizer.documents import Document, In
+from optimizer.units import SHARE
 
-HitRate = Annotated[float, Field(ge=0, lt=1)]
+HitRate = Annotated[float, In(SHARE, lt=1)]
 
 
 class CacheFields(Document):

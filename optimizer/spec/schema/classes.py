@@ -1,17 +1,19 @@
 """Documents of service classes: priorities and targets."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from math import inf
 from operator import not_
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
 
-from optimizer.documents import Document, MaxLoss, Milliseconds, Name, Priority, TokensPerSecond, is_none
+from optimizer.documents import Document, In, MaxLoss, Milliseconds, Name, Priority, TokensPerSecond, is_none
 from optimizer.kinds.fields import LatencyTarget
-from optimizer.queueing.measures import LATENCIES, MISSED, LatencyName, TargetMeasure
+from optimizer.queueing.measures import LATENCIES, MISSED, LatencyName, MetricName, TargetMeasure
 from optimizer.queueing.performance import MS_PER_S
 from optimizer.spec.schema.robustness import HeadroomField
+from optimizer.units import SHARE
 
 
 class ModelTarget(Document):
@@ -31,7 +33,7 @@ class ModelTarget(Document):
     """Token throughput [tokens/s]; the load is then derived from it instead of the arrival rate."""
     percentile: float | None = Field(None, gt=0, lt=100)
     """Percentile to which the latency targets apply; default: the mean."""
-    goodput_share: float | None = Field(None, alias="goodputShare", gt=0, lt=1)
+    goodput_share: Annotated[float, In(SHARE, gt=0, lt=1)] | None = Field(None, alias="goodputShare")
     """Minimum fraction of requests that meet all latency targets; excludes `percentile`."""
     max_loss: MaxLoss | None = Field(None, alias="maxLoss")
     """Maximum fraction of requests rejected by a full queue; default: `maxLoss` of the options."""
@@ -39,6 +41,14 @@ class ModelTarget(Document):
     """Limits on the time to the complete answer, optionally at several percentiles."""
     max_rejected: MaxLoss | None = Field(None, alias="maxRejected", exclude_if=is_none)
     """Alternative name of `maxLoss` for batch servers; give only one of the two."""
+
+    _hit_rate: float = PrivateAttr(0.0)
+
+    def of_misses(self, hit_rate: float, changed: Mapping[str, object]) -> "ModelTarget":
+        """Return a changed copy whose percentiles are those of a cache's misses."""
+        target = self.model_copy(update=changed)
+        target._hit_rate = hit_rate  # noqa: SLF001  of a copy of itself
+        return target
 
     @model_validator(mode="after")
     def _one_bound_on_loss(self) -> "ModelTarget":
@@ -79,10 +89,14 @@ class ModelTarget(Document):
             limits[MISSED] = 1 - self.goodput_share
         else:
             for metric, limit in self.request_limits().items():
-                limits[TargetMeasure(metric, self.percentile)] = limit
+                limits[self._measure(metric, self.percentile)] = limit
         for target in self.latency:
-            limits[target.measure] = min(limits.get(target.measure, inf), target.limit_ms)
+            measure = self._measure(target.measure.metric, target.percentile)
+            limits[measure] = min(limits.get(measure, inf), target.limit_ms)
         yield from limits.items()
+
+    def _measure(self, metric: MetricName, percentile: float | None) -> TargetMeasure:
+        return TargetMeasure(metric, percentile, 0.0 if percentile is None else self._hit_rate)
 
 
 class _Targets(Document):

@@ -22,8 +22,8 @@ from optimizer.units import SHARE
 
 Headroom = Annotated[float, In(SHARE, le=10)]
 """Additional load as a share of the load; 1 for twice the load."""
-Availability = Annotated[float, Field(gt=0, le=1)]
-AvailabilityTarget = Annotated[float, Field(gt=0, lt=1)]
+Availability = Annotated[float, In(SHARE, gt=0, le=1)]
+AvailabilityTarget = Annotated[float, In(SHARE, gt=0, lt=1)]
 MoneyPerMillion = Annotated[float, Field(ge=0, le=MAX_QUANTITY)]
 
 

@@ -5,7 +5,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from optimizer.documents import Document, Gigabytes, Name, is_none
+from optimizer.documents import Document, Gigabytes, In, Name, is_none
+from optimizer.units import SHARE
 
 MemorySlices = Annotated[int, Field(ge=1, le=8)]
 ComputeSlices = Annotated[int, Field(ge=1, le=7)]
@@ -15,7 +16,7 @@ Slowdown = Annotated[float, Field(ge=1, le=100)]
 class CardShare(Document):
     """Share of a card for one process of a model, for example with NVIDIA's Multi-Process Service (MPS)."""
 
-    share: float = Field(gt=0, le=1)
+    share: Annotated[float, In(SHARE, gt=0, le=1)]
     """Share of the card's compute; the shares on a card add up to at most 1."""
     slowdown: Slowdown = 1.0
     """Measured factor on all times of the model in this share, relative to a full card."""

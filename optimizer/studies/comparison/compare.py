@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from optimizer.errors import SpecError
 from optimizer.pipeline import solve
 from optimizer.plan import Plan
+from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 from optimizer.studies.comparison.document import Comparison, Kind, Side
 from optimizer.studies.comparison.rows import (
@@ -32,6 +33,7 @@ LABELS: Mapping[Kind, tuple[str, str]] = {
 }
 
 
+@checks_documents
 def compare(
     first: System | Plan,
     second: System | Plan | None = None,

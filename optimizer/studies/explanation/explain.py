@@ -7,6 +7,7 @@ from optimizer.candidates import SizingMemo
 from optimizer.errors import SpecError
 from optimizer.pipeline import solve_in_full
 from optimizer.solvers.deadline import Deadline
+from optimizer.spec.arguments import checks_documents
 from optimizer.spec.messages import known_name
 from optimizer.spec.schema import Server
 from optimizer.spec.shared_queues import members_of
@@ -33,6 +34,7 @@ OVERLOAD_SHARE = 0.2
 """Fraction of the remaining time for options that serve more of an overloaded fleet."""
 
 
+@checks_documents
 def explain(system: System, server: str | None = None, **options: object) -> Explanation:
     """Explain the best plan of a system by solving it again with one thing changed at a time.
 

@@ -11,6 +11,7 @@ from optimizer.kinds.batch_servers.kind import BatchServers
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.token_batching import TokenBatching
 from optimizer.pipeline import solve
+from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 from optimizer.studies.comparison.compare import compare
 from optimizer.studies.figures.any_kind import figures_by_batch_limit, figures_by_load
@@ -58,6 +59,7 @@ PLAN_KINDS = ("plan", *PANELS)
 KINDS = (*PLAN_KINDS, *dict.fromkeys(name for some in PICTURES.values() for name in some), *SERVER_KINDS)
 
 
+@checks_documents
 def make_figure(
     system: System,
     kind: str,

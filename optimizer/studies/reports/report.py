@@ -8,6 +8,7 @@ from pydantic import Field
 from optimizer.documents import Document, is_none
 from optimizer.plan import Plan
 from optimizer.simulation.replicas import Effort
+from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 from optimizer.studies.comparison.compare import compare
 from optimizer.studies.comparison.document import Comparison
@@ -35,6 +36,7 @@ class Report(Document):
         return self.overview.plan
 
 
+@checks_documents
 def make_report(
     system: System,
     *,

@@ -19,6 +19,7 @@ from optimizer.spec.routes import route_of
 from optimizer.spec.schema import Accelerator, OptimizerOptions
 from optimizer.spec.system import System, with_changed_route
 from optimizer.studies.load_changes import scale_loads
+from optimizer.units import SHARE
 
 POINTS, POINTS_OF_A_MAP = 21, 9
 """Default number of points of a range, alone and with other parameters."""
@@ -26,7 +27,7 @@ MAX_POINTS = 10_000
 """Maximum number of combinations of values in a sweep."""
 _FORM = re.compile(r"\s*(\w+)\s*(?::(.*?))?\s*=\s*([^=]+?)\s*")
 _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
-_RANGE = re.compile(rf"({_NUMBER})\s*\.\.\s*({_NUMBER})(?:\s*/\s*(\d+))?")
+_RANGE = re.compile(rf"({_NUMBER}%?)\s*\.\.\s*({_NUMBER}%?)(?:\s*/\s*(\d+))?")
 _EXAMPLE = "write load=0.5..3, load=0.5..3/64, count:H100=0..64 or cost:A100=100,200,400"
 
 
@@ -180,11 +181,11 @@ def _values(name: str, text: str, *, whole: bool, alone: bool) -> tuple[tuple[fl
     found = _RANGE.fullmatch(text)
     if found is None:
         try:
-            values = sorted({float(part) for part in text.split(",")})
+            values = sorted({SHARE.read(part) for part in text.split(",")})
         except ValueError:
             raise SpecError(f"vary {name}: {text!r} is not a list or range of numbers; {_EXAMPLE}") from None
         return _checked(name, values, whole=whole), False
-    first, last = float(found[1]), float(found[2])
+    first, last = SHARE.read(found[1]), SHARE.read(found[2])
     if first >= last:
         raise SpecError(f"vary {name}: {text} is empty; the first number must be below the last")
     if whole and alone and found[3] is None:

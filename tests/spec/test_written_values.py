@@ -1,0 +1,121 @@
+"""Messages about values: as they were written, one for each mistake, with the keys that are valid."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import accelerator, document, profile, refusal, server, service_class
+
+from optimizer import load_system
+from optimizer.spec.loads import with_loads
+from optimizer.spec.writing import write_document
+from optimizer.stabilisation.rules import Rules
+from optimizer.studies.checking import check_documents
+
+Json = dict[str, Any]
+
+
+def one_server(**options: Any) -> Json:
+    return document([server("s")], [accelerator("A")], {"A": 4}, **options)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "text"),
+    [
+        (("servers", 0, "currentAlloc", "load", "arrivalRate"), "-12/s", "must be at least 0, not -12/s"),
+        (("servers", 0, "currentAlloc", "load", "arrivalRate"), -12, "must be at least 0, not -12"),
+        (("serviceClasses", 0, "modelTargets", 0, "slo-ttft"), "-2 s", "must be at least 0, not -2 s"),
+        (("serviceClasses", 0, "modelTargets", 0, "slo-ttft"), "1e30s", "at most 1e+15 ms, not 1e30s"),
+        (("accelerators", 0, "cost"), "-3 USD/h", "must be at least 0, not -3 USD/h"),
+        (("accelerators", 0, "availability"), "120%", "must be at most 100%, not 120%"),
+        (("optimizer", "maxLoss"), "500%", "must be at most 100%, not 500%"),
+        (("optimizer", "headroomShare"), "1200%", "must be at most 1000%, not 1200%"),
+        (("optimizer", "timeLimit"), "0 min", "must be more than 0, not 0 min"),
+        (("servers", 0, "cacheHitRate"), "100%", "must be less than 100%, not 100%"),
+    ],
+)
+def test_a_value_is_shown_as_it_was_written(place: tuple[Any, ...], value: object, text: str) -> None:
+    source = one_server()
+    inner: Any = source
+    for step in place[:-1]:
+        inner = inner[step]
+    inner[place[-1]] = value
+    assert refusal(lambda: load_system(source)).endswith(text)
+
+
+def test_every_share_can_be_in_percent() -> None:
+    source = one_server(headroomShare="35%", gap="5%", maxLoss="1%", rollout="all")
+    source["accelerators"][0] |= {"availability": "99%"}
+    source["accelerators"][0]["power"] = {"idle": 1, "full": 9, "midPower": 5, "midUtil": "50%"}
+    source["servers"][0] |= {"cacheHitRate": "35%", "availabilityTarget": "99.5%", "surge": "25%"}
+    source["serviceClasses"][0] |= {"headroomShare": "10%"}
+    system = load_system(source)
+    assert system.options.headroom_share == 0.35
+    assert (system.options.gap, system.options.max_loss) == (0.05, 0.01)
+    assert system.accelerators["A"].availability == 0.99
+    found = system.servers["s"]
+    assert (found.cache_hit_rate, found.availability_target, found.surge) == (0.35, 0.995, 0.25)
+    assert type(found.cache_hit_rate) is float
+    rules = Rules.model_validate(
+        {"minSaving": "2%", "scaleUpLimit": {"share": "300%", "replicas": 1, "period": 9}}
+    )
+    assert rules.min_saving == 0.02
+    assert rules.scale_up_limit is not None
+    assert rules.scale_up_limit.share == 3.0
+    assert load_system(system.to_spec().model_dump(by_alias=True)).servers == system.servers
+
+
+def test_goodput_and_splits_take_percent() -> None:
+    models = [profile(name, "A") for name in ("m", "n")]
+    classes = [service_class("gold", models=("m", "n"), ttft=900)]
+    split = {"split": [{"model": "m", "weight": "70%"}, {"model": "n", "weight": "30%"}]}
+    source = document([server("s") | split], [accelerator("A")], {"A": 9}, models=models, classes=classes)
+    weights = [item.weight for item in load_system(source).stated["s"].split or ()]
+    assert weights == [0.7, 0.3]
+    classes[0]["modelTargets"][0]["goodputShare"] = "195%"
+    assert refusal(lambda: load_system(source)).endswith("must be less than 100%, not 195%")
+
+
+@pytest.mark.parametrize("key", ["qps", "rate_of_requests", "x"])
+def test_an_unknown_key_of_a_load_lists_the_valid_ones(key: str) -> None:
+    source = one_server()
+    source["servers"][0]["currentAlloc"]["load"][key] = 3
+    message = refusal(lambda: load_system(source))
+    assert message.endswith(
+        f"load.{key}: unknown key; remove it or use one of arrivalRate, throughput, avgInTokens, "
+        "avgOutTokens, arrivalCV, inTokensCV, outTokensCV"
+    )
+
+
+def faults_of(source: Json, folder: Path) -> list[str]:
+    path = folder / "system.yaml"
+    write_document(source, path)
+    return [f"{fault.path}: {fault.problem}" for fault in check_documents(path).faults]
+
+
+def test_one_wrong_profile_gives_one_message(tmp_path: Path) -> None:
+    """Without its law, the kind of the model is unknown, and with it what its loads must state."""
+    source = document(
+        [server("s")],
+        [accelerator("A")],
+        {"A": 4},
+        models=[{"name": "m", "acc": "A", "maxBatchSize": 8, "batchParms": {"base": -6, "slope": 1}}],
+    )
+    source["servers"][0]["currentAlloc"]["load"] = {"arrivalRate": 60}
+    assert faults_of(source, tmp_path) == ["models[0].batchParms.base: must be at least 0, not -6"]
+
+
+@pytest.mark.parametrize("wrong", range(4))
+def test_one_price_in_another_currency_gives_one_message(tmp_path: Path, wrong: int) -> None:
+    cards: list[Json] = [accelerator(name) | {"cost": "2 USD/h"} for name in "ABCD"]
+    cards[wrong]["cost"] = "2 EUR/h"
+    source = document([server("s")], cards, {"A": 4}, budget="90 USD/h")
+    (message,) = faults_of(source, tmp_path)
+    assert message.startswith(f"accelerators[{wrong}].cost: a price in EUR; give all prices in one currency")
+    assert "there is one in USD at" in message
+
+
+def test_a_file_of_loads_lists_its_columns(tmp_path: Path) -> None:
+    (tmp_path / "loads.csv").write_text("server,qps\ns,3\n", "utf-8")
+    message = refusal(lambda: with_loads(load_system(one_server()), tmp_path / "loads.csv"))
+    assert "arrivalRate" in message
