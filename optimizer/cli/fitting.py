@@ -20,7 +20,10 @@ from optimizer.spec.samples import PREFIX
 from optimizer.spec.writing import check_suffix, write_document, write_text
 from optimizer.timing import DEFAULT_MAX_NUM_TOKENS, SchedulerName
 
-FORMATS = "GuideLLM (JSON, CSV, HTML), vllm bench serve, inference-perf, AIPerf, CSV of points"
+FORMATS = (
+    "GuideLLM (JSON, YAML, CSV, HTML), vllm bench serve, SGLang, TensorRT-LLM (benchmark_serving and "
+    "trtllm-bench), InferenceX, inference-perf, AIPerf, llm-d, CSV of points"
+)
 
 
 _Count = Annotated[int | None, Flag("N")]
@@ -45,8 +48,10 @@ class FitFlags(Request):
     """Name of the model (the report's)."""
     acc: Annotated[str, Flag("NAME")] = UNKNOWN
     """Name of the accelerator."""
-    cards: Annotated[int, Flag("N")] = Field(1, ge=1)
-    """Accelerators of the replica (1)."""
+    cards: _Count = Field(None, ge=1)
+    """Accelerators of one replica (the report's, otherwise 1)."""
+    replicas: _Count = Field(None, ge=1)
+    """Equal replicas behind the address that was measured (the report's, otherwise 1)."""
     weights: Annotated[str | None, Flag("FORMAT")] = None
     """Format of the weights."""
     engine: Annotated[str | None, Flag("TEXT")] = None
@@ -63,6 +68,7 @@ class FitFlags(Request):
             hold_out=self.hold_out,
             max_in_flight=self.max_in_flight,
             key=MeasuredSetup(self.model, self.acc, self.cards, self.weights, self.engine),
+            replicas=self.replicas,
             settings=ServerSettings(self.kv_capacity, self.max_seqs, self.max_num_tokens, self.scheduler),
         )
 
@@ -70,7 +76,7 @@ class FitFlags(Request):
 _GROUPS = {
     "the server, which no report describes": ("kv_capacity", "max_seqs", "max_num_tokens", "scheduler"),
     "the client": ("max_in_flight",),
-    "what was measured": ("model", "acc", "cards", "weights", "engine"),
+    "what was measured": ("model", "acc", "cards", "replicas", "weights", "engine"),
 }
 
 

@@ -225,9 +225,16 @@ class FitResult:
         lengths = np.linalg.norm(table, axis=0)
         return table / np.where(lengths > 0, lengths, np.inf)
 
+    def without_effect(self) -> list[str]:
+        """Return the non-zero parameters that change no residual."""
+        free = [name for name, value in zip(self.names, self.values, strict=True) if value > 0]
+        moves = np.abs(self.sensitivities()).sum(axis=0) > 0
+        return [name for name, moved in zip(free, moves, strict=True) if not moved]
+
     def condition(self) -> float:
-        """Return the condition number of the equilibrated Jacobian."""
-        return float(np.linalg.cond(self.sensitivities()))
+        """Return the condition number of the equilibrated Jacobian, inf if a parameter has no effect."""
+        table = self.sensitivities()
+        return float(np.linalg.cond(table)) if table.any(axis=0).all() else float("inf")
 
 
 def soft_l1(residuals: FloatArray) -> float:

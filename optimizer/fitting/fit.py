@@ -9,13 +9,13 @@ from optimizer.errors import FitError
 from optimizer.fitting.accuracy import errors_of, relative_error
 from optimizer.fitting.estimation import FitProblem, FitResult, Progress, refit_without, simulate_all
 from optimizer.fitting.identifiability import fit_identifiable
-from optimizer.fitting.parameters import BY_NAME, FULL_LAW, coefficients, starts
+from optimizer.fitting.parameters import BY_NAME, FULL_LAW, LIGHT_LAW, coefficients, starts
 from optimizer.fitting.profile import FitReport, FittedProfile, MeasuredPoint
 from optimizer.fitting.readers.report import Benchmark
 from optimizer.fitting.replay import MANY_REQUESTS, BenchmarkReplay, RunMetrics
-from optimizer.fitting.runs import BenchmarkRun, shape_name, shapes_of
+from optimizer.fitting.runs import Arrivals, BenchmarkRun, shape_name, shapes_of
 from optimizer.fitting.server import ServerSettings
-from optimizer.quantities import be, counted
+from optimizer.quantities import be, counted, quantity
 from optimizer.spec.provenance import FitErrors, Provenance, domain_of
 from optimizer.timing import PerfParms
 
@@ -23,6 +23,8 @@ LOW_LOAD = 0.85
 """Share of a shape's maximum rate below which cross-validation errors are evaluated."""
 MIN_FIGURES = 3
 """Minimum number of measured times."""
+OVERLAP = 1.2
+"""Requests in flight below which nothing shows what grows with the batch."""
 UNKNOWN = "unknown"
 
 
@@ -33,7 +35,8 @@ class MeasuredSetup:
     model: str | None = None
     """Name of the model; None selects the name in the reports."""
     accelerator: str = UNKNOWN
-    cards: int = 1
+    cards: int | None = None
+    """Accelerators of one replica; None selects those of the reports, otherwise one."""
     weights: str | None = None
     engine: str | None = None
     """Engine and its version."""
@@ -52,6 +55,8 @@ class FitOptions:
     leave_out: bool = True
     """Whether to cross-validate by leaving out shapes."""
     key: MeasuredSetup = field(default_factory=MeasuredSetup)
+    replicas: int | None = None
+    """Equal replicas behind the address that was measured; None selects those of the reports."""
     settings: ServerSettings = field(default_factory=ServerSettings)
 
 
@@ -69,17 +74,20 @@ def fit(
         FitError: the reports cover several models, or have too few measurements.
     """
     model = _one_model(benchmarks, options.key.model)
+    notes = [note for benchmark in benchmarks for note in benchmark.notes]
+    if not any(benchmark.runs for benchmark in benchmarks):
+        raise FitError(f"no run is left: {'; '.join(notes)}")
     runs = [_prepared(run, options) for benchmark in benchmarks for run in benchmark.runs]
     usable = [run for run in runs if not (run.measured.itl_ms is None and run.measured.ttft_ms is None)]
     kept, held_out = _split(usable, options.hold_out)
     _check_enough(kept, len(runs) - len(usable))
     problem = FitProblem.of(kept, limits := options.settings.limits())
-    solution, dropped = fit_identifiable(problem, options.terms, starts(kept), progress)
+    terms, light = _terms(kept, options.terms)
+    solution, dropped = fit_identifiable(problem, terms, starts(kept), progress)
     replays = [BenchmarkReplay.of(run, limits, MANY_REQUESTS) for run in (*kept, *held_out)]
     figures = simulate_all(replays, [coefficients(solution.names, solution.values)])[0]
     seen, held = figures[: len(kept)], figures[len(kept) :]
-    notes = [note for benchmark in benchmarks for note in benchmark.notes]
-    warnings = [*dropped, *_shape_warnings(kept), *options.settings.notes(), *notes]
+    warnings = [*notes, *light, *dropped, *_shape_warnings(kept), *options.settings.notes()]
     report = FitReport(
         standard_errors=_perf_parms(solution.names, solution.standard_errors()),
         condition_number=min(solution.condition(), 1e15),
@@ -93,7 +101,7 @@ def fit(
     return FittedProfile(
         name=model,
         accelerator=options.key.accelerator,
-        acc_count=options.key.cards,
+        acc_count=options.key.cards or _cards(benchmarks),
         iteration=_perf_parms(solution.names, solution.values),
         **options.settings.profile_fields(_most_in_flight(usable)),
         provenance=_provenance(benchmarks, options.key, kept, report.errors),
@@ -110,6 +118,21 @@ def _one_model(benchmarks: Sequence[Benchmark], given: str | None) -> str:
     if len(names) > 1:
         raise FitError(f"the reports cover several models, {', '.join(names)}; fit each one separately")
     return given or (names[0] if names else UNKNOWN)
+
+
+def _cards(benchmarks: Sequence[Benchmark]) -> int:
+    """Return the accelerators of one replica that the reports state, one if they state none.
+
+    Raises:
+        FitError: they state different numbers.
+    """
+    stated = sorted({benchmark.cards for benchmark in benchmarks if benchmark.cards})
+    if len(stated) > 1:
+        numbers = " and ".join(map(str, stated))
+        raise FitError(
+            f"the reports are of engines with {numbers} cards; fit each one separately, or give --cards"
+        )
+    return stated[0] if stated else 1
 
 
 def _prepared(run: BenchmarkRun, options: FitOptions) -> BenchmarkRun:
@@ -137,6 +160,19 @@ def _check_enough(runs: Sequence[BenchmarkRun], left_out: int) -> None:
             f"{counted(figures, 'measured time')} {be(figures)} too few to fit anything; measure "
             f"{MIN_FIGURES} or more: one request at a time, and several rates"
         )
+
+
+def _terms(runs: Sequence[BenchmarkRun], terms: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
+    """Return the parameters that can show in some runs, and a sentence if requests hardly overlap."""
+    most = max(in_flight(run) for run in runs)
+    if most >= OVERLAP:
+        return tuple(terms), []
+    seen = (*LIGHT_LAW, "client_offset_ms") if len({shape[0] for shape in shapes_of(runs)}) > 1 else LIGHT_LAW
+    told = (
+        f"requests hardly overlap, at most {quantity(most, 3)} in flight: gamma and what grows with the "
+        "batch are not known, and alpha includes reading the context; a run with many users would tell"
+    )
+    return tuple(name for name in terms if name in seen), [told]
 
 
 def _split(runs: Sequence[BenchmarkRun], hold_out: int) -> tuple[list[BenchmarkRun], list[BenchmarkRun]]:
@@ -242,6 +278,8 @@ def in_flight(run: BenchmarkRun) -> float:
     rate = measured.throughput_rps or run.rate_rps or 0.0
     life_ms = (measured.ttft_ms or 0.0) + max(run.answers.mean - 1, 0.0) * (measured.itl_ms or 0.0)
     found = rate * life_ms / 1000
+    if rate == 0 and run.arrivals is Arrivals.CLOSED:
+        return float(run.max_in_flight or 1)
     return found if run.max_in_flight is None else min(found, run.max_in_flight)
 
 

@@ -1,14 +1,19 @@
 """Model selection: drop, one at a time, parameters that the runs cannot identify."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from optimizer.fitting.estimation import FitProblem, FitResult, Progress, refine, solve
 from optimizer.fitting.parameters import ADDED_LATER, BY_NAME, DRAWN, SIMPLIFIED_FIRST, StartPoint, plausible
+from optimizer.quantities import be, counted
 
 MAX_CONDITION = 30.0
 """Limit of the condition number of the equilibrated Jacobian; two columns at an angle of 4° reach it."""
+SHARE_OF_BETA = 0.1
+"""ITL over α, minus 1, of the run with the shortest ITL, from which α rests on β."""
+HOPELESS = 1e4
+"""Condition number from which its size says nothing."""
 MAX_RELATIVE_ERROR = 0.6
 """Relative standard error above which a parameter counts as unknown."""
 LITTLE = 0.25
@@ -17,8 +22,15 @@ LITTLE_KNOWN = 0.2
 CLEARLY = 0.15
 """Maximum relative standard error of an added parameter. Standard errors ignore the roughness of replays: a
 spurious parameter has been found four of them away from 0."""
-CLEARLY_BETTER = 9.0
-"""F statistic above which an added parameter is kept: three standard errors."""
+CLEARLY_BETTER = 0.99865
+"""Confidence above which an added parameter is kept: three standard errors, more with few runs."""
+CONFIDENCE = 0.975
+WELL_KNOWN = 0.15
+"""Half of a 95 % interval, relative, above which α or β is not well known."""
+VALUES_EACH = 2
+"""Measured values for each parameter."""
+TOO_FEW = "too few measured values"
+IT_IS_0 = "it is 0 within the accuracy of the runs"
 TIED = 0.35
 """Component in the unidentified direction above which a parameter belongs to it."""
 
@@ -26,7 +38,7 @@ TIED = 0.35
 def fit_identifiable(
     problem: FitProblem, names: Sequence[str], begin: Sequence[StartPoint], progress: Progress
 ) -> tuple[FitResult, list[str]]:
-    """Fit the identifiable parameters, and return the reasons for the dropped ones.
+    """Fit the identifiable parameters, and say what is not known and which runs would tell.
 
     Args:
         problem: the runs.
@@ -37,20 +49,73 @@ def fit_identifiable(
     Raises:
         FitError: no starting point gives positive times.
     """
-    solution = solve(problem, [name for name in names if name not in ADDED_LATER], begin, progress)
-    left_out: list[str] = []
+    measured = len(problem.rows.name)
+    first = _affordable([name for name in names if name not in ADDED_LATER], measured)
+    left_out = {name: TOO_FEW for name in names if name not in (*first, *ADDED_LATER)}
+    solution = solve(problem, first, begin, progress)
     while True:
         weakest, why = _weakest(solution)
         if weakest is None:
             added = [name for name in names if name in ADDED_LATER]
-            return _with_what_shows(problem, solution, added, begin, progress), left_out
-        key = BY_NAME[weakest].key
-        left_out.append(f"{key} is left out: {why}")
-        progress(f"without {key}: {why}")
+            solution = _with_what_shows(problem, solution, added, begin, progress)
+            told = _told(left_out, measured)
+            return solution, [*_unknown_basics(problem, solution, left_out), *told]
+        left_out[weakest] = why
+        progress(f"without {BY_NAME[weakest].key}: {why}")
         was_zero = solution.values[solution.names.index(weakest)] == 0
         solution = solution.without(weakest)
         if not was_zero:
             solution = refine(problem, solution, progress)
+
+
+def _affordable(names: Sequence[str], measured: int) -> list[str]:
+    """Return the parameters that a number of measured values can determine."""
+    gone = [name for name in SIMPLIFIED_FIRST if name in names][
+        : max(len(names) - measured // VALUES_EACH, 0)
+    ]
+    return [name for name in names if name not in gone]
+
+
+def _told(left_out: Mapping[str, str], measured: int) -> list[str]:
+    """Return why parameters are left out, and which runs would identify those that are not 0."""
+    few = [BY_NAME[name].key for name, why in left_out.items() if why == TOO_FEW]
+    found = []
+    for name, why in left_out.items():
+        advice = "" if why == IT_IS_0 else f"; {BY_NAME[name].shown_by} would tell"
+        found += [] if why == TOO_FEW else [f"{BY_NAME[name].key} is left out: {why}{advice}"]
+    if few:
+        found.append(
+            f"left out: {', '.join(few)}; {counted(measured, 'measured value')} {be(measured)} too few for "
+            "them, a sweep of rates for several shapes would tell"
+        )
+    return found
+
+
+def _unknown_basics(problem: FitProblem, solution: FitResult, left_out: Mapping[str, str]) -> list[str]:
+    """Return sentences about α and β, which are never left out, if the runs leave them open."""
+    errors = solution.standard_errors() * _student(solution, CONFIDENCE)
+    times = [run.run.measured.itl_ms for run in problem.whole]
+    least = min((time for time in times if time is not None), default=0.0)
+    mixed = left_out.get("client_offset_ms", IT_IS_0) != IT_IS_0
+    found = []
+    for name, value, error in zip(solution.names, solution.values, errors, strict=True):
+        if name in SIMPLIFIED_FIRST or name in ADDED_LATER:
+            continue
+        shown = f"{value:.3g} ± {error:.2g}" if error else f"{value:.3g}"
+        if name == "base_ms" and mixed and least > (1 + SHARE_OF_BETA) * value:
+            shown = f"{value:.3g} if the whole TTFT grows with the prompt, up to {least:.3g} if not"
+        elif 0 < error <= WELL_KNOWN * value:
+            continue
+        key, runs = BY_NAME[name].key, BY_NAME[name].shown_by
+        found.append(f"{key} is not well known from these runs: {shown}; {runs} would tell")
+    return found
+
+
+def _student(solution: FitResult, confidence: float) -> float:
+    """Return the quantile of Student's distribution for the spare residuals of a fit."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(max(len(solution.residuals) - len(solution.names), 1), confidence))
 
 
 def _with_what_shows(
@@ -68,7 +133,7 @@ def _with_what_shows(
         error, value = float(more.standard_errors()[-1]), float(more.values[-1])
         progress(f"{key} {value:.3g} ± {error:.2g}")
         known = value > 0 and error < CLEARLY * value
-        if known and _gain(solution, more) > CLEARLY_BETTER:
+        if known and _gain(solution, more) > _student(solution, CLEARLY_BETTER) ** 2:
             solution = more
     return solution
 
@@ -85,15 +150,19 @@ def _weakest(solution: FitResult) -> tuple[str | None, str]:
     free = [name for name, value in zip(solution.names, solution.values, strict=True) if value > 0]
     zero = [name for name in droppable if name not in free]
     if zero:
-        return zero[0], "it is 0 within the accuracy of the runs"
+        return zero[0], IT_IS_0
+    unseen = solution.without_effect()
+    for name in droppable:
+        if name in unseen:
+            return name, "it has no effect on these runs"
     condition = solution.condition()
-    if condition > MAX_CONDITION:
+    if condition > MAX_CONDITION and not unseen:
         tied = _unseen_direction(solution, free)
         for name in droppable:
             if name in tied:
                 others = " and ".join(BY_NAME[other].key for other in tied if other != name)
                 why = f"these shapes and rates cannot distinguish it from {others}"
-                return name, f"{why} (condition number {condition:.0f})"
+                return name, f"{why} (condition number {condition:.0f})" if condition < HOPELESS else why
     errors = dict(zip(solution.names, solution.standard_errors(), strict=True))
     values = dict(zip(solution.names, solution.values, strict=True))
     for name in droppable:
@@ -106,7 +175,6 @@ def _weakest(solution: FitResult) -> tuple[str | None, str]:
 def _unseen_direction(solution: FitResult, free: Sequence[str]) -> list[str]:
     """Return the parameters that can change together with hardly any effect on the residuals."""
     table = solution.sensitivities()
-    table = table / np.linalg.norm(table, axis=0)
     _, _, directions = np.linalg.svd(table, full_matrices=False)
     shares = np.abs(directions[-1])
     return [name for name, share in zip(free, shares, strict=True) if share > TIED]

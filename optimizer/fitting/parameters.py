@@ -18,24 +18,29 @@ class Parameter(NamedTuple):
     key: str
     """Key in documents."""
     unit: str
+    shown_by: str
+    """Runs that identify it, in words."""
 
 
+_MANY = "a run with many users, 64 for example,"
 PARAMETERS = (
-    Parameter("base_ms", "alpha", "ms"),
-    Parameter("compute_per_token_ms", "beta", "ms/token"),
-    Parameter("kv_read_per_token_ms", "gamma", "ms/token"),
-    Parameter("per_sequence_ms", "perSequence", "ms/request"),
-    Parameter("prompt_attention_ms", "promptAttention", "ms/pair"),
-    Parameter("weight_read_ms", "weightRead", "ms"),
-    Parameter("per_prompt_ms", "perPrompt", "ms/prompt"),
-    Parameter("client_offset_ms", "clientOffset", "ms"),
-    Parameter("pipeline_depth", "pipelineDepth", "iterations"),
-    Parameter("front_end_lag", "frontEndLag", "iterations/request"),
-    Parameter("pause_offset_ms", "pauseOffset", "ms"),
+    Parameter("base_ms", "alpha", "ms", "a run with one request at a time"),
+    Parameter("compute_per_token_ms", "beta", "ms/token", "one request at a time with long prompts"),
+    Parameter("kv_read_per_token_ms", "gamma", "ms/token", "a run with many users and long prompts"),
+    Parameter("per_sequence_ms", "perSequence", "ms/request", f"{_MANY} and short prompts"),
+    Parameter("prompt_attention_ms", "promptAttention", "ms/pair", "prompts of 1,000 and of 8,000 tokens"),
+    Parameter("weight_read_ms", "weightRead", "ms", "runs at several rates up to the highest"),
+    Parameter("per_prompt_ms", "perPrompt", "ms/prompt", "short prompts at a high rate"),
+    Parameter("client_offset_ms", "clientOffset", "ms", "one request at a time with prompts of two lengths"),
+    Parameter("pipeline_depth", "pipelineDepth", "iterations", "a sweep of rates for several shapes"),
+    Parameter("front_end_lag", "frontEndLag", "iterations/request", f"{_MANY} and short answers"),
+    Parameter("pause_offset_ms", "pauseOffset", "ms", "answers of two lengths"),
 )
 """All parameters that can be fitted, in the order of documents."""
 BY_NAME = {parameter.name: parameter for parameter in PARAMETERS}
 FULL_LAW = tuple(BY_NAME)
+LIGHT_LAW = FULL_LAW[:2]
+"""α and β: what shows where requests hardly overlap."""
 REFERENCE_LAW = FULL_LAW[:3]
 """α, β and γ: the latency model of the reference."""
 SIMPLIFIED_FIRST = (
@@ -73,6 +78,8 @@ DRAWN = ("weight_read_ms", "prompt_attention_ms", "per_sequence_ms")
 """Parameters with a prior: `prior_residuals` pulls them towards a plausible value."""
 PLAUSIBILITY = 0.05
 """Prior residual of a parameter at twice its plausible value; equivalent to one outlier."""
+LEAST_PLAUSIBLE = 1e-12
+"""Least plausible value, for a model whose β is 0."""
 LAG = 1e-3
 PAUSE_OFFSET_MS = 5.0
 MIN_OFFSET_MS = 2.0
@@ -143,7 +150,7 @@ def prior_residuals(names: Sequence[str], values: FloatArray) -> FloatArray:
 
 def plausible(name: str, values: Mapping[str, float]) -> float:
     """Return the plausible value of a parameter of `DRAWN`, from parameters that runs always identify."""
-    compute = values["compute_per_token_ms"]
+    compute = max(values["compute_per_token_ms"], LEAST_PLAUSIBLE)
     if name == "weight_read_ms":
         return KNEES_TOKENS[0] * compute
     return ATTENTION_TO_COMPUTE * compute if name == "prompt_attention_ms" else SEQUENCE_MS

@@ -17,7 +17,16 @@ from optimizer.spec.messages import validated
 from optimizer.spec.provenance import FitErrors, Provenance
 from optimizer.timing import DEFAULT_MAX_NUM_TOKENS, PerfParms, SchedulerName
 
-SHARED_FIELDS = ("source", "arrivals", "arrival_cv", "duration_s", "requests", "max_in_flight", "burst")
+SHARED_FIELDS = (
+    "source",
+    "arrivals",
+    "arrival_cv",
+    "duration_s",
+    "requests",
+    "max_in_flight",
+    "burst",
+    "think_ms",
+)
 """Fields that a point has in common with its run."""
 
 
@@ -52,6 +61,8 @@ class MeasuredPoint(Document):
     """Maximum requests of the client in flight."""
     burst: Count = Field(0, exclude_if=not_)
     """Requests sent at once at the start."""
+    think_ms: Quantity = Field(0.0, exclude_if=not_)
+    """Pause of a user between requests [ms]."""
     fitted: bool = True
     """Whether the run was fitted; otherwise it was held out."""
     ttft_ms: Quantity | None = Field(None, exclude_if=is_none)

@@ -102,8 +102,8 @@ class BenchmarkReplay:
         return _mean([self._simulate(requests, times, detailed=detailed) for requests in self.draws])
 
     def _simulate(self, requests: Requests, times: IterationCoefficients, *, detailed: bool) -> RunMetrics:
-        if requests.think_ms is not None and (lag_ms := self._lag_ms(requests, times)) > 0:
-            requests = replace(requests, think_ms=np.full(len(requests), lag_ms))
+        if requests.think_ms is not None and (pause_ms := self._pause_ms(requests, times)) > 0:
+            requests = replace(requests, think_ms=np.full(len(requests), pause_ms))
         machine = initial_state(requests, self.limits)
         advance(machine, times, self.limits, self.span_ms)
         if self._ran_out(requests, int(machine.state[0]["next_row"])):
@@ -116,8 +116,11 @@ class BenchmarkReplay:
         endless = requests.think_ms is not None and self.run.requests is None
         return endless and len(requests) <= min(sent, MAX_REQUESTS - 1) and self.span_ms < math.inf
 
+    def _pause_ms(self, requests: Requests, times: IterationCoefficients) -> float:
+        """Return the think time and the client's delay in a closed loop, from a few requests without it."""
+        return self.run.think_ms + self._lag_ms(requests, times)
+
     def _lag_ms(self, requests: Requests, times: IterationCoefficients) -> float:
-        """Return the client's delay in a closed loop, from a few requests without it."""
         users = self.run.max_in_flight or 1
         if users == 1 or not (times.pipeline_depth or times.front_end_lag):
             return times.client_offset_ms

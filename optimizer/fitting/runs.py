@@ -94,6 +94,8 @@ class BenchmarkRun:
     """Requests sent at once before the client keeps to its rate."""
     arrival_cv: float | None = None
     """Coefficient of variation of the interarrival times; None for that of `arrivals`."""
+    think_ms: float = 0.0
+    """Pause of a user of a closed loop between requests [ms]."""
     measured: RunMeasurements = NOTHING
     completed: int | None = None
     """Requests completed; metrics over few of them are less certain."""

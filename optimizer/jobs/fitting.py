@@ -22,23 +22,27 @@ def fit_reports(
         SpecError: a file cannot be read.
     """
     from optimizer.fitting.fit import fit
+    from optimizer.fitting.loads import Engines
     from optimizer.fitting.readers.table import read_benchmark
 
-    return fit([read_benchmark(path) for path in paths], options, progress)
+    engines = Engines(options.replicas, options.key.cards)
+    return fit([read_benchmark(path, engines) for path in paths], options, progress)
 
 
-def predict_points(profile: str, points: str) -> "list[Predicted]":
+def predict_points(profile: str, points: str, replicas: int | None = None) -> "list[Predicted]":
     """Return the predictions of a fitted profile for the rows of a file of points, or the runs of a report.
 
     Raises:
         FitError: the file is not a profile, or a row is invalid.
         SpecError: a file cannot be read.
     """
+    from optimizer.fitting.loads import Engines
     from optimizer.fitting.prediction import predict
     from optimizer.fitting.profile import read_profile
     from optimizer.fitting.readers.table import read_benchmark
 
-    return predict(read_profile(profile), read_benchmark(points).runs)
+    known = read_profile(profile)
+    return predict(known, read_benchmark(points, Engines(replicas, known.acc_count)).runs)
 
 
 def add_profile(profile: str, system: str, model: str | None, accelerator: str | None) -> "WithProfile":

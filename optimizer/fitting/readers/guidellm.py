@@ -1,142 +1,181 @@
-"""Common parts of all GuideLLM reports: strategies, lengths and offered rates.
+"""Reader of GuideLLM's reports: JSON and YAML, and the CSVs of 2025 (one header line) and 2026 (three).
 
-Source: GuideLLM 0.3 (2025), 0.5 and 0.8 (2026).
+The CSVs have the same values under other keys. Sources: tags v0.2.0 to v0.8.0, `src/guidellm/schemas`,
+`src/guidellm/benchmark/outputs/csv.py`. Version 0.1 is another format.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from optimizer.errors import FitError
-from optimizer.fitting.readers.report import BenchmarkFile, measured, number
-from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements, TokenCounts
+from optimizer.fitting.lengths import with_shared_lengths
+from optimizer.fitting.readers.guidellm_plans import CLOSED, STEADY, csv_runs, strategies_of
+from optimizer.fitting.readers.paths import Path, Table, find, number_of, plain, record, time
+from optimizer.fitting.readers.report import BenchmarkFile, Reader, RunReport, cell_value, day_of
+from optimizer.fitting.record import RunRecord, TokenStats
 
+_COUNTS = (
+    "metrics/request_totals",
+    "request_totals",
+    "run_stats/requests_made",
+    "scheduler_metrics/requests_made",
+)
+
+
+def _count(status: str) -> tuple[Path, ...]:
+    """Return the places of a number of requests."""
+    title = status.title()
+    return plain(*(f"{path}/{status}" for path in _COUNTS), f"{title} Requests", f"Request Counts/{title}/")
+
+
+def _metric(key: str, row: str, column: str, statistic: str = "mean") -> tuple[str, str, str]:
+    """Return the places of a statistic: in the tree, in the CSV of 2025 and in that of 2026."""
+    words = statistic.replace("_", " ")
+    return (
+        f"metrics/{key}/successful/{statistic}", f"Successful {row} {words}",
+        f"{column.replace('/', '/Successful ')}/{words.title()}",
+    )  # fmt: skip
+
+
+_ITL = ("inter_token_latency_ms", "Inter token latency ms", "Inter Token Latency/ms")
+_TTFT = ("time_to_first_token_ms", "Time to first token ms", "Time to First Token/ms")
+TABLE: Table = {
+    "completed": plain("metrics/time_to_first_token_ms/successful/count") + _count("successful"),
+    "failed": _count("errored"),
+    "incomplete": _count("incomplete"),
+    "duration_s": plain("duration", "run_stats/duration", "Duration", "Timings/Duration/Sec", "span"),
+    "cooldown_s": plain("cooldown_duration", "Timings/Cooldown/Sec"),
+    "ttft_ms": time("ms", *_metric(*_TTFT)),
+    "ttft_median_ms": time("ms", *_metric(*_TTFT, "median")),
+    "itl_ms": time(
+        "ms", *_metric("inter_token_latency_ms", "Inter token latency ms", "Inter Token Latency/ms")
+    ),
+    "latency_ms": time("s", *_metric("request_latency", "Request latency", "Request Latency/Sec")),
+    "accepted_tokens": plain("metrics/output_tokens_per_iteration/successful/mean"),
+    "cached_tokens": plain("metrics/cached_tokens/successful/mean"),
+    **{
+        f"{kind}_{suffix}": plain(
+            *_metric(
+                f"{kind}_token_count", f"{kind.title()} token count", f"Token Metrics/{name} Tokens", key
+            )
+        )
+        for kind, name in (("prompt", "Input"), ("output", "Output"))
+        for suffix, key in (("mean", "mean"), ("deviation", "std_dev"), ("least", "min"), ("most", "max"))
+    },
+}
+"""TPOT is left out: since 0.4 it includes the TTFT."""
+_MODEL = (
+    "worker/backend_model", "config/backend/model", "backend/model", "Worker/backend_model",
+    "Run Info/Backend//model",
+)  # fmt: skip
+_QUANTILES = "[min, 0.1, 1, 5, 10, 25, 75, 90, 95, 99, max]"
 IN_FLIGHT = 512
 """Requests in flight if a strategy sets no limit (GuideLLM's `max_concurrency`)."""
-SWEEP_FIRST = ("synchronous", "throughput")
-"""First strategies of a sweep; its constant rates are evenly spaced between their results."""
-STEADY_STRATEGIES = {"constant": Arrivals.CONSTANT, "poisson": Arrivals.POISSON}
 
 
-class GuideLlmRun(NamedTuple):
-    """One run of a GuideLLM report."""
-
-    strategy: Mapping[str, Any]
-    """Strategy in GuideLLM's form: `type_`, and depending on it `rate`, `streams` or `max_concurrency`."""
-    duration_s: float
-    completed: int
-    ttft_median_ms: float | None
-    itl_mean_ms: float | None
-    place: str
-    prompts: "TokenCountStats"
-    answers: "TokenCountStats"
+def _recognises(report: BenchmarkFile) -> bool:
+    value, line = report.tree, report.first_line
+    if isinstance(value, list):
+        return any(isinstance(row, dict) and {"Run Id", "Successful Requests"} <= row.keys() for row in value)
+    if isinstance(value, dict):
+        items, known = value.get("benchmarks"), value.keys() & {"args", "config", "metadata"}
+        found = find(items, "*/metrics") is not None or find(items, "*/request_totals") is not None
+        return isinstance(items, list) and (bool(known) or not items or found)
+    return line.startswith("Type,Run Id") or (line.startswith("Run Info,") and ",Timings" in line)
 
 
-class TokenCountStats(NamedTuple):
-    """Token counts of one run."""
-
-    mean: float
-    deviation: float
-    least: float | None
-    most: float | None
-    requests: float
-
-
-def lengths(spreads: Sequence[TokenCountStats], place: str) -> TokenCounts:
-    """Return the lengths of a report whose runs share one distribution, uniform if they fit one.
+def _read(report: BenchmarkFile) -> RunReport:
+    """Read the runs.
 
     Raises:
-        FitError: no run has completed any request.
+        FitError: the report has no runs or is cut short, or an item is of another kind.
     """
-    known = [spread for spread in spreads if spread.requests > 0 and spread.mean > 0]
-    if not known:
-        raise FitError(f"{place}: no token counts are recorded; the report is incomplete")
-    weights = np.array([spread.requests for spread in known])
-    mean = float(np.average([spread.mean for spread in known], weights=weights))
-    inside = np.average(
-        [spread.deviation**2 + (spread.mean - mean) ** 2 for spread in known], weights=weights
-    )
-    ends = [
-        (spread.least, spread.most)
-        for spread in known
-        if spread.least is not None and spread.most is not None
+    items = list(_items(report))
+    if not items:
+        raise FitError(
+            f"{report.name}: the report has no runs; the benchmark was interrupted, or the file is truncated"
+        )
+    runs = [
+        _run(item, place, strategy)
+        for (item, place), strategy in zip(items, strategies_of(items), strict=True)
     ]
-    deviation = math.sqrt(float(inside))
-    if ends:
-        least, most = min(low for low, _ in ends), max(high for _, high in ends)
-        half = (most - least) / 2
-        # Long outputs complete less often in time: the range is more reliable than the mean of the completed.
-        if half > 0 and abs(deviation * math.sqrt(3) / half - 1) < UNIFORM_WITHIN:
-            return TokenCounts.of((least + most) / 2, half / math.sqrt(3))
-    return TokenCounts.of(mean, deviation)
-
-
-UNIFORM_WITHIN = 0.12
-"""Relative deviation from the standard deviation of a uniform distribution up to which lengths count as
-uniform."""
-
-
-def runs(
-    report: BenchmarkFile, rows: Sequence[GuideLlmRun], *, bursts: bool = False
-) -> tuple[BenchmarkRun, ...]:
-    """Return the benchmark runs of a report.
-
-    Args:
-        report: the report, for messages.
-        rows: its runs, in the order of the report.
-        bursts: whether the tool sends one second's requests at once before a constant rate.
-
-    Raises:
-        FitError: a run has no duration or no completed requests, or cannot be replayed.
-    """
-    for row in rows:
-        if row.duration_s == 0:
-            raise FitError(f"{row.place}: the duration is 0; the run was interrupted")
-    prompts = lengths([row.prompts for row in rows], report.name)
-    answers = lengths([row.answers for row in rows], report.name)
-    return tuple(_run(row, prompts, answers, bursts=bursts) for row in rows)
-
-
-def _run(row: GuideLlmRun, prompts: TokenCounts, answers: TokenCounts, *, bursts: bool) -> BenchmarkRun:
-    kind = str(row.strategy.get("type_", ""))
-    common = BenchmarkRun(
-        prompts,
-        answers,
-        Arrivals.CLOSED,
-        duration_s=row.duration_s,
-        max_in_flight=_in_flight(row),
-        measured=RunMeasurements(
-            row.ttft_median_ms, row.itl_mean_ms, measured(row.completed / row.duration_s)
-        ),
-        completed=row.completed,
-        source=row.place,
+    first = items[0][0]
+    version = find(report.tree, "metadata/guidellm_version")
+    model = find(first, *_MODEL)
+    start = find(first, "start_time", "run_stats/start_time", "Start Time", "Timings/Start Time/")
+    notes = dict.fromkeys(note for item, _ in items for note in _notes(item))
+    return RunReport(
+        tuple(with_shared_lengths(runs)),
+        f"GuideLLM {version}" if version else "GuideLLM",
+        model if isinstance(model, str) and model else None,
+        day_of(start),
+        tuple(notes),
     )
-    if kind in {"synchronous", "throughput", "concurrent"}:
-        return common
-    if kind in STEADY_STRATEGIES:
-        rate = number(row.strategy.get("rate"), f"{row.place}: strategy.rate")
-        if rate == 0:
-            raise FitError(f"{row.place}: strategy.rate is 0; no requests were sent")
-        burst = math.floor(rate) if bursts and row.strategy.get("initial_burst") else 0
-        return replace(common, arrivals=STEADY_STRATEGIES[kind], rate_rps=rate, burst=burst)
-    known = ", ".join([*SWEEP_FIRST, "concurrent", *STEADY_STRATEGIES])
-    raise FitError(f"{row.place}: the strategy {kind!r} cannot be replayed; known are {known}")
 
 
-def _in_flight(row: GuideLlmRun) -> int:
-    if row.strategy.get("type_") == "synchronous":
-        return 1
-    for key in ("streams", "max_concurrency"):
-        value = row.strategy.get(key)
-        if value is not None:
-            return max(int(number(value, f"{row.place}: strategy.{key}")), 1)
-    return IN_FLIGHT
+def _items(report: BenchmarkFile) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Yield the runs as trees with their places."""
+    if isinstance(report.tree, dict):
+        found = [
+            (item, f"{report.name}: benchmarks[{i}]") for i, item in enumerate(report.tree["benchmarks"])
+        ]
+    elif isinstance(report.tree, list):
+        found = [
+            ({key: cell_value(cell) for key, cell in row.items()} if isinstance(row, dict) else row, place)
+            for row, place in report.rows
+        ]
+    else:
+        found = list(csv_runs(report))
+    for item, place in found:
+        if not isinstance(item, dict) or not ("metrics" in item or "Name" in item or "Benchmark" in item):
+            raise FitError(
+                f"{place}: this is not a GuideLLM run, unlike the others; pass the reports separately"
+            )
+        yield item, f"{place} ({item['Name']})" if "Name" in item else place
 
 
-def sweep_rates(achieved: Sequence[float]) -> list[float]:
-    """Return the rates offered by a sweep from the achieved ones, in the order of a sweep."""
-    lone, most, *others = achieved
-    return [float(rate) for rate in np.linspace(lone, most, len(others) + 1)[1:]]
+def _run(item: Mapping[str, Any], place: str, strategy: Mapping[str, Any]) -> RunRecord:
+    start, end = number_of(item.get("start_time")), number_of(item.get("end_time"))
+    span = None if start is None or end is None else end - start
+    found = record({**item, "span": span}, TABLE, place, exact_itl=True, timed=True)
+    kind = str(strategy.get("type_") or strategy.get("kind") or "")
+    rate = number_of(strategy.get("rate"))
+    limits = (number_of(strategy.get(key)) for key in ("streams", "max_concurrency"))
+    users = next((limit for limit in limits if limit is not None), float(IN_FLIGHT))
+    found = replace(
+        found,
+        users=1.0 if kind == "synchronous" else users,
+        prompt=_with_ends(item, found.prompt, "Prompt", "Input"),
+        output=_with_ends(item, found.output, "Output", "Output"),
+    )
+    if kind in STEADY:
+        burst = math.floor(rate) if rate and strategy.get("initial_burst") else 0
+        return replace(found, arrivals=STEADY[kind], offered_rps=rate or 0.0, burst=burst)
+    known = ", ".join((*CLOSED, *STEADY))
+    unusable = f"the strategy {kind!r} cannot be replayed; known are {known}" if kind not in CLOSED else None
+    return replace(found, unusable=unusable)
+
+
+def _with_ends(item: Mapping[str, Any], found: TokenStats, row: str, column: str) -> TokenStats:
+    """Return lengths with the ends of the quantiles of a CSV."""
+    ends = find(
+        item,
+        f"Successful {row} token count {_QUANTILES}",
+        f"Token Metrics/Successful {column} Tokens/Percentiles",
+    )
+    return found._replace(least=ends[0], most=ends[-1]) if isinstance(ends, list) and ends else found
+
+
+def _notes(item: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the aspects of a run that cannot be replayed."""
+    if number_of(
+        find(item, "warmup_duration", "config/warmup/percent", "config/warmup/value", "Timings/Warmup/Sec")
+    ):
+        yield "the report excludes a warm-up: runs are assumed to start with an empty server"
+    if number_of(find(item, "config/strategy/rampup_duration")):
+        yield "the client ramped up (rampup_duration): runs are assumed to start at their full rate"
+
+
+READER = Reader("GuideLLM (JSON, YAML, CSV)", _recognises, _read)

@@ -7,13 +7,24 @@ rates evenly spaced between them; the report has the achieved rates only.
 import json
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
 from optimizer.errors import FitError
-from optimizer.fitting.readers import guidellm
-from optimizer.fitting.readers.guidellm import GuideLlmRun, TokenCountStats
-from optimizer.fitting.readers.report import Benchmark, BenchmarkFile, Reader, at, find, measured, number_at
+from optimizer.fitting.lengths import with_shared_lengths
+from optimizer.fitting.readers import guidellm_plans
+from optimizer.fitting.readers.guidellm import IN_FLIGHT
+from optimizer.fitting.readers.paths import Table, find, number_of, plain, record, time
+from optimizer.fitting.readers.report import BenchmarkFile, Reader, RunReport, day_of
+from optimizer.fitting.record import RunRecord, TokenStats
+from optimizer.fitting.runs import Arrivals
 
+TABLE: Table = {
+    "completed": plain("ttft/count"),
+    "throughput_rps": plain("requestsPerSecond"),
+    "ttft_median_ms": time("ms", "ttft/median"),
+    "itl_ms": time("ms", "itl/mean"),
+}
 _OF_SWEEP = 3
 """Minimum runs of a sweep."""
 
@@ -23,7 +34,7 @@ def _recognises(report: BenchmarkFile) -> bool:
     return head.startswith(("<!doctype html", "<html")) and "guidellm" in report.text.lower()
 
 
-def _read(report: BenchmarkFile) -> Benchmark:
+def _read(report: BenchmarkFile) -> RunReport:
     """Read a report.
 
     Raises:
@@ -40,20 +51,27 @@ def _read(report: BenchmarkFile) -> Benchmark:
     details = _assigned(report, "workloadDetails")
     if not isinstance(items, list) or not items:
         raise FitError(f"{report.name}: the report has no benchmarks; the run was interrupted")
-    places = [f"{report.name}: benchmarks[{i}]" for i in range(len(items))]
-    rates = [
-        number_at(item, ("requestsPerSecond",), place) for item, place in zip(items, places, strict=True)
+    lengths = {
+        "prompt": _lengths(details, "prompts", report.name),
+        "output": _lengths(details, "generations", report.name),
+    }
+    runs = [
+        record(item, TABLE, f"{report.name}: benchmarks[{i}]", exact_itl=True, timed=True, **lengths)
+        for i, item in enumerate(items)
     ]
-    kind = str(at(details, ("rateType",), f"{report.name}: workloadDetails"))
-    strategies = _strategies(kind, rates, report)
-    spreads = _spread(details, "prompts", report), _spread(details, "generations", report)
-    rows = [
-        _row(item, strategy, rate, place, spreads)
-        for item, strategy, rate, place in zip(items, strategies, rates, places, strict=True)
-    ]
+    kind = str(find(details, "rateType"))
+    if kind == "synchronous" and len(runs) < _OF_SWEEP:
+        kind = "alone"
     note = "runs are unlabelled: assumed to be a sweep in its usual order"
-    notes = (note,) if kind == "synchronous" else ()
-    return Benchmark(guidellm.runs(report, rows), "GuideLLM", _model(details), _day(report), notes)
+    start = re.search(r'"timestamp":\s*([0-9.]+)', report.text)
+    loaded = [_loaded(run, load) for run, load in zip(runs, _loads(kind, runs, report.name), strict=True)]
+    return RunReport(
+        tuple(with_shared_lengths(loaded)),
+        "GuideLLM",
+        _model(details),
+        day_of(float(start[1])) if start else None,
+        (note,) if kind == "synchronous" else (),
+    )
 
 
 def _assigned(report: BenchmarkFile, name: str) -> Any:
@@ -69,66 +87,43 @@ def _assigned(report: BenchmarkFile, name: str) -> Any:
         ) from None
 
 
-def _strategies(kind: str, rates: list[float], report: BenchmarkFile) -> list[dict[str, Any]]:
-    if kind == "synchronous" and len(rates) >= _OF_SWEEP:
-        first: list[dict[str, Any]] = [{"type_": name} for name in guidellm.SWEEP_FIRST]
-        return [*first, *({"type_": "constant", "rate": rate} for rate in guidellm.sweep_rates(rates))]
-    if kind in {"synchronous", "throughput"}:
-        return [{"type_": kind}] * len(rates)
-    if kind in guidellm.STEADY_STRATEGIES:
-        return [{"type_": kind, "rate": rate} for rate in rates]
+def _loads(kind: str, runs: list[RunRecord], name: str) -> list[dict[str, Any]]:
+    """Return the load of each run."""
+    alone, full = {"users": 1.0}, {"users": float(IN_FLIGHT)}
+    rates = [run.throughput_rps or 0.0 for run in runs]
+    if kind == "synchronous":
+        return [alone, full, *({"offered_rps": rate, **full} for rate in guidellm_plans.sweep_rates(rates))]
+    if kind in {"alone", "throughput"}:
+        return [alone if kind == "alone" else full for _ in runs]
+    if kind in guidellm_plans.STEADY:
+        return [{"offered_rps": rate, "arrivals": guidellm_plans.STEADY[kind], **full} for rate in rates]
     raise FitError(
-        f"{report.name}: runs of kind {kind!r} do not state the limit of requests in flight "
+        f"{name}: runs of kind {kind!r} do not state the limit of requests in flight "
         "in this format; give the JSON or CSV of the run"
     )
 
 
-def _row(
-    item: Any,
-    strategy: dict[str, Any],
-    rate: float,
-    place: str,
-    spreads: tuple[TokenCountStats, TokenCountStats],
-) -> GuideLlmRun:
-    count = number_at(item, ("ttft", "count"), place)
-    if rate == 0 or count == 0:
-        raise FitError(f"{place}: nothing was completed; leave this run out")
-    return GuideLlmRun(
-        strategy,
-        count / rate,
-        int(count),
-        measured(number_at(item, ("ttft", "median"), place)),
-        measured(number_at(item, ("itl", "mean"), place)),
-        place,
-        *spreads,
-    )
+def _loaded(run: RunRecord, load: dict[str, Any]) -> RunRecord:
+    """Return a run with its load and its duration, which the report states by the rate."""
+    count, rate = run.completed, run.throughput_rps
+    duration = count / rate if count and rate else None
+    return replace(run, **{"arrivals": Arrivals.CONSTANT, **load}, duration_s=duration, throughput_rps=None)
 
 
-def _spread(details: Any, name: str, report: BenchmarkFile) -> TokenCountStats:
-    place = f"{report.name}: workloadDetails.{name}"
-    found = at(details, (name, "tokenDistributions", "statistics"), place)
-    return TokenCountStats(
-        number_at(found, ("mean",), place),
-        math.sqrt(number_at(found, ("variance",), place)),
-        number_at(found, ("min",), place),
-        number_at(found, ("max",), place),
-        number_at(found, ("count",), place),
+def _lengths(details: Any, name: str, place: str) -> TokenStats:
+    path = f"{name}/tokenDistributions/statistics"
+    mean, variance, least, most = (
+        number_of(find(details, f"{path}/{key}")) for key in ("mean", "variance", "min", "max")
     )
+    if mean is None or variance is None:
+        raise FitError(f"{place}: workloadDetails.{path.replace('/', '.')} is incomplete")
+    return TokenStats(mean, math.sqrt(variance), least, most)
 
 
 def _model(details: Any) -> str | None:
     """Return the model of the first prompt's request; the report itself does not name it."""
-    samples = find(details, "prompts", "samples")
-    first = samples[0] if isinstance(samples, list) and samples else ""
-    found = re.search(r"'model': '([^']+)'", str(first))
+    found = re.search(r"'model': '([^']+)'", str(find(details, "prompts/samples/*")))
     return found[1] if found else None
-
-
-def _day(report: BenchmarkFile) -> str | None:
-    from datetime import UTC, datetime
-
-    found = re.search(r'"timestamp":\s*([0-9.]+)', report.text)
-    return datetime.fromtimestamp(float(found[1]), UTC).date().isoformat() if found else None
 
 
 READER = Reader("GuideLLM HTML", _recognises, _read)

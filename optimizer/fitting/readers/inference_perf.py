@@ -1,82 +1,71 @@
-"""Reader of inference-perf reports: one stage per file (`stage_N_lifecycle_metrics.json`)."""
+"""Reader of inference-perf reports: one stage per file (`stage_N_lifecycle_metrics.json`).
 
-import math
-from typing import Any
+Source: `inference_perf/reportgen/base.py`, 2025 and 2026. All its times are in seconds.
+"""
+
+from dataclasses import replace
 
 from optimizer.errors import FitError
-from optimizer.fitting.readers.report import Benchmark, BenchmarkFile, Reader, at, measured, number, number_at
-from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements, TokenCounts
+from optimizer.fitting.readers.paths import Table, find, number_of, plain, record, time
+from optimizer.fitting.readers.report import BenchmarkFile, Reader, RunReport
+from optimizer.fitting.runs import Arrivals
 
-MS_PER_S = 1000.0
+_PROMPTS, _OUTPUTS = (
+    ("successes/prompt_len", "successes/prompt_tokens"),
+    ("successes/output_len", "successes/output_tokens"),
+)
+TABLE: Table = {
+    "offered_rps": plain("load_summary/requested_rate"),
+    "sent_rps": plain("load_summary/achieved_rate"),
+    "users": plain("load_summary/concurrency"),
+    "client_delay_ms": time("s", "load_summary/schedule_delay/median", "load_summary/schedule_delay/mean"),
+    "throughput_rps": plain("successes/throughput/requests_per_sec"),
+    "requested": plain("load_summary/count"),
+    "completed": plain("successes/count"),
+    "failed": plain("failures/count"),
+    "duration_s": plain("benchmark_time_seconds"),
+    **{f"prompt_{name}": plain(*(f"{path}/{name}" for path in _PROMPTS)) for name in ("mean", "p10", "p90")},
+    **{f"output_{name}": plain(*(f"{path}/{name}" for path in _OUTPUTS)) for name in ("mean", "p10", "p90")},
+    "ttft_ms": time("s", "successes/latency/time_to_first_token/mean"),
+    "ttft_median_ms": time("s", "successes/latency/time_to_first_token/median"),
+    "itl_ms": time("s", "successes/latency/inter_token_latency/mean"),
+    "tpot_ms": time("s", "successes/latency/time_per_output_token/mean"),
+    "latency_ms": time("s", "successes/latency/request_latency/mean"),
+}
 
 
 def _recognises(report: BenchmarkFile) -> bool:
-    value = report.json
+    value = report.tree
     return (
         isinstance(value, dict) and "successes" in value and ("load_summary" in value or "failures" in value)
     )
 
 
-def _read(report: BenchmarkFile) -> Benchmark:
+def _read(report: BenchmarkFile) -> RunReport:
     """Read a stage.
 
     Raises:
-        FitError: it sums up several stages, or a required value is missing.
+        FitError: it sums up several stages.
     """
-    place = report.name
-    load, done = at(report.json, ("load_summary",), place), at(report.json, ("successes",), place)
-    count = int(number_at(done, ("count",), place))
-    if count == 0:
-        raise FitError(f"{place}: successes.count is 0; nothing was completed")
-    rate, users = load.get("requested_rate"), load.get("concurrency")
-    if rate is None and users is None:
+    cached, prompts = (
+        number_of(find(report.tree, f"successes/prompt_tokens/{key}")) for key in ("cached", "total")
+    )
+    found = record(
+        report.tree,
+        TABLE,
+        report.name,
+        arrivals=Arrivals.CONSTANT,
+        cached_share=cached / prompts if cached and prompts else None,
+    )
+    if found.offered_rps is None and found.users is None:
         raise FitError(
-            f"{place}: load_summary.requested_rate is missing, as in totals over stages; "
+            f"{report.name}: load_summary.requested_rate is missing, as in totals over stages; "
             "give the stage_N_lifecycle_metrics.json files"
         )
-    latency = at(done, ("latency",), place)
-    run = BenchmarkRun(
-        _counts(done, ("prompt_len", "prompt_tokens"), place),
-        _counts(done, ("output_len", "output_tokens"), place),
-        Arrivals.CLOSED if users is not None else Arrivals.CONSTANT,
-        rate_rps=None if users is not None else _positive(rate, f"{place}: load_summary.requested_rate"),
-        requests=int(number(load.get("count", count), f"{place}: load_summary.count")),
-        max_in_flight=None if users is None else int(_positive(users, f"{place}: load_summary.concurrency")),
-        measured=RunMeasurements(
-            _ms(latency, "time_to_first_token", "median"),
-            _ms(latency, "inter_token_latency", "mean") or _ms(latency, "time_per_output_token", "mean"),
-            measured((done.get("throughput") or {}).get("requests_per_sec")),
-        ),
-        completed=count,
-        source=place,
-    )
     note = "the report does not state whether arrivals are even or Poisson: assumed even"
-    return Benchmark((run,), "inference-perf", None, None, () if users is not None else (note,))
-
-
-def _positive(value: Any, place: str) -> float:
-    found = number(value, place)
-    if found == 0:
-        raise FitError(f"{place} is 0; no requests were sent")
-    return found
-
-
-def _ms(latency: Any, name: str, statistic: str) -> float | None:
-    found = latency.get(name) if isinstance(latency, dict) else None
-    value = measured(found.get(statistic)) if isinstance(found, dict) else None
-    return None if value is None else value * MS_PER_S
-
-
-def _counts(done: Any, names: tuple[str, ...], place: str) -> TokenCounts:
-    """Return the lengths from their mean and their 10th and 90th percentiles."""
-    found = next((done[name] for name in names if isinstance(done.get(name), dict)), None)
-    if found is None:
-        raise FitError(f"{place}: successes.{names[0]} is missing; the report is incomplete")
-    mean = number_at(found, ("mean",), f"{place}: successes.{names[0]}")
-    low, high = found.get("p10"), found.get("p90")
-    if isinstance(low, int | float) and isinstance(high, int | float) and high > low:
-        return TokenCounts.of(mean, (high - low) / 0.8 / math.sqrt(12))
-    return TokenCounts.of(mean, 0.0)
+    if found.users is not None:
+        found, note = replace(found, offered_rps=None), ""
+    return RunReport((found,), "inference-perf", notes=(note,) if note else ())
 
 
 READER = Reader("inference-perf", _recognises, _read)

@@ -1,19 +1,20 @@
-"""Common parts of all readers: the file, the result, and lookups of numbers with error messages."""
+"""Common parts of all readers: the file, and what is read from it."""
 
 import json
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from optimizer.errors import FitError
+from optimizer.errors import FitError, SpecError
+from optimizer.fitting.record import RunRecord
 from optimizer.fitting.runs import BenchmarkRun
+from optimizer.spec.files import plain_value
 
 
 class Benchmark(NamedTuple):
-    """Content of a report."""
+    """Runs of a report, as they are replayed."""
 
     runs: tuple[BenchmarkRun, ...]
     tool: str
@@ -23,7 +24,19 @@ class Benchmark(NamedTuple):
     date: str | None = None
     """Day of the benchmark, in ISO format."""
     notes: tuple[str, ...] = ()
-    """Assumptions about values missing from the report."""
+    """Assumptions about values missing from the report, and decisions about values that contradict."""
+    cards: int | None = None
+    """Accelerators of one replica, if the report states them."""
+
+
+class RunReport(NamedTuple):
+    """Content of a report, as it is written there."""
+
+    runs: tuple[RunRecord, ...]
+    tool: str
+    model: str | None = None
+    date: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -35,11 +48,11 @@ class BenchmarkFile:
     text: str
 
     @cached_property
-    def json(self) -> Any:
-        """JSON content, a list if every line is a JSON object, None if it is not JSON."""
+    def tree(self) -> Any:
+        """JSON or YAML content, a list if every line is a JSON object, None for other files."""
         head = self.text.lstrip()[:1]
         if head not in {"{", "["}:
-            return None
+            return self._yaml() if self.name.lower().endswith((".yaml", ".yml")) else None
         try:
             return json.loads(self.text)
         except json.JSONDecodeError as error:
@@ -51,6 +64,19 @@ class BenchmarkFile:
             ) from None
         except RecursionError:
             raise FitError(f"{self.name}: not valid JSON: it is nested too deeply") from None
+
+    @property
+    def rows(self) -> list[tuple[Any, str]]:
+        """The tree with its place, or each item of a list with its own."""
+        if isinstance(self.tree, list):
+            return [(row, f"{self.name}: [{i}]") for i, row in enumerate(self.tree)]
+        return [(self.tree, self.name)]
+
+    def _yaml(self) -> Any:
+        try:
+            return plain_value(self.text, self.name)
+        except SpecError as error:
+            raise FitError(str(error)) from None
 
     def _json_lines(self) -> list[Any] | None:
         """Return the JSON objects of a file with one per line; None for other files."""
@@ -74,47 +100,20 @@ class Reader(NamedTuple):
     name: str
     """Name in messages and help."""
     recognises: Callable[[BenchmarkFile], bool]
-    read: Callable[[BenchmarkFile], Benchmark]
+    read: Callable[[BenchmarkFile], RunReport | Benchmark]
 
 
-def number(value: Any, place: str) -> float:
-    """Return a finite number ≥ 0.
+def day_of(value: Any) -> str | None:
+    """Return the day of a time stamp: ISO text, `20260131-…`, or seconds since 1970."""
+    from datetime import UTC, datetime
 
-    Raises:
-        FitError: the value is not such a number; the message names its place.
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        shown = "missing" if value is None else f"{json.dumps(value, default=str)[:60]} is not a number >= 0"
-        raise FitError(f"{place}: {shown}; the report is incomplete or of another tool")
-    return float(value)
-
-
-def at(value: Any, path: Sequence[str | int], place: str) -> Any:
-    """Return the value at a path of keys.
-
-    Args:
-        value: nested dicts and lists.
-        path: keys and indices.
-        place: place of the value, for messages.
-
-    Raises:
-        FitError: a key is missing; the text names the first one.
-    """
-    for i, key in enumerate(path):
-        inside = isinstance(value, dict) and key in value
-        listed = isinstance(value, list) and isinstance(key, int) and key < len(value)
-        if not (inside or listed):
-            missing = ".".join(map(str, path[: i + 1]))
-            raise FitError(f"{place}: {missing} is missing; the report is incomplete or of another tool")
-        value = value[key]
-    return value
-
-
-def find(value: Any, *path: str) -> Any:
-    """Return the value at a path of keys, None if a key is missing."""
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return datetime.fromtimestamp(value, UTC).date().isoformat() if 0 < value < 4e9 else None
+    text = str(value or "")
+    digits = text.partition("-")[0]
+    if len(digits) == 8 and digits.isdigit():
+        return f"{digits[:4]}-{digits[4:6]}-{digits[6:]}"
+    return text[:10] if len(text) >= 10 and text[4] == "-" else None
 
 
 def cell_value(cell: Any) -> Any:
@@ -125,24 +124,3 @@ def cell_value(cell: Any) -> Any:
         with suppress(ValueError):
             return read(cell)
     return cell or None
-
-
-def number_at(value: Any, path: Sequence[str | int], place: str) -> float:
-    """Return the number at a path of keys.
-
-    Args:
-        value: nested dicts and lists.
-        path: keys and indices.
-        place: place of the value, for messages.
-
-    Raises:
-        FitError: the value is missing or no number.
-    """
-    return number(at(value, path, place), f"{place}: {'.'.join(map(str, path))}")
-
-
-def measured(value: Any) -> float | None:
-    """Return a measured time or rate; None if it is missing or not a positive number."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if math.isfinite(value) and value > 0 else None

@@ -3,56 +3,96 @@
 import os
 
 from optimizer.errors import FitError
+from optimizer.fitting.loads import Engines, as_replayed
+from optimizer.fitting.notes import sentences
 from optimizer.fitting.readers import (
     aiperf,
-    guidellm_columns,
+    guidellm,
     guidellm_html,
-    guidellm_json,
-    guidellm_rows,
     inference_perf,
+    llmd,
     points,
-    vllm_bench,
+    trtllm_bench,
+    vllm_family,
 )
+from optimizer.fitting.readers.paths import find
 from optimizer.fitting.readers.report import Benchmark, BenchmarkFile, Reader
 from optimizer.spec.files import read_text
 
 READERS: tuple[Reader, ...] = (
-    guidellm_json.READER,
-    guidellm_columns.READER,
-    guidellm_rows.READER,
+    guidellm.READER,
     guidellm_html.READER,
-    vllm_bench.READER,
+    vllm_family.READER,
     inference_perf.READER,
     aiperf.READER,
+    llmd.READER,
+    trtllm_bench.READER,
     points.READER,
 )
 """All formats, in the order in which they are tried."""
 
+UNREADABLE: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("llmperf", "its inter-token latency includes the TTFT and counts with another tokeniser",
+     ("results/inter_token_latency_s", "results_inter_token_latency_s_mean")),
+    ("GuideLLM 0.1", "it has no means", ("benchmarks/*/request_count", "benchmarks/*/results")),
+    ("AIPerf before 0.2", "its tree has changed since", ("records/ttft", "records/time_to_first_token")),
+    ("k6", "it counts no tokens", ("metrics/http_req_duration", "metrics/http_reqs")),
+)  # fmt: skip
+"""Tool, why its reports are not read, and paths of which it has one."""
+UNREADABLE_TEXT: tuple[tuple[str, str, str], ...] = (
+    ("MLPerf", "it counts no tokens", "MLPerf Results Summary"),
+    ("locust", "it counts no tokens", "Type,Name,Request Count"),
+    ("AIPerf's CSV", "the JSON of the same run says more", "Metric,avg,"),
+)
+"""Tool, why its reports are not read, and how the text begins."""
 
-def read_benchmark(path: str | os.PathLike[str]) -> Benchmark:
+
+def read_benchmark(path: str | os.PathLike[str], engines: Engines = Engines()) -> Benchmark:  # noqa: B008
     """Read a report of any known format.
 
+    Args:
+        path: the report.
+        engines: what the caller knows about the engines behind the address.
+
     Raises:
-        FitError: the file is empty, cut short, or of unknown format.
+        FitError: the file is empty, cut short, or of unknown format, or leaves open what was measured.
         SpecError: the file cannot be read.
     """
-    return parse_benchmark(str(path), read_text(path))
+    return parse_benchmark(str(path), read_text(path), engines)
 
 
-def parse_benchmark(name: str, text: str) -> Benchmark:
-    """Read a report from its text.
-
-    Raises:
-        FitError: the text is empty, cut short, or of unknown format.
-    """
+def parse_benchmark(name: str, text: str, engines: Engines = Engines()) -> Benchmark:  # noqa: B008
+    """Read a report from its text; arguments and errors as for `read_benchmark`."""
     report = BenchmarkFile(name, text)
     if not text.strip():
         raise FitError(f"{name}: the file is empty; run the benchmark again, or leave it out")
     reader = next((reader for reader in READERS if reader.recognises(report)), None)
     if reader is None:
-        known = ", ".join(reader.name for reader in READERS)
-        raise FitError(
-            f"{name}: not a known benchmark report; known are {known} with the columns "
-            f"{', '.join(points.REQUIRED)}"
-        )
-    return reader.read(report)
+        raise FitError(_unknown(report))
+    found = reader.read(report)
+    if isinstance(found, Benchmark):
+        return found
+    replayed = [as_replayed(run, engines) for run in found.runs]
+    notes = sentences(note for one in replayed for note in one.notes)
+    cards = {run.cards for run in found.runs}
+    return Benchmark(
+        tuple(one.run for one in replayed if one.run is not None),
+        found.tool,
+        found.model,
+        found.date,
+        (*notes, *found.notes),
+        cards.pop() if len(cards) == 1 else None,
+    )
+
+
+def _unknown(report: BenchmarkFile) -> str:
+    """Return why a report is not read, and what can be."""
+    names = ", ".join(reader.name for reader in READERS)
+    known = f"known are {names} with the columns {', '.join(points.REQUIRED)}"
+    for tool, why, paths in UNREADABLE:
+        if find(report.tree, *paths) is not None:
+            return f"{report.name}: a report of {tool} cannot be fitted: {why}; {known}"
+    for tool, why, start in UNREADABLE_TEXT:
+        if start in report.text[:2000]:
+            return f"{report.name}: a report of {tool} cannot be fitted: {why}; {known}"
+    return f"{report.name}: not a known benchmark report; {known}"

@@ -1,0 +1,242 @@
+"""Identities that the figures of a run satisfy, and what follows if they do not, whatever the tool.
+
+"E" is the time per token from latencies: (mean latency − mean TTFT) / (mean output − 1), eq. 238. Bounds come
+from sound reports of five tools. A1 … T1 name the identities on docs/math.md.
+"""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from optimizer.fitting.notes import Say
+from optimizer.fitting.record import RunRecord
+from optimizer.quantities import counted, quantity
+
+CHUNKS = 1.3
+"""ITL over E from which several tokens arrive in a chunk; sound files reach 1.08."""
+TOO_SHORT = 0.7
+"""ITL over E below which tokens were counted twice; sound files fall to 0.78."""
+SAME = 0.05
+"""Deviation of an exact ITL from E up to which it stays."""
+LATE_MEDIAN = 1.5
+"""Median over mean TTFT from which clocks are broken; sound files reach 1.1."""
+MANY_FAILED = 0.10
+"""Share of failed requests above which the load was another one."""
+MIN_CANCELLED = 30
+"""Requests that a cancelled run must have completed."""
+IDLE = 0.75
+"""Requests in flight over users below which users paused; sound files with six a user reach 0.79."""
+SAME_COUNT = 0.02
+"""Deviation of rate times duration from the requests completed."""
+EQUAL_CV = 0.1
+"""Coefficient of variation below which lengths are equal enough for medians."""
+WARM_PROMPTS = 0.05
+"""Share of prompt tokens from the prefix cache above which β is not that of cold prompts."""
+MAX_MS, MAX_TOKENS = 1e9, 1e9
+TIMES = {
+    "ttft_ms": "mean TTFT", "ttft_median_ms": "median TTFT", "itl_ms": "mean ITL", "tpot_ms": "mean TPOT",
+    "tpot_median_ms": "median TPOT", "latency_ms": "mean latency",
+}  # fmt: skip
+
+
+# --- runs that are left out -------------------------------------------------------------------------------
+
+
+def why_broken(record: RunRecord) -> str | None:
+    """Return why a run says nothing about the engine; None if it does."""
+    checks = (_no_requests, _no_tokens, _no_times, _broken_clocks)
+    return record.unusable or next((why for check in checks if (why := check(record))), None)
+
+
+def _no_requests(record: RunRecord) -> str | None:
+    if record.completed == 0:
+        return f"nothing was completed{f', {failures(record)}' if record.lost else ''}"
+    if record.duration_s is not None and not 0 < record.duration_s < math.inf:
+        return f"its duration is {quantity(record.duration_s)} s"
+    if record.offered_rps is None and record.users is None:
+        return "neither a request rate nor a concurrency is stated"
+    if record.offered_rps is not None and not record.offered_rps > 0:
+        return f"its offered rate is {quantity(record.offered_rps)} requests/s"
+    return None
+
+
+def _no_tokens(record: RunRecord) -> str | None:
+    for lengths, label in ((record.prompt, "prompt"), (record.output, "output")):
+        if lengths.mean is None:
+            return f"its {label} tokens are not stated"
+        if not 0 < lengths.mean <= MAX_TOKENS:
+            return f"its mean {label} has {counted(lengths.mean, 'token')}"
+    return None
+
+
+def _no_times(record: RunRecord) -> str | None:
+    for name, label in TIMES.items():
+        value = getattr(record, name)
+        if not _is_possible(value):
+            return f"its {label} is {quantity(value)} ms"
+    return None
+
+
+def _broken_clocks(record: RunRecord) -> str | None:
+    """Return why the times of a run contradict each other (T1)."""
+    mean, median, latency = record.ttft_ms, record.ttft_median_ms, record.latency_ms
+    if mean and latency and mean >= latency and (record.output.mean or 0.0) > 1:
+        return (
+            f"its mean TTFT, {ms(mean)}, is not below its mean latency, {ms(latency)}: answers were not "
+            "streamed, or tokens of the reasoning were not counted"
+        )
+    if mean and median and median > LATE_MEDIAN * mean:
+        return f"its median TTFT, {ms(median)}, is far above its mean, {ms(mean)}: clocks are broken"
+    return None
+
+
+def why_other_load(record: RunRecord, itl_ms: float | None) -> str | None:
+    """Return why the requests that succeeded did not see the load of the run (A5); None if they did."""
+    done = record.completed
+    if record.cancelled and done is not None and done < MIN_CANCELLED:
+        return f"the run was cancelled after {counted(done, 'request')}"
+    if not done or failed_share(record) <= MANY_FAILED:
+        return None
+    users, busy = record.users, in_flight(record, itl_ms)
+    if users is None or busy is None or record.is_rated:
+        return failures(record)
+    if busy >= IDLE * users:
+        return None
+    return f"{failures(record)}, so that {quantity(busy, 3)} of {counted(users, 'user')} were in flight"
+
+
+def failed_share(record: RunRecord) -> float:
+    """Return the share of requests that failed."""
+    return record.lost / max(record.sent, 1.0)
+
+
+def failures(record: RunRecord) -> str:
+    """Return how many requests failed, in words."""
+    stopped = ", and the run was cancelled" if record.cancelled else ""
+    return f"{quantity(record.lost)} of {counted(record.sent, 'request')} failed{stopped}"
+
+
+# --- figures ----------------------------------------------------------------------------------------------
+
+
+def without_broken_mean(record: RunRecord, say: Say) -> RunRecord:
+    """Return a record without a mean TTFT that is broken by single requests, where it is not needed."""
+    needed = not (record.exact_itl and record.itl_ms and record.ttft_median_ms)
+    if _is_possible(record.ttft_ms) or needed:
+        return record
+    say("mean", f"its mean TTFT is {ms(record.ttft_ms or 0.0)}: its median and the tool's own ITL are used")
+    return replace(record, ttft_ms=None)
+
+
+def cleaned(record: RunRecord, say: Say) -> RunRecord:
+    """Return a record without empty times, whose window ends with its requests, and with its rate (A4)."""
+    changes: dict[str, Any] = {name: getattr(record, name) or None for name in TIMES}
+    changes["users"] = record.users if record.users and math.isfinite(record.users) else None
+    duration, late = record.duration_s, -(record.cooldown_s or 0.0)
+    if duration and SAME_COUNT * duration < late < duration:
+        duration -= late
+        say("window", f"its window ends {quantity(late, 3)} s after the run: {quantity(duration)} s count")
+    rate, done = record.throughput_rps, record.completed
+    if duration and done:
+        completed_rps = done / duration
+        if rate and abs(rate / completed_rps - 1) > SAME_COUNT:
+            say(
+                "rate",
+                f"{quantity(rate)} requests/s times {quantity(duration)} s is not the {quantity(done)} "
+                f"completed: {quantity(completed_rps)} requests/s are used",
+            )
+            rate = None
+        rate = rate or completed_rps
+        _tell_tokens(record, completed_rps, say)
+    return replace(record, **changes, duration_s=duration, throughput_rps=rate)
+
+
+def _tell_tokens(record: RunRecord, rate: float, say: Say) -> None:
+    """Tell if the output tokens per second are not those of the requests that succeeded (A4)."""
+    each, mean = (record.tokens_rps or 0.0) / rate, record.output.mean or 0.0
+    if each and record.asked_tokens is None and abs(each / mean - 1) > SAME_COUNT:
+        say(
+            "tokens",
+            f"{quantity(record.tokens_rps or 0.0)} output tokens/s are {quantity(each)} a request, and "
+            f"{quantity(mean)} are stated: the latter are used",
+        )
+
+
+def time_per_token(record: RunRecord, say: Say) -> float | None:
+    """Return the time per token [ms] over all gaps: E where latencies are known (A1, A3, eq. 238)."""
+    whole, first, gaps = record.latency_ms, record.ttft_ms, (record.output.mean or 0.0) - 1
+    itl, tpot = record.itl_ms, record.tpot_ms
+    if whole and first and gaps > 0:
+        exact = (whole - first) / gaps
+        if itl:
+            _tell_itl(record, itl, exact, "request latencies", say)
+        return itl if itl and record.exact_itl and abs(itl / exact - 1) <= SAME else exact
+    if itl and tpot and itl > CHUNKS * tpot:
+        _tell_itl(record, itl, tpot, "TPOT", say)
+        return tpot
+    if itl or tpot:
+        return itl or tpot
+    if record.tpot_median_ms and (record.output.cv or 0.0) < EQUAL_CV:
+        say("medians", "there are medians only: the median TPOT stands for the mean ITL")
+        return record.tpot_median_ms
+    return None
+
+
+def _tell_itl(record: RunRecord, itl: float, used: float, source: str, say: Say) -> None:
+    ratio = itl / used
+    if ratio > CHUNKS:
+        speculative = (record.accepted_tokens or 0.0) > 1
+        why = f"speculative decoding{'' if speculative else ', or a stream in lumps'}"
+        ask = "; request latencies (--percentile-metrics ttft,tpot,itl,e2el) would tell"
+        say(
+            "chunks",
+            f"{quantity(ratio, 2)} tokens arrive per chunk ({why}); ITL is taken from {source}, {ms(used)}, "
+            f"not from the gaps between chunks, {ms(itl)}"
+            f"{ask if source == 'TPOT' and not speculative else ''}",
+        )
+    elif ratio < TOO_SHORT:
+        say(
+            "halves",
+            f"the report's ITL, {ms(itl)}, is {ratio:.2f} of what request latency and TTFT say, {ms(used)}; "
+            "tokens were probably counted twice. The latter is used",
+        )
+
+
+def in_flight(record: RunRecord, itl_ms: float | None) -> float | None:
+    """Return the mean requests in flight by Little's law; None if a figure is missing (L1)."""
+    lifetime, first = record.latency_ms, record.ttft_ms or record.ttft_median_ms
+    if lifetime is None and itl_ms and first:
+        lifetime = first + max((record.output.mean or 0.0) - 1, 0.0) * itl_ms
+    rate = record.throughput_rps
+    return None if lifetime is None or rate is None else rate * lifetime / 1000
+
+
+def tell_conditions(record: RunRecord, say: Say) -> None:
+    """Tell what makes the times those of a workload rather than of the engine."""
+    if record.asked_tokens is not None:
+        asked, came = quantity(record.asked_tokens), quantity(record.output.mean or 0.0)
+        say("asked", f"the report counts {asked} tokens a request as asked for; {came} came")
+    if (record.accepted_tokens or 0.0) > 1 + SAME:
+        say(
+            "speculative",
+            f"speculative decoding, {quantity(record.accepted_tokens or 0.0, 3)} tokens a step: token times "
+            "hold for texts that are accepted as often",
+        )
+    if (record.cached_share or 0.0) > WARM_PROMPTS:
+        share = f"{record.cached_share:.0%} of prompt tokens came from the prefix cache"
+        say("cache", f"{share}: β is that of this workload")
+    elif (record.turns or 0.0) > 1:
+        say(
+            "turns",
+            f"conversations of {quantity(record.turns or 0.0, 3)} turns: prompts repeat earlier ones, and a "
+            "prefix cache would make β that of this workload",
+        )
+
+
+def _is_possible(value: float | None) -> bool:
+    return value is None or 0 <= value <= MAX_MS
+
+
+def ms(value: float) -> str:
+    """Return a time in words."""
+    return f"{quantity(value, 3)} ms"

@@ -1,0 +1,45 @@
+"""TokenStats that a client draws, where all runs of a report share one distribution."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from optimizer.fitting.record import RunRecord, TokenStats
+from optimizer.fitting.runs import TokenCounts
+
+UNIFORM_WITHIN = 0.12
+"""Relative deviation from the standard deviation of a uniform distribution up to which lengths count as
+uniform."""
+
+
+def with_shared_lengths(runs: Sequence[RunRecord]) -> Iterator[RunRecord]:
+    """Yield runs with the lengths that the client draws: all runs of a report share one distribution."""
+    prompts, answers = ([getattr(run, name) for run in runs] for name in ("prompt", "output"))
+    counts = [run.completed or 0.0 for run in runs]
+    drawn = _shared(prompts, counts), _shared(answers, counts)
+    for run in runs:
+        yield replace(run, drawn=(drawn[0], drawn[1])) if drawn[0] and drawn[1] else run
+
+
+def _shared(lengths: Sequence[TokenStats], counts: Sequence[float]) -> TokenCounts | None:
+    """Return the common distribution of lengths, uniform if they fit one; None if nothing was completed."""
+    known = [
+        (one, count) for one, count in zip(lengths, counts, strict=True) if count > 0 and (one.mean or 0) > 0
+    ]
+    if not known:
+        return None
+    weights = np.array([count for _, count in known])
+    means = np.array([one.mean for one, _ in known])
+    mean = float(np.average(means, weights=weights))
+    spread = np.array([one.deviation or 0.0 for one, _ in known]) ** 2 + (means - mean) ** 2
+    deviation = math.sqrt(float(np.average(spread, weights=weights)))
+    ends = [(one.least, one.most) for one, _ in known if one.least is not None and one.most is not None]
+    if ends:
+        least, most = min(low for low, _ in ends), max(high for _, high in ends)
+        half = (most - least) / 2
+        # Long outputs complete less often in time: the range is more reliable than the mean of the completed.
+        if half > 0 and abs(deviation * math.sqrt(3) / half - 1) < UNIFORM_WITHIN:
+            return TokenCounts.of((least + most) / 2, half / math.sqrt(3))
+    return TokenCounts.of(mean, deviation)

@@ -1,0 +1,51 @@
+"""Reader of `trtllm-bench --report_json`: the engine without a server in front.
+
+Source: `tensorrt_llm/bench/dataclasses/reporting.py`. All its times are in ms.
+"""
+
+from dataclasses import replace
+
+from optimizer.fitting.readers.paths import Table, find, plain, record, time
+from optimizer.fitting.readers.report import BenchmarkFile, Reader, RunReport
+
+TABLE: Table = {
+    "offered_rps": plain("world_info/issue_rate"),
+    "in_flight": plain("request_info/avg_num_concurrent_requests"),
+    "users": plain("request_info/max_concurrency", "world_info/max_concurrency"),
+    "requested": plain("request_info/num_requests"),
+    "completed": plain("request_info/num_requests"),
+    "prompt_mean": plain("request_info/avg_input_length"),
+    "output_mean": plain("request_info/avg_output_length"),
+    "throughput_rps": plain("performance/request_throughput_req_s"),
+    "ttft_ms": time("ms", "streaming_metrics/avg_ttft_ms"),
+    "ttft_median_ms": time("ms", "streaming_metrics/ttft_percentiles/p50"),
+    "tpot_ms": time("ms", "streaming_metrics/avg_tpot_ms"),
+    "latency_ms": time("ms", "performance/avg_request_latency_ms"),
+    "accepted_tokens": plain("decoding_stats/acceptance_length/average"),
+    "tensor_parallel": plain("world_info/tp_size"),
+    "pipeline_parallel": plain("world_info/pp_size"),
+}
+
+
+def _recognises(report: BenchmarkFile) -> bool:
+    value = report.tree
+    return (
+        isinstance(value, dict)
+        and find(value, "request_info/num_requests") is not None
+        and "performance" in value
+    )
+
+
+def _read(report: BenchmarkFile) -> RunReport:
+    """Read a run."""
+    found = record(report.tree, TABLE, report.name)
+    if not found.offered_rps or found.offered_rps >= MAX_RATE_RPS:
+        found = replace(found, offered_rps=float("inf"))
+    model = find(report.tree, "engine/model", "engine/model_path")
+    note = "trtllm-bench has no server in front: its TTFT lacks HTTP"
+    return RunReport((found,), "trtllm-bench", model if isinstance(model, str) else None, notes=(note,))
+
+
+MAX_RATE_RPS = 1e6
+"""Stated rate from which requests are sent at once."""
+READER = Reader("trtllm-bench", _recognises, _read)

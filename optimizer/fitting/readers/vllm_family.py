@@ -1,0 +1,192 @@
+"""Reader of `vllm bench serve` and its descendants: SGLang, TensorRT-LLM and InferenceX.
+
+All write one flat object for each run, alone, in a list, or one a line. Sources: `vllm/benchmarks/serve.py`
+(0.6 to 0.25), SGLang `bench_serving.py`, TensorRT-LLM `benchmark_serving.py`, InferenceX
+`utils/process_result.py`.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from optimizer.errors import FitError
+from optimizer.fitting.readers.paths import Path, Table, find, number_of, plain, record, time
+from optimizer.fitting.readers.report import BenchmarkFile, Reader, RunReport, day_of
+from optimizer.fitting.record import RunRecord, TokenStats
+
+_MARKS = (("total_input_tokens", "total_output_tokens", "completed"), ("conc", "hw"))
+_OF_INFERENCEX = "hw"
+_ENGINES = ("replicas", "num_replicas", "data_parallel_size", "dp_size", "dp")
+
+
+def _both(name: str) -> tuple[Path, ...]:
+    """Return the places of a time: of the benchmarks, and of InferenceX in seconds."""
+    return time("ms", f"{name}_ms") + time("s", name)
+
+
+TABLE: Table = {
+    "offered_rps": plain("request_rate"),
+    "throughput_rps": plain("request_throughput", "mean_qps"),
+    "tokens_rps": plain("output_throughput"),
+    "users": plain("max_concurrency", "conc"),
+    "in_flight": plain("concurrency"),
+    "requested": plain("num_prompts", "num_requests_total"),
+    "completed": plain("completed", "num_requests_successful"),
+    "failed": plain("failed"),
+    "duration_s": plain("duration"),
+    "prompt_total": plain("total_input_tokens"),
+    "prompt_mean": plain("mean_input_tokens"),
+    "output_total": plain("total_output_tokens"),
+    "output_mean": plain("mean_output_tokens_actual"),
+    "ttft_ms": _both("mean_ttft"),
+    "ttft_median_ms": _both("median_ttft"),
+    "tpot_ms": _both("mean_tpot"),
+    "tpot_median_ms": _both("median_tpot"),
+    "itl_ms": _both("mean_itl"),
+    "latency_ms": _both("mean_e2el") + _both("mean_e2e_latency"),
+    "accepted_tokens": plain(
+        "spec_decode_acceptance_length", "accept_length", "avg_decoded_tokens_per_iter/mean"
+    ),
+    "replicas": plain(
+        "decode_replicas", *_ENGINES, "data_parallel_size", "dp_size", "dp", "server_info/dp_size"
+    ),
+    "tensor_parallel": plain("tensor_parallel_size", "tp_size", "tp", "server_info/tp_size"),
+    "pipeline_parallel": plain("pipeline_parallel_size", "pp_size", "pp", "server_info/pp_size"),
+}
+_SPLIT = ("disagg", "prefill_replicas", "num_prefill_gpu", "server_info/prefill")
+"""Fields that are neither empty, 0 nor false if prefill and decode run on separate engines."""
+_HINT = re.compile(r"\b[2-9]\d?\s?[x×]\s?[A-Za-z]+-?\d+\w*")
+"""Several accelerators, as in `4xL40S`; `8x7B` is the name of a model."""
+NOMINAL = 0.9, 0.2 / math.sqrt(12)
+"""Mean and deviation of InferenceX's lengths, over the stated ones: uniform from 0.8 of them."""
+RETOKENISED = 0.9
+"""Share of the tokens asked for below which the tokens that came count (sglang#10746)."""
+_NAMES = ("model_id", "tokenizer_id", "model", "backend", "endpoint_type", "date", "image")
+PROMPTS_A_USER = 10
+"""Requests of a run of InferenceX for each user (`--num-prompts`)."""
+
+
+def _is_run(row: Any) -> bool:
+    return isinstance(row, dict) and any(all(mark in row for mark in marks) for marks in _MARKS)
+
+
+def _recognises(report: BenchmarkFile) -> bool:
+    return any(_is_run(row) for row, _ in report.rows)
+
+
+def _read(report: BenchmarkFile) -> RunReport:
+    """Read one result, or several as a list or as written by `--append-result`.
+
+    Raises:
+        FitError: an object is of another kind.
+    """
+    for row, place in report.rows:
+        if not _is_run(row):
+            raise FitError(
+                f"{place}: this is not a result of {READER.name}, unlike the others; pass them separately"
+            )
+    first = report.rows[0][0]
+    notes = dict.fromkeys(note for row, _ in report.rows for note in _notes(row))
+    model = find(first, "model_id", "server_info/model_path", "model")
+    return RunReport(
+        tuple(_run(row, place) for row, place in report.rows),
+        _tool(first),
+        model if isinstance(model, str) else None,
+        day_of(first.get("date")),
+        tuple(notes),
+    )
+
+
+def _tool(row: Mapping[str, Any]) -> str:
+    if _OF_INFERENCEX in row:
+        return "InferenceX"
+    if "server_info" in row or "total_output_tokens_retokenized" in row:
+        version = find(row, "server_info/version")
+        return f"SGLang bench_serving{f' {version}' if version else ''}"
+    return "TensorRT-LLM benchmark_serving" if "avg_decoded_tokens_per_iter" in row else "vllm bench serve"
+
+
+def _notes(row: Mapping[str, Any]) -> list[str]:
+    if _OF_INFERENCEX in row:
+        return [] if "mean_input_tokens" in row else [
+            "InferenceX states lengths as asked for: assumed uniform from 0.8 of them, ten requests a user"
+        ]  # fmt: skip
+    spread = isinstance(row.get("output_lens"), list) or row.get("random_range_ratio") is not None
+    return [] if spread else ["no lengths of single requests (--save-detailed): assumed equal"]
+
+
+def _run(row: Mapping[str, Any], place: str) -> RunRecord:
+    rate, burstiness = number_of(row.get("request_rate")), number_of(row.get("burstiness"))
+    uneven = rate and math.isfinite(rate) and burstiness and burstiness != 1
+    found = record(
+        row if not find(row, "server_info/enable_dp_attention") else {**row, "dp_size": 1},
+        TABLE,
+        place,
+        hint=_hint(row),
+        split=next((name for name in _SPLIT if _is_on(find(row, name))), None),
+        arrival_cv=1 / math.sqrt(burstiness or 1.0) if uneven else None,
+        unusable=_unusable(row),
+    )
+    lengths = {
+        name: _lengths(row, name, getattr(found, kind))
+        for name, kind in (("input", "prompt"), ("output", "output"))
+    }
+    answers, asked = lengths["output"], None
+    came = number_of(row.get("total_output_tokens_retokenized"))
+    if came and found.completed and answers.mean and came / found.completed < RETOKENISED * answers.mean:
+        asked, answers = answers.mean, answers._replace(mean=came / found.completed)
+    requested = found.requested
+    if requested is None and found.completed is None and found.users:
+        requested = PROMPTS_A_USER * found.users
+    return replace(found, prompt=lengths["input"], output=answers, asked_tokens=asked, requested=requested)
+
+
+def _unusable(row: Mapping[str, Any]) -> str | None:
+    if row.get("ramp_up_strategy") is not None:
+        return (
+            f"the rate rises from {row.get('ramp_up_start_rps')} to {row.get('ramp_up_end_rps')} requests/s "
+            "(ramp_up_strategy); measure each rate in a separate run"
+        )
+    rate = row.get("request_rate")
+    return (
+        None if rate is None or number_of(rate) is not None else f"request_rate {rate!r} cannot be replayed"
+    )
+
+
+def _is_on(value: Any) -> bool:
+    number = number_of(value)
+    return number > 0 if number is not None else bool(value) and str(value).lower() != "false"
+
+
+def _hint(row: Mapping[str, Any]) -> str | None:
+    texts = (value for key, value in row.items() if isinstance(value, str) and key not in _NAMES)
+    found = (_HINT.search(text) for text in texts)
+    return next((match[0] for match in found if match), None)
+
+
+def _lengths(row: Mapping[str, Any], name: str, stated: TokenStats) -> TokenStats:
+    """Return lengths with their spread: of single requests, of the range asked for, or InferenceX's."""
+    given = row.get(f"{name}_lens")
+    kept = (
+        [value for value in given if isinstance(value, int | float) and value > 0]
+        if isinstance(given, list)
+        else []
+    )
+    if kept:
+        return TokenStats(float(np.mean(kept)), float(np.std(kept)))
+    nominal = number_of(row.get("isl" if name == "input" else "osl"))
+    if stated.mean is None and nominal is not None:
+        return TokenStats(NOMINAL[0] * nominal, NOMINAL[1] * nominal)
+    ratio, most = number_of(row.get("random_range_ratio")), number_of(row.get(f"random_{name}_len"))
+    if stated.mean and ratio is not None and 0 <= ratio <= 1 and most:
+        # vLLM draws from 1 - r to 1 + r of the length, SGLang from r to 1 of it: the mean tells which it was.
+        around = abs(stated.mean / most - 1) < abs(stated.mean / most - (1 + ratio) / 2)
+        return stated._replace(deviation=(ratio if around else (1 - ratio) / 2) * most / math.sqrt(3))
+    return stated
+
+
+READER = Reader("vllm bench serve (also SGLang, TensorRT-LLM, InferenceX)", _recognises, _read)
