@@ -14,6 +14,7 @@ from optimizer.arrays import BoolArray, FloatArray, IntArray, frozen
 from optimizer.candidates.arrays import SystemArrays
 from optimizer.candidates.card_patterns import SharedCards
 from optimizer.quantities import quantity
+from optimizer.queueing.measures import TargetMeasure
 from optimizer.spec.schema import EstimateEnd, Server
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
@@ -316,7 +317,7 @@ class Candidates:
         value, limit = float(self.verdicts.value[pair]), float(self.verdicts.limit[pair])
         place = self.system.accelerators[accelerator].place
         measure = self.arrays.servers.targets.measures[self.verdicts.measure[pair]]
-        return _DETAILS[reason].format(
+        detail = _DETAILS[reason].format(
             service_class=server.service_class,
             model=server.model,
             accelerator=accelerator,
@@ -330,6 +331,22 @@ class Candidates:
             measured=measure.text(value, 4),
             target=measure.text(limit),
         )
+        missed = reason in {RejectionReason.slo_unattainable, RejectionReason.slo_missed}
+        return detail + (_assumed_spread(measure, server) if missed else "")
+
+
+def _assumed_spread(measure: TargetMeasure, server: Server) -> str:
+    """Return which spreads of lengths are assumed by a percentile, and the fields that state them."""
+    load = server.current.load
+    names = {"ttft": ["in_tokens_cv"], "e2e": ["in_tokens_cv", "out_tokens_cv"]}.get(measure.metric, [])
+    open_ones = [name for name in names if name not in load.model_fields_set]
+    if measure.percentile is None or not open_ones or not load.out_tokens:
+        return ""
+    fields = " and ".join(str(type(load).model_fields[name].alias) for name in open_ones)
+    return (
+        f"; the {measure.statistic} rests on lengths with an assumed coefficient of variation of "
+        f"{getattr(load, open_ones[-1]):g}: state {fields}"
+    )
 
 
 _DETAILS = {

@@ -27,7 +27,7 @@ CLEARLY_BETTER = 0.99865
 CONFIDENCE = 0.975
 WELL_KNOWN = 0.15
 """Half of a 95 % interval, relative, above which α or β is not well known."""
-VALUES_EACH = 2
+VALUES_EACH = 1.5
 """Measured values for each parameter."""
 TOO_FEW = "too few measured values"
 IT_IS_0 = "it is 0 within the accuracy of the runs"
@@ -71,7 +71,7 @@ def fit_identifiable(
 def _affordable(names: Sequence[str], measured: int) -> list[str]:
     """Return the parameters that a number of measured values can determine."""
     gone = [name for name in SIMPLIFIED_FIRST if name in names][
-        : max(len(names) - measured // VALUES_EACH, 0)
+        : max(len(names) - int(measured / VALUES_EACH), 0)
     ]
     return [name for name in names if name not in gone]
 

@@ -25,9 +25,10 @@ def simulation_headline(found: Simulation) -> str:
 
 def simulation_effort(found: Simulation) -> str:
     """Return the goodput, and the amount of simulation."""
+    sent = "of the trace" if found.traced else "to one replica of each pool"
     return (
         f"goodput {quantity(found.goodput_rps)} of {quantity(found.offered_rps)} requests/s, "
-        f"{counted(found.requests, 'request')} to one replica of each pool, seed {found.seed}"
+        f"{counted(found.requests, 'request')} {sent}, seed {found.seed}"
     )
 
 

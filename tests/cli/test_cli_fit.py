@@ -77,7 +77,10 @@ serviceClasses:
   - name: gold
     modelTargets: [{model: llama,  slo-itl: 50ms}]
 servers:
-  - {name: s, class: gold, model: llama, currentAlloc: {load: {arrivalRate: 10/s, avgOutTokens: 64}}}
+  - name: s
+    class: gold
+    model: llama
+    currentAlloc: {load: {arrivalRate: 10/s, avgInTokens: 256, avgOutTokens: 64}}
 """
 
 

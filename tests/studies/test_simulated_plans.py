@@ -19,6 +19,7 @@ from optimizer.pipeline import solve
 from optimizer.queueing.measures import TargetMeasure
 from optimizer.render.pages import render_report
 from optimizer.render.simulation_sections import simulation_csv, simulation_sections
+from optimizer.render.simulation_text import simulation_effort
 from optimizer.section import FormattedValue
 from optimizer.simulation.replicas import Effort
 from optimizer.spec.system import System, load_system
@@ -146,6 +147,8 @@ def test_a_trace_takes_the_place_of_the_load(tmp_path: Path) -> None:
     (pool,) = found.pools
     assert pool.server == "iteration"
     assert pool.rate_rps * pool.num_replicas == pytest.approx(10.0, rel=0.05)
+    assert (found.requests, found.traced) == (SHORT, True)
+    assert f"{SHORT:,} requests of the trace, seed" in simulation_effort(found)
     with pytest.raises(RequestError, match="missing; the plan has 2 servers"):
         simulate_plan(made, SimulateOptions(trace=path))
     with pytest.raises(RequestError, match="'idle' has no pool with a load"):

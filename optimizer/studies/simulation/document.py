@@ -163,7 +163,10 @@ class Simulation(Document):
     """Simulation of a plan."""
 
     requests: int
-    """Number of requests sent to the replica of each pool; the first and last tenth do not count."""
+    """Number of requests sent to the replica of each pool; the first and last tenth do not count. Of a trace:
+    its requests, which are split among the replicas."""
+    traced: bool = Field(default=False, exclude_if=not_)
+    """Whether the requests are those of a trace."""
     seed: int
     """Random seed."""
     holds: bool

@@ -7,6 +7,7 @@ from functools import partial
 from optimizer.parallel import as_done
 from optimizer.plan import Plan
 from optimizer.simulation.replicas import Effort
+from optimizer.simulation.workload import TraceLoad
 from optimizer.spec.system import System
 from optimizer.studies.simulation.document import SimulatedPool, Simulation
 from optimizer.studies.simulation.pools import PoolRun, pool_runs, simulate_pool
@@ -44,8 +45,10 @@ def simulation_of(runs: list[PoolRun], effort: Effort, progress: Progress | None
 
 def simulation_from(runs: list[PoolRun], pools: list[SimulatedPool], effort: Effort) -> Simulation:
     """Return the simulation of a plan, given its simulated pools."""
+    recorded = [len(run.load.requests) for run in runs if isinstance(run.load, TraceLoad)]
     return Simulation(
-        requests=effort.requests,
+        requests=recorded[0] if recorded else effort.requests,
+        traced=bool(recorded),
         seed=effort.seed,
         holds=all(pool.holds for pool in pools),
         offered_rps=math.fsum(run.rate_rps * run.pool.num_replicas for run in runs),
