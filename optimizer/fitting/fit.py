@@ -7,6 +7,7 @@ import numpy as np
 
 from optimizer.errors import FitError
 from optimizer.fitting.accuracy import errors_of, relative_error
+from optimizer.fitting.bounds import bounds_of, tell_bounds
 from optimizer.fitting.estimation import FitProblem, FitResult, Progress, refit_without, simulate_all
 from optimizer.fitting.identifiability import fit_identifiable
 from optimizer.fitting.parameters import BY_NAME, FULL_LAW, LIGHT_LAW, coefficients, starts
@@ -87,9 +88,16 @@ def fit(
     replays = [BenchmarkReplay.of(run, limits, MANY_REQUESTS) for run in (*kept, *held_out)]
     figures = simulate_all(replays, [coefficients(solution.names, solution.values)])[0]
     seen, held = figures[: len(kept)], figures[len(kept) :]
-    warnings = [*notes, *light, *dropped, *_shape_warnings(kept), *options.settings.notes()]
+    law, law_errors = (
+        _perf_parms(solution.names, values) for values in (solution.values, solution.standard_errors())
+    )
+    cards = options.key.cards or _cards(benchmarks)
+    bounds = bounds_of(model, options.key.accelerator, cards, options.key.weights)
+    accepted = max(benchmark.accepted_tokens for benchmark in benchmarks)
+    broken = [] if bounds is None else tell_bounds(bounds, law, law_errors, accepted)
+    warnings = [*broken, *notes, *light, *dropped, *_shape_warnings(kept), *options.settings.notes()]
     report = FitReport(
-        standard_errors=_perf_parms(solution.names, solution.standard_errors()),
+        standard_errors=law_errors,
         condition_number=min(solution.condition(), 1e15),
         fitted_terms=tuple(BY_NAME[name].key for name in solution.names),
         errors=errors_of(kept, seen),
@@ -101,8 +109,8 @@ def fit(
     return FittedProfile(
         name=model,
         accelerator=options.key.accelerator,
-        acc_count=options.key.cards or _cards(benchmarks),
-        iteration=_perf_parms(solution.names, solution.values),
+        acc_count=cards,
+        iteration=law,
         **options.settings.profile_fields(_most_in_flight(usable)),
         provenance=_provenance(benchmarks, options.key, kept, report.errors),
         fit=report,

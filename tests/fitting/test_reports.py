@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from optimizer.errors import FitError
+from optimizer.fitting.bounds import bounds_of
 from optimizer.fitting.fit import FitOptions, MeasuredSetup
 from optimizer.fitting.prediction import predict
 from optimizer.fitting.profile import FittedProfile
@@ -111,3 +112,23 @@ def test_light_runs_end_in_words(name: str) -> None:
     assert profile.fit.fitted_terms == ("alpha", "beta")
     assert "requests hardly overlap" in said(profile)
     assert "a run with many users would tell" in said(profile)
+
+
+def test_times_below_those_of_the_card_are_told_first(tmp_path: Path) -> None:
+    """One H100 reads the 15 GB of Llama 3.1 8B in 4.48 ms, and computes a token in 0.0141 ms (data sheet)."""
+    bounds = bounds_of("meta-llama/Llama-3.1-8B", "H100", 1, None)
+    assert bounds is not None
+    assert (bounds.weights_gb, bounds.alpha_ms) == pytest.approx((15.0, 15.0 / 3350 * 1000), rel=0.01)
+    assert bounds.beta_ms == pytest.approx(2 * 7.0e9 / 989e12 * 1000, rel=0.01)
+    assert bounds_of("org/other", "H100", 1, None) is None
+    paths = []
+    for path in sorted((DATA / "11-inference-perf-itl").glob("stage_*.json")):
+        stage = json.loads(path.read_text())
+        del stage["successes"]["latency"]["request_latency"]
+        paths.append(str(tmp_path / path.name))
+        Path(paths[-1]).write_text(json.dumps(stage))
+    profile = fit_reports(paths, FitOptions(key=MeasuredSetup("llama-3.1-8b", "H100")))
+    assert profile.fit.warnings[0].startswith("α 3.35 ms")
+    assert "is below the 4.48 ms that one H100 needs to read 15 GB of weights" in profile.fit.warnings[0]
+    known = fitted("11-inference-perf-itl", "stage_*.json")
+    assert not any("is below the" in warning for warning in known.fit.warnings)

@@ -27,6 +27,8 @@ class Benchmark(NamedTuple):
     """Assumptions about values missing from the report, and decisions about values that contradict."""
     cards: int | None = None
     """Accelerators of one replica, if the report states them."""
+    accepted_tokens: float = 1.0
+    """Most tokens of a step with speculative decoding."""
 
 
 class RunReport(NamedTuple):

@@ -82,6 +82,7 @@ def parse_benchmark(name: str, text: str, engines: Engines = Engines()) -> Bench
         found.date,
         (*notes, *found.notes),
         cards.pop() if len(cards) == 1 else None,
+        max((run.accepted_tokens or 1.0 for run in found.runs), default=1.0),
     )
 
 
