@@ -171,7 +171,7 @@ def read_named_price(text: str) -> Price:
 def offers_of(
     arguments: argparse.Namespace, ask_price: Callable[[str], Price] | None
 ) -> tuple[list[Offer], tuple[str, ...]]:
-    """Return the offers, and the names in price files that are not in the catalogue.
+    """Return the offers, and those in price files that are left out, with the reasons.
 
     Args:
         arguments: name accelerators, priced by flag or file; if they name none, all in the files are used.
@@ -182,9 +182,9 @@ def offers_of(
     """
     lists = _price_lists(arguments)
     listed = [offer for found in lists for offer in found.offers]
-    unknown = tuple(dict.fromkeys(name for found in lists for name in found.unknown))
+    left_out = tuple(dict.fromkeys(text for found in lists for text in found.left_out))
     if not arguments.accelerator:
-        return listed, unknown
+        return listed, left_out
     offers: list[Offer] = []
     for text in arguments.accelerator:
         try:

@@ -69,14 +69,14 @@ def _init(arguments: argparse.Namespace) -> None:
     to_stdout = str(arguments.path) == "-"
     if not to_stdout:
         _check_path(arguments)
-    start, unknown = _start(arguments)
+    start, left_out = _start(arguments)
     text, notes = document_of(start), notes_of(start)
     if to_stdout:
         sys.stdout.write(text)
     else:
         write_text(text, arguments.path)
-    if unknown:
-        notes = (*notes, f"not in the catalogue, left out: {', '.join(unknown)}")
+    if left_out:
+        notes = (*notes, f"left out: {', '.join(left_out)}")
     for note in notes:
         print_stderr(f"inferplan: note: {note}")
     if not to_stdout:
@@ -103,7 +103,7 @@ def _check_path(arguments: argparse.Namespace) -> None:
 def _start(arguments: argparse.Namespace) -> tuple[StarterFacts, tuple[str, ...]]:
     """Return the facts from flags and prompts, and the names found only in price files."""
     can_ask = sys.stdin.isatty()
-    offers, unknown = offers_of(arguments, (lambda name: ask_price(Prompter(), name)) if can_ask else None)
+    offers, left_out = offers_of(arguments, (lambda name: ask_price(Prompter(), name)) if can_ask else None)
     demands = demands_of(arguments, can_ask=can_ask)
     models = list(dict.fromkeys(map(model_given, arguments.model or ())))
     lacking = [
@@ -131,7 +131,7 @@ def _start(arguments: argparse.Namespace) -> tuple[StarterFacts, tuple[str, ...]
     file = "system.yaml" if to_stdout else arguments.path.name
     return StarterFacts(
         template, tuple(names), tuple(offers), tuple(demands), file, folder, **settings
-    ), unknown
+    ), left_out
 
 
 def _template_of(models: list[str], offers: list[Offer], demands: list[Demand]) -> Any:
@@ -161,8 +161,8 @@ def _add_prices(parser: argparse.ArgumentParser) -> None:
 def _prices(arguments: argparse.Namespace) -> None:
     found = read_prices(arguments.file, region=arguments.region, spot=bool(arguments.spot))
     show_answer(arguments, found.document, lambda: price_sections(found))
-    if found.unknown and not arguments.json:
-        print_stderr(f"inferplan: note: not in the catalogue, left out: {', '.join(found.unknown)}")
+    if found.left_out:
+        print_stderr(f"inferplan: note: left out: {', '.join(found.left_out)}")
 
 
 COMMANDS = {"init": Command(_add_init, _init), "prices": Command(_add_prices, _prices)}

@@ -6,19 +6,19 @@ USD. A plain file has the columns ``accelerator`` and ``price``, and optionally 
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from optimizer.errors import SpecError
 from optimizer.money import EXAMPLES, Price, read_price
-from optimizer.profiles.catalogue import load_catalogue, slice_of
+from optimizer.profiles.catalogue import slice_of
 from optimizer.spec.csv_rows import csv_rows
+from optimizer.starters.cards import SKYPILOT_NAMES, LeftOut, find_card
 from optimizer.units import UnitError
 
 _SKYPILOT = {"acceleratorname", "acceleratorcount", "price"}
 _PLAIN = {"accelerator", "price"}
-_SKYPILOT_NAMES: Mapping[str, str] = {"a100": "A100-40", "v100": "", "h100-mega": "H100", "l40": ""}
-"""SkyPilot names that differ from the catalogue's; empty if the catalogue has no such accelerator."""
+_OF_PLAIN = {*_PLAIN, "cards", "count", "place"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class PriceList:
 
     offers: tuple[Offer, ...]
     """Offers, sorted by accelerator and cards."""
-    unknown: tuple[str, ...]
-    """Accelerators in the file that are not in the catalogue."""
+    left_out: tuple[str, ...]
+    """Offers in the file that are left out, with the reason."""
 
     def document(self) -> list[dict[str, object]]:
         """Return the offers as plain values."""
@@ -85,8 +85,8 @@ def read_prices(path: str | os.PathLike[str], *, region: str | None = None, spot
             f"{path}: the header must name accelerator and price, or (SkyPilot) {what}; it names "
             f"{', '.join(sorted(columns)) or 'nothing'}"
         )
-    unknown = sorted({name for name, offer in found if offer is None})
-    offers = [offer for _, offer in found if offer is not None]
+    offers = [offer for offer in found if isinstance(offer, Offer)]
+    left_out = sorted({f"{offer.name} ({offer.reason})" for offer in found if isinstance(offer, LeftOut)})
     chosen = [offer for offer in offers if region is None or region.lower() == offer.place.lower()]
     if offers and not chosen:
         places = sorted({offer.place for offer in offers})
@@ -96,27 +96,30 @@ def read_prices(path: str | os.PathLike[str], *, region: str | None = None, spot
         key = offer.accelerator, offer.cards
         if key not in best or (offer.price, offer.place) < (best[key].price, best[key].place):
             best[key] = offer
-    return PriceList(tuple(best[key] for key in sorted(best)), tuple(unknown))
+    return PriceList(tuple(best[key] for key in sorted(best)), tuple(left_out))
 
 
-def _skypilot(rows: list[tuple[str, dict[str, str]]], *, spot: bool) -> Iterator[tuple[str, Offer | None]]:
+def _skypilot(rows: list[tuple[str, dict[str, str]]], *, spot: bool) -> Iterator[Offer | LeftOut]:
+    kind = "SpotPrice" if spot else "Price"
     for place, row in rows:
-        name, price = row["acceleratorname"], row.get("spotprice", "") if spot else row["price"]
-        if not name or not price:
+        name, price = row["acceleratorname"], row.get(kind.lower(), "")
+        if not name:
             continue
         cards = _number(row["acceleratorcount"], place, "AcceleratorCount")
-        amount = _number(price, place, "SpotPrice" if spot else "Price")
-        accelerator = _known(_SKYPILOT_NAMES.get(name.lower(), name))
-        if accelerator is None:
-            yield name, None
-        elif cards >= 1 and cards.is_integer():  # fractions of a card are skipped
-            yield (
-                name,
-                Offer(accelerator, int(cards), Price(round(100 * amount, 6), "USD"), row.get("region", "")),
-            )
+        text = f"{row.get('instancetype', '')} {row.get('gpuinfo', '')}"
+        card = find_card(SKYPILOT_NAMES.get(name.lower(), name), text)
+        if isinstance(card, LeftOut):
+            yield card._replace(name=name)
+        elif cards < 1 or not cards.is_integer():
+            yield LeftOut(f"{cards:g} {name}", "part of a card")
+        elif not price:
+            yield LeftOut(f"{cards:g} {name} in {row.get('region') or 'the file'}", f"no {kind}")
+        else:
+            amount = Price(round(100 * _number(price, place, kind), 6), "USD")
+            yield Offer(card, int(cards), amount, row.get("region", ""))
 
 
-def _plain(rows: list[tuple[str, dict[str, str]]]) -> Iterator[tuple[str, Offer | None]]:
+def _plain(rows: list[tuple[str, dict[str, str]]]) -> Iterator[Offer | LeftOut]:
     for place, row in rows:
         name, cards = row["accelerator"], row.get("cards") or "1"
         several, name = slice_of(name)
@@ -128,15 +131,15 @@ def _plain(rows: list[tuple[str, dict[str, str]]]) -> Iterator[tuple[str, Offer 
             raise SpecError(f"{place}: price: {error}") from None
         if not isinstance(price, Price) or price < 0:
             raise SpecError(f"{place}: price: {row['price']!r} must have a currency; write {EXAMPLES[:18]}")
-        accelerator = _known(name)
-        if accelerator is None:
-            yield name, None
+        card = find_card(name, " ".join(text for key, text in row.items() if key not in _OF_PLAIN))
+        if isinstance(card, LeftOut):
+            yield card._replace(name=name)
             continue
         number = _number(cards, place, "cards")
         if number < 1 or not number.is_integer():
             raise SpecError(f"{place}: cards: must be an integer, at least 1, not {cards!r}")
         count = int(_number(row["count"], place, "count")) if row.get("count") else None
-        yield name, Offer(accelerator, int(number), price, row.get("place", ""), count)
+        yield Offer(card, int(number), price, row.get("place", ""), count)
 
 
 def _number(text: str, place: str, column: str) -> float:
@@ -147,11 +150,3 @@ def _number(text: str, place: str, column: str) -> float:
     if not 0 <= value <= 1e9:
         raise SpecError(f"{place}: {column}: must be a number, at least 0, not {text!r}")
     return value
-
-
-def _known(name: str) -> str | None:
-    """Return the catalogue's name of an accelerator, or None if it is unknown."""
-    try:
-        return load_catalogue().accelerator(name).name if name else None
-    except SpecError:
-        return None

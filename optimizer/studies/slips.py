@@ -60,6 +60,7 @@ def slips(system: System, index: Index, written: Written) -> Iterator[Finding]:
     yield from _uncounted(index)
     yield from _alike(index)
     yield from _accelerator_slips(index)
+    yield from _multiplied_cards(index)
     yield from _server_slips(system, index)
 
 
@@ -148,6 +149,25 @@ def _accelerator_slips(index: Index) -> Iterator[Finding]:
             text = f"{name!r} has {_cards(count)}, although its name says {cards}"
             at = (*entry.at, "multiplicity") if "multiplicity" in entry.item.model_fields_set else entry.at
             yield Finding(entry.part, at, text)
+
+
+def _multiplied_cards(index: Index) -> Iterator[Finding]:
+    """Yield a warning about profiles whose number of accelerators multiplies the cards of each."""
+    found = [
+        (model, name, entry, index.accelerators[name].item.multiplicity)
+        for (model, name), entry in index.profiles.items()
+        if entry.item.acc_count > 1 and name in index.accelerators
+    ]
+    several = [item for item in found if item[3] > 1]
+    if several:
+        (_, name, entry, each), *others = several
+        count = entry.item.acc_count
+        text = (
+            f"a replica takes {count * each} cards, accCount {count} of {name!r} with {each} cards each; if "
+            f"{each} cards are meant, write accCount: 1"
+        )
+        same = f"; likewise {', '.join(f'{model} on {other}' for model, other, _, _ in others)}"
+        yield Finding(entry.part, (*entry.at, "accCount"), text + (same if others else ""))
 
 
 def _cards(count: int) -> str:

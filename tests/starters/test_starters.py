@@ -286,7 +286,7 @@ def test_what_is_left_out_is_said_on_stderr(run: Run, tmp_path: Path) -> None:
     prices = tmp_path / "prices.csv"
     prices.write_text("accelerator,price,count\nH100,3 USD/h,8\nH900,1 USD/h,8\n")
     found = run("init", "-", *FLAGS[:2], *FLAGS[4:], "--prices", prices)
-    assert "note: not in the catalogue, left out: H900\n" in found.err
+    assert "note: left out: H900 (not in the catalogue)\n" in found.err
     found = run("init", "-", *FLAGS[:2], "--accelerator", "L40S:8:1USD/h", *FLAGS[4:])
     assert "note: llama-3.1-8b is not offered on 4xL40S, 8xL40S: at most 2 devices" in found.err
 
@@ -397,13 +397,62 @@ def test_skypilot_files_give_the_cheapest_offers(tmp_path: Path) -> None:
         "8xA100-40": "32.7726 USD/h", "8xA100-80": "40.97 USD/h", "8xH100": "98.32 USD/h",
         "L4": "0.8048 USD/h",
     }  # fmt: skip
-    assert found.unknown == ("V100",)
+    assert found.left_out == ("0.5 L4 (part of a card)", "V100 (not in the catalogue)")
     spot = {offer.name: float(offer.price) for offer in read_prices(path, spot=True).offers}
     assert spot["8xH100"] == 4050
     (there,) = read_prices(path, region="eu-west-1").offers
     assert (float(there.price), there.place) == (11_000, "eu-west-1")
     with pytest.raises(SpecError, match="no offers in 'mars'; the file has eu-west-1, us-east-1"):
         read_prices(path, region="mars")
+
+
+VARIANTS = """\
+InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,Price,Region,GpuInfo,SpotPrice
+gpu_1x_h100_pcie,H100,1.0,26.0,200.0,2.49,us-east-1,"{'Gpus': [{'MemoryInfo': {'SizeInMiB': 81920}}]}",
+lambdalabs_H100-sxm5x8,H100,8.0,208.0,1800,31.92,us-1,"{'Gpus': [{'MemoryInfo': {'SizeInMiB': 80}}]}",12.0
+1x_H100_SECURE,H100-SXM,1.0,16.0,80,2.99,CA,"{'Gpus': [{'Name': 'H100-SXM'}]}",
+NC40ads_H100_v5,H100,1.0,40.0,320.0,6.98,eastus,"{'Gpus': [{'MemoryInfo': {'SizeInMiB': 96256}}]}",
+pcie_H200,H200,1.0,16.0,80,3.5,CA,"H200 PCIe",
+gpu_8x_v100,V100,8.0,92.0,448.0,6.32,us-east-1,"{'Gpus': [{'MemoryInfo': {'SizeInMiB': 16384}}]}",
+"""
+"""Columns of github.com/skypilot-org/skypilot-catalog, schema v8 (Lambda, Shadeform, RunPod, Azure)."""
+
+
+def test_one_name_of_two_cards_gives_two_offers(tmp_path: Path) -> None:
+    path = tmp_path / "vms.csv"
+    path.write_text(VARIANTS)
+    found = read_prices(path)
+    assert {offer.name: float(offer.price) for offer in found.offers} == {
+        "H100-PCIe": 249, "8xH100": 3192, "H100": 299, "H100-NVL": 698,
+    }  # fmt: skip
+    assert found.left_out == (
+        "H200 (its variant PCIE is not in the catalogue)",
+        "V100 (not in the catalogue)",
+    )
+    spot = read_prices(path, spot=True)
+    assert [offer.name for offer in spot.offers] == ["8xH100"]
+    assert "1 H100 in us-east-1 (no SpotPrice)" in spot.left_out
+
+
+@pytest.mark.parametrize(
+    ("name", "card"),
+    [
+        ("NVIDIA H100 PCIe", "H100-PCIe"), ("NVIDIA H100 80GB HBM3", "H100"), ("H100 SXM", "H100"),
+        ("NVIDIA A100-SXM4-80GB", "A100-80"), ("A100 80GB PCIe", "A100-80-PCIe"), ("H100 NVL", "H100-NVL"),
+        ("A100 40GB SXM4", "A100-40"), ("NVIDIA L40S", "L40S"), ("L4 PCIe", "L4"),
+        ("AMD Instinct MI300X", "MI300X"), ("H100 94GB", "H100-NVL"),
+    ],
+)  # fmt: skip
+def test_variant_and_memory_of_a_name(name: str, card: str, tmp_path: Path) -> None:
+    path = tmp_path / "prices.csv"
+    path.write_text(f"accelerator,price\n{name},2 EUR/h\n")
+    assert [offer.name for offer in read_prices(path).offers] == [card]
+
+
+def test_the_description_states_the_variant(tmp_path: Path) -> None:
+    path = tmp_path / "prices.csv"
+    path.write_text("accelerator,price,description\nH100,2 EUR/h,80 GB PCIe\nH100,3 EUR/h,80 GB SXM5\n")
+    assert [offer.name for offer in read_prices(path).offers] == ["H100", "H100-PCIe"]
 
 
 def test_a_plain_file_names_its_currency(tmp_path: Path) -> None:
@@ -443,7 +492,7 @@ def test_the_command_shows_prices(run: Run, tmp_path: Path) -> None:
     path.write_text(SKYPILOT)
     shown = run("prices", path)
     assert "12.29 USD/h" in shown.out
-    assert "left out: V100" in shown.err
+    assert "left out: 0.5 L4 (part of a card), V100 (not in the catalogue)" in shown.err
     (offer,) = run("prices", path, "--json", "--region", "eu-west-1").json
     assert offer == {"accelerator": "H100", "cards": 8, "price": "110.00 USD/h", "place": "eu-west-1"}
 

@@ -166,6 +166,12 @@ def with_cards(name: str, multiplicity: int) -> dict[str, Any]:
     return document([server("s")], [accelerator(name, "A", multiplicity=multiplicity)])
 
 
+def with_counted(multiplicity: int, count: int) -> dict[str, Any]:
+    found = with_cards("A", multiplicity)
+    found["models"] = [{**entry, "accCount": count} for entry in found["models"]]
+    return found
+
+
 DOLLARS = "cost is in cents, not dollars"
 PER_MINUTE = "write 8/s if the rate is per second"
 
@@ -192,6 +198,12 @@ PER_MINUTE = "write 8/s if the rate is per second"
         (with_cards("4xA", 2), "'4xA' has 2 cards, although its name says 4"),
         (with_cards("4xA", 4), None),
         (with_cards("A", 4), None),
+        (
+            with_counted(4, 4),
+            "a replica takes 16 cards, accCount 4 of 'A' with 4 cards each",
+        ),
+        (with_counted(4, 1), None),
+        (with_counted(1, 4), None),
         (with_target(**{"slo-ttft": "5ms", "slo-itl": "900us"}), None),  # say their units
         (with_target(**{"slo-itl": 20, "maxLoss": "none"}), None),
         (with_target(**{"slo-itl": 20, "maxLoss": "60%"}), None),

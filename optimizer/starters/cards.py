@@ -1,0 +1,94 @@
+"""The card of an offer: its name in a price list, and the variant and memory that its description states.
+
+Lists often name a PCIe and an SXM card alike, although the latter has two thirds more bandwidth.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from optimizer.errors import SpecError
+from optimizer.profiles.catalogue import load_catalogue
+from optimizer.profiles.facts import AcceleratorFacts
+
+SKYPILOT_NAMES: Mapping[str, str] = {"a100": "A100-40", "v100": "", "h100-mega": "H100", "l40": ""}
+"""SkyPilot names that differ from the catalogue's; empty if the catalogue has no such accelerator."""
+_VARIANT = re.compile(r"(?<![a-z])(pcie|nvl|sxm)(?![a-z])\d?(?!\d)", re.IGNORECASE)
+_MEMORY = re.compile(r"(?<!\d)(\d{2,3})\s?gi?b?(?![a-z])", re.IGNORECASE)
+_STATED_MEMORY = re.compile(r"SizeInMiB'?: ?([\d.]+)")
+_OTHER_WORDS = re.compile(r"\b(nvidia|amd|intel|instinct|tesla|gpu|hbm\d\w*)\b", re.IGNORECASE)
+_MIB_FROM = 1024.0
+"""Sizes from which a memory is in MiB; some lists give GB under that name."""
+SAME_MEMORY = 0.1
+"""Relative difference between memory as sold and as stated."""
+
+
+class LeftOut(NamedTuple):
+    """An offer that cannot be used."""
+
+    name: str
+    reason: str
+
+
+def find_card(name: str, description: str) -> str | LeftOut:
+    """Return the catalogue's name of a card, or why it has none.
+
+    Args:
+        name: the card's name in the list.
+        description: other texts of the offer: instance type, description, memory.
+    """
+    variant = next((found[1] for text in (name, description) if (found := _VARIANT.search(text))), "").lower()
+    stated = _memory_gb(name, description)
+    facts = next((card for spelling in _spellings(name, variant) if (card := _known(spelling))), None)
+    if facts is None:
+        return LeftOut(name, "not in the catalogue")
+    texts = (facts.name, *facts.aliases)
+    own = next((match for text in texts if (match := _VARIANT.search(text))), None)
+    if variant and own is not None and own[1].lower() != variant:
+        return LeftOut(name, f"its variant {variant.upper()} is not in the catalogue")
+    if stated is not None and abs(stated / facts.memory_gb - 1) > SAME_MEMORY:
+        facts = _with_memory(facts, stated) or facts
+    if stated is not None and abs(stated / facts.memory_gb - 1) > SAME_MEMORY:
+        return LeftOut(name, f"it has {stated:g} GB, the catalogue's {facts.name} {facts.memory_gb:g}")
+    return facts.name
+
+
+def _spellings(name: str, variant: str) -> Iterator[str]:
+    """Yield spellings of a card, the most specific first."""
+    yield f"{name}-{variant}" if variant and not _VARIANT.search(name) else name
+    bare = _OTHER_WORDS.sub(" ", name)
+    memory = _MEMORY.search(bare)
+    base = "-".join(re.findall(r"[\w.]+", _MEMORY.sub(" ", _VARIANT.sub(" ", bare))))
+    size = f"{memory[1]}GB" if memory else ""
+    for parts in ((base, variant, size), (base, size, variant), (base, size), (base, variant)):
+        if all(parts):
+            yield "-".join(parts)
+    yield name
+    yield base
+
+
+def _memory_gb(name: str, description: str) -> float | None:
+    """Return the memory of a card that an offer states [GB]; None if it states none."""
+    if (found := _STATED_MEMORY.search(description)) and float(found[1]) > 0:
+        size = float(found[1])
+        return size / 1024 if size >= _MIB_FROM else size
+    return float(memory[1]) if (memory := _MEMORY.search(name)) else None
+
+
+def _with_memory(facts: AcceleratorFacts, memory_gb: float) -> AcceleratorFacts | None:
+    """Return the only card of the same family with a memory."""
+    family = facts.name.partition("-")[0]
+    alike = [
+        card
+        for card in load_catalogue().accelerators.values()
+        if card.name.partition("-")[0] == family and abs(memory_gb / card.memory_gb - 1) <= SAME_MEMORY
+    ]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _known(name: str) -> AcceleratorFacts | None:
+    """Return an accelerator of the catalogue, or None if it is unknown."""
+    try:
+        return load_catalogue().accelerator(name) if name else None
+    except SpecError:
+        return None
