@@ -1,0 +1,307 @@
+"""Identities of a run's figures: each contradiction leads to one decision and one sentence, in each format."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from optimizer.errors import FitError
+from optimizer.fitting.loads import Engines, as_replayed
+from optimizer.fitting.notes import sentences
+from optimizer.fitting.readers.table import parse_benchmark
+from optimizer.fitting.record import RunRecord, TokenStats
+from optimizer.fitting.runs import Arrivals, BenchmarkRun
+
+SOUND = RunRecord(
+    "r.json", prompt=TokenStats(500.0, 100.0), output=TokenStats(101.0, 20.0), users=8.0,
+    throughput_rps=8 / 1.05, ttft_ms=50.0, ttft_median_ms=48.0, itl_ms=10.1, tpot_ms=10.0, latency_ms=1050.0, requested=200.0,
+    completed=200.0, failed=0.0,
+)  # fmt: skip
+"""Eight users, requests of 1,050 ms: 50 ms to the first token and 100 gaps of 10 ms."""
+
+
+def replayed(engines: Engines = Engines(), **changes: Any) -> tuple[BenchmarkRun | None, str]:  # noqa: B008
+    found = as_replayed(replace(SOUND, **changes), engines)
+    return found.run, " ".join(sentences(found.notes))
+
+
+def test_a_sound_run_says_nothing() -> None:
+    run, text = replayed()
+    assert text == ""
+    assert run is not None
+    assert run.measured == (48.0, 10.0, 8 / 1.05)
+    assert (run.arrivals, run.max_in_flight, run.requests) == (Arrivals.CLOSED, 8, 200)
+
+
+@pytest.mark.parametrize(
+    ("changes", "itl_ms", "words"),
+    [
+        ({"itl_ms": 26.0}, 10.0, "2.6 tokens arrive per chunk (speculative decoding, or a stream in lumps)"),
+        ({"itl_ms": 26.0, "accepted_tokens": 2.6}, 10.0, "2.6 tokens arrive per chunk (speculative decoding)"),
+        ({"itl_ms": 26.0, "latency_ms": None}, 10.0, "from TPOT, 10 ms, not from the gaps between chunks"),
+        ({"itl_ms": 26.0, "latency_ms": None}, 10.0, "--percentile-metrics ttft,tpot,itl,e2el"),
+        ({"itl_ms": 4.9, "tpot_ms": 4.9}, 10.0, "is 0.49 of what request latency and TTFT say, 10 ms"),
+        ({"itl_ms": 12.9}, 10.0, ""),
+        ({"itl_ms": 7.1}, 10.0, ""),
+        ({"itl_ms": 10.4, "exact_itl": True}, 10.4, ""),
+        ({"itl_ms": 10.6, "exact_itl": True}, 10.0, ""),
+        ({"itl_ms": 12.0, "latency_ms": None, "throughput_rps": None}, 12.0, ""),
+        ({"itl_ms": None}, 10.0, ""),
+        ({"ttft_ms": None, "itl_ms": None, "tpot_ms": None, "tpot_median_ms": 9.9, "latency_ms": None,
+          "output": TokenStats(101.0, 0.0)}, 9.9, "the median TPOT stands for the mean ITL"),
+        ({"ttft_median_ms": None}, 10.0, "the mean, 50 ms, stands for it"),
+        ({"asked_tokens": 200.0}, 10.0, "counts 200 tokens a request as asked for; 101 came"),
+        ({"cached_share": 0.57}, 10.0, "57% of prompt tokens came from the prefix cache: β is that of"),
+        ({"turns": 4.0}, 10.0, "conversations of 4 turns"),
+        ({"tokens_rps": 900.0}, 10.0, ""),
+        ({"tokens_rps": 900.0, "duration_s": 26.25}, 10.0, "are 118.1 a request, and 101 are stated"),
+        ({"duration_s": 52.5}, 10.0, "times 52.5 s is not the 200 completed: 3.81 requests/s are used"),
+    ],
+)  # fmt: skip
+def test_time_per_token(changes: dict[str, Any], itl_ms: float, words: str) -> None:
+    run, text = replayed(**changes)
+    assert run is not None
+    assert run.measured.itl_ms == pytest.approx(itl_ms)
+    assert words in text
+    if not words:
+        assert text == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"ttft_median_ms": -1.75e12}, "its median TTFT is -1,750,000,000,000 ms"),
+        ({"itl_ms": float("nan")}, "its mean ITL is nan ms"),
+        ({"latency_ms": 2e9}, "its mean latency is 2,000,000,000 ms"),
+        ({"completed": 0.0, "failed": 96.0, "requested": 96.0}, "nothing was completed, 96 of 96 requests"),
+        ({"duration_s": 0.0}, "its duration is 0 s"),
+        ({"ttft_ms": 1050.0}, "its mean TTFT, 1,050 ms, is not below its mean latency, 1,050 ms"),
+        ({"ttft_median_ms": 80.0}, "its median TTFT, 80 ms, is far above its mean, 50 ms"),
+        ({"users": None}, "neither a request rate nor a concurrency is stated"),
+        ({"offered_rps": 0.0}, "its offered rate is 0 requests/s"),
+        ({"output": TokenStats()}, "its output tokens are not stated"),
+        ({"prompt": TokenStats(-5.0)}, "its mean prompt has -5 tokens"),
+        ({"cancelled": True, "completed": 29.0, "requested": None}, "was cancelled after 29 requests"),
+        ({"failed": 84.0, "requested": 284.0, "throughput_rps": 3.2},
+         "84 of 284 requests failed, so that 3.36 of 8 users were in flight"),
+        ({"requested": 284.0, "failed": None, "offered_rps": 4.0, "users": None}, "84 of 284"),
+        ({"unusable": "a trace"}, "a trace"),
+    ],
+)  # fmt: skip
+def test_runs_that_are_left_out(changes: dict[str, Any], words: str) -> None:
+    run, text = replayed(**changes)
+    assert run is None
+    assert text.startswith("r.json is left out: ")
+    assert words in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "load", "words"),
+    [
+        ({"failed": 2.0}, (None, 8, 0.0), ""),
+        ({"failed": 12.0, "requested": 212.0, "throughput_rps": 6.0}, (None, 6, 0.0),
+         "12 of 212 requests failed; in flight is taken from rate times latency, 6.3"),
+        ({"failed": 84.0, "requested": 284.0}, (None, 8, 0.0), "in flight is taken from rate times"),
+        ({"throughput_rps": 5.1}, (None, 8, 519.0), "of 8 users 5.36 were in flight; 0.52 s"),
+        ({"throughput_rps": 5.1, "completed": 40.0, "requested": 40.0}, (None, 8, 0.0), ""),
+        ({"throughput_rps": 9.0}, (None, 8, 0.0), "9.45 in flight, more than the 8 users"),
+        ({"offered_rps": 5.0, "users": None}, (5.0, None, 0.0), ""),
+        ({"offered_rps": 5.0, "users": None, "failed": 10.0, "requested": 210.0}, (5 / 1.05, None, 0.0),
+         "10 of 210 requests failed; the rate is that of the others"),
+        ({"offered_rps": 18.0, "users": None, "sent_rps": 9.0, "client_delay_ms": 19.9}, (None, 8, 0.0),
+         "the client sent 9 of 18 requests/s (schedule_delay 0.0199 s): replayed with 8 in flight"),
+        ({"offered_rps": 18.0, "users": None, "sent_rps": 9.0, "client_delay_ms": 0.4}, (18.0, None, 0.0),
+         ""),
+        ({"users": float("inf"), "offered_rps": float("inf")}, (float("inf"), None, 0.0), ""),
+        ({"duration_s": 52.5, "cooldown_s": -26.25, "timed": True}, (None, 8, 0.0),
+         "its window ends 26.2 s after the run: 26.25 s count"),
+    ],
+)  # fmt: skip
+def test_the_load_as_it_was(changes: dict[str, Any], load: tuple[Any, ...], words: str) -> None:
+    run, text = replayed(**changes)
+    assert run is not None
+    assert (run.rate_rps, run.max_in_flight, run.think_ms) == (
+        None if load[0] is None else pytest.approx(load[0]), load[1], pytest.approx(load[2], rel=0.01),
+    )  # fmt: skip
+    assert words in text
+    if not words:
+        assert text == ""
+
+
+def test_replicas_share_the_load() -> None:
+    run, text = replayed(replicas=4.0, fields={"replicas": "decode_replicas"})
+    assert run is not None
+    assert (run.max_in_flight, run.requests, run.measured.throughput_rps) == (2, 50, pytest.approx(2 / 1.05))
+    assert "4 replicas (decode_replicas): rates and users are divided by 4; cards of one replica" in text
+    run, text = replayed(Engines(replicas=2), replicas=4.0)
+    assert run is not None
+    assert (run.max_in_flight, "2 replicas (--replicas)" in text) == (4, True)
+    assert replayed(Engines(replicas=1), hint="4xL40S")[1] == ""
+    assert replayed(Engines(cards=4), hint="4xL40S")[1] == ""
+    assert replayed(hint="4xL40S", tensor_parallel=4.0)[1] == ""
+    with pytest.raises(FitError, match=r"r\.json names 4xL40S: give --replicas 4 .* or --cards 4"):
+        replayed(hint="4xL40S")
+    with pytest.raises(FitError, match=r"separate engines \(disagg\).*--replicas N"):
+        replayed(split="disagg")
+
+
+def test_decisions_of_a_kind_are_told_once_with_all_runs() -> None:
+    notes = [
+        note
+        for name in ("a.json: [0]", "a.json: [1]", "b.json")
+        for note in as_replayed(replace(SOUND, source=name, itl_ms=26.0), Engines()).notes
+    ]
+    (text,) = sentences(notes)
+    assert text.startswith("a.json: [0]: 2.6 tokens arrive per chunk")
+    assert text.endswith("; likewise [1], b.json")
+
+
+# --- formats ----------------------------------------------------------------------------------------------
+
+
+def sglang(**changes: Any) -> str:
+    """Return a line as SGLang 0.5 writes it; 2024 had neither request_throughput nor means."""
+    return json.dumps(
+        {
+            "backend": "sglang", "request_rate": float("inf"), "max_concurrency": 8, "duration": 26.25,
+            "completed": 200, "total_input_tokens": 100_000, "total_output_tokens": 20_200,
+            "total_output_tokens_retokenized": 20_150, "mean_e2e_latency_ms": 1050.0, "mean_ttft_ms": 50.0,
+            "median_ttft_ms": 48.0, "mean_tpot_ms": 10.0, "mean_itl_ms": 10.0, "concurrency": 8.0,
+            "server_info": {"model_path": "org/m", "tp_size": 4, "dp_size": 1, "version": "0.5.6"},
+        }
+        | changes
+    )  # fmt: skip
+
+
+def test_sglang_states_cards_replicas_and_retokenised_answers() -> None:
+    found = parse_benchmark("b.jsonl", sglang() + "\n" + sglang(max_concurrency=8))
+    assert (found.model, found.cards, len(found.runs)) == ("org/m", 4, 2)
+    assert found.tool == "SGLang bench_serving 0.5.6"
+    assert found.runs[0].measured == pytest.approx((48.0, 10.0, 200 / 26.25))
+    split = {"server_info": {"prefill": [{}], "decode": [{}]}}
+    with pytest.raises(FitError, match="prefill and decode ran on separate engines"):
+        parse_benchmark("b.jsonl", sglang(**split))
+    (early,) = parse_benchmark("b.jsonl", sglang(total_output_tokens_retokenized=10_100)).runs
+    assert early.answers.mean == pytest.approx(50.5)
+    assert early.measured.itl_ms == pytest.approx(1000 / 49.5)
+    (attention,) = parse_benchmark(
+        "b.jsonl", sglang(server_info={"tp_size": 8, "dp_size": 8, "enable_dp_attention": True})
+    ).runs
+    assert attention.max_in_flight == 8
+    (half,) = parse_benchmark("b.jsonl", sglang(server_info={"tp_size": 4, "dp_size": 2})).runs
+    assert half.max_in_flight == 4
+
+
+def test_inferencex_states_seconds_and_lengths_as_asked_for() -> None:
+    text = json.dumps(
+        {
+            "hw": "h200", "tp": 8, "ep": 1, "dp_attention": "false", "conc": "16", "model": "org/m",
+            "isl": 1000, "osl": 1000, "mean_ttft": 0.05, "median_ttft": 0.048, "mean_tpot": 0.01, "mean_itl": 0.01,
+            "mean_e2el": 0.05 + 899 * 0.01,
+        }
+    )  # fmt: skip
+    found = parse_benchmark("agg_bmk.json", text)
+    (run,) = found.runs
+    assert (found.tool, found.cards, run.max_in_flight, run.requests) == ("InferenceX", 8, 16, 160)
+    assert (run.answers.mean, run.measured.ttft_ms) == (900, 48.0)
+    assert run.measured.itl_ms == pytest.approx(10.0)
+    assert any("uniform from 0.8" in note for note in found.notes)
+    medians = {"hw": "b200", "conc": 4, "isl": 1024, "osl": 1024, "median_ttft": 0.05, "median_tpot": 0.008}
+    (run,) = parse_benchmark("agg.json", json.dumps(medians)).runs
+    assert run.measured == (50.0, 8.0, None)
+
+
+LLMD = """\
+version: '0.2'
+run: {time: {start: '2026-03-01T10:00:00Z', duration: PT1M0.5S}}
+scenario:
+  load: {standardized: {tool: vllm-benchmark, rate_qps: RATE, concurrency: USERS, stage: 0}}
+  stack:
+  - standardized:
+      kind: inference_engine
+      role: ROLE
+      replicas: 2
+      accelerator: {count: 8, model: H100, parallelism: {tp: 4, pp: 2, dp: 1}}
+      model: {name: org/m}
+  - standardized: {kind: generic, tool: scheduler}
+results:
+  request_performance:
+    aggregate:
+      latency:
+        time_to_first_token: {mean: 0.05, p50: 0.048, units: s}
+        inter_token_latency: {mean: 10.2, units: ms/token}
+        request_latency: {mean: 1.05, units: s}
+      requests:
+        total: 204
+        failures: 1
+        incomplete: 3
+        input_length: {mean: 500.0, stddev: 100.0, units: count}
+        output_length: {mean: 101.0, p10: 80.0, p90: 120.0, units: count}
+      throughput: {request_rate: {mean: 7.6, units: queries/s}}
+"""
+
+
+def test_llmd_reports_state_units_replicas_and_cards() -> None:
+    text = LLMD.replace("RATE", ".inf").replace("USERS", "8").replace("ROLE", "replica")
+    found = parse_benchmark("stage.yaml", text)
+    (run,) = found.runs
+    assert (found.model, found.cards, found.date) == ("org/m", 8, "2026-03-01")
+    assert (run.arrivals, run.max_in_flight, run.completed) == (Arrivals.CLOSED, 4, 100)
+    assert run.measured == pytest.approx((48.0, 10.0, 3.8))
+    assert "2 replicas (scenario.stack[].replicas)" in " ".join(found.notes)
+    rated = text.replace("rate_qps: .inf", "rate_qps: 8.0").replace("concurrency: 8", "concurrency: .inf")
+    (run,) = parse_benchmark("stage.yaml", rated).runs
+    assert (run.arrivals, run.rate_rps, run.max_in_flight) == (Arrivals.POISSON, 4.0, None)
+    with pytest.raises(FitError, match="the unit 'fortnights' is unknown; known are ms"):
+        parse_benchmark("stage.yaml", text.replace("units: s}", "units: fortnights}"))
+
+
+def test_guidellm_yaml_and_newer_strategies() -> None:
+    def dist(mean: float) -> str:
+        return f"{{successful: {{mean: {mean}, median: {mean}, std_dev: 0.0, count: 60}}}}"
+
+    text = f"""\
+metadata: {{guidellm_version: 0.6.0}}
+benchmarks:
+- config: {{strategy: {{type_: concurrent, streams: 4}}, backend: {{model: org/m}}}}
+  duration: 63.0
+  start_time: 1767225600.0
+  metrics:
+    request_totals: {{successful: 60, errored: 0, incomplete: 4, total: 64}}
+    time_to_first_token_ms: {dist(50)}
+    inter_token_latency_ms: {dist(10)}
+    request_latency: {dist(4.05)}
+    prompt_token_count: {dist(500)}
+    output_token_count: {dist(401)}
+- config: {{strategy: {{type_: trace, time_scale: 1.0}}}}
+  duration: 60.0
+  metrics: {{}}
+"""
+    found = parse_benchmark("benchmarks.yaml", text)
+    (run,) = found.runs
+    assert (run.max_in_flight, run.duration_s, run.measured.itl_ms) == (4, 63.0, 10.0)
+    (note,) = found.notes
+    assert note == (
+        "benchmarks.yaml: benchmarks[1] is left out: the strategy 'trace' cannot be replayed; known are "
+        "synchronous, throughput, concurrent, constant, poisson"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "tool"),
+    [
+        ('{"results": {"inter_token_latency_s": {}, "ttft_s": {}}}', "llmperf"),
+        ('{"metrics": {"http_req_duration": {}}}', "k6"),
+        ("MLPerf Results Summary\nSamples per second: 3\n", "MLPerf"),
+        ("Type,Name,Request Count,Failure Count\n", "locust"),
+        ("Metric,avg,min,max\nTTFT,1,2,3\n", "AIPerf's CSV"),
+        ('{"records": {"ttft": {"avg": 3}}}', "AIPerf before 0.2"),
+    ],
+)
+def test_known_formats_that_are_not_read_are_refused_in_one_line(text: str, tool: str) -> None:
+    with pytest.raises(
+        FitError, match=f"a report of {tool} cannot be fitted: .*known are GuideLLM"
+    ) as refused:
+        parse_benchmark("x.json", text)
+    assert "\n" not in str(refused.value)
