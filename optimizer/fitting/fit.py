@@ -10,6 +10,7 @@ from optimizer.fitting.accuracy import errors_of, relative_error
 from optimizer.fitting.bounds import bounds_of, tell_bounds
 from optimizer.fitting.estimation import FitProblem, FitResult, Progress, refit_without, simulate_all
 from optimizer.fitting.identifiability import fit_identifiable
+from optimizer.fitting.notes import sentences
 from optimizer.fitting.parameters import BY_NAME, FULL_LAW, LIGHT_LAW, coefficients, starts
 from optimizer.fitting.profile import FitReport, FittedProfile, MeasuredPoint
 from optimizer.fitting.readers.report import Benchmark
@@ -75,9 +76,9 @@ def fit(
         FitError: the reports cover several models, or have too few measurements.
     """
     model = _one_model(benchmarks, options.key.model)
-    notes = [note for benchmark in benchmarks for note in benchmark.notes]
+    told = sentences(note for benchmark in benchmarks for note in benchmark.decisions)
     if not any(benchmark.runs for benchmark in benchmarks):
-        raise FitError(f"no run is left: {'; '.join(notes)}")
+        raise FitError(f"no run is left: {'; '.join(told)}")
     runs = [_prepared(run, options) for benchmark in benchmarks for run in benchmark.runs]
     usable = [run for run in runs if not (run.measured.itl_ms is None and run.measured.ttft_ms is None)]
     kept, held_out = _split(usable, options.hold_out)
@@ -95,7 +96,8 @@ def fit(
     bounds = bounds_of(model, options.key.accelerator, cards, options.key.weights)
     accepted = max(benchmark.accepted_tokens for benchmark in benchmarks)
     broken = [] if bounds is None else tell_bounds(bounds, law, law_errors, accepted)
-    warnings = [*broken, *notes, *light, *dropped, *_shape_warnings(kept), *options.settings.notes()]
+    notes = [note for benchmark in benchmarks for note in benchmark.notes]
+    warnings = [*broken, *told, *light, *dropped, *_shape_warnings(kept), *options.settings.notes(), *notes]
     report = FitReport(
         standard_errors=law_errors,
         condition_number=min(solution.condition(), 1e15),

@@ -151,6 +151,9 @@ def _weakest(solution: FitResult) -> tuple[str | None, str]:
     zero = [name for name in droppable if name not in free]
     if zero:
         return zero[0], IT_IS_0
+    compute = dict(zip(solution.names, solution.values, strict=True)).get("compute_per_token_ms")
+    if compute == 0 and "kv_read_per_token_ms" in droppable:
+        return "kv_read_per_token_ms", "beside it beta would be 0, which no engine reaches"
     unseen = solution.without_effect()
     for name in droppable:
         if name in unseen:

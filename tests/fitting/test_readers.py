@@ -186,7 +186,7 @@ def test_vllm_bench_without_details() -> None:
     assert (run.prompts.mean, run.prompts.kind, run.answers.mean) == (512, LengthDistributionKind.FIXED, 128)
     assert run.measured == (30, 9, 4)
     assert found.date == "2026-01-05"
-    assert any("--save-detailed" in note for note in found.notes)
+    assert any("--save-detailed" in note for note in found.told)
     (bursts,) = parse_benchmark("r.json", vllm(burstiness=0.25)).runs
     assert bursts.cv == pytest.approx(2.0)
 
@@ -200,7 +200,7 @@ def test_vllm_bench_with_details_and_a_limit_in_flight() -> None:
     assert (run.arrivals, run.rate_rps, run.max_in_flight) == (Arrivals.CLOSED, None, 32)
     assert run.prompts.mean == 512
     assert run.prompts.cv == pytest.approx(0.5)
-    assert found.notes == ()
+    assert found.told == []
 
 
 def test_vllm_bench_with_appended_results() -> None:
@@ -216,8 +216,8 @@ def test_vllm_bench_with_ramp_up_is_rejected() -> None:
     ramp = {"ramp_up_strategy": "linear", "ramp_up_start_rps": 1, "ramp_up_end_rps": 9, "request_rate": "inf"}
     found = parse_benchmark("r.json", vllm(**ramp))
     assert found.runs == ()
-    assert "is left out: the rate rises from 1 to 9 requests/s" in found.notes[0]
-    assert "measure each rate in a separate run" in found.notes[0]
+    assert "is left out: the rate rises from 1 to 9 requests/s" in found.told[0]
+    assert "measure each rate in a separate run" in found.told[0]
 
 
 def inference_perf(**load: Any) -> str:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from optimizer.errors import FitError, SpecError
+from optimizer.fitting.notes import Note, sentences
 from optimizer.fitting.record import RunRecord
 from optimizer.fitting.runs import BenchmarkRun
 from optimizer.spec.files import plain_value
@@ -24,11 +25,18 @@ class Benchmark(NamedTuple):
     date: str | None = None
     """Day of the benchmark, in ISO format."""
     notes: tuple[str, ...] = ()
-    """Assumptions about values missing from the report, and decisions about values that contradict."""
+    """Assumptions about values missing from the report."""
+    decisions: tuple[Note, ...] = ()
+    """Decisions about values that contradict each other."""
     cards: int | None = None
     """Accelerators of one replica, if the report states them."""
     accepted_tokens: float = 1.0
     """Most tokens of a step with speculative decoding."""
+
+    @property
+    def told(self) -> list[str]:
+        """What was decided and assumed, in sentences."""
+        return [*sentences(self.decisions), *self.notes]
 
 
 class RunReport(NamedTuple):

@@ -4,7 +4,6 @@ import os
 
 from optimizer.errors import FitError
 from optimizer.fitting.loads import Engines, as_replayed
-from optimizer.fitting.notes import sentences
 from optimizer.fitting.readers import (
     aiperf,
     guidellm,
@@ -73,14 +72,14 @@ def parse_benchmark(name: str, text: str, engines: Engines = Engines()) -> Bench
     if isinstance(found, Benchmark):
         return found
     replayed = [as_replayed(run, engines) for run in found.runs]
-    notes = sentences(note for one in replayed for note in one.notes)
     cards = {run.cards for run in found.runs}
     return Benchmark(
         tuple(one.run for one in replayed if one.run is not None),
         found.tool,
         found.model,
         found.date,
-        (*notes, *found.notes),
+        found.notes,
+        tuple(note for one in replayed for note in one.notes),
         cards.pop() if len(cards) == 1 else None,
         max((run.accepted_tokens or 1.0 for run in found.runs), default=1.0),
     )
