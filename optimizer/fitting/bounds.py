@@ -32,7 +32,7 @@ class Bounds(NamedTuple):
     weights_gb: float
     """Weights that an iteration of one token reads [GB]."""
     alpha_ms: float
-    """Time to read them (B1, eq. 239)."""
+    """Time to read them (B1, eq. 241)."""
     beta_ms: float
     """Time to compute a token (B2)."""
 

@@ -1,6 +1,6 @@
 """Identities that the figures of a run satisfy, and what follows if they do not, whatever the tool.
 
-"E" is the time per token from latencies: (mean latency − mean TTFT) / (mean output − 1), eq. 238. Bounds come
+"E" is the time per token from latencies: (mean latency − mean TTFT) / (mean output − 1), eq. 240. Bounds come
 from sound reports of five tools. A1 … T1 name the identities on docs/math.md.
 """
 
@@ -163,7 +163,7 @@ def _tell_tokens(record: RunRecord, rate: float, say: Say) -> None:
 
 
 def time_per_token(record: RunRecord, say: Say) -> float | None:
-    """Return the time per token [ms] over all gaps: E where latencies are known (A1, A3, eq. 238)."""
+    """Return the time per token [ms] over all gaps: E where latencies are known (A1, A3, eq. 240)."""
     whole, first, gaps = record.latency_ms, record.ttft_ms, (record.output.mean or 0.0) - 1
     itl, tpot = record.itl_ms, record.tpot_ms
     if whole and first and gaps > 0:
