@@ -1,7 +1,6 @@
 """Fit of a profile to benchmark reports."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -11,55 +10,27 @@ from optimizer.fitting.bounds import bounds_of, tell_bounds
 from optimizer.fitting.estimation import FitProblem, FitResult, Progress, refit_without, simulate_all
 from optimizer.fitting.identifiability import fit_identifiable
 from optimizer.fitting.notes import sentences
-from optimizer.fitting.parameters import BY_NAME, FULL_LAW, LIGHT_LAW, coefficients, starts
+from optimizer.fitting.options import FitOptions, MeasuredSetup
+from optimizer.fitting.parameters import BY_NAME, coefficients, starts
 from optimizer.fitting.profile import FitReport, FittedProfile, MeasuredPoint
 from optimizer.fitting.readers.report import Benchmark
 from optimizer.fitting.replay import MANY_REQUESTS, BenchmarkReplay, RunMetrics
-from optimizer.fitting.runs import Arrivals, BenchmarkRun, shape_name, shapes_of
-from optimizer.fitting.server import ServerSettings
-from optimizer.quantities import be, counted, quantity
+from optimizer.fitting.runs import BenchmarkRun, shape_name, shapes_of
+from optimizer.fitting.selection import (
+    cards_of,
+    check_enough,
+    in_flight,
+    one_model,
+    prepared,
+    shape_warnings,
+    split_runs,
+    terms_of,
+)
 from optimizer.spec.provenance import FitErrors, Provenance, domain_of
 from optimizer.timing import PerfParms
 
 LOW_LOAD = 0.85
 """Share of a shape's maximum rate below which cross-validation errors are evaluated."""
-MIN_FIGURES = 3
-"""Minimum number of measured times."""
-OVERLAP = 1.2
-"""Requests in flight below which nothing shows what grows with the batch."""
-UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredSetup:
-    """Model, accelerator and engine that were measured."""
-
-    model: str | None = None
-    """Name of the model; None selects the name in the reports."""
-    accelerator: str = UNKNOWN
-    cards: int | None = None
-    """Accelerators of one replica; None selects those of the reports, otherwise one."""
-    weights: str | None = None
-    engine: str | None = None
-    """Engine and its version."""
-
-
-@dataclass(frozen=True, slots=True)
-class FitOptions:
-    """Options of a fit."""
-
-    hold_out: int = 0
-    """Number of highest rates of each shape held out; if not 0, runs at full throughput are held out as
-    well."""
-    terms: tuple[str, ...] = FULL_LAW
-    max_in_flight: int | None = None
-    """Concurrency limit of the client, if a report states none."""
-    leave_out: bool = True
-    """Whether to cross-validate by leaving out shapes."""
-    key: MeasuredSetup = field(default_factory=MeasuredSetup)
-    replicas: int | None = None
-    """Equal replicas behind the address that was measured; None selects those of the reports."""
-    settings: ServerSettings = field(default_factory=ServerSettings)
 
 
 def fit(
@@ -75,29 +46,25 @@ def fit(
     Raises:
         FitError: the reports cover several models, or have too few measurements.
     """
-    model = _one_model(benchmarks, options.key.model)
+    model = one_model(benchmarks, options.key.model)
     told = sentences(note for benchmark in benchmarks for note in benchmark.decisions)
     if not any(benchmark.runs for benchmark in benchmarks):
         raise FitError(f"no run is left: {'; '.join(told)}")
-    runs = [_prepared(run, options) for benchmark in benchmarks for run in benchmark.runs]
+    runs = [prepared(run, options) for benchmark in benchmarks for run in benchmark.runs]
     usable = [run for run in runs if not (run.measured.itl_ms is None and run.measured.ttft_ms is None)]
-    kept, held_out = _split(usable, options.hold_out)
-    _check_enough(kept, len(runs) - len(usable))
+    kept, held_out = split_runs(usable, options.hold_out)
+    check_enough(kept, len(runs) - len(usable))
     problem = FitProblem.of(kept, limits := options.settings.limits())
-    terms, light = _terms(kept, options.terms)
+    terms, light = terms_of(kept, options.terms)
     solution, dropped = fit_identifiable(problem, terms, starts(kept), progress)
     replays = [BenchmarkReplay.of(run, limits, MANY_REQUESTS) for run in (*kept, *held_out)]
     figures = simulate_all(replays, [coefficients(solution.names, solution.values)])[0]
     seen, held = figures[: len(kept)], figures[len(kept) :]
-    law, law_errors = (
-        _perf_parms(solution.names, values) for values in (solution.values, solution.standard_errors())
-    )
-    cards = options.key.cards or _cards(benchmarks)
-    bounds = bounds_of(model, options.key.accelerator, cards, options.key.weights)
-    accepted = max(benchmark.accepted_tokens for benchmark in benchmarks)
-    broken = [] if bounds is None else tell_bounds(bounds, law, law_errors, accepted)
-    notes = [note for benchmark in benchmarks for note in benchmark.notes]
-    warnings = [*broken, *told, *light, *dropped, *_shape_warnings(kept), *options.settings.notes(), *notes]
+    law = _perf_parms(solution.names, solution.values)
+    law_errors = _perf_parms(solution.names, solution.standard_errors())
+    broken = _below_bounds(benchmarks, model, options, law, law_errors)
+    warnings = [*broken, *told, *light, *dropped, *shape_warnings(kept), *options.settings.notes()]
+    warnings += [note for benchmark in benchmarks for note in benchmark.notes]
     report = FitReport(
         standard_errors=law_errors,
         condition_number=min(solution.condition(), 1e15),
@@ -111,7 +78,7 @@ def fit(
     return FittedProfile(
         name=model,
         accelerator=options.key.accelerator,
-        acc_count=cards,
+        acc_count=options.key.cards or cards_of(benchmarks),
         iteration=law,
         **options.settings.profile_fields(_most_in_flight(usable)),
         provenance=_provenance(benchmarks, options.key, kept, report.errors),
@@ -120,102 +87,15 @@ def fit(
     )
 
 
-# --- the runs ---------------------------------------------------------------------------------------------
-
-
-def _one_model(benchmarks: Sequence[Benchmark], given: str | None) -> str:
-    names = sorted({benchmark.model for benchmark in benchmarks if benchmark.model})
-    if len(names) > 1:
-        raise FitError(f"the reports cover several models, {', '.join(names)}; fit each one separately")
-    return given or (names[0] if names else UNKNOWN)
-
-
-def _cards(benchmarks: Sequence[Benchmark]) -> int:
-    """Return the accelerators of one replica that the reports state, one if they state none.
-
-    Raises:
-        FitError: they state different numbers.
-    """
-    stated = sorted({benchmark.cards for benchmark in benchmarks if benchmark.cards})
-    if len(stated) > 1:
-        numbers = " and ".join(map(str, stated))
-        raise FitError(
-            f"the reports are of engines with {numbers} cards; fit each one separately, or give --cards"
-        )
-    return stated[0] if stated else 1
-
-
-def _prepared(run: BenchmarkRun, options: FitOptions) -> BenchmarkRun:
-    if run.is_steady:
-        raise FitError(
-            f"{run.source}: neither duration_s nor requests is given; a run can be fitted only as it was made"
-        )
-    limit = options.max_in_flight
-    named = replace(run, source=run.source.rpartition("/")[2])
-    return named if limit is None or run.is_alone else replace(named, max_in_flight=limit)
-
-
-def _unusable_notes(count: int) -> list[str]:
-    return [f"runs excluded because they have neither a TTFT nor an ITL: {count:,}"] if count else []
-
-
-def _check_enough(runs: Sequence[BenchmarkRun], left_out: int) -> None:
-    timed = [run for run in runs if run.measured.itl_ms is not None]
-    if not timed:
-        hint = f" (runs without times: {left_out:,})" if left_out else ""
-        raise FitError(f"no run has a measured ITL{hint}; give reports with times, or the column itl_ms")
-    figures = sum((run.measured.itl_ms is not None) + (run.measured.ttft_ms is not None) for run in runs)
-    if figures < MIN_FIGURES:
-        raise FitError(
-            f"{counted(figures, 'measured time')} {be(figures)} too few to fit anything; measure "
-            f"{MIN_FIGURES} or more: one request at a time, and several rates"
-        )
-
-
-def _terms(runs: Sequence[BenchmarkRun], terms: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
-    """Return the parameters that can show in some runs, and a sentence if requests hardly overlap."""
-    most = max(in_flight(run) for run in runs)
-    if most >= OVERLAP:
-        return tuple(terms), []
-    seen = (*LIGHT_LAW, "client_offset_ms") if len({shape[0] for shape in shapes_of(runs)}) > 1 else LIGHT_LAW
-    told = (
-        f"requests hardly overlap, at most {quantity(most, 3)} in flight: gamma and what grows with the "
-        "batch are not known, and alpha includes reading the context; a run with many users would tell"
+def _below_bounds(
+    benchmarks: Sequence[Benchmark], model: str, options: FitOptions, law: PerfParms, errors: PerfParms
+) -> list[str]:
+    """Return sentences about parameters that are below what the card allows."""
+    bounds = bounds_of(
+        model, options.key.accelerator, options.key.cards or cards_of(benchmarks), options.key.weights
     )
-    return tuple(name for name in terms if name in seen), [told]
-
-
-def _split(runs: Sequence[BenchmarkRun], hold_out: int) -> tuple[list[BenchmarkRun], list[BenchmarkRun]]:
-    """Return the runs to fit and the held-out ones: the highest rates of each shape, and full throughput."""
-    if not hold_out:
-        return list(runs), []
-    held: set[int] = {i for i, run in enumerate(runs) if run.is_full}
-    for shape in shapes_of(runs):
-        rated = [i for i, run in enumerate(runs) if run.shape == shape and run.rate_rps is not None]
-        held.update(sorted(rated, key=lambda i: -(runs[i].rate_rps or 0.0))[:hold_out])
-    return (
-        [run for i, run in enumerate(runs) if i not in held],
-        [run for i, run in enumerate(runs) if i in held],
-    )
-
-
-def _shape_warnings(runs: Sequence[BenchmarkRun]) -> list[str]:
-    shapes = shapes_of(runs)
-    found = []
-    if len(shapes) == 1:
-        found.append(
-            f"one shape only, {shape_name(shapes[0])}: what grows with the prompt, with the context and with "
-            "the batch cannot be told apart; figures hold for this shape alone"
-        )
-    else:
-        for i, what in enumerate(("prompt", "answer")):
-            if len({shape[i] for shape in shapes}) == 1:
-                found.append(
-                    f"one {what} length only, {counted(shapes[0][i], 'token')}: other {what}s are not known"
-                )
-    if not any(run.is_alone for run in runs):
-        found.append("no run with one request at a time: α and the client's offset rest on the lowest rates")
-    return found
+    accepted = max(benchmark.accepted_tokens for benchmark in benchmarks)
+    return [] if bounds is None else list(tell_bounds(bounds, law, errors, accepted))
 
 
 # --- the result -------------------------------------------------------------------------------------------
@@ -278,19 +158,12 @@ def _rounded(value: float) -> float:
     return float(f"{value:.6g}")
 
 
+def _unusable_notes(count: int) -> list[str]:
+    return [f"runs excluded because they have neither a TTFT nor an ITL: {count:,}"] if count else []
+
+
 def _most_in_flight(runs: Sequence[BenchmarkRun]) -> int:
     return max(1, round(max(in_flight(run) for run in runs)))
-
-
-def in_flight(run: BenchmarkRun) -> float:
-    """Return the mean number of requests in flight by Little's law."""
-    measured = run.measured
-    rate = measured.throughput_rps or run.rate_rps or 0.0
-    life_ms = (measured.ttft_ms or 0.0) + max(run.answers.mean - 1, 0.0) * (measured.itl_ms or 0.0)
-    found = rate * life_ms / 1000
-    if rate == 0 and run.arrivals is Arrivals.CLOSED:
-        return float(run.max_in_flight or 1)
-    return found if run.max_in_flight is None else min(found, run.max_in_flight)
 
 
 def _provenance(

@@ -7,7 +7,7 @@ from optimizer.studies.figures.document import Figure
 
 if TYPE_CHECKING:
     from optimizer.fitting.adding import WithProfile
-    from optimizer.fitting.fit import FitOptions
+    from optimizer.fitting.options import FitOptions
     from optimizer.fitting.prediction import Predicted
     from optimizer.fitting.profile import FittedProfile
 

@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from optimizer.errors import InferplanError
-from optimizer.fitting.fit import FitOptions, fit
+from optimizer.fitting.fit import fit
+from optimizer.fitting.options import FitOptions
 from optimizer.fitting.parameters import REFERENCE_LAW
 from optimizer.fitting.prediction import predict
 from optimizer.fitting.profile import FittedProfile

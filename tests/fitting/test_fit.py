@@ -7,7 +7,8 @@ from synthetic import FULL, LIMITS, REFERENCE, SHAPES, sweep
 
 from optimizer.errors import FitError
 from optimizer.fitting.accuracy import errors_of
-from optimizer.fitting.fit import FitOptions, MeasuredSetup, fit
+from optimizer.fitting.fit import fit
+from optimizer.fitting.options import FitOptions, MeasuredSetup
 from optimizer.fitting.parameters import BY_NAME, REFERENCE_LAW
 from optimizer.fitting.profile import FittedProfile
 from optimizer.fitting.readers.report import Benchmark

@@ -13,11 +13,13 @@ from synthetic import LIMITS
 
 from optimizer.errors import FitError
 from optimizer.fitting import replay
-from optimizer.fitting.fit import FitOptions, fit, in_flight
+from optimizer.fitting.fit import fit
+from optimizer.fitting.options import FitOptions
 from optimizer.fitting.profile import FittedProfile
 from optimizer.fitting.readers.report import Benchmark
 from optimizer.fitting.replay import BenchmarkReplay
 from optimizer.fitting.runs import Arrivals, BenchmarkRun, RunMeasurements, TokenCounts
+from optimizer.fitting.selection import in_flight
 from optimizer.simulation.law import IterationCoefficients
 
 NOISE = 0.01

@@ -1,0 +1,134 @@
+"""The runs of a fit: prepared, split into fitted and held-out ones, and what they can show at all."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from optimizer.errors import FitError
+from optimizer.fitting.options import UNKNOWN, FitOptions
+from optimizer.fitting.parameters import LIGHT_LAW
+from optimizer.fitting.readers.report import Benchmark
+from optimizer.fitting.runs import Arrivals, BenchmarkRun, shape_name, shapes_of
+from optimizer.quantities import be, counted, quantity
+
+OVERLAP = 1.2
+"""Requests in flight below which nothing shows what grows with the batch."""
+MIN_FIGURES = 3
+"""Minimum number of measured times."""
+
+
+def one_model(benchmarks: Sequence[Benchmark], given: str | None) -> str:
+    """Return the name of the model, as given or as the reports have it.
+
+    Raises:
+        FitError: the reports have several.
+    """
+    names = sorted({benchmark.model for benchmark in benchmarks if benchmark.model})
+    if len(names) > 1:
+        raise FitError(f"the reports cover several models, {', '.join(names)}; fit each one separately")
+    return given or (names[0] if names else UNKNOWN)
+
+
+def cards_of(benchmarks: Sequence[Benchmark]) -> int:
+    """Return the accelerators of one replica that the reports state, one if they state none.
+
+    Raises:
+        FitError: they state different numbers.
+    """
+    stated = sorted({benchmark.cards for benchmark in benchmarks if benchmark.cards})
+    if len(stated) > 1:
+        numbers = " and ".join(map(str, stated))
+        raise FitError(
+            f"the reports are of engines with {numbers} cards; fit each one separately, or give --cards"
+        )
+    return stated[0] if stated else 1
+
+
+def prepared(run: BenchmarkRun, options: FitOptions) -> BenchmarkRun:
+    """Return a run with the limit of the options, and the name of its file without its folder.
+
+    Raises:
+        FitError: the run has no end.
+    """
+    if run.is_steady:
+        raise FitError(
+            f"{run.source}: neither duration_s nor requests is given; a run can be fitted only as it was made"
+        )
+    limit = options.max_in_flight
+    named = replace(run, source=run.source.rpartition("/")[2])
+    return named if limit is None or run.is_alone else replace(named, max_in_flight=limit)
+
+
+def check_enough(runs: Sequence[BenchmarkRun], left_out: int) -> None:
+    """Check that the runs have enough measured times.
+
+    Raises:
+        FitError: they have not.
+    """
+    timed = [run for run in runs if run.measured.itl_ms is not None]
+    if not timed:
+        hint = f" (runs without times: {left_out:,})" if left_out else ""
+        raise FitError(f"no run has a measured ITL{hint}; give reports with times, or the column itl_ms")
+    figures = sum((run.measured.itl_ms is not None) + (run.measured.ttft_ms is not None) for run in runs)
+    if figures < MIN_FIGURES:
+        raise FitError(
+            f"{counted(figures, 'measured time')} {be(figures)} too few to fit anything; measure "
+            f"{MIN_FIGURES} or more: one request at a time, and several rates"
+        )
+
+
+def terms_of(runs: Sequence[BenchmarkRun], terms: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
+    """Return the parameters that can show in some runs, and a sentence if requests hardly overlap."""
+    most = max(in_flight(run) for run in runs)
+    if most >= OVERLAP:
+        return tuple(terms), []
+    seen = (*LIGHT_LAW, "client_offset_ms") if len({shape[0] for shape in shapes_of(runs)}) > 1 else LIGHT_LAW
+    told = (
+        f"requests hardly overlap, at most {quantity(most, 3)} in flight: gamma and what grows with the "
+        "batch are not known, and alpha includes reading the context; a run with many users would tell"
+    )
+    return tuple(name for name in terms if name in seen), [told]
+
+
+def split_runs(runs: Sequence[BenchmarkRun], hold_out: int) -> tuple[list[BenchmarkRun], list[BenchmarkRun]]:
+    """Return the runs to fit and the held-out ones: the highest rates of each shape, and full throughput."""
+    if not hold_out:
+        return list(runs), []
+    held: set[int] = {i for i, run in enumerate(runs) if run.is_full}
+    for shape in shapes_of(runs):
+        rated = [i for i, run in enumerate(runs) if run.shape == shape and run.rate_rps is not None]
+        held.update(sorted(rated, key=lambda i: -(runs[i].rate_rps or 0.0))[:hold_out])
+    return (
+        [run for i, run in enumerate(runs) if i not in held],
+        [run for i, run in enumerate(runs) if i in held],
+    )
+
+
+def shape_warnings(runs: Sequence[BenchmarkRun]) -> list[str]:
+    """Return what cannot be known from the shapes of the runs."""
+    shapes = shapes_of(runs)
+    found = []
+    if len(shapes) == 1:
+        found.append(
+            f"one shape only, {shape_name(shapes[0])}: what grows with the prompt, with the context and with "
+            "the batch cannot be told apart; figures hold for this shape alone"
+        )
+    else:
+        for i, what in enumerate(("prompt", "answer")):
+            if len({shape[i] for shape in shapes}) == 1:
+                found.append(
+                    f"one {what} length only, {counted(shapes[0][i], 'token')}: other {what}s are not known"
+                )
+    if not any(run.is_alone for run in runs):
+        found.append("no run with one request at a time: α and the client's offset rest on the lowest rates")
+    return found
+
+
+def in_flight(run: BenchmarkRun) -> float:
+    """Return the mean number of requests in flight by Little's law."""
+    measured = run.measured
+    rate = measured.throughput_rps or run.rate_rps or 0.0
+    life_ms = (measured.ttft_ms or 0.0) + max(run.answers.mean - 1, 0.0) * (measured.itl_ms or 0.0)
+    found = rate * life_ms / 1000
+    if rate == 0 and run.arrivals is Arrivals.CLOSED:
+        return float(run.max_in_flight or 1)
+    return found if run.max_in_flight is None else min(found, run.max_in_flight)
