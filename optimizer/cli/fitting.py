@@ -101,6 +101,13 @@ def _fit(arguments: argparse.Namespace) -> None:
     show_answer(arguments, profile.document, lambda: fit_sections(profile))
 
 
+class PredictFlags(Request):
+    """Facts about a measured server that a report does not contain."""
+
+    replicas: _Count = Field(None, ge=1)
+    """Equal replicas behind the address of a report (the report's, otherwise 1)."""
+
+
 def _add_predict(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "A row with duration_s or requests is replayed as that run; another is a steady state. Columns: "
@@ -110,12 +117,16 @@ def _add_predict(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("profile", metavar="PROFILE", help="a profile written by fit")
     parser.add_argument("points", metavar="POINTS.csv", help="one row per run, or a report that fit reads")
+    add_request(parser, PredictFlags)
     add_output(parser, "predictions")
 
 
 def _predict(arguments: argparse.Namespace) -> None:
+    notes: list[str] = []
     with working("predicting"):
-        rows = predict_points(arguments.profile, arguments.points)
+        rows = predict_points(arguments.profile, arguments.points, arguments.replicas, notes.append)
+    for note in notes:
+        print_stderr(f"inferplan: note: {note}")
     show_answer(
         arguments,
         lambda: [row.model_dump(mode="json", by_alias=True, exclude_none=True) for row in rows],

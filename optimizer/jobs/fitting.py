@@ -29,8 +29,16 @@ def fit_reports(
     return fit([read_benchmark(path, engines) for path in paths], options, progress)
 
 
-def predict_points(profile: str, points: str, replicas: int | None = None) -> "list[Predicted]":
+def predict_points(
+    profile: str, points: str, replicas: int | None = None, tell: Callable[[str], None] = lambda _: None
+) -> "list[Predicted]":
     """Return the predictions of a fitted profile for the rows of a file of points, or the runs of a report.
+
+    Args:
+        profile: a file written by `fit`.
+        points: rows, or a report.
+        replicas: equal replicas behind the address of a report; None: as the report states, otherwise 1.
+        tell: called with what was decided about the runs of a report.
 
     Raises:
         FitError: the file is not a profile, or a row is invalid.
@@ -42,7 +50,10 @@ def predict_points(profile: str, points: str, replicas: int | None = None) -> "l
     from optimizer.fitting.readers.table import read_benchmark
 
     known = read_profile(profile)
-    return predict(known, read_benchmark(points, Engines(replicas, known.acc_count)).runs)
+    found = read_benchmark(points, Engines(replicas, known.acc_count))
+    for note in found.told:
+        tell(note)
+    return predict(known, found.runs)
 
 
 def add_profile(profile: str, system: str, model: str | None, accelerator: str | None) -> "WithProfile":
