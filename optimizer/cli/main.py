@@ -40,6 +40,7 @@ _OTHERS = {
     "schema": ("documents", "print the JSON schema of the documents"),
     "bench": ("bench", "time every stage on generated systems"),
     "serve": ("serve", "answer planning requests over HTTP"),
+    "emulate": ("emulating", "run the replicas of a plan as live HTTP servers, without GPUs"),
     "web": ("web", "open a page in the browser: load a system, change it, see its plan"),
     "manifests": (
         "manifesting",

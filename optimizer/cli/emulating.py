@@ -1,0 +1,74 @@
+"""Sub-command `emulate`: the replicas of a plan as live HTTP servers."""
+
+import argparse
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from optimizer.cli.command import Command, add_path
+from optimizer.cli.flags import add_request, request_of
+from optimizer.cli.solving import add_load, announced, announced_for, read_system
+from optimizer.jobs.flag import Flag
+from optimizer.jobs.requests import PlanOptions
+from optimizer.pipeline import solve
+from optimizer.plan import load_plan
+from optimizer.render.progress import working
+from rest_server.emulator.router import Policy
+
+
+class EmulateFlags(PlanOptions):
+    """Flags of `emulate` beyond the options of a plan."""
+
+    port: Annotated[int, Flag("P")] = Field(8100, ge=0, le=65_535)
+    """Port of the router; replicas have the next ones (8100); 0: any free ports."""
+    host: Annotated[str, Flag("HOST")] = "127.0.0.1"
+    """Address to listen on (127.0.0.1)."""
+    plan: Annotated[Path | None, Flag("FILE")] = None
+    """Plan to emulate, as `solve -o` writes it; default: solve."""
+    speed: Annotated[float, Flag("X")] = Field(1.0, gt=0, le=100)
+    """Speed of the replicas' clocks (1); latencies are measured well up to 3."""
+    share: Annotated[float, Flag("F")] = Field(1.0, gt=0, le=1)
+    """Share of the replicas to run, at least one of each placement (1)."""
+    seed: Annotated[int, Flag("S")] = Field(1, ge=0, lt=2**63)
+    """Random seed of texts, natural ends of answers, and stages (1)."""
+    route: Annotated[Policy, Flag("POLICY")] = "least"
+    """Choice of replicas by the router: least, round-robin or sticky (least)."""
+    write_tokenizer: Annotated[Path | None, Flag("DIR")] = None
+    """Write a tokenizer of one token a word for benchmark clients to DIR."""
+
+
+def _add_emulate(parser: argparse.ArgumentParser) -> None:
+    add_path(parser)
+    add_load(parser)
+    add_request(parser, EmulateFlags)
+
+
+def _emulate(arguments: argparse.Namespace) -> int:
+    from rest_server.emulator.serve import emulate
+    from rest_server.emulator.words import write_tokenizer
+
+    options = request_of(EmulateFlags, arguments)
+    system = read_system(arguments, options)
+    if options.write_tokenizer is not None:
+        write_tokenizer(options.write_tokenizer)
+    if options.plan is not None:
+        plan = load_plan(options.plan)
+    else:
+        with working("solving"), announced_for(system):
+            plan = solve(system, backend=options.backend)
+    with announced():
+        return emulate(
+            system,
+            plan,
+            port=options.port,
+            host=options.host,
+            speed=options.speed,
+            share=options.share,
+            seed=options.seed,
+            policy=options.route,
+            announce=lambda line: print(line, flush=True),
+        )
+
+
+COMMANDS = {"emulate": Command(_add_emulate, _emulate)}

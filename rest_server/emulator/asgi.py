@@ -1,0 +1,104 @@
+"""Plain ASGI: bodies, JSON answers, and connections that break."""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+MAX_BODY_BYTES = 32 * 1024 * 1024
+JSON = b"application/json"
+TEXT = b"text/plain; version=0.0.4; charset=utf-8"
+"""Media type of metrics."""
+EVENTS = b"text/event-stream; charset=utf-8"
+
+
+class Dropped(Exception):  # noqa: N818  it is an event of the emulated replica, not an error of the program
+    """The replica breaks its connections."""
+
+
+class BadRequest(Exception):  # noqa: N818
+    """A request that the replica cannot answer."""
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+async def body_of(receive: Receive) -> bytes:
+    """Read a body.
+
+    Raises:
+        BadRequest: it is too long.
+        Dropped: the client has hung up.
+    """
+    parts, size, more = [], 0, True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Dropped
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > MAX_BODY_BYTES:
+            raise BadRequest(f"the body exceeds {MAX_BODY_BYTES:,} bytes", 413)
+        more = message.get("more_body", False)
+    return b"".join(parts)
+
+
+def json_of(body: bytes) -> dict[str, Any]:
+    """Return the JSON object of a body.
+
+    Raises:
+        BadRequest: it is none.
+    """
+    try:
+        found = json.loads(body or b"{}")
+    except ValueError as error:
+        raise BadRequest(f"the body is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise BadRequest("the body must be a JSON object")
+    return found
+
+
+def encoded(value: object) -> bytes:
+    """Return a value as compact JSON."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def error_of(message: str, status: int) -> dict[str, Any]:
+    """Return an error in the form of vLLM."""
+    kind = (
+        "BadRequestError"
+        if status < 500
+        else "ServiceUnavailableError"
+        if status == 503
+        else "InternalServerError"
+    )
+    return {"error": {"message": message, "type": kind, "param": None, "code": status}}
+
+
+async def begin(send: Send, status: int, media_type: bytes, length: int | None = None) -> None:
+    """Send status and headers; without a length, the body is sent in chunks."""
+    headers = [(b"content-type", media_type)]
+    if length is not None:
+        headers.append((b"content-length", b"%d" % length))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+
+
+async def reply(send: Send, status: int, body: bytes, media_type: bytes = JSON) -> None:
+    """Send a whole answer."""
+    await begin(send, status, media_type, len(body))
+    await send({"type": "http.response.body", "body": body})
+
+
+async def reply_json(send: Send, value: Mapping[str, Any], status: int = 200) -> None:
+    """Send a whole answer in JSON."""
+    await reply(send, status, encoded(value))
+
+
+async def reply_error(send: Send, message: str, status: int) -> None:
+    """Send an error in the form of vLLM."""
+    await reply_json(send, error_of(message, status), status)

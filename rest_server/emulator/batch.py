@@ -1,0 +1,150 @@
+"""An emulated batch server: `POST /predict` waits for its batch, and a full queue answers 503."""
+
+import asyncio
+import time
+from collections.abc import Collection
+from typing import ClassVar
+
+from optimizer.simulation.batches import BatchServer
+from rest_server.emulator.asgi import (
+    TEXT,
+    BadRequest,
+    Dropped,
+    Receive,
+    Scope,
+    Send,
+    body_of,
+    reply,
+    reply_error,
+    reply_json,
+)
+from rest_server.emulator.engine import Engine, LateRejection, watched
+from rest_server.emulator.life import Life
+from rest_server.emulator.metrics import REQUEST_S, Histogram
+
+FULL = "The queue is full; ask another replica."
+
+
+class BatchReplicaApp:
+    """ASGI application of a batch server; on a card in turns, one of its servers."""
+
+    posts: ClassVar[Collection[str]] = ("/predict",)
+    """Paths that take requests."""
+
+    def __init__(self, model: str, server: BatchServer, engine: Engine, life: Life, place: int) -> None:
+        """Describe a server.
+
+        Args:
+            model: name of its model.
+            server: its limits.
+            engine: the engine, of all servers of a card in turns.
+            life: its state.
+            place: its position on the card.
+        """
+        self.engine = engine
+        self.life = life
+        self._model = model
+        self._server = server
+        self._place = place
+        self._inside = self._completed = self._rejected = 0
+        self._latency = Histogram(REQUEST_S)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request.
+
+        Raises:
+            Dropped: the replica breaks the connection.
+        """
+        self.life.check()
+        path = scope["path"]
+        if scope["method"] == "POST" and path == "/predict":
+            try:
+                await body_of(receive)
+            except BadRequest as error:
+                await reply_error(send, str(error), error.status)
+                return
+            await self._predict(receive, send)
+        elif path in {"/health", "/health_check"}:
+            healthy = self.life.is_healthy
+            status = "busy" if self._is_full() else "ready" if healthy else "failed"
+            await reply_json(send, {"status": status, "model": self._model}, 200 if healthy else 503)
+        elif path == "/metrics":
+            await reply(send, 200, self._metrics(), TEXT)
+        else:
+            await reply_error(send, "Not Found", 404)
+
+    @property
+    def load(self) -> int:
+        """Requests inside."""
+        return self._inside
+
+    def _is_full(self) -> bool:
+        live = self.engine.live
+        counted = live.waiting + (live.running if self._server.counts_system else 0)
+        return counted >= self._server.room
+
+    async def _predict(self, receive: Receive, send: Send) -> None:
+        if self.life.is_out_of_memory:
+            await reply_error(send, "CUDA out of memory.", 500)
+            return
+        answer, sent_ms = _Answer(), self.engine.now_ms()
+        if not self.engine.add(answer, level=self._place):
+            await self._reject(send)
+            return
+        self._inside += 1
+        watch = watched(receive, answer)
+        try:
+            at_ms = await answer.done
+        except LateRejection:
+            await self._reject(send)
+        except MemoryError as error:
+            await reply_error(send, str(error), 500)
+        except Dropped:
+            self.life.check()
+        else:
+            latency_ms = (at_ms - sent_ms) * self.engine.slowdown
+            self._completed += 1
+            self._latency.observe(latency_ms / 1000)
+            await reply_json(
+                send, {"model": self._model, "created": int(time.time()), "latency_ms": round(latency_ms, 3)}
+            )
+        finally:
+            self._inside -= 1
+            watch.cancel()
+            self.engine.cancel(answer)
+
+    async def _reject(self, send: Send) -> None:
+        self._rejected += 1
+        await reply_error(send, FULL, 503)
+
+    def _metrics(self) -> bytes:
+        label, live = f'model_name="{self._model}"', self.engine.live
+        samples = (
+            ("requests_waiting", "gauge", live.waiting),
+            ("requests_running", "gauge", live.running),
+            ("requests_completed_total", "counter", self._completed),
+            ("requests_rejected_total", "counter", self._rejected),
+        )
+        lines = []
+        for name, kind, value in samples:
+            lines += [f"# TYPE batch_server_{name} {kind}", f"batch_server_{name}{{{label}}} {value}"]
+        name = "batch_server_latency_seconds"
+        lines += [f"# TYPE {name} histogram", *self._latency.lines(name, label)]
+        return ("\n".join(lines) + "\n").encode()
+
+
+class _Answer:
+    """A request in the engine."""
+
+    def __init__(self) -> None:
+        self.done: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+
+    def token(self, at_ms: float, *, ended: bool) -> None:  # noqa: ARG002  a batch makes one token a request
+        """Take the end of the batch."""
+        if not self.done.done():
+            self.done.set_result(at_ms)
+
+    def fail(self, error: Exception) -> None:
+        """Take the end of the replica, of the client, or a rejection."""
+        if not self.done.done():
+            self.done.set_exception(error)

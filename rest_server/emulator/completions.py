@@ -1,0 +1,139 @@
+"""Completion requests as OpenAI's API and vLLM define them: what is asked, and the bytes of the answer."""
+
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rest_server.emulator.asgi import BadRequest, encoded
+from rest_server.emulator.words import chat_tokens, prompt_tokens, text_of, tokens_until_stop, word
+
+DEFAULT_TOKENS = 16
+"""Tokens of a completion without `max_tokens`, as in vLLM; a chat has no limit."""
+DONE = b"data: [DONE]\n\n"
+_UNSUPPORTED = {"n": 1, "best_of": 1, "echo": False, "logprobs": None, "top_logprobs": None, "suffix": None}
+"""Fields that change the answer, and the only values that are emulated."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRequest:
+    """A request for a completion."""
+
+    is_chat: bool
+    prompt: int
+    """Tokens of the prompt."""
+    tokens: int
+    """Tokens of the answer."""
+    reason: str
+    """Why the answer ends after them: `stop` or `length`."""
+    seed: int
+    """Seed of its text."""
+    cut: int | None
+    """Characters of the text before a stop string; None if it has none. A stream only cuts its last word."""
+    streams: bool
+    usage: bool
+    """Whether a stream ends with its usage."""
+    running_usage: bool
+    """Whether every event of a stream has its usage."""
+
+
+def question_of(
+    body: Mapping[str, Any], *, is_chat: bool, longest: int, natural: int, seed: int
+) -> CompletionRequest:
+    """Read a request.
+
+    Args:
+        body: its JSON object.
+        is_chat: whether it has messages instead of a prompt.
+        longest: most tokens of prompt and answer.
+        natural: tokens after which the model ends by itself, without `ignore_eos`.
+        seed: seed of the text.
+
+    Raises:
+        BadRequest: a field is wrong or not emulated.
+    """
+    for name, only in _UNSUPPORTED.items():
+        if body.get(name, only) not in (only, None, False):
+            raise BadRequest(f"{name}: {body[name]!r} is not emulated; leave it out")
+    prompt = chat_tokens(body.get("messages")) if is_chat else prompt_tokens(body.get("prompt"))
+    asked = body.get("max_completion_tokens") or body.get("max_tokens")
+    if asked is not None and (type(asked) is not int or asked < 1):
+        raise BadRequest(f"max_tokens: must be an integer of at least 1, not {asked!r}")
+    most = asked or (longest - prompt if is_chat else DEFAULT_TOKENS)
+    if prompt + (asked or 1) > longest:
+        raise BadRequest(
+            f"This model's maximum context length is {longest} tokens. However, you requested "
+            f"{prompt + (asked or 1)} tokens ({prompt} in the prompt, {asked or 1} in the completion)."
+        )
+    least = body.get("min_tokens") or 0
+    tokens, reason = most, "length"
+    if not body.get("ignore_eos") and max(natural, least) < most:
+        tokens, reason = max(natural, least), "stop"
+    stop = body.get("stop") or []
+    stops = [one for one in ([stop] if isinstance(stop, str) else stop) if one]
+    stopped = tokens_until_stop(seed, tokens, stops) if stops else None
+    cut = None
+    if stopped is not None:
+        tokens, reason = stopped, "stop"
+        text = text_of(seed, tokens)
+        cut = min(text.index(one) for one in stops if one in text)
+    options = body.get("stream_options") or {}
+    return CompletionRequest(
+        is_chat, prompt, tokens, reason, seed, cut, bool(body.get("stream")),
+        bool(options.get("include_usage")), bool(options.get("continuous_usage_stats")),
+    )  # fmt: skip
+
+
+class Writer:
+    """Writes the answer to a question."""
+
+    def __init__(self, question: CompletionRequest, model: str) -> None:
+        self._question = question
+        self._id = f"{'chatcmpl' if question.is_chat else 'cmpl'}-{uuid.uuid4().hex}"
+        kind = "chat.completion" if question.is_chat else "text_completion"
+        self._kind = kind + ".chunk" if question.is_chat and question.streams else kind
+        self._head = {"id": self._id, "object": self._kind, "created": int(time.time()), "model": model}
+        self._event = b"data: " + encoded(self._head)[:-1] + b',"choices":[{"index":0,'
+
+    def usage(self, made: int) -> dict[str, int]:
+        """Return the usage after some tokens of the answer."""
+        prompt = self._question.prompt
+        return {"prompt_tokens": prompt, "completion_tokens": made, "total_tokens": prompt + made}
+
+    def event(self, k: int, *, ended: bool) -> bytes:
+        """Return the event of token k of a stream, with what follows the last one."""
+        question = self._question
+        text = (word(question.seed, k) if question.cut is None or not ended else self._last_word(k)).encode()
+        if not question.is_chat:
+            part = b'"text":"%b"' % text
+        elif k == 0:
+            part = b'"delta":{"role":"assistant","content":"%b"}' % text
+        else:
+            part = b'"delta":{"content":"%b"}' % text
+        reason = b'"%b"' % question.reason.encode() if ended else b"null"
+        tail = b',"usage":' + encoded(self.usage(k + 1)) if question.running_usage else b""
+        event = b'%b%b,"logprobs":null,"finish_reason":%b}]%b}\n\n' % (self._event, part, reason, tail)
+        if not ended:
+            return event
+        if question.usage:
+            event += b"data: " + encoded(self._head | {"choices": [], "usage": self.usage(k + 1)}) + b"\n\n"
+        return event + DONE
+
+    def _last_word(self, k: int) -> str:
+        """Return the part of the last word that precedes the stop string."""
+        seed = self._question.seed
+        return text_of(seed, k + 1)[len(text_of(seed, k)) : self._question.cut]
+
+    def whole(self) -> dict[str, Any]:
+        """Return the answer without a stream."""
+        question = self._question
+        text = text_of(question.seed, question.tokens)[: question.cut]
+        part = {"message": {"role": "assistant", "content": text}} if question.is_chat else {"text": text}
+        choice = {"index": 0, **part, "logprobs": None, "finish_reason": question.reason}
+        return self._head | {"choices": [choice], "usage": self.usage(question.tokens)}
+
+
+def error_event(error: Mapping[str, Any]) -> bytes:
+    """Return the end of a stream that fails."""
+    return b"data: " + encoded(error) + b"\n\n" + DONE

@@ -1,0 +1,132 @@
+"""One engine of the simulator by the clock of the machine, and the requests that it computes."""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from optimizer.simulation.live.replica import LiveReplica
+from rest_server.emulator.asgi import Dropped, Receive
+
+TIMER_S = 0.0006
+"""Time by which a timer of the event loop can ring early [s]."""
+
+
+class Sink(Protocol):
+    """Receiver of the tokens of a request."""
+
+    def token(self, at_ms: float, *, ended: bool) -> None:
+        """Take a token, made at a model time."""
+
+    def fail(self, error: Exception) -> None:
+        """Take the end of a request without its last token."""
+
+
+def watched(receive: Receive, sink: Sink) -> "asyncio.Task[None]":
+    """Return a task that fails a request when its client hangs up; to be cancelled when it is complete."""
+
+    async def wait() -> None:
+        await receive()
+        sink.fail(Dropped())
+
+    return asyncio.create_task(wait())
+
+
+class LateRejection(Exception):  # noqa: N818
+    """A full server rejects a request after its earlier stages."""
+
+
+class Engine:
+    """A live replica, its model clock, and the timer of its next step."""
+
+    def __init__(self, new: Callable[[], LiveReplica], speed: float) -> None:
+        """Start an empty replica.
+
+        Args:
+            new: function that returns an empty live replica.
+            speed: model time per time of the machine.
+        """
+        self._new = new
+        self.live = new()
+        self._speed = speed
+        self.slowdown = 1.0
+        self._since_s, self._at_ms = time.monotonic(), 0.0
+        self._sinks: dict[int, Sink] = {}
+        self._rows: dict[int, int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self.is_stuck = False
+
+    def now_ms(self) -> float:
+        """Return the model time, which passes more slowly on a slow replica and not on a stuck one."""
+        if self.is_stuck:
+            return self._at_ms
+        return self._at_ms + (time.monotonic() - self._since_s) * 1000 * self._speed / self.slowdown
+
+    def change(self, slowdown: float = 1.0, *, stuck: bool = False) -> None:
+        """Lengthen all times by a factor from now on, or make no token until the next change."""
+        self._at_ms, self._since_s = self.now_ms(), time.monotonic()
+        self.slowdown, self.is_stuck = slowdown, stuck
+        self._arm()
+
+    def add(self, sink: Sink, in_tokens: int = 0, out_tokens: int = 1, level: int = 0) -> bool:
+        """Let a request arrive now; return False if it is rejected."""
+        now_ms = self.now_ms()
+        self._run(now_ms)
+        row = self.live.add(now_ms, in_tokens, out_tokens, level)
+        if row is None:
+            return False
+        self._sinks[row] = sink
+        self._rows[id(sink)] = row
+        self._arm()
+        return True
+
+    def cancel(self, sink: Sink) -> None:
+        """Remove a request whose client has hung up."""
+        now_ms = self.now_ms()
+        self._run(now_ms)
+        row = self._rows.pop(id(sink), None)
+        if row is not None:
+            del self._sinks[row]
+            self.live.cancel(row, now_ms)
+            self._arm()
+
+    def reset(self, error: Exception) -> None:
+        """Lose all requests, as a process that ends."""
+        sinks = list(self._sinks.values())
+        self._sinks, self._rows, self.live = {}, {}, self._new()
+        self._at_ms, self._since_s = 0.0, time.monotonic()
+        self._arm()
+        for sink in sinks:
+            sink.fail(error)
+
+    def _arm(self) -> None:
+        """Set the timer to the next step."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due_ms = self.live.next_ms()
+        if due_ms < math.inf and not self.is_stuck:
+            wait_s = max((due_ms - self.now_ms()) * self.slowdown / (1000 * self._speed), 0.0)
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._run(self.now_ms() + TIMER_S * 1000 * self._speed / self.slowdown)
+        self._arm()
+
+    def _run(self, until_ms: float) -> None:
+        """Hand out the tokens up to a time."""
+        for at_ms, made, ended, rejected in self.live.run_until(until_ms):
+            over = set(ended)
+            for row in made:
+                if row in over:
+                    sink = self._sinks.pop(row)
+                    del self._rows[id(sink)]
+                    sink.token(at_ms, ended=True)
+                else:
+                    self._sinks[row].token(at_ms, ended=False)
+            for row in rejected:
+                sink = self._sinks.pop(row)
+                del self._rows[id(sink)]
+                sink.fail(LateRejection())

@@ -1,0 +1,131 @@
+"""Replicas of a plan: which run where, with which engine, for which servers."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from optimizer.plan import Plan
+from optimizer.plan.document import SharedPool
+from optimizer.simulation.lengths import Lengths
+from optimizer.simulation.limits import UNLIMITED
+from optimizer.simulation.live.replica import LiveReplica
+from optimizer.simulation.live.turns import LiveTurns
+from optimizer.simulation.replicas import LineReplica, StaticReplica, TokenReplica
+from optimizer.simulation.workload import MergedLoad, OpenLoad
+from optimizer.spec.system import System
+from optimizer.studies.simulation.pools import PoolRun, pool_runs, stream_of
+from rest_server.emulator.batch import BatchReplicaApp
+from rest_server.emulator.engine import Engine
+from rest_server.emulator.life import Life
+from rest_server.emulator.replica import Model, TokenReplicaApp
+from rest_server.emulator.router import Backend
+
+LONGEST_TOKENS = 131_072
+"""Most tokens of prompt and answer of a replica whose KV cache has no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmulatedPool:
+    """Equal replicas of a plan."""
+
+    runs: tuple[PoolRun, ...]
+    """Servers that share each replica, or take turns on its card; one if it is not shared."""
+    replicas: int
+    """Number of replicas, or of cards that are shared in time."""
+
+
+def placements(system: System, plan: Plan, share: float = 1.0) -> list[EmulatedPool]:
+    """Return the placements of a plan with a share of their replicas, at least one each.
+
+    Raises:
+        SpecError: the plan is not for this system.
+    """
+    groups: dict[tuple[str, str], list[PoolRun]] = {}
+    for run in pool_runs(system, plan):
+        name = run.cards if run.card is not None else run.planned
+        groups.setdefault((name, run.pool.accelerator), []).append(run)
+    return [EmulatedPool(tuple(runs), max(1, round(share * _count(runs[0])))) for runs in groups.values()]
+
+
+def _count(run: PoolRun) -> int:
+    if run.card is not None:
+        assert isinstance(run.pool, SharedPool)
+        return run.pool.num_replicas // run.pool.per_card
+    return run.pool.num_replicas
+
+
+def backends(
+    system: System, placed: list[EmulatedPool], speed: float, seed: int, url: Callable[[int], str]
+) -> list[Backend]:
+    """Return all replicas, with their engines.
+
+    Args:
+        system: the planned system.
+        placed: the placements.
+        speed: model time per time of the machine.
+        seed: random seed.
+        url: function that returns the address of replica i.
+
+    Raises:
+        AnalysisError: a replica cannot be run by a clock.
+    """
+    found: list[Backend] = []
+    for placement in placed:
+        for k in range(placement.replicas):
+            for app, runs in _apps(system, placement, speed, seed, k):
+                servers = tuple(run.server for run in runs)
+                name, accelerator = f"{runs[0].planned}-{len(found)}", runs[0].pool.accelerator
+                model = system.named[servers[0]].model
+                found.append(Backend(name, servers, model, accelerator, url(len(found)), app))
+    return found
+
+
+def _apps(
+    system: System, placement: EmulatedPool, speed: float, seed: int, k: int
+) -> Iterator[tuple[TokenReplicaApp | BatchReplicaApp, tuple[PoolRun, ...]]]:
+    """Yield the applications of a replica, with their servers; a card in turns has one for each server."""
+    runs, first = placement.runs, placement.runs[0]
+    spawned = np.random.SeedSequence([seed, stream_of(first.planned, first.pool.accelerator), k])
+    replica = first.replica
+    if first.card is not None:
+        engine = Engine(partial(LiveTurns, first.card.servers), speed)
+        life = Life(engine)
+        for run in runs:
+            assert run.card is not None
+            place = run.card.place
+            server = first.card.servers[place]
+            yield BatchReplicaApp(system.named[run.server].model, server, engine, life, place), (run,)
+        return
+    levels = _levels(first)
+    rng = np.random.default_rng(spawned)
+
+    def new() -> LiveReplica:
+        return replica.live(max(levels) + 1, rng)
+
+    engine = Engine(new, speed)
+    model = system.named[first.server].model
+    if isinstance(replica, LineReplica):
+        yield BatchReplicaApp(model, replica.line.server, engine, Life(engine), 0), runs
+        return
+    assert isinstance(replica, TokenReplica | StaticReplica)
+    kv = replica.limits.kv_tokens
+    longest = min(kv, LONGEST_TOKENS)
+    names = {run.server: levels[run.place] for run in runs}
+    served = Model(model, names, longest, kv if kv < UNLIMITED else None, _outputs(first))
+    yield TokenReplicaApp(served, engine, Life(engine), int(spawned.generate_state(1)[0])), runs
+
+
+def _levels(run: PoolRun) -> list[int]:
+    """Return the rank of the priority of each server that shares a replica."""
+    if not isinstance(run.load, MergedLoad):
+        return [0]
+    ranks = sorted(set(run.load.priorities))
+    return [ranks.index(priority) for priority in run.load.priorities]
+
+
+def _outputs(run: PoolRun) -> Lengths:
+    load = run.load.streams[run.place] if isinstance(run.load, MergedLoad) else run.load
+    assert isinstance(load, OpenLoad)
+    return load.out_lengths

@@ -1,0 +1,243 @@
+"""An emulated replica with tokens: an HTTP server that clients of vLLM take for vLLM."""
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from optimizer.simulation.lengths import Lengths
+from rest_server.emulator.asgi import (
+    EVENTS,
+    TEXT,
+    BadRequest,
+    Dropped,
+    Receive,
+    Scope,
+    Send,
+    begin,
+    body_of,
+    error_of,
+    json_of,
+    reply,
+    reply_error,
+    reply_json,
+)
+from rest_server.emulator.completions import CompletionRequest, Writer, error_event, question_of
+from rest_server.emulator.engine import Engine, watched
+from rest_server.emulator.life import Life
+from rest_server.emulator.metrics import TokenMetrics
+from rest_server.emulator.words import WORDS, chat_tokens, prompt_tokens
+
+FULL = "The server has too many queued requests; retry later."
+COMPLETIONS = {"/v1/completions": False, "/v1/chat/completions": True}
+"""Whether a path takes a chat."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What the replica serves."""
+
+    name: str
+    aliases: dict[str, int]
+    """Names of its servers, with the rank of their priority."""
+    longest: int
+    """Most tokens of prompt and answer."""
+    kv_tokens: int | None
+    """Tokens of KV cache; None: unlimited."""
+    outputs: Lengths
+    """Lengths of answers that the model ends by itself."""
+
+
+class TokenCall:
+    """A request in the engine, which wakes its task when tokens are made."""
+
+    def __init__(self, replica: "TokenReplicaApp", question: CompletionRequest) -> None:
+        self.made = 0
+        self.ended = False
+        self.error: Exception | None = None
+        self._replica = replica
+        self._question = question
+        self._sent_ms = self._last_ms = self._first_ms = replica.engine.now_ms()
+        self._woken: asyncio.Future[None] | None = None
+
+    def token(self, at_ms: float, *, ended: bool) -> None:
+        """Take a token."""
+        metrics, scale_s = self._replica.metrics, self._replica.engine.slowdown / 1000
+        if self.made == 0:
+            self._first_ms = at_ms
+            metrics.observe_first((at_ms - self._sent_ms) * scale_s)
+        else:
+            metrics.observe_token((at_ms - self._last_ms) * scale_s)
+        metrics.generation_tokens += 1
+        self._last_ms = at_ms
+        self.made += 1
+        self.ended = ended
+        if ended:
+            e2e_s, decode_s = (at_ms - self._sent_ms) * scale_s, (at_ms - self._first_ms) * scale_s
+            metrics.complete(self._question.reason, self._question.prompt, self.made, e2e_s, decode_s)
+        self._wake()
+
+    def fail(self, error: Exception) -> None:
+        """Take the end of the replica, or the client's."""
+        self.error = error
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
+
+    async def until(self, made: int) -> None:
+        """Wait for so many tokens, or the last one.
+
+        Raises:
+            Exception: the request has ended without it.
+        """
+        while self.made < made and not self.ended and self.error is None:
+            self._woken = asyncio.get_running_loop().create_future()
+            await self._woken
+        if self.error is not None and not self.ended:
+            raise self.error
+
+
+class TokenReplicaApp:
+    """ASGI application of a replica with tokens."""
+
+    posts: ClassVar[Collection[str]] = (*COMPLETIONS, "/tokenize")
+    """Paths that take requests."""
+
+    def __init__(self, model: Model, engine: Engine, life: Life, seed: int) -> None:
+        self.engine = engine
+        self.life = life
+        self.metrics = TokenMetrics()
+        self._model = model
+        self._rng = np.random.default_rng(seed)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request.
+
+        Raises:
+            Dropped: the replica breaks the connection.
+        """
+        self.life.check()
+        path = scope["path"]
+        try:
+            if scope["method"] == "POST":
+                await self._post(path, receive, send)
+            else:
+                await self._get(path, send)
+        except BadRequest as error:
+            await reply_error(send, str(error), error.status)
+
+    @property
+    def load(self) -> int:
+        """Requests inside, those that wait included."""
+        return self.engine.live.waiting + self.engine.live.running
+
+    async def _get(self, path: str, send: Send) -> None:
+        model = self._model
+        if path in {"/health", "/ping"}:
+            await reply(send, 200 if self.life.is_healthy else 503, b"")
+        elif path == "/metrics":
+            await reply(send, 200, self._metrics(), TEXT)
+        elif path == "/version":
+            await reply_json(send, {"version": "0.0.0+emulated"})
+        elif path == "/v1/models":
+            names = [model.name, *sorted(set(model.aliases) - {model.name})]
+            data = [
+                {
+                    "id": name, "object": "model", "created": 0, "owned_by": "inferplan", "root": model.name,
+                    "parent": None, "max_model_len": model.longest,
+                }
+                for name in names
+            ]  # fmt: skip
+            await reply_json(send, {"object": "list", "data": data})
+        else:
+            raise BadRequest("Not Found", 404)
+
+    async def _post(self, path: str, receive: Receive, send: Send) -> None:
+        body = json_of(await body_of(receive))
+        if path in COMPLETIONS:
+            await self._complete(body, receive, send, is_chat=COMPLETIONS[path])
+        elif path == "/tokenize":
+            is_chat = "messages" in body
+            count = chat_tokens(body["messages"]) if is_chat else prompt_tokens(body.get("prompt"))
+            tokens = [1 + k % len(WORDS) for k in range(count)]
+            await reply_json(send, {"count": count, "max_model_len": self._model.longest, "tokens": tokens})
+        else:
+            raise BadRequest("Not Found", 404)
+
+    async def _complete(
+        self, body: dict[str, object], receive: Receive, send: Send, *, is_chat: bool
+    ) -> None:
+        model = self._model
+        name = str(body.get("model") or model.name)
+        if name != model.name and name not in model.aliases:
+            raise BadRequest(f"The model `{name}` does not exist.", 404)
+        seed = int(self._rng.integers(1 << 30))
+        natural = int(model.outputs.draw(1, np.random.default_rng(seed))[0])
+        question = question_of(
+            body, is_chat=is_chat, longest=model.longest, natural=max(natural, 1), seed=seed
+        )
+        if self.life.is_out_of_memory:
+            await reply_error(send, "CUDA out of memory.", 500)
+            return
+        call = TokenCall(self, question)
+        if not self.engine.add(call, question.prompt, question.tokens, model.aliases.get(name, 0)):
+            await self._reject(question, send)
+            return
+        watch = watched(receive, call)
+        try:
+            await (self._stream if question.streams else self._whole)(call, question, name, send)
+        except MemoryError as error:
+            await self._fail(question, str(error), send)
+        except Dropped:
+            if self.life.is_alive:
+                self.metrics.succeeded["abort"] += 1
+                return
+            raise
+        finally:
+            watch.cancel()
+            self.engine.cancel(call)
+
+    async def _stream(self, call: TokenCall, question: CompletionRequest, name: str, send: Send) -> None:
+        """Send each token as soon as it is made; those of a late task together."""
+        writer, sent = Writer(question, name), 0
+        await begin(send, 200, EVENTS)
+        while sent < question.tokens:
+            await call.until(sent + 1)
+            made = call.made
+            events = b"".join(writer.event(k, ended=call.ended and k + 1 == made) for k in range(sent, made))
+            sent = made
+            await send({"type": "http.response.body", "body": events, "more_body": sent < question.tokens})
+
+    async def _whole(self, call: TokenCall, question: CompletionRequest, name: str, send: Send) -> None:
+        await call.until(question.tokens)
+        await reply_json(send, Writer(question, name).whole())
+
+    async def _reject(self, question: CompletionRequest, send: Send) -> None:
+        """Reject as vLLM does: with 503, or in an event of a stream that has begun."""
+        self.metrics.rejected += 1
+        if not question.streams:
+            await reply_error(send, FULL, 503)
+            return
+        await begin(send, 200, EVENTS)
+        await send({"type": "http.response.body", "body": error_event(error_of(FULL, 503))})
+
+    async def _fail(self, question: CompletionRequest, message: str, send: Send) -> None:
+        """Answer a request that the replica has lost."""
+        if question.streams:
+            await send({"type": "http.response.body", "body": error_event(error_of(message, 500))})
+        else:
+            await reply_error(send, message, 500)
+
+    def _metrics(self) -> bytes:
+        live, model = self.engine.live, self._model
+        used = getattr(live, "kv_tokens", 0)
+        gauges = {
+            "num_requests_running": live.running,
+            "num_requests_waiting": live.waiting,
+            "kv_cache_usage_perc": used / model.kv_tokens if model.kv_tokens else 0.0,
+        }
+        return self.metrics.text(model.name, gauges, getattr(live, "preemptions", 0))

@@ -1,0 +1,245 @@
+"""Router of an emulated fleet: by model and server, with retries, health checks and metrics of its own."""
+
+import asyncio
+import itertools
+import zlib
+from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Protocol, get_args
+
+from rest_server.emulator.asgi import (
+    EVENTS,
+    TEXT,
+    BadRequest,
+    Dropped,
+    Receive,
+    Scope,
+    Send,
+    begin,
+    body_of,
+    error_of,
+    json_of,
+    reply,
+    reply_error,
+    reply_json,
+)
+from rest_server.emulator.completions import error_event
+from rest_server.emulator.life import Life
+
+Policy = Literal["least", "round-robin", "sticky"]
+POLICIES: tuple[Policy, ...] = get_args(Policy)
+SERVER_HEADER, SESSION_HEADER = b"x-inferplan-server", b"x-session-id"
+HEALTH_PERIOD_S = 1.0
+ERROR = b'data: {"error":'
+CONTROL = "/emulator/replicas"
+
+
+class ReplicaApp(Protocol):
+    """What the router needs of a replica."""
+
+    posts: ClassVar[Collection[str]]
+    life: Life
+
+    @property
+    def load(self) -> int:
+        """Requests inside, those that wait included."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+
+
+@dataclass(slots=True)
+class Backend:
+    """A replica of a server."""
+
+    id: str
+    servers: tuple[str, ...]
+    model: str
+    accelerator: str
+    url: str
+    app: ReplicaApp
+    is_healthy: bool = True
+    requests: int = 0
+    retried: int = 0
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """One attempt to answer a request by a replica; holds the answer back up to its first part."""
+
+    send: Send
+    begun: bool = False
+    parts: int = 0
+    refused: bool = False
+    """Whether the replica has rejected or failed the request before its first token."""
+    _start: MutableMapping[str, Any] = field(default_factory=dict)
+
+    async def __call__(self, message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self._start = message
+            return
+        if not self.begun:
+            self.refused = self.refused or self._start["status"] in {500, 503}
+            self.refused = self.refused or message.get("body", b"").startswith(ERROR)
+            if self.refused:
+                return
+            self.begun = True
+            await self.send(self._start)
+        self.parts += 1
+        await self.send(message)
+
+
+class Router:
+    """ASGI application that forwards requests to replicas."""
+
+    def __init__(self, backends: Sequence[Backend], policy: Policy) -> None:
+        self._backends = backends
+        self._policy = policy
+        self._turn = itertools.count()
+        self._failed = self._lost = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        path, is_post = scope["path"], scope["method"] == "POST"
+        try:
+            if path.startswith(CONTROL):
+                await self._control(path, receive, send, is_post=is_post)
+            elif is_post:
+                await self._forward(scope, receive, send)
+            else:
+                await self._get(path, send)
+        except BadRequest as error:
+            await reply_error(send, str(error), error.status)
+
+    async def _get(self, path: str, send: Send) -> None:
+        if path == "/metrics":
+            await reply(send, 200, self._metrics(), TEXT)
+        elif path in {"/health", "/health_check"}:
+            await reply(send, 200 if any(one.is_healthy for one in self._backends) else 503, b"")
+        elif path == "/version":
+            await reply_json(send, {"version": "0.0.0+emulated"})
+        elif path == "/v1/models":
+            names = sorted({name for one in self._backends for name in (one.model, *one.servers)})
+            data = [{"id": name, "object": "model", "created": 0, "owned_by": "inferplan"} for name in names]
+            await reply_json(send, {"object": "list", "data": data})
+        else:
+            await reply_error(send, "Not Found", 404)
+
+    async def watch(self) -> None:
+        """Check the health of all replicas, again and again."""
+        while True:
+            for one in self._backends:
+                one.is_healthy = one.app.life.is_healthy
+            await asyncio.sleep(HEALTH_PERIOD_S)
+
+    async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Forward a request; try further replicas until one has sent its first part."""
+        content = await body_of(receive)
+        headers = dict(scope["headers"])
+        body = json_of(content) if scope["path"] != "/predict" else {}
+        found, refusal = self._found(scope["path"], headers, body), 503
+        for backend in self._order(found, headers, body):
+            attempt = _Attempt(send)
+            backend.requests += 1
+            try:
+                await backend.app(scope, _replayed(content, receive), attempt)
+            except Dropped:
+                backend.is_healthy = False
+                attempt.refused = True
+                refusal = 502
+            if not attempt.refused:
+                return
+            backend.retried += 1
+            if attempt.begun:
+                self._lost += 1
+                text = f"replica {backend.id} broke off after {attempt.parts} parts of the answer"
+                await send({"type": "http.response.body", "body": error_event(error_of(text, 502))})
+                return
+        self._failed += 1
+        text = f"none of the {len(found)} replicas took the request; retry later"
+        if body.get("stream"):
+            await begin(send, 200, EVENTS)
+            await send({"type": "http.response.body", "body": error_event(error_of(text, refusal))})
+        else:
+            await reply_error(send, text, refusal)
+
+    def _found(self, path: str, headers: Mapping[bytes, bytes], body: Mapping[str, Any]) -> list[Backend]:
+        """Return the replicas of the server or the model that a request names."""
+        server, model = headers.get(SERVER_HEADER, b"").decode("latin-1"), body.get("model")
+        found = [
+            one
+            for one in self._backends
+            if path in one.app.posts
+            and (not server or server in one.servers)
+            and (not model or model == one.model or model in one.servers)
+        ]
+        if not found:
+            named = f" of server {server!r}" if server else f" of model {model!r}" if model else ""
+            raise BadRequest(f"no replica{named} serves {path}; GET /v1/models lists the names", 404)
+        return found
+
+    def _order(
+        self, found: list[Backend], headers: Mapping[bytes, bytes], body: Mapping[str, Any]
+    ) -> Iterator[Backend]:
+        """Yield the replicas in the order of the policy, those that fail their health checks last."""
+        session = headers.get(SESSION_HEADER) or str(body.get("user") or "").encode()
+        first = next(self._turn)
+        if self._policy == "sticky" and session:
+            first = zlib.crc32(session)
+        turned = [found[(first + k) % len(found)] for k in range(len(found))]
+        if self._policy == "least":
+            turned.sort(key=lambda one: one.app.load)
+        yield from sorted(turned, key=lambda one: not one.is_healthy)
+
+    async def _control(self, path: str, receive: Receive, send: Send, *, is_post: bool) -> None:
+        """List the replicas, or change the state of one."""
+        name = path.removeprefix(CONTROL).strip("/")
+        chosen = [one for one in self._backends if name in {"", one.id}]
+        if not chosen:
+            raise BadRequest(f"no replica {name!r}; GET {CONTROL} lists them", 404)
+        if is_post:
+            if not name:
+                raise BadRequest(f"name a replica: POST {CONTROL}/ID", 405)
+            chosen[0].app.life.change(json_of(await body_of(receive)))
+        states = [
+            {
+                "id": one.id, "servers": one.servers, "accelerator": one.accelerator, "url": one.url,
+                "state": one.app.life.state, "load": one.app.load,
+            }
+            for one in chosen
+        ]  # fmt: skip
+        await reply_json(send, states[0] if name else {"replicas": states})
+
+    def _metrics(self) -> bytes:
+        """Return the metrics of the router in Prometheus's text format."""
+        lines = []
+        rows = (
+            ("replica_requests_total", "counter", "requests"),
+            ("replica_retries_total", "counter", "retried"),
+            ("replica_healthy", "gauge", "is_healthy"),
+        )
+        for metric, kind, attribute in rows:
+            lines.append(f"# TYPE inferplan_router_{metric} {kind}")
+            for one in self._backends:
+                labels = f'replica="{one.id}",server="{one.servers[0]}",model="{one.model}"'
+                lines.append(f"inferplan_router_{metric}{{{labels}}} {int(getattr(one, attribute))}")
+        for metric, count in (("rejected", self._failed), ("broken_streams", self._lost)):
+            lines += [
+                f"# TYPE inferplan_router_{metric}_total counter",
+                f"inferplan_router_{metric}_total {count}",
+            ]
+        return ("\n".join(lines) + "\n").encode()
+
+
+def _replayed(content: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that gives a body that has been read, and then the client's end."""
+    given = False
+
+    async def replay() -> dict[str, Any]:
+        nonlocal given
+        if given:
+            return dict(await receive())
+        given = True
+        return {"type": "http.request", "body": content, "more_body": False}
+
+    return replay

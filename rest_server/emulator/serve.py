@@ -1,0 +1,162 @@
+"""Servers of an emulated fleet: one port a replica and one of the router, all in one process."""
+
+import asyncio
+import json
+import resource
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+import numpy as np
+import uvicorn
+
+from optimizer.errors import SpecError
+from optimizer.plan import Plan
+from optimizer.spec.system import System
+from rest_server.emulator.asgi import App, Dropped, Receive, Scope, Send
+from rest_server.emulator.fleet import EmulatedPool, backends, placements
+from rest_server.emulator.router import Backend, Policy, Router
+from rest_server.stopping import end_on_signals
+
+HOST = "127.0.0.1"
+BACKLOG = 1024
+DRAIN_S = 30
+"""Longest time for which requests in progress are completed after a stop signal [s]."""
+
+
+def emulate(
+    system: System,
+    plan: Plan,
+    *,
+    port: int,
+    host: str = HOST,
+    speed: float = 1.0,
+    share: float = 1.0,
+    seed: int = 1,
+    policy: Policy = "least",
+    announce: Callable[[str], None],
+) -> int:
+    """Run the replicas of a plan until stopped; return the exit status.
+
+    Args:
+        system: the planned system.
+        plan: its plan.
+        port: port of the router; replicas have the next ones. 0: any free ports.
+        host: address to listen on.
+        speed: model time per time of the machine.
+        share: share of the replicas, at least one a placement.
+        seed: random seed.
+        policy: choice of replicas by the router.
+        announce: called with a JSON line for each replica, and one when all are ready.
+
+    Raises:
+        SpecError: the plan has no replica, or a port cannot be used.
+        AnalysisError: a replica cannot be run by a clock.
+    """
+    placed = placements(system, plan, share)
+    if not placed:
+        raise SpecError(
+            "the plan has no replica to emulate; 'inferplan solve' states why servers are unserved"
+        )
+    count = sum(one.replicas * (len(one.runs) if one.runs[0].card else 1) for one in placed)
+    _allow_files(4 * count)
+    with ExitStack() as opened:
+        listening = [opened.enter_context(_listening(host, port and port + k)) for k in range(1 + count)]
+        replicas = backends(system, placed, speed, seed, lambda i: _url(listening[1 + i]))
+        _compile(placed)
+        router = Router(replicas, policy)
+        apps: list[App] = [router, *(one.app for one in replicas)]
+        ports = [one.getsockname()[1] for one in listening]
+        app = _ByPort(dict(zip(ports, apps, strict=True)))
+        config = uvicorn.Config(
+            app, log_config=None, access_log=False, lifespan="off", backlog=BACKLOG, timeout_keep_alive=75,
+            timeout_graceful_shutdown=DRAIN_S, server_header=False,
+        )  # fmt: skip
+        end_on_signals()
+        _FleetServer(
+            config, router, [*map(_line, replicas), _ready(_url(listening[0]), replicas)], announce
+        ).run(sockets=listening)
+    return 0
+
+
+class _FleetServer(uvicorn.Server):
+    """A server that announces the fleet when it listens."""
+
+    def __init__(
+        self, config: uvicorn.Config, router: Router, lines: list[str], announce: Callable[[str], None]
+    ) -> None:
+        super().__init__(config)
+        self._router = router
+        self._lines = lines
+        self._announce = announce
+        self._watch: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Open the ports, then announce the replicas and the router."""
+        await super().startup(sockets)
+        self._watch = asyncio.create_task(self._router.watch())
+        for line in self._lines:
+            self._announce(line)
+
+
+class _ByPort:
+    """Application that chooses a replica or the router by the port of the connection."""
+
+    def __init__(self, apps: dict[int, App]) -> None:
+        self._apps = apps
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._apps[scope["server"][1]](scope, receive, send)
+        except Dropped:
+            getattr(send, "__self__").transport.abort()  # noqa: B009  ASGI has no message that breaks a connection
+            await asyncio.sleep(0)  # until uvicorn knows
+
+
+def _line(replica: Backend) -> str:
+    servers = ", ".join(replica.servers)
+    return json.dumps(
+        {"id": replica.id, "server": servers, "accelerator": replica.accelerator, "url": replica.url},
+        ensure_ascii=False,
+    )
+
+
+def _ready(url: str, replicas: Sequence[Backend]) -> str:
+    return json.dumps({"ready": True, "url": url, "replicas": len(replicas)})
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Return a listening socket.
+
+    Raises:
+        SpecError: the port cannot be used.
+    """
+    try:
+        return socket.create_server((host, port), backlog=BACKLOG)
+    except (OSError, OverflowError) as error:
+        raise SpecError(
+            f"--port: {host}:{port} cannot be used: {error}; the router and its replicas need ports in a row"
+        ) from None
+
+
+def _url(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://{host}:{port}"
+
+
+def _allow_files(count: int) -> None:
+    """Let the process open as many files as it may; each connection is one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:
+        hard = max(soft, count + 65_536)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _compile(placed: list[EmulatedPool]) -> None:
+    """Compile the code that the engines need, before the first request waits for it."""
+    for replica in {type(one.runs[0].replica): one.runs[0].replica for one in placed}.values():
+        live = replica.live(1, np.random.default_rng(1))
+        row = live.add(0.0, 8, 2)
+        list(live.run_until(1e9))
+        if row is not None and (row := live.add(1e9, 8, 2)) is not None:
+            live.cancel(row, 1e9)
