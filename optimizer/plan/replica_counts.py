@@ -32,22 +32,44 @@ def replica_counts(
         rollouts: extra replicas by server.
     """
     found, kept = {}, {item.server: item for item in reserves}
+    targeted = [name for name, item in kept.items() if item.availability_target is not None]
+    full = _full_utilizations(arrays, [(name, pool) for name in targeted for pool in pools.get(name, ())])
     for name, mine in pools.items():
         reserve = kept.get(name)
-        targeted = reserve is not None and reserve.availability_target is not None
-        if not mine or not (targeted or name in rollouts):
+        if not mine or not (name in targeted or name in rollouts):
             continue
         extra = rollouts[name].replicas if name in rollouts else 0
         replicas = sum(pool.num_replicas for pool in mine)
         if len(mine) > 1 or reserve is None:
             found[name] = ReplicaPurposes(replicas=replicas, load=replicas, rollout=extra)
         else:
-            found[name] = _count(arrays, name, mine[0], reserve, extra)
+            found[name] = _count(arrays, name, mine[0], reserve, full.get(name), extra)
     return found
 
 
-def _count(arrays: SystemArrays, name: str, pool: Pool, reserve: ReserveUse, extra: int) -> ReplicaPurposes:
-    """Return the replica purposes of a server with one pool and a required reserve."""
+def _full_utilizations(arrays: SystemArrays, pools: Sequence[tuple[str, Pool]]) -> dict[str, float]:
+    """Return the utilisation of a replica of each pool at its largest rate, by server."""
+    if not pools:
+        return {}
+    each = [pool.max_arrival_rate_rpm / pool.num_replicas / SECONDS_PER_MINUTE for _, pool in pools]
+    rows = pool_rows(arrays, pools)._replace(rate_rps=np.array(each))
+    found = measure_pairs(arrays, *rows).performance.utilization.tolist()
+    return {name: value for (name, _), value in zip(pools, found, strict=True)}
+
+
+def _count(
+    arrays: SystemArrays, name: str, pool: Pool, reserve: ReserveUse, full: float | None, extra: int
+) -> ReplicaPurposes:
+    """Return the replica purposes of a server with one pool and a required reserve.
+
+    Args:
+        arrays: the system, with what the plan serves of shared queues.
+        name: the server.
+        pool: its pool.
+        reserve: its reserve.
+        full: utilisation of a replica at its largest rate; None without an availability target.
+        extra: its extra replicas during a roll-out.
+    """
     s, a = arrays.server_names.index(name), arrays.accelerator_names.index(pool.accelerator)
     load_rps = float(arrays.servers.load_rps[s])
     each_rps = pool.max_arrival_rate_rpm / pool.num_replicas / SECONDS_PER_MINUTE
@@ -66,9 +88,7 @@ def _count(arrays: SystemArrays, name: str, pool: Pool, reserve: ReserveUse, ext
         target = reserve.availability_target
         enough = least_available(np.array([grown]), np.array([there]), np.array([target]))[0]
         availability = max(int(min(enough - grown - spares, left - headroom - spares)), 0)
-        rows = pool_rows(arrays, [(name, pool)])._replace(rate_rps=np.array([each_rps]))
-        full = float(measure_pairs(arrays, *rows).performance.utilization[0])
-        both = full, replicas_for_both(there, target, full, WANTED_UTILIZATION)
+        both = full, replicas_for_both(there, target, full or 0.0, WANTED_UTILIZATION)
     return ReplicaPurposes(
         replicas=pool.num_replicas,
         load=pool.num_replicas - headroom - spares - availability,

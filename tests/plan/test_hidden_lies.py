@@ -19,7 +19,6 @@ from pydantic_core import to_jsonable_python
 from slow_cases import mostly_slow
 
 from optimizer import Plan, System, find_candidates, load_system, solve, verify
-from optimizer.candidates.measuring import largest_rates_of
 from optimizer.candidates.turns import measure_turns
 
 VALUE = -2
@@ -49,7 +48,6 @@ def once(function: Callable[..., Any]) -> Callable[..., Any]:
 @pytest.fixture
 def measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("optimizer.plan.shared_cards.measure_turns", once(measure_turns))
-    monkeypatch.setattr("optimizer.plan.checks.pools.largest_rates_of", once(largest_rates_of))
 
 
 def values_in(value: Any, path: Place = ()) -> Iterator[tuple[Place, Any]]:

@@ -13,8 +13,9 @@ import numpy as np
 from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.candidates.arrays import own_fields
 from optimizer.candidates.batches import with_best_batches
-from optimizer.candidates.measuring import largest_rates_of, measure_pairs, parts
-from optimizer.candidates.pairs import Pairs, law_of, queue_capacity, replicas_of, targets_of
+from optimizer.candidates.class_rows import ServerRows, rows_of
+from optimizer.candidates.measuring import measure_pairs, parts
+from optimizer.candidates.pairs import Pairs, law_of, queue_capacity
 from optimizer.kinds.table import KindPoolFields
 from optimizer.parallel import in_threads
 from optimizer.plan.checks.differences import differences
@@ -22,7 +23,6 @@ from optimizer.plan.checks.facts import Facts
 from optimizer.plan.checks.service import batch_limit
 from optimizer.plan.document import Pool
 from optimizer.plan.rows import PoolRows, origin_of, pool_figures, pool_rows
-from optimizer.queueing.performance import QueueModel
 from optimizer.queueing.sizing import TPS_STABILITY_SHARE, largest_rate
 from optimizer.queueing.targets import MISS_TOLERANCE, TARGET_TOLERANCE, Targets, meets_target
 from optimizer.tolerances import ROUNDING, SAME
@@ -149,47 +149,48 @@ def _largest_rates(facts: Facts, rows: PoolRows, stated_rps: FloatArray) -> Floa
     NaN if no rate meets the targets.
     """
     arrays, found = facts.arrays, np.empty(len(stated_rps))
-    idle = arrays.servers.load_rps[rows.server] == 0
-    queued = arrays.servers.is_queue[rows.server] & ~idle
-    found[queued] = largest_rates_of(arrays, *(column[queued] for column in rows[:3]))
+    idle = np.flatnonzero(arrays.servers.load_rps[rows.server] == 0)
+    loaded = np.flatnonzero(arrays.servers.load_rps[rows.server] > 0)
     for at, some in parts(arrays, *(column[idle] for column in rows[:3])):
         _, turnaround_ms = law_of(arrays, some).idle_times(some.max_batch)
-        found[np.flatnonzero(idle)[at]] = 1000.0 * some.max_batch / turnaround_ms
-    others = np.flatnonzero(~idle & ~queued)
+        found[idle[at]] = 1000.0 * some.max_batch / turnaround_ms
 
     def confirm(part: tuple[IntArray, Pairs]) -> None:
-        at, some = others[part[0]], part[1]
+        at, some = loaded[part[0]], part[1]
         factor = arrays.rate_factor[some.server, some.accelerator]
-        whole = np.where(factor > 0, factor, np.nan)
-        queues, targets = replicas_of(arrays, some), targets_of(arrays, some)
-        found[at] = whole * _confirmed(queues, targets, stated_rps[at] / np.where(factor > 0, factor, 1.0))
+        usable = np.where(factor > 0, factor, np.nan)
+        whole_rps = stated_rps[at] / np.where(factor > 0, factor, 1.0)
+        found[at] = usable * _confirmed(rows_of(arrays, some), whole_rps)
 
-    in_threads(confirm, [*parts(arrays, *(column[others] for column in rows[:3]))])
+    in_threads(confirm, [*parts(arrays, *(column[loaded] for column in rows[:3]))])
     return found
 
 
-def _confirmed(queues: QueueModel, targets: Targets, stated_rps: FloatArray) -> FloatArray:
-    """Return stated rates that are verified to be maximal, and the maximum rates of the other rows."""
+def _confirmed(rows: ServerRows, stated_rps: FloatArray) -> FloatArray:
+    """Return stated rates that are verified to be maximal, and the maximum rates of the other pairs."""
     found = stated_rps.copy()
-    settled = ~queues.is_non_monotone  # with chunk-count jumps, two rates are not conclusive
-    rows = np.flatnonzero(settled)
-    if len(rows):
-        settled[rows] = _is_largest(queues.take(rows), targets.take(rows), stated_rps[rows])
+    # With chunk-count jumps, two rates are not conclusive.
+    settled = np.logical_not(rows.of_pairs(np.logical_or, rows.queues.is_non_monotone))
+    pairs = np.flatnonzero(settled)
+    if len(pairs):
+        settled[pairs] = _is_largest(rows.take(pairs), stated_rps[pairs])
     others = np.flatnonzero(~settled)
     if len(others):
-        found[others] = largest_rate(queues.take(others), targets.take(others)).max_rate_rps
+        some = rows.take(others)
+        searched = largest_rate(some.queues, some.targets).max_rate_rps
+        found[others] = some.of_pairs(np.minimum, searched)
     return found
 
 
-def _is_largest(queues: QueueModel, targets: Targets, rate_rps: FloatArray) -> BoolArray:
+def _is_largest(rows: ServerRows, rate_rps: FloatArray) -> BoolArray:
     """Return a mask of rates verified to be maximal, assuming that latencies increase with the rate."""
-    limit = np.where(targets.tps, TPS_STABILITY_SHARE, 1.0) * queues.stable_rate_rps
-    twice = np.tile(np.arange(len(rate_rps)), 2)
-    below, above = rate_rps * (1 - SAME / 2), rate_rps * (1 + SAME / 2)
-    around = queues.take(twice).analyze(np.concatenate([below, above]))
-    below, above = np.split(targets.take(twice).ratios(around) - 1, 2, axis=1)
-    meets = (below <= 2 * TARGET_TOLERANCE).all(axis=0)
-    over = (above > FLAT).any(axis=0)
+    limit = np.where(rows.targets.tps, TPS_STABILITY_SHARE, 1.0) * rows.queues.stable_rate_rps
+    limit = rows.of_pairs(np.minimum, limit)
+    below, above = (
+        rows.targets.ratios(rows.analyze(rate_rps * (1 + sign * SAME / 2))) - 1 for sign in (-1, 1)
+    )
+    meets = rows.of_pairs(np.logical_and, (below <= 2 * TARGET_TOLERANCE).all(axis=0))
+    over = rows.of_pairs(np.logical_or, (above > FLAT).any(axis=0))
     at_limit = np.abs(rate_rps - limit) <= SAME / 2 * limit
     seen: BoolArray = (rate_rps > 0) & meets & (at_limit | (over & (rate_rps < limit)))
     return seen

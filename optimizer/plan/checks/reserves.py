@@ -70,9 +70,9 @@ def lacking(facts: Facts, server: Server) -> Iterator[str]:
         if there < server.availability_target * (1 - SAME):
             target = precise(server.availability_target)
             yield f"enough replicas are available with probability {precise(there)}, its target is {target}"
-    for rate in (load, grown):
-        for spares in {0, gone}:
-            yield from _missed(facts, server, rate, spares)
+    others = sorted({(rate, spares) for rate in (load, grown) for spares in (0, gone)} - {(load, 0)})
+    if others:  # `check_pools` measures all replicas at the load
+        yield from _missed(facts, server, others)
 
 
 def _availability(facts: Facts, server: Server, grown_rpm: float) -> float:
@@ -84,26 +84,30 @@ def _availability(facts: Facts, server: Server, grown_rpm: float) -> float:
     return enough_probability(pool.num_replicas, needed, there)
 
 
-def _missed(facts: Facts, server: Server, load_rpm: float, gone: int) -> Iterator[str]:
-    """Yield the targets that are missed at a load if some replicas are unavailable."""
+def _missed(facts: Facts, server: Server, cases: Sequence[tuple[float, int]]) -> Iterator[str]:
+    """Yield the targets that are missed at loads [requests/min] if numbers of replicas are unavailable."""
     arrays, pools = facts.arrays, facts.pools_of(server.name)
-    most = sum(pool.max_arrival_rate_rpm for pool in pools)
-    count = np.array([pool.num_replicas for pool in pools])
-    rate = np.array([load_rpm * pool.max_arrival_rate_rpm / most for pool in pools])
-    s, a, batch, _ = pool_rows(arrays, ((server.name, pool) for pool in pools))
-    each = rate / SECONDS_PER_MINUTE / np.maximum(count - gone, 1)
+    most, one = sum(pool.max_arrival_rate_rpm for pool in pools), range(len(pools))
+    s, a, batch, _ = pool_rows(arrays, ((server.name, pool) for pool in pools)).take(np.tile(one, len(cases)))
+    each = [
+        load * pool.max_arrival_rate_rpm / most / SECONDS_PER_MINUTE / max(pool.num_replicas - gone, 1)
+        for load, gone in cases
+        for pool in pools
+    ]
+    texts = [
+        f"{precise(load)} requests/min" + f" without {gone} replicas" * (gone > 0) for load, gone in cases
+    ]
     if arrays.servers.is_queue[s[0]]:
-        if not targets_hold(arrays, s, a, batch, each).all():
-            at = f"{precise(load_rpm)} requests/min" + (f" without {gone} replicas" if gone else "")
-            yield f"a server of the queue misses a target at {at}"
+        holds = targets_hold(arrays, s, a, batch, np.array(each))
+        for row in np.flatnonzero(~holds).tolist():
+            yield f"a server of the queue misses a target at {texts[row // len(pools)]}"
         return
-    found = measure_pairs(arrays, s, a, batch, each)
+    found = measure_pairs(arrays, s, a, batch, np.array(each))
     targets = arrays.servers.targets.take(s)
     for k, row in np.argwhere(~meets_target(found.targets, targets.limits, 2 * MISS_TOLERANCE)).tolist():
         measure, limit = targets.measures[k], targets.limits[k, row]
-        at = f"{precise(load_rpm)} requests/min" + (f" without {gone} replicas" if gone else "")
         figure = measure.text(found.targets[k, row])
-        yield f"{measure.label} at {at} is {figure}, target {measure.text(limit)}"
+        yield f"{measure.label} at {texts[row // len(pools)]} is {figure}, target {measure.text(limit)}"
 
 
 def without_reserves(facts: Facts) -> Facts:
@@ -115,7 +119,7 @@ def without_reserves(facts: Facts) -> Facts:
             continue
         unneeded = unneeded_replicas(mine, facts.load_rpm[name], server.min_num_replicas)
         fewer = replace(facts, plan=_with_pools(facts.plan, {name: _reduced(mine, unneeded)}))
-        if not any(_missed(fewer, server, facts.load_rpm[name], 0)):
+        if not any(_missed(fewer, server, [(facts.load_rpm[name], 0)])):
             pools |= {name: fewer.pools_of(name)}
     return replace(facts, plan=_with_pools(facts.plan, pools))
 
