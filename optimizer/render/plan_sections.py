@@ -278,8 +278,9 @@ def _levels(plan: Plan) -> Section:
         def value(level: Any) -> FormattedValue | None:
             found: float | None = getattr(level, field)
             number = money.number(found) if level.name == VALUE else found
-            form = f"{number:,.2f}" if level.name == VALUE else quantity(number or 0.0, 10)
-            return None if number is None else FormattedValue(form, number)
+            if number is None:
+                return None
+            return FormattedValue(f"{number:,.2f}" if level.name == VALUE else quantity(number, 10), number)
 
         return Column(heading, value)
 
