@@ -27,6 +27,7 @@ def option_problems(parts: Sequence[Part], index: Index) -> Iterator[Finding]:
     """Yield options that no plan can satisfy, or that need missing data."""
     accelerators = {name: entry.item for name, entry in index.accelerators.items()}
     used = {accelerator for _, accelerator in index.profiles}
+    used -= {name for name, (part, at, _) in index.accelerators.items() if at in part.repaired}
     for part in parts:
         if "optimizer" in part.spec.model_fields_set:
             for key, text in _problems(part.spec.optimizer, accelerators, used):

@@ -105,6 +105,12 @@ def test_one_wrong_profile_gives_one_message(tmp_path: Path) -> None:
     assert faults_of(source, tmp_path) == ["models[0].batchParms.base: must be at least 0, not -6"]
 
 
+def test_one_wrong_power_gives_one_message(tmp_path: Path) -> None:
+    source = one_server(maxPower="9 kW")
+    source["accelerators"][0]["power"] = {"idle": 9, "full": -350, "midPower": 5, "midUtil": 0.5}
+    assert faults_of(source, tmp_path) == ["accelerators[0].power.full: must be at least 0, not -350"]
+
+
 @pytest.mark.parametrize("wrong", range(4))
 def test_one_price_in_another_currency_gives_one_message(tmp_path: Path, wrong: int) -> None:
     cards: list[Json] = [accelerator(name) | {"cost": "2 USD/h"} for name in "ABCD"]

@@ -186,6 +186,20 @@ def test_a_step_serves_the_unserved_server_that_needs_least() -> None:
     assert item.one_fewer is None  # there are less than 200 cents/h
 
 
+def test_a_server_that_the_budget_leaves_out_needs_more_of_it() -> None:
+    source = system(
+        [server("small", replicas=1), server("large", replicas=5)],
+        [accelerator("A", cost=40.0)],
+        {"A": 99},
+        budget=100.0,
+    )
+    repair = explain(source).repair
+    assert repair is not None
+    assert [(item.server, item.detail) for item in repair.beyond_units] == [
+        ("large", "with enough cards it needs more of another limit (budget)")
+    ]
+
+
 def test_units_of_an_unlimited_plan_have_no_worth() -> None:
     found = explain(a_random_system(1), unlimited=True)
     assert {(item.limit, item.left, item.one_more, item.one_fewer) for item in found.types} == {

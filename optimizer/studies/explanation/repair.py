@@ -16,6 +16,7 @@ from optimizer.queueing.roots import smallest_integer
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
 from optimizer.solvers.expansion import Expansion, fits, least_expansion
 from optimizer.solvers.levels import served_in_full
+from optimizer.solvers.limit_rows import LimitRows
 from optimizer.solvers.problem import Problem, build_problem
 from optimizer.solvers.solution import Status
 from optimizer.spec.shared_queues import members_of
@@ -63,7 +64,7 @@ def find_repair(
     units = _of_units(candidates, plan, by_units, by_time) if (short & servable).any() else {}
     targets = targets_of_servers(candidates, np.flatnonzero(short).tolist())
     beyond = tuple(
-        Beyond(server=candidates.arrays.server_names[s], detail=_missing(candidates, int(s)))
+        Beyond(server=candidates.arrays.server_names[s], detail=_missing(candidates, problem.limits, int(s)))
         for s in np.flatnonzero(short & ~servable)
     )
     found = RepairOptions(
@@ -329,8 +330,14 @@ _MISSING = {
 """Rejection reasons that a change can remove, the easiest first."""
 
 
-def _missing(candidates: Candidates, s: int) -> str:
-    """Return a server's shortfalls that more cards cannot fix: the nearest pair for each reason."""
+def _missing(candidates: Candidates, limits: LimitRows, s: int) -> str:
+    """Return a server's shortfalls that more cards cannot fix: another limit, or the nearest pairs."""
+    fixed = ~limits.addable & np.isfinite(limits.amount)
+    labels = [
+        item.limit.label(item.item) for item, is_fixed in zip(limits.items, fixed, strict=True) if is_fixed
+    ]
+    if labels and (candidates.table.server == s).any():
+        return f"with enough cards it needs more of another limit ({', '.join(labels)})"
     nearest: dict[str, Rejection] = {}
     for item in candidates.rejections(s):
         if item.reason not in nearest or _factor(item) < _factor(nearest[item.reason]):
