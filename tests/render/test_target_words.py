@@ -29,7 +29,7 @@ count: [{type: H100, count: 4}]
 @pytest.mark.parametrize(
     ("figure", "text"),
     [
-        (TargetFigure(measure="p95 TTFT", value=512.3, limit=800), "p95 TTFT 512.3 (800)"),
+        (TargetFigure(measure="p95 TTFT", value=512.3, limit=800), "p95 TTFT 512.3 ms (800 ms)"),
         (
             TargetFigure(measure="share of requests beyond a target", value=0.024, limit=0.03),
             "97.6 % within (97 %)",
