@@ -37,6 +37,7 @@ from optimizer.render.progress import working
 from optimizer.render.simulation_sections import repair_sections, simulation_sections
 from optimizer.spec.system import System
 from optimizer.spec.writing import write_text
+from optimizer.studies.estimates import EstimatePrice, price_of_estimates
 from optimizer.studies.overload import Overload, find_overload
 from optimizer.studies.simulation.document import RepairedPlan, Simulation
 
@@ -65,7 +66,7 @@ def _add_solve(parser: argparse.ArgumentParser) -> None:
     add_load(parser)
     add_request(parser, SolveFlags)
     add_cluster(parser)
-    add_output(parser, "allocations", "cards", "unserved", "overload", "objectives")
+    add_output(parser, "allocations", "cards", "unserved", "overload", "estimates", "objectives")
 
 
 def _solve(arguments: argparse.Namespace) -> None:
@@ -143,7 +144,8 @@ def _print_plan(plan: Plan, found: Simulation | None, system: System, arguments:
             "simulation": found.model_dump(mode="json", by_alias=True),
         })  # fmt: skip
     else:
-        show_tables(plan_sections(plan, system, _overload(plan, system, arguments)), arguments)
+        other = _overload(plan, system, arguments), _estimates(plan, system, arguments)
+        show_tables(plan_sections(plan, system, *other), arguments)
     if found is not None and not arguments.json:
         from optimizer.render.terminal import Output, show
 
@@ -152,10 +154,23 @@ def _print_plan(plan: Plan, found: Simulation | None, system: System, arguments:
 
 def _overload(plan: Plan, system: System, arguments: argparse.Namespace) -> Overload | None:
     """Return options that serve more load; None if they are not requested."""
-    if arguments.table != "overload" and (arguments.table is not None or arguments.csv):
+    if not _shows("overload", arguments):
         return None
     with working("trying other options"):
         return find_overload(system, plan)
+
+
+def _estimates(plan: Plan, system: System, arguments: argparse.Namespace) -> EstimatePrice | None:
+    """Return the plan with the middle of the estimates; None if it is not requested or there are none."""
+    if not _shows("estimates", arguments):
+        return None
+    with working("trying the middle of the estimates"):
+        return price_of_estimates(system, plan)
+
+
+def _shows(table: str, arguments: argparse.Namespace) -> bool:
+    """Return whether a table is written: by name, or with all others."""
+    return arguments.table == table or (arguments.table is None and not arguments.csv)
 
 
 def _add_check(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,7 @@ from optimizer.spec.schema import EstimateEnd
 
 MAX_NAMED = 5
 """Maximum number of profiles or pools named in a sentence."""
-_ENDS = {
+ENDS = {
     "upper": "the slow end of their intervals",
     "middle": "the middle of their intervals",
     "lower": "the fast end of their intervals",
@@ -34,7 +34,7 @@ def estimates_note(*plans: Plan) -> str | None:
 def estimate_note(end: EstimateEnd) -> str:
     """Return the meaning of the mark if all values are estimated."""
     return (
-        f"~ token times are estimated from data sheets, not measured, at {_ENDS[end]}; measure before you buy"
+        f"~ token times are estimated from data sheets, not measured, at {ENDS[end]}; measure before you buy"
     )
 
 
@@ -45,7 +45,7 @@ def _estimated(pools: Sequence[Pool]) -> Iterator[str]:
         yield (
             "~ token times are estimated from data sheets, not measured "
             f"({count:,} of {counted(len(pools), 'pool')}), "
-            f"at {' and '.join(_ENDS[end] for end in sorted(ends))}; measure before you buy"
+            f"at {' and '.join(ENDS[end] for end in sorted(ends))}; measure before you buy"
         )
 
 

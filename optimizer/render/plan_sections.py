@@ -13,7 +13,7 @@ from optimizer.plan import Plan
 from optimizer.plan.document import EXTERNAL, SHARED, Rented
 from optimizer.plan.token_costs import token_costs
 from optimizer.quantities import counted, percent, quantity, share_text
-from optimizer.render.estimates import estimates_note, marked
+from optimizer.render.estimates import ENDS, estimates_note, marked
 from optimizer.render.explanation_text import part_text
 from optimizer.render.figures import columns_of, other_targets, plan_columns
 from optimizer.render.money import Money
@@ -35,18 +35,22 @@ from optimizer.section import (
 )
 from optimizer.solvers.objectives import VALUE
 from optimizer.spec.system import System
+from optimizer.studies.estimates import EstimatePrice
 from optimizer.studies.overload import Overload
 from optimizer.studies.reports.overview import PoolRow, describe, kinds_of_servers, queue_rows
 from optimizer.units import SECONDS_PER_MINUTE
 
 
-def plan_sections(plan: Plan, system: System, overload: Overload | None = None) -> list[Section]:
+def plan_sections(
+    plan: Plan, system: System, overload: Overload | None = None, price: EstimatePrice | None = None
+) -> list[Section]:
     """Return a plan: allocations with their targets, cards, and unserved load.
 
     Args:
         plan: the plan.
         system: the system that it serves.
         overload: plans with other options that serve more, if they are known.
+        price: the plan with the middle of the estimates, if it is known.
     """
     return [
         _headline(plan, system),
@@ -59,6 +63,7 @@ def plan_sections(plan: Plan, system: System, overload: Overload | None = None) 
         *robust_sections(plan, token_costs(plan, system)),
         unserved_section(plan),
         overload_section(overload, plan),
+        *([] if price is None else [estimates_section(price, plan)]),
         _levels(plan),
     ]
 
@@ -268,6 +273,20 @@ def overload_section(found: Overload | None, plan: Plan) -> Section:
     rows = () if found is None else overload_rows(found, plan)
     notes = [] if found is None else [*overload_notes(found)]
     return table("What would serve more", columns, rows, "overload", may_be_empty=True, notes=notes)
+
+
+def estimates_section(found: EstimatePrice, plan: Plan) -> Section:
+    """Return the size of a plan at the slow end of the estimates, and at their middle."""
+    columns = (
+        words("token times", lambda item: ENDS[item.estimates]),
+        Column("served in full", "served_in_full", form=lambda served: f"{served:,} of {found.servers:,}"),
+        Column("cards", "cards", form=",d"),
+        Money.of(plan).column("cost", lambda item: item.total_cost_cents_per_h),
+    )
+    ends = [found.upper] if found.middle is None else [found.upper, found.middle]
+    why = "The plan uses the slow end; the difference is the price of not measuring the token times."
+    late = " The plan with their middle was not solved in time." if found.middle is None else ""
+    return table("Estimated token times", columns, ends, "estimates", notes=[why + late])
 
 
 def _levels(plan: Plan) -> Section:

@@ -15,7 +15,7 @@ from optimizer.render.comparison_sections import limits_sections
 from optimizer.render.estimates import estimates_note, marked
 from optimizer.render.figures import of_pool, other_targets, percentiles_of
 from optimizer.render.money import Money
-from optimizer.render.plan_sections import overload_section, unserved_section
+from optimizer.render.plan_sections import estimates_section, overload_section, unserved_section
 from optimizer.render.plan_text import figures_text, is_service, proved
 from optimizer.render.robust_sections import robust_sections
 from optimizer.render.route_sections import route_sections
@@ -41,9 +41,11 @@ def report_sections(report: Report) -> list[Section]:
     unserved = [_unserved(overview)]
     if report.overload is not None:
         unserved.append(overload_section(report.overload, plan))
+    estimates = [] if report.estimates is None else [estimates_section(report.estimates, plan)]
     return [
         *([] if plan.complete else unserved),
         _assignment(overview),
+        *estimates,
         _types(overview),
         *shared_queue_sections(overview.queues),
         *shared_card_sections(plan),

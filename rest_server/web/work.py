@@ -26,6 +26,7 @@ from optimizer.spec.system import System, joined_document
 from optimizer.spec.versions import whole_servers
 from optimizer.spec.yaml_format import yaml_text
 from optimizer.studies.checking import check_text
+from optimizer.studies.estimates import price_of_estimates
 from optimizer.studies.reports.overview import Overview, describe
 from rest_server.settings import Settings
 from rest_server.sizing_memo import memo_of_process
@@ -43,6 +44,8 @@ from rest_server.web.shown import (
     tables_of,
 )
 
+ESTIMATES_LIMIT_S = 2.0
+"""Time limit of the plan with the middle of the estimates; a page plans after each change [s]."""
 PICTURED = {"sweep", "horizon"}
 """Studies whose answer has a picture."""
 
@@ -143,7 +146,8 @@ def plan_view(base: bytes, changes: Changes, settings: Settings) -> PlanView:
     """
     system = changed_system(base, changes, settings)
     limit_s = min(system.options.time_limit_s, settings.max_solve_s)
-    plan = solve(system, time_limit_s=limit_s, memo=memo_of_process(settings.sizing_memo_rows))
+    memo = memo_of_process(settings.sizing_memo_rows)
+    plan = solve(system, time_limit_s=limit_s, memo=memo)
     overview = describe(system, plan)
     types = sorted({item.type for item in system.accelerators.values()})
     by_type = type_colours(types)
@@ -151,7 +155,11 @@ def plan_view(base: bytes, changes: Changes, settings: Settings) -> PlanView:
     return PlanView(
         status=status(overview),
         facts=_facts(overview),
-        tables=tables_of(plan_sections(plan, system)[1:]),
+        tables=tables_of(
+            plan_sections(
+                plan, system, price=price_of_estimates(system, plan, limit_s=ESTIMATES_LIMIT_S, memo=memo)
+            )[1:]
+        ),
         types=tuple(
             CardUse(
                 kind,

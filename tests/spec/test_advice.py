@@ -123,7 +123,7 @@ ADVICE = [
     Advice(
         "a clock shorter than a batch",
         lambda s: batches(s, batchTrigger="clock", batchTimeout="1 s"),
-        "is shorter than a full batch of 1,234.56789 ms; lengthen the window to at least that time",
+        "is shorter than a full batch of 1234.56789 ms; lengthen the window to at least that time",
         lambda s: s["servers"][0].update(batchTimeout=1234.56789),
     ),
     Advice(

@@ -1,6 +1,5 @@
 """Limits of the dynamic-batching servers that the queue model can analyse."""
 
-from optimizer.quantities import quantity
 from optimizer.simulation.batches import CLOCK, BatchServer
 from optimizer.simulation.limits import UNLIMITED
 from optimizer.simulation.tandem import ALL_JOBS, Tandem
@@ -10,8 +9,6 @@ MAX_BATCH = 512
 MAX_JOBS = 1024
 """Maximum jobs inside a replica that is analysed."""
 ROUNDING = 1e-9
-DIGITS = 12
-"""Significant digits of a limit in a message, so that the stated value is accepted within `ROUNDING`."""
 MAX_CV = 3.0
 """Largest CV of the interarrival times for which results were tested."""
 
@@ -38,8 +35,8 @@ def server_problem(server: BatchServer, arrival_cv: float) -> tuple[str, str] | 
             clock and (server.window_ms <= 0 or server.window_ms < full_ms * (1 - ROUNDING)),
             "window_ms",
             (
-                f"a clock tick of {quantity(server.window_ms, DIGITS)} ms is shorter than a full batch of "
-                f"{quantity(full_ms, DIGITS)} ms; "
+                f"a clock tick of {server.window_ms:.12g} ms is shorter than a full batch of "
+                f"{full_ms:.12g} ms; "
                 "lengthen the window to at least that time"
             ),
         ),

@@ -12,6 +12,7 @@ from optimizer.spec.arguments import checks_documents
 from optimizer.spec.system import System
 from optimizer.studies.comparison.compare import compare
 from optimizer.studies.comparison.document import Comparison
+from optimizer.studies.estimates import EstimatePrice, price_of_estimates
 from optimizer.studies.overload import Overload, find_overload
 from optimizer.studies.reports.overview import Overview, describe
 from optimizer.studies.simulation.document import Simulation
@@ -27,6 +28,8 @@ class Report(Document):
     """The unlimited and the limited plan; the reported plan is one of the two."""
     overload: Overload | None = Field(None, exclude_if=is_none)
     """Options that serve more load, if cards remain while load is unserved; otherwise absent."""
+    estimates: EstimatePrice | None = Field(None, exclude_if=is_none)
+    """The plan with the middle of estimated token times, if this uses their slow end; otherwise absent."""
     simulation: Simulation | None = Field(None, exclude_if=is_none)
     """Simulation of the pools of the plan; absent if it was not requested."""
 
@@ -66,5 +69,6 @@ def make_report(
         overview=describe(system, plan),
         comparison=comparison,
         overload=find_overload(system, plan),
+        estimates=price_of_estimates(system, plan),
         simulation=None if effort is None else simulate_plan(system, plan, effort, progress),
     )
