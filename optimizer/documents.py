@@ -133,6 +133,54 @@ def _traffic(rate_rpm: float) -> float:
     return rate_rpm if rate_rpm >= MIN_RATE else 0.0
 
 
+class UnlimitedCards(int):
+    """The cards of a type without a limit: an integer above every use, so that sums need no exception.
+
+    Of a type with another price for more cards, `owned` cost the price of the accelerators.
+    """
+
+    owned: int | None
+    """Cards at the price of the accelerators; None for all."""
+    more_cents_per_h: float
+    """Price of each further card [cents/h]."""
+
+    def __new__(cls, owned: int | None = None, more_cents_per_h: float = 0.0) -> Self:
+        """Return the largest count."""
+        found = super().__new__(cls, MAX_COUNT)
+        found.owned, found.more_cents_per_h = owned, more_cents_per_h
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether both are without a limit, at the same prices."""
+        return isinstance(other, UnlimitedCards) and self.__reduce__() == other.__reduce__()
+
+    def __hash__(self) -> int:
+        """Return a hash of the prices."""
+        return hash(self.__reduce__())
+
+    def __reduce__(self) -> tuple[type["UnlimitedCards"], tuple[int | None, float]]:
+        """Return how to copy it."""
+        return UnlimitedCards, (self.owned, self.more_cents_per_h)
+
+
+UNLIMITED = "unlimited"
+"""Number of cards of a type without a limit."""
+
+
+def _read_cards(value: object, handler: ValidatorFunctionWrapHandler, info: ValidationInfo) -> int:
+    """Read ``unlimited``, in any case, which the reference's wire does not have."""
+    if isinstance(value, UnlimitedCards):
+        return value
+    if isinstance(value, str) and value.lower() == UNLIMITED and info.context != NUMBERS_ONLY:
+        return UnlimitedCards()
+    found: int = handler(value)
+    return found
+
+
+def _written_cards(cards: int) -> int | str:
+    return UNLIMITED if isinstance(cards, UnlimitedCards) else cards
+
+
 def _any_loss(value: object, info: ValidationInfo) -> object:
     """Read ``none`` as the limit 1, which is never exceeded."""
     if not isinstance(value, str):
@@ -175,6 +223,17 @@ Cost = Annotated[
 Tokens = Annotated[float, In(TOKENS, le=MAX_TOKENS)]
 AnswerTokens = Annotated[float, In(TOKENS, ge=1, le=MAX_TOKENS)]
 Count = Annotated[int, Field(ge=0, le=MAX_COUNT), BeforeValidator(_whole)]
+CardCount = Annotated[
+    int,
+    Field(ge=0, le=MAX_COUNT),
+    BeforeValidator(_whole),
+    WrapValidator(_read_cards),
+    PlainSerializer(_written_cards, when_used="json"),
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer", "minimum": 0, "maximum": MAX_COUNT}, {"const": UNLIMITED}]}
+    ),
+]
+"""Number of cards; `UnlimitedCards` if it was written as ``unlimited``."""
 PositiveCount = Annotated[int, Field(ge=1, le=MAX_COUNT), BeforeValidator(_whole)]
 SliceCount = Annotated[int, Field(ge=1, le=10_000), BeforeValidator(_whole)]
 BatchLimit = Annotated[int, Field(ge=1, le=MAX_BATCH_LIMIT), BeforeValidator(_whole)]

@@ -37,8 +37,7 @@ class SectionDiff:
         """Return the items after the change, by key."""
         capacity = self.name == "count"
         return {
-            _key(name): Capacity(type=name, count=item) if capacity else item
-            for name, item in self.after.items()
+            _key(name): Capacity.of(name, item) if capacity else item for name, item in self.after.items()
         }
 
 

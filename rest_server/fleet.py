@@ -70,7 +70,7 @@ class Entities:
             models,
             {item.name: item for item in document.service_classes},
             {item.name: item for item in document.servers},
-            {item.type: item.count for item in document.count},
+            {item.type: item.cards for item in document.count},
             document.optimizer,
             {item.name: item for item in document.routes},
         )
@@ -86,7 +86,7 @@ class Entities:
             models=tuple(profile for profiles in self.models.values() for profile in profiles.values()),
             service_classes=tuple(self.service_classes.values()),
             servers=tuple(self.servers.values()),
-            count=tuple(Capacity(type=kind, count=units) for kind, units in self.capacity.items()),
+            count=tuple(Capacity.of(kind, cards) for kind, cards in self.capacity.items()),
             optimizer=self.optimizer,
             routes=tuple(self.routes.values()),
         )

@@ -91,7 +91,7 @@ def read_entities(connection: sqlite3.Connection) -> Entities:
         models,
         _by_name(found["serviceClasses"]),
         _by_name(found["servers"]),
-        {kind: item.count for (kind,), item in found["count"].items()},
+        {kind: item.cards for (kind,), item in found["count"].items()},
         found["optimizer"].get((), OptimizerOptions()),
         _by_name(found["routes"]),
     )

@@ -29,9 +29,10 @@ class StartFlags(Request):
     model: Annotated[_Texts, Flag("NAME")] = ()
     """A model of the catalogue, or a config.json; may be given several times."""
     accelerator: Annotated[_Texts, Flag("NAME[:COUNT][:PRICE]")] = ()
-    """Available cards: H100:16:3.50USD/h; 8xH100::28EUR/h sells eight at a time."""
+    """Owned cards, with their number: H100:16:2.10USD/h. Rented ones, in any number: H200::3.90USD/h, or
+    8xH100::28EUR/h, eight at a time."""
     rate: Annotated[_Texts, Flag("[MODEL:]USE-CASE=RATE")] = ()
-    """Requests of a use case, for a model or for each: chat=10/s."""
+    """Requests of a use case with their unit, for a model or for each: chat=10/s, chat=600/min."""
     use_case: Annotated[_Texts, Flag("NAME")] = ()
     """A use case whose rate is then asked for."""
     weights: Annotated[str | None, Flag("FORMAT")] = None

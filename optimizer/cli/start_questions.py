@@ -43,10 +43,11 @@ def ask_offers(prompter: Prompter, template: Template) -> list[Offer]:
         "Which accelerator?", list(load_catalogue().accelerators), named_accelerator
     ):
         found = named_accelerator(text)
-        count = counts.get(found.accelerator) if found.count is None else found.count
-        if count is None and template != "clouds":
+        is_rented = found.count is None and found.price is not None and any(counts.values())
+        count = counts.get(found.accelerator) if found.count is None and not is_rented else found.count
+        if count is None and template != "clouds" and not is_rented:
             count = _count(prompter.text(f"How many {found.accelerator} cards exist?", _count))
-        counts[found.accelerator] = count
+        counts[found.accelerator] = count or counts.get(found.accelerator)
         amount = found.price
         if amount is None:
             amount = ask_price(prompter, found.name, offers[0].price if offers else None)

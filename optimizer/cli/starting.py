@@ -136,7 +136,7 @@ def _start(arguments: argparse.Namespace) -> tuple[StarterFacts, tuple[str, ...]
 
 def _template_of(models: list[str], offers: list[Offer], demands: list[Demand]) -> Any:
     """Return the template that fits the facts."""
-    if any(offer.count is None for offer in offers):
+    if all(offer.count is None for offer in offers):
         return "clouds"
     return "fleet" if len(models) > 1 or len(demands) > 1 else "one-model"
 

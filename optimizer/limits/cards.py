@@ -28,8 +28,8 @@ class Cards(Limit):
         return None if item in stock.cards else f"{item} is not listed in count, so there are none"
 
     def amounts(self, stock: Stock) -> Mapping[str, float]:
-        """Return the available cards of each type; empty if plans are unlimited."""
-        return {} if stock.unlimited else {name: float(stock.cards.get(name, 0)) for name in stock.types}
+        """Return the available cards of each type with a limit; empty if plans are unlimited."""
+        return stock.limited_cards
 
     def use(self, replicas: Replicas, item: str) -> FloatArray:
         """Return the cards of the type that each candidate uses per replica."""

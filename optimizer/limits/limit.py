@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
-from optimizer.documents import Document
+from optimizer.documents import Document, UnlimitedCards
 from optimizer.quantities import counted, quantity
 
 
@@ -30,6 +30,12 @@ class Stock(NamedTuple):
     """All accelerator types."""
     surging: tuple[str, ...] = ()
     """Servers that start extra replicas during their roll-outs."""
+
+    @property
+    def limited_cards(self) -> dict[str, float]:
+        """The available cards of each type that has a limit."""
+        cards = {} if self.unlimited else {kind: self.cards.get(kind, 0) for kind in self.types}
+        return {kind: float(n) for kind, n in cards.items() if not isinstance(n, UnlimitedCards)}
 
 
 class Replicas(NamedTuple):

@@ -49,9 +49,9 @@ class Rollout(Limit):
     def amounts(self, stock: Stock) -> Mapping[str, float]:
         """Return the cards of each type if any server has a surge."""
         assert isinstance(stock.options, RolloutOption)
-        if stock.unlimited or stock.options.rollout != self.mode or not stock.surging:
+        if stock.options.rollout != self.mode or not stock.surging:
             return {}
-        return {kind: float(stock.cards.get(kind, 0)) for kind in stock.types}
+        return stock.limited_cards
 
     def total(self, replicas: Replicas, count: IntArray, item: str) -> float:
         """Return the cards during a roll-out; extra replicas are fractions of each replica."""

@@ -384,16 +384,23 @@ class DeadlineUse(Document):
 
 
 class TierUse(Document):
-    """Cost of an accelerator with tiers."""
+    """Cost of an accelerator with tiers, or of the cards of a type with a price for more of them."""
 
-    accelerator: str
-    """Name of the accelerator."""
+    accelerator: str | None = Field(None, exclude_if=is_none)
+    """Name of the accelerator; absent for a type."""
+    type: str | None = Field(None, exclude_if=is_none)
+    """Accelerator type; absent for an accelerator."""
     used: int
-    """Number of these accelerators in the plan."""
+    """Number of these accelerators or cards in the plan."""
     cost_cents_per_h: float = Field(alias="cost")
     """Cost, including unused commitments [cents/h]."""
     difference_cents_per_h: float = Field(alias="difference")
     """Cost minus the list-price cost that the pools state [cents/h]."""
+
+    @property
+    def name(self) -> str:
+        """Name of the accelerator or of the type's cards, for tables and messages."""
+        return self.accelerator or f"cards of {self.type}"
 
 
 class CacheUse(Document):

@@ -21,7 +21,14 @@ from optimizer.plan.reasons import (
     shortage_reason,
 )
 from optimizer.plan.views import PlanPlacements
-from optimizer.spec.placed import PlacedUnits, kept_replicas, needs_power, placed, stock_of
+from optimizer.spec.placed import (
+    PlacedUnits,
+    kept_replicas,
+    needs_power,
+    placed,
+    priced_beside,
+    stock_of,
+)
 from optimizer.spec.schema import Server
 from optimizer.spec.shared_queues import members_of
 
@@ -113,8 +120,9 @@ class Shortages:
         names, plan = self.candidates.arrays.accelerator_names, self.placed.units
         accelerators = [names[a] for a in self.candidates.table.accelerator[rows].tolist()]
         places = zip(accelerators, counts, rows.tolist(), strict=True)
-        items = [placed(plan.system, name, a, n, self._power_w[c]) for a, n, c in places]
-        units, mine, others = PlacedUnits(plan.system, items), plan.only(own), plan.without(own)
+        mine, others = plan.only(own), plan.without(own)
+        alone = [placed(plan.system, name, a, n, self._power_w[c]) for a, n, c in places]
+        units = PlacedUnits(plan.system, [priced_beside(plan.system, one, others.items) for one in alone])
         options: list[list[Need]] = [[] for _ in counts]
         for limit, amounts in self.placed.amounts.items():
             for item, amount in amounts.items():

@@ -1,9 +1,10 @@
 """Costs of accelerators with price tiers in a plan; its pools state list prices."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from optimizer.plan.document import Pool, SharedCardUse, TierUse
+from optimizer.spec.robustness import tiered
 from optimizer.spec.schema import Accelerator
 from optimizer.spec.system import System
 
@@ -11,17 +12,39 @@ from optimizer.spec.system import System
 def tier_uses(
     system: System, allocations: Mapping[str, Iterable[Pool]], cards: Iterable[SharedCardUse] = ()
 ) -> tuple[TierUse, ...]:
-    """Return the cost of each accelerator with tiers, including shared cards (eq. 147)."""
+    """Return the cost of each accelerator and type with tiers, including shared cards (eq. 147)."""
     used = accelerators_used(system, allocations, cards)
+    return (*_of_accelerators(system, used), *_of_types(system, used))
+
+
+def _of_types(system: System, used: Mapping[str, int]) -> Iterator[TierUse]:
+    """Yield the cost of the types with another price for more cards."""
+    for units in tiered(system.accelerators, system.capacity):
+        if not units.is_type:
+            continue
+        mine = [item for item in system.accelerators.values() if item.type == units.name]
+        cards = sum(used.get(item.name, 0) * item.multiplicity for item in mine)
+        (owned, _), (_, more) = units.steps
+        extra = max(cards - owned, 0.0) * (more - units.listed)
+        yield TierUse(
+            type=units.name,
+            used=cards,
+            cost_cents_per_h=cards * units.listed + extra,
+            difference_cents_per_h=extra,
+        )
+
+
+def _of_accelerators(system: System, used: Mapping[str, int]) -> tuple[TierUse, ...]:
+    """Return the cost of each accelerator with tiers."""
+    numbers = ((item, used.get(item.name, 0)) for item in system.accelerators.values() if item.tiers)
     return tuple(
         TierUse(
             accelerator=item.name,
-            used=used[item.name],
-            cost_cents_per_h=tier_cost(item, used[item.name]),
-            difference_cents_per_h=tier_cost(item, used[item.name]) - used[item.name] * item.cost_cents_per_h,
+            used=number,
+            cost_cents_per_h=tier_cost(item, number),
+            difference_cents_per_h=tier_cost(item, number) - number * item.cost_cents_per_h,
         )
-        for item in system.accelerators.values()
-        if item.tiers
+        for item, number in numbers
     )
 
 

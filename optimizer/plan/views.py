@@ -60,7 +60,7 @@ class PlanPlacements:
 
     @cached_property
     def tiers(self) -> tuple[TierUse, ...]:
-        """Costs of accelerators with tiers."""
+        """Costs of accelerators with tiers, and of types with a price for more cards."""
         return tier_uses(self.system, self.pools, self.cards)
 
     @cached_property
@@ -78,7 +78,7 @@ class PlanPlacements:
         ]
         items += [placed_cards(self.system, use.accelerator, use.num_cards, use.name) for use in self.cards]
         items += [placed_cost(name, item.cost_cents_per_h) for name, item in self.rented.items()]
-        items += [placed_cost(use.accelerator, use.difference_cents_per_h) for use in self.tiers]
+        items += [placed_cost(use.name, use.difference_cents_per_h) for use in self.tiers]
         return PlacedUnits(self.system, items)
 
     @cached_property
@@ -115,7 +115,7 @@ class PlanPlacements:
         return tuple(
             CapacityUse(
                 type=kind,
-                limit=None if system.options.unlimited else system.capacity.get(kind, 0),
+                limit=system.card_limit(kind),
                 used=int(self.units.used(cards, kind)),
             )
             for kind in self.arrays.type_names

@@ -192,11 +192,16 @@ def _types(explanation: Explanation, money: Money) -> Iterator[Section]:
         return
     columns = (
         *used,
-        Column("exist", lambda item: item.limit or 0, form=",d", rank=1),
-        Column("left", lambda item: item.left or 0, form=",d"),
+        Column("exist", "limit", form=",d", rank=1),
+        Column("left", "left", form=",d"),
         *_worth(money, explanation.plan, lambda item: item.limit == 0),
     )
-    yield table("What a card is worth", columns, explanation.types, "cards")
+    limited = [item for item in explanation.types if item.limit is not None]
+    others = ", ".join(
+        f"{item.type} ({item.used:,} used)" for item in explanation.types if item.limit is None
+    )
+    notes = [f"Without a limit: {others}."] if others else []
+    yield table("What a card is worth", columns, limited, "cards", notes=notes)
     priced = [item for item in explanation.types if item.shadow_price_cents_per_h]
     if priced:
         yield sentence(

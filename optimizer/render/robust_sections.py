@@ -136,7 +136,7 @@ def _listed(parts: Sequence[str]) -> str:
 def _tiers(plan: Plan) -> Section:
     money = Money.of(plan)
     columns = (
-        name("accelerator", "accelerator"),
+        name("units", "name"),
         Column("used", "used", form=",d"),
         money.column("cost", lambda use: use.cost_cents_per_h),
         money.column("list price", lambda use: use.cost_cents_per_h - use.difference_cents_per_h),

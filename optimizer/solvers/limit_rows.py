@@ -18,10 +18,9 @@ from optimizer.limits.budget import BUDGET
 from optimizer.limits.limit import Limit, Replicas
 from optimizer.limits.rollout import extra_replicas
 from optimizer.limits.table import LIMITS
-from optimizer.limits.tiers import TierRow
+from optimizer.limits.tiers import CardTierRow, TierRow
 from optimizer.spec.placed import kept_replicas, stock_of
-from optimizer.spec.robustness import committed_cents_per_h, steps_of, tiered
-from optimizer.spec.schema import Accelerator
+from optimizer.spec.robustness import PricedUnits, committed_cents_per_h, tiered
 from optimizer.spec.system import System
 from optimizer.tolerances import ROUNDING
 
@@ -182,7 +181,7 @@ class Remaining:
 def limit_rows(candidates: Candidates, table: CandidateTable) -> LimitRows:
     """Return the rows of all limits of a system over some candidates, minus the use of kept replicas."""
     system = candidates.system
-    priced = tiered(system.accelerators)
+    priced = tiered(system.accelerators, system.capacity)
     replicas = _replicas(candidates, table, priced)
     kept = kept_replicas(system)
     items, amount, uses = list[LimitItem](), list[float](), list[tuple[IntArray, FloatArray]]()
@@ -200,7 +199,8 @@ def limit_rows(candidates: Candidates, table: CandidateTable) -> LimitRows:
             left = max(exists - taken_already, 0.0) + more
             for part, use in limit.rows(replicas, name):
                 add(LimitItem(limit, name, part), left if limit.whole else left * (1 + ROUNDING), use)
-    for tiers in [LimitItem(TierRow(), item.name) for item in priced]:
+    for units in priced:
+        tiers = LimitItem(CardTierRow() if units.is_type else TierRow(), units.name)
         add(tiers, np.inf, tiers.limit.use(replicas, tiers.item))
     row, entries = _entries(uses, len(table))
     place = {item.key: r for r, item in enumerate(items) if not item.limit.follows}
@@ -208,16 +208,15 @@ def limit_rows(candidates: Candidates, table: CandidateTable) -> LimitRows:
     return LimitRows(tuple(items), np.array(amount), row, entries, source)
 
 
-def _replicas(candidates: Candidates, table: CandidateTable, priced: list[Accelerator]) -> Replicas:
+def _replicas(candidates: Candidates, table: CandidateTable, priced: list[PricedUnits]) -> Replicas:
     """Return one replica of each candidate; accelerators with tiers are priced at their first step."""
     arrays, system = candidates.arrays, candidates.system
     # Rentals and shared cards have indices after the last accelerator.
     slices = np.array([*(item.multiplicity for item in system.accelerators.values()), 1, 1], np.int64)
     accelerators = table.units_per_replica // slices[table.accelerator]
     discount = np.zeros(len(slices))
-    for item in priced:
-        place = arrays.accelerator_names.index(item.name)
-        discount[place] = item.cost_cents_per_h - steps_of(item)[0][1]
+    for item in (item for item in priced if not item.is_type):  # the first cards of a type cost their price
+        discount[arrays.accelerator_names.index(item.name)] = item.listed - item.steps[0][1]
     return Replicas(
         table.accelerator,
         arrays.accelerator_names,

@@ -333,11 +333,12 @@ class Problem:
 
     @cached_property
     def at_list_price(self) -> "Problem":
-        """The problem with the budget at list prices; its solutions also satisfy the budget with tiers."""
-        row = self.tiers.budget_row
-        if row < 0 or not self.discount.any():
+        """The problem with the budget at the last price of each tier; solutions satisfy the true budget."""
+        row, rises = self.tiers.budget_row, self.tiers.rises(len(self.limits))
+        more = (self.limits.use * rises[self.limits.row]).sum(axis=1)
+        if row < 0 or not more.any():
             return self
-        limits = self.limits.with_more_use(row, self.discount)
+        limits = self.limits.with_more_use(row, more)
         return replace(self, limits=limits, tiers=replace(self.tiers, budget_row=-1))
 
     def from_nothing(self, servers: BoolArray | bool = True) -> "Problem":  # noqa: FBT001, FBT002
@@ -388,7 +389,7 @@ def build_problem(candidates: Candidates, excluded: Collection[str] = ()) -> Pro
         limits=limits,
         options=system.options,
         reserve=ReserveArrays(*reserve),
-        tiers=tiers_of(system.accelerators, limits.keys),
+        tiers=tiers_of(system.accelerators, system.capacity, limits.keys),
         preference=bool(servers.preference.any()),
         members=replace(members, load_rps=np.where(idle[members.server], 0.0, members.load_rps)),
         is_queue=by_server(servers.is_queue),

@@ -1,8 +1,8 @@
-"""Price tiers: the first accelerators of a name cost less, so a plan's cost is convex in their number.
+"""Price tiers: the first accelerators of a name, or cards of a type, cost less, so a plan's cost is convex.
 
-Each accelerator with tiers has a row that counts its use. The row has no upper limit; it is split into steps,
-each with a size and a price. Models price replicas at the first step, and have one more variable for each
-further step, which costs the difference. Equation numbers refer to ``docs/math.md``.
+Each accelerator and each type with tiers has a row that counts its use. The row has no upper limit; it is
+split into steps, each with a size and a price. Models price replicas at the first step, and have one more
+variable for each further step, which costs the difference. Equation numbers refer to ``docs/math.md``.
 """
 
 from collections.abc import Mapping
@@ -12,9 +12,12 @@ import numpy as np
 
 from optimizer.arrays import FloatArray, IntArray
 from optimizer.limits.budget import BUDGET
-from optimizer.limits.tiers import TIERS
-from optimizer.spec.robustness import committed_cents_per_h, steps_of, tiered
+from optimizer.limits.tiers import CARD_TIERS, TIERS
+from optimizer.spec.robustness import committed_cents_per_h, tiered
 from optimizer.spec.schema import Accelerator
+
+NAMES = {False: TIERS, True: CARD_TIERS}
+"""Name of the row by whether it counts the cards of a type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,12 @@ class Tiers:
         discount[self.row] = self.listed - self.price[self.first]
         return discount
 
+    def rises(self, rows: int) -> FloatArray:
+        """Return the last price of each row minus its first, shape (R,)."""
+        rises, last = np.zeros(rows), np.append(self.first[1:], len(self.of)) - 1
+        rises[self.row] = self.price[last] - self.price[self.first] if len(self.row) else 0.0
+        return rises
+
     def steps(self, used: FloatArray) -> FloatArray:
         """Return the use of each step, shape (K,), given the accelerators of each row, shape (R,)."""
         before = np.cumsum(self.size) - self.size
@@ -87,19 +96,22 @@ class Tiers:
         return replace(self, size=self.size - self.steps(used), committed=0.0)
 
 
-def tiers_of(accelerators: Mapping[str, Accelerator], keys: list[tuple[str, str]]) -> Tiers:
-    """Return the tiers of accelerators.
+def tiers_of(
+    accelerators: Mapping[str, Accelerator], cards: Mapping[str, int], keys: list[tuple[str, str]]
+) -> Tiers:
+    """Return the tiers of accelerators and of card types.
 
     Args:
         accelerators: accelerators by name.
+        cards: cards by type.
         keys: names of the limit and the item of each row.
     """
-    items = tiered(accelerators)
-    steps = [(t, *step) for t, item in enumerate(items) for step in steps_of(item)]
+    items = tiered(accelerators, cards)
+    steps = [(t, *step) for t, item in enumerate(items) for step in item.steps]
     of, size, price = np.array(steps, np.float64).reshape(-1, 3).T
     return Tiers(
-        row=np.array([keys.index((TIERS, item.name)) for item in items], np.int64),
-        listed=np.array([item.cost_cents_per_h for item in items], np.float64),
+        row=np.array([keys.index((NAMES[item.is_type], item.name)) for item in items], np.int64),
+        listed=np.array([item.listed for item in items], np.float64),
         of=of.astype(np.int64),
         size=size,
         price=price,

@@ -9,30 +9,28 @@ from itertools import chain
 
 from optimizer.money import currency_of
 from optimizer.spec.files import Part
-from optimizer.spec.names import Entry, Finding
+from optimizer.spec.names import Finding, Index
 from optimizer.spec.positions import Location
 from optimizer.spec.schema import Accelerator, Server
 
 
 def first_currency(
-    accelerators: Iterable[Accelerator], servers: Iterable[Server], budget: float | None = None
+    accelerators: Iterable[Accelerator], servers: Iterable[Server], others: Iterable[float] = ()
 ) -> str | None:
     """Return the first currency of a price, or None if all prices are plain numbers."""
     prices = chain(
         (price for item in accelerators for _, price in _of_accelerator(item)),
         (server.current.cost_cents_per_h for server in servers),
-        () if budget is None else (budget,),
+        others,
     )
     return next((found for price in prices if (found := currency_of(price)) is not None), None)
 
 
-def currency_problems(
-    accelerators: Iterable[Entry], servers: Iterable[Entry], parts: Iterable[Part] = ()
-) -> Iterator[Finding]:
+def currency_problems(index: Index, parts: Iterable[Part] = ()) -> Iterator[Finding]:
     """Yield the prices in another currency than most, because they cannot be added."""
     found = [
         (part, at, currency)
-        for part, at, price in chain(_prices(accelerators, servers), _budgets(parts))
+        for part, at, price in chain(_prices(index), _budgets(parts))
         if (currency := currency_of(price)) is not None
     ]
     counts = Counter(currency for _, _, currency in found)
@@ -44,13 +42,14 @@ def currency_problems(
             yield Finding(part, at, text, first)
 
 
-def _prices(
-    accelerators: Iterable[Entry], servers: Iterable[Entry]
-) -> Iterator[tuple[Part, Location, float]]:
-    for part, at, item in accelerators:
+def _prices(index: Index) -> Iterator[tuple[Part, Location, float]]:
+    for part, at, item in index.accelerators.values():
         for place, price in _of_accelerator(item):
             yield part, (*at, *place), price
-    for part, at, server in servers:
+    for part, at, capacity in index.capacity.values():
+        if capacity.more_cents_per_h is not None:
+            yield part, (*at, "more"), capacity.more_cents_per_h
+    for part, at, server in index.servers.values():
         for key, allocation in (("currentAlloc", server.current), ("desiredAlloc", server.desired)):
             yield part, (*at, key, "cost"), allocation.cost_cents_per_h
 

@@ -1,13 +1,16 @@
 """Checks of reserves, limits and prices across documents."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
+from optimizer.documents import UnlimitedCards
 from optimizer.errors import SpecError
 from optimizer.kinds.table import KINDS, kind_of_profile
 from optimizer.quantities import precise
 from optimizer.spec.files import Part
 from optimizer.spec.names import Entry, Finding, Index, Names
 from optimizer.spec.schema import Accelerator, ModelProfile, OptimizerOptions
+from optimizer.tolerances import ROUNDING
 
 ENDLESS = 1e9
 """Size of the last price step, larger than any plan."""
@@ -24,7 +27,8 @@ def server_problems(entry: Entry, profiles: Sequence[ModelProfile], accelerators
 
 
 def option_problems(parts: Sequence[Part], index: Index) -> Iterator[Finding]:
-    """Yield options that no plan can satisfy, or that need missing data."""
+    """Yield options and prices that no plan can satisfy, or that need missing data."""
+    yield from card_price_problems(index)
     accelerators = {name: entry.item for name, entry in index.accelerators.items()}
     used = {accelerator for _, accelerator in index.profiles}
     used -= {name for name, (part, at, _) in index.accelerators.items() if at in part.repaired}
@@ -50,16 +54,78 @@ def committed_cents_per_h(accelerators: Mapping[str, Accelerator]) -> float:
     return float(sum(tier.units * tier.cost_cents_per_h for tier in tiers))
 
 
-def tiered(accelerators: Mapping[str, Accelerator]) -> list[Accelerator]:
-    """Return the accelerators that have price tiers, in their order."""
-    return [item for item in accelerators.values() if item.tiers]
+class PricedUnits(NamedTuple):
+    """Units whose price depends on their number: accelerators of a name with tiers, or cards of a type."""
+
+    name: str
+    is_type: bool
+    """Whether the units are the cards of a type; otherwise the accelerators of a name."""
+    listed: float
+    """Price of a unit that pools state [cents/h]."""
+    steps: tuple[tuple[float, float], ...]
+    """Size and price of each step, the cheapest first; committed units have price 0."""
 
 
-def steps_of(item: Accelerator) -> list[tuple[float, float]]:
-    """Return size and price of each price step, the cheapest first; committed units have price 0."""
+def tiered(accelerators: Mapping[str, Accelerator], cards: Mapping[str, int]) -> list[PricedUnits]:
+    """Return the accelerators that have price tiers, and the types with another price for more cards.
+
+    Args:
+        accelerators: accelerators by name.
+        cards: cards by type.
+    """
+    found = [
+        PricedUnits(item.name, False, item.cost_cents_per_h, _steps_of(item))  # noqa: FBT003  named above
+        for item in accelerators.values()
+        if item.tiers
+    ]
+    for kind, number in cards.items():
+        mine = [item for item in accelerators.values() if item.type == kind]
+        if mine and isinstance(number, UnlimitedCards) and number.owned is not None:
+            listed = price_of_card(mine[0])
+            steps = (float(number.owned), listed), (ENDLESS, float(number.more_cents_per_h))
+            found.append(PricedUnits(kind, True, listed, steps))  # noqa: FBT003  named above
+    return found
+
+
+def price_of_card(item: Accelerator) -> float:
+    """Return the price of one card of an accelerator [cents/h]."""
+    return float(item.cost_cents_per_h) / item.multiplicity
+
+
+def _steps_of(item: Accelerator) -> tuple[tuple[float, float], ...]:
     steps = [(0.0 if tier.committed else tier.cost_cents_per_h, float(tier.units)) for tier in item.tiers]
     steps.sort(key=lambda step: step[0])
-    return [(size, float(price)) for price, size in [*steps, (item.cost_cents_per_h, ENDLESS)]]
+    return tuple((size, float(price)) for price, size in [*steps, (item.cost_cents_per_h, ENDLESS)])
+
+
+def card_price_problems(index: Index) -> Iterator[Finding]:
+    """Yield prices for more cards of a type that contradict the prices of its accelerators."""
+    by_type: dict[str, list[Accelerator]] = {}
+    for entry in index.accelerators.values():
+        by_type.setdefault(entry.item.type, []).append(entry.item)
+    for part, at, capacity in index.capacity.values():
+        more, mine = capacity.more_cents_per_h, by_type.get(capacity.type, [])
+        if more is None or not mine:
+            continue
+        low, high = (choose(mine, key=price_of_card) for choose in (min, max))
+        with_tiers = [item.name for item in mine if item.tiers]
+        text = None
+        if with_tiers:
+            text = f"{with_tiers[0]} has tiers, which state a price by number too; remove one of the two"
+        elif price_of_card(high) > price_of_card(low) * (1 + ROUNDING):
+            text = (
+                f"a card costs {precise(price_of_card(low))} cents/h in {low.name} and "
+                f"{precise(price_of_card(high))} in {high.name}; give all of {capacity.type} the same price "
+                "per card"
+            )
+        elif more < price_of_card(low) * (1 - ROUNDING):
+            text = (
+                f"{precise(float(more))} cents/h is below the price of the first cards, "
+                f"{precise(price_of_card(low))}; prices must not fall: make the lower one cost, and count "
+                "unlimited"
+            )
+        if text is not None:
+            yield Finding(part, (*at, "more"), text)
 
 
 def _problems(

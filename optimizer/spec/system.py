@@ -13,6 +13,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
+from optimizer.documents import UnlimitedCards
 from optimizer.errors import SpecError
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.table import KINDS, kind_of_profile
@@ -87,7 +88,7 @@ class System:
     split server is one.
     """
     capacity: Mapping[str, int]
-    """Cards by accelerator type."""
+    """Cards by accelerator type; `UnlimitedCards` for a type without a limit."""
     options: OptimizerOptions
     rate_factors: Mapping[tuple[str, str], float] = field(default_factory=lambda: MappingProxyType({}))
     """Usable fraction of a replica's maximum rate, by server and accelerator, if simulations showed that the
@@ -118,9 +119,10 @@ class System:
     @property
     def currency(self) -> str | None:
         """The currency of prices; None if costs are plain numbers [cents/h]."""
-        return first_currency(
-            self.accelerators.values(), self.servers.values(), self.options.budget_cents_per_h
-        )
+        more = [card.more_cents_per_h for card in self.capacity.values() if isinstance(card, UnlimitedCards)]
+        budget = self.options.budget_cents_per_h
+        others = more if budget is None else [*more, budget]
+        return first_currency(self.accelerators.values(), self.servers.values(), others)
 
     def with_options(self, **changes: object) -> "System":
         """Return a copy with changed optimizer options, by Python name.
@@ -215,17 +217,23 @@ class System:
         )
 
     def with_capacity(self, units: Mapping[str, int]) -> "System":
-        """Return a copy with changed capacities of accelerator types.
+        """Return a copy with changed capacities of accelerator types, with their price for more cards.
 
         Raises:
             SpecError: a number of units is out of range.
         """
         changed = {
-            kind: validated(Capacity, {"type": kind, "count": count}, f"count.{kind}.").count
-            for kind, count in units.items()
+            kind: validated(Capacity, self._priced(kind) | {"type": kind, "count": n}, f"count.{kind}.").cards
+            for kind, n in units.items()
         }
         capacity = {**self.capacity, **changed}
         return replace(self, capacity=MappingProxyType({kind: capacity[kind] for kind in sorted(capacity)}))
+
+    def _priced(self, kind: str) -> dict[str, object]:
+        """Return the price for more cards of a type, as in documents."""
+        cards = self.capacity.get(kind)
+        has_price = isinstance(cards, UnlimitedCards) and cards.owned is not None
+        return {"more": cards.more_cents_per_h} if has_price and isinstance(cards, UnlimitedCards) else {}
 
     def with_rate_factors(self, factors: Mapping[tuple[str, str], float]) -> "System":
         """Return a copy with other factors on the maximum rates of replicas."""
@@ -234,6 +242,11 @@ class System:
     def with_kept(self, replicas: Mapping[tuple[str, str], int]) -> "System":
         """Return a copy with kept replicas, by server and accelerator."""
         return replace(self, kept=MappingProxyType(dict(sorted(replicas.items()))))
+
+    def card_limit(self, kind: str) -> int | None:
+        """Return the available cards of an accelerator type; None if they are unlimited."""
+        cards = self.capacity.get(kind, 0)
+        return None if self.options.unlimited or isinstance(cards, UnlimitedCards) else cards
 
     def units_per_replica(self, server: str, accelerator: str) -> tuple[str, int]:
         """Return the accelerator type and the cards of a replica; 0 cards if the accelerator is unknown."""
@@ -284,7 +297,7 @@ class System:
             models=tuple(self.profiles.values()),
             service_classes=tuple(self.service_classes.values()),
             servers=tuple(without_routed_loads(self.stated, self.routes.values()).values()),
-            count=tuple(Capacity(type=kind, count=units) for kind, units in self.capacity.items()),
+            count=tuple(Capacity.of(kind, cards) for kind, cards in self.capacity.items()),
             optimizer=self.options,
             routes=tuple(self.routes.values()),
         )
@@ -340,7 +353,7 @@ def join_parts(parts: Sequence[Part], *, lengths_optional: bool = False) -> Syst
             ),
             lambda server: classes[server.service_class].priority,
         ),
-        capacity=MappingProxyType({kind: index.capacity[kind].item.count for kind in sorted(index.capacity)}),
+        capacity=MappingProxyType({kind: index.capacity[kind].item.cards for kind in sorted(index.capacity)}),
         options=given[0] if given else OptimizerOptions(),
     )
     return system.with_routes(values(index.routes)) if index.routes else system
@@ -376,7 +389,7 @@ def _contradictions(
 ) -> Iterator[Finding]:
     """Yield contradictions of names, items and topologies."""
     yield from index.twice
-    yield from currency_problems(index.accelerators.values(), index.servers.values(), parts)
+    yield from currency_problems(index, parts)
     by_model: dict[str, list[ModelProfile]] = defaultdict(list)
     for (model, _), (part, at, profile) in index.profiles.items():
         if at not in part.repaired:  # else its kind is unknown, and what follows from it

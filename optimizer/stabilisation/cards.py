@@ -23,10 +23,9 @@ class FreeCards:
     @classmethod
     def of(cls, system: System) -> "FreeCards":
         """Return all cards of a system."""
-        if system.options.unlimited:
-            return cls(system, {})
         kinds = {item.type for item in system.accelerators.values()} | system.capacity.keys()
-        return cls(system, {kind: system.capacity.get(kind, 0) for kind in sorted(kinds)})
+        limits = {kind: system.card_limit(kind) for kind in sorted(kinds)}
+        return cls(system, {kind: limit for kind, limit in limits.items() if limit is not None})
 
     @classmethod
     def beside(cls, system: System, shared: Iterable[SharedCardUse]) -> "FreeCards":

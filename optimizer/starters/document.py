@@ -23,7 +23,6 @@ from optimizer.starters.facts import (
 )
 from optimizer.starters.slices import Choice, choose_slices
 from optimizer.starters.use_cases import use_case
-from optimizer.units import is_number
 
 __all__ = ["TEMPLATES", "Demand", "StarterFacts", "Template", "document_of", "notes_of"]
 
@@ -157,7 +156,7 @@ def _servers(start: StarterFacts) -> Iterator[str]:
             )
         for model in (demand.model,) if demand.model else start.models:
             load = (
-                f"arrivalRate: {demand.rate if is_number(demand.rate) else _text(demand.rate)}, "
+                f"arrivalRate: {_text(demand.rate)}, "
                 f"avgInTokens: {case.in_tokens:g}, "
                 f"avgOutTokens: {case.out_tokens:g}"
             )
@@ -172,11 +171,17 @@ def _count(start: StarterFacts, choice: Choice) -> Iterator[str]:
     if start.template == "clouds":
         return
     yield f"# Available cards by type; to ignore this limit: inferplan solve {start.file} --unlimited"
+    used, rented = {item.accelerator for item in choice.used}, start.rented
+    if rented:
+        yield "# more: the price of each card beyond count, of which any number can be rented."
     yield "count:"
-    used = {item.accelerator for item in choice.used}
-    for kind, count in {offer.accelerator: offer.count for offer in start.offers}.items():
-        if kind in used:
-            yield f"  - {{type: {_text(kind)}, count: {count}}}"
+    owned = {offer.accelerator: offer.count for offer in start.offers if offer.count is not None}
+    for kind in dict.fromkeys(offer.accelerator for offer in start.offers):
+        if kind in used and kind in owned:
+            more = f", more: {rented[kind]}" if kind in rented else ""
+            yield f"  - {{type: {_text(kind)}, count: {owned[kind]}{more}}}"
+        elif kind in used:
+            yield f"  - {{type: {_text(kind)}, count: unlimited}}"
     yield ""
 
 

@@ -7,10 +7,11 @@ from typing import Literal
 
 from optimizer.documents import MAX_QUANTITY
 from optimizer.errors import SpecError
+from optimizer.money import Price
 from optimizer.spec.schema import SaturationPolicy
 from optimizer.starters.prices import Offer
 from optimizer.starters.use_cases import UseCase, use_case
-from optimizer.units import REQUESTS_PER_MINUTE, UnitError
+from optimizer.units import REQUESTS_PER_MINUTE, UnitError, is_number
 
 Template = Literal["one-model", "fleet", "clouds"]
 TEMPLATES: dict[Template, str] = {
@@ -28,7 +29,7 @@ class Demand:
 
     use_case: str
     rate: str
-    """Rate as in documents: ``10/s``, ``600``."""
+    """Rate with a unit, as in documents: ``10/s``, ``600/min``."""
     model: str | None = None
     """Name of the model; None if each model has this rate."""
 
@@ -66,6 +67,17 @@ class StarterFacts:
     """Percentiles to which targets apply, by use case; the mean for others."""
     saturation: SaturationPolicy | None = None
     """Saturation policy; None if the document does not state one."""
+
+    @property
+    def rented(self) -> dict[str, Price]:
+        """Lowest price of a rented card of each accelerator that is also owned; none for clouds."""
+        owned = {offer.accelerator for offer in self.offers if offer.count is not None}
+        found: dict[str, Price] = {}
+        for offer in self.offers if self.template != "clouds" else ():
+            if offer.count is None and offer.accelerator in owned:
+                price = Price(round(offer.price / offer.cards, 6), offer.price.currency)
+                found[offer.accelerator] = min(price, found.get(offer.accelerator, price))
+        return found
 
     @property
     def use_cases(self) -> list[str]:
@@ -116,17 +128,16 @@ def check_template(template: Template, models: tuple[str, ...], offers: tuple[Of
     Args:
         template: the template.
         models: models known so far.
-        offers: offers known so far.
+        offers: offers known so far; those without a number of cards are rented, next to owned ones.
 
     Raises:
-        SpecError: the template allows fewer models, or requires the number of cards.
+        SpecError: the template allows fewer models, or requires a number of cards.
     """
     if template == "one-model" and len(models) > 1:
         raise SpecError(f"the template one-model takes one model, not {len(models)}; choose fleet")
-    unknown = [offer.name for offer in offers if offer.count is None]
-    if template != "clouds" and unknown:
+    if template != "clouds" and offers and all(offer.count is None for offer in offers):
         raise SpecError(
-            f"accelerator {unknown[0]}: the number of cards is missing, which the template {template} "
+            f"accelerator {offers[0].name}: the number of cards is missing, which the template {template} "
             "requires; give it, or choose clouds"
         )
 
@@ -148,6 +159,7 @@ def check_start(start: StarterFacts) -> None:
     _check_prices(start.offers)
     if start.template != "clouds":
         _check_counts(start.offers)
+        _check_rented(start.offers)
     for demand in start.demands:
         _check_demand(demand, start)
     for flag, values in {**start.targets_ms, "percentile": start.percentiles}.items():
@@ -172,8 +184,9 @@ def _check_prices(offers: tuple[Offer, ...]) -> None:
 
 
 def _check_counts(offers: tuple[Offer, ...]) -> None:
+    """Check the numbers and the prices of owned cards."""
     known: dict[str, Offer] = {}
-    for offer in offers:
+    for offer in (offer for offer in offers if offer.count is not None):
         other = known.setdefault(offer.accelerator, offer)
         if other.count != offer.count:
             raise SpecError(
@@ -182,11 +195,24 @@ def _check_counts(offers: tuple[Offer, ...]) -> None:
             )
 
 
+def _check_rented(offers: tuple[Offer, ...]) -> None:
+    """Check that rented cards cost at least as much as owned ones of the same type, which are used first."""
+    for owned in offers:
+        for rented in offers:
+            if owned.count is None or rented.count is not None or owned.accelerator != rented.accelerator:
+                continue
+            if rented.price / rented.cards < owned.price / owned.cards:
+                raise SpecError(
+                    f"accelerator {owned.accelerator}: a rented card costs less than an owned one, so owned "
+                    "ones would never be used; give what they cost to run, or leave one of the two out"
+                )
+
+
 def check_rate(text: str) -> None:
-    """Check the text of a rate.
+    """Check the text of a rate, which must have a unit: a number alone would be read per minute.
 
     Raises:
-        SpecError: the text is not a rate above 0.
+        SpecError: the text is not a rate above 0, or has no unit.
     """
     try:
         rate = REQUESTS_PER_MINUTE.read(text)
@@ -194,6 +220,8 @@ def check_rate(text: str) -> None:
         raise SpecError(str(error)) from None
     if not 0 < rate <= MAX_QUANTITY:
         raise SpecError(f"must be more than 0, not {text}")
+    if is_number(text):
+        raise SpecError(f"{text} has no unit; write {text}/s or {text}/min")
 
 
 def _check_demand(demand: Demand, start: StarterFacts) -> None:

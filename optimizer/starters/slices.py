@@ -70,9 +70,14 @@ def _offered(start: StarterFacts) -> tuple[list[Slice], list[str]]:
     found: dict[str, Slice] = {}
     notes: list[str] = []
     for offer in start.offers:
+        if offer.count is None and offer.accelerator in start.rented:
+            if offer.cards > 1:
+                price = start.rented[offer.accelerator]
+                notes.append(f"cards of {offer.name} are rented one by one, at {price} each")
+            continue  # the document states their price with the number of owned cards
         if start.template == "clouds" and offer.count is not None:
             notes.append(f"the count of {offer.name} is not used: clouds have no limits")
-        elif offer.count is not None and offer.cards > offer.count:
+        elif offer.count is not None and offer.cards > offer.count and offer.accelerator not in start.rented:
             exist = f"{offer.count} {'exists' if offer.count == 1 else 'exist'}"
             notes.append(f"{offer.name} is omitted: it takes {counted(offer.cards, 'card')}, but {exist}")
         for item in _slices_of(offer, start):
@@ -86,7 +91,8 @@ def _offered(start: StarterFacts) -> tuple[list[Slice], list[str]]:
 def _slices_of(offer: Offer, start: StarterFacts) -> Iterator[Slice]:
     """Yield the slices of an offer: as sold, and for single cards also groups of up to eight."""
     prefix = f"{offer.place}/" if start.template == "clouds" and offer.place else ""
-    limit = math.inf if start.template == "clouds" or offer.count is None else offer.count
+    endless = start.template == "clouds" or offer.accelerator in start.rented
+    limit = math.inf if endless or offer.count is None else offer.count
     for times in SLICES if offer.cards == 1 and not prefix else (1,):
         cards = offer.cards * times
         if cards <= limit:

@@ -79,7 +79,7 @@ def remove_capacity(entities: Entities, name: str) -> Changed:
 def set_capacities(raw: object, ignored: list[str]) -> Change:
     """Read the body of ``/setCapacities``."""
     items: list[Capacity] | None = read_list("count", raw, ignored)
-    counts = {item.type: item.count for item in items or ()}
+    counts = {item.type: item.cards for item in items or ()}
     answer = {"count": echoed(items, lambda item: capacity_json(item.type, item.count))}
     return lambda entities: (with_items(entities, "capacity", counts), answer)
 
@@ -88,7 +88,7 @@ def set_capacity(raw: object, ignored: list[str]) -> Change:
     """Read the body of ``/setCapacity``."""
     item = read_entity(Capacity, read_object(raw), "", ignored)
     answer = capacity_json(item.type, item.count)
-    return lambda entities: (with_items(entities, "capacity", {item.type: item.count}), answer)
+    return lambda entities: (with_items(entities, "capacity", {item.type: item.cards}), answer)
 
 
 # --- models and their profiles -------------------------------------------------------------------------

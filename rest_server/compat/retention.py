@@ -7,6 +7,7 @@ with the remaining ones.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from optimizer.documents import UnlimitedCards
 from optimizer.plan import Plan
 from optimizer.spec.schema import AllocationData
 from optimizer.spec.system import System
@@ -44,7 +45,8 @@ def divide(fleet: Entities, plannable: Entities, planner: Planner) -> PlanWithRe
     )
     counted = {name: _pools(fleet, name) for name in running if _is_counted(fleet, plannable, name)}
     everything = fleet.loose_system()
-    cards = FreeCards(everything, dict(fleet.capacity))
+    limited = {kind: n for kind, n in fleet.capacity.items() if not isinstance(n, UnlimitedCards)}
+    cards = FreeCards(everything, limited)
     taken = share_out({name: counted[name] for name in counted if name not in names}, cards)
     kept = {name: _left_with(fleet, name, counted, taken) for name in running if name not in names}
     if not names:

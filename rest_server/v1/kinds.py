@@ -160,11 +160,11 @@ def _with_profile(entities: Entities, key: Key, profile: Document | None) -> Ent
 
 
 def _capacities(entities: Entities) -> Mapping[Key, Document]:
-    return {(kind,): Capacity(type=kind, count=units) for kind, units in entities.capacity.items()}
+    return {(kind,): Capacity.of(kind, cards) for kind, cards in entities.capacity.items()}
 
 
 def _with_capacity(entities: Entities, key: Key, capacity: Capacity | None) -> Entities:
-    units = None if capacity is None else capacity.count
+    units = None if capacity is None else capacity.cards
     return replace(entities, capacity=_with(entities.capacity, key[0], units))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from optimizer.documents import UnlimitedCards
 from optimizer.errors import SpecError
 from optimizer.jobs.comparing import CompareOptions, compare_plans
 from optimizer.jobs.table import STUDIES
@@ -119,13 +120,19 @@ def _controls(system: System, document: Mapping[str, Any]) -> Controls:
     )
     return Controls(
         servers=tuple(whole_servers(system.servers)),
-        counts=tuple((kind, system.capacity.get(kind)) for kind in types),
+        counts=tuple((kind, _stated_cards(system, kind)) for kind in types),
         prices=tuple(prices),
         targets=tuple(targets),
         options=texts,
         currency=currency,
         cost_unit=cost_unit(currency),
     )
+
+
+def _stated_cards(system: System, kind: str) -> int | None:
+    """Return the stated number of cards of a type; None if there is none, or no limit."""
+    cards = system.capacity.get(kind)
+    return cards.owned if isinstance(cards, UnlimitedCards) else cards
 
 
 def changed_system(base: bytes, changes: Changes, settings: Settings) -> System:

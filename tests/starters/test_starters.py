@@ -38,7 +38,7 @@ def start(**changes: Any) -> StarterFacts:
         "template": "fleet",
         "models": ("llama-3.1-8b", "meta-llama/Llama-3.1-70B-Instruct"),
         "offers": (H100, L40S),
-        "demands": (Demand("chat", "2/s"), Demand("batch", "60", "llama-3.1-8b")),
+        "demands": (Demand("chat", "2/s"), Demand("batch", "60/min", "llama-3.1-8b")),
     }
     return StarterFacts(**facts | changes)
 
@@ -127,6 +127,11 @@ def test_a_config_is_named_relative_to_the_document(tmp_path: Path) -> None:
         ({"demands": (Demand("chatt", "1/s"),)}, "did you mean 'chat'"),
         ({"demands": (Demand("chat", "1 parsec"),)}, "rate of chat: '1 parsec'"),
         ({"demands": (Demand("chat", "-1/s"),)}, "rate of chat: must be more than 0, not -1/s"),
+        ({"demands": (Demand("chat", "10"),)}, "rate of chat: 10 has no unit; write 10/s or 10/min"),
+        (
+            {"offers": (H100, Offer("H100", 8, Price(2400, "USD")))},
+            "a rented card costs less than an owned one, so owned ones would never be used",
+        ),
         ({"offers": (H100, Offer("L4", 1, Price(90, "EUR"), "", 8))}, "its price is in EUR, that of H100 in"),
         ({"offers": (Offer("H100", 1, Price(-1, "USD"), "", 8),)}, "the price must be at least 0"),
         ({"offers": (Offer("H100", 0, Price(1, "USD"), "", 8),)}, "must have at least one card"),
@@ -256,6 +261,7 @@ def test_the_command_writes_once(run: Run, tmp_path: Path) -> None:
         ([*FLAGS[:2], "--accelerator", "H100:8:300cents/h", *FLAGS[4:]], "must name its currency"),
         ([*FLAGS[:2], "--accelerator", "H1:8:3USD/h", *FLAGS[4:]], "'H1' is not in the catalogue"),
         ([*FLAGS[:4], "--rate", "chat"], "'chat' is not USE-CASE=RATE"),
+        ([*FLAGS[:4], "--rate", "chat=10"], "rate of chat: 10 has no unit; write 10/s or 10/min"),
         ([*FLAGS[:4], "--use-case", "chat"], "--rate: missing for chat; write --rate chat=10/s"),
         ([*FLAGS, "--percentile", "0.95"], "below 100, not 0.95; did you mean 95?"),
         ([*FLAGS, "--percentile", "95", "--percentile", "99"], "--percentile 99: given twice"),
@@ -268,6 +274,56 @@ def test_a_wrong_or_missing_fact_is_one_line(
 ) -> None:
     is_one_line(run("init", tmp_path / "system.yaml", *flags), problem)
     assert not (tmp_path / "system.yaml").exists()
+
+
+RENTED = "H200::3.90USD/h"
+
+
+@pytest.mark.parametrize("unit", ["10/s", "600/min", "10 rps", "600rpm"])
+def test_the_unit_of_a_rate_that_the_message_offers_works(unit: str, run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "system.yaml"
+    assert run("init", path, *FLAGS[:4], "--rate", f"chat={unit}").status == 0
+    (server,) = load_system(path).servers.values()
+    assert server.current.load.arrival_rate_rpm == 600
+
+
+def test_owned_and_rented_types_keep_what_was_said(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "system.yaml"
+    cards = ["--accelerator", "H100:24:2.10USD/h", "--accelerator", RENTED]
+    assert run("init", path, *FLAGS[:2], *cards, "--rate", "chat=900/s").status == 0
+    system = load_system(path)
+    assert {kind: system.card_limit(kind) for kind in system.capacity} == {"H100": 24, "H200": None}
+    plan = solve(system)
+    assert (plan.complete, plan.capacity[0].limit, plan.capacity[1].limit) == (True, 24, None)
+    assert plan.capacity[1].used > 0
+    assert is_without_notes(run("init", path, *FLAGS[:2], *cards, "--rate", "chat=900/s", "--force").err)
+
+
+def is_without_notes(text: str) -> bool:
+    return "note:" not in text
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_more_of_an_owned_type_costs_the_rent_once(order: int, run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "system.yaml"
+    both = ["H100:4:2.10USD/h", "H100::3.90USD/h"][::order]
+    cards = [part for text in both for part in ("--accelerator", text)]
+    assert run("init", path, "--model", "llama-3.1-70b", *cards, "--rate", "chat=4/s").status == 0
+    system = load_system(path)
+    assert {"H100", "2xH100", "4xH100", "8xH100"} >= {item for _, item in system.profiles}
+    assert "8xH100" in system.accelerators  # beyond the owned cards, too
+    plan = solve(system)
+    (use,) = plan.tiers
+    assert use.used > 4
+    assert plan.total_cost_cents_per_h == pytest.approx(4 * 210 + (use.used - 4) * 390)
+
+
+def test_rented_slices_are_priced_by_the_card_with_a_note(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "system.yaml"
+    cards = ["--accelerator", "H100:8:2.10USD/h", "--accelerator", "8xH100::31.20USD/h"]
+    found = run("init", path, *FLAGS[:2], *cards, *FLAGS[4:])
+    assert "note: cards of 8xH100 are rented one by one, at 3.90 USD/h each" in found.err
+    assert load_system(path).to_spec().count[0].more_cents_per_h == 390
 
 
 def test_flags_give_targets_weights_and_saturation(run: Run, tmp_path: Path) -> None:

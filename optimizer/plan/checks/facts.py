@@ -14,6 +14,7 @@ from optimizer.plan.rows import pool_rows
 from optimizer.plan.shared_queues import measured_members
 from optimizer.plan.views import PlanPlacements
 from optimizer.spec.placed import PlacedUnits, kept_replicas, needs_power
+from optimizer.spec.robustness import tiered
 from optimizer.spec.system import System
 from optimizer.units import SECONDS_PER_MINUTE
 
@@ -96,7 +97,7 @@ class Facts:
         """Whether servers share any resource, so that their choices are not independent."""
         return (
             self.is_limited
-            or any(item.tiers for item in self.whole.accelerators.values())
+            or bool(tiered(self.whole.accelerators, self.whole.capacity))
             or any(server.shared_card for server in self.whole.servers.values())
         )
 

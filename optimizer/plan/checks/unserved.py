@@ -18,6 +18,7 @@ from optimizer.plan.checks.reserves import without_reserves
 from optimizer.plan.document import Unserved
 from optimizer.plan.shortages import Shortages
 from optimizer.solvers.problem import gap_target
+from optimizer.spec.robustness import tiered
 from optimizer.spec.shared_queues import SharedQueue, members_of
 from optimizer.spec.system import System
 
@@ -86,7 +87,7 @@ def _gets_another_replica(lean: Facts, shortages: Shortages, item: Unserved) -> 
     that serves others in part.
     """
     system, server, pools = lean.whole, lean.whole.servers.get(item.server), lean.pools_of(item.server)
-    tiers = any(each.tiers for each in system.accelerators.values())
+    tiers = bool(tiered(system.accelerators, system.capacity))
     if server is None or not lean.shares_leftover or lean.rented or tiers or rolls_out(system, server):
         return False
     in_full = (name for name, mine in lean.plan.allocations.items() if mine and name not in lean.listed)

@@ -1,19 +1,24 @@
 """Documents of accelerators and capacities."""
 
+from typing import Self
+
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from optimizer.arrays import FloatArray
 from optimizer.documents import (
+    CardCount,
     Cost,
-    Count,
     Document,
     Gigabytes,
     GigabytesPerSecond,
     Name,
     Share,
     SliceCount,
+    UnlimitedCards,
     Watts,
+    is_none,
 )
 from optimizer.limits.table import AcceleratorFields
 from optimizer.spec.schema.places import PlaceField
@@ -70,5 +75,29 @@ class Capacity(Document):
 
     type: Name
     """The accelerator type."""
-    count: Count
-    """Number of cards."""
+    count: CardCount
+    """Number of cards, or `unlimited`."""
+    more_cents_per_h: Cost | None = Field(None, alias="more", exclude_if=is_none)
+    """Price of each card beyond `count` [cents/h], of which any number can be had; absent: there are none."""
+
+    @model_validator(mode="after")
+    def _more_than_a_number(self) -> Self:
+        if self.more_cents_per_h is not None and isinstance(self.count, UnlimitedCards):
+            raise PydanticCustomError(
+                "more_cards",
+                "more: the price of cards beyond count, which is unlimited; remove one of the two",
+            )
+        return self
+
+    @classmethod
+    def of(cls, kind: str, cards: int) -> Self:
+        """Return the document for the cards of a type in a system."""
+        if isinstance(cards, UnlimitedCards) and cards.owned is not None:
+            return cls(type=kind, count=cards.owned, more_cents_per_h=cards.more_cents_per_h)
+        return cls(type=kind, count=cards)
+
+    @property
+    def cards(self) -> int:
+        """The cards of the type in a system."""
+        more = self.more_cents_per_h
+        return self.count if more is None else UnlimitedCards(self.count, more)

@@ -62,7 +62,7 @@ class BasePlan:
             placed_cards(system, use.accelerator, use.num_cards, use.name) for use in self.plan.shared_cards
         ]
         pools += [placed_cost(item.server, item.cost_cents_per_h) for item in self.plan.rented]
-        pools += [placed_cost(use.accelerator, use.difference_cents_per_h) for use in self.plan.tiers]
+        pools += [placed_cost(use.name, use.difference_cents_per_h) for use in self.plan.tiers]
         units = PlacedUnits(system, pools)
         left: FloatArray = limits.amount - [units.used(row.limit, row.item) for row in limits.items]
         return left

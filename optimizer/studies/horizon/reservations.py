@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from optimizer.documents import UnlimitedCards
 from optimizer.plan import Plan
 from optimizer.plan.tiers import accelerators_used, tier_cost
 from optimizer.spec.schema import Accelerator, PriceTier
@@ -68,7 +69,12 @@ def by_cards(system: System) -> System:
         name: item.model_copy(update={"cost_cents_per_h": float(item.multiplicity), "tiers": ()})
         for name, item in system.accelerators.items()
     }
-    return _with(system, changed).with_options(transition_penalty=0.0)
+    cards = {
+        kind: UnlimitedCards() if isinstance(number, UnlimitedCards) else number
+        for kind, number in system.capacity.items()
+    }
+    priceless = replace(system, capacity=MappingProxyType(cards))
+    return _with(priceless, changed).with_options(transition_penalty=0.0)
 
 
 def _with(system: System, changed: Mapping[str, Accelerator]) -> System:
@@ -120,4 +126,4 @@ def cost_with(plan: Plan, system: System, taken: Taken) -> float:
     for name, item in system.accelerators.items():
         reserved = reserving(item, taken[name]) if name in taken else item
         total += tier_cost(reserved, used[name])
-    return float(total)
+    return float(total) + sum(use.difference_cents_per_h for use in plan.tiers if use.type is not None)
