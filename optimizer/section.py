@@ -176,6 +176,10 @@ class Fact(NamedTuple):
 
     name: str
     value: str
+    number: float
+    """The value as a number."""
+    unit: str = ""
+    """Unit of the number."""
     alert: bool = False
     """Whether a page highlights it."""
 

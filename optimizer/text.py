@@ -1,5 +1,7 @@
 """Text from documents made safe to print: names are input and can contain control characters."""
 
+from collections.abc import Sequence
+
 FORMULA_SIGNS = ("=", "+", "-", "@", "\t")
 """Characters at the start of a text that make a spreadsheet treat it as a formula."""
 
@@ -7,6 +9,16 @@ FORMULA_SIGNS = ("=", "+", "-", "@", "\t")
 def printable(text: str, *, keep: str = "") -> str:
     """Replace unprintable characters by question marks, except those to keep."""
     return "".join(c if c.isprintable() or c in keep else "?" for c in text)
+
+
+def capitalised(text: str) -> str:
+    """Return a text with its first letter in upper case."""
+    return text[:1].upper() + text[1:]
+
+
+def some_names(names: Sequence[str], most: int = 5) -> str:
+    """Return the first names, and the number of the others: ``a, b and 3 more``."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
 def spreadsheet_text(value: object) -> object:

@@ -34,7 +34,7 @@ class Event:
     names: tuple[str, ...] = ()
     """Names of the changed items, if they are few: ``servers/chat``."""
     plan: Mapping[str, Any] = field(default_factory=dict)
-    """Cost, status and unserved servers, if the event is a plan."""
+    """Cost, status and numbers of servers that are unserved or lack their reserve, if the event is a plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,5 +113,6 @@ def _essence(plan: Plan, stands_for: int) -> dict[str, Any]:
         "totalCost": plan.total_cost_cents_per_h,
         "complete": plan.complete,
         "unserved": len(plan.unserved),
+        "lacksReserve": len(plan.lacks_reserve),
         "changes": len(plan.changes),
     }

@@ -5,6 +5,7 @@ plan, desired replicas are absent instead of zero.
 """
 
 import time
+from collections import Counter as Counted
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -180,7 +181,24 @@ def _plan(now: Snapshot) -> Iterator[Metric]:
         unserved.add_metric((item.server, item.reason), load * (1 - item.served_fraction))
     yield unserved
     yield _gauge("inferplan_unserved_servers", "Servers that are not served in full.", len(plan.unserved))
+    yield _missing_reserves(now)
     yield from _units(now)
+
+
+def _missing_reserves(now: Snapshot) -> Metric:
+    """Return the number of servers that lack their reserve, for each class in which a server requires one."""
+    assert now.plan is not None
+    plan, planned = now.plan.plan, now.entities.planned
+    missing = GaugeMetricFamily(
+        "inferplan_reserve_missing_servers", "Servers that lack their reserve.", labels=("service_class",)
+    )
+    of_class = {
+        use.server: planned[use.server].service_class for use in plan.reserves if use.server in planned
+    }
+    lacking = Counted(of_class[name] for name in plan.lacks_reserve if name in of_class)
+    for service_class in sorted({*of_class.values()}):
+        missing.add_metric((service_class,), lacking[service_class])
+    return missing
 
 
 def _units(now: Snapshot) -> Iterator[Metric]:

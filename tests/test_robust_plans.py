@@ -405,3 +405,15 @@ def _compare_levels(plan: Plan, model: Any, objectives: dict[str, Any]) -> None:
             assert level.value <= found + max(1e-6 * abs(found), 1e-3), level.name
         whole = level.name == "changes" or level.name.endswith("servers")
         model += objective <= level.value + (0.5 if whole else max(1e-6 * abs(level.value), 1e-3))
+
+
+def test_servers_that_are_not_served_lack_their_reserve() -> None:
+    """A replica carries 540 requests/min: 'a' needs 1 and a spare, 'b' 3 and a spare, on 3 cards."""
+    servers = [server("a", 500, spareReplicas=1), server("b", 1500, spareReplicas=1)]
+    system = load_system(document(servers, [accelerator("A")], {"A": 3}))
+    plan = solve(system)
+    assert (plan.unserved[0].server, plan.lacks_reserve) == ("a", ("a", "b"))
+    assert plan.reserve_text == "2 servers lack their reserves: a, b"
+    false = plan.reserves[0].model_copy(update={"has_reserve": True})
+    lines = verify(plan.model_copy(update={"reserves": (false, plan.reserves[1])}), system)
+    assert "a: is not served in full, the plan says that it has its reserve" in lines

@@ -118,8 +118,11 @@ def repair_faults(seed: int) -> list[str]:
         return []
     beyond = {item.server for item in repair.beyond_units}
 
+    no_reserve = beyond | {item.server for item in repair.beyond_reserves}
+
     def lacking(added: dict[str, int]) -> set[str]:
-        return {item.server for item in solve(grown(system, added)).unserved} - beyond
+        plan = solve(grown(system, added))
+        return {item.server for item in plan.unserved} - beyond | set(plan.lacks_reserve) - no_reserve
 
     ample = dict.fromkeys({item.type for item in system.accelerators.values()}, 5000)
     unserved = {item.server for item in solve(grown(system, ample)).unserved}

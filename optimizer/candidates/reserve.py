@@ -62,6 +62,26 @@ def _least_available(needed: int, availability: float, target: float) -> float:
     return float(smallest_integer(suffice, low, high))
 
 
+def share_beside_reserve(arrays: SystemArrays, server: int, accelerator: int, replicas: int) -> float:
+    """Return the share of its replicas' maximum rate that a server can use if it keeps its reserve (eq. 59).
+
+    Args:
+        arrays: the system.
+        server: index of the server.
+        accelerator: index of the accelerator of its replicas, or of any of its pools.
+        replicas: number of its replicas.
+    """
+    reserve = arrays.servers.reserve
+    share, left = 1 / (1 + float(reserve.headroom_share[server])), replicas
+    if reserve.one_pool[server]:
+        left -= int(reserve.spare_replicas[server])
+        there = arrays.profiles.availability[arrays.profile_of[[server], [accelerator]]]
+        target = reserve.availability_target[[server]]
+        while left > 0 and least_available(np.array([left]), there, target)[0] > replicas:
+            left -= 1
+    return share * left / replicas
+
+
 def replicas_for_both(
     availability: float, target: float, full_utilization: float, wanted_utilization: float
 ) -> int | None:

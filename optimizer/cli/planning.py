@@ -53,6 +53,8 @@ class SolveFlags(EffortOptions):
     """Write the multipliers that prove the bounds to FILE."""
     require_complete: bool = False
     """Exit with 3 unless every server is served in full."""
+    require_reserves: bool = False
+    """Exit with 3 unless every server has the reserve that it requires."""
     simulate: bool = False
     """Simulate the pools of the plan request by request, as `simulate` does."""
     repair: bool = False
@@ -129,9 +131,8 @@ def _finish(plan: Plan, arguments: argparse.Namespace, timings: Timings) -> None
     if arguments.timings:
         for stage, seconds in timings.stages_s.items():
             print_stderr(f"{stage:<12}{seconds * 1000:10.1f} ms")
-    if arguments.require_complete:
-        sys.stdout.flush()
-        plan.raise_for_status()
+    sys.stdout.flush()
+    plan.raise_for_status(service=arguments.require_complete, reserves=arguments.require_reserves)
 
 
 def _print_plan(plan: Plan, found: Simulation | None, system: System, arguments: argparse.Namespace) -> None:

@@ -13,6 +13,7 @@ from optimizer.candidates.power import power_of_rows
 from optimizer.candidates.renting import rented_per_million
 from optimizer.candidates.table import NO_PATTERN
 from optimizer.plan.document import Plan, PlanLevel, Pool, Rented, SharedCardUse, Unserved
+from optimizer.plan.reserves import reserves_held
 from optimizer.plan.routes import Divisions, all_large_cents_per_h, divisions_of, routed_loads_rpm
 from optimizer.plan.rows import MEANS_OF_POOLS, origin_of, pool_figures
 from optimizer.plan.shared_cards import card_uses
@@ -27,7 +28,7 @@ from optimizer.plan.shared_queues import (
 )
 from optimizer.plan.shortages import Shortages
 from optimizer.plan.views import PlanPlacements, StatedFacts, sections
-from optimizer.solvers.levels import served_in_full, without_reserve
+from optimizer.solvers.levels import served_in_full
 from optimizer.solvers.objectives import VALUE
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution
@@ -53,11 +54,11 @@ def make_plan(candidates: Candidates, problem: Problem, solution: Solution) -> P
     power = _power_of_pools(candidates, problem, solution.replicas) if needs_power(system) else {}
     placed = PlanPlacements(system, arrays, pools, power, cards, rented)
     fraction = served_fraction(problem, solution.replicas, _carried_rps(names, pools, rented, cards))
-    lacking = dict(zip(names, without_reserve(problem, solution.replicas).tolist(), strict=False))
+    has_reserve = reserves_held(candidates, problem, solution.replicas)[1].tolist()
     members = dict(member_figures(arrays, measured_members(arrays, placed.named_pools)))
     stated = StatedFacts(
         unserved=_unserved(candidates, problem, solution.replicas, placed, fraction, rates),
-        has_reserve={name: not lacks for name, lacks in lacking.items()},
+        has_reserve=dict(zip(names, has_reserve, strict=True)),
         queues=queue_uses(system, rates, members),
         divisions=divisions,
         all_large={name: all_large_cents_per_h(candidates, route) for name, route in system.routes.items()},

@@ -19,6 +19,7 @@ from optimizer.solvers.solution import SolverName
 from optimizer.spec.schema import AllocationData, EstimateEnd, Load, Server
 from optimizer.spec.system import System
 from optimizer.spec.versions import planned_name
+from optimizer.text import some_names
 
 SHARED = "shared cards"
 """Accelerator name in changes of a server on shared cards."""
@@ -293,12 +294,12 @@ class RouteUse(Document):
 
 
 class ReserveUse(Document):
-    """Reserve of a fully served server."""
+    """Reserve that a server requires."""
 
     server: str
     """Name of the server."""
     has_reserve: bool = Field(alias="hasReserve")
-    """Whether the server has all of its required reserve."""
+    """Whether the server has all of its required reserve; false if it is not served in full."""
     headroom_wanted: float = Field(0.0, alias="headroomWanted")
     """Required headroom, as a share of the load."""
     spare_replicas: int = Field(0, alias="spareReplicas")
@@ -554,7 +555,7 @@ class Plan(Document):
     cannot use them. Absent if there are none.
     """
     reserves: tuple[ReserveUse, ...] = Field((), exclude_if=not_, strict=False)
-    """Reserves of servers; absent if none is required."""
+    """Reserves of all servers that require one, served or not; absent if none does."""
     rollouts: dict[str, RolloutUse] = Field({}, exclude_if=not_)
     """Extra replicas and cards of servers during roll-outs; absent if there are none."""
     replica_counts: dict[str, ReplicaPurposes] = Field({}, alias="replicaCounts", exclude_if=not_)
@@ -623,7 +624,8 @@ class Plan(Document):
         served = f"{servers - len(self.unserved):,} of {counted(servers, 'server')} served in full"
         cost = f"{cost_amount(self.total_cost_cents_per_h, self.currency)} {cost_unit(self.currency)}"
         estimated = "; ~ token times are estimated, not measured" if self.estimated_pools else ""
-        caption = f"{self.status} plan, {cost}, {served}{estimated}"
+        reserves = f"; {self.reserve_text}" if self.reserves else ""
+        caption = f"{self.status} plan, {cost}, {served}{reserves}{estimated}"
         return notebook_table(caption, self._rows(), self.currency)
 
     def _rows(self) -> list[dict[str, object]]:
@@ -637,17 +639,37 @@ class Plan(Document):
             rows += ({**_NO_POOL, **pool, **rest} for pool in pools or [{}])
         return rows
 
-    def raise_for_status(self) -> None:
-        """Raise an error if a server is not fully served.
+    @property
+    def lacks_reserve(self) -> tuple[str, ...]:
+        """Servers that do not have the reserve that they require, served or not."""
+        return tuple(item.server for item in self.reserves if not item.has_reserve)
+
+    @property
+    def reserve_text(self) -> str:
+        """Return the number of servers that lack their reserve, with their names, as text."""
+        names = self.lacks_reserve
+        if not names:
+            return "no server lacks its reserve"
+        verb = "lack their reserves" if len(names) > 1 else "lacks its reserve"
+        return f"{counted(len(names), 'server')} {verb}: {some_names(names)}"
+
+    def raise_for_status(self, *, service: bool = True, reserves: bool = False) -> None:
+        """Raise an error if a server is not fully served or, on request, lacks its reserve.
+
+        Args:
+            service: whether every server must be served in full.
+            reserves: whether every server must have the reserve that it requires.
 
         Raises:
-            IncompletePlanError: a server is not fully served; the message names these servers.
+            IncompletePlanError: a requirement is not met; the message names the servers.
         """
-        if self.complete:
-            return
-        names = [item.server for item in self.unserved]
-        shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        raise IncompletePlanError(f"{len(names)} of the servers cannot be served in full: {shown}")
+        short, found = [item.server for item in self.unserved], []
+        if service and short:
+            found.append(f"{len(short)} of the servers cannot be served in full: {some_names(short)}")
+        if reserves and self.lacks_reserve:
+            found.append(self.reserve_text)
+        if found:
+            raise IncompletePlanError("; ".join(found))
 
     def applied_to(self, system: System) -> System:
         """Return the system with the plan as its current allocations.

@@ -1,11 +1,15 @@
-"""Reserves in a plan: the servers that have theirs, and the cost."""
+"""Reserves in a plan: which servers have theirs, and the cost. No other module decides this."""
 
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
+from optimizer.arrays import BoolArray, IntArray
+from optimizer.candidates import Candidates
 from optimizer.candidates.arrays import reserve_arrays, server_loads_rps
 from optimizer.plan.document import Pool, ReserveUse
+from optimizer.solvers.levels import served_in_full, without_reserve
+from optimizer.solvers.problem import Problem
 from optimizer.spec.shared_queues import SharedQueue
 from optimizer.spec.system import System
 from optimizer.tolerances import ROUNDING
@@ -16,14 +20,16 @@ def reserve_uses(
     system: System,
     pools: Mapping[str, Sequence[Pool]],
     short: Collection[str],
+    elsewhere: Collection[str],
     has_reserve: Mapping[str, bool],
 ) -> tuple[ReserveUse, ...]:
-    """Return the reserves of the fully served servers that require one.
+    """Return the reserves of the servers that require one, served or not.
 
     Args:
         system: the system.
-        pools: pools by planned server; servers that rent have none.
-        short: servers that are not served in full.
+        pools: pools by planned server.
+        short: servers that are not served in full, which have no reserve.
+        elsewhere: servers that rent or are on shared cards, and require no reserve there.
         has_reserve: whether a server has its reserve.
     """
     loads, names = server_loads_rps(system), [*system.servers]
@@ -31,14 +37,14 @@ def reserve_uses(
     for s in np.flatnonzero(reserve.wanted).tolist():
         name, load_rpm = names[s], float(loads[s]) * SECONDS_PER_MINUTE
         server, mine = system.servers[name], pools.get(name, ())
-        if not mine or name in short:
+        if name in elsewhere:
             continue
         if isinstance(server, SharedQueue):
             load_rpm = sum(pool.arrival_rate_rpm for pool in mine)
         uses.append(
             ReserveUse(
                 server=name,
-                has_reserve=has_reserve.get(name, True),
+                has_reserve=bool(mine) and name not in short and has_reserve.get(name, False),
                 headroom_wanted=float(reserve.headroom_share[s]),
                 spare_replicas=server.spare_replicas,
                 availability_target=server.availability_target,
@@ -46,6 +52,20 @@ def reserve_uses(
             )
         )
     return tuple(uses)
+
+
+def reserves_held(
+    candidates: Candidates, problem: Problem, replicas: IntArray
+) -> tuple[BoolArray, BoolArray]:
+    """Return masks of the servers that require a reserve and of those that have it, shapes (S,).
+
+    A server that is not served in full has no reserve. One that rents or is on shared cards requires none.
+    """
+    table, servers = problem.table, len(candidates.arrays.server_names)
+    elsewhere = table.accelerator >= len(candidates.arrays.accelerator_names)
+    required = problem.reserve.wanted & ~problem.has_some_of((replicas > 0) & elsewhere)
+    has = required & served_in_full(problem, replicas) & ~without_reserve(problem, replicas)
+    return required[:servers], has[:servers]
 
 
 def unneeded_cost(pools: Sequence[Pool], load_rpm: float, least: int) -> float:

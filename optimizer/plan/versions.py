@@ -26,7 +26,7 @@ def split_uses(
         system: the system.
         pools: pools by planned server.
         unserved: servers that are not served in full.
-        reserves: reserves of servers that are served in full.
+        reserves: reserves of servers.
     """
     servers, found = system.servers, {}
     short = {*unserved, *(item.server for item in reserves if not item.has_reserve)}

@@ -174,7 +174,9 @@ def sections(placed: PlanPlacements, stated: StatedFacts) -> dict[str, Any]:
     system, pools = placed.system, placed.pools
     short = {item.server for item in stated.unserved}
     short |= {name for name, use in stated.queues.items() if short & use.members.keys()}
-    reserves = reserve_uses(system, pools, short, stated.has_reserve)
+    elsewhere = {*placed.rented, *(item.server for use in placed.cards for item in use.servers)}
+    reserves = reserve_uses(system, pools, short, elsewhere, stated.has_reserve)
+    of_served = [item for item in reserves if item.server not in short]
     rollouts = rollout_uses(system, pools)
     return {
         **_stated_by(system),
@@ -192,7 +194,7 @@ def sections(placed: PlanPlacements, stated: StatedFacts) -> dict[str, Any]:
         "reserves": reserves,
         "versions": split_uses(system, pools, short, reserves),
         "rollouts": rollouts,
-        "replica_counts": replica_counts(placed.arrays, pools, reserves, rollouts),
+        "replica_counts": replica_counts(placed.arrays, pools, of_served, rollouts),
         "deadlines": deadline_uses(system, pools, placed.rented),
         "changes": placed.changes,
     }

@@ -1,14 +1,15 @@
-"""Sections of a comparison: the outcome, then classes, servers, metrics, cards and unserved load."""
+"""Sections of a comparison: the outcome, classes, servers, metrics, cards, reserves and unserved load."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.table import KINDS, in_order, kind_of_pool
-from optimizer.plan.document import EXTERNAL, Plan
+from optimizer.plan.document import EXTERNAL, Plan, ReserveUse
 from optimizer.plan.tiers import difference_cents_per_h
-from optimizer.quantities import quantity, share_text
+from optimizer.quantities import counted, quantity, share_text
 from optimizer.render.comparison_text import (
     anything_runs,
     changes_text,
@@ -38,7 +39,7 @@ def comparison_sections(found: Comparison) -> list[Section]:
     """Return the outcome of a comparison, followed by its causes."""
     view = _View(found, _labels(found), money_of(found))
     if found.same or not anything_runs(found):
-        return [outcome_section(found), _unserved(view)]
+        return [outcome_section(found), *_reserves(view), _unserved(view)]
     return [
         outcome_section(found),
         *([_loads(view)] if _loads_differ(found) else []),
@@ -48,6 +49,7 @@ def comparison_sections(found: Comparison) -> list[Section]:
         _cards(view),
         *_type_costs(view),
         _tokens(view),
+        *_reserves(view),
         _unserved(view),
     ]
 
@@ -60,7 +62,7 @@ def limits_sections(found: Comparison) -> list[Section]:
     if found.same:
         outcome.text = [Paragraph("The limits change nothing: the limited plan is the unlimited one.")]
         return [outcome]
-    return [outcome, _classes(view), _servers(view, found.changed())]
+    return [outcome, _classes(view), _servers(view, found.changed()), *_reserves(view)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ def _table(
 
 def outcome_section(found: Comparison) -> Section:
     """Return the outcome of a comparison in sentences."""
-    text = [Paragraph(headline(found), "bold"), Paragraph(_served(found))]
+    text = [Paragraph(headline(found), "bold"), Paragraph(_served(found)), *_lacking(found)]
     if found.changed():
         text.append(Paragraph(changes_text(found)))
         if found.transition_value_cents_per_h is not None:
@@ -133,6 +135,18 @@ def _served(found: Comparison) -> str:
         if figures is not None
     ]
     return f"Served in full: {', '.join(shares) or '0 of 0'}."
+
+
+def _lacking(found: Comparison) -> Iterator[Paragraph]:
+    """Yield the number of servers that lack their reserve on each side, if any server requires one."""
+    sides = [(found.first, found.total.first), (found.second, found.total.second)]
+    if any(figures and figures.reserves for _, figures in sides):
+        shares = [
+            f"{side.label} {figures.lack_reserve:,} of {figures.reserves:,}"
+            for side, figures in sides
+            if figures is not None
+        ]
+        yield Paragraph(f"Servers that lack their reserve: {', '.join(shares)}.")
 
 
 # --- causes ----------------------------------------------------------------------------------------------
@@ -155,10 +169,13 @@ def _loads(view: _View) -> Section:
 
 
 def _classes(view: _View) -> Section:
+    totals = view.found.total.first, view.found.total.second
+    reserves = [view.both("lack reserve", lambda side: side.lack_reserve, form="d", rank=1)]
     columns = (
         name("class", lambda row: row.service_class or "not known"),
         Column("prio", lambda row: getattr(row, "priority", None), rank=2, none=""),
         view.both("servers", lambda side: side.servers, form="d", rank=1),
+        *(reserves if any(side and side.reserves for side in totals) else ()),
         *view.costs(),
         Column("relative", _relative, none="", rank=1),
     )
@@ -191,9 +208,12 @@ def _servers(view: _View, rows: Iterable[ServerRow]) -> Section:
 
 
 def _change(row: ServerRow) -> str:
-    """Return the change of a server, and whether full service starts or ends."""
+    """Return the change of a server, and whether full service or its reserve starts or ends."""
     change: list[str] = [] if row.change == "none" else [row.change]
     change += {"same": [], "newly_served": ["now in full"], "newly_unserved": ["not in full"]}[row.service]
+    change += {"same": [], "gained": ["gets its reserve"], "lost": ["loses its reserve"]}.get(
+        row.reserve, ["other reserve"]
+    )
     return ", ".join(change)
 
 
@@ -303,6 +323,43 @@ def _tokens(view: _View) -> Section:
     title = "Cost per million input and output tokens"
     rows = [row for row in view.servers() if any(side and cost(side) for side in (row.first, row.second))]
     return table(title, columns, rows, "tokens", on_request=True)
+
+
+def _reserves(view: _View) -> Iterator[Section]:
+    """Yield the servers whose reserve differs or is missing on either side, if there are any."""
+    kept = [
+        {item.server: item for item in side.plan.reserves} for side in (view.found.first, view.found.second)
+    ]
+    rows = [
+        row
+        for row in view.servers()
+        if row.reserve != "same"
+        or any(not side[row.server].has_reserve for side in kept if row.server in side)
+    ]
+    if rows:
+        columns = (
+            name("server", "server"),
+            Column("prio", "priority", rank=1),
+            *(words(label, partial(_reserve, side)) for label, side in zip(view.sides, kept, strict=True)),
+        )
+        yield table("Reserves", columns, rows, "reserves")
+
+
+def _reserve(reserves: Mapping[str, ReserveUse], row: ServerRow) -> str:
+    """Return the reserve that a server requires on one side, and whether it has it."""
+    item = reserves.get(row.server)
+    if item is None:
+        return "requires none"
+    parts = {
+        f"{item.headroom_wanted:.0%} headroom": item.headroom_wanted,
+        counted(item.spare_replicas, "spare"): item.spare_replicas,
+        f"availability {item.availability_target:.4g}"
+        if item.availability_target
+        else "": item.availability_target,
+    }
+    return (
+        f"{'has' if item.has_reserve else 'lacks'} {', '.join(text for text, size in parts.items() if size)}"
+    )
 
 
 def _exist(row: TypeComparison) -> SidePair | int | None:

@@ -1,13 +1,21 @@
 """A comparison as sentences, the same for the terminal and pages.
 
-Changes of service come first. A cost difference is called a cost or a saving only if both sides serve the
-same load; otherwise the cost per served request is added.
+Changes of service and of reserves come first. A cost difference is called a cost or a saving only if both
+sides serve the same load with the same reserves; if service differs, the cost per served request is added.
 """
 
 from optimizer.quantities import be, counted, quantity
 from optimizer.render.money import Money, signed
 from optimizer.render.service_text import service_changes
-from optimizer.studies.comparison.document import Comparison, Kind, ServerChange, Side, SideMetrics
+from optimizer.studies.comparison.document import (
+    Comparison,
+    Kind,
+    ReserveChange,
+    ServerChange,
+    Side,
+    SideMetrics,
+)
+from optimizer.text import capitalised, some_names
 
 REQUESTS = 1000
 """Number of requests to which a cost per request refers."""
@@ -27,16 +35,37 @@ _CHANGES: dict[ServerChange, str] = {
 }
 
 
+_RESERVES: dict[ReserveChange, tuple[str, str]] = {
+    "lost": ("loses its reserve", "lose their reserves"),
+    "gained": ("gets its reserve", "get their reserves"),
+    "other": ("requires another reserve", "require other reserves"),
+}
+"""Words for changes of reserves, of one server and of several."""
+
+
 def headline(found: Comparison) -> str:
-    """Return the outcome of a comparison: the difference in service, if any, and in cost."""
+    """Return the outcome of a comparison: the difference in service and reserves, if any, and in cost."""
     if not anything_runs(found):
         return f"Nothing runs, {found.first.label} or {found.second.label}: {_why_nothing(found)}."
     if found.same:
         both, cost = f"{found.first.label} and {found.second.label}", cost_of(found.total.first)
         return f"No difference: {both} run and serve the same, at {money_of(found).text(cost)}."
     if not found.equal_service:
-        return f"{_service_difference(found)}. {_costs(found)}; {_cost_per_request(found)}."
+        reserves = "" if found.equal_reserves else f" {capitalised(reserve_changes(found))}."
+        return f"{_service_difference(found)}.{reserves} {_costs(found)}; {_cost_per_request(found)}."
+    if not found.equal_reserves:
+        opening = "The two sides serve the same, but not with the same reserves"
+        return f"{opening}: {reserve_changes(found)}. {_costs(found)}."
     return _cost_difference(found)
+
+
+def reserve_changes(found: Comparison) -> str:
+    """Return the servers whose reserve differs between the two sides."""
+    return "; ".join(
+        f"{counted(len(names), 'server')} {words[len(names) > 1]}: {some_names(names)}"
+        for change, words in _RESERVES.items()
+        if (names := [row.server for row in found.servers if row.reserve == change])
+    )
 
 
 def _service_difference(found: Comparison) -> str:
@@ -45,7 +74,7 @@ def _service_difference(found: Comparison) -> str:
     if any(row.first is None or row.second is None for row in found.servers):
         opening = "The two sides have different servers"
     changes = service_changes(found.priorities)
-    return f"{opening}. {changes[0].upper()}{changes[1:]}" if changes else opening
+    return f"{opening}. {capitalised(changes)}" if changes else opening
 
 
 def _costs(found: Comparison) -> str:

@@ -14,10 +14,12 @@ from optimizer.render.explanation_proof import proof_sections
 from optimizer.render.explanation_text import (
     binding_text,
     changes,
+    changes_title,
     effect_value,
     is_unsettled,
     money_text,
     more_text,
+    moves,
     service_changes,
     service_text,
 )
@@ -61,7 +63,9 @@ def explanation_sections(explanation: Explanation) -> list[Section]:
     else:
         parts += [*server_sections(explanation.servers[0], explanation), overload]
     if explanation.repair is not None:
-        parts += _repair(explanation.repair, money, all_answered=not explanation.unanswered)
+        parts += _repair(
+            explanation.repair, money, all_answered=not explanation.unanswered, reserves=bool(plan.reserves)
+        )
     return [*parts, *_targets(explanation.targets, money, plan), *proof_sections(explanation, money)]
 
 
@@ -71,6 +75,7 @@ def _headline(explanation: Explanation) -> Section:
     servers = len(named - plan.shared_queues.keys())
     mode = "limited" if any(item.limit is not None for item in plan.capacity) else "unlimited"
     served = f"{servers - len(plan.unserved):,} of {counted(servers, 'server')} served in full"
+    served += f"; {plan.reserve_text}" if plan.reserves else ""
     stopped = "" if plan.status == "optimal" else ", the solver stopped early"
     gap = f", gap {plan.gap:.2%}" if plan.gap else ""
     return sentence(
@@ -120,7 +125,7 @@ def _overview(explanation: Explanation, money: Money) -> Iterator[Section]:
     )
     yield table("Why this accelerator", columns, lines, "overview")
     yield from titled_list(
-        "Changes of service with the next-best alternative",
+        f"{changes_title(explanation.plan)} with the next-best alternative",
         (f"{item.server}: {service_text(item.next_best.effect)}" for item in order if _moves(item.next_best)),
     )
     effects = [item.next_best.effect for item in order if item.next_best is not None]
@@ -128,10 +133,10 @@ def _overview(explanation: Explanation, money: Money) -> Iterator[Section]:
 
 
 def _moves(alternative: Alternative | None) -> TypeGuard[Alternative]:
-    """Return whether an alternative is known and changes the service, even if it has no replicas."""
+    """Return whether an alternative is known and changes service or reserves, even if it has no replicas."""
     if alternative is None or not (alternative.pools or alternative.effect.interval is None):
         return False
-    return bool(alternative.effect.service)
+    return moves(alternative.effect)
 
 
 def _why_none(item: ServerExplanation) -> str:
@@ -265,9 +270,9 @@ def _service_of_units(what: str, steps: Iterable[tuple[str, UnitValues]], plan: 
         f"{sign}{text}: {service_text(effect)}"
         for text, item in named
         for sign, effect in (("+", item.one_more), ("-", item.one_fewer))
-        if effect is not None and effect.service
+        if effect is not None and moves(effect)
     ]
-    yield from titled_list("Changes of service", lines)
+    yield from titled_list(changes_title(plan), lines)
     fewer = [item.one_fewer for _, item in named if item.one_fewer is not None]
     yield from _why_more(f"{what} fewer", fewer, plan)
 
@@ -307,7 +312,7 @@ def _unserved(explanation: Explanation) -> Iterator[Section]:
 # --- repair ----------------------------------------------------------------------------------------------
 
 
-def _repair(repair: RepairOptions, money: Money, *, all_answered: bool) -> Iterator[Section]:
+def _repair(repair: RepairOptions, money: Money, *, all_answered: bool, reserves: bool) -> Iterator[Section]:
     units = [("cheapest plan", repair.cheapest), ("fewest cards", repair.fewest)]
     units += [("one type", item) for item in repair.of_one_type]
     lines = [f"{title}: {_units(item, money)}" for title, item in units if item is not None]
@@ -317,14 +322,21 @@ def _repair(repair: RepairOptions, money: Money, *, all_answered: bool) -> Itera
         for item in repair.relaxations
     ]
     if not repair.relaxations and all_answered:
-        lines.append("one target: relaxing no single target of an unserved server is enough")
+        short = "a server that lacks service or its reserve" if reserves else "an unserved server"
+        lines.append(f"one target: relaxing no single target of {short} is enough")
     if repair.common_factor is not None:
         lines.append(
             f"all their latency targets together: {quantity(repair.common_factor, 10)} times as long"
         )
     lines += [f"no number of cards serves {item.server}: {item.detail}" for item in repair.beyond_units]
-    but = ", except what no number of cards can serve" if repair.cheapest and repair.beyond_units else ""
-    yield from titled_list(f"What would serve everything{but}; each line is an alternative", lines)
+    lines += [
+        f"no number of cards gives {item.server} its reserve: {item.detail}"
+        for item in repair.beyond_reserves
+    ]
+    beyond = repair.beyond_units or repair.beyond_reserves
+    but = ", except what no number of cards can" if repair.cheapest and beyond else ""
+    everything = "everything with all reserves" if reserves else "everything"
+    yield from titled_list(f"What would serve {everything}{but}; each line is an alternative", lines)
 
 
 def _units(repair: UnitRepair, money: Money) -> str:
@@ -355,7 +367,7 @@ def _targets(targets: Sequence[TargetPrice], money: Money, plan: Plan) -> Iterat
         named = (
             (f"{item.service_class}/{item.model} {item.metric.upper()}", item.effect) for item in changing
         )
-        yield from service_changes("Changes of service with a relaxed target", named)
+        yield from service_changes(plan, "with a relaxed target", named)
     rest, unsettled = len(settled) - len(changing), len(targets) - len(settled)
     if rest:
         yield sentence(_rest(rest, more=bool(changing) or bool(unsettled)))

@@ -11,6 +11,7 @@ from optimizer.section import FormattedValue, Section, titled_list
 from optimizer.solvers.objectives import VALUE
 from optimizer.spec.offline import priority_name
 from optimizer.studies.explanation.document import Binding, Effect, EffectRange, ServiceChange
+from optimizer.text import some_names
 
 UNSETTLED = "not settled in time"
 ALMOST_ALL = 0.9
@@ -36,10 +37,30 @@ LIMIT_NAMES = {
 
 
 def service_text(effect: Effect, most: int = 2) -> str:
-    """Return a sentence about the servers that are served more or less."""
+    """Return a sentence about the servers that are served more or less, and about their reserves."""
     parts = [_served_text(item) for item in effect.service[:most]]
     more = len(effect.service) - most
-    return ", ".join(parts) + (f" and {more} more" if more > 0 else "")
+    text = ", ".join(parts) + (f" and {more} more" if more > 0 else "")
+    return "; ".join(part for part in (text, reserve_text(effect)) if part)
+
+
+def changes_title(plan: Plan) -> str:
+    """Return the title of a list of changes: of service, and of reserves if any server requires one."""
+    return "Changes of service and reserves" if plan.reserves else "Changes of service"
+
+
+def reserve_text(effect: Effect) -> str:
+    """Return the servers that lose or get their reserve, except those with another change of full service."""
+    moved = {item.server for item in effect.service if item.in_full_before != item.in_full_after}
+    parts = []
+    for names, one, several in (
+        (effect.reserves_lost, "loses its reserve", "lose their reserves"),
+        (effect.reserves_gained, "gets its reserve", "get their reserves"),
+    ):
+        others = [name for name in names if name not in moved]
+        if others:
+            parts.append(f"{some_names(others)} {several if len(others) > 1 else one}")
+    return ", ".join(parts)
 
 
 def _served_text(item: ServiceChange) -> str:
@@ -74,14 +95,32 @@ def part_text(part: str) -> str:
 def cost_text(effect: Effect, money: Money, plan: Plan) -> str:
     """Return the cost of an effect, or the change of service if there is one, which has no price.
 
-    An unproved cost is written as its interval.
+    The number of reserves that it brings or takes precedes the cost. An unproved cost is written as its
+    interval.
     """
-    if effect.interval is not None:
-        known = effect.interval.level == VALUE
-        return range_text(effect.interval, money, plan) if known else UNSETTLED
+    unproved = effect.interval
+    if unproved is not None and unproved.level != VALUE:
+        return UNSETTLED
     if effect.service:
         return f"serves {served_word(effect)}"
-    return price_text(effect, money)
+    price = price_text(effect, money) if unproved is None else range_text(unproved, money, plan)
+    return ", ".join(part for part in (reserves_count(effect), price) if part)
+
+
+def reserves_count(effect: Effect) -> str:
+    """Return the numbers of servers that get or lose their reserve: ``+1 reserve``, ``+1 -2 reserves``."""
+    counts = [
+        f"{sign}{len(names):,}"
+        for sign, names in (("+", effect.reserves_gained), ("-", effect.reserves_lost))
+        if names
+    ]
+    one = len(effect.reserves_gained) + len(effect.reserves_lost) == 1
+    return f"{' '.join(counts)} {'reserve' if one else 'reserves'}" if counts else ""
+
+
+def moves(effect: Effect) -> bool:
+    """Return whether an effect changes service or reserves, so that its cost is not for the same service."""
+    return bool(effect.service or effect.reserves_lost or effect.reserves_gained)
 
 
 def served_word(effect: Effect) -> str:
@@ -106,21 +145,21 @@ def served_text(effect: Effect) -> str:
     return word
 
 
-def service_changes(title: str, effects: Iterable[tuple[str, Effect]]) -> Iterator[Section]:
-    """Yield how much more or less of which priority named changes serve, if any does."""
+def service_changes(plan: Plan, what: str, effects: Iterable[tuple[str, Effect]]) -> Iterator[Section]:
+    """Yield how much more or less of which priority, and which reserves, named changes serve, if any does."""
     yield from titled_list(
-        title,
+        f"{changes_title(plan)} {what}",
         (
-            f"{name}: serves {served_text(effect)}: {service_text(effect)}"
+            f"{name}: {f'serves {served_text(effect)}: ' if effect.service else ''}{service_text(effect)}"
             for name, effect in effects
-            if effect.service and effect.interval is None
+            if moves(effect) and effect.interval is None
         ),
     )
 
 
 def effect_value(effect: Effect, money: Money, plan: Plan) -> FormattedValue:
     """Return the cost of an effect as a table cell; its value for programs is the cost change."""
-    priced = not effect.service and effect.interval is None
+    priced = not moves(effect) and effect.interval is None
     return FormattedValue(
         cost_text(effect, money, plan), money.number(effect.cost_change_cents_per_h) if priced else None
     )
@@ -189,9 +228,9 @@ def more_text(effect: Effect, money: Money) -> str:
 
 
 def changes(effect: Effect) -> bool:
-    """Return whether an effect changes, or might change, cost, value or service."""
+    """Return whether an effect changes, or might change, cost, value, service or reserves."""
     moneys = (effect.cost_change_cents_per_h, effect.value_change_cents_per_h)
-    return any(moneys) or bool(effect.service) or effect.interval is not None
+    return any(moneys) or moves(effect) or effect.interval is not None
 
 
 def factor_text(factor: float) -> str:

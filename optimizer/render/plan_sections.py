@@ -82,12 +82,13 @@ def _headline(plan: Plan, system: System) -> Section:
         f"{served:,} of {counted(len(system.members), 'server')} served in full, "
         f"{len(plan.changes):,} changed; {counted(cards, 'card')}"
     )
-    return Section(
-        text=[
-            Paragraph(f"{cost}   {mode} plan, {proof}{gap}", "bold"),
-            Paragraph(service, "green" if plan.complete else "yellow"),
-        ]
-    )
+    text = [
+        Paragraph(f"{cost}   {mode} plan, {proof}{gap}", "bold"),
+        Paragraph(service, "green" if plan.complete else "yellow"),
+    ]
+    if plan.reserves:
+        text.append(Paragraph(plan.reserve_text, "yellow" if plan.lacks_reserve else "green"))
+    return Section(text=text)
 
 
 class _PlanRow(NamedTuple):
@@ -268,6 +269,7 @@ def overload_section(found: Overload | None, plan: Plan) -> Section:
     columns = (
         words("with", "flags"),
         words("served", "served"),
+        *([Column("lack reserve", "lack_reserve", "servers", ",d")] if plan.reserves else []),
         Money.of(plan).column("cost", lambda row: row.cost_cents_per_h),
     )
     rows = () if found is None else overload_rows(found, plan)

@@ -38,16 +38,23 @@ class OverloadRow(NamedTuple):
 
     flags: str
     served: str
+    lack_reserve: int | None
+    """Number of servers that lack their reserve; None if unknown."""
     cost_cents_per_h: float | None
     """Cost of the plan [cents/h]; None if unknown."""
 
 
 def overload_rows(found: Overload, plan: Plan) -> Iterator[OverloadRow]:
     """Yield the service of the plan, and of plans with other options."""
-    yield OverloadRow("as it is", service_text(found.service), plan.total_cost_cents_per_h)
+    lacking = len(plan.lacks_reserve)
+    yield OverloadRow("as it is", service_text(found.service), lacking, plan.total_cost_cents_per_h)
     for item in found.options:
-        served = f"not solved within {LIMIT_S:g} s" if item.service is None else service_text(item.service)
-        yield OverloadRow(_flags(item), served, item.total_cost_cents_per_h)
+        known = item.service is not None
+        served = (
+            service_text(item.service) if item.service is not None else f"not solved within {LIMIT_S:g} s"
+        )
+        lacking = len(item.lacks_reserve)
+        yield OverloadRow(_flags(item), served, lacking if known else None, item.total_cost_cents_per_h)
 
 
 def overload_notes(found: Overload) -> Iterator[str]:

@@ -4,9 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from optimizer.money import in_cost_unit
-from optimizer.quantities import counted, percent, precise
-from optimizer.section import Column, Section, name, sentence, table
+from optimizer.quantities import counted, percent, precise, quantity
+from optimizer.section import Column, Section, name, sentence, table, words
 from optimizer.studies.replay.document import Replay, ReplayedRoute, ReplayedServer, ReplayPolicy
+from optimizer.text import some_names
 
 
 def replay_sections(found: Replay) -> list[Section]:
@@ -39,11 +40,21 @@ def _policies(found: Replay) -> Section:
         _cost(found, lambda item: item.cost),
         Column("cost/mean", lambda item: item.cost / mean if mean else None, form=".3f", rank=1),
         Column("missed", _missed, form=percent),
+        *(_LACKING if any(item.lack_reserve is not None for item in found.variants) else ()),
     )
     return table("Ways to follow the plans", columns, found.variants, "ways")
 
 
+_LACKING = (
+    Column("lack reserve", lambda item: len(item.lack_reserve or ()), "servers", ",d"),
+    words("which lack it", lambda item: some_names(item.lack_reserve or ()) or None, rank=3, none="none"),
+)
+
+
 def _servers(found: Replay) -> Section:
+    reserves = [
+        Column("without reserve", lambda row: row[1].without_reserve_h, "h", quantity, none="none required")
+    ]
     columns = (
         name("way", lambda row: row[0].name),
         name("server", lambda row: row[1].server),
@@ -53,6 +64,7 @@ def _servers(found: Replay) -> Section:
         Column("held", lambda row: row[1].held, form=",d", rank=2),
         _cost(found, lambda row: row[1].cost),
         Column("missed", lambda row: _missed(row[1]), form=percent),
+        *(reserves if any(item.lack_reserve is not None for item in found.variants) else ()),
     )
     rows = ((variant, server) for variant in found.variants for server in variant.servers)
     return table("Servers", columns, rows, "servers")

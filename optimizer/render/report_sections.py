@@ -7,6 +7,7 @@ from typing import Any
 from optimizer.kinds.kind import Kind
 from optimizer.kinds.shown import Shown, TableName
 from optimizer.kinds.table import KINDS, kind_of_pool, kinds_of, shown_in
+from optimizer.money import in_cost_unit
 from optimizer.plan import Plan, TargetFigure
 from optimizer.quantities import be, counted, percent, quantity, share_text, significant
 from optimizer.queueing.measures import LATENCIES, label_of, statistic_of
@@ -25,6 +26,7 @@ from optimizer.render.simulation_sections import simulation_sections
 from optimizer.section import RPM, Column, Fact, Paragraph, Section, name, table
 from optimizer.studies.reports.overview import EmptyRow, Overview, PoolRow
 from optimizer.studies.reports.report import Report
+from optimizer.text import capitalised
 
 NOTHING_RUNS = "No server runs."
 WATTS_PER_KW = 1000.0
@@ -75,12 +77,24 @@ def headline(overview: Overview) -> tuple[Fact, ...]:
     plan = overview.plan
     replicas = sum(row.num_replicas for row in overview.placed)
     served = overview.servers - len(plan.unserved)
+    cost, cards = plan.total_cost_cents_per_h, sum(row.used for row in overview.types)
+    full = f"{served:,} of {counted(overview.servers, 'server')}"
+    money = Money.of(plan)
     return (
-        Fact("total cost", Money.of(plan).text(plan.total_cost_cents_per_h)),
-        Fact("served in full", f"{served:,} of {counted(overview.servers, 'server')}", not plan.complete),
-        Fact("replicas", f"{replicas:,}"),
-        Fact("cards", f"{sum(row.used for row in overview.types):,}"),
+        Fact("total cost", money.text(cost), in_cost_unit(cost, plan.currency), money.unit),
+        Fact("served in full", full, served, "servers", alert=not plan.complete),
+        *_reserves_fact(plan),
+        Fact("replicas", f"{replicas:,}", replicas, "replicas"),
+        Fact("cards", f"{cards:,}", cards, "cards"),
     )
+
+
+def _reserves_fact(plan: Plan) -> Iterator[Fact]:
+    """Yield the number of servers with their reserve, if any requires one."""
+    if plan.reserves:
+        held = len(plan.reserves) - len(plan.lacks_reserve)
+        text = f"{held:,} of {counted(len(plan.reserves), 'server')}"
+        yield Fact("have their reserve", text, held, "servers", alert=bool(plan.lacks_reserve))
 
 
 def status(overview: Overview) -> str:
@@ -92,7 +106,8 @@ def status(overview: Overview) -> str:
         "feasible": "the best found before the solver stopped",
         "heuristic": "found by a heuristic, without proof",
     }[plan.status]
-    return f"The plan {mode}. It is {proof}.{_bound_text(plan)} {_completeness(overview)}"
+    reserves = f" {capitalised(plan.reserve_text)}." if plan.reserves else ""
+    return f"The plan {mode}. It is {proof}.{_bound_text(plan)} {_completeness(overview)}{reserves}"
 
 
 def _bound_text(plan: Plan) -> str:

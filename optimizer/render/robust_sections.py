@@ -8,7 +8,7 @@ from optimizer.plan import Plan
 from optimizer.plan.document import EXTERNAL, ReplicaPurposes
 from optimizer.plan.replica_counts import WANTED_UTILIZATION
 from optimizer.quantities import counted, quantity, share_text
-from optimizer.render.explanation_text import effect_value
+from optimizer.render.explanation_text import effect_value, service_changes
 from optimizer.render.money import Money
 from optimizer.render.version_sections import version_sections
 from optimizer.section import RPM, Column, Section, name, table
@@ -73,9 +73,8 @@ def _reserves(plan: Plan) -> Section:
         name("has it", lambda item: "yes" if item.has_reserve else "no"),
         money.column("cost", lambda item: item.cost_cents_per_h),
     )
-    without = [item.server for item in plan.reserves if not item.has_reserve]
     note = f"Reserves cost {money.text(sum(item.cost_cents_per_h for item in plan.reserves))}"
-    note += f"; {counted(len(without), 'server')} served without: {', '.join(without)}" if without else ""
+    note += f"; {plan.reserve_text}" if plan.lacks_reserve else ""
     return table("Reserves", columns, plan.reserves, notes=[f"{note}."])
 
 
@@ -182,11 +181,7 @@ def wish_sections(explanation: Explanation, money: Money) -> Iterator[Section]:
             Column(
                 "without it", lambda item: effect_value(item.without, money, explanation.plan), money.unit
             ),
-            Column(
-                "gets its reserve",
-                lambda item: -item.without.without_reserve_change_rpm or None,
-                RPM,
-                quantity,
-            ),
         )
         yield table("What options cost", columns, explanation.wishes, "options")
+        named = ((item.option, item.without) for item in explanation.wishes)
+        yield from service_changes(explanation.plan, "without an option", named)

@@ -11,7 +11,9 @@ from optimizer.render.explanation_text import (
     interval_text,
     limit_text,
     more_text,
+    moves,
     part_text,
+    reserve_text,
     served_text,
     service_changes,
     service_text,
@@ -25,6 +27,7 @@ from optimizer.studies.explanation.document import (
     Explanation,
     Option,
     RejectedAccelerator,
+    ReservedSize,
     ServerExplanation,
 )
 
@@ -40,7 +43,8 @@ def server_sections(item: ServerExplanation, explanation: Explanation) -> Iterat
         yield _candidates(item, Money.of(explanation.plan), explanation.plan)
         forced = ((option.accelerator, option.forced) for option in item.options)
         yield from service_changes(
-            "Changes of service if it runs there",
+            explanation.plan,
+            "if it runs there",
             ((name, found.effect) for name, found in forced if found is not None),
         )
         for route, use in explanation.plan.routes.items():
@@ -70,13 +74,22 @@ def _verdict(item: ServerExplanation, explanation: Explanation) -> Iterator[str]
             yield f"On {placed.accelerator}, with limits in brackets: {figures_text(placed.targets)}."
         if placed.binding:
             yield f"On {placed.accelerator}, {part_text(placed.binding)} is the bottleneck."
-    if item.headroom_rpm is not None and item.headroom_rpm >= 0:
-        yield (
-            f"It can still take {quantity(item.headroom_rpm)} requests/min ({item.headroom_share:.1%}) "
-            "before another replica is needed."
-        )
+    yield from _room(item)
     if item.next_best is not None:
         yield _next_best(item.next_best, money, explanation.plan)
+
+
+def _room(item: ServerExplanation) -> Iterator[str]:
+    """Yield the load that a server can still take, and that it lacks its reserve if it does."""
+    if item.has_reserve is False and item.served_fraction == 1:
+        yield "It lacks its reserve."
+    if item.headroom_rpm is not None and item.headroom_rpm >= 0:
+        kept = " to keep its reserve" if item.has_reserve else ""
+        bare = " for its load alone" if item.has_reserve is False else ""
+        yield (
+            f"It can still take {quantity(item.headroom_rpm)} requests/min ({item.headroom_share:.1%}) "
+            f"before another replica is needed{kept}{bare}."
+        )
 
 
 def _unbound(item: ServerExplanation) -> str:
@@ -140,11 +153,18 @@ def _next_best(alternative: Alternative, money: Money, plan: Plan) -> str:
         return f"Best alternative found: {found}; not proved: {interval_text(effect.interval, money, plan)}."
     if effect.service:
         return f"{start} would serve {served_text(effect)}: {service_text(effect)}."
+    if moves(effect):
+        cost = f"it would cost {more_text(effect, money)}"
+        return f"{start} would serve the same with other reserves: {reserve_text(effect)}; {cost}."
     return f"{start} would cost {more_text(effect, money)}."
 
 
 def _candidates(item: ServerExplanation, money: Money, plan: Plan) -> Section:
     chosen = {pool.accelerator for pool in item.pools}
+    required = item.has_reserve is not None
+
+    def size(option: Option) -> Option | ReservedSize:
+        return option if not item.has_reserve or option.with_reserve is None else option.with_reserve
 
     def accelerator(option: Option) -> FormattedValue:
         mark = " *" if option.accelerator in chosen else ""
@@ -152,16 +172,20 @@ def _candidates(item: ServerExplanation, money: Money, plan: Plan) -> Section:
 
     columns = (
         name("accelerator", accelerator),
-        Column("replicas", "num_replicas", form=",d"),
-        Column("cards", "units", form=",d"),
+        Column("for its load" if required else "replicas", "num_replicas", form=",d"),
+        *([Column("with reserve", "with_reserve.num_replicas", form=",d", none="none")] if required else ()),
+        Column("cards", lambda option: size(option).units, form=",d"),
         name("type", "type", rank=3),
         Column("batch", "max_batch", form="d", rank=2),
-        money.column("own cost", lambda option: option.cost_cents_per_h, rank=1),
+        money.column("own cost", lambda option: size(option).cost_cents_per_h, rank=1),
         words("binding constraint", lambda option: binding_text(option.binding)),
         Column("plan cost", lambda option: _forced(option, money, plan), money.unit),
     )
     title = "Where it can run, and the additional cost of the plan (* runs there)"
-    return table(title, columns, item.options, "candidates")
+    notes = (
+        [f"Cards and own cost are with{'' if item.has_reserve else 'out'} the reserve."] if required else []
+    )
+    return table(title, columns, item.options, "candidates", notes=notes)
 
 
 def _forced(option: Option, money: Money, plan: Plan) -> FormattedValue | str | None:

@@ -6,9 +6,10 @@ from functools import partial
 from optimizer.limits.table import label_of
 from optimizer.money import cost_unit, in_cost_unit
 from optimizer.quantities import counted, percent, precise, share_text
-from optimizer.section import Column, Section, name, sentence, table
+from optimizer.section import Column, Section, name, sentence, table, words
 from optimizer.studies.sweep.binding import NO_CANDIDATE
 from optimizer.studies.sweep.document import SampledDays, Sweep, SweepBinding, SweepPoint
+from optimizer.text import some_names
 
 
 def sweep_sections(found: Sweep) -> list[Section]:
@@ -44,6 +45,12 @@ def _values(found: Sweep) -> list[Column]:
     ]
 
 
+_RESERVES = (
+    Column("lack reserve", lambda point: len(point.lacks_reserve), "servers", ",d"),
+    words("which lack it", lambda point: some_names(point.lacks_reserve) or None, rank=3, none="none"),
+)
+
+
 def _points(found: Sweep) -> Section:
     def share(point: SweepPoint, place: int) -> float | None:
         return point.served[place].share
@@ -57,6 +64,7 @@ def _points(found: Sweep) -> Section:
             for place, priority in enumerate(priorities)
         ),
         Column("unserved", "unserved", "servers", ",d"),
+        *(_RESERVES if any(point.reserves for point in found.points) else ()),
         Column("binds", _binds, kind="words", rank=2),
     )
     return table("Plans", columns, found.points, "points")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from optimizer.arrays import FloatArray, IntArray
+from optimizer.arrays import BoolArray, FloatArray, IntArray
 from optimizer.milp.model import MilpModel, RelaxingSession, RunResult, RunStatus, Session
 from optimizer.solvers.compact import SessionFactory
 from optimizer.solvers.compact_model import formulate
@@ -40,6 +40,7 @@ def least_expansion(
     *,
     units_first: bool,
     item: int | None = None,
+    with_reserve: BoolArray | None = None,
 ) -> Expansion | None:
     """Return the units to add that minimise the value, and then their number (eq. 61), or vice versa.
 
@@ -49,6 +50,7 @@ def least_expansion(
         deadline: default: now plus the time limit of the options, as for the functions below.
         units_first: whether the number of units comes before the value (eq. 62).
         item: the only item of which units can be added; None: all.
+        with_reserve: servers that must have their reserve if they require one, shape (S,); None: all.
 
     Returns:
         The units; None if no units serve every server.
@@ -62,6 +64,8 @@ def least_expansion(
     formulation, model, items = _expandable(problem)
     loaded, deadline = session(model), deadline or Deadline.after(problem.options.time_limit_s)
     loaded.set_upper(formulation.unserved, 0.0)
+    must = np.ones(len(problem.priority), np.bool_) if with_reserve is None else with_reserve
+    loaded.set_upper(formulation.unreserved[must[formulation.unreserved_servers]], 0.0)
     n = len(formulation.value)
     if item is not None:
         loaded.set_upper(n + np.flatnonzero(items != item), 0.0)
@@ -88,7 +92,7 @@ def _missing(problem: Problem, replicas: IntArray) -> IntArray:
 
 
 def fits(problem: Problem, session: SessionFactory, deadline: Deadline | None = None) -> bool:
-    """Return whether every server of a problem can be served with the units that exist.
+    """Return whether every server of a problem can be served with its reserve with the units that exist.
 
     Raises:
         OutOfTimeError: the deadline passed before the solver decided it.
@@ -101,6 +105,7 @@ def fits(problem: Problem, session: SessionFactory, deadline: Deadline | None = 
         return True
     loaded = session(formulation.model)
     loaded.set_upper(formulation.unserved, 0.0)
+    loaded.set_upper(formulation.unreserved, 0.0)
     due, nothing = deadline or Deadline.after(problem.options.time_limit_s), np.zeros(len(formulation.value))
     return _in_time(loaded, nothing, None, 0.0, due.left_s).x is not None
 

@@ -7,6 +7,7 @@ first, which can serve less than partial service alone; the `Overload` states th
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from operator import not_
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,8 @@ class OtherOptions(Document):
     """True for a mixed plan; None if unchanged."""
     service: tuple[PriorityService, ...] | None = Field(None, strict=False)
     """Service of each priority, the highest first; None if the solver was stopped before."""
+    lacks_reserve: tuple[str, ...] = Field((), alias="lacksReserve", exclude_if=not_, strict=False)
+    """Servers that lack the reserve that they require in the plan; absent if there are none."""
     total_cost_cents_per_h: float | None = Field(None, alias="totalCost")
     """Total cost of the plan [cents/h]; None if the solver was stopped before."""
 
@@ -208,6 +211,7 @@ def _planned(candidates: Candidates, changes: dict[str, Any], deadline: Deadline
     return OtherOptions(
         **changes,
         service=service_by_priority(plan, system),
+        lacks_reserve=plan.lacks_reserve,
         total_cost_cents_per_h=plan.total_cost_cents_per_h,
     )
 

@@ -11,6 +11,7 @@ from optimizer.quantities import counted
 from optimizer.render.colours import type_colours
 from optimizer.render.money import Money
 from optimizer.section import Column, Section, name, table, words
+from optimizer.text import capitalised
 from rest_server.history import Event
 from rest_server.security import KeyScope
 from rest_server.state import Snapshot
@@ -52,7 +53,7 @@ class FleetTab:
             return
         now = await current_snapshot(self._service.state.held)
         unknown = unavailable_reason(now, self._service.state.settings.stale_after_s)
-        self._status.set_text(_status(now) if unknown is None else _capitalised(unknown))
+        self._status.set_text(_status(now) if unknown is None else capitalised(unknown))
         self._status.classes(add="error" if unknown else "", remove="" if unknown else "error")
         if now is not self._shown:
             self._shown = now
@@ -64,20 +65,18 @@ class FleetTab:
         times = [event.made_at * 1000 for event in plans]
         costs = [in_cost_unit(event.plan["totalCost"], currency) for event in plans]
         unserved = [float(event.plan["unserved"]) for event in plans]
+        lacking = [float(event.plan.get("lacksReserve", 0)) for event in plans]
         self._lines.show(
             {
                 f"Cost of the plans [{cost_unit(currency)}]": list(zip(times, costs, strict=True)),
                 "Servers not served in full": list(zip(times, unserved, strict=True)),
+                "Servers that lack their reserve": list(zip(times, lacking, strict=True)),
             }
         )
         types = {item.name: item.type for item in now.entities.accelerators.values()}
         by_type = type_colours(sorted(set(types.values())))
         colours = {name: by_type[kind] for name, kind in types.items()}
         self._tables.show(tables_of([_targets(now), _unserved(now), _events(now)]), colours=colours)
-
-
-def _capitalised(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _time(made_at: float) -> str:
@@ -90,10 +89,11 @@ def _status(now: Snapshot) -> str:
     plan = now.plan.plan
     held = sum(item.target.held for item in readings(now))
     served = len(now.entities.planned) - len(plan.unserved)
+    reserves = f"{plan.reserve_text}, " if plan.reserves else ""
     return (
         f"Plan of {_time(now.plan.made_at)}: {Money.of(plan).text(plan.total_cost_cents_per_h)}, "
         f"{served:,} of {counted(len(now.entities.planned), 'server')} served in full, "
-        f"{counted(held, 'target')} held."
+        f"{reserves}{counted(held, 'target')} held."
     )
 
 
@@ -135,7 +135,12 @@ def _what(event: Event) -> str:
     """Return the outcome of a plan, or the items that changed."""
     plan = event.plan
     if plan:
-        return f"{plan['status']}, {plan['changes']:,} changed, {plan['unserved']:,} not served in full"
+        lacking = plan.get("lacksReserve", 0)
+        reserves = (
+            f", {lacking:,} without {'its reserve' if lacking == 1 else 'their reserves'}" if lacking else ""
+        )
+        served = f"{plan['unserved']:,} not served in full"
+        return f"{plan['status']}, {plan['changes']:,} changed, {served}{reserves}"
     if 0 < sum(event.changed.values()) <= MAX_NAMES:
         return ", ".join(event.names)
     return ", ".join(f"{number:,} {section}" for section, number in event.changed.items())

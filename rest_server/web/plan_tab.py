@@ -11,8 +11,6 @@ from rest_server.web.desk import Desk
 from rest_server.web.what_if import WhatIf
 from rest_server.web.widgets import FactBar, Tables, heading, scroll_to, show_tables
 
-FACTS = 4
-"""Number of key figures above a plan."""
 Guarded = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
 
@@ -29,7 +27,7 @@ class PlanTab:
         """
         self._desk, self._guarded, self._changed = desk, guarded, changed
         with ui.element("div").classes("results summary"):
-            self._facts = FactBar(FACTS)
+            self._facts = FactBar()
             with ui.column().classes("panel"):
                 self._status = ui.label(" ").props("role=status").classes("tip status")
         with ui.element("div").classes("split"):

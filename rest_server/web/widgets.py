@@ -1,7 +1,7 @@
 """Sections as sortable, filterable tables, key figures as cards, errors as messages; names are plain text."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import groupby, zip_longest
+from itertools import groupby
 from typing import Any
 
 from nicegui import ui
@@ -10,6 +10,8 @@ from rest_server.web.shown import PlanFact, Table, TableCell, differences, signe
 
 ROWS_ON_A_PAGE = 30
 ROWS_WITHOUT_FILTER = 12
+MIN_FACTS = 4
+"""Number of empty key figures shown without a plan."""
 MAX_CELL_CHARACTERS = 40
 """Maximum number of characters of a cell that is shown on one line."""
 _CELL = """
@@ -208,16 +210,22 @@ def _row(
 class FactBar:
     """Key figures as cards, each with its change from the pinned plan."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self) -> None:
         """Show empty cards."""
-        with ui.element("div").classes("facts"):
-            self._cards = [_FactCard() for _ in range(number)]
+        self._box = ui.element("div").classes("facts")
+        self._cards: list[_FactCard] = []
+        self.show(())
 
     def show(self, facts: Sequence[PlanFact], pinned: Sequence[PlanFact] = ()) -> None:
         """Show key figures; empty cards if there are none."""
+        facts = facts or [PlanFact(" ", " ", 0.0)] * MIN_FACTS
+        if len(facts) != len(self._cards):
+            self._box.clear()
+            with self._box:
+                self._cards = [_FactCard() for _ in facts]
         before = {fact.name: fact.value for fact in pinned}
-        for card, fact in zip_longest(self._cards, facts):
-            card.show(fact or PlanFact(" ", " ", 0.0), before)
+        for card, fact in zip(self._cards, facts, strict=True):
+            card.show(fact, before)
 
 
 class _FactCard:

@@ -185,17 +185,10 @@ def plan_view(base: bytes, changes: Changes, settings: Settings) -> PlanView:
 
 
 def _facts(overview: Overview) -> tuple[PlanFact, ...]:
-    plan = overview.plan
-    values = (
-        (in_cost_unit(plan.total_cost_cents_per_h, plan.currency), cost_unit(plan.currency)),
-        (overview.servers - len(plan.unserved), "servers"),
-        (sum(row.num_replicas for row in overview.pools), "replicas"),
-        (sum(row.used for row in overview.types), "cards"),
-    )
-    found = zip(headline(overview), values, strict=True)
-    return tuple(
-        PlanFact(fact.name, fact.value, float(value), unit, fact.alert) for fact, (value, unit) in found
-    )
+    """Return the key figures: service and reserves before the cost, which depends on them."""
+    cost, *others = (PlanFact(*fact) for fact in headline(overview))
+    before = 2 if overview.plan.reserves else 1
+    return (*others[:before], cost, *others[before:])
 
 
 def limits_view(base: bytes, changes: Changes, settings: Settings) -> StudyView:

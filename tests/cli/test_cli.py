@@ -105,6 +105,23 @@ def test_require_complete_shows_the_plan_and_exits_with_3(run: Run, path: Path, 
     assert answer.err.count("\n") == 1
 
 
+def test_require_reserves_exits_with_3_and_names_what_failed(run: Run, tmp_path: Path) -> None:
+    servers = [server("a", 500, spareReplicas=1), server("b", 500)]
+    files = {}
+    for cards in (1, 2, 3):
+        files[cards] = tmp_path / f"{cards}.json"
+        files[cards].write_text(json.dumps(document(servers, [accelerator("A")], {"A": cards})))
+    assert run("solve", files[3], "--require-reserves", "--require-complete").status == 0
+    lost = run("solve", files[2], "--require-complete", "--require-reserves")
+    assert (lost.status, lost.err) == (3, "inferplan: incomplete: 1 server lacks its reserve: a\n")
+    assert "\n1 server lacks its reserve: a\n" in lost.out
+    assert run("solve", files[2], "--require-complete").status == 0
+    both = run("solve", files[1], "--require-complete", "--require-reserves")
+    assert both.status == 3
+    assert "cannot be served in full" in both.err
+    assert "; 1 server lacks its reserve: a" in both.err
+
+
 def test_timings_go_to_stderr_and_leave_stdout_as_it_is(run: Run, path: Path) -> None:
     plain, timed = run("solve", path, "--json"), run("solve", path, "--json", "--timings")
     assert timed.out == plain.out

@@ -251,3 +251,16 @@ def test_metrics_need_a_key_as_every_reading_does(tmp_path: Path) -> None:
         assert service.get("/metrics").status_code == 401
         assert service.get("/metrics", headers={"Authorization": "Bearer reader"}).status_code == 200
         assert service.get("/v1/targets/s/A", headers={"X-API-KEY": "reader"}).status_code == 404
+
+
+def test_missing_reserves_are_counted_by_class(service: TestClient) -> None:
+    found = source()
+    for item in found["servers"]:
+        item["spareReplicas"] = 20 if item["class"] == "gold" else 1
+    assert service.put("/v1/fleet", json=found).status_code == 200
+    plan = planned(service)
+    lacking = [item["server"] for item in plan["reserves"] if not item["hasReserve"]]
+    assert sorted(lacking) == ["lost", "none", SLASHED]
+    metrics = samples(service.get("/metrics").text)
+    assert metrics["inferplan_reserve_missing_servers", "gold"] == 1
+    assert metrics["inferplan_reserve_missing_servers", "hard"] == 2

@@ -57,11 +57,23 @@ def test_figures_are_those_of_solve() -> None:
     opened = open_text(json.dumps(SMALL), SETTINGS)
     view = plan_view(opened.base, Changes(given={"load": "9", "count:A": "3"}), SETTINGS)
     plan = solve(load_system(Changes(given={"load": "9", "count:A": "3"}).applied_to(SMALL)))
-    assert view.facts[0].text == Money.of(plan).text(plan.total_cost_cents_per_h)
+    assert view.facts[1].text == Money.of(plan).text(plan.total_cost_cents_per_h)
     assert json.loads(view.plan) == json.loads(plan.to_json())
     assert [(item.type, item.used, item.limit) for item in view.types] == [
         (item.type, item.used, item.limit) for item in plan.capacity
     ]
+
+
+def test_reserves_precede_the_cost() -> None:
+    source = document([server("s", 500, spareReplicas=1), server("t")], [accelerator("A")], {"A": 2})
+    view = plan_view(open_text(json.dumps(source), SETTINGS).base, Changes(), SETTINGS)
+    shown = [(fact.name, fact.text, fact.value, fact.alert) for fact in view.facts[:3]]
+    assert shown == [
+        ("served in full", "2 of 2 servers", 2, False),
+        ("have their reserve", "0 of 1 server", 0, True),
+        ("total cost", "20.00 cents/h", 20, False),
+    ]
+    assert view.status.endswith("Every server is served in full. 1 server lacks its reserve: s.")
 
 
 def test_a_simulation_tells_its_progress() -> None:

@@ -63,6 +63,12 @@ class Facts:
         return {item.server: item for item in self.plan.unserved}
 
     @cached_property
+    def short(self) -> set[str]:
+        """Planned servers that are not served in full, and queues of which a member is not."""
+        short = {*self.listed, *self.plan.left_out}
+        return short | {name for name, use in self.plan.shared_queues.items() if short & use.members.keys()}
+
+    @cached_property
     def load_rpm(self) -> dict[str, float]:
         """Load of each server [requests/min]: its arrival rate, or that of its throughput target."""
         return _loads_rpm(self.system)

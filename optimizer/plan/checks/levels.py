@@ -47,7 +47,7 @@ def _names(facts: Facts) -> list[str]:
 def _goals(facts: Facts) -> dict[str, float]:
     """Return the levels between service and value, with their values in the plan (eq. 143, 144)."""
     reached: dict[str, float] = {}
-    lacking = {item.server for item in facts.plan.reserves if not item.has_reserve}
+    lacking = set(facts.plan.lacks_reserve) - facts.short
     for name, server in sorted(facts.whole.servers.items(), key=lambda item: facts.whole.priority(item[1])):
         if has_reserve_to_have(facts.whole, server, facts.whole_load_rpm[name]):
             level, load = reserve_level(facts.whole.priority(server)), facts.whole_load_rpm[name]

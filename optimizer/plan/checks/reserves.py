@@ -113,7 +113,7 @@ def _missed(facts: Facts, server: Server, cases: Sequence[tuple[float, int]]) ->
 def without_reserves(facts: Facts) -> Facts:
     """Return the plan without the replicas that only reserves need, if the others meet all targets."""
     pools = dict(facts.plan.allocations)
-    for name in (item.server for item in facts.plan.reserves):
+    for name in (item.server for item in facts.plan.reserves if item.server not in facts.short):
         server, mine = facts.whole.servers[name], facts.pools_of(name)
         if isinstance(server, SharedQueue) or rolls_out(facts.whole, server):
             continue

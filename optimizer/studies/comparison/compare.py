@@ -3,7 +3,7 @@
 Systems are solved; plans are compared as they are.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from optimizer.errors import SpecError
 from optimizer.pipeline import solve
@@ -18,6 +18,7 @@ from optimizer.studies.comparison.rows import (
     class_model_rows,
     class_rows,
     priority_rows,
+    reserves_alike,
     row_of,
     serve_the_same,
     server_rows,
@@ -114,11 +115,12 @@ def _comparison(kind: Kind, one: Case, two: Case, labels: tuple[str, str]) -> Co
     total = row_of(total_figures(one), total_figures(two))
     cost = 0.0 if total.first is None else total.first.cost_cents_per_h
     difference = total.difference.cost_cents_per_h
-    equal = serve_the_same(one, two)
+    equal, reserves = serve_the_same(one, two), reserves_alike(one, two)
     return Comparison(
         kind=kind,
-        same=equal and all(alike(row.first, row.second) for row in servers),
+        same=equal and reserves and all(alike(row.first, row.second) for row in servers),
         equal_service=equal,
+        equal_reserves=reserves,
         first=_side(one, labels[0]),
         second=_side(two, labels[1]),
         total=total,
@@ -148,10 +150,7 @@ def _side(case: Case, label: str) -> Side:
 
 def _notes(kind: Kind, one: Case, two: Case, labels: tuple[str, str]) -> Iterable[str]:
     """Yield notes that qualify the difference of the costs."""
-    if one.shares.keys() != two.shares.keys():
-        yield "the two sides have different servers, so their costs are not for the same service"
-    elif not serve_the_same(one, two):
-        yield "not every server is served to the same fraction, so the costs are not for the same service"
+    yield from _service_notes(one, two)
     for case, label in zip((one, two), labels, strict=True):
         if case.system is None:
             yield f"{label} is a finished plan, taken as it is: it can be verified only with its system"
@@ -169,3 +168,13 @@ def _notes(kind: Kind, one: Case, two: Case, labels: tuple[str, str]) -> Iterabl
     runs = one.system is not None and any(server.current.is_running for server in one.system.servers.values())
     if kind == "scarcity" and runs:
         yield "both plans take into account what runs now: they minimise the transition value, not the cost"
+
+
+def _service_notes(one: Case, two: Case) -> Iterator[str]:
+    """Yield the reason, if any, for which the costs are not for the same service."""
+    if one.shares.keys() != two.shares.keys():
+        yield "the two sides have different servers, so their costs are not for the same service"
+    elif not serve_the_same(one, two):
+        yield "not every server is served to the same fraction, so the costs are not for the same service"
+    elif not reserves_alike(one, two):
+        yield "not every server has the same reserve, so the costs are not for the same service"

@@ -19,6 +19,7 @@ from optimizer.studies.service import PriorityService
 Kind = Literal["scarcity", "options", "load_change", "plans"]
 ServerChange = Literal["none", "batch", "scaled", "moved", "started", "stopped", "added", "removed"]
 ServiceChange = Literal["same", "newly_served", "newly_unserved"]
+ReserveChange = Literal["same", "lost", "gained", "other"]
 
 
 class Side(Document):
@@ -52,6 +53,10 @@ class SideMetrics(Document):
     """Number of servers."""
     served_in_full: int = Field(alias="servedInFull")
     """Number of servers served in full, including idle ones."""
+    reserves: int = Field(0, exclude_if=not_)
+    """Number of servers and queues that require a reserve; absent if none does."""
+    lack_reserve: int = Field(0, alias="lackReserve", exclude_if=not_)
+    """Number of them that lack it; absent if there are none."""
     accelerators: tuple[AcceleratorShare, ...] = Field(strict=False)
     """Replicas by accelerator; empty if there are none."""
     num_replicas: int = Field(alias="numReplicas")
@@ -135,6 +140,10 @@ class ServerRow(ComparisonRow):
     """Change of its replicas from the first side to the second."""
     service: ServiceChange
     """Change in whether it is served in full."""
+    reserve: ReserveChange
+    """Change of its reserve: `lost` or `gained` if only one side has one, `other` if the required reserve
+    differs.
+    """
 
 
 class PriorityRow(Document):
@@ -202,9 +211,13 @@ class Comparison(Document):
     kind: Kind
     """Kind of difference: `scarcity` (only limits), `options`, `load_change`, or `plans` (anything)."""
     same: bool
-    """Whether both sides place and serve every server the same way, at the same load."""
+    """Whether both sides place and serve every server the same way, at the same load and with the same
+    reserve.
+    """
     equal_service: bool = Field(alias="equalService")
     """Whether every server is on both sides and served to the same share there."""
+    equal_reserves: bool = Field(alias="equalReserves")
+    """Whether every server requires the same reserve on both sides, and has it on both or on neither."""
     first: Side
     """First side: the unlimited plan, or the one before a change."""
     second: Side

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from optimizer.kinds.table import KindPoolFields, kind_of_pool, kinds_of
 from optimizer.plan import Plan, Pool
-from optimizer.plan.document import EXTERNAL, Rented
+from optimizer.plan.document import EXTERNAL, Rented, ReserveUse
 from optimizer.plan.tiers import difference_cents_per_h
 from optimizer.spec.caches import replica_load
 from optimizer.spec.routes import with_undivided_lengths
@@ -26,6 +26,7 @@ from optimizer.studies.comparison.document import (
     ComparisonRow,
     Difference,
     PriorityRow,
+    ReserveChange,
     ServerChange,
     ServerRow,
     ServiceChange,
@@ -50,6 +51,8 @@ class Case:
     """Served share of the load of each server in the plan, sorted by name."""
     left_out: frozenset[str]
     """Servers that are not served in full."""
+    reserves: Mapping[str, ReserveUse]
+    """Reserves of the servers that require one."""
 
 
 def case_of(plan: Plan, system: System | None) -> Case:
@@ -58,7 +61,8 @@ def case_of(plan: Plan, system: System | None) -> Case:
     shares |= {item.server: item.served_fraction for item in plan.unserved}
     left_out = frozenset(item.server for item in plan.unserved)
     apart = None if system is None else replace(system, servers=_apart(plan, system))
-    return Case(plan, apart, system, {name: shares[name] for name in sorted(shares)}, left_out)
+    reserves = {item.server: item for item in plan.reserves}
+    return Case(plan, apart, system, {name: shares[name] for name in sorted(shares)}, left_out, reserves)
 
 
 def _apart(plan: Plan, system: System) -> Mapping[str, Server]:
@@ -82,6 +86,25 @@ def _served_alike(one: Case, two: Case, server: str) -> bool:
     return same_share and (server in one.left_out) == (server in two.left_out)
 
 
+def reserves_alike(one: Case, two: Case) -> bool:
+    """Return whether the servers of both sides have the same reserves."""
+    return all(
+        _reserve_change(one, two, name) == "same" for name in one.reserves.keys() | two.reserves.keys()
+    )
+
+
+def _reserve_change(one: Case, two: Case, server: str) -> ReserveChange:
+    """Return the change of a server's reserve; `same` if it is on one side only."""
+    if server not in one.shares or server not in two.shares:
+        return "same"
+    before, after = one.reserves.get(server), two.reserves.get(server)
+    had, has = (item is not None and item.has_reserve for item in (before, after))
+    if had != has:
+        return "gained" if has else "lost"
+    required = [item and item.model_copy(update={"cost_cents_per_h": 0.0}) for item in (before, after)]
+    return "same" if required[0] == required[1] else "other"
+
+
 def server_rows(one: Case, two: Case) -> tuple[ServerRow, ...]:
     """Return a row for every server of either side, by name."""
     rows = []
@@ -97,6 +120,7 @@ def server_rows(one: Case, two: Case) -> tuple[ServerRow, ...]:
                 server=name,
                 change=_server_change(first, second),
                 service=_service_change(first, second),
+                reserve=_reserve_change(one, two, name),
             )
         )
     return tuple(rows)
@@ -278,6 +302,8 @@ def figures_of(case: Case, names: Iterable[str]) -> SideMetrics | None:
     return SideMetrics(
         servers=len(servers),
         served_in_full=sum(name not in case.left_out for name in servers),
+        reserves=sum(name in case.reserves for name in names),
+        lack_reserve=sum(name in case.reserves and not case.reserves[name].has_reserve for name in names),
         accelerators=(*_by_accelerator(pools), *_services(rented)),
         num_replicas=sum(pool.num_replicas for pool in pools),
         cost_cents_per_h=total(

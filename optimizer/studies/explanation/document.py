@@ -67,8 +67,10 @@ class Effect(Document):
     """
     service: tuple[ServiceChange, ...] = Field((), strict=False)
     """Servers whose served share or full service changes, in order of priority."""
-    without_reserve_change_rpm: float = Field(0.0, alias="withoutReserveChange", exclude_if=not_)
-    """Increase of the load served without its reserve [requests/min]; absent if nothing changes."""
+    reserves_lost: tuple[str, ...] = Field((), alias="reservesLost", exclude_if=not_, strict=False)
+    """Servers that have the required reserve before the change but not after it; absent if there are none."""
+    reserves_gained: tuple[str, ...] = Field((), alias="reservesGained", exclude_if=not_, strict=False)
+    """Servers that have the required reserve after the change but not before it; absent if there are none."""
     open_cents_per_h: float | None = Field(None, alias="open")
     """Maximum error of the value change relative to that between two optima [cents/h]; 0 if both are proved;
     null if a service level is unproved.
@@ -117,6 +119,17 @@ class Alternative(Document):
     """That plan minus the original plan."""
 
 
+class ReservedSize(Document):
+    """Replicas of a candidate that carry the full load with the required reserve."""
+
+    num_replicas: int = Field(alias="numReplicas")
+    """Number of replicas."""
+    units: int
+    """Number of cards."""
+    cost_cents_per_h: float = Field(alias="cost")
+    """Cost of the replicas [cents/h]."""
+
+
 class Option(Document):
     """A candidate of the server: an accelerator on which it can run."""
 
@@ -136,6 +149,8 @@ class Option(Document):
     """Largest load of one replica [requests/min]."""
     binding: tuple[Binding, ...] = Field(strict=False)
     """Constraints that bind the largest load."""
+    with_reserve: ReservedSize | None = Field(None, alias="withReserve", exclude_if=is_none)
+    """Size with the required reserve; absent if none is required, or if the server cannot have it there."""
     forced: Alternative | None = None
     """The plan with the server restricted to this accelerator; only if a single server is explained."""
 
@@ -177,13 +192,15 @@ class ServerExplanation(Document):
     pools: tuple[ChosenPool, ...] = Field(strict=False)
     """Pools of the server; empty if it is idle or unserved."""
     headroom_rpm: float | None = Field(None, alias="headroom")
-    """Additional load before another replica is needed [requests/min]; negative: missing capacity; null: no
-    load.
+    """Additional load before another replica is needed [requests/min], for the load and, if the server has
+    its required reserve, to keep that; negative: missing capacity; null: no load.
     """
     headroom_share: float | None = Field(None, alias="headroomShare")
     """Headroom as a share of the load."""
     headroom_wanted: float = Field(0.0, alias="headroomWanted", exclude_if=not_)
     """Required headroom as a share of the load; absent if there is none."""
+    has_reserve: bool | None = Field(None, alias="hasReserve", exclude_if=is_none)
+    """Whether it has the reserve that it requires; absent if it requires none."""
     next_best: Alternative | None = Field(None, alias="runnerUp")
     """The plan without the accelerators chosen for this server; null if it has none."""
     options: tuple[Option, ...] = Field(strict=False)
@@ -248,7 +265,7 @@ class TargetPrice(_ModelLatency):
 
 
 class UnitRepair(Document):
-    """Cards to add so that every server is served in full that more cards can serve."""
+    """Cards to add so that every server is served in full, with its reserve, if more cards can do that."""
 
     added: dict[str, int]
     """Cards to add by accelerator type."""
@@ -263,16 +280,16 @@ class UnitRepair(Document):
 
 
 class TargetRelaxation(_ModelLatency):
-    """A target of a server not served in full, and the value with which everything would be served."""
+    """A target of a server that lacks service or its reserve, and the value with which none would."""
 
     needed_ms: float = Field(alias="needed")
-    """Smallest target with which the plan serves everything, to four digits [ms]."""
+    """Smallest target with which the plan serves everything with all reserves, to four digits [ms]."""
     effect: Effect
     """The plan with that target minus the plan."""
 
 
 class Beyond(Document):
-    """A server that cannot be served with any number of cards."""
+    """A server that cannot be served, or have its reserve, with any number of cards."""
 
     server: str
     """Name of the server."""
@@ -281,7 +298,7 @@ class Beyond(Document):
 
 
 class RepairOptions(Document):
-    """Changes that would serve every server in full; the parts are alternatives."""
+    """Changes that would serve every server in full, with its reserve; the parts are alternatives."""
 
     summary: str
     """The repairs in one sentence."""
@@ -294,11 +311,13 @@ class RepairOptions(Document):
     relaxations: tuple[TargetRelaxation, ...] = Field((), strict=False)
     """Targets whose relaxation alone suffices with the existing cards, as far as answered."""
     common_factor: float | None = Field(None, alias="commonFactor")
-    """Smallest factor, to four digits, on the latency targets of all servers not served in full that suffices
-    with the existing cards; null if none does, or if not answered.
+    """Smallest factor, to four digits, on the latency targets of all servers that lack service or their
+    reserve that suffices with the existing cards; null if none does, or if not answered.
     """
     beyond_units: tuple[Beyond, ...] = Field((), alias="beyondUnits", strict=False)
     """Servers that cannot be served with any number of cards."""
+    beyond_reserves: tuple[Beyond, ...] = Field((), alias="beyondReserves", exclude_if=not_, strict=False)
+    """Servers that cannot have their reserve with any number of cards; absent if there are none."""
 
 
 class WishCost(Document):
@@ -347,7 +366,9 @@ class Explanation(Document):
     overload: Overload | None = Field(None, exclude_if=is_none)
     """Options that serve more load, if cards remain while load is unserved; otherwise absent."""
     repair: RepairOptions | None = None
-    """Changes that would serve everything; None if everything, or the explained server, is served."""
+    """Changes that would serve everything with all reserves; None if everything, or the explained server, is
+    served with its reserve.
+    """
     targets: tuple[TargetPrice, ...] = Field((), strict=False)
     """Prices of the latency targets of the explained servers with load."""
     unanswered: tuple[str, ...] = Field((), strict=False)

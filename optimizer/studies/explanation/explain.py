@@ -61,8 +61,10 @@ def explain(system: System, server: str | None = None, **options: object) -> Exp
     before = BasePlan(found.candidates, found.plan)
     servers = [s for s, name in enumerate(system.servers) if server in {None, name}]
     own = None if server is None else _names(system.servers[server])
-    needs_repair = any(own is None or item.server in own for item in found.plan.unserved)
-    overload = _overload(before, budget) if needs_repair else None
+    short = {item.server for item in found.plan.unserved}
+    lacking = short.union(found.plan.lacks_reserve)
+    needs_repair = bool(lacking if own is None else lacking & own)
+    overload = _overload(before, budget) if short else None
     of_servers = server_questions(before, servers, in_depth=server is not None)
     of_targets = target_questions(before, servers)
     of_units = unit_questions(before) if server is None else {}

@@ -13,9 +13,10 @@ from optimizer.candidates import Candidates
 from optimizer.candidates.table import NO_PATTERN
 from optimizer.plan import Plan
 from optimizer.plan.build import served_fraction
+from optimizer.plan.reserves import reserves_held
 from optimizer.plan.routes import divisions_of, routed_loads_rpm
 from optimizer.plan.shared_queues import queues_as_served, short_members
-from optimizer.solvers.levels import served_in_full, without_reserve
+from optimizer.solvers.levels import served_in_full
 from optimizer.solvers.objectives import VALUE
 from optimizer.solvers.problem import Problem
 from optimizer.solvers.solution import Solution, SolvedLevel, Status
@@ -36,8 +37,10 @@ class PlanOutcome:
     """Served load of each server [requests/min]; 0 if absent."""
     pools: Mapping[str, tuple[ForcedPool, ...]]
     """Pools of servers on unshared replicas."""
+    has_reserve: frozenset[str]
+    """Servers with the reserve that they require."""
     lacks_reserve: frozenset[str]
-    """Servers that are served in full, but without their reserve."""
+    """Servers without the reserve that they require, served or not."""
 
     @property
     def complete(self) -> bool:
@@ -86,7 +89,8 @@ class PlanOutcome:
                 for name, pools in plan.allocations.items()
                 if pools
             },
-            lacks_reserve=frozenset(item.server for item in plan.reserves if not item.has_reserve),
+            has_reserve=frozenset(item.server for item in plan.reserves if item.has_reserve),
+            lacks_reserve=frozenset(plan.lacks_reserve),
         )
 
     @classmethod
@@ -110,7 +114,7 @@ class PlanOutcome:
         short = {names[s]: float(share[s]) for s in np.flatnonzero(~full) if names[s] not in queues}
         members = problem.members.names
         short |= {members[m]: part for _, m, part in short_members(candidates, problem, queues)}
-        lacking = np.flatnonzero(without_reserve(problem, replicas)[: len(names)] & full)
+        required, has = reserves_held(candidates, problem, replicas)
         cost = float((replicas * table.cost_per_replica).sum())
         return cls(
             status=solution.status,
@@ -119,7 +123,8 @@ class PlanOutcome:
             served_fraction=short,
             carried_rpm=carried,
             pools=pools,
-            lacks_reserve=frozenset(names[s] for s in lacking if names[s] in pools),
+            has_reserve=frozenset(names[s] for s in np.flatnonzero(has)),
+            lacks_reserve=frozenset(names[s] for s in np.flatnonzero(required & ~has)),
         )
 
 

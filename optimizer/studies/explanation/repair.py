@@ -1,8 +1,8 @@
-"""Repairs that would serve every server: cards to add, or a target to relax, found by solving."""
+"""Repairs that would serve every server with its reserve: cards to add, or a target to relax."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -11,6 +11,7 @@ from optimizer.arrays import BoolArray, FloatArray
 from optimizer.candidates import Candidates, Rejection
 from optimizer.pipeline import choose
 from optimizer.plan import Plan
+from optimizer.plan.reserves import reserves_held
 from optimizer.quantities import quantity
 from optimizer.queueing.roots import smallest_integer
 from optimizer.solvers.deadline import Deadline, OutOfTimeError
@@ -42,52 +43,80 @@ MAX_DOUBLINGS = 70
 def find_repair(
     candidates: Candidates, plan: Plan, budget: QuestionBudget | None = None
 ) -> RepairOptions | None:
-    """Return changes that would serve every server in full; None if the plan already does.
+    """Return changes that would serve every server in full with its reserve; None if the plan already does.
 
     Without a budget, the time limit of the options applies.
 
     Raises:
         SolverError: the solver failed.
     """
-    if plan.complete:
+    if plan.complete and not plan.lacks_reserve:
         return None
     budget = budget or QuestionBudget(Deadline.after(candidates.system.options.time_limit_s))
     problem = build_problem(candidates).serving_all_members()
-    unserved = {item.server for item in plan.unserved}
-    servers = candidates.system.servers.values()
-    short = np.zeros(len(problem.priority), np.bool_)  # shared cards have the index after the last server
-    short[: len(servers)] = [any(m.name in unserved for m in members_of(one)) for one in servers]
-    servable = problem.to_serve & _servable(problem)
-    by_units = problem.of_servers(problem.with_partners(servable))
+    short, lacking = _short(candidates, plan, problem)
+    servable, reservable = _attainable(candidates, problem)
+    by_units = _Goal(problem.of_servers(problem.with_partners(servable)), reservable)
     before = len(budget.unanswered)
     by_time = budget.part(0.5)
-    units = _of_units(candidates, plan, by_units, by_time) if (short & servable).any() else {}
-    targets = targets_of_servers(candidates, np.flatnonzero(short).tolist())
+    can_help = (short & servable).any() or (lacking & reservable).any()
+    units = _of_units(candidates, plan, by_units, by_time) if can_help else {}
+    targets = targets_of_servers(candidates, np.flatnonzero(short | lacking).tolist())
+    names = candidates.arrays.server_names
     beyond = tuple(
-        Beyond(server=candidates.arrays.server_names[s], detail=_missing(candidates, problem.limits, int(s)))
+        Beyond(server=names[s], detail=_missing(candidates, problem.limits, int(s)))
         for s in np.flatnonzero(short & ~servable)
+    )
+    no_reserve = tuple(
+        Beyond(server=names[s], detail=_missing_reserve(candidates, names[s]))
+        for s in np.flatnonzero(lacking & servable & ~reservable)
     )
     found = RepairOptions(
         summary="",
-        cheapest=_cheapest(by_units, units, budget),
+        cheapest=_cheapest(by_units.problem, units, budget),
         fewest=units.get("fewest"),
         of_one_type=tuple(repair for question, repair in units.items() if question.startswith("of ")),
         relaxations=_relaxations(candidates, plan, targets, budget.part(2 / 3)),
         common_factor=_common_factor(candidates, targets, budget),
         beyond_units=beyond,
+        beyond_reserves=no_reserve,
     )
     all_answered = len(budget.unanswered) == before
     return found.model_copy(update={"summary": _summary(found, all_answered=all_answered)})
 
 
-def _servable(problem: Problem) -> BoolArray:
-    """Return a mask of the servers that can be served if there are enough units, shape (S,).
+@dataclass(frozen=True, slots=True)
+class _Goal:
+    """The servers that a repair by units must serve, and those that must have their reserve."""
+
+    problem: Problem
+    """The problem of the servers to serve."""
+    with_reserve: BoolArray
+    """Servers that must have their reserve, shape (S,)."""
+
+
+def _short(candidates: Candidates, plan: Plan, problem: Problem) -> tuple[BoolArray, BoolArray]:
+    """Return masks of the servers not served in full, and of those without their reserve, shapes (S,)."""
+    unserved, without = {item.server for item in plan.unserved}, {*plan.lacks_reserve}
+    servers = candidates.system.servers.values()
+    short = np.zeros((2, len(problem.priority)), np.bool_)  # shared cards are after the last server
+    short[0, : len(servers)] = [any(m.name in unserved for m in members_of(one)) for one in servers]
+    short[1, : len(servers)] = [one.name in without for one in servers]
+    return short[0], short[1]
+
+
+def _attainable(candidates: Candidates, problem: Problem) -> tuple[BoolArray, BoolArray]:
+    """Return masks of the servers that enough units can serve, and give their reserve; shapes (S,).
 
     No solver is needed: with enough units, every such server fits on a single accelerator.
     """
     single = problem.options.model_copy(update={"heterogeneous": False})
     endless = replace(_endless(problem), options=single)
-    return served_in_full(endless, choose(endless).replicas)
+    replicas = choose(endless).replicas
+    has = np.zeros(len(problem.priority), np.bool_)
+    own = reserves_held(candidates, endless, replicas)[1]
+    has[: len(own)] = own
+    return problem.to_serve & served_in_full(endless, replicas), has
 
 
 def _endless(problem: Problem) -> Problem:
@@ -98,13 +127,14 @@ def _endless(problem: Problem) -> Problem:
 # --- units -----------------------------------------------------------------------------------------------
 
 
-_Ask = Callable[[Problem, Deadline], Expansion | None]
+_Ask = Callable[[_Goal, Deadline], Expansion | None]
 
 
 def _of_units(
-    candidates: Candidates, plan: Plan, problem: Problem, budget: QuestionBudget
+    candidates: Candidates, plan: Plan, goal: _Goal, budget: QuestionBudget
 ) -> dict[str, UnitRepair]:
     """Return the repairs of least value, of least cost, and of the fewest units, for all types and each."""
+    problem = goal.problem
     items, addable = problem.limits.items, problem.limits.addable & problem.limits.own
     questions: dict[str, tuple[_Ask, BoolArray]] = {
         "least value": (_cheapest_of, addable),
@@ -112,7 +142,7 @@ def _of_units(
     }
     if _moves_cost(problem):
         questions["least cost"] = (
-            lambda short, deadline: _cheapest_of(short.from_nothing(), deadline),
+            lambda short, due: _cheapest_of(replace(short, problem=short.problem.from_nothing()), due),
             addable,
         )
     used = np.unique(problem.limits.row[problem.limits.use > 0])
@@ -126,22 +156,26 @@ def _of_units(
     words["fewest"] = "the repair with the fewest cards"
 
     def repaired(question: tuple[_Ask, BoolArray], deadline: Deadline) -> UnitRepair | None:
-        return _unit_repair(candidates, plan, problem, *question, deadline)
+        return _unit_repair(candidates, plan, goal, *question, deadline)
 
     repairs = budget.ask(repaired, questions, lambda key: words[key])
     return {key: found for key, found in repairs.items() if found is not None}
 
 
-def _cheapest_of(problem: Problem, deadline: Deadline) -> Expansion | None:
+def _cheapest_of(goal: _Goal, deadline: Deadline) -> Expansion | None:
     from optimizer.milp.highs import HighsSession
 
-    return least_expansion(problem, HighsSession, deadline, units_first=False)
+    return least_expansion(
+        goal.problem, HighsSession, deadline, units_first=False, with_reserve=goal.with_reserve
+    )
 
 
-def _smallest_of(problem: Problem, deadline: Deadline, item: int | None = None) -> Expansion | None:
+def _smallest_of(goal: _Goal, deadline: Deadline, item: int | None = None) -> Expansion | None:
     from optimizer.milp.highs import HighsSession
 
-    return least_expansion(problem, HighsSession, deadline, units_first=True, item=item)
+    return least_expansion(
+        goal.problem, HighsSession, deadline, units_first=True, item=item, with_reserve=goal.with_reserve
+    )
 
 
 def _moves_cost(problem: Problem) -> bool:
@@ -173,9 +207,9 @@ def _cheapest(problem: Problem, units: Mapping[str, UnitRepair], budget: Questio
 
 
 def _unit_repair(
-    candidates: Candidates, plan: Plan, problem: Problem, ask: _Ask, addable: BoolArray, deadline: Deadline
+    candidates: Candidates, plan: Plan, goal: _Goal, ask: _Ask, addable: BoolArray, deadline: Deadline
 ) -> UnitRepair | None:
-    """Return the requested repair, after checking that it serves the servers of the problem.
+    """Return the requested repair, after checking that it serves the servers of the goal with their reserves.
 
     If levels are solved in stages, it might not at first: a server that cannot be served in full with any
     number of units can use some of them before lower priorities are solved. Then units for that server are
@@ -184,19 +218,21 @@ def _unit_repair(
     Returns:
         The repair; None if units of the addable types do not suffice.
     """
-    found = ask(problem, deadline)
+    found = ask(goal, deadline)
     if found is None:
         return None
+    problem = goal.problem
     items = problem.limits.items
     repaired = solved(with_more(candidates, items, found.added), deadline)
-    if repaired.status is Status.optimal and not _serves(repaired, candidates, problem):
+    if repaired.status is Status.optimal and not _serves(repaired, candidates, goal):
         ahead = _taken_ahead(candidates, problem, addable, deadline)
-        found = ask(problem.with_amounts(problem.limits.amount - ahead), deadline)
+        less = problem.with_amounts(problem.limits.amount - ahead)
+        found = ask(replace(goal, problem=less), deadline)
         if found is None:
             return None
         found = replace(found, proved=False)
         repaired = solved(with_more(candidates, items, found.added), deadline)
-        if not _serves(repaired, candidates, problem):
+        if not _serves(repaired, candidates, goal):
             return None
     return UnitRepair(
         added={items[place].item: int(found.added[place]) for place in np.flatnonzero(found.added)},
@@ -207,10 +243,13 @@ def _unit_repair(
     )
 
 
-def _serves(outcome: PlanOutcome, candidates: Candidates, problem: Problem) -> bool:
-    """Return whether a plan serves every server of a problem in full."""
-    names = candidates.arrays.server_names
-    return all(names[s] not in outcome.served_fraction for s in np.flatnonzero(problem.to_serve))
+def _serves(outcome: PlanOutcome, candidates: Candidates, goal: _Goal) -> bool:
+    """Return whether a plan serves every server of a goal in full, with its reserve if it must have it."""
+    names, serve = candidates.arrays.server_names, goal.problem.to_serve
+    lacking = outcome.lacks_reserve
+    return not any(names[s] in outcome.served_fraction for s in np.flatnonzero(serve)) and not any(
+        names[s] in lacking for s in np.flatnonzero(serve & goal.with_reserve)
+    )
 
 
 def _taken_ahead(
@@ -235,7 +274,7 @@ def _taken_ahead(
 def _relaxations(
     candidates: Candidates, plan: Plan, targets: Sequence[Target], budget: QuestionBudget
 ) -> tuple[TargetRelaxation, ...]:
-    """Return the targets whose relaxation alone serves everything."""
+    """Return the targets whose relaxation alone serves everything with all reserves."""
     before = PlanOutcome.of_plan(plan)
 
     def relaxation(target: Target, deadline: Deadline) -> TargetRelaxation | None:
@@ -352,6 +391,18 @@ def _missing(candidates: Candidates, limits: LimitRows, s: int) -> str:
     return "it needs " + ", or ".join(phrases) if phrases else "the system has no accelerator"
 
 
+def _missing_reserve(candidates: Candidates, name: str) -> str:
+    """Return the changes without which no number of cards gives a server its reserve."""
+    server, parts = candidates.system.servers[name], []
+    if server.max_num_replicas is not None:
+        parts.append(f"a higher maxNumReplicas than {server.max_num_replicas:,}")
+    if server.availability_target is not None:
+        parts.append(f"an availabilityTarget below {server.availability_target:.8g}")
+    return (
+        f"it needs {', or '.join(parts)}" if parts else "a limit other than cards, or a target, prevents it"
+    )
+
+
 def _factor(item: Rejection) -> float:
     return math.inf if item.factor is None else item.factor
 
@@ -361,12 +412,18 @@ def _summary(repair: RepairOptions, *, all_answered: bool) -> str:
         return "the cards that exist are enough, but the solver stopped too early; give it more time"
     ways = list(dict.fromkeys(_ways(repair)))
     gone = ", ".join(item.server for item in repair.beyond_units)
+    lack = ", ".join(item.server for item in repair.beyond_reserves)
+    parts = [*([f"serves {gone}"] if gone else []), *([f"gives {lack} the required reserve"] if lack else [])]
+    beyond = " or ".join(parts)
     if not ways and not all_answered:
         return "no repair was found within the time limit; give it more time"
+    if not ways and not beyond:
+        return "no repair was found"
     if not ways:
-        return f"no number of cards and no single target serves {gone}"
-    beyond = f"; no number of cards serves {gone}" if gone and not repair.relaxations else ""
-    return ", or ".join(ways) + beyond
+        return f"no number of cards and no single target {beyond}"
+    return ", or ".join(ways) + (
+        f"; no number of cards {beyond}" if beyond and not repair.relaxations else ""
+    )
 
 
 def _ways(repair: RepairOptions) -> Iterator[str]:

@@ -21,7 +21,6 @@ from optimizer.solvers.limit_rows import LimitItem
 from optimizer.solvers.objectives import VALUE
 from optimizer.solvers.problem import build_problem
 from optimizer.solvers.solution import Status
-from optimizer.spec.caches import replica_load
 from optimizer.spec.system import System
 from optimizer.studies.explanation.document import Effect, ServiceChange
 from optimizer.studies.explanation.outcome import PlanOutcome
@@ -207,7 +206,8 @@ def effect(before: PlanOutcome, after: PlanOutcome, system: System) -> Effect:
         value_change_cents_per_h=_rounded(after.value_cents_per_h - before.value_cents_per_h),
         serves=_verdict(before, after, service),
         service=service,
-        without_reserve_change_rpm=_without_reserve(after, system) - _without_reserve(before, system),
+        reserves_lost=tuple(sorted(before.has_reserve & after.lacks_reserve)),
+        reserves_gained=tuple(sorted(before.lacks_reserve & after.has_reserve)),
         open_cents_per_h=_open(before, after),
     )
 
@@ -251,12 +251,6 @@ def no_worse(before: PlanOutcome, after: PlanOutcome) -> PlanOutcome:
             bounded = before.with_bounds({level.name: level.bound for level in after.levels})
             return replace(bounded, status=Status.feasible)
     return after
-
-
-def _without_reserve(outcome: PlanOutcome, system: System) -> float:
-    """Return the load that a plan serves in full without its reserve [requests/min]."""
-    loads = [replica_load(system.servers[name]) for name in sorted(outcome.lacks_reserve)]
-    return float(sum(load.arrival_rate_rpm for load in loads))
 
 
 def _rounded(difference: float) -> float:

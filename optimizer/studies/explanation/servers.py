@@ -7,6 +7,7 @@ import numpy as np
 
 from optimizer.candidates import Candidates, CandidateTable, Rejection
 from optimizer.candidates.arrays import ALL_MEMBERS, own_fields
+from optimizer.candidates.reserve import share_beside_reserve
 from optimizer.kinds.batch_servers.stages import STAGE
 from optimizer.plan import Plan
 from optimizer.studies.explanation.answering import Answer, Question, answered, effect_of
@@ -18,6 +19,7 @@ from optimizer.studies.explanation.document import (
     ChosenPool,
     Option,
     RejectedAccelerator,
+    ReservedSize,
     ServerExplanation,
 )
 from optimizer.studies.explanation.resolving import QuestionBudget, on_accelerators
@@ -129,7 +131,8 @@ def _explained(
         if table.server[row] == s
     }
     pools = plan.allocations.get(name, ())
-    headroom = _headroom_rpm(plan, name, carried_rpm)
+    has_reserve = next((item.has_reserve for item in plan.reserves if item.server == name), None)
+    headroom = _headroom_rpm(candidates, plan, s, carried_rpm, with_reserve=bool(has_reserve))
     return ServerExplanation(
         server=name,
         service_class=server.service_class,
@@ -150,6 +153,7 @@ def _explained(
         headroom_rpm=headroom,
         headroom_share=None if headroom is None else headroom / load_rpm,
         headroom_wanted=float(arrays.servers.reserve.headroom_share[s]),
+        has_reserve=has_reserve,
         next_best=alternatives.get((s, None)),
         options=_options(candidates, s, of_accelerator, alternatives),
         rejections=tuple(sorted((_rejected(item) for item in candidates.rejections(s)), key=_miss)),
@@ -168,11 +172,20 @@ def _loads(candidates: Candidates, plan: Plan, s: int) -> tuple[float, float, fl
     return carried_rpm, carried_rpm, fraction
 
 
-def _headroom_rpm(plan: Plan, server: str, load_rpm: float) -> float | None:
-    """Return the additional load that a server's replicas can carry (eq. 59)."""
+def _headroom_rpm(
+    candidates: Candidates, plan: Plan, s: int, load_rpm: float, *, with_reserve: bool
+) -> float | None:
+    """Return the additional load that a server's replicas can carry, or carry with its reserve (eq. 59)."""
+    server = candidates.arrays.server_names[s]
     if load_rpm == 0 or any(item.server == server for item in plan.rented):
         return None
-    return sum(pool.max_arrival_rate_rpm for pool in plan.pools_of(server)) - load_rpm
+    pools = plan.pools_of(server)
+    most_rpm = sum(pool.max_arrival_rate_rpm for pool in pools)
+    if with_reserve:
+        replicas = sum(pool.num_replicas for pool in pools)
+        accelerator = candidates.arrays.accelerator_names.index(pools[0].accelerator)
+        most_rpm *= share_beside_reserve(candidates.arrays, s, accelerator, replicas)
+    return most_rpm - load_rpm
 
 
 def _options(
@@ -183,7 +196,7 @@ def _options(
 ) -> tuple[Option, ...]:
     arrays, table = candidates.arrays, candidates.table
     rows = np.flatnonzero((table.server == s) & (table.members == ALL_MEMBERS))
-    cost = table.cost_cents_per_h
+    cost, reserved = table.cost_cents_per_h, _reserved_sizes(candidates, s)
     options = []
     for c in rows[np.argsort(cost[rows], kind="stable")]:
         accelerator = arrays.accelerator_names[table.accelerator[c]]
@@ -197,10 +210,28 @@ def _options(
                 cost_cents_per_h=float(cost[c]),
                 max_arrival_rate_rpm=float(table.max_rate_rps[c] * SECONDS_PER_MINUTE),
                 binding=of_accelerator[accelerator],
+                with_reserve=reserved.get(accelerator),
                 forced=alternatives.get((s, accelerator)),
             )
         )
     return tuple(options)
+
+
+def _reserved_sizes(candidates: Candidates, s: int) -> dict[str, ReservedSize]:
+    """Return the sizes with which a server has its required reserve, by accelerator, if it requires one."""
+    arrays = candidates.arrays
+    if not arrays.servers.reserve.wanted[s]:
+        return {}
+    table = CandidateTable.joined([candidates.table, candidates.with_reserve])
+    rows = np.flatnonzero((table.server == s) & (table.members == ALL_MEMBERS) & table.reserved)
+    return {
+        arrays.accelerator_names[table.accelerator[c]]: ReservedSize(
+            num_replicas=int(table.num_replicas[c]),
+            units=int(table.units[c]),
+            cost_cents_per_h=float(table.cost_cents_per_h[c]),
+        )
+        for c in rows
+    }
 
 
 def _rejected(item: Rejection) -> RejectedAccelerator:

@@ -27,6 +27,8 @@ class ReplayedServer(Document):
     """Number of times at which a rule held replicas that the plan would have changed."""
     most_replicas: int = Field(alias="mostReplicas")
     """Maximum number of replicas desired at once."""
+    without_reserve_h: float | None = Field(None, alias="withoutReserve", exclude_if=is_none)
+    """Time in which its plan lacks the reserve that it requires [h]; absent if no plan requires one."""
 
 
 class ReplayedRoute(Document):
@@ -61,6 +63,8 @@ class ReplayStep(Document):
     """Number of ready replicas at the end."""
     cost_per_h: float = Field(alias="costPerHour")
     """Cost of the existing replicas [hundredths of the currency/h]."""
+    lacks_reserve: int = Field(0, alias="lacksReserve", exclude_if=not_)
+    """Number of servers that lack the reserve that they require in the plan; absent if there are none."""
 
 
 class ReplayPolicy(Document):
@@ -84,6 +88,8 @@ class ReplayPolicy(Document):
     """Number of moves of a server to another accelerator."""
     servers: tuple[ReplayedServer, ...] = Field(strict=False)
     """Outcome of every server."""
+    lack_reserve: tuple[str, ...] | None = Field(None, alias="lackReserve", exclude_if=is_none, strict=False)
+    """Servers whose plan lacks the reserve that they require at any time; absent if no plan requires one."""
     routes: tuple[ReplayedRoute, ...] = Field((), strict=False, exclude_if=not_)
     """Outcome of every route; absent if there are none."""
     points: tuple[ReplayStep, ...] = Field(strict=False)

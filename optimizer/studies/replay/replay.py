@@ -96,6 +96,8 @@ class _Tally:
     switches: int = 0
     held: int = 0
     most: int = 0
+    without_reserve_h: float | None = None
+    """Time without the required reserve [h]; None if no plan requires one."""
     places: frozenset[str] = frozenset()
     on_cards: Mapping[Place, int] | None = None
     """Replicas on shared cards, by place; None before the first plan."""
@@ -236,6 +238,11 @@ class _PolicyReplay:
             self.tallies[server].count_cards(self.cards.replicas(server))
             self.tallies[server].cost += self.cards.cost_cents_per_h(server) * span_s / SECONDS_PER_H
             self._count_server(server, decisions, span_s)
+        for use in plan.reserves:
+            hours = 0.0 if use.has_reserve else span_s / SECONDS_PER_H
+            self.tallies[use.server].without_reserve_h = hours + (
+                self.tallies[use.server].without_reserve_h or 0.0
+            )
         cards = self.cards
         ready = pods.ready(following.time_s)
         self.points.append(
@@ -253,6 +260,7 @@ class _PolicyReplay:
                 ),
                 cost_per_h=sum(target.replicas * target.cost_cents_per_h for target in targets.values())
                 + sum(cards.cost_cents_per_h(server) for server in loads),
+                lacks_reserve=len(plan.lacks_reserve),
             )
         )
 
@@ -317,6 +325,7 @@ class _PolicyReplay:
                     switches=tally.switches,
                     held=tally.held,
                     most_replicas=tally.most,
+                    without_reserve_h=tally.without_reserve_h,
                 )
             )
         routes = self.system.routes.values()
@@ -333,6 +342,7 @@ class _PolicyReplay:
             changes_per_h=changes / hours,
             switches=sum(item.switches for item in servers),
             servers=tuple(servers),
+            lack_reserve=_lacking(servers),
             routes=tuple(
                 ReplayedRoute(
                     route=route,
@@ -345,6 +355,12 @@ class _PolicyReplay:
             ),
             points=tuple(self.points),
         )
+
+
+def _lacking(servers: Sequence[ReplayedServer]) -> tuple[str, ...] | None:
+    """Return the servers that lack their reserve at any time; None if no plan requires one."""
+    required = [item for item in servers if item.without_reserve_h is not None]
+    return tuple(item.server for item in required if item.without_reserve_h) if required else None
 
 
 def _unreported(system: System, step: LoadStep) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """A sweep as a document."""
 
+from operator import not_
 from typing import Literal
 
 from pydantic import Field
@@ -70,6 +71,10 @@ class SweepPoint(Document):
     """Proved lower bound of the value [cents/h]; null if nothing is proved."""
     unserved: int
     """Number of servers that are not served in full."""
+    reserves: int = Field(0, exclude_if=not_)
+    """Number of servers that require a reserve; absent if none does."""
+    lacks_reserve: tuple[str, ...] = Field((), alias="lacksReserve", exclude_if=not_, strict=False)
+    """Servers that lack the reserve that they require; absent if there are none."""
     served: tuple[ServedShare, ...] = Field(strict=False)
     """Served share by priority, the highest first."""
     units: tuple[UnitsUsed, ...] = Field(strict=False)

@@ -76,6 +76,10 @@ def _curves(found: Sweep) -> list[CurvePanel]:
             title="Served share of the load", x_label=label, y_label="served [%]", series=tuple(served)
         ),
     ]
+    if any(point.reserves for point in points):
+        lacking = series("lack their reserve", lambda point: len(point.lacks_reserve))
+        title = "Servers that lack their reserve"
+        panels.append(CurvePanel(title=title, x_label=label, y_label="servers", series=(lacking,)))
     if binding:
         # Other limits have no colour, and are distinguished by dashes.
         limits = tuple(

@@ -53,6 +53,8 @@ def plan_point(system: System, values: Values, memo: SizingMemo | None = None) -
         value_cents_per_h=plan.objective,
         bound_cents_per_h=plan.bound,
         unserved=len(plan.unserved),
+        reserves=len(plan.reserves),
+        lacks_reserve=plan.lacks_reserve,
         served=tuple(
             ServedShare(priority=item.priority, share=item.share)
             for item in service_by_priority(plan, system)

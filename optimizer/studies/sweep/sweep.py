@@ -111,8 +111,7 @@ class _Solver:
 
 
 def _same(first: SweepPoint, second: SweepPoint) -> bool:
-    """Return whether two plans reach the same levels and serve the same shares."""
+    """Return whether two plans reach the same levels, serve the same shares and lack the same reserves."""
     pairs = zip(first.levels, second.levels, strict=True)
-    return first.served == second.served and all(
-        abs(a - b) <= ROUNDING * max(1.0, abs(a), abs(b)) for a, b in pairs
-    )
+    same_service = (first.served, first.lacks_reserve) == (second.served, second.lacks_reserve)
+    return same_service and all(abs(a - b) <= ROUNDING * max(1.0, abs(a), abs(b)) for a, b in pairs)
