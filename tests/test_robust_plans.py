@@ -416,4 +416,4 @@ def test_servers_that_are_not_served_lack_their_reserve() -> None:
     assert plan.reserve_text == "2 servers lack their reserves: a, b"
     false = plan.reserves[0].model_copy(update={"has_reserve": True})
     lines = verify(plan.model_copy(update={"reserves": (false, plan.reserves[1])}), system)
-    assert "a: is not served in full, the plan says that it has its reserve" in lines
+    assert "reserves.0.hasReserve is false, the plan says true" in lines

@@ -176,6 +176,8 @@ def _alternative(item: ServerExplanation, plan: Plan) -> list[str]:
     queue = plan.shared_queues.get(item.server)
     names = {item.server} if queue is None else {*queue.members}
     lost = any(change.server in names and not change.in_full_after for change in found.effect.service)
+    if found.rents:
+        return [EXTERNAL]
     return pools or ["none" if lost else _without_pools(item.server, plan)]
 
 

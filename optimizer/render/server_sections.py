@@ -143,11 +143,9 @@ def _elsewhere(server: str, plan: Plan, money: Money) -> str:
 def _next_best(alternative: Alternative, money: Money, plan: Plan) -> str:
     effect = alternative.effect
     where = ", ".join(f"{pool.num_replicas:,} x {pool.accelerator}" for pool in alternative.pools)
-    start = (
-        f"Next-best alternative: {where}; the plan"
-        if where
-        else "Without its accelerators it has no cards of its own; the plan"
-    )
+    left = "would rent" if alternative.rents else "has no cards of its own"
+    start = f"Next-best alternative: {where}" if where else f"Without its accelerators it {left}"
+    start += "; the plan"
     if effect.interval is not None:
         found = where or "none"
         return f"Best alternative found: {found}; not proved: {interval_text(effect.interval, money, plan)}."

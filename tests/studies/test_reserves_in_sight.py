@@ -19,7 +19,7 @@ from optimizer.studies.sweep.checkpoint import Checkpoint
 from optimizer.studies.sweep.parameters import read_variations
 from optimizer.studies.sweep.sweep import sweep
 
-CASES = mostly_slow(range(120), 8)
+CASES = mostly_slow(range(120), 4)
 EXACT = {"gap": 0.0, "milp_solver": True}
 
 
@@ -114,7 +114,7 @@ def test_alternatives_state_lost_reserves(case: int) -> None:
             allowed = server.accelerators or tuple(system.accelerators)
             left = tuple(sorted({*allowed} - chosen))
             kept = system.with_servers({item.server: server.model_copy(update={"accelerators": left})})
-            if not isinstance(server, SharedQueue | Version) and not (server.external or server.shared_card):
+            if not isinstance(server, SharedQueue | Version) and not server.shared_card:
                 assert_difference(item.next_best.effect, found.plan, solve(kept))
 
 

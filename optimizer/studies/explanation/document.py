@@ -115,6 +115,8 @@ class Alternative(Document):
 
     pools: tuple[ForcedPool, ...] = Field(strict=False)
     """Pools of the server in that plan; empty if it cannot be served there, alone or together with others."""
+    rents: bool = Field(default=False, exclude_if=not_)
+    """Whether an external service answers its requests in that plan; absent if not."""
     effect: Effect
     """That plan minus the original plan."""
 

@@ -37,6 +37,8 @@ class PlanOutcome:
     """Served load of each server [requests/min]; 0 if absent."""
     pools: Mapping[str, tuple[ForcedPool, ...]]
     """Pools of servers on unshared replicas."""
+    rents: frozenset[str]
+    """Servers whose requests external services answer."""
     has_reserve: frozenset[str]
     """Servers with the reserve that they require."""
     lacks_reserve: frozenset[str]
@@ -89,6 +91,7 @@ class PlanOutcome:
                 for name, pools in plan.allocations.items()
                 if pools
             },
+            rents=frozenset(item.server for item in plan.rented),
             has_reserve=frozenset(item.server for item in plan.reserves if item.has_reserve),
             lacks_reserve=frozenset(plan.lacks_reserve),
         )
@@ -114,6 +117,7 @@ class PlanOutcome:
         short = {names[s]: float(share[s]) for s in np.flatnonzero(~full) if names[s] not in queues}
         members = problem.members.names
         short |= {members[m]: part for _, m, part in short_members(candidates, problem, queues)}
+        external = table.accelerator == len(candidates.arrays.accelerator_names)
         required, has = reserves_held(candidates, problem, replicas)
         cost = float((replicas * table.cost_per_replica).sum())
         return cls(
@@ -123,6 +127,7 @@ class PlanOutcome:
             served_fraction=short,
             carried_rpm=carried,
             pools=pools,
+            rents=frozenset(names[s] for s in np.unique(table.server[(replicas > 0) & external])),
             has_reserve=frozenset(names[s] for s in np.flatnonzero(has)),
             lacks_reserve=frozenset(names[s] for s in np.flatnonzero(required & ~has)),
         )

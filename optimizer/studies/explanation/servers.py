@@ -72,6 +72,7 @@ def server_questions(
         taken = {pool.accelerator for pool in before.plan.allocations.get(arrays.server_names[s], ())}
         if taken:
             kept[s, None] = [a for a, name in enumerate(arrays.accelerator_names) if name not in taken]
+            kept[s, None].append(len(arrays.accelerator_names))  # it can still rent
         if in_depth:
             for a in candidates.table.accelerator[candidates.table.server == s].tolist():
                 kept[s, arrays.accelerator_names[a]] = [a]
@@ -110,8 +111,10 @@ def settled(
 
 
 def _alternative(before: BasePlan, answer: Answer, s: int) -> Alternative:
-    pools = answer.outcome.pools.get(before.candidates.arrays.server_names[s], ())
-    return Alternative(pools=pools, effect=effect_of(before, answer))
+    name, outcome = before.candidates.arrays.server_names[s], answer.outcome
+    return Alternative(
+        pools=outcome.pools.get(name, ()), rents=name in outcome.rents, effect=effect_of(before, answer)
+    )
 
 
 def _explained(
