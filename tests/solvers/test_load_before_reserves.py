@@ -300,7 +300,7 @@ def test_a_queue_with_a_reserve_gets_partial_service(policy: str, reserve: dict[
     without = solve(load_system(without_reserves(source)))
     assert 0 < plan.unserved[0].served_fraction < 1
     assert plan.unserved == without.unserved
-    assert plan.reserves == ()
+    assert plan.lacks_reserve == ("q",)
     assert verify(plan, load_system(source)) == []
 
 
