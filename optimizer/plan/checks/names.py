@@ -24,11 +24,7 @@ def check_names(plan: Plan, system: System) -> list[str]:
     planned = as_planned(plan, system)
     problems = [
         *_servers(plan, planned),
-        *(
-            f"{name}: in reserves, but has no pools"
-            for name in [x.server for x in plan.reserves]
-            if not plan.allocations.get(name)
-        ),
+        *_reserves(plan, system),
         *_accelerators(plan, planned),
         *_rate_factors(plan, system),
         *_kept(plan, system),
@@ -58,10 +54,10 @@ def _servers(plan: Plan, system: System) -> Iterator[str]:
                 yield f"{name}: {count} times in {what}"
 
 
-def _reserves(plan: Plan) -> Iterator[str]:
-    for name in (item.server for item in plan.reserves):
-        if not plan.allocations.get(name):
-            yield f"{name}: in reserves, but has no pools"
+def _reserves(plan: Plan, system: System) -> Iterator[str]:
+    for item in plan.reserves:
+        if item.server not in system.servers:
+            yield f"{item.server}: in reserves, but not in the system"
 
 
 def _renting(plan: Plan, system: System, known: Collection[str]) -> Iterator[str]:
